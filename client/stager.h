@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libstager: batches from stagerd, in shared memory, without a copy.
+ *
+ *     struct stager_stream *s;
+ *     if (stager_open(NULL, "criteo", NULL, &s) < 0)
+ *         die(stager_error_text(NULL));
+ *     struct stager_batch *b;
+ *     int rc;
+ *     while ((rc = stager_next(s, -1, &b)) == 0) {
+ *         struct stager_tensor ids;
+ *         stager_batch_tensor(b, "ids", &ids);
+ *         train(ids.data, ids.shape);
+ *         stager_release(b);
+ *     }
+ *     if (rc != -STAGER_OUT_OF_RANGE)
+ *         die(stager_error_text(s));
+ *     stager_close(s);
+ *
+ * One stream, one thread, one socket: a stream and its batches belong to one thread at a
+ * time; different streams are independent. The library starts no thread, installs no
+ * signal handler, keeps no global state but the last error text of the calling thread,
+ * prints nothing. A child of fork() may not use its parent's streams: every call returns
+ * FAILED_PRECONDITION there.
+ *
+ * Every function that can fail returns 0 or a negative status code; outputs come last and
+ * are untouched on failure; stager_error_text says why in words.
+ */
+#ifndef STAGER_H
+#define STAGER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef STAGER_STATUS_DEFINED
+#define STAGER_STATUS_DEFINED
+/* Canonical status codes, with their usual numbers. Functions return 0 or the negative.
+ */
+enum stager_status {
+    STAGER_OK = 0,
+    STAGER_CANCELLED = 1,
+    STAGER_UNKNOWN = 2,
+    STAGER_INVALID_ARGUMENT = 3,
+    STAGER_DEADLINE_EXCEEDED = 4,
+    STAGER_NOT_FOUND = 5,
+    STAGER_ALREADY_EXISTS = 6,
+    STAGER_PERMISSION_DENIED = 7,
+    STAGER_RESOURCE_EXHAUSTED = 8,
+    STAGER_FAILED_PRECONDITION = 9,
+    STAGER_ABORTED = 10,
+    STAGER_OUT_OF_RANGE = 11,
+    STAGER_UNIMPLEMENTED = 12,
+    STAGER_INTERNAL = 13,
+    STAGER_UNAVAILABLE = 14,
+    STAGER_DATA_LOSS = 15,
+    STAGER_UNAUTHENTICATED = 16,
+};
+
+/* Element types, numbered as TensorFlow's DataType
+ * (tensorflow/core/framework/types.proto). */
+enum stager_dtype {
+    STAGER_DT_INVALID = 0,
+    STAGER_FLOAT32 = 1,
+    STAGER_FLOAT64 = 2,
+    STAGER_INT32 = 3,
+    STAGER_UINT8 = 4,
+    STAGER_INT16 = 5,
+    STAGER_INT8 = 6,
+    STAGER_STRING = 7,
+    STAGER_INT64 = 9,
+    STAGER_BOOL = 10,
+    STAGER_BFLOAT16 = 14,
+    STAGER_UINT16 = 17,
+    STAGER_FLOAT16 = 19,
+    STAGER_UINT32 = 22,
+    STAGER_UINT64 = 23,
+};
+#endif
+
+/* The name of a code, "OUT_OF_RANGE" for 11 and for -11. Never NULL. Any thread. */
+const char *stager_status_name(int code);
+
+/* The name of a dtype, "float32". Never NULL. Any thread. */
+const char *stager_dtype_name(int dtype);
+
+/* The release of this library, "0.1.0". Any thread. */
+const char *stager_version(void);
+
+struct stager;        /* a connection for requests */
+struct stager_stream; /* one consumer of one pipeline */
+struct stager_batch;  /* a batch in hand: a lease on shared memory */
+
+/* How to open a stream. Zero-initialise; zero means the default. */
+struct stager_options {
+    const char *client_id;   /* name of this consumer in status; default "PROGRAM-PID" */
+    const char *runtime_dir; /* default: environment STAGER_RUNTIME_DIR, else /run/stager,
+                                else $XDG_RUNTIME_DIR/stager */
+    uint32_t max_held;    /* batches at once, in hand or ready: default 2, at most 256 */
+    uint32_t private_run; /* 1: a run of one's own from the start, as `stagerctl cat` */
+    uint32_t
+        ack_explicit; /* 1: only stager_release acknowledges a batch, not the next call */
+    uint32_t spin_ns; /* look this long at an empty ring before sleeping; default 0 */
+    uint64_t reserved[8];
+};
+
+/* A view of one tensor, row-major. All pointers point into the batch (or, from
+ * stager_run, into the stream) and are read-only; valid until stager_release (or the next
+ * stager_run). */
+struct stager_tensor {
+    const char *name;
+    int32_t dtype; /* enum stager_dtype */
+    int32_t ndim;
+    int64_t shape[8];
+    const void
+        *data; /* elements, aligned to 64; for strings all bytes one after another */
+    uint64_t data_bytes;
+    const int64_t
+        *offsets; /* strings only: string i is data[offsets[i]] .. data[offsets[i + 1]] */
+};
+
+/* What a batch says of itself (DESIGN: number, pass, epoch, index). */
+struct stager_batch_info {
+    uint64_t generation; /* applies and restarts of the pipeline */
+    uint64_t number;     /* position in the stage's output within the generation */
+    uint64_t pass;       /* run of the dataset from its start */
+    uint64_t epoch;      /* iteration of the outermost repeat, of the first row */
+    uint64_t index;      /* position in the epoch */
+    uint64_t n_dropped;  /* items dropped before this one */
+    uint64_t n_rows;
+    uint64_t bytes;       /* of shared memory */
+    uint64_t assigned_ns; /* CLOCK_MONOTONIC, when the daemon gave it to this client */
+    uint32_t n_tensors;
+    uint32_t redelivered; /* 1: another client had it before and went away */
+};
+
+/* Counters of a stream, since it was opened. */
+struct stager_stream_info {
+    uint64_t batches;
+    uint64_t wait_ns;  /* time asleep in stager_next */
+    uint64_t sleeps;   /* how often it slept */
+    uint32_t held;     /* batches in hand */
+    uint32_t max_held; /* as granted */
+};
+
+/* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for
+ * requests. Errors: UNAVAILABLE "cannot reach stagerd at PATH: … start it with …";
+ * FAILED_PRECONDITION when the protocol versions do not meet (both ranges named). The
+ * caller calls stager_disconnect. */
+int stager_connect(const char *runtime_dir, struct stager **ret);
+
+/* Closes the connection. NULL is allowed. */
+void stager_disconnect(struct stager *client);
+
+/* Opens pipeline `name` as one more consumer, on a socket of its own. client: a
+ * connection whose runtime_dir is used, or NULL. options: NULL for defaults. Maps the
+ * pipeline's memory read-only. Errors: NOT_FOUND (no such pipeline, names near ones),
+ * RESOURCE_EXHAUSTED (num_clients are attached, or memory, with the arithmetic),
+ * PERMISSION_DENIED, UNAVAILABLE. */
+int stager_open(struct stager *client, const char *name,
+                const struct stager_options *options, struct stager_stream **ret);
+
+/* The next batch. timeout_millis: -1 for ever, 0 do not wait. The batch is the caller's
+ * until stager_release. Errors: OUT_OF_RANGE at the end of the pass (and until
+ * stager_rewind); DEADLINE_EXCEEDED; FAILED_PRECONDITION at once when max_held batches
+ * are in hand (says which); UNAVAILABLE when the daemon is gone; ABORTED when the
+ * pipeline was replaced or deleted; an error item's own code, after which the stream goes
+ * on. */
+int stager_next(struct stager_stream *stream, int64_t timeout_millis,
+                struct stager_batch **ret);
+
+/* The tensor of that feature. NOT_FOUND names what is there. */
+int stager_batch_tensor(const struct stager_batch *batch, const char *name,
+                        struct stager_tensor *ret);
+
+/* Tensor i, in the order of `features`. OUT_OF_RANGE. */
+int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
+                           struct stager_tensor *ret);
+
+/* What the batch says of itself. */
+void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret);
+
+/* Gives the batch back; its memory may be reused at once, all views of it are dead. In
+ * any order. NULL is allowed. */
+void stager_release(struct stager_batch *batch);
+
+/* Asks for the next pass after the end. FAILED_PRECONDITION before the end. */
+int stager_rewind(struct stager_stream *stream);
+
+/* Runs the compute subgraph on a batch: fetches are node names ("rows", "rows:0",
+ * "staged:ids"). ret: n_fetches views, owned by the stream, valid until its next
+ * stager_run or stager_close (a fetch that is a boundary tensor: until stager_release).
+ * Loads libstager-compute.so at the first call. Errors: NOT_FOUND (no such node),
+ * UNAVAILABLE (library not found, says where), the op's. */
+int stager_run(struct stager_stream *stream, struct stager_batch *batch,
+               const char *const *fetches, size_t n_fetches, struct stager_tensor *ret);
+
+/* The pipeline's `targets`: how many, and name i (NULL past the end), for use as fetches.
+ */
+size_t stager_target_count(const struct stager_stream *stream);
+const char *stager_target(const struct stager_stream *stream, size_t i);
+
+/* The shape of `features` as given in the pipeline, as JSON whose leaves are tensor
+ * names. */
+const char *stager_structure(const struct stager_stream *stream);
+
+/* Counters. */
+void stager_stream_info(const struct stager_stream *stream,
+                        struct stager_stream_info *ret);
+
+/* A descriptor for poll(2): call stager_next with timeout 0 until DEADLINE_EXCEEDED, then
+ * poll it for POLLIN. Owned by the stream. Negative status code on failure. */
+int stager_pollfd(struct stager_stream *stream);
+
+/* Leaves the pipeline. Batches in hand stay readable until each is released: the mapping
+ * goes with the last one. NULL is allowed. */
+void stager_close(struct stager_stream *stream);
+
+/* Why the last call on this stream failed; with NULL: why the last call of this thread
+ * that made none (connect, open) failed. Never NULL; valid until the next call. */
+const char *stager_error_text(const struct stager_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

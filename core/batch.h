@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch in hand: tensors as pointers. Owns nothing by itself: whoever made the memory
+ * (an extent, an arena of the executor, a chunk of a reader) keeps it alive. Reading a
+ * batch at rest (core/layout.h) into this form is checked, because the bytes come from
+ * another process.
+ */
+#ifndef STG_CORE_BATCH_H
+#define STG_CORE_BATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+#include "core/layout.h"
+
+#define STG_MAX_DIMS 8
+
+/* Dense: `data` holds the elements, row-major. String: element i is the bytes
+ * [begin[i], end[i]) of `data`; at rest and in everything that an op writes, end == begin
+ * + 1 (one array of n + 1 offsets, Arrow's large_binary layout); what a reader hands over
+ * may have gaps. Pointers are aligned to 64 when they point to the start of an
+ * allocation. */
+struct stg_tensor {
+    int dtype;
+    int ndim;
+    int64_t shape[STG_MAX_DIMS];
+    void *data;
+    uint64_t data_bytes;  /* of data: elements, or all bytes of all strings */
+    const int64_t *begin; /* strings only */
+    const int64_t *end;
+};
+
+/* Product of the dimensions; 1 for a scalar. */
+int64_t stg_tensor_n(const struct stg_tensor *tensor);
+
+/* Shape as text, "[4096, 26]"; "?" for an unknown dimension (negative). Returns buf. */
+const char *stg_shape_text(const int64_t *shape, int ndim, char *buf, size_t bytes);
+
+/* What is known of a tensor before it exists: a dimension of -1 is unknown. Rank is
+ * known. */
+struct stg_component {
+    const char *name; /* the owner of the schema owns it */
+    int dtype;
+    int ndim;
+    int64_t shape[STG_MAX_DIMS];
+};
+
+struct stg_schema {
+    struct stg_component *components;
+    size_t n;
+};
+
+/* ---- writing a batch at rest
+ * ------------------------------------------------------------- An extent is filled by
+ * one thread: begin, then for each tensor alloc (in any order), then seal. Allocation is
+ * a bump from the header upwards, tensors aligned to 64. */
+struct stg_batch_writer {
+    char *base;
+    uint64_t capacity_bytes;
+    uint64_t used_bytes;
+    uint32_t n_tensors;
+};
+
+/* Lays out header, entries and names. `schema` gives names, dtypes and ranks. Errors:
+ * RESOURCE_EXHAUSTED when capacity is too small even for that. base must be 64-aligned.
+ */
+int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
+                           uint64_t capacity_bytes, const struct stg_schema *schema,
+                           struct stg_err *err);
+
+/* Room for tensor i. For strings string_bytes is an upper bound of all bytes together;
+ * the offsets array (n + 1) is made as well, and ret->begin/end point to it. The entry is
+ * filled in. Errors: RESOURCE_EXHAUSTED "batch needs N bytes, max_batch_bytes is M". */
+int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, int ndim,
+                           const int64_t *shape, uint64_t string_bytes,
+                           struct stg_tensor *ret, struct stg_err *err);
+
+/* Copies a tensor in hand into tensor i (compacting strings). */
+int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
+                          const struct stg_tensor *tensor, struct stg_err *err);
+
+/* Fixes lengths of strings (data_bytes = last offset) and total_bytes. Returns total
+ * bytes. */
+uint64_t stg_batch_writer_seal(struct stg_batch_writer *w);
+
+/* An error item: no tensors, a code (positive) and a text. Returns total bytes.
+ * capacity_bytes must be at least STG_GRANULE_BYTES. The text is cut to fit. */
+uint64_t stg_batch_write_error(void *base, uint64_t capacity_bytes, int code,
+                               const char *text);
+
+/* ---- reading a batch at rest
+ * -------------------------------------------------------------- */
+
+/* Checks header, entries, names, bounds, and that string offsets start at 0, end inside
+ * and (full check only) never fall. Nothing is believed before it is checked. DATA_LOSS
+ * names what is wrong. */
+int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err *err);
+
+/* Tensor i of a checked batch. */
+void stg_batch_tensor_at(const void *base, uint32_t i, struct stg_tensor *ret,
+                         const char **ret_name);
+
+/* Index of the tensor of that name, or -1. */
+int stg_batch_find(const void *base, const char *name);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch at rest, and every other struct that lies in shared memory. Daemon and client
+ * meet here and in proto/, nowhere else. Fixed widths, little-endian, offsets and no
+ * pointers; one writer per cache line; sizes and offsets are asserted below and in
+ * tests/core. Within one major version fields are only added, in reserved space.
+ *
+ *   object              daemon   client   seals
+ *   arena segment       RW       RO       FUTURE_WRITE SHRINK GROW SEAL
+ *   ring page           RW       RO       FUTURE_WRITE SHRINK GROW SEAL
+ *   control page        RW, hostile RW    SHRINK GROW SEAL
+ *
+ * Invariants (numbers as everywhere in this house):
+ * I1  A byte of an extent is written only while FILLING; READY and LENT are immutable.
+ * I3  Nothing in client-writable memory is used as pointer, index, length, count or lock
+ * before it was copied to private memory and checked. I5  The daemon maps no memory and
+ * accepts no descriptor from a client.
+ */
+#ifndef STG_CORE_LAYOUT_H
+#define STG_CORE_LAYOUT_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STG_LAYOUT_MAJOR 1
+#define STG_LAYOUT_MINOR 0
+
+#define STG_MAGIC_RING 0x474e4952474754ull    /* "TGGRING" */
+#define STG_MAGIC_CONTROL 0x4c525443474754ull /* "TGGCTRL" */
+#define STG_MAGIC_BATCH 0x48435442u           /* "BTCH" */
+
+#define STG_GRANULE_BYTES 65536u
+#define STG_TENSOR_ALIGN 64u
+#define STG_LAYOUT_MAX_DIMS 8
+
+/* First 64 bytes of ring and control page.
+ * Written by the daemon before the object is sent; version last, with release. */
+struct stg_object_header {
+    uint64_t magic;
+    uint64_t total_bytes;
+    uint64_t instance; /* random id of this run of the daemon */
+    uint64_t features; /* bits; unknown ones are ignored within a major */
+    uint32_t header_bytes;
+    uint32_t entry_bytes;
+    uint32_t n_entries;
+    uint32_t reserved0;
+    uint64_t reserved1;
+    uint32_t reserved2;
+    _Atomic uint32_t version; /* major << 16 | minor */
+};
+static_assert(sizeof(struct stg_object_header) == 64, "ABI");
+static_assert(offsetof(struct stg_object_header, version) == 60, "ABI");
+
+/* ---- ring page: daemon -> client
+ * ---------------------------------------------------------- */
+enum stg_descriptor_kind {
+    STG_DESCRIPTOR_BATCH = 1, /* leased; offset and length name a batch at rest */
+    STG_DESCRIPTOR_ERROR = 2, /* leased; the batch at rest is an error item */
+    STG_DESCRIPTOR_END = 3,   /* not leased; the pass `number` is over for this client */
+    STG_DESCRIPTOR_FINAL = 4, /* not leased; read `final`, nothing follows */
+};
+
+#define STG_DESCRIPTOR_REDELIVERED 1u
+
+/* One cache line. Filled by the daemon before `head` passes it; never changed while the
+ * lease lives. who     calls                  changes daemon  stg_ring_push          the
+ * slot at head, then head (release) client  stg_ring_peek/take     nothing here: its
+ * cursor is private */
+struct stg_descriptor {
+    uint64_t number;
+    uint32_t lease;
+    uint32_t lease_generation;
+    uint32_t segment;
+    uint32_t kind;
+    uint64_t offset;
+    uint64_t length;
+    uint64_t assigned_ns; /* CLOCK_MONOTONIC */
+    uint32_t flags;
+    uint32_t reserved0;
+    uint64_t reserved1;
+};
+static_assert(sizeof(struct stg_descriptor) == 64, "ABI");
+static_assert(offsetof(struct stg_descriptor, offset) == 24, "ABI");
+
+#define STG_FINAL_TEXT_BYTES 1008
+
+/* Why nothing follows; written once, before the FINAL descriptor. */
+struct stg_final {
+    uint32_t code; /* positive status code */
+    uint32_t text_bytes;
+    uint64_t reserved;
+    char text[STG_FINAL_TEXT_BYTES];
+};
+static_assert(sizeof(struct stg_final) == 1024, "ABI");
+
+#define STG_RING_BYTES 65536u
+#define STG_RING_ENTRIES 512u
+#define STG_MAX_HELD                                                                     \
+    256u /* leases of one client at once: fewer than the ring has slots */
+
+struct stg_ring_page {
+    struct stg_object_header header;
+    _Alignas(64) _Atomic uint64_t head; /* descriptors ever published */
+    _Alignas(64) _Atomic uint32_t
+        bell_wanted; /* another number than the last: ring when you run dry */
+    _Alignas(64) struct stg_final final;
+    _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
+};
+static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
+static_assert(offsetof(struct stg_ring_page, bell_wanted) == 128, "ABI");
+static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
+static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
+static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");
+
+/* ---- control page: client -> daemon. The daemon treats every byte as hostile.
+ * ------------- */
+struct stg_release_entry {
+    uint32_t lease;
+    uint32_t lease_generation;
+};
+static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
+
+#define STG_CONTROL_BYTES 16384u
+#define STG_RELEASE_ENTRIES 1024u
+
+/*   who     calls                      changes
+ *   client  stg_control_release        an entry, then released (release)
+ *   client  next                       asked, waiting
+ *   client  rewind                     pass_wanted
+ *   daemon  stg_control_poll           nothing: loads each word once, checks, then uses
+ * it */
+struct stg_control_page {
+    struct stg_object_header header;
+    _Alignas(64) _Atomic uint64_t released; /* release entries ever posted */
+    _Alignas(
+        64) _Atomic uint64_t asked; /* descriptors taken, plus one while inside `next` */
+    _Alignas(
+        64) _Atomic uint32_t waiting; /* 1: asleep or about to sleep, ring the bell */
+    _Alignas(64) _Atomic uint64_t
+        pass_wanted; /* passes asked for: 1 at open, +1 a rewind */
+    _Alignas(64) struct stg_release_entry releases[STG_RELEASE_ENTRIES];
+};
+static_assert(offsetof(struct stg_control_page, released) == 64, "ABI");
+static_assert(offsetof(struct stg_control_page, asked) == 128, "ABI");
+static_assert(offsetof(struct stg_control_page, waiting) == 192, "ABI");
+static_assert(offsetof(struct stg_control_page, pass_wanted) == 256, "ABI");
+static_assert(offsetof(struct stg_control_page, releases) == 320, "ABI");
+static_assert(sizeof(struct stg_control_page) <= STG_CONTROL_BYTES, "ABI");
+
+/* ---- batch at rest: the start of an extent
+ * ------------------------------------------------ */
+enum stg_batch_kind { STG_BATCH_TENSORS = 1, STG_BATCH_ERROR = 2 };
+
+struct stg_batch_header {
+    uint32_t magic;
+    uint16_t major;
+    uint16_t minor;
+    uint32_t kind;
+    uint32_t n_tensors;
+    uint32_t header_bytes; /* of this struct: where the entries start */
+    uint32_t entry_bytes;
+    uint64_t total_bytes;
+    uint64_t generation; /* applies of the pipeline */
+    uint64_t number;     /* position in the stage's output within a generation */
+    uint64_t pass;
+    uint64_t epoch;
+    uint64_t index;     /* position in the epoch */
+    uint64_t n_dropped; /* items dropped before this one */
+    uint64_t cut;
+    uint64_t feed_version;
+    uint64_t random_key[2];
+    uint64_t n_rows;
+    uint32_t error_code; /* positive; 0 for tensors */
+    uint32_t error_offset;
+    uint32_t error_bytes;
+    uint32_t reserved0;
+    uint64_t reserved1[15];
+};
+static_assert(sizeof(struct stg_batch_header) == 256, "ABI");
+
+enum stg_part {
+    STG_PART_VALUES = 0, /* dense or string values */
+    STG_PART_ROW_SPLITS = 1,
+    STG_PART_INDICES = 2,
+    STG_PART_DENSE_SHAPE = 3,
+};
+
+struct stg_tensor_entry {
+    uint32_t name_offset;
+    uint32_t name_bytes; /* without the NUL that follows */
+    uint32_t dtype;
+    uint32_t ndim;
+    uint32_t part;
+    uint32_t flags;
+    int64_t shape[STG_LAYOUT_MAX_DIMS];
+    uint64_t data_offset;
+    uint64_t data_bytes;
+    uint64_t offsets_offset; /* strings: n + 1 int64, the first 0 */
+    uint64_t offsets_bytes;
+    uint64_t reserved;
+};
+static_assert(sizeof(struct stg_tensor_entry) == 128, "ABI");
+static_assert(offsetof(struct stg_tensor_entry, shape) == 24, "ABI");
+static_assert(offsetof(struct stg_tensor_entry, data_offset) == 88, "ABI");
+
+#endif

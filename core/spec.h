@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pipeline as plain structs: what proto/load.c makes of a YAML text and proto/wire.c of
+ * a message, what daemon/ and ops/ read. Immutable once made; everything a spec points to
+ * lives in its bump allocator and goes with stg_pipeline_spec_destroy. Any thread may
+ * read.
+ *
+ * Strings are NUL-terminated and hold no other NUL, except string values (bytes, length).
+ */
+#ifndef STG_CORE_SPEC_H
+#define STG_CORE_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/bump.h"
+#include "core/err.h"
+
+enum stg_value_kind {
+    STG_VALUE_NULL = 0, /* YAML null: in record_defaults, "required" */
+    STG_VALUE_INT,
+    STG_VALUE_FLOAT,
+    STG_VALUE_BOOL,
+    STG_VALUE_STRING,
+};
+
+struct stg_value {
+    enum stg_value_kind kind;
+    int64_t i; /* INT and BOOL */
+    double f;  /* FLOAT; for INT the same number */
+    const char *s;
+    size_t s_bytes;
+};
+
+#define STG_ATTR_MAX_DIMS 4
+
+/* A named value, list or nested rectangular list. n_values is the product of shape. */
+struct stg_attr {
+    const char *name;
+    int ndim; /* 0: a scalar */
+    int64_t shape[STG_ATTR_MAX_DIMS];
+    size_t n_values;
+    const struct stg_value *values;
+    bool is_default;  /* it was not written: it is the schema's default */
+    int line, column; /* of the text, from 1; 0: unknown */
+};
+
+/* One op of a graph. Inputs are "node", "node:k", "staged:path", or a component of the
+ * dataset's element ("record"). Ranges "node:a..b" are already expanded. "^node" is a
+ * control input. */
+struct stg_node {
+    const char *name;
+    const char *op;
+    const char *const *inputs;
+    size_t n_inputs;
+    const struct stg_attr *attrs;
+    size_t n_attrs;
+    int line, column;
+};
+
+/* One transformation of a dataset; attrs hold every field of its message in
+ * proto/pipeline.proto, with the schema's defaults filled in (has-bit: is_default). A
+ * field without a default that was not written is absent. */
+struct stg_step {
+    const char *name; /* "text_line", "shuffle" … */
+    const struct stg_attr *attrs;
+    size_t n_attrs;
+    int line, column;
+};
+
+/* A leaf of `features`. path is "label", "0", "user/id": keys and list positions joined
+ * by '/'; a single tensor has the tensor's own name. */
+struct stg_feature {
+    const char *path;
+    const char *tensor;
+    int line, column;
+};
+
+enum stg_delivery {
+    STG_DELIVERY_SPLIT = 0,
+    STG_DELIVERY_BROADCAST = 1,
+    STG_DELIVERY_ROUND_ROBIN = 2
+};
+
+/* Parameters and names of tf.staged (DESIGN.md section 4). */
+struct stg_staged {
+    const struct stg_feature *features;
+    size_t n_features;
+    const char *structure; /* JSON skeleton of `features` whose leaves are paths; "" when
+                              absent */
+    uint32_t capacity;
+    uint32_t num_threads;
+    uint32_t num_clients;
+    uint64_t timeout_millis;
+    enum stg_delivery delivery;
+    uint64_t max_batch_bytes; /* 0: inferred, or the share over the number of extents */
+    uint64_t memory_budget;   /* this pipeline's share in bytes; 0: what it needs, or the
+                                 daemon's default */
+    uint64_t hold_timeout_millis;
+    uint64_t start_timeout_millis;
+    bool redeliver;
+};
+
+struct stg_pipeline_spec {
+    const char *name;
+    const struct stg_step *steps;
+    size_t n_steps;
+    const struct stg_node *nodes;
+    size_t n_nodes;
+    struct stg_staged staged;
+    const char *const *targets;
+    size_t n_targets;
+    uint64_t fingerprint; /* of everything but the name; equal text in another order of
+                             keys: equal */
+    struct stg_bump bump; /* owns all of the above */
+};
+
+void stg_pipeline_spec_destroy(struct stg_pipeline_spec *spec);
+
+/* The attribute of that name, or NULL. */
+const struct stg_attr *stg_attr_find(const struct stg_attr *attrs, size_t n,
+                                     const char *name);
+
+/* The scalar of that name, or `otherwise` when it is absent or of another kind. A FLOAT
+ * asked for as f64 accepts an INT; others must match (kinds are checked when the text is
+ * loaded). */
+int64_t stg_attr_int(const struct stg_attr *attrs, size_t n, const char *name,
+                     int64_t otherwise);
+double stg_attr_float(const struct stg_attr *attrs, size_t n, const char *name,
+                      double otherwise);
+bool stg_attr_bool(const struct stg_attr *attrs, size_t n, const char *name,
+                   bool otherwise);
+const char *stg_attr_string(const struct stg_attr *attrs, size_t n, const char *name,
+                            const char *otherwise);
+
+struct stg_thread_pool_spec {
+    const char *global_name;
+    uint32_t inter_op_threads_num;
+    uint32_t intra_op_threads_num;
+};
+
+/* /etc/stager/stagerd.yaml. */
+struct stg_settings {
+    const char *runtime_dir;
+    const char *state_dir;
+    const char *pipeline_dir;
+    const char *log_level;
+    const char *access_group; /* may open every pipeline and administrate; "stager" */
+    uint64_t memory_budget;   /* bytes of batches over all pipelines; 0: a quarter of what
+                                 is there */
+    uint64_t
+        default_pipeline_memory; /* share of a pipeline whose batch size is not known */
+    uint32_t max_clients;        /* connections at once */
+    const struct stg_thread_pool_spec *thread_pools;
+    size_t n_thread_pools;
+    struct stg_bump bump;
+};
+
+void stg_settings_finish(struct stg_settings *settings);
+
+#endif

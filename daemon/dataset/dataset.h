@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The dataset engine: transformations that pull blocks from one another. One
+ * transformation, one file, one line in dataset.c. A dataset is one run of the steps from
+ * their start (a pass); a new pass makes a new one. Pulled by one thread at a time (the
+ * stage's draw lock).
+ *
+ * Steps exchange blocks of records, never one record at a time.
+ */
+#ifndef STG_DAEMON_DATASET_H
+#define STG_DAEMON_DATASET_H
+
+#include <sys/types.h>
+
+#include "core/batch.h"
+#include "core/err.h"
+#include "core/spec.h"
+
+/* Where a row comes from. file indexes the pass's table of files (stg_dataset_file). */
+struct stg_provenance {
+    uint32_t file; /* UINT32_MAX: no file (range) */
+    uint32_t reserved;
+    uint64_t offset; /* bytes from the start of the (uncompressed) file */
+    uint64_t record; /* number of the record in its file, from 0; for lines, line - 1 */
+};
+
+/* A block: n_records records of the step's schema. Before `batch` a record is one row;
+ * after it a record is a whole batch. tensors[c].shape is [n_records, component shape…].
+ * A block never spans two epochs. An error block has error.code != 0, n_records 0, and
+ * occupies one position of the stream: the dataset goes on after it. Reference counted,
+ * because a batch may be a view of a chunk; immutable once handed on. */
+struct stg_block {
+    _Atomic uint32_t refs;
+    uint32_t n_components;
+    struct stg_tensor *tensors;
+    int64_t n_records;
+    int64_t n_rows;                    /* entries of provenance */
+    const struct stg_provenance *rows; /* NULL: no provenance */
+    uint64_t epoch;
+    struct stg_err error;
+    uint64_t bytes; /* memory it holds, counted on the pipeline's budget */
+    void (*destroy)(struct stg_block *block);
+    void *owner;
+};
+
+struct stg_block *stg_block_ref(struct stg_block *block);
+void stg_block_unref(struct stg_block *block); /* NULL is allowed */
+
+/* What a dataset may do and for whom: given at creation, borrowed for the dataset's life.
+ */
+struct stg_dataset_env {
+    uid_t uid; /* of the applier: files are opened, then checked against it */
+    gid_t gid;
+    const gid_t *groups;
+    size_t n_groups;
+    uint64_t pass;         /* from 0: reshuffles differ by it */
+    uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and read-ahead together */
+    const _Atomic int *stopped; /* not 0: next returns CANCELLED soon */
+};
+
+struct stg_dataset;
+
+/* Runs no IO but globbing and directory listing. Errors: INVALID_ARGUMENT with step and
+ * line, NOT_FOUND ("no files matched PATTERN"), PERMISSION_DENIED. */
+int stg_dataset_create(const struct stg_pipeline_spec *spec,
+                       const struct stg_dataset_env *env, struct stg_dataset **ret,
+                       struct stg_err *err);
+void stg_dataset_destroy(struct stg_dataset *dataset);
+
+/* Checks the steps and infers what one *item* is (after `batch`: tensors with a leading
+ * batch dimension, -1 unless drop_remainder). Opens no file. The schema lives in `bump`.
+ */
+int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                      struct stg_schema *ret, struct stg_err *err);
+
+/* The next item: a block with n_records 1 (or an error block), whose tensors have had the
+ * leading record dimension removed: shape is the item's own. 0 and a block (caller
+ * unrefs), 1 at the end, a negative code when the source itself failed: sticky, the pass
+ * is over. */
+int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
+                     struct stg_err *err);
+
+/* Path of a file in this pass, for messages; "?" when unknown. Any thread while the
+ * dataset lives. */
+const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file);
+
+/* "FILE: line 17 (offset 4711)" of a row. Returns buf. */
+const char *stg_provenance_text(const struct stg_dataset *dataset,
+                                const struct stg_provenance *row, char *buf,
+                                size_t bytes);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of a pipeline, checked: names resolved, cycles refused, dtypes and shapes
+ * inferred through every op. Immutable once made, so that any number of executors
+ * (ops/run.h) share it. The same code runs in daemon and client; the side decides which
+ * nodes an executor runs.
+ */
+#ifndef STG_OPS_GRAPH_H
+#define STG_OPS_GRAPH_H
+
+#include "ops/op.h"
+
+struct stg_graph;
+
+/* `spec` must outlive the graph. `element` is what the dataset yields for one batch (its
+ * names are what nodes refer to); NULL in a client, which then takes boundary dtypes and
+ * shapes from `boundary` instead (what the daemon said at open) and may leave stage nodes
+ * uninferred. With no features in the spec every component of the element is a feature of
+ * its own name. Errors: INVALID_ARGUMENT with node name and line: unknown op, wrong
+ * arity, unknown attribute, dtype, shape, cycle, dangling name, duplicate name, a feature
+ * that depends on a variable or on "staged:". */
+int stg_graph_create(const struct stg_pipeline_spec *spec,
+                     const struct stg_schema *element, const struct stg_schema *boundary,
+                     struct stg_graph **ret, struct stg_err *err);
+void stg_graph_destroy(struct stg_graph *graph);
+
+/* The boundary: one component a feature, in the order of the spec; names are paths. */
+const struct stg_schema *stg_graph_boundary(const struct stg_graph *graph);
+
+/* Upper bound in bytes of a batch at rest when every boundary shape is static and no
+ * dtype is string; 0 when it is not known. */
+uint64_t stg_graph_batch_bytes(const struct stg_graph *graph);
+
+/* What the output "node", "node:k" of any inferred node is. NOT_FOUND names the nearest.
+ */
+int stg_graph_describe(const struct stg_graph *graph, const char *tensor,
+                       struct stg_component *ret, struct stg_err *err);
+
+/* Component of the element that feature i passes through unchanged, or -1: lets a caller
+ * skip the executor for a pipeline without ops. */
+int stg_graph_passthrough(const struct stg_graph *graph, size_t i);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an op is: a constant descriptor, one file each, one line in op.c. An op cannot
+ * tell which process it runs in: it is a pure function of (inputs, attributes, key). It
+ * opens nothing, logs nothing, keeps nothing. State is a resource that comes in as an
+ * input.
+ */
+#ifndef STG_OPS_OP_H
+#define STG_OPS_OP_H
+
+#include "core/batch.h"
+#include "core/bump.h"
+#include "core/err.h"
+#include "core/param.h"
+#include "core/spec.h"
+
+/* Keys all randomness: the same key gives the same values, whoever runs the op and when.
+ */
+struct stg_key {
+    uint64_t seed, pass, epoch, index;
+};
+
+/* ---- when the pipeline is applied
+ * -------------------------------------------------------- */
+struct stg_op_infer {
+    const struct stg_node *node;
+    const struct stg_component *inputs; /* name: as written; unknown dimensions are -1 */
+    /* inputs[i] is known already (output of a `constant`): its value, else NULL. */
+    const struct stg_tensor *const *constants;
+    size_t n_inputs;
+
+    struct stg_bump *bump;         /* lives as long as the graph */
+    struct stg_component *outputs; /* set by stg_op_outputs */
+    size_t n_outputs;
+    const void *plan; /* op-private, immutable, from bump; handed to run */
+};
+
+/* Makes room for n outputs (dtype, ndim and shape to be filled in). NULL: out of memory.
+ */
+struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n);
+
+/* ---- when a batch flows
+ * -------------------------------------------------------------------- */
+struct stg_op_run {
+    const void *plan;
+    const struct stg_tensor *inputs;
+    size_t n_inputs;
+    struct stg_key key;
+    struct stg_bump *scratch; /* forgotten when the op returns */
+
+    /* Room for output i: in the extent when it crosses the boundary, else in the
+     * executor's memory. Call once for each output. For strings string_bytes bounds all
+     * bytes together; begin (n + 1 offsets, begin[0] already 0) is the op's to fill, end
+     * == begin + 1. */
+    int (*alloc)(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
+                 const int64_t *shape, uint64_t string_bytes, struct stg_tensor *ret,
+                 struct stg_err *err);
+    /* Instead of alloc: output i is a view of memory that lives at least as long as the
+     * inputs. */
+    int (*view)(struct stg_op_run *ctx, size_t i, const struct stg_tensor *tensor,
+                struct stg_err *err);
+    void *executor;
+};
+
+enum stg_op_flags {
+    STG_OP_VARIABLE = 1, /* the output is a variable: memory of whoever runs the graph */
+    STG_OP_CONSTANT =
+        2, /* the output is known when applied: plan is a struct stg_tensor */
+    STG_OP_STATEFUL = 4, /* writes a variable: never staged, never run twice */
+};
+
+struct stg_op {
+    const char *name;
+    const char *summary; /* one sentence, and the source of the definition */
+    const struct stg_param *params;
+    size_t n_params;
+    int min_inputs, max_inputs; /* max -1: any number */
+    unsigned flags;
+    /* Checks inputs and attributes (stg_param_check was passed already), sets outputs and
+     * plan. INVALID_ARGUMENT names the input or attribute; the caller adds node and line.
+     */
+    int (*infer)(struct stg_op_infer *ctx, struct stg_err *err);
+    /* Errors that belong to a row say so with stg_err_row. NULL for VARIABLE and
+     * CONSTANT. */
+    int (*run)(struct stg_op_run *ctx, struct stg_err *err);
+    /* VARIABLE only: fills the variable's memory before the first run. */
+    int (*initialize)(const void *plan, struct stg_tensor *variable, struct stg_err *err);
+};
+
+/* The op of that name, or NULL. */
+const struct stg_op *stg_op_find(const char *name);
+
+/* All ops, for help and suggestions. */
+const struct stg_op *const *stg_op_all(size_t *ret_n);
+
+#endif

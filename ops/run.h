@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The executor: runs the part of a graph that some fetches need, once for each batch. One
+ * executor belongs to one thread at a time; many share a graph. Memory of intermediate
+ * tensors is the executor's, reused from batch to batch: no malloc in a steady state.
+ */
+#ifndef STG_OPS_RUN_H
+#define STG_OPS_RUN_H
+
+#include "ops/graph.h"
+
+struct stg_run;
+struct stg_resources;
+
+/* Where fetched outputs go. alloc as in struct stg_op_run, i counting fetches; when NULL
+ * all outputs stay in the executor's memory until its next run. */
+struct stg_sink {
+    void *owner;
+    int (*alloc)(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
+                 uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err);
+    int (*copy)(void *owner, size_t i, const struct stg_tensor *tensor,
+                struct stg_err *err);
+};
+
+/* Variables of a graph: made and initialised once, shared by executors of one process
+ * (reads only unless a STATEFUL op runs). RESOURCE_EXHAUSTED names variable and bytes. */
+int stg_resources_create(const struct stg_graph *graph, struct stg_resources **ret,
+                         struct stg_err *err);
+void stg_resources_destroy(struct stg_resources *resources);
+
+/* The stage side: fetches are the features, feeds the element's components. */
+int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
+                         struct stg_err *err);
+
+/* The compute side: any node as fetch ("rows", "rows:0", "staged:ids"); feeds are the
+ * boundary's tensors. resources may be NULL when no fetch needs a variable. NOT_FOUND
+ * names the nearest; FAILED_PRECONDITION when a fetch needs the dataset's element, which
+ * is not here. */
+int stg_run_create_compute(const struct stg_graph *graph, struct stg_resources *resources,
+                           const char *const *fetches, size_t n_fetches,
+                           struct stg_run **ret, struct stg_err *err);
+
+void stg_run_destroy(struct stg_run *run);
+
+/* Runs once. feeds: element components (stage) or boundary tensors (compute), in schema
+ * order. outputs (may be NULL when a sink is given): one view a fetch, valid until the
+ * next exec or destroy; with a sink they point where the sink said. Errors: the op's,
+ * with "node NAME (op):" before the text and err->row kept. */
+int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
+                 const struct stg_key *key, const struct stg_sink *sink,
+                 struct stg_tensor *outputs, struct stg_err *err);
+
+#endif

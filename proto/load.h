@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * YAML (or JSON) text -> message of proto/pipeline.proto -> core/spec.h. One generic
+ * loader over protobuf-c's descriptors: a new field needs no code here. Opens no file.
+ * Any thread.
+ *
+ * Errors are INVALID_ARGUMENT and read "FILE:LINE:COLUMN: staged.capacity: …"; an unknown
+ * key suggests the nearest known one.
+ */
+#ifndef STG_PROTO_LOAD_H
+#define STG_PROTO_LOAD_H
+
+#include "core/spec.h"
+
+/* A pipeline file is at most this long: it has to fit a message. */
+#define STG_TEXT_MAX_BYTES 61440u
+
+/* `file` is for messages only. The caller destroys *ret with stg_pipeline_spec_destroy.
+ */
+int stg_load_pipeline(const char *text, size_t bytes, const char *file,
+                      struct stg_pipeline_spec **ret, struct stg_err *err);
+
+/* ret is filled (all defaults when text is empty); the caller calls stg_settings_finish.
+ */
+int stg_load_settings(const char *text, size_t bytes, const char *file,
+                      struct stg_settings *ret, struct stg_err *err);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * message <-> struct for attach.sock. load.c and wire.c alone see generated code.
+ * Decoding treats its input as hostile: at most STG_MESSAGE_MAX_BYTES, a counting
+ * allocator, unknown fields bounded, strings without NUL, enums and counts checked. Any
+ * thread.
+ */
+#ifndef STG_PROTO_WIRE_H
+#define STG_PROTO_WIRE_H
+
+#include "core/batch.h"
+#include "core/spec.h"
+
+#define STG_MESSAGE_MAX_BYTES 65536u
+#define STG_PROTOCOL_MIN 1u
+#define STG_PROTOCOL_MAX 1u
+
+enum stg_request_kind {
+    STG_REQUEST_NONE = 0,
+    STG_REQUEST_HELLO,
+    STG_REQUEST_CHECK,
+    STG_REQUEST_APPLY,
+    STG_REQUEST_LIST,
+    STG_REQUEST_STATUS,
+    STG_REQUEST_OPEN,
+    STG_REQUEST_DELETE,
+};
+
+/* One request. Strings point into the bump given to decode (or are the encoder's
+ * caller's). */
+struct stg_request {
+    uint64_t id;
+    enum stg_request_kind kind;
+    uint32_t min_version, max_version; /* hello */
+    const char *client;                /* hello: program name */
+    const char *name; /* status, open, delete; apply: overrides the text's */
+    const char *text; /* check, apply */
+    size_t text_bytes;
+    const char *file;
+    bool replace;
+    const char *client_id; /* open */
+    uint32_t max_held;
+    bool private_run;
+    bool ack_explicit;
+};
+
+struct stg_list_entry {
+    const char *name, *state, *file;
+    uint64_t generation;
+    uint32_t n_clients, uid;
+};
+
+struct stg_client_status {
+    const char *client_id, *program, *state;
+    uint32_t pid, uid, max_held, held;
+    uint64_t assigned, taken, released, redelivered, wait_ns, violations;
+};
+
+struct stg_pipeline_status {
+    const char *name, *state, *delivery, *last_error;
+    uint64_t generation, pass, epoch;
+    uint32_t capacity, num_threads, num_clients, buffered;
+    uint64_t published, assigned, released, dropped, errors, redelivered, lost, rows,
+        bytes;
+    uint64_t memory_bytes, memory_used_bytes, quarantined_bytes, max_batch_bytes;
+    uint64_t producer_wait_ns, producer_busy_ns, timeouts;
+    struct stg_client_status *clients;
+    size_t n_clients;
+    struct stg_schema boundary;
+};
+
+/* One reply: code and text, and the part that belongs to the request. */
+struct stg_reply {
+    uint64_t id;
+    int code; /* 0 or a negative status code */
+    const char *text;
+    enum stg_request_kind kind; /* which part is filled; NONE: an error */
+
+    uint32_t version; /* hello */
+    const char *daemon, *cuda;
+    uint64_t instance;
+    uint32_t pid;
+
+    const char *name; /* check, apply, open */
+    uint64_t generation;
+    struct stg_schema boundary;
+    const char *const *advice;
+    size_t n_advice;
+    uint64_t max_batch_bytes, memory_bytes;
+    bool unchanged;
+
+    struct stg_list_entry *entries; /* list */
+    size_t n_entries;
+
+    struct stg_pipeline_status status;
+
+    uint64_t segment_bytes; /* open */
+    uint32_t max_held;
+    const char *client_id, *structure;
+    uint64_t first_number;
+    const struct stg_pipeline_spec
+        *pipeline; /* for stager_run; decode owns it: see below */
+};
+
+/* Encode into buf; returns the bytes or a negative code (RESOURCE_EXHAUSTED: does not
+ * fit). */
+long stg_wire_encode_request(const struct stg_request *request, void *buf,
+                             size_t capacity);
+long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity);
+
+/* Decode. Strings and arrays live in `bump`. reply.pipeline is decoded only with
+ * stg_wire_decode_pipeline, from the same bytes. INVALID_ARGUMENT says what is wrong. */
+int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump,
+                            struct stg_request *ret, struct stg_err *err);
+int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
+                          struct stg_reply *ret, struct stg_err *err);
+
+/* The pipeline inside an open reply as a spec of its own; NOT_FOUND when there is none.
+ */
+int stg_wire_decode_pipeline(const void *buf, size_t bytes,
+                             struct stg_pipeline_spec **ret, struct stg_err *err);
+
+#endif
