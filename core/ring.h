@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two one-way queues between daemon and one client: descriptors go out through the
+ * ring page (read-only to the client), releases come back through the control page
+ * (hostile to the daemon). Pure memory operations: no system call, no lock, no
+ * allocation. Each side's cursor is private. Rings never overflow: leases are fewer than
+ * slots (STG_MAX_HELD).
+ */
+#ifndef STG_CORE_RING_H
+#define STG_CORE_RING_H
+
+#include <stdbool.h>
+
+#include "core/err.h"
+#include "core/layout.h"
+
+/* ---- daemon ---- */
+
+/* Fill in the headers of fresh pages (zeroed by the kernel), version last. */
+void stg_ring_format(struct stg_ring_page *page, uint64_t instance);
+void stg_control_format(struct stg_control_page *page, uint64_t instance);
+
+/* One thread at a time (the stage's lock). */
+struct stg_ring_writer {
+    struct stg_ring_page *page;
+    uint64_t head;
+    bool finished;
+};
+
+/* Publishes one descriptor. Ignored after stg_ring_finish. */
+void stg_ring_push(struct stg_ring_writer *writer,
+                   const struct stg_descriptor *descriptor);
+
+/* Writes the last words (code positive) and publishes FINAL. Once; later calls are
+ * ignored. */
+void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text);
+
+/* Asks the client to ring when it runs dry: bumps bell_wanted, with a full fence after
+ * it. The caller looks at the control page once more afterwards. */
+void stg_ring_want_bell(struct stg_ring_writer *writer);
+
+struct stg_control_reader {
+    struct stg_control_page *page;
+    uint64_t cursor; /* releases consumed */
+};
+
+/* The next posted release: 1 and a private copy, 0 when there is none, INVALID_ARGUMENT
+ * when the client's counter makes no sense (more than the queue holds): a violation. I3.
+ */
+int stg_control_poll(struct stg_control_reader *reader, struct stg_release_entry *ret);
+
+/* Single loads of hints; they can only harm the client that wrote them. */
+uint64_t stg_control_asked(const struct stg_control_reader *reader);
+uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader);
+/* Full fence, then the client's flag: call after stg_ring_push to know whether to ring.
+ */
+bool stg_control_waiting(const struct stg_control_reader *reader);
+
+/* ---- client ---- */
+
+/* Checks magic, version range and sizes of mapped pages. FAILED_PRECONDITION names both
+ * versions. */
+int stg_ring_check(const struct stg_ring_page *page, uint64_t bytes, struct stg_err *err);
+int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
+                      struct stg_err *err);
+
+struct stg_ring_reader {
+    const struct stg_ring_page *page;
+    uint64_t cursor; /* descriptors taken */
+    uint32_t bell_rung;
+};
+
+/* Is there a descriptor? One acquire load. */
+bool stg_ring_ready(const struct stg_ring_reader *reader);
+
+/* Copies the next descriptor out. False when there is none. */
+bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
+
+/* True once for each stg_ring_want_bell, when nothing is ready: the caller sends the
+ * doorbell. Full fence before the look. */
+bool stg_ring_should_bell(struct stg_ring_reader *reader);
+
+struct stg_control_writer {
+    struct stg_control_page *page;
+    uint64_t released;
+};
+
+/* Posts a release. */
+void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
+                         uint32_t generation);
+void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked);
+/* Sets or clears the flag, then a full fence: look at the ring once more before sleeping.
+ */
+void stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);
+void stg_control_want_pass(struct stg_control_writer *writer, uint64_t pass_wanted);
+
+#endif
