@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each source file names its licence in the first three lines; nothing is left "to do"."""
+import re
+
+import house
+
+SOURCES = (".c", ".h", ".cu", ".py", ".sh", ".proto", ".build", ".syms", ".service", ".socket")
+ALSO = ("quickstart", ".ci/run")
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+LEFT = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK")) + r")\b")
+TEXT = SOURCES + (".md", ".yaml", ".yml", ".txt", ".in", ".conf", ".options")
+
+
+def problems(root):
+    found = []
+    for name in house.tracked(root, *TEXT, *ALSO):
+        lines = house.read(root, name).split("\n")
+        if name.endswith(SOURCES + ALSO) and not any(SPDX in line for line in lines[:3]):
+            found.append(f"{name}:1: no line with {SPDX}")
+        for number, line in enumerate(lines, 1):
+            match = LEFT.search(line)
+            if match:
+                found.append(f"{name}:{number}: {match.group(1)}")
+    return found
+
+
+if __name__ == "__main__":
+    house.main(problems, "put the SPDX line first (after #!); do what is left to do, or open an "
+               "issue for it")

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each style check is fed a good and a bad sample: a guard that cannot fail guards nothing."""
+import os
+import shutil
+import sys
+import tempfile
+
+import check_exports
+import check_format
+import check_functions
+import check_headers
+import check_layers
+import check_prototypes
+import check_public_header
+import check_words
+import house
+
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+
+
+class Tree:
+    """A small source tree that goes away."""
+
+    def __init__(self, **files):
+        self.root = tempfile.mkdtemp(prefix="stg-style-")
+        for name, text in files.items():
+            path = os.path.join(self.root, name.replace("__", "/").replace("_DOT_", "."))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def __enter__(self):
+        return self.root
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.root)
+
+
+def finds(check, part, **files):
+    with Tree(**files) as root:
+        found = check.problems(root)
+    assert any(part in line for line in found), f"no '{part}' in {found}"
+
+
+def finds_nothing(check, **files):
+    with Tree(**files) as root:
+        found = check.problems(root)
+    assert found == [], found
+
+
+def the_daemon_may_not_include_the_client():
+    finds(check_layers, "daemon/ may not include client/stager.h",
+          daemon__main_DOT_c='#include "client/stager.h"\n', client__stager_DOT_h="")
+
+
+def core_may_include_nobody():
+    finds(check_layers, "core/ may not include ops/op.h",
+          core__err_DOT_c='#include "ops/op.h"\n', ops__op_DOT_h="")
+
+
+def the_thin_library_may_not_include_ops():
+    finds(check_layers, "client/ may not include ops/run.h",
+          client__stream_DOT_c='#include "ops/run.h"\n', ops__run_DOT_h="")
+
+
+def an_example_may_include_the_public_header_only():
+    finds(check_layers, "client/examples/ may not include core/err.h",
+          client__examples__x_DOT_c='#include "core/err.h"\n', core__err_DOT_h="")
+
+
+def only_the_daemon_may_use_libuv():
+    finds(check_layers, "only daemon/ may include uv.h",
+          client__connect_DOT_c="#include <uv.h>\n")
+
+
+def only_load_and_wire_see_generated_code():
+    finds(check_layers, "only proto/load.c, proto/wire.c may include",
+          daemon__session_DOT_c='#include "control.pb-c.h"\n')
+
+
+def allowed_includes_pass():
+    finds_nothing(check_layers, core__err_DOT_h="", ops__op_DOT_h='#include "core/err.h"\n',
+                  daemon__main_DOT_c='#include <uv.h>\n#include "ops/op.h"\n',
+                  proto__wire_DOT_c='#include "control.pb-c.h"\n')
+
+
+def a_circle_of_headers_is_found():
+    finds(check_layers, "a circle of headers", core__a_DOT_h='#include "core/b.h"\n',
+          core__b_DOT_h='#include "core/a.h"\n')
+
+
+def a_circle_of_folders_is_found():
+    finds(check_layers, "a circle of folders",
+          daemon__a_DOT_h='#include "daemon/dataset/b.h"\n', daemon__dataset__b_DOT_h="",
+          daemon__dataset__c_DOT_c='#include "daemon/d.h"\n', daemon__d_DOT_h="")
+
+
+def a_header_that_needs_another_is_found():
+    finds(check_headers, "does not compile alone as c:",
+          core__a_DOT_h="static inline size_t a(void) { return 0; }\n")
+
+
+def a_header_that_is_no_cpp_is_found():
+    finds(check_headers, "does not compile alone as c++",
+          client__stager_DOT_h="int stager_open(const char *class);\n")
+
+
+def an_internal_header_with_atomics_need_not_be_cpp():
+    finds_nothing(check_headers, core__a_DOT_h="#include <stdatomic.h>\n"
+                  "struct a { _Atomic int x; };\n",
+                  core__b_DOT_h='#include "core/a.h"\nstruct b { struct a a; int class; };\n')
+
+
+def a_foreign_export_is_found():
+    found = check_exports.of_library("client/libstager.so.0", {"stager_open", "stg_err"},
+                                     {"stager_open"})
+    assert any("stg_err" in line for line in found), found
+
+
+def a_declared_but_unexported_name_is_found():
+    found = check_exports.of_library("libstager.so.0", {"stager_open"},
+                                     {"stager_open", "stager_next"})
+    assert any("does not export stager_next" in line for line in found), found
+
+
+def an_undeclared_export_is_found():
+    found = check_exports.of_library("libstager.so.0", {"stager_open", "stager_x"},
+                                     {"stager_open"})
+    assert any("stager_x, which client/stager.h does not declare" in line for line in found)
+
+
+def a_plugin_with_two_symbols_is_found():
+    assert check_exports.of_library("libstager-cuda.so", {"a", "b"}, set())
+    assert not check_exports.of_library("libstager-cuda.so", {"a"}, set())
+
+
+def declarations_are_read_from_the_header():
+    got = check_exports.declared("/* stager_no(void); */\nint stager_a(void);\n"
+                                 "const char *stager_b(int x,\n   int y);\nstruct stager_c;\n")
+    assert got == {"stager_a", "stager_b"}, got
+
+
+def a_prototype_without_a_comment_is_found():
+    finds(check_prototypes, "stager_b has no comment",
+          client__stager_DOT_h="/* Does a. */\nint stager_a(void);\n\nint stager_b(void);\n")
+
+
+def prototypes_in_one_paragraph_share_a_comment():
+    finds_nothing(check_prototypes, client__stager_DOT_h="/* Both. */\nint stager_a(int x,\n"
+                  "             int y);\nint stager_b(void);\n\nstruct s {\n    int x;\n};\n")
+
+
+def a_header_without_prototypes_is_found():
+    finds(check_prototypes, "no prototype found", client__stager_DOT_h="struct s;\n")
+
+
+def differing_status_codes_are_found():
+    block = "#ifndef STAGER_STATUS_DEFINED\nenum e { A = %d };\n#endif\n"
+    finds(check_public_header, "says 'enum e { A = 2 };'", core__status_DOT_h=block % 1,
+          client__stager_DOT_h=block % 2)
+    finds_nothing(check_public_header, core__status_DOT_h=block % 1,
+                  client__stager_DOT_h=block % 1)
+
+
+def a_missing_line_in_the_block_is_found():
+    finds(check_public_header, "says '#endif' where core/status.h says 'b'",
+          core__status_DOT_h="#ifndef STAGER_STATUS_DEFINED\na\nb\n#endif\n",
+          client__stager_DOT_h="#ifndef STAGER_STATUS_DEFINED\na\n#endif\n")
+
+
+def a_long_function_is_found():
+    finds(check_functions, "too_long has 131 lines",
+          core__a_DOT_c="int too_long(int x,\n             int y)\n{\n" + "    x++;\n" * 127 + "}\n")
+    finds_nothing(check_functions,
+                  core__a_DOT_c="int long_enough(void)\n{\n" + "    x++;\n" * 100 + "}\n")
+
+
+def a_long_file_is_found():
+    finds(check_functions, "601 lines", core__a_DOT_c="int x;\n" * 601)
+    finds_nothing(check_functions, core__a_DOT_c="int x;\n" * 600)
+
+
+def a_function_over_80_lines_is_listed():
+    with Tree(core__a_DOT_c="int f(void)\n{\n" + "    x++;\n" * 80 + "}\n") as root:
+        listed, found = check_functions.survey(root)
+    assert "f has 83 lines" in listed[0] and found == [], (listed, found)
+
+
+def badly_formatted_code_is_found():
+    if shutil.which("clang-format") is None:
+        return
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.clang-format")
+    with open(here, encoding="utf-8") as file:
+        style = file.read()
+    with Tree(core__a_DOT_c="int  x;\n", _DOT_clang_DOT_=style) as root:
+        os.rename(os.path.join(root, ".clang."), os.path.join(root, ".clang-format"))
+        found = check_format.problems(root)
+        assert any("core/a.c:1" in line for line in found), found
+        with open(os.path.join(root, "core/a.c"), "w", encoding="utf-8") as file:
+            file.write("int x;\n")
+        assert check_format.problems(root) == []
+
+
+def a_source_without_licence_is_found():
+    finds(check_words, "core/a.c:1: no line with SPDX", core__a_DOT_c="int x;\n")
+    finds(check_words, "quickstart:1: no line with SPDX", quickstart="#!/bin/bash\n\n\n# " + SPDX)
+    finds_nothing(check_words, core__a_DOT_c=SPDX + "int x;\n")
+
+
+def a_word_left_behind_is_found():
+    for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):
+        finds(check_words, f"core/a.c:2: {word}", core__a_DOT_c=SPDX + f"/* {word}: later */\n")
+    finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a" "XXX" "XXX";\n'.replace(
+        '" "', ""))
+
+
+def a_finding_makes_the_check_fail():
+    assert house.report(["x:1: y"], "do z") == 1
+    assert house.report([], "do z") == 0
+
+
+def main():
+    failed = 0
+    tests = [value for value in globals().values()
+             if callable(value) and getattr(value, "__module__", "") == "__main__"
+             and value not in (Tree, finds, finds_nothing, main)]
+    for test in tests:
+        try:
+            test()
+            print("ok  ", test.__name__)
+        except Exception as error:  # noqa: BLE001: a test runner tells of all
+            failed += 1
+            print("FAIL", test.__name__, "-", repr(error))
+    print(f"{len(tests) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
