@@ -16,6 +16,9 @@ import check_public_header
 import check_words
 import house
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import summary  # noqa: E402
+
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 
@@ -211,13 +214,38 @@ def a_source_without_licence_is_found():
 def a_word_left_behind_is_found():
     for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):
         finds(check_words, f"core/a.c:2: {word}", core__a_DOT_c=SPDX + f"/* {word}: later */\n")
-    finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a" "XXX" "XXX";\n'.replace(
-        '" "', ""))
+    finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a' + "X" * 6 + '";\n')
 
 
 def a_finding_makes_the_check_fail():
     assert house.report(["x:1: y"], "do z") == 1
     assert house.report([], "do z") == 0
+
+
+def the_summary_counts_the_cases_of_a_c_test():
+    entry = {"name": "arena", "result": "OK", "stdout": "ok   a\n5 passed, 0 failed, 1 skipped\n"}
+    assert summary.count(entry) == [5, 0, 1]
+
+
+def the_summary_counts_a_script_as_one():
+    assert summary.count({"name": "x", "result": "OK"}) == [1, 0, 0]
+    assert summary.count({"name": "x", "result": "SKIP", "stdout": "no nm"}) == [0, 0, 1]
+
+
+def the_summary_sees_a_failure_without_a_count():
+    for result in ("FAIL", "TIMEOUT", "ERROR", "INTERRUPT"):
+        assert summary.count({"name": "x", "result": result, "stdout": "ok   a\n"}) == [0, 1, 0]
+
+
+def the_summary_sees_a_test_that_dies_after_its_count():
+    entry = {"name": "x", "result": "FAIL", "stdout": "5 passed, 0 failed, 0 skipped\n"}
+    assert summary.count(entry) == [5, 1, 0]
+
+
+def the_summary_of_nothing_is_a_failure():
+    assert summary.tell([0, 0, 0]) == 1
+    assert summary.tell([1, 0, 5]) == 0
+    assert summary.tell([1, 1, 0]) == 1
 
 
 def main():
