@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/batch.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/status.h"
+
+static_assert(STG_MAX_DIMS == STG_LAYOUT_MAX_DIMS, "a tensor in hand fits at rest");
+
+int64_t stg_tensor_n(const struct stg_tensor *tensor)
+{
+    int64_t n = 1;
+    for (int i = 0; i < tensor->ndim; i++)
+        n = (int64_t)((uint64_t)n * (uint64_t)tensor->shape[i]);
+    return n;
+}
+
+const char *stg_shape_text(const int64_t *shape, int ndim, char *buf, size_t bytes)
+{
+    size_t used = (size_t)snprintf(buf, bytes, "[");
+    for (int i = 0; i < ndim && used < bytes; i++) {
+        const char *comma = i > 0 ? ", " : "";
+        if (shape[i] < 0)
+            used += (size_t)snprintf(buf + used, bytes - used, "%s?", comma);
+        else
+            used +=
+                (size_t)snprintf(buf + used, bytes - used, "%s%" PRId64, comma, shape[i]);
+    }
+    if (used < bytes)
+        snprintf(buf + used, bytes - used, "]");
+    return buf;
+}
+
+/* Elements of a shape. False when a dimension is negative or when the bytes, zeros
+ * counted as ones, do not fit an int64: numpy and others refuse such shapes too. */
+static bool shape_n(const int64_t *shape, int ndim, unsigned elem_bytes, uint64_t *ret)
+{
+    int64_t bytes = elem_bytes;
+    bool empty = false;
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] < 0)
+            return false;
+        empty = empty || shape[i] == 0;
+        if (__builtin_mul_overflow(bytes, shape[i] == 0 ? 1 : shape[i], &bytes))
+            return false;
+    }
+    *ret = empty ? 0 : (uint64_t)bytes / elem_bytes;
+    return true;
+}
+
+/* What an element takes in the shape's arithmetic: of a string, its offset. */
+static unsigned slot_bytes(int dtype)
+{
+    return dtype == STAGER_STRING ? sizeof(int64_t) : stg_dtype_bytes(dtype);
+}
+
+static uint64_t align_up(uint64_t bytes)
+{
+    return (bytes + STG_TENSOR_ALIGN - 1) & ~(uint64_t)(STG_TENSOR_ALIGN - 1);
+}
+
+/* ---- writing ---- */
+
+static struct stg_tensor_entry *entry_at(char *base, uint32_t i)
+{
+    return (struct stg_tensor_entry *)(void *)(base + sizeof(struct stg_batch_header)) +
+           i;
+}
+
+static int too_large(const struct stg_batch_writer *w, uint64_t needed,
+                     struct stg_err *err)
+{
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "batch needs %" PRIu64 " bytes, max_batch_bytes is %" PRIu64, needed,
+                   w->capacity_bytes);
+}
+
+int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
+                           uint64_t capacity_bytes, const struct stg_schema *schema,
+                           struct stg_err *err)
+{
+    assert((uintptr_t)base % STG_TENSOR_ALIGN == 0);
+    struct stg_batch_writer writer = {
+        .base = base, .capacity_bytes = capacity_bytes, .n_tensors = (uint32_t)schema->n};
+    uint64_t names = sizeof(struct stg_batch_header) +
+                     (uint64_t)schema->n * sizeof(struct stg_tensor_entry);
+    uint64_t end = names;
+    for (size_t i = 0; i < schema->n; i++)
+        end += strlen(schema->components[i].name) + 1;
+    writer.used_bytes = align_up(end);
+    if (writer.used_bytes > capacity_bytes || end > UINT32_MAX)
+        return too_large(&writer, writer.used_bytes, err);
+
+    memset(base, 0, writer.used_bytes);
+    struct stg_batch_header *header = base;
+    header->magic = STG_MAGIC_BATCH;
+    header->major = STG_LAYOUT_MAJOR;
+    header->minor = STG_LAYOUT_MINOR;
+    header->kind = STG_BATCH_TENSORS;
+    header->n_tensors = writer.n_tensors;
+    header->header_bytes = sizeof(*header);
+    header->entry_bytes = sizeof(struct stg_tensor_entry);
+    for (uint32_t i = 0; i < writer.n_tensors; i++) {
+        const struct stg_component *component = &schema->components[i];
+        size_t bytes = strlen(component->name);
+        struct stg_tensor_entry *entry = entry_at(base, i);
+        entry->name_offset = (uint32_t)names;
+        entry->name_bytes = (uint32_t)bytes;
+        entry->dtype = (uint32_t)component->dtype;
+        entry->ndim = (uint32_t)component->ndim;
+        entry->part = STG_PART_VALUES;
+        memcpy(writer.base + names, component->name, bytes + 1);
+        names += bytes + 1;
+    }
+    *w = writer;
+    return 0;
+}
+
+/* Bumps; false when it does not fit, and ret says how many bytes would be needed. */
+static bool bump(const struct stg_batch_writer *w, uint64_t *used, uint64_t bytes,
+                 uint64_t *ret)
+{
+    *ret = *used;
+    if (bytes > (uint64_t)INT64_MAX) {
+        *used = UINT64_MAX;
+        return false;
+    }
+    *used = align_up(*used + bytes);
+    return *ret + bytes <= w->capacity_bytes;
+}
+
+/* The offsets come first, so that the unused end of the last strings can be given back.
+ */
+int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, int ndim,
+                           const int64_t *shape, uint64_t string_bytes,
+                           struct stg_tensor *ret, struct stg_err *err)
+{
+    assert(i < w->n_tensors && ndim >= 0 && ndim <= STG_MAX_DIMS &&
+           slot_bytes(dtype) > 0);
+    struct stg_tensor_entry *entry = entry_at(w->base, i);
+    const char *name = w->base + entry->name_offset;
+    if (entry->dtype != (uint32_t)dtype || entry->ndim != (uint32_t)ndim)
+        return stg_err(err, -STAGER_INTERNAL,
+                       "tensor %s came as %s of rank %d, inferred was %s of rank %u",
+                       name, stg_dtype_name(dtype), ndim,
+                       stg_dtype_name((int)entry->dtype), entry->ndim);
+    uint64_t n;
+    if (!shape_n(shape, ndim, slot_bytes(dtype), &n)) {
+        char text[256];
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "tensor %s cannot have shape %s",
+                       name, stg_shape_text(shape, ndim, text, sizeof(text)));
+    }
+
+    bool is_string = dtype == STAGER_STRING;
+    uint64_t used = w->used_bytes, offsets = 0, data;
+    uint64_t offsets_bytes = is_string ? (n + 1) * sizeof(int64_t) : 0;
+    uint64_t data_bytes = is_string ? string_bytes : n * stg_dtype_bytes(dtype);
+    if (is_string && !bump(w, &used, offsets_bytes, &offsets))
+        return too_large(w, used, err);
+    if (!bump(w, &used, data_bytes, &data))
+        return too_large(w, used, err);
+
+    w->used_bytes = used;
+    memcpy(entry->shape, shape, (size_t)ndim * sizeof(*shape));
+    entry->data_offset = data;
+    entry->data_bytes = data_bytes;
+    entry->offsets_offset = offsets;
+    entry->offsets_bytes = offsets_bytes;
+    if (is_string)
+        *(int64_t *)(void *)(w->base + offsets) = 0;
+    stg_batch_tensor_at(w->base, i, ret, NULL);
+    return 0;
+}
+
+/* Strings of `tensor` end to end, runs without gaps in one copy. */
+static void copy_strings(const struct stg_tensor *tensor, int64_t n, char *data,
+                         int64_t *offsets)
+{
+    int64_t used = 0, i = 0;
+    offsets[0] = 0;
+    while (i < n) {
+        int64_t first = i;
+        do {
+            offsets[i + 1] = used + (tensor->end[i] - tensor->begin[first]);
+            i++;
+        } while (i < n && tensor->begin[i] == tensor->end[i - 1]);
+        int64_t bytes = tensor->end[i - 1] - tensor->begin[first];
+        if (bytes > 0)
+            memcpy(data + used, (const char *)tensor->data + tensor->begin[first],
+                   (size_t)bytes);
+        used += bytes;
+    }
+}
+
+int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
+                          const struct stg_tensor *tensor, struct stg_err *err)
+{
+    int64_t n = stg_tensor_n(tensor);
+    uint64_t string_bytes = 0;
+    if (tensor->dtype == STAGER_STRING) {
+        for (int64_t k = 0; k < n; k++)
+            string_bytes += (uint64_t)(tensor->end[k] - tensor->begin[k]);
+    }
+    struct stg_tensor copy;
+    int rc = stg_batch_writer_alloc(w, i, tensor->dtype, tensor->ndim, tensor->shape,
+                                    string_bytes, &copy, err);
+    if (rc < 0)
+        return rc;
+    if (tensor->dtype == STAGER_STRING)
+        copy_strings(tensor, n, copy.data, (int64_t *)copy.begin);
+    else if (copy.data_bytes > 0)
+        memcpy(copy.data, tensor->data, copy.data_bytes);
+    return 0;
+}
+
+uint64_t stg_batch_writer_seal(struct stg_batch_writer *w)
+{
+    struct stg_batch_header *header = (struct stg_batch_header *)(void *)w->base;
+    uint64_t total = sizeof(*header);
+    for (uint32_t i = 0; i < w->n_tensors; i++) {
+        struct stg_tensor_entry *entry = entry_at(w->base, i);
+        assert(entry->data_offset != 0); /* every tensor was given room */
+        if (entry->dtype == STAGER_STRING) {
+            const int64_t *offsets =
+                (const int64_t *)(const void *)(w->base + entry->offsets_offset);
+            int64_t last = offsets[entry->offsets_bytes / sizeof(int64_t) - 1];
+            assert(last >= 0 && (uint64_t)last <= entry->data_bytes);
+            entry->data_bytes = (uint64_t)last;
+        }
+        if (entry->data_offset + entry->data_bytes > total)
+            total = entry->data_offset + entry->data_bytes;
+        if (entry->offsets_offset + entry->offsets_bytes > total)
+            total = entry->offsets_offset + entry->offsets_bytes;
+    }
+    header->total_bytes = total;
+    return total;
+}
+
+/* Cuts before a byte that continues a UTF-8 character. */
+static size_t cut_text(const char *text, size_t max_bytes)
+{
+    size_t bytes = strnlen(text, max_bytes + 1);
+    if (bytes <= max_bytes)
+        return bytes;
+    bytes = max_bytes;
+    while (bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80)
+        bytes--;
+    return bytes;
+}
+
+uint64_t stg_batch_write_error(void *base, uint64_t capacity_bytes, int code,
+                               const char *text)
+{
+    assert((uintptr_t)base % STG_TENSOR_ALIGN == 0);
+    assert(capacity_bytes >= STG_GRANULE_BYTES);
+    struct stg_batch_header *header = base;
+    uint64_t room = capacity_bytes - sizeof(*header) - 1;
+    size_t bytes = cut_text(text, room < UINT32_MAX ? room : UINT32_MAX - 1);
+    *header = (struct stg_batch_header){
+        .magic = STG_MAGIC_BATCH,
+        .major = STG_LAYOUT_MAJOR,
+        .minor = STG_LAYOUT_MINOR,
+        .kind = STG_BATCH_ERROR,
+        .header_bytes = sizeof(*header),
+        .entry_bytes = sizeof(struct stg_tensor_entry),
+        .total_bytes = sizeof(*header) + bytes + 1,
+        .error_code = (uint32_t)code,
+        .error_offset = sizeof(*header),
+        .error_bytes = (uint32_t)bytes,
+    };
+    char *dst = (char *)base + sizeof(*header);
+    memcpy(dst, text, bytes);
+    dst[bytes] = '\0';
+    return header->total_bytes;
+}
+
+/* ---- reading ---- */
+
+/* A checked batch's limits: [low, high) is where names and data may lie. */
+struct limits {
+    const char *base;
+    uint64_t low, high;
+};
+
+static bool inside(const struct limits *limits, uint64_t offset, uint64_t bytes)
+{
+    return offset >= limits->low && offset <= limits->high &&
+           bytes <= limits->high - offset;
+}
+
+static int loss(struct stg_err *err, uint32_t i, const char *what)
+{
+    return stg_err(err, -STAGER_DATA_LOSS, "batch is damaged: tensor %u: %s", i, what);
+}
+
+/* header: a private copy; bytes: what there is. */
+static int check_header(const struct stg_batch_header *header, uint64_t bytes,
+                        struct stg_err *err)
+{
+    const char *what = NULL;
+    if (header->magic != STG_MAGIC_BATCH)
+        what = "it does not start with BTCH";
+    else if (header->major != STG_LAYOUT_MAJOR)
+        what = "its layout is of another major version";
+    else if (header->header_bytes < sizeof(*header) || header->header_bytes % 8 != 0)
+        what = "header_bytes";
+    else if (header->entry_bytes < sizeof(struct stg_tensor_entry) ||
+             header->entry_bytes % 8 != 0)
+        what = "entry_bytes";
+    else if (header->total_bytes > bytes || header->total_bytes < header->header_bytes)
+        what = "total_bytes";
+    else if (header->kind != STG_BATCH_TENSORS && header->kind != STG_BATCH_ERROR)
+        what = "kind";
+    else if (header->kind == STG_BATCH_TENSORS && header->error_code != STAGER_OK)
+        what = "error_code";
+    if (what != NULL)
+        return stg_err(err, -STAGER_DATA_LOSS, "batch is damaged: %s", what);
+    return 0;
+}
+
+/* header: a private copy. */
+static int check_error(const struct stg_batch_header *header, const char *base,
+                       struct stg_err *err)
+{
+    struct limits limits = {base, header->header_bytes, header->total_bytes};
+    const char *what = NULL;
+    if (header->n_tensors != 0)
+        what = "an error item has tensors";
+    else if (header->error_code == STAGER_OK ||
+             header->error_code > STAGER_UNAUTHENTICATED)
+        what = "error_code";
+    else if (!inside(&limits, header->error_offset, (uint64_t)header->error_bytes + 1))
+        what = "the error's text lies outside";
+    else if (base[(uint64_t)header->error_offset + header->error_bytes] != '\0')
+        what = "the error's text does not end";
+    if (what != NULL)
+        return stg_err(err, -STAGER_DATA_LOSS, "batch is damaged: %s", what);
+    return 0;
+}
+
+static int check_strings(const struct stg_tensor_entry *entry, uint64_t n,
+                         const struct limits *limits, bool full, const char **ret_what)
+{
+    *ret_what = "string offsets";
+    if (entry->offsets_bytes != (n + 1) * sizeof(int64_t) ||
+        entry->offsets_offset % STG_TENSOR_ALIGN != 0 ||
+        !inside(limits, entry->offsets_offset, entry->offsets_bytes))
+        return -1;
+    const int64_t *offsets =
+        (const int64_t *)(const void *)(limits->base + entry->offsets_offset);
+    if (offsets[0] != 0 || offsets[n] < 0 || (uint64_t)offsets[n] != entry->data_bytes)
+        return -1;
+    if (full) {
+        *ret_what = "string offsets fall";
+        for (uint64_t k = 0; k < n; k++) {
+            if (offsets[k + 1] < offsets[k])
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* entry: a private copy. */
+static int check_entry(const struct stg_tensor_entry *entry, uint32_t i,
+                       const struct limits *limits, bool full, struct stg_err *err)
+{
+    if (!inside(limits, entry->name_offset, (uint64_t)entry->name_bytes + 1))
+        return loss(err, i, "its name lies outside");
+    if (strnlen(limits->base + entry->name_offset, (size_t)entry->name_bytes + 1) !=
+        entry->name_bytes)
+        return loss(err, i, "its name does not end where it says");
+    unsigned elem_bytes = entry->dtype <= INT32_MAX ? slot_bytes((int)entry->dtype) : 0;
+    if (elem_bytes == 0)
+        return loss(err, i, "dtype");
+    if (entry->part > STG_PART_DENSE_SHAPE)
+        return loss(err, i, "part");
+    uint64_t n;
+    if (entry->ndim > STG_LAYOUT_MAX_DIMS ||
+        !shape_n(entry->shape, (int)entry->ndim, elem_bytes, &n))
+        return loss(err, i, "shape");
+    if (entry->data_offset % STG_TENSOR_ALIGN != 0 ||
+        !inside(limits, entry->data_offset, entry->data_bytes))
+        return loss(err, i, "its data lies outside");
+    if (entry->dtype == STAGER_STRING) {
+        const char *what;
+        if (check_strings(entry, n, limits, full, &what) < 0)
+            return loss(err, i, what);
+        return 0;
+    }
+    if (entry->data_bytes != n * elem_bytes)
+        return loss(err, i, "its data has not the bytes of its shape");
+    if (entry->offsets_offset != 0 || entry->offsets_bytes != 0)
+        return loss(err, i, "offsets without strings");
+    return 0;
+}
+
+int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err *err)
+{
+    struct stg_batch_header header;
+    if ((uintptr_t)base % STG_TENSOR_ALIGN != 0 || bytes < sizeof(header))
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "batch is damaged: it starts at no multiple of 64 or is shorter "
+                       "than its header");
+    memcpy(&header, base, sizeof(header));
+    int rc = check_header(&header, bytes, err);
+    if (rc < 0)
+        return rc;
+    if (header.kind == STG_BATCH_ERROR)
+        return check_error(&header, base, err);
+
+    const char *entries = (const char *)base + header.header_bytes;
+    struct limits limits = {.base = base, .high = header.total_bytes};
+    limits.low = header.header_bytes + (uint64_t)header.n_tensors * header.entry_bytes;
+    if (limits.low > limits.high)
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "batch is damaged: %u tensors do not fit %" PRIu64 " bytes",
+                       header.n_tensors, header.total_bytes);
+    for (uint32_t i = 0; i < header.n_tensors; i++) {
+        struct stg_tensor_entry entry;
+        memcpy(&entry, entries + (uint64_t)i * header.entry_bytes, sizeof(entry));
+        rc = check_entry(&entry, i, &limits, full, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static const struct stg_tensor_entry *entry_of(const void *base, uint32_t i)
+{
+    const struct stg_batch_header *header = base;
+    return (const void *)((const char *)base + header->header_bytes +
+                          (uint64_t)i * header->entry_bytes);
+}
+
+void stg_batch_tensor_at(const void *base, uint32_t i, struct stg_tensor *ret,
+                         const char **ret_name)
+{
+    const struct stg_tensor_entry *entry = entry_of(base, i);
+    char *bytes = (char *)base;
+    *ret = (struct stg_tensor){
+        .dtype = (int)entry->dtype,
+        .ndim = (int)entry->ndim,
+        .data = bytes + entry->data_offset,
+        .data_bytes = entry->data_bytes,
+    };
+    for (int k = 0; k < ret->ndim; k++)
+        ret->shape[k] = entry->shape[k];
+    if (ret->dtype == STAGER_STRING) {
+        ret->begin = (const int64_t *)(const void *)(bytes + entry->offsets_offset);
+        ret->end = ret->begin + 1;
+    }
+    if (ret_name != NULL)
+        *ret_name = bytes + entry->name_offset;
+}
+
+int stg_batch_find(const void *base, const char *name)
+{
+    const struct stg_batch_header *header = base;
+    size_t bytes = strlen(name);
+    for (uint32_t i = 0; i < header->n_tensors; i++) {
+        const struct stg_tensor_entry *entry = entry_of(base, i);
+        if (entry->name_bytes == bytes &&
+            memcmp((const char *)base + entry->name_offset, name, bytes) == 0)
+            return (int)i;
+    }
+    return -1;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/ring.h"
+
+#include <string.h>
+
+#include "core/status.h"
+
+#define VERSION ((uint32_t)STG_LAYOUT_MAJOR << 16 | STG_LAYOUT_MINOR)
+
+static_assert((STG_RING_ENTRIES & (STG_RING_ENTRIES - 1)) == 0, "cursors wrap at 2^64");
+static_assert((STG_RELEASE_ENTRIES & (STG_RELEASE_ENTRIES - 1)) == 0, "likewise");
+static_assert(STG_MAX_HELD < STG_RING_ENTRIES && STG_MAX_HELD < STG_RELEASE_ENTRIES,
+              "rings never overflow");
+
+/* The thread sanitizer does not model fences and gcc says so. Nothing here leans on the
+ * fence for the order of data (acquire and release do that): it only keeps "publish, then
+ * look at the other's flag" in this order on both sides. */
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+static void full_fence(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Version last: who sees it sees the rest. */
+static void format_header(struct stg_object_header *header, uint64_t magic,
+                          uint64_t total_bytes, uint64_t instance, uint32_t entry_bytes,
+                          uint32_t n_entries)
+{
+    header->magic = magic;
+    header->total_bytes = total_bytes;
+    header->instance = instance;
+    header->features = 0;
+    header->header_bytes = sizeof(*header);
+    header->entry_bytes = entry_bytes;
+    header->n_entries = n_entries;
+    atomic_store_explicit(&header->version, VERSION, memory_order_release);
+}
+
+void stg_ring_format(struct stg_ring_page *page, uint64_t instance)
+{
+    format_header(&page->header, STG_MAGIC_RING, STG_RING_BYTES, instance,
+                  sizeof(struct stg_descriptor), STG_RING_ENTRIES);
+}
+
+void stg_control_format(struct stg_control_page *page, uint64_t instance)
+{
+    format_header(&page->header, STG_MAGIC_CONTROL, STG_CONTROL_BYTES, instance,
+                  sizeof(struct stg_release_entry), STG_RELEASE_ENTRIES);
+}
+
+/* ---- daemon ---- */
+
+static void publish(struct stg_ring_writer *writer,
+                    const struct stg_descriptor *descriptor)
+{
+    struct stg_ring_page *page = writer->page;
+    page->entries[writer->head % STG_RING_ENTRIES] = *descriptor;
+    atomic_store_explicit(&page->head, ++writer->head, memory_order_release);
+}
+
+void stg_ring_push(struct stg_ring_writer *writer,
+                   const struct stg_descriptor *descriptor)
+{
+    if (!writer->finished)
+        publish(writer, descriptor);
+}
+
+void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text)
+{
+    if (writer->finished)
+        return;
+    struct stg_final *final = &writer->page->final;
+    size_t bytes = strnlen(text, STG_FINAL_TEXT_BYTES - 1);
+    final->code = (uint32_t)code;
+    final->text_bytes = (uint32_t)bytes;
+    memcpy(final->text, text, bytes);
+    final->text[bytes] = '\0';
+    publish(writer, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_FINAL});
+    writer->finished = true;
+}
+
+void stg_ring_want_bell(struct stg_ring_writer *writer)
+{
+    _Atomic uint32_t *wanted = &writer->page->bell_wanted;
+    uint32_t old = atomic_load_explicit(wanted, memory_order_relaxed);
+    atomic_store_explicit(wanted, old + 1, memory_order_relaxed);
+    full_fence();
+}
+
+/* I3: the counter is loaded once and an impossible one refused; the entry is copied in
+ * one load before anybody looks at it. */
+int stg_control_poll(struct stg_control_reader *reader, struct stg_release_entry *ret)
+{
+    struct stg_control_page *page = reader->page;
+    uint64_t released = atomic_load_explicit(&page->released, memory_order_acquire);
+    uint64_t available = released - reader->cursor;
+    if (available == 0)
+        return 0;
+    if (available > STG_RELEASE_ENTRIES)
+        return -STAGER_INVALID_ARGUMENT;
+    const struct stg_release_entry *entry =
+        &page->releases[reader->cursor % STG_RELEASE_ENTRIES];
+    uint64_t word =
+        __atomic_load_n((const uint64_t *)(const void *)entry, __ATOMIC_RELAXED);
+    reader->cursor++;
+    memcpy(ret, &word, sizeof(*ret));
+    return 1;
+}
+
+uint64_t stg_control_asked(const struct stg_control_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->asked, memory_order_acquire);
+}
+
+uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->pass_wanted, memory_order_acquire);
+}
+
+bool stg_control_waiting(const struct stg_control_reader *reader)
+{
+    full_fence();
+    return atomic_load_explicit(&reader->page->waiting, memory_order_relaxed) != 0;
+}
+
+/* ---- client ---- */
+
+static int check_header(const struct stg_object_header *header, const char *what,
+                        uint64_t bytes, uint64_t magic, uint64_t total_bytes,
+                        uint32_t entry_bytes, uint32_t n_entries, struct stg_err *err)
+{
+    if (bytes < total_bytes)
+        return stg_err(err, -STAGER_DATA_LOSS, "%s has %llu bytes, needs %llu", what,
+                       (unsigned long long)bytes, (unsigned long long)total_bytes);
+    uint32_t version = atomic_load_explicit(&header->version, memory_order_acquire);
+    if (version >> 16 != STG_LAYOUT_MAJOR)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "%s has layout %u.%u, this library reads %d.0 to %d.x: use the "
+                       "libstager that came with stagerd",
+                       what, version >> 16, version & 0xffff, STG_LAYOUT_MAJOR,
+                       STG_LAYOUT_MAJOR);
+    if (header->magic != magic)
+        return stg_err(err, -STAGER_DATA_LOSS, "%s has magic %#llx, not %#llx", what,
+                       (unsigned long long)header->magic, (unsigned long long)magic);
+    if (header->total_bytes != total_bytes || header->header_bytes != sizeof(*header) ||
+        header->entry_bytes != entry_bytes || header->n_entries != n_entries)
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "%s says %llu bytes, header %u, %u entries of %u; layout %d has "
+                       "%llu, %zu, %u of %u",
+                       what, (unsigned long long)header->total_bytes,
+                       header->header_bytes, header->n_entries, header->entry_bytes,
+                       STG_LAYOUT_MAJOR, (unsigned long long)total_bytes, sizeof(*header),
+                       n_entries, entry_bytes);
+    return 0;
+}
+
+int stg_ring_check(const struct stg_ring_page *page, uint64_t bytes, struct stg_err *err)
+{
+    return check_header(&page->header, "ring page", bytes, STG_MAGIC_RING, STG_RING_BYTES,
+                        sizeof(struct stg_descriptor), STG_RING_ENTRIES, err);
+}
+
+int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
+                      struct stg_err *err)
+{
+    return check_header(&page->header, "control page", bytes, STG_MAGIC_CONTROL,
+                        STG_CONTROL_BYTES, sizeof(struct stg_release_entry),
+                        STG_RELEASE_ENTRIES, err);
+}
+
+bool stg_ring_ready(const struct stg_ring_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->head, memory_order_acquire) !=
+           reader->cursor;
+}
+
+bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
+{
+    if (!stg_ring_ready(reader))
+        return false;
+    *ret = reader->page->entries[reader->cursor % STG_RING_ENTRIES];
+    reader->cursor++;
+    return true;
+}
+
+bool stg_ring_should_bell(struct stg_ring_reader *reader)
+{
+    full_fence();
+    uint32_t wanted =
+        atomic_load_explicit(&reader->page->bell_wanted, memory_order_relaxed);
+    if (wanted == reader->bell_rung || stg_ring_ready(reader))
+        return false;
+    reader->bell_rung = wanted;
+    return true;
+}
+
+void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
+                         uint32_t generation)
+{
+    struct stg_control_page *page = writer->page;
+    struct stg_release_entry entry = {.lease = lease, .lease_generation = generation};
+    uint64_t word;
+    memcpy(&word, &entry, sizeof(word));
+    struct stg_release_entry *slot =
+        &page->releases[writer->released % STG_RELEASE_ENTRIES];
+    __atomic_store_n((uint64_t *)(void *)slot, word, __ATOMIC_RELAXED);
+    atomic_store_explicit(&page->released, ++writer->released, memory_order_release);
+}
+
+void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked)
+{
+    atomic_store_explicit(&writer->page->asked, asked, memory_order_release);
+}
+
+void stg_control_set_waiting(struct stg_control_writer *writer, bool waiting)
+{
+    atomic_store_explicit(&writer->page->waiting, waiting ? 1 : 0, memory_order_relaxed);
+    full_fence();
+}
+
+void stg_control_want_pass(struct stg_control_writer *writer, uint64_t pass_wanted)
+{
+    atomic_store_explicit(&writer->page->pass_wanted, pass_wanted, memory_order_release);
+}
