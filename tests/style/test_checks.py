@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each style check is fed a good and a bad sample: a guard that cannot fail guards nothing."""
+"""Each style check is fed a good and a bad sample: a guard that cannot fail guards nothing.
+What needs a tool that is not there is left out."""
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ import check_headers
 import check_layers
 import check_prototypes
 import check_public_header
+import check_units
 import check_words
 import house
 
@@ -215,6 +217,21 @@ def a_word_left_behind_is_found():
     for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):
         finds(check_words, f"core/a.c:2: {word}", core__a_DOT_c=SPDX + f"/* {word}: later */\n")
     finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a' + "X" * 6 + '";\n')
+
+
+def a_unit_with_an_unknown_value_is_found():
+    if shutil.which("systemd-analyze") is None:
+        return
+    unit = "[Service]\nType=%s\nExecStart=/nowhere/stagerd\n"
+    assert check_units.verify(unit % "notifyy", "--system") != []
+    assert check_units.verify(unit % "notify", "--system") == []
+
+
+def an_open_unit_is_found():
+    if shutil.which("systemd-analyze") is None:
+        return
+    unit = "[Service]\nType=notify\nExecStart=/bin/true\n"
+    assert check_units.security(unit, check_units.THRESHOLD) != []
 
 
 def a_finding_makes_the_check_fail():
