@@ -79,9 +79,16 @@ def only_the_daemon_may_use_libuv():
           client__connect_DOT_c="#include <uv.h>\n")
 
 
-def only_load_and_wire_see_generated_code():
-    finds(check_layers, "only proto/load.c, proto/wire.c may include",
-          daemon__session_DOT_c='#include "control.pb-c.h"\n')
+def only_proto_sees_generated_code():
+    finds(check_layers, "only proto/ may include",
+          daemon__session_DOT_c='#include "proto/control.pb-c.h"\n')
+    finds(check_layers, "daemon/ may not include proto/convert.h",
+          daemon__session_DOT_c='#include "proto/convert.h"\n', proto__convert_DOT_h="")
+
+
+def the_client_parses_no_pipeline():
+    finds(check_layers, "client/ may not include proto/load.h",
+          client__stream_DOT_c='#include "proto/load.h"\n', proto__load_DOT_h="")
 
 
 def allowed_includes_pass():
