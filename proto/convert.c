@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/convert.h"
+
+#include <string.h>
+
+/* ---- unpacking ---- */
+
+#define SLAB_BYTES 4096u
+
+static void *unpack_alloc(void *data, size_t bytes)
+{
+    struct stg_unpack *u = data;
+    size_t rounded = (bytes + 15) & ~(size_t)15;
+    if (bytes > STG_UNPACK_MAX_BYTES || u->used + rounded > STG_UNPACK_MAX_BYTES) {
+        u->refused = true;
+        return NULL;
+    }
+    u->used += rounded;
+    if (rounded > SLAB_BYTES / 8)
+        return stg_bump_alloc_raw(u->bump, rounded);
+    if (u->slab_left < rounded) {
+        u->slab = stg_bump_alloc_raw(u->bump, SLAB_BYTES);
+        u->slab_left = u->slab != NULL ? SLAB_BYTES : 0;
+        if (u->slab == NULL)
+            return NULL;
+    }
+    void *ret = u->slab;
+    u->slab += rounded;
+    u->slab_left -= rounded;
+    return ret;
+}
+
+static void unpack_free(void *data, void *pointer)
+{
+}
+
+void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump)
+{
+    *unpack = (struct stg_unpack){.bump = bump};
+    unpack->allocator = (ProtobufCAllocator){
+        .alloc = unpack_alloc, .free = unpack_free, .allocator_data = unpack};
+}
+
+/* ---- message -> spec ---- */
+
+static int out_of_memory(struct stg_err *err)
+{
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a pipeline");
+}
+
+static struct stg_value value_of_scalar(const Stager__Scalar *s)
+{
+    if (s->has_i)
+        return (struct stg_value){.kind = STG_VALUE_INT, .i = s->i, .f = (double)s->i};
+    if (s->has_f)
+        return (struct stg_value){.kind = STG_VALUE_FLOAT, .f = s->f};
+    if (s->has_b)
+        return (struct stg_value){.kind = STG_VALUE_BOOL, .i = s->b != 0};
+    return (struct stg_value){.kind = STG_VALUE_NULL};
+}
+
+/* Bytes of the wire have no NUL after them. */
+static int scalar_convert(const Stager__Scalar *s, struct stg_bump *bump,
+                          struct stg_value *ret)
+{
+    *ret = value_of_scalar(s);
+    if (ret->kind != STG_VALUE_NULL || !s->has_s)
+        return 0;
+    ret->kind = STG_VALUE_STRING;
+    ret->s_bytes = s->s.len;
+    ret->s =
+        stg_bump_strndup(bump, s->s.len > 0 ? (const char *)s->s.data : "", s->s.len);
+    return ret->s != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
+}
+
+static int attribute_convert(const Stager__Attribute *a, struct stg_bump *bump,
+                             struct stg_attr *ret, struct stg_err *err)
+{
+    if (a->n_dim > STG_ATTR_MAX_DIMS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "attribute \"%s\" has %zu dimensions; at most %d", a->name,
+                       a->n_dim, STG_ATTR_MAX_DIMS);
+    uint64_t n = 1;
+    ret->name = a->name;
+    ret->ndim = (int)a->n_dim;
+    for (size_t i = 0; i < a->n_dim; i++) {
+        ret->shape[i] = (int64_t)a->dim[i];
+        if (a->dim[i] > INT32_MAX || __builtin_mul_overflow(n, a->dim[i], &n))
+            n = UINT64_MAX;
+    }
+    if (n != a->n_value)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "attribute \"%s\" has %zu values, but its shape needs %llu",
+                       a->name, a->n_value, (unsigned long long)n);
+    struct stg_value *values = stg_bump_alloc(bump, n * sizeof(*values));
+    if (values == NULL)
+        return out_of_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        if (scalar_convert(a->value[i], bump, &values[i]) < 0)
+            return out_of_memory(err);
+    }
+    ret->values = values;
+    ret->n_values = n;
+    ret->is_default = a->is_default != 0;
+    ret->line = (int)a->line;
+    ret->column = (int)a->column;
+    return 0;
+}
+
+static int nodes_convert(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
+                         struct stg_err *err)
+{
+    struct stg_node *nodes =
+        stg_bump_alloc(&spec->bump, message->n_graph * sizeof(*nodes));
+    if (nodes == NULL)
+        return out_of_memory(err);
+    for (size_t i = 0; i < message->n_graph; i++) {
+        const Stager__Node *from = message->graph[i];
+        struct stg_attr *attrs =
+            stg_bump_alloc(&spec->bump, from->n_attr * sizeof(*attrs));
+        if (attrs == NULL)
+            return out_of_memory(err);
+        for (size_t k = 0; k < from->n_attr; k++) {
+            int rc = attribute_convert(from->attr[k], &spec->bump, &attrs[k], err);
+            if (rc < 0)
+                return stg_err_prefix(err, rc, "node \"%.64s\"", from->name);
+        }
+        nodes[i] = (struct stg_node){.name = from->name,
+                                     .op = from->op,
+                                     .inputs = (const char *const *)from->input,
+                                     .n_inputs = from->n_input,
+                                     .attrs = attrs,
+                                     .n_attrs = from->n_attr,
+                                     .line = (int)from->line,
+                                     .column = (int)from->column};
+    }
+    spec->nodes = nodes;
+    spec->n_nodes = message->n_graph;
+    return 0;
+}
+
+/* ---- steps: every field of the message is an attribute ---- */
+
+static const void *member(const ProtobufCMessage *message, unsigned offset)
+{
+    return (const char *)message + offset;
+}
+
+/* A value of the field's type at `at`; at is also where a default lies. */
+static struct stg_value value_of_field(const ProtobufCFieldDescriptor *field,
+                                       const void *at)
+{
+    struct stg_value ret = {.kind = STG_VALUE_INT};
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32: ret.i = *(const uint32_t *)at; break;
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32: ret.i = *(const int32_t *)at; break;
+    case PROTOBUF_C_TYPE_BOOL:
+        return (struct stg_value){.kind = STG_VALUE_BOOL,
+                                  .i = *(const protobuf_c_boolean *)at != 0};
+    case PROTOBUF_C_TYPE_FLOAT:
+        return (struct stg_value){.kind = STG_VALUE_FLOAT, .f = *(const float *)at};
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return (struct stg_value){.kind = STG_VALUE_FLOAT, .f = *(const double *)at};
+    case PROTOBUF_C_TYPE_ENUM: {
+        const ProtobufCEnumValue *v =
+            protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)at);
+        const char *name = v != NULL ? v->name : "";
+        return (struct stg_value){
+            .kind = STG_VALUE_STRING, .s = name, .s_bytes = strlen(name)};
+    }
+    default: ret.i = *(const int64_t *)at; break;
+    }
+    ret.f = (double)ret.i;
+    return ret;
+}
+
+static struct stg_value value_of_string(const char *s)
+{
+    return (struct stg_value){.kind = STG_VALUE_STRING, .s = s, .s_bytes = strlen(s)};
+}
+
+static int list_attr(const ProtobufCFieldDescriptor *field,
+                     const ProtobufCMessage *message, struct stg_bump *bump,
+                     struct stg_attr *ret)
+{
+    size_t n = *(const size_t *)member(message, field->quantifier_offset);
+    const char *array = *(char *const *)member(message, field->offset);
+    size_t size = field->type == PROTOBUF_C_TYPE_STRING ? sizeof(char *)
+                  : field->type == PROTOBUF_C_TYPE_UINT64 ||
+                          field->type == PROTOBUF_C_TYPE_SINT64 ||
+                          field->type == PROTOBUF_C_TYPE_INT64 ||
+                          field->type == PROTOBUF_C_TYPE_DOUBLE
+                      ? 8
+                      : 4;
+    struct stg_value *values = stg_bump_alloc(bump, n * sizeof(*values));
+    if (values == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < n; i++) {
+        const void *at = array + i * size;
+        values[i] = field->type == PROTOBUF_C_TYPE_STRING
+                        ? value_of_string(*(char *const *)at)
+                        : value_of_field(field, at);
+    }
+    ret->ndim = 1;
+    ret->shape[0] = (int64_t)n;
+    ret->n_values = n;
+    ret->values = values;
+    return n > 0;
+}
+
+static int string_attr(const ProtobufCFieldDescriptor *field, const void *at,
+                       struct stg_value *value, struct stg_attr *ret)
+{
+    const char *s = *(char *const *)at;
+    if (s == NULL)
+        return 0;
+    *value = value_of_string(s);
+    ret->is_default = s == field->default_value;
+    return 1;
+}
+
+static int scalar_attr(const ProtobufCFieldDescriptor *field,
+                       const ProtobufCMessage *message, struct stg_bump *bump,
+                       struct stg_attr *ret)
+{
+    struct stg_value *value = stg_bump_alloc(bump, sizeof(*value));
+    if (value == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    ret->values = value;
+    ret->n_values = 1;
+    const void *at = member(message, field->offset);
+    if (field->type == PROTOBUF_C_TYPE_STRING)
+        return string_attr(field, at, value, ret);
+    bool written =
+        field->label == PROTOBUF_C_LABEL_REQUIRED ||
+        *(const protobuf_c_boolean *)member(message, field->quantifier_offset) != 0;
+    if (!written && field->default_value == NULL)
+        return 0;
+    *value = value_of_field(field, written ? at : field->default_value);
+    ret->is_default = !written;
+    return 1;
+}
+
+/* 1: the attribute is there; 0: absent. */
+static int attr_of_field(const ProtobufCFieldDescriptor *field,
+                         const ProtobufCMessage *message, struct stg_bump *bump,
+                         struct stg_attr *ret)
+{
+    ret->name = field->name;
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_BYTES)
+        return 0;
+    if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        return list_attr(field, message, bump, ret);
+    return scalar_attr(field, message, bump, ret);
+}
+
+static int arguments_convert(const ProtobufCMessage *message, struct stg_bump *bump,
+                             struct stg_step *ret, struct stg_err *err)
+{
+    const ProtobufCMessageDescriptor *type = message->descriptor;
+    struct stg_attr *attrs = stg_bump_alloc(bump, type->n_fields * sizeof(*attrs));
+    if (attrs == NULL)
+        return out_of_memory(err);
+    ret->attrs = attrs;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        struct stg_attr attr = {.line = ret->line, .column = ret->column};
+        int rc = attr_of_field(&type->fields[i], message, bump, &attr);
+        if (rc < 0)
+            return out_of_memory(err);
+        if (rc > 0)
+            attrs[ret->n_attrs++] = attr;
+    }
+    return 0;
+}
+
+static int step_convert(const Stager__Step *step, struct stg_bump *bump,
+                        struct stg_step *ret, struct stg_err *err)
+{
+    const ProtobufCMessageDescriptor *type = step->base.descriptor;
+    unsigned n = 0;
+    ret->line = (int)step->line;
+    ret->column = (int)step->column;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        const ProtobufCMessage *arguments =
+            *(ProtobufCMessage *const *)member(&step->base, field->offset);
+        if (arguments == NULL)
+            continue;
+        n++;
+        ret->name = field->name;
+        ret->n_attrs = 0;
+        int rc = arguments_convert(arguments, bump, ret, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (n != 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "a step with %u transformations; it has exactly one", n);
+    return 0;
+}
+
+static int steps_convert(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
+                         struct stg_err *err)
+{
+    struct stg_step *steps =
+        stg_bump_alloc(&spec->bump, message->n_dataset * sizeof(*steps));
+    if (steps == NULL)
+        return out_of_memory(err);
+    for (size_t i = 0; i < message->n_dataset; i++) {
+        int rc = step_convert(message->dataset[i], &spec->bump, &steps[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    spec->steps = steps;
+    spec->n_steps = message->n_dataset;
+    return 0;
+}
+
+/* ---- staged ---- */
+
+static int features_convert(const Stager__Features *from, struct stg_bump *bump,
+                            struct stg_staged *ret)
+{
+    struct stg_feature *features = stg_bump_alloc(bump, from->n_leaf * sizeof(*features));
+    if (features == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < from->n_leaf; i++)
+        features[i] = (struct stg_feature){.path = from->leaf[i]->path,
+                                           .tensor = from->leaf[i]->tensor,
+                                           .line = (int)from->leaf[i]->line,
+                                           .column = (int)from->leaf[i]->column};
+    ret->features = features;
+    ret->n_features = from->n_leaf;
+    if (from->structure != NULL)
+        ret->structure = from->structure;
+    return 0;
+}
+
+static int staged_convert(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
+                          struct stg_err *err)
+{
+    const Stager__Staged defaults = STAGER__STAGED__INIT;
+    const Stager__Staged *from = message->staged != NULL ? message->staged : &defaults;
+    if (protobuf_c_enum_descriptor_get_value(&stager__delivery__descriptor,
+                                             from->delivery) == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "delivery %d is not known to this release", from->delivery);
+    spec->staged = (struct stg_staged){
+        .structure = "",
+        .capacity = from->capacity,
+        .num_threads = from->num_threads,
+        .num_clients = from->num_clients,
+        .timeout_millis = from->timeout_millis,
+        .delivery = (enum stg_delivery)from->delivery,
+        .max_batch_bytes = from->max_batch_bytes,
+        .memory_budget = from->memory_budget,
+        .hold_timeout_millis = from->hold_timeout_millis,
+        .start_timeout_millis = from->start_timeout_millis,
+        .redeliver = from->redeliver != 0,
+    };
+    if (from->features != NULL &&
+        features_convert(from->features, &spec->bump, &spec->staged) < 0)
+        return out_of_memory(err);
+    return 0;
+}
+
+int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
+                        struct stg_err *err)
+{
+    spec->name = message->name;
+    spec->targets = (const char *const *)message->targets;
+    spec->n_targets = message->n_targets;
+    int rc = steps_convert(message, spec, err);
+    if (rc == 0)
+        rc = nodes_convert(message, spec, err);
+    if (rc == 0)
+        rc = staged_convert(message, spec, err);
+    return rc;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pipeline message <-> core/spec.h, both ways, and unpacking under a limit. Shared by
+ * load.c and wire.c; nobody else sees generated code. Any thread.
+ */
+#ifndef STG_PROTO_CONVERT_H
+#define STG_PROTO_CONVERT_H
+
+#include "core/spec.h"
+#include "proto/control.pb-c.h"
+#include "proto/pipeline.pb-c.h"
+
+/* All that unpacking one message may take: 64 KiB of empty messages would want 5 MB. */
+#define STG_UNPACK_MAX_BYTES (1u << 20)
+
+/* Counts what protobuf-c asks for and refuses above STG_UNPACK_MAX_BYTES. The memory is
+ * the bump's; free does nothing. init/finish: the caller's; nothing to finish. */
+struct stg_unpack {
+    ProtobufCAllocator allocator;
+    struct stg_bump *bump;
+    size_t used;
+    char *slab; /* small requests share slabs: a bump rounds up to 64 */
+    size_t slab_left;
+    bool refused;
+};
+
+void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump);
+
+/* Fills a spec, whose bump must be initialised, from a message that lives in the same
+ * bump: strings are shared. Checks what the wire could get wrong: INVALID_ARGUMENT. */
+int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
+                        struct stg_err *err);
+
+/* A message that points into the spec, arrays in `bump`; without the dataset, which is
+ * the daemon's business. NULL: out of memory. */
+Stager__Pipeline *stg_convert_from_spec(const struct stg_pipeline_spec *spec,
+                                        struct stg_bump *bump);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/convert.h"
+#include "proto/load_read.h"
+
+/* What one text may take while it is read: a tree and two messages. */
+#define LOAD_MAX_BYTES (64u << 20)
+
+/* ---- checks over the whole pipeline ---- */
+
+static int by_node_name(const void *a, const void *b)
+{
+    const Stager__Node *x = *(Stager__Node *const *)a, *y = *(Stager__Node *const *)b;
+    int order = strcmp(x->name, y->name);
+    if (order != 0)
+        return order;
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    return x->column < y->column ? -1 : x->column > y->column;
+}
+
+static int names_check(struct stg_reader *r, const Stager__Pipeline *p)
+{
+    Stager__Node **nodes = stg_bump_alloc(r->bump, p->n_graph * sizeof(Stager__Node *));
+    if (nodes == NULL)
+        return stg_read_fail_memory(r);
+    for (size_t i = 0; i < p->n_graph; i++)
+        nodes[i] = p->graph[i];
+    qsort(nodes, p->n_graph, sizeof(Stager__Node *), by_node_name);
+    for (size_t i = 1; i < p->n_graph; i++) {
+        if (strcmp(nodes[i - 1]->name, nodes[i]->name) != 0)
+            continue;
+        stg_read_push(r, "graph");
+        return stg_read_fail(r, (int)nodes[i]->line, (int)nodes[i]->column,
+                             "two nodes are called \"%s\" (the other at line %u); "
+                             "rename one",
+                             nodes[i]->name, nodes[i - 1]->line);
+    }
+    return 0;
+}
+
+static int pipeline_check(struct stg_reader *r, const struct stg_text_node *root,
+                          const Stager__Pipeline *p)
+{
+    if (p->n_dataset == 0) {
+        stg_read_push(r, "dataset");
+        return stg_read_fail(r, root->line, root->column,
+                             "missing; add a list of steps that begins with "
+                             "\"- files: {pattern: [...]}\"");
+    }
+    return names_check(r, p);
+}
+
+/* ---- text -> message -> bytes -> spec ---- */
+
+static int pipeline_read(struct stg_reader *r, const struct stg_text_node *root,
+                         Stager__Pipeline **ret)
+{
+    ProtobufCMessage *message;
+    r->n_inputs = 0;
+    int rc = stg_read_message(r, root, &stager__pipeline__descriptor, &message);
+    if (rc < 0)
+        return rc;
+    *ret = (Stager__Pipeline *)message;
+    return r->canonical ? 0 : pipeline_check(r, root, *ret);
+}
+
+static uint8_t *message_pack(struct stg_reader *r, const ProtobufCMessage *message,
+                             size_t *ret_bytes)
+{
+    size_t n = protobuf_c_message_get_packed_size(message);
+    uint8_t *ret = stg_bump_alloc_raw(r->bump, n);
+    if (ret != NULL)
+        *ret_bytes = protobuf_c_message_pack(message, ret);
+    return ret;
+}
+
+/* FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/), then a mix of the high bits. */
+static uint64_t hash_bytes(const uint8_t *s, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325ull;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ s[i]) * 0x100000001b3ull;
+    h ^= h >> 32;
+    return h * 0x9e3779b97f4a7c15ull;
+}
+
+/* Of the message that the same text gives with its keys sorted, without places and name.
+ */
+static int fingerprint(struct stg_reader *r, struct stg_text_node *root, uint64_t *ret)
+{
+    Stager__Pipeline *message;
+    if (stg_text_sort(root, r->bump) < 0)
+        return stg_read_fail_memory(r);
+    r->canonical = true;
+    int rc = pipeline_read(r, root, &message);
+    if (rc < 0)
+        return rc;
+    message->name = NULL;
+    size_t n;
+    const uint8_t *bytes = message_pack(r, &message->base, &n);
+    if (bytes == NULL)
+        return stg_read_fail_memory(r);
+    *ret = hash_bytes(bytes, n);
+    return 0;
+}
+
+/* Through the bytes that a client will see: what cannot be sent is refused here, and
+ * daemon and client have the same spec. */
+static int spec_fill(struct stg_reader *r, const Stager__Pipeline *message,
+                     struct stg_pipeline_spec *spec)
+{
+    size_t n;
+    const uint8_t *bytes = message_pack(r, &message->base, &n);
+    if (bytes == NULL)
+        return stg_read_fail_memory(r);
+    struct stg_unpack unpack;
+    stg_unpack_init(&unpack, &spec->bump);
+    Stager__Pipeline *copy = stager__pipeline__unpack(&unpack.allocator, n, bytes);
+    if (copy == NULL || n > STG_TEXT_MAX_BYTES)
+        return stg_err(r->err, -STAGER_INVALID_ARGUMENT,
+                       "%s: the pipeline has too many values to fit a message (%zu bytes "
+                       "packed); shorten its lists",
+                       r->file, n);
+    int rc = stg_convert_to_spec(copy, spec, r->err);
+    return rc < 0 ? stg_err_prefix(r->err, rc, "%s", r->file) : 0;
+}
+
+static int spec_read(struct stg_reader *r, const char *text, size_t bytes,
+                     struct stg_pipeline_spec *spec)
+{
+    struct stg_text_node *root = NULL;
+    int rc = stg_text_parse(text, bytes, r->file, r->bump, &root, r->err);
+    if (rc < 0)
+        return rc;
+    if (root == NULL)
+        return stg_read_fail(r, 1, 1,
+                             "the text is empty; a pipeline has at least "
+                             "\"dataset:\"");
+    Stager__Pipeline *message;
+    rc = pipeline_read(r, root, &message);
+    if (rc == 0)
+        rc = spec_fill(r, message, spec);
+    if (rc == 0)
+        rc = fingerprint(r, root, &spec->fingerprint);
+    return rc;
+}
+
+int stg_load_pipeline(const char *text, size_t bytes, const char *file,
+                      struct stg_pipeline_spec **ret, struct stg_err *err)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, LOAD_MAX_BYTES);
+    struct stg_reader r = {
+        .file = file != NULL ? file : "text", .bump = &bump, .err = err};
+    struct stg_pipeline_spec *spec = calloc(1, sizeof(*spec));
+    if (spec == NULL)
+        return stg_read_fail_memory(&r);
+    stg_bump_init(&spec->bump, LOAD_MAX_BYTES);
+    int rc = spec_read(&r, text, bytes, spec);
+    stg_bump_finish(&bump);
+    if (rc < 0) {
+        stg_pipeline_spec_destroy(spec);
+        return rc;
+    }
+    *ret = spec;
+    return 0;
+}
+
+/* ---- settings ---- */
+
+static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
+                         struct stg_settings *ret)
+{
+    struct stg_thread_pool_spec *pools =
+        stg_bump_alloc(r->bump, from->n_thread_pools * sizeof(*pools));
+    if (pools == NULL)
+        return stg_read_fail_memory(r);
+    for (size_t i = 0; i < from->n_thread_pools; i++) {
+        const Stager__ThreadPool *pool = from->thread_pools[i];
+        pools[i] = (struct stg_thread_pool_spec){
+            .global_name = pool->global_name,
+            .inter_op_threads_num = pool->inter_op_threads_num,
+            .intra_op_threads_num = pool->intra_op_threads_num};
+    }
+    *ret = (struct stg_settings){
+        .runtime_dir = from->runtime_dir,
+        .state_dir = from->state_dir,
+        .pipeline_dir = from->pipeline_dir,
+        .log_level = from->log_level,
+        .access_group = from->access_group,
+        .memory_budget = from->memory_budget,
+        .default_pipeline_memory = from->default_pipeline_memory,
+        .max_clients = from->max_clients,
+        .thread_pools = pools,
+        .n_thread_pools = from->n_thread_pools,
+    };
+    return 0;
+}
+
+static int settings_read(struct stg_reader *r, const char *text, size_t bytes,
+                         struct stg_settings *ret)
+{
+    struct stg_text_node *root = NULL;
+    int rc = stg_text_parse(text, bytes, r->file, r->bump, &root, r->err);
+    if (rc < 0)
+        return rc;
+    struct stg_text_node nothing = {.kind = STG_TEXT_MAPPING, .line = 1, .column = 1};
+    if (root == NULL || stg_text_is_null(root))
+        root = &nothing;
+    ProtobufCMessage *message;
+    rc = stg_read_message(r, root, &stager__settings__descriptor, &message);
+    return rc < 0 ? rc : settings_fill(r, (Stager__Settings *)message, ret);
+}
+
+int stg_load_settings(const char *text, size_t bytes, const char *file,
+                      struct stg_settings *ret, struct stg_err *err)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, LOAD_MAX_BYTES);
+    struct stg_reader r = {
+        .file = file != NULL ? file : "text", .bump = &bump, .err = err};
+    int rc = settings_read(&r, text, bytes, ret);
+    if (rc < 0)
+        stg_bump_finish(&bump);
+    else
+        ret->bump = bump;
+    return rc;
+}

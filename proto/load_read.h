@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tree of load_text.h -> protobuf-c message, by descriptors alone. Three messages have a
+ * shape of their own (load_shape.c): Node, Step, Features. Fields `line` and `column` of
+ * any message are where it stood in the text; they and fields of type Attribute are not
+ * keys. Only the files proto/load*.c include this. One thread a reader.
+ */
+#ifndef STG_PROTO_LOAD_READ_H
+#define STG_PROTO_LOAD_READ_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "proto/load_text.h"
+
+/* Inputs of all nodes together, after ranges "node:a..b" are written out. */
+#define STG_LOAD_MAX_INPUTS 4096u
+
+struct stg_reader {
+    const char *file;
+    struct stg_bump *bump; /* messages and strings live here */
+    struct stg_err *err;
+    bool canonical; /* leave lines and columns out */
+    size_t n_inputs;
+    size_t path_bytes;
+    char path[256]; /* "staged.capacity": where the reader is, for messages */
+};
+
+/* "FILE:LINE:COLUMN: path: …"; returns -STAGER_INVALID_ARGUMENT. */
+int stg_read_fail(struct stg_reader *r, int line, int column, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+int stg_read_fail_memory(struct stg_reader *r);
+
+/* Appends to the path; the returned mark undoes it. */
+size_t stg_read_push(struct stg_reader *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void stg_read_pop(struct stg_reader *r, size_t mark);
+
+/* A message of that type from a node, with its defaults. Everything it points to lives in
+ * the reader's bump: it is never freed by protobuf-c. */
+int stg_read_message(struct stg_reader *r, const struct stg_text_node *node,
+                     const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret);
+
+/* What to do with the key of an entry that is no field. */
+typedef int stg_read_unknown(struct stg_reader *r, const struct stg_text_node *entry,
+                             ProtobufCMessage *message);
+
+/* Reads the entries of a mapping into an initialised message, then checks that required
+ * fields are there. `unknown` NULL: a key that is no field is an error. */
+int stg_read_fields(struct stg_reader *r, const struct stg_text_node *mapping,
+                    ProtobufCMessage *message, stg_read_unknown *unknown);
+
+/* Fails as an unknown key does: names the nearest key, or all of them. */
+int stg_read_fail_key(struct stg_reader *r, const struct stg_text_node *entry,
+                      const ProtobufCMessageDescriptor *type);
+
+/* The field of that name if it is a key, or NULL. */
+const ProtobufCFieldDescriptor *stg_read_field(const ProtobufCMessageDescriptor *type,
+                                               const char *name);
+
+/* True for a field that is written in the text, false for one the loader fills in. */
+bool stg_read_is_key(const ProtobufCFieldDescriptor *field);
+
+/* Sets the fields `line` and `column` where a message has them. */
+void stg_read_position(const struct stg_reader *r, const struct stg_text_node *node,
+                       ProtobufCMessage *message);
+
+/* A new message with its defaults, or NULL. */
+ProtobufCMessage *stg_read_new(struct stg_reader *r,
+                               const ProtobufCMessageDescriptor *type);
+
+/* The message types with a shape of their own: NULL for all others. */
+typedef int stg_read_shape(struct stg_reader *r, const struct stg_text_node *node,
+                           ProtobufCMessage *message);
+stg_read_shape *stg_read_shape_of(const ProtobufCMessageDescriptor *type);
+
+/* `features` (load_features.c). */
+stg_read_shape stg_read_features;
+
+/* Ranges, names and planned keys (load_rules.c). */
+struct stg_read_range {
+    int64_t min, max;
+};
+
+/* What an integer field may hold; the type's own range when no rule says more. No field
+ * holds more than INT64_MAX, because attributes are int64. */
+struct stg_read_range stg_read_range_of(const ProtobufCFieldDescriptor *field,
+                                        const ProtobufCMessageDescriptor *type);
+
+/* Why a string is not allowed in that field, or NULL. */
+const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
+                                 const ProtobufCMessageDescriptor *type, const char *s);
+
+/* True for a key that stager's design has and this release has not. */
+bool stg_read_is_planned(const ProtobufCMessageDescriptor *type, const char *key);
+
+#endif

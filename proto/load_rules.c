@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the schema cannot say of a field: one row each.
+ */
+#include <string.h>
+
+#include "proto/load_read.h"
+#include "proto/pipeline.pb-c.h"
+
+/* Ten years: more is a slip of the pen, and fits nanoseconds. */
+#define MAX_MILLIS 315360000000ll
+
+static const struct {
+    const ProtobufCMessageDescriptor *type;
+    const char *field;
+    struct stg_read_range range;
+} ranges[] = {
+    {&stager__text_line__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__text_line__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__shuffle__descriptor, "buffer_size", {1, INT64_MAX}},
+    {&stager__repeat__descriptor, "count", {-1, INT64_MAX}},
+    {&stager__batch__descriptor, "batch_size", {1, INT32_MAX}},
+    {&stager__staged__descriptor, "capacity", {1, 65536}},
+    {&stager__staged__descriptor, "num_threads", {1, 256}},
+    {&stager__staged__descriptor, "num_clients", {1, 1024}},
+    {&stager__staged__descriptor, "timeout_millis", {1, MAX_MILLIS}},
+    {&stager__staged__descriptor, "hold_timeout_millis", {0, MAX_MILLIS}},
+    {&stager__staged__descriptor, "start_timeout_millis", {1, MAX_MILLIS}},
+    {&stager__settings__descriptor, "max_clients", {1, 65536}},
+    {&stager__thread_pool__descriptor, "inter_op_threads_num", {1, 1024}},
+    {&stager__thread_pool__descriptor, "intra_op_threads_num", {1, 1024}},
+};
+
+struct stg_read_range stg_read_range_of(const ProtobufCFieldDescriptor *field,
+                                        const ProtobufCMessageDescriptor *type)
+{
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        if (ranges[i].type == type && strcmp(ranges[i].field, field->name) == 0)
+            return ranges[i].range;
+    }
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32: return (struct stg_read_range){0, UINT32_MAX};
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64: return (struct stg_read_range){0, INT64_MAX};
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32: return (struct stg_read_range){INT32_MIN, INT32_MAX};
+    default: return (struct stg_read_range){INT64_MIN, INT64_MAX};
+    }
+}
+
+#define WORD "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+static const struct {
+    const ProtobufCMessageDescriptor *type;
+    const char *field;
+    const char *characters;
+    size_t max_bytes;
+    const char *why;
+} strings[] = {
+    {&stager__pipeline__descriptor, "name", WORD, 64,
+     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+    {&stager__node__descriptor, "name", WORD "/", 255,
+     "not a name; use 1 to 255 letters, digits, '_', '.', '-' or '/'"},
+    {&stager__thread_pool__descriptor, "global_name", WORD, 64,
+     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+};
+
+const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
+                                 const ProtobufCMessageDescriptor *type, const char *s)
+{
+    for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
+        if (strings[i].type != type || strcmp(strings[i].field, field->name) != 0)
+            continue;
+        size_t n = strlen(s);
+        bool ok = n <= strings[i].max_bytes && strspn(s, strings[i].characters) == n;
+        return ok ? NULL : strings[i].why;
+    }
+    return NULL;
+}
+
+/* Keys that the design promises for a later release. A row goes when its field comes. */
+static const struct {
+    const ProtobufCMessageDescriptor *type;
+    const char *key;
+} planned[] = {
+    {&stager__pipeline__descriptor, "datasets"},
+    {&stager__pipeline__descriptor, "smart_stage"},
+    {&stager__pipeline__descriptor, "deterministic"},
+    {&stager__step__descriptor, "cache"},
+    {&stager__step__descriptor, "filter"},
+    {&stager__step__descriptor, "interleave"},
+    {&stager__step__descriptor, "map"},
+    {&stager__step__descriptor, "prefetch"},
+    {&stager__step__descriptor, "tar"},
+    {&stager__step__descriptor, "tfrecord"},
+    {&stager__step__descriptor, "zip"},
+    {&stager__staged__descriptor, "closed_exception_types"},
+    {&stager__staged__descriptor, "deterministic"},
+    {&stager__staged__descriptor, "feed_dict"},
+    {&stager__staged__descriptor, "ignored_exception_types"},
+    {&stager__staged__descriptor, "keep_warm"},
+    {&stager__staged__descriptor, "max_ignored"},
+    {&stager__staged__descriptor, "on_timeout"},
+    {&stager__staged__descriptor, "rejoin_millis"},
+    {&stager__staged__descriptor, "stage_subgraph_stream_id"},
+    {&stager__staged__descriptor, "stage_subgraph_thread_pool_id"},
+    {&stager__staged__descriptor, "use_stage_subgraph_thread_pool"},
+    {&stager__settings__descriptor, "gpu"},
+    {&stager__settings__descriptor, "metrics"},
+};
+
+bool stg_read_is_planned(const ProtobufCMessageDescriptor *type, const char *key)
+{
+    for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++) {
+        if (planned[i].type == type && strcmp(planned[i].key, key) == 0)
+            return true;
+    }
+    return false;
+}
