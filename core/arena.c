@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/arena.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/layout.h"
+#include "core/status.h"
+
+#define WORD_BITS 64u
+
+struct extent {
+    uint32_t start;
+    uint32_t n; /* granules; 0: not alive */
+};
+
+/* words: a bit a granule, 1 taken; bits beyond n_granules are 1 for ever.
+ * ids: the ids of dead extents, a stack of n_ids. */
+struct stg_arena {
+    uint32_t n_granules;
+    uint32_t n_free;
+    uint32_t slot;  /* granules; 0: no slots */
+    uint32_t first; /* every word below it is full */
+    uint32_t n_words;
+    uint32_t max_extents;
+    uint32_t n_ids;
+    uint64_t *words;
+    struct extent *extents;
+    uint32_t *ids;
+};
+
+/* The bits [from, to) of one word. */
+static uint64_t mask(uint32_t from, uint32_t to)
+{
+    return (UINT64_MAX >> (WORD_BITS - (to - from))) << from;
+}
+
+static void set_bits(struct stg_arena *arena, uint32_t start, uint32_t n, bool taken)
+{
+    while (n > 0) {
+        uint32_t bit = start % WORD_BITS;
+        uint32_t here = WORD_BITS - bit < n ? WORD_BITS - bit : n;
+        uint64_t bits = mask(bit, bit + here);
+        uint64_t *word = &arena->words[start / WORD_BITS];
+        assert((*word & bits) == (taken ? 0 : bits)); /* no granule has two owners */
+        *word ^= bits;
+        start += here;
+        n -= here;
+    }
+}
+
+/* The first granule from `pos` on that is free, or n_granules. */
+static uint32_t next_free(const struct stg_arena *arena, uint32_t pos)
+{
+    if (pos >= arena->n_granules)
+        return arena->n_granules;
+    uint32_t w = pos / WORD_BITS;
+    uint64_t free_bits = ~arena->words[w] & (UINT64_MAX << pos % WORD_BITS);
+    while (free_bits == 0) {
+        if (++w == arena->n_words)
+            return arena->n_granules;
+        free_bits = ~arena->words[w];
+    }
+    return w * WORD_BITS + (uint32_t)__builtin_ctzll(free_bits);
+}
+
+/* The first granule in [pos, end) that is taken, or end. end is at most n_granules. */
+static uint32_t next_taken(const struct stg_arena *arena, uint32_t pos, uint32_t end)
+{
+    uint32_t w = pos / WORD_BITS;
+    uint64_t taken = arena->words[w] & (UINT64_MAX << pos % WORD_BITS);
+    while (taken == 0) {
+        if (++w * WORD_BITS >= end)
+            return end;
+        taken = arena->words[w];
+    }
+    uint32_t found = w * WORD_BITS + (uint32_t)__builtin_ctzll(taken);
+    return found < end ? found : end;
+}
+
+/* The lowest place for n granules, or n_granules. */
+static uint32_t find(const struct stg_arena *arena, uint32_t n)
+{
+    uint32_t pos = arena->first * WORD_BITS;
+    for (;;) {
+        pos = next_free(arena, pos);
+        if (n > arena->n_granules - pos)
+            return arena->n_granules;
+        uint32_t over = arena->slot > 0 ? pos % arena->slot : 0;
+        if (over + n > arena->slot && arena->slot > 0) {
+            pos += arena->slot - over;
+            if (pos >= arena->n_granules)
+                return arena->n_granules;
+            continue;
+        }
+        uint32_t taken = next_taken(arena, pos, pos + n);
+        if (taken == pos + n)
+            return pos;
+        pos = taken;
+    }
+}
+
+int stg_arena_create(uint64_t bytes, uint32_t max_extents, struct stg_arena **ret,
+                     struct stg_err *err)
+{
+    uint64_t n = bytes / STG_GRANULE_BYTES;
+    if (n == 0 || n > UINT32_MAX / 2 || max_extents == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "an arena of %" PRIu64 " bytes and %" PRIu32
+                       " extents: it needs 64 KiB to 128 TiB, and an extent",
+                       bytes, max_extents);
+    struct stg_arena *arena = calloc(1, sizeof(*arena));
+    if (arena == NULL)
+        goto fail;
+    arena->n_granules = arena->n_free = (uint32_t)n;
+    arena->n_words = (uint32_t)((n + WORD_BITS - 1) / WORD_BITS);
+    arena->max_extents = arena->n_ids = max_extents;
+    arena->words = calloc(arena->n_words, sizeof(*arena->words));
+    arena->extents = calloc(max_extents, sizeof(*arena->extents));
+    arena->ids = calloc(max_extents, sizeof(*arena->ids));
+    if (arena->words == NULL || arena->extents == NULL || arena->ids == NULL)
+        goto fail;
+    if (n % WORD_BITS != 0)
+        arena->words[arena->n_words - 1] = mask((uint32_t)(n % WORD_BITS), WORD_BITS);
+    for (uint32_t i = 0; i < max_extents; i++)
+        arena->ids[i] = max_extents - 1 - i;
+    *ret = arena;
+    return 0;
+
+fail:
+    stg_arena_destroy(arena);
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "out of memory: the tables of an arena of %" PRIu64 " bytes", bytes);
+}
+
+void stg_arena_destroy(struct stg_arena *arena)
+{
+    if (arena == NULL)
+        return;
+    free(arena->words);
+    free(arena->extents);
+    free(arena->ids);
+    free(arena);
+}
+
+static uint64_t granules(uint64_t bytes)
+{
+    uint64_t n = bytes / STG_GRANULE_BYTES + (bytes % STG_GRANULE_BYTES != 0);
+    return n > 0 ? n : 1;
+}
+
+void stg_arena_set_slot(struct stg_arena *arena, uint64_t slot_bytes)
+{
+    assert(arena->n_free == arena->n_granules);
+    uint64_t n = slot_bytes > 0 ? granules(slot_bytes) : 0;
+    arena->slot = n < arena->n_granules ? (uint32_t)n : 0;
+}
+
+int stg_arena_reserve(struct stg_arena *arena, uint64_t bytes, uint32_t *ret)
+{
+    uint64_t n = granules(bytes);
+    if (n > (arena->slot > 0 ? arena->slot : arena->n_granules))
+        return -STAGER_INVALID_ARGUMENT;
+    if (arena->n_ids == 0 || n > arena->n_free)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    uint32_t start = find(arena, (uint32_t)n);
+    if (start == arena->n_granules)
+        return -STAGER_RESOURCE_EXHAUSTED;
+
+    set_bits(arena, start, (uint32_t)n, true);
+    arena->n_free -= (uint32_t)n;
+    while (arena->first < arena->n_words && arena->words[arena->first] == UINT64_MAX)
+        arena->first++;
+    uint32_t id = arena->ids[--arena->n_ids];
+    arena->extents[id] = (struct extent){.start = start, .n = (uint32_t)n};
+    *ret = id;
+    return 0;
+}
+
+static struct extent *alive(const struct stg_arena *arena, uint32_t id)
+{
+    assert(id < arena->max_extents && arena->extents[id].n > 0);
+    return &arena->extents[id];
+}
+
+static void give_back(struct stg_arena *arena, uint32_t start, uint32_t n)
+{
+    set_bits(arena, start, n, false);
+    arena->n_free += n;
+    if (start / WORD_BITS < arena->first)
+        arena->first = start / WORD_BITS;
+}
+
+void stg_arena_trim(struct stg_arena *arena, uint32_t id, uint64_t bytes)
+{
+    struct extent *extent = alive(arena, id);
+    uint64_t n = granules(bytes);
+    assert(n <= extent->n);
+    if (n == extent->n)
+        return;
+    give_back(arena, extent->start + (uint32_t)n, extent->n - (uint32_t)n);
+    extent->n = (uint32_t)n;
+}
+
+void stg_arena_free(struct stg_arena *arena, uint32_t id)
+{
+    struct extent *extent = alive(arena, id);
+    give_back(arena, extent->start, extent->n);
+    extent->n = 0;
+    arena->ids[arena->n_ids++] = id;
+}
+
+uint64_t stg_arena_offset(const struct stg_arena *arena, uint32_t id)
+{
+    return (uint64_t)alive(arena, id)->start * STG_GRANULE_BYTES;
+}
+
+uint64_t stg_arena_bytes(const struct stg_arena *arena, uint32_t id)
+{
+    assert(id < arena->max_extents);
+    return (uint64_t)arena->extents[id].n * STG_GRANULE_BYTES;
+}
+
+uint64_t stg_arena_free_bytes(const struct stg_arena *arena)
+{
+    return (uint64_t)arena->n_free * STG_GRANULE_BYTES;
+}
+
+uint64_t stg_arena_total_bytes(const struct stg_arena *arena)
+{
+    return (uint64_t)arena->n_granules * STG_GRANULE_BYTES;
+}
+
+static uint32_t count_free(const struct stg_arena *arena)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < arena->n_words; i++)
+        n += (uint32_t)__builtin_popcountll(~arena->words[i]);
+    return n;
+}
+
+/* Extents do not overlap: all their bits are set, and they are as many as the set bits.
+ */
+int stg_arena_verify(const struct stg_arena *arena, struct stg_err *err)
+{
+    uint64_t in_extents = 0;
+    uint32_t dead = 0;
+    for (uint32_t i = 0; i < arena->max_extents; i++) {
+        const struct extent *extent = &arena->extents[i];
+        if (extent->n == 0) {
+            dead++;
+            continue;
+        }
+        uint32_t end = extent->start + extent->n;
+        in_extents += extent->n;
+        if (end > arena->n_granules || next_free(arena, extent->start) < end)
+            return stg_err(err, -STAGER_INTERNAL,
+                           "arena: extent %" PRIu32 " has a free granule", i);
+        if (arena->slot > 0 && extent->start / arena->slot != (end - 1) / arena->slot)
+            return stg_err(err, -STAGER_INTERNAL,
+                           "arena: extent %" PRIu32 " crosses a slot", i);
+    }
+    uint32_t n_free = count_free(arena);
+    if (dead != arena->n_ids || n_free != arena->n_free ||
+        in_extents + n_free != arena->n_granules)
+        return stg_err(err, -STAGER_INTERNAL,
+                       "arena: %" PRIu32 " dead of %" PRIu32 " ids, %" PRIu32
+                       " free of %" PRIu32 ", %" PRIu64 " in extents, of %" PRIu32,
+                       dead, arena->n_ids, n_free, arena->n_free, in_extents,
+                       arena->n_granules);
+    if (next_free(arena, 0) / WORD_BITS < arena->first && n_free > 0)
+        return stg_err(err, -STAGER_INTERNAL, "arena: a free granule below the hint");
+    return 0;
+}
