@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Each header compiles alone: as C, and as C++ too unless it (or what it includes) holds C's
-_Atomic, which C++ does not know. client/stager.h must be both, whatever it holds."""
+_Atomic, which C++ does not know. client/stager.h must be both, whatever it holds.
+
+    check_headers.py ROOT [BUILD]        BUILD: where generated headers lie
+"""
 import os
 import re
 import subprocess
+import sys
 
 import house
 
@@ -23,7 +27,7 @@ def is_c_only(root, name, seen=None):
         is_c_only(root, header, seen) for header in INCLUDE.findall(text))
 
 
-def compile_alone(root, name, compiler, language):
+def compile_alone(root, name, compiler, language, build):
     warnings = ["-Wall", "-Wextra", "-Wno-unused-function", "-Werror"]
     if language.startswith("c++"):
         warnings += ["-Wno-missing-field-initializers"]
@@ -32,7 +36,7 @@ def compile_alone(root, name, compiler, language):
         std = "c++11" if name == PUBLIC else "gnu++20"
     result = subprocess.run(
         [*compiler, "-x", language, f"-std={std}", "-D_GNU_SOURCE", "-fsyntax-only", *warnings,
-         "-I", ".", "-"],
+         "-I", ".", "-I", build, "-"],
         input=f'#include "{name}"\n', cwd=root, capture_output=True, text=True)
     if result.returncode == 0:
         return []
@@ -40,17 +44,19 @@ def compile_alone(root, name, compiler, language):
     return [f"{name}:1: does not compile alone as {language}: {' '.join(first)}"]
 
 
-def problems(root):
+def problems(root, build="."):
     cc = os.environ.get("CC", "cc").split()
     cxx = os.environ.get("CXX", "c++").split()
     found = []
     for name in house.tracked(root, ".h"):
-        found += compile_alone(root, name, cc, "c")
+        found += compile_alone(root, name, cc, "c", build)
         if name == PUBLIC or not is_c_only(root, name):
-            found += compile_alone(root, name, cxx, "c++")
+            found += compile_alone(root, name, cxx, "c++", build)
     return found if found or house.tracked(root, ".h") else [".:1: no header found"]
 
 
 if __name__ == "__main__":
-    house.main(problems, "include what the header itself needs; give a forward declaration where a "
-               "pointer is enough; keep static inline functions valid in C++ (casts from void *)")
+    sys.exit(house.report(
+        problems(*map(os.path.abspath, sys.argv[1:3])),
+        "include what the header itself needs; give a forward declaration where a pointer is "
+        "enough; keep static inline functions valid in C++ (casts from void *)"))

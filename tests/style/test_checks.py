@@ -14,6 +14,7 @@ import check_headers
 import check_layers
 import check_prototypes
 import check_public_header
+import check_shell
 import check_units
 import check_words
 import house
@@ -224,6 +225,12 @@ def a_word_left_behind_is_found():
     for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):
         finds(check_words, f"core/a.c:2: {word}", core__a_DOT_c=SPDX + f"/* {word}: later */\n")
     finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a' + "X" * 6 + '";\n')
+
+
+def a_careless_script_is_found():
+    if shutil.which("shellcheck") is not None:
+        finds(check_shell, "SC2086", quickstart="#!/bin/sh\necho $1\n")
+        finds_nothing(check_shell, quickstart='#!/bin/sh\necho "$1"\n')
 
 
 def a_unit_with_an_unknown_value_is_found():

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every peer_*.py of this folder and ends with "N passed, N failed, N skipped".
+
+    run.py BUILD
+
+Run it with the Python of an environment that has the peers (`./quickstart peers` makes one).
+"""
+import glob
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+import summary  # noqa: E402
+
+SKIPPED = 77
+
+
+def run_one(path, build):
+    """[passed, failed, skipped] of one script; what it prints is shown."""
+    name = os.path.basename(path)
+    print(f"\n==== {name} ====")
+    result = subprocess.run([sys.executable, path, build], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            errors="replace", env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"))
+    print(result.stdout.rstrip("\n"))
+    outcome = {0: "OK", SKIPPED: "SKIP"}.get(result.returncode, "FAIL")
+    return summary.count({"name": name, "result": outcome, "stdout": result.stdout})
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    total = [0, 0, 0]
+    for path in sorted(glob.glob(os.path.join(HERE, "peer_*.py"))):
+        total = [a + b for a, b in zip(total, run_one(path, sys.argv[1]))]
+    print()
+    return summary.tell(total)
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.exit(main())
