@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/catalog.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "core/param.h"
+#include "daemon/catalog_priv.h"
+
+int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
+                       struct stg_budget *budget, uint64_t instance_id,
+                       const struct stg_catalog_hooks *hooks, struct stg_catalog **ret,
+                       struct stg_err *err)
+{
+    struct stg_catalog *catalog = calloc(1, sizeof(*catalog));
+    if (catalog == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    catalog->loop = loop;
+    catalog->settings = settings;
+    catalog->budget = budget;
+    catalog->instance_id = instance_id;
+    catalog->hooks = *hooks;
+    catalog->access_gid = stg_group_id(settings->access_group);
+    *ret = catalog;
+    return 0;
+}
+
+static void free_pipeline(struct stg_pipeline *pipeline)
+{
+    stg_definition_unref(pipeline->definition);
+    free(pipeline);
+}
+
+static void free_instance(struct stg_instance *instance)
+{
+    stg_stage_destroy(instance->stage);
+    stg_definition_unref(instance->definition);
+    free(instance);
+}
+
+void stg_catalog_destroy(struct stg_catalog *catalog)
+{
+    if (catalog == NULL)
+        return;
+    while (catalog->instances != NULL) {
+        struct stg_instance *next = catalog->instances->next;
+        free_instance(catalog->instances);
+        catalog->instances = next;
+    }
+    while (catalog->pipelines != NULL) {
+        struct stg_pipeline *next = catalog->pipelines->next;
+        free_pipeline(catalog->pipelines);
+        catalog->pipelines = next;
+    }
+    free(catalog);
+}
+
+struct stg_pipeline *stg_catalog_first(struct stg_catalog *catalog)
+{
+    return catalog->pipelines;
+}
+
+struct stg_pipeline *stg_catalog_find(struct stg_catalog *catalog, const char *name)
+{
+    for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next) {
+        if (strcmp(p->name, name) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+bool stg_catalog_allowed(const struct stg_catalog *catalog,
+                         const struct stg_pipeline *pipeline,
+                         const struct stg_identity *who)
+{
+    if (who->uid == 0 || who->uid == pipeline->definition->applier.uid)
+        return true;
+    if (catalog->access_gid == (gid_t)-1)
+        return false;
+    if (who->gid == catalog->access_gid)
+        return true;
+    for (size_t i = 0; i < who->n_groups; i++) {
+        if (who->groups[i] == catalog->access_gid)
+            return true;
+    }
+    return false;
+}
+
+/* ---- applying
+ * ----------------------------------------------------------------------------- */
+
+static void make_up_name(struct stg_catalog *catalog, char *buf, size_t bytes)
+{
+    snprintf(buf, bytes, "prefetch");
+    for (unsigned i = 1; stg_catalog_find(catalog, buf) != NULL; i++)
+        snprintf(buf, bytes, "prefetch_%u", i);
+}
+
+static bool is_name(const char *name)
+{
+    size_t n = strlen(name);
+    return n >= 1 && n <= 64 &&
+           strspn(name,
+                  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+               n &&
+           name[0] != '.';
+}
+
+/* Names of who is attached, for people. */
+static void list_clients(struct stg_instance *instance, struct stg_err *err)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_pipeline_status status = {0};
+    stg_stage_status(instance->stage, &bump, &status);
+    for (size_t i = 0; i < status.n_clients; i++) {
+        if (strcmp(status.clients[i].state, "attached") == 0)
+            stg_err_append(err, err->code, " %s (pid %u)", status.clients[i].client_id,
+                           status.clients[i].pid);
+    }
+    stg_bump_finish(&bump);
+}
+
+static bool busy(const struct stg_pipeline *pipeline)
+{
+    return pipeline->instance != NULL && pipeline->instance->stage != NULL &&
+           stg_stage_n_clients(pipeline->instance->stage) > 0;
+}
+
+/* The shared instance belongs to the past: its clients get the rest, then ABORTED. */
+static void retire(struct stg_pipeline *pipeline, const char *text)
+{
+    struct stg_instance *instance = pipeline->instance;
+    pipeline->instance = NULL;
+    if (instance == NULL)
+        return;
+    instance->pipeline = NULL;
+    instance->abandoned = true;
+    if (instance->stage != NULL)
+        stg_stage_stop(instance->stage, STAGER_ABORTED, text, true);
+}
+
+static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                              struct stg_definition *definition, bool replace,
+                              struct stg_err *err)
+{
+    if (busy(pipeline) && !replace) {
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "pipeline %s is changed by this text, and clients are attached:",
+                pipeline->name);
+        list_clients(pipeline->instance, err);
+        return stg_err_append(
+            err, err->code,
+            "; let them finish, or use --replace: they get what is published, "
+            "then ABORTED");
+    }
+    int rc = stg_catalog_save(catalog, pipeline->name, definition,
+                              pipeline->generation + 1, err);
+    if (rc < 0)
+        return rc;
+    pipeline->generation++;
+    char text[128];
+    snprintf(text, sizeof(text), "replaced by generation %" PRIu64, pipeline->generation);
+    retire(pipeline, text);
+    stg_definition_unref(pipeline->definition);
+    pipeline->definition = definition;
+    pipeline->next_number = 0;
+    pipeline->next_pass = 0;
+    pipeline->from_dir = false;
+    return 0;
+}
+
+int stg_catalog_add(struct stg_catalog *catalog, const char *name,
+                    struct stg_definition *definition, uint64_t generation,
+                    struct stg_pipeline **ret, struct stg_err *err)
+{
+    struct stg_pipeline *pipeline = calloc(1, sizeof(*pipeline));
+    if (pipeline == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    snprintf(pipeline->name, sizeof(pipeline->name), "%s", name);
+    pipeline->definition = definition;
+    pipeline->generation = generation;
+    struct stg_pipeline **at = &catalog->pipelines;
+    while (*at != NULL && strcmp((*at)->name, name) < 0)
+        at = &(*at)->next;
+    pipeline->next = *at;
+    *at = pipeline;
+    *ret = pipeline;
+    return 0;
+}
+
+int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
+                      const char *name, bool replace, struct stg_pipeline **ret,
+                      bool *ret_unchanged, struct stg_err *err)
+{
+    char made_up[65];
+    if (name == NULL || name[0] == '\0')
+        name = definition->spec->name;
+    if (name == NULL) {
+        make_up_name(catalog, made_up, sizeof(made_up));
+        name = made_up;
+    }
+    if (!is_name(name))
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "\"%s\" is no name for a pipeline: 1 to 64 of A-Z a-z 0-9 _ . -, the first "
+            "not a dot",
+            name);
+    struct stg_pipeline *pipeline = stg_catalog_find(catalog, name);
+    if (pipeline != NULL) {
+        if (!stg_catalog_allowed(catalog, pipeline, &definition->applier))
+            return stg_err(err, -STAGER_PERMISSION_DENIED,
+                           "pipeline %s was applied by uid %u; choose another name", name,
+                           (unsigned)pipeline->definition->applier.uid);
+        *ret_unchanged =
+            pipeline->definition->spec->fingerprint == definition->spec->fingerprint;
+        int rc = *ret_unchanged
+                     ? 0
+                     : replace_definition(catalog, pipeline, definition, replace, err);
+        if (rc == 0 && *ret_unchanged)
+            stg_definition_unref(definition);
+        if (rc == 0)
+            *ret = pipeline;
+        return rc;
+    }
+    int rc = stg_catalog_save(catalog, name, definition, 1, err);
+    if (rc == 0)
+        rc = stg_catalog_add(catalog, name, definition, 1, ret, err);
+    *ret_unchanged = false;
+    return rc;
+}
+
+int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                       struct stg_err *err)
+{
+    int rc = stg_catalog_forget(catalog, pipeline->name, err);
+    if (rc < 0)
+        return rc;
+    retire(pipeline, "the pipeline was deleted");
+    struct stg_pipeline **at = &catalog->pipelines;
+    while (*at != pipeline)
+        at = &(*at)->next;
+    *at = pipeline->next;
+    free_pipeline(pipeline);
+    return 0;
+}
+
+/* ---- instances
+ * ---------------------------------------------------------------------------- */
+
+static void create_stage(uv_work_t *work)
+{
+    struct stg_instance *instance = work->data;
+    stg_stage_create(&instance->config, &instance->plan, &instance->stage,
+                     &instance->error);
+}
+
+static void created_stage(uv_work_t *work, int status)
+{
+    struct stg_instance *instance = work->data;
+    struct stg_catalog *catalog = instance->catalog;
+    instance->state = instance->stage != NULL ? STG_INSTANCE_LIVE : STG_INSTANCE_FAILED;
+    if (instance->stage != NULL && instance->abandoned)
+        stg_stage_stop(instance->stage, STAGER_ABORTED, "replaced", false);
+    catalog->hooks.changed(catalog->hooks.owner);
+    /* Whoever asked for it has attached by now, or gave up. */
+    if (instance->stage != NULL && stg_stage_n_clients(instance->stage) == 0)
+        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
+}
+
+static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                        bool private_run, uint32_t max_held, struct stg_instance **ret,
+                        struct stg_err *err)
+{
+    struct stg_definition *definition = pipeline->definition;
+    uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
+    struct stg_stage_plan plan;
+    int rc = stg_stage_plan(definition->spec, definition->graph, num_clients,
+                            max_held < 2 ? 2 : max_held,
+                            catalog->settings->default_pipeline_memory, &plan, err);
+    if (rc < 0)
+        return rc;
+    struct stg_instance *instance = calloc(1, sizeof(*instance));
+    if (instance == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    instance->catalog = catalog;
+    instance->pipeline = private_run ? NULL : pipeline;
+    instance->definition = stg_definition_ref(definition);
+    instance->generation = pipeline->generation;
+    instance->private_run = private_run;
+    instance->plan = plan;
+    instance->config = (struct stg_stage_config){
+        .spec = definition->spec,
+        .graph = definition->graph,
+        .generation = pipeline->generation,
+        .first_number = private_run ? 0 : pipeline->next_number,
+        .first_pass = private_run ? 0 : pipeline->next_pass,
+        .instance = catalog->instance_id,
+        .uid = definition->applier.uid,
+        .gid = definition->applier.gid,
+        .groups = definition->applier.groups,
+        .n_groups = definition->applier.n_groups,
+        .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
+        .num_clients = num_clients,
+        .budget = catalog->budget,
+        .wake = catalog->hooks.wake,
+        .owner = catalog->hooks.owner,
+    };
+    snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
+    instance->work.data = instance;
+    instance->next = catalog->instances;
+    catalog->instances = instance;
+    if (!private_run)
+        pipeline->instance = instance;
+    uv_queue_work(catalog->loop, &instance->work, create_stage, created_stage);
+    *ret = instance;
+    return 0;
+}
+
+int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                         bool private_run, uint32_t max_held, struct stg_instance **ret,
+                         struct stg_err *err)
+{
+    struct stg_instance *instance = private_run ? NULL : pipeline->instance;
+    if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
+        stg_stage_stopping(instance->stage))
+        return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
+                       pipeline->name);
+    if (instance != NULL) {
+        *ret = instance;
+        return 0;
+    }
+    return new_instance(catalog, pipeline, private_run, max_held, ret, err);
+}
+
+void stg_catalog_abandon(struct stg_instance *instance)
+{
+    instance->abandoned = true;
+    if (instance->stage != NULL)
+        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
+}
+
+static bool is_over(struct stg_instance *instance)
+{
+    if (instance->state == STG_INSTANCE_CREATING)
+        return false;
+    return instance->state == STG_INSTANCE_FAILED || stg_stage_finished(instance->stage);
+}
+
+/* Where the next instance of this generation goes on counting. */
+static void keep_position(struct stg_instance *instance)
+{
+    struct stg_pipeline *pipeline = instance->pipeline;
+    if (pipeline == NULL)
+        return;
+    pipeline->instance = NULL;
+    if (instance->stage != NULL)
+        stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
+}
+
+int stg_catalog_sweep(struct stg_catalog *catalog)
+{
+    int next_millis = -1;
+    bool went = false;
+    struct stg_instance **at = &catalog->instances;
+    while (*at != NULL) {
+        struct stg_instance *instance = *at;
+        if (is_over(instance)) {
+            keep_position(instance);
+            *at = instance->next;
+            free_instance(instance);
+            went = true;
+            continue;
+        }
+        if (instance->state == STG_INSTANCE_LIVE) {
+            int millis = stg_stage_sweep(instance->stage);
+            if (millis >= 0 && (next_millis < 0 || millis < next_millis))
+                next_millis = millis;
+        }
+        at = &instance->next;
+    }
+    if (went)
+        catalog->hooks.changed(catalog->hooks.owner);
+    return next_millis;
+}
+
+void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        i->abandoned = true;
+        if (i->stage != NULL)
+            stg_stage_stop(i->stage, code, text, false);
+    }
+}
+
+bool stg_catalog_idle(const struct stg_catalog *catalog)
+{
+    return catalog->instances == NULL;
+}

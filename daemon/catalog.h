@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pipelines that are applied, by name, and what runs of each: at most one shared
+ * instance, and private runs. Kept in state_dir, one file a pipeline, so that a restart
+ * finds them; files of pipeline_dir are read at start and give way to those. Belongs to
+ * the loop.
+ */
+#ifndef STG_DAEMON_CATALOG_H
+#define STG_DAEMON_CATALOG_H
+
+#include <uv.h>
+
+#include "daemon/definition.h"
+
+struct stg_catalog;
+struct stg_pipeline;
+
+enum stg_instance_state {
+    STG_INSTANCE_CREATING, /* memory is being reserved on a worker */
+    STG_INSTANCE_LIVE,
+    STG_INSTANCE_FAILED, /* could not be created: see error */
+};
+
+/* One run of a pipeline: a stage and what it was made from. */
+struct stg_instance {
+    struct stg_instance *next;
+    struct stg_catalog *catalog;
+    struct stg_pipeline *pipeline; /* NULL once the pipeline was deleted or replaced */
+    struct stg_definition *definition;
+    uint64_t generation;
+    bool private_run;
+    bool abandoned; /* nobody wants it any more */
+    enum stg_instance_state state;
+    struct stg_stage_config config;
+    struct stg_stage_plan plan;
+    struct stg_stage *stage;
+    struct stg_err error;
+    uv_work_t work;
+};
+
+struct stg_pipeline {
+    struct stg_pipeline *next;
+    char name[65];
+    struct stg_definition *definition;
+    uint64_t generation;
+    uint64_t next_number,
+        next_pass; /* where the next instance of this generation goes on */
+    struct stg_instance *instance; /* shared, newest; NULL: idle */
+    bool from_dir;                 /* of pipeline_dir: not in state_dir */
+};
+
+/* Callbacks into the server; on the loop. */
+struct stg_catalog_hooks {
+    void (*changed)(void *owner); /* an instance became live, failed, or went away */
+    void (*wake)(void *owner);    /* any thread: sweep soon */
+    void *owner;
+};
+
+int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
+                       struct stg_budget *budget, uint64_t instance_id,
+                       const struct stg_catalog_hooks *hooks, struct stg_catalog **ret,
+                       struct stg_err *err);
+
+/* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
+void stg_catalog_load(struct stg_catalog *catalog);
+
+/* After stop and when idle. NULL is allowed. */
+void stg_catalog_destroy(struct stg_catalog *catalog);
+
+struct stg_pipeline *stg_catalog_find(struct stg_catalog *catalog, const char *name);
+struct stg_pipeline *stg_catalog_first(struct stg_catalog *catalog);
+
+/* May this identity see, open and delete it: its applier, root, group access_group. */
+bool stg_catalog_allowed(const struct stg_catalog *catalog,
+                         const struct stg_pipeline *pipeline,
+                         const struct stg_identity *who);
+
+/* Applies a definition (takes its reference on success) under spec->name, `name`, or a
+ * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Changed with clients
+ * attached and no replace: FAILED_PRECONDITION that lists them. */
+int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
+                      const char *name, bool replace, struct stg_pipeline **ret,
+                      bool *ret_unchanged, struct stg_err *err);
+
+/* Clients get what is published, then ABORTED. */
+int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                       struct stg_err *err);
+
+/* The instance to attach to: the shared one (made when there is none), or a new private
+ * one. 0 and an instance that may still be CREATING (look again on `changed`), or
+ * UNAVAILABLE: the last one is still stopping, ask again on `changed`. */
+int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                         bool private_run, uint32_t max_held, struct stg_instance **ret,
+                         struct stg_err *err);
+
+/* A waiting open gave up on a private or failed instance. */
+void stg_catalog_abandon(struct stg_instance *instance);
+
+/* Sweeps all stages, frees finished ones. Milliseconds until it wants to be called again,
+ * or -1. */
+int stg_catalog_sweep(struct stg_catalog *catalog);
+
+/* Tells every client `text` with that code. Returns at once. */
+void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
+
+/* No instance left? */
+bool stg_catalog_idle(const struct stg_catalog *catalog);
+
+#endif

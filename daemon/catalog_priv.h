@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the catalog: catalog.c (names and instances), persist.c (files).
+ */
+#ifndef STG_DAEMON_CATALOG_PRIV_H
+#define STG_DAEMON_CATALOG_PRIV_H
+
+#include "daemon/catalog.h"
+
+struct stg_catalog {
+    uv_loop_t *loop;
+    const struct stg_settings *settings;
+    struct stg_budget *budget;
+    uint64_t instance_id;
+    struct stg_catalog_hooks hooks;
+    gid_t access_gid;               /* (gid_t)-1: no such group */
+    struct stg_pipeline *pipelines; /* by name */
+    struct stg_instance *instances; /* all that exist, of all generations */
+};
+
+/* Takes the definition's reference on success. */
+int stg_catalog_add(struct stg_catalog *catalog, const char *name,
+                    struct stg_definition *definition, uint64_t generation,
+                    struct stg_pipeline **ret, struct stg_err *err);
+
+/* state_dir/pipelines/NAME.yaml: a first line that says who applied it, then the text.
+ * Written beside, synced, renamed. */
+int stg_catalog_save(struct stg_catalog *catalog, const char *name,
+                     const struct stg_definition *definition, uint64_t generation,
+                     struct stg_err *err);
+int stg_catalog_forget(struct stg_catalog *catalog, const char *name,
+                       struct stg_err *err);
+
+/* (gid_t)-1 when there is no such group. */
+gid_t stg_group_id(const char *name);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where the settings come from: --config FILE, else /etc/stager/stagerd.yaml when it is
+ * there, else the schema's defaults; a user's daemon (not root, no StateDirectory of
+ * systemd's) keeps to $XDG_RUNTIME_DIR and $XDG_STATE_HOME.
+ */
+#ifndef STG_DAEMON_CONFIG_H
+#define STG_DAEMON_CONFIG_H
+
+#include "core/spec.h"
+
+#define STG_CONFIG_PATH "/etc/stager/stagerd.yaml"
+
+/* path NULL: as above. The caller calls stg_settings_finish. */
+int stg_config_load(const char *path, struct stg_settings *ret, struct stg_err *err);
+
+/* A whole text file of at most `limit` bytes; the caller frees. NOT_FOUND,
+ * PERMISSION_DENIED … with the path and the system's words. */
+int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_bytes,
+                    struct stg_err *err);
+
+#endif

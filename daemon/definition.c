@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/definition.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/dataset.h"
+#include "proto/load.h"
+
+static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
+                 const char *file, struct stg_err *err)
+{
+    definition->text = stg_bump_strndup(&definition->bump, text, text_bytes);
+    definition->text_bytes = text_bytes;
+    definition->file = stg_bump_strndup(&definition->bump, file, strlen(file));
+    if (definition->text == NULL || definition->file == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
+    int rc = stg_load_pipeline(text, text_bytes, file, &definition->spec, err);
+    if (rc < 0)
+        return rc;
+    if (definition->spec->staged.delivery == STG_DELIVERY_ROUND_ROBIN)
+        return stg_err(
+            err, -STAGER_UNIMPLEMENTED,
+            "%s: staged.delivery: round_robin is not supported by this release; use "
+            "split or broadcast",
+            file);
+    rc =
+        stg_dataset_infer(definition->spec, &definition->bump, &definition->element, err);
+    if (rc == 0)
+        rc = stg_graph_create(definition->spec, &definition->element, NULL,
+                              &definition->graph, err);
+    return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
+}
+
+int stg_definition_create(const char *text, size_t text_bytes, const char *file,
+                          const struct stg_identity *applier, struct stg_definition **ret,
+                          struct stg_err *err)
+{
+    struct stg_definition *definition = calloc(1, sizeof(*definition));
+    if (definition == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
+    definition->refs = 1;
+    definition->applier = *applier;
+    stg_bump_init(&definition->bump, 0);
+    int rc = build(definition, text, text_bytes, file, err);
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        return rc;
+    }
+    *ret = definition;
+    return 0;
+}
+
+struct stg_definition *stg_definition_ref(struct stg_definition *definition)
+{
+    definition->refs++;
+    return definition;
+}
+
+void stg_definition_unref(struct stg_definition *definition)
+{
+    if (definition == NULL || --definition->refs > 0)
+        return;
+    stg_graph_destroy(definition->graph);
+    stg_pipeline_spec_destroy(definition->spec);
+    stg_bump_finish(&definition->bump);
+    free(definition);
+}
+
+static const char *say(struct stg_bump *bump, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static const char *say(struct stg_bump *bump, const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    return stg_bump_strndup(bump, line, strlen(line));
+}
+
+static bool has_step(const struct stg_pipeline_spec *spec, const char *name)
+{
+    for (size_t i = 0; i < spec->n_steps; i++) {
+        if (strcmp(spec->steps[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+size_t stg_definition_advice(const struct stg_definition *definition,
+                             struct stg_bump *bump, const char **ret, size_t n)
+{
+    const struct stg_pipeline_spec *spec = definition->spec;
+    const char *lines[3];
+    size_t n_lines = 0;
+    if (!has_step(spec, "batch"))
+        lines[n_lines++] =
+            say(bump, "no `batch` step: every record is an item of its own, which "
+                      "costs a hand-off each; add `- batch: {batch_size: …}`");
+    lines[n_lines++] =
+        say(bump,
+            "an item that finds no room for timeout_millis %" PRIu64 " is dropped, "
+            "counted, and seen as n_dropped: then order and completeness are not "
+            "kept",
+            spec->staged.timeout_millis);
+    if (spec->staged.max_batch_bytes == 0 &&
+        stg_graph_batch_bytes(definition->graph) == 0)
+        lines[n_lines++] =
+            say(bump, "the size of a batch is not known beforehand (strings, or no "
+                      "drop_remainder): max_batch_bytes is the pipeline's memory "
+                      "over the number of extents; set staged.max_batch_bytes to "
+                      "choose");
+    size_t kept = 0;
+    for (size_t i = 0; i < n_lines && kept < n; i++) {
+        if (lines[i] != NULL)
+            ret[kept++] = lines[i];
+    }
+    return kept;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pipeline as it was applied: text, who applied it, and everything that follows from
+ * the text (spec, element, graph). Immutable; counted, because a stage may outlive the
+ * pipeline's next generation. The loop takes and gives references.
+ */
+#ifndef STG_DAEMON_DEFINITION_H
+#define STG_DAEMON_DEFINITION_H
+
+#include <sys/types.h>
+
+#include "core/spec.h"
+#include "daemon/stage.h"
+#include "ops/graph.h"
+
+#define STG_MAX_GROUPS 256
+
+/* Who asks, as the kernel says. */
+struct stg_identity {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[STG_MAX_GROUPS];
+    size_t n_groups;
+};
+
+struct stg_definition {
+    unsigned refs;
+    struct stg_pipeline_spec *spec;
+    struct stg_bump bump; /* of element, text, file */
+    struct stg_schema element;
+    struct stg_graph *graph;
+    const char *text;
+    size_t text_bytes;
+    const char *file;
+    struct stg_identity applier;
+};
+
+/* Reads and checks everything that can be checked without opening the data.
+ * INVALID_ARGUMENT with file, line and column. The caller owns one reference. */
+int stg_definition_create(const char *text, size_t text_bytes, const char *file,
+                          const struct stg_identity *applier, struct stg_definition **ret,
+                          struct stg_err *err);
+struct stg_definition *stg_definition_ref(struct stg_definition *definition);
+void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed */
+
+/* What a careful reader would say about it: up to n lines, each in bump. Returns how
+ * many. */
+size_t stg_definition_advice(const struct stg_definition *definition,
+                             struct stg_bump *bump, const char **ret, size_t n);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What delivery.c offers the rest of a stage. All with the stage's lock held, any thread.
+ */
+#ifndef STG_DAEMON_DELIVERY_H
+#define STG_DAEMON_DELIVERY_H
+
+#include "daemon/stage_priv.h"
+
+/* Takes in releases and acknowledgements of every client, gives out what can be given,
+ * ends the pass, begins the next one, rings whom it concerns, wakes waiting runners. */
+void stg_delivery_run(struct stg_stage *stage);
+
+/* Is every item of the pass published, and none to come? */
+bool stg_pass_drawn_out(const struct stg_stage *stage);
+
+/* The stage's reference on an item's extent goes. */
+void stg_item_drop(struct stg_stage *stage, uint32_t extent);
+
+/* The client gets nothing any more; what it did not acknowledge goes to others (split).
+ */
+void stg_client_detach(struct stg_stage *stage, struct stg_client *client);
+
+/* As detach, after telling it why (code positive) and shutting its socket. */
+void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
+                      const char *text);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/config.h"
+#include "daemon/definition.h"
+#include "daemon/server.h"
+#include "daemon/version.h"
+#include "proto/load.h"
+#include "proto/wire.h"
+
+static const char usage[] =
+    "usage: stagerd [--config FILE] [--foreground]\n"
+    "       stagerd [--config FILE] --check PIPELINE.yaml\n"
+    "       stagerd --version | --help\n"
+    "\n"
+    "Runs the IO-bound half of training jobs and hands batches out through shared "
+    "memory.\n"
+    "\n"
+    "  -c, --config FILE   settings; default " STG_CONFIG_PATH " when it is there\n"
+    "  -f, --foreground    accepted for clarity: stagerd never leaves the foreground\n"
+    "  -C, --check FILE    check a pipeline file without a daemon, say what crosses, "
+    "exit\n"
+    "  -V, --version       the release, and the protocol versions it speaks\n"
+    "  -h, --help          this text\n"
+    "\n"
+    "Signals: SIGTERM and SIGINT stop it cleanly, SIGHUP reloads the settings.\n";
+
+struct options {
+    const char *config;
+    const char *check;
+};
+
+static int parse_options(int argc, char **argv, struct options *ret)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'}, {"foreground", no_argument, NULL, 'f'},
+        {"check", required_argument, NULL, 'C'},  {"version", no_argument, NULL, 'V'},
+        {"help", no_argument, NULL, 'h'},         {0},
+    };
+    int c;
+    while ((c = getopt_long(argc, argv, "c:fC:Vh", options, NULL)) != -1) {
+        switch (c) {
+        case 'c': ret->config = optarg; break;
+        case 'f': break;
+        case 'C': ret->check = optarg; break;
+        case 'V':
+            printf("stagerd %s (protocol %u to %u)\n", STG_VERSION, STG_PROTOCOL_MIN,
+                   STG_PROTOCOL_MAX);
+            exit(0);
+        case 'h': fputs(usage, stdout); exit(0);
+        default: fputs(usage, stderr); return -1;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "stagerd: unexpected \"%s\"\n%s", argv[optind], usage);
+        return -1;
+    }
+    return 0;
+}
+
+static int check(const char *path)
+{
+    struct stg_err err = {0};
+    char *text = NULL;
+    size_t bytes;
+    struct stg_definition *definition = NULL;
+    struct stg_identity who = {.uid = getuid(), .gid = getgid()};
+    int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, &err);
+    if (rc == 0)
+        rc = stg_definition_create(text, bytes, path, &who, &definition, &err);
+    free(text);
+    if (rc < 0) {
+        fprintf(stderr, "stagerd: %s: %s\n", stg_status_name(rc), err.text);
+        return 1;
+    }
+    const struct stg_schema *boundary = stg_graph_boundary(definition->graph);
+    for (size_t i = 0; i < boundary->n; i++) {
+        const struct stg_component *c = &boundary->components[i];
+        char shape[256];
+        printf("%-24s %-8s %s\n", c->name, stg_dtype_name(c->dtype),
+               stg_shape_text(c->shape, c->ndim, shape, sizeof(shape)));
+    }
+    printf("%s: ok\n", path);
+    stg_definition_unref(definition);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {0};
+    struct stg_settings settings;
+    struct stg_server server;
+    struct stg_err err = {0};
+    if (parse_options(argc, argv, &options) < 0)
+        return 2;
+    if (options.check != NULL)
+        return check(options.check);
+
+    signal(SIGPIPE, SIG_IGN);
+    if (stg_config_load(options.config, &settings, &err) < 0) {
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    stg_log_set_level((enum stg_log_level)stg_log_level_from_name(settings.log_level));
+    int rc = stg_server_start(&server, &settings, options.config, &err);
+    if (rc < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+    else
+        stg_server_run(&server);
+    stg_server_finish(&server);
+    stg_settings_finish(&settings);
+    return rc < 0 ? 1 : 0;
+}

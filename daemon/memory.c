@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define MIB (1024ull * 1024ull)
+
+static uint64_t read_number(const char *path)
+{
+    char text[64] = "";
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return UINT64_MAX;
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    char *end;
+    uint64_t value = strtoull(text, &end, 10);
+    return n == 0 || end == text ? UINT64_MAX : value; /* "max" is no number */
+}
+
+static uint64_t mem_available(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL)
+        return UINT64_MAX;
+    char line[256];
+    uint64_t kib = UINT64_MAX / 1024;
+    while (fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+            break;
+    }
+    fclose(file);
+    return kib * 1024;
+}
+
+/* Room in one control group and in every group above it. */
+static uint64_t group_room(const char *mount, char *group, const char *max_file,
+                           const char *current_file)
+{
+    uint64_t room = UINT64_MAX;
+    for (;;) {
+        char path[1024];
+        snprintf(path, sizeof(path), "%s%s/%s", mount, group, max_file);
+        uint64_t max = read_number(path);
+        snprintf(path, sizeof(path), "%s%s/%s", mount, group, current_file);
+        uint64_t current = read_number(path);
+        if (max != UINT64_MAX && current != UINT64_MAX) {
+            uint64_t left = max > current ? max - current : 0;
+            if (left < room)
+                room = left;
+        }
+        char *slash = strrchr(group, '/');
+        if (slash == NULL)
+            return room;
+        *slash = '\0';
+    }
+}
+
+uint64_t stg_memory_available(void)
+{
+    uint64_t available = mem_available();
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (file == NULL)
+        return available;
+    char line[1024];
+    while (fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        uint64_t room = UINT64_MAX;
+        char *v1 = strstr(line, ":memory:");
+        if (v1 != NULL)
+            room = group_room("/sys/fs/cgroup/memory", v1 + strlen(":memory:"),
+                              "memory.limit_in_bytes", "memory.usage_in_bytes");
+        else if (strncmp(line, "0::", 3) == 0)
+            room = group_room("/sys/fs/cgroup", line + 3, "memory.max", "memory.current");
+        if (room < available)
+            available = room;
+    }
+    fclose(file);
+    return available;
+}
+
+void stg_budget_init(struct stg_budget *budget, uint64_t total)
+{
+    if (total == 0) {
+        total = stg_memory_available() / 4;
+        if (total < 64 * MIB)
+            total = 64 * MIB;
+    }
+    budget->total = total;
+    budget->used = 0;
+    pthread_mutex_init(&budget->lock, NULL);
+}
+
+void stg_budget_finish(struct stg_budget *budget)
+{
+    pthread_mutex_destroy(&budget->lock);
+}
+
+int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
+                    struct stg_err *err)
+{
+    pthread_mutex_lock(&budget->lock);
+    uint64_t used = budget->used;
+    bool fits = bytes <= budget->total && used <= budget->total - bytes;
+    if (fits)
+        budget->used = used + bytes;
+    pthread_mutex_unlock(&budget->lock);
+    if (fits)
+        return 0;
+    return stg_err(
+        err, -STAGER_RESOURCE_EXHAUSTED,
+        "%s needs %.1f MiB, but memory_budget is %.1f MiB and %.1f MiB of it are in "
+        "use: raise memory_budget in stagerd.yaml, or lower capacity, num_threads, "
+        "max_held, batch_size or memory_budget of the pipeline",
+        what, (double)bytes / MIB, (double)budget->total / MIB, (double)used / MIB);
+}
+
+void stg_budget_give(struct stg_budget *budget, uint64_t bytes)
+{
+    pthread_mutex_lock(&budget->lock);
+    budget->used -= bytes < budget->used ? bytes : budget->used;
+    pthread_mutex_unlock(&budget->lock);
+}
+
+void stg_budget_resize(struct stg_budget *budget, uint64_t total)
+{
+    pthread_mutex_lock(&budget->lock);
+    budget->total = total;
+    pthread_mutex_unlock(&budget->lock);
+}
+
+uint64_t stg_budget_used(struct stg_budget *budget)
+{
+    pthread_mutex_lock(&budget->lock);
+    uint64_t used = budget->used;
+    pthread_mutex_unlock(&budget->lock);
+    return used;
+}
+
+static int failed(const char *what, const char *name, uint64_t bytes, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s of %.1f MiB for %s: %s", what,
+                   (double)bytes / MIB, name, strerror(errno));
+}
+
+static int make_memfd(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
+                       struct stg_segment *ret, struct stg_err *err)
+{
+    uint64_t available = stg_memory_available();
+    if (bytes > available)
+        return stg_err(
+            err, -STAGER_RESOURCE_EXHAUSTED,
+            "%s needs %.1f MiB, but the machine or the control group has %.1f MiB left",
+            name, (double)bytes / MIB, (double)available / MIB);
+
+    struct stg_segment segment = {.fd = make_memfd(name), .bytes = bytes};
+    int rc;
+    if (segment.fd < 0) {
+        rc = failed("memfd_create", name, bytes, err);
+        goto fail;
+    }
+    if (ftruncate(segment.fd, (off_t)bytes) < 0 ||
+        fallocate(segment.fd, 0, 0, (off_t)bytes) < 0) {
+        rc = failed("reserving memory", name, bytes, err);
+        goto fail;
+    }
+    segment.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0);
+    if (segment.base == MAP_FAILED) {
+        segment.base = NULL;
+        rc = failed("mmap", name, bytes, err);
+        goto fail;
+    }
+    madvise(segment.base, bytes, MADV_DONTFORK);
+    madvise(segment.base, bytes, MADV_DONTDUMP);
+    madvise(segment.base, bytes,
+            MADV_POPULATE_WRITE); /* Linux 5.14; else faulted in on use */
+
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (!client_writable)
+        seals |= F_SEAL_FUTURE_WRITE;
+    if (fcntl(segment.fd, F_ADD_SEALS, seals) < 0) {
+        rc = failed("sealing", name, bytes, err);
+        goto fail;
+    }
+    *ret = segment;
+    return 0;
+
+fail:
+    stg_segment_destroy(&segment);
+    return rc;
+}
+
+void stg_segment_destroy(struct stg_segment *segment)
+{
+    if (segment->base != NULL) {
+        munmap(segment->base, segment->bytes);
+        close(segment->fd);
+    } else if (segment->bytes != 0 && segment->fd >= 0) {
+        close(segment->fd);
+    }
+    *segment = (struct stg_segment){.fd = -1};
+}

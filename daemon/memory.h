@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory that clients map: anonymous, reserved, sealed memfds; and the budget that all of
+ * it is counted on. Never a name in /dev/shm, nothing to go stale, nothing to unlink.
+ */
+#ifndef STG_DAEMON_MEMORY_H
+#define STG_DAEMON_MEMORY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+/* The hard budget of a daemon, in bytes: batches, rings, and the buffers of datasets. Any
+ * thread. */
+struct stg_budget {
+    pthread_mutex_t lock; /* guards used */
+    uint64_t total;
+    uint64_t used;
+};
+
+/* total 0: a quarter of what the machine and the control group leave, at least 64 MiB. */
+void stg_budget_init(struct stg_budget *budget, uint64_t total);
+void stg_budget_finish(struct stg_budget *budget);
+
+/* Takes bytes or refuses with the arithmetic (RESOURCE_EXHAUSTED); `what` is for the
+ * text. */
+int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
+                    struct stg_err *err);
+void stg_budget_give(struct stg_budget *budget, uint64_t bytes);
+/* Another total; what is in use stays in use. */
+void stg_budget_resize(struct stg_budget *budget, uint64_t total);
+uint64_t stg_budget_used(struct stg_budget *budget);
+
+/* Bytes that could be taken now without the machine or the control group running out: the
+ * least of MemAvailable and of memory.max less memory.current in every group above us (v1
+ * and v2). */
+uint64_t stg_memory_available(void);
+
+/* One mapped object. */
+struct stg_segment {
+    int fd;
+    void *base;
+    uint64_t bytes;
+};
+
+/* memfd -> size -> reserve -> map -> fault in -> seal, in this order. client_writable:
+ * the control page; else F_SEAL_FUTURE_WRITE keeps every later mapping read-only, for
+ * everybody. Memory is zeroed. RESOURCE_EXHAUSTED when the machine has not got it (looked
+ * up first: a control group's limit kills instead of answering). Takes time (half a
+ * second a GiB): not on the loop when large. */
+int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
+                       struct stg_segment *ret, struct stg_err *err);
+void stg_segment_destroy(
+    struct stg_segment *segment); /* half-made and zeroed ones are fine */
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Applied pipelines on disk. The first line is ours:
+ *   # stager: generation 3 uid 1000 gid 1000 groups 1000,44 file /home/u/p.yaml
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/catalog_priv.h"
+#include "proto/load.h"
+
+#define HEADER_BYTES 8192
+
+gid_t stg_group_id(const char *name)
+{
+    struct group *group = getgrnam(name);
+    return group != NULL ? group->gr_gid : (gid_t)-1;
+}
+
+static int state_path(const struct stg_catalog *catalog, const char *name,
+                      const char *suffix, char *buf, size_t bytes)
+{
+    int n = snprintf(buf, bytes, "%s/pipelines/%s%s", catalog->settings->state_dir, name,
+                     suffix);
+    return n > 0 && (size_t)n < bytes ? 0 : -STAGER_INVALID_ARGUMENT;
+}
+
+static int io_error(const char *what, const char *path, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_UNAVAILABLE,
+                   "cannot %s %s: %s; applied pipelines are kept in "
+                   "state_dir (stagerd.yaml)",
+                   what, path, strerror(errno));
+}
+
+static void header_line(const struct stg_definition *definition, uint64_t generation,
+                        char *buf, size_t bytes)
+{
+    const struct stg_identity *who = &definition->applier;
+    int n = snprintf(buf, bytes, "# stager: generation %" PRIu64 " uid %u gid %u groups ",
+                     generation, (unsigned)who->uid, (unsigned)who->gid);
+    for (size_t i = 0; i < who->n_groups; i++)
+        n += snprintf(buf + n, bytes - (size_t)n, "%s%u", i > 0 ? "," : "",
+                      (unsigned)who->groups[i]);
+    n += snprintf(buf + n, bytes - (size_t)n, "%s file ", who->n_groups == 0 ? "-" : "");
+    for (const char *s = definition->file; *s != '\0' && (size_t)n < bytes - 2; s++)
+        buf[n++] = *s == '\n' ? ' ' : *s;
+    buf[n++] = '\n';
+    buf[n] = '\0';
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t m = write(fd, bytes, n);
+        if (m < 0)
+            return -1;
+        bytes += m;
+        n -= (size_t)m;
+    }
+    return 0;
+}
+
+static void sync_directory(const struct stg_catalog *catalog)
+{
+    char path[4096];
+    if (state_path(catalog, "", "", path, sizeof(path)) < 0)
+        return;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+}
+
+int stg_catalog_save(struct stg_catalog *catalog, const char *name,
+                     const struct stg_definition *definition, uint64_t generation,
+                     struct stg_err *err)
+{
+    char path[4096], temporary[4096], header[HEADER_BYTES];
+    if (state_path(catalog, name, ".yaml", path, sizeof(path)) < 0 ||
+        state_path(catalog, name, ".new", temporary, sizeof(temporary)) < 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return io_error("write", temporary, err);
+    header_line(definition, generation, header, sizeof(header));
+    if (write_all(fd, header, strlen(header)) < 0 ||
+        write_all(fd, definition->text, definition->text_bytes) < 0 || fsync(fd) < 0) {
+        io_error("write", temporary, err);
+        close(fd);
+        unlink(temporary);
+        return -STAGER_UNAVAILABLE;
+    }
+    close(fd);
+    if (rename(temporary, path) < 0) {
+        io_error("rename", temporary, err);
+        unlink(temporary);
+        return -STAGER_UNAVAILABLE;
+    }
+    sync_directory(catalog);
+    return 0;
+}
+
+int stg_catalog_forget(struct stg_catalog *catalog, const char *name, struct stg_err *err)
+{
+    char path[4096];
+    if (state_path(catalog, name, ".yaml", path, sizeof(path)) < 0)
+        return 0;
+    if (unlink(path) < 0 && errno != ENOENT)
+        return io_error("remove", path, err);
+    sync_directory(catalog);
+    return 0;
+}
+
+/* ---- reading
+ * ------------------------------------------------------------------------------ */
+
+/* A whole file, NUL-terminated; the caller frees. */
+static char *read_file(const char *path, size_t limit, size_t *ret_bytes,
+                       struct stat *ret_stat)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    char *text = NULL;
+    if (fstat(fd, ret_stat) == 0 && S_ISREG(ret_stat->st_mode) &&
+        (uint64_t)ret_stat->st_size <= limit)
+        text = malloc((size_t)ret_stat->st_size + 1);
+    size_t n = 0;
+    while (text != NULL && n < (size_t)ret_stat->st_size) {
+        ssize_t m = read(fd, text + n, (size_t)ret_stat->st_size - n);
+        if (m <= 0)
+            break;
+        n += (size_t)m;
+    }
+    close(fd);
+    if (text != NULL)
+        text[n] = '\0';
+    *ret_bytes = n;
+    return text;
+}
+
+static bool parse_header(const char *line, uint64_t *ret_generation,
+                         struct stg_identity *ret)
+{
+    unsigned uid, gid;
+    int at = 0;
+    if (sscanf(line, "# stager: generation %" SCNu64 " uid %u gid %u groups %n",
+               ret_generation, &uid, &gid, &at) != 3 ||
+        at == 0)
+        return false;
+    ret->uid = uid;
+    ret->gid = gid;
+    ret->n_groups = 0;
+    const char *s = line + at;
+    while (*s >= '0' && *s <= '9' && ret->n_groups < STG_MAX_GROUPS) {
+        char *end;
+        ret->groups[ret->n_groups++] = (gid_t)strtoul(s, &end, 10);
+        s = *end == ',' ? end + 1 : end;
+    }
+    return true;
+}
+
+/* Who wrote a file of pipeline_dir is who applies it. */
+static void identity_of_file(const struct stat *st, struct stg_identity *ret)
+{
+    *ret = (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
+}
+
+static int load_file(struct stg_catalog *catalog, const char *path, const char *name,
+                     bool from_state, struct stg_err *err)
+{
+    size_t bytes;
+    struct stat st;
+    char *text = read_file(path, STG_TEXT_MAX_BYTES + HEADER_BYTES, &bytes, &st);
+    if (text == NULL)
+        return stg_err(err, -STAGER_UNAVAILABLE,
+                       "%s: cannot be read, or is longer than %u bytes", path,
+                       STG_TEXT_MAX_BYTES);
+    struct stg_identity who;
+    identity_of_file(&st, &who);
+    uint64_t generation = 0;
+    char *body = text;
+    if (from_state && parse_header(text, &generation, &who)) {
+        char *newline = strchr(text, '\n');
+        body = newline != NULL ? newline + 1 : text + bytes;
+    }
+    struct stg_definition *definition;
+    int rc = stg_definition_create(body, bytes - (size_t)(body - text), path, &who,
+                                   &definition, err);
+    free(text);
+    if (rc < 0)
+        return rc;
+    if (!from_state && definition->spec->name != NULL)
+        name = definition->spec->name;
+    struct stg_pipeline *pipeline;
+    if (stg_catalog_find(catalog, name) != NULL) {
+        stg_definition_unref(definition);
+        return 0; /* what was applied wins over pipeline_dir */
+    }
+    rc = stg_catalog_add(catalog, name, definition, generation + 1, &pipeline, err);
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        return rc;
+    }
+    pipeline->from_dir = !from_state;
+    if (from_state)
+        rc = stg_catalog_save(catalog, name, definition, pipeline->generation, err);
+    return rc;
+}
+
+static int has_suffix(const char *name)
+{
+    size_t n = strlen(name);
+    return (n > 5 && strcmp(name + n - 5, ".yaml") == 0) ||
+           (n > 4 && strcmp(name + n - 4, ".yml") == 0) ||
+           (n > 5 && strcmp(name + n - 5, ".json") == 0);
+}
+
+static int choose(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && has_suffix(entry->d_name);
+}
+
+static void load_directory(struct stg_catalog *catalog, const char *directory,
+                           bool from_state)
+{
+    struct dirent **entries;
+    int n = scandir(directory, &entries, choose, alphasort);
+    if (n < 0) {
+        if (errno != ENOENT)
+            stg_log(STG_LOG_WARNING, "cannot list %s: %s", directory, strerror(errno));
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        char path[4096], name[65];
+        struct stg_err err = {0};
+        snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
+        snprintf(name, sizeof(name), "%.*s",
+                 (int)(strrchr(entries[i]->d_name, '.') - entries[i]->d_name),
+                 entries[i]->d_name);
+        if (load_file(catalog, path, name, from_state, &err) < 0)
+            stg_log(STG_LOG_ERROR, "pipeline left out: %s", err.text);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+void stg_catalog_load(struct stg_catalog *catalog)
+{
+    char path[4096];
+    if (mkdir(catalog->settings->state_dir, 0700) < 0 && errno != EEXIST)
+        stg_log(STG_LOG_WARNING, "cannot make state_dir %s: %s",
+                catalog->settings->state_dir, strerror(errno));
+    if (state_path(catalog, "", "", path, sizeof(path)) == 0) {
+        mkdir(path, 0700);
+        load_directory(catalog, path, true);
+    }
+    load_directory(catalog, catalog->settings->pipeline_dir, false);
+    unsigned n = 0;
+    for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next)
+        n++;
+    stg_log(STG_LOG_INFO, "%u pipeline%s loaded", n, n == 1 ? "" : "s");
+}

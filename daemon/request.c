@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What can be asked of the daemon: one function and one row each.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device.h"
+#include "core/log.h"
+#include "core/param.h"
+#include "daemon/session.h"
+#include "daemon/version.h"
+
+#define MAX_ADVICE 8
+
+static struct stg_catalog *catalog_of(struct stg_session *session)
+{
+    return session->server->catalog;
+}
+
+static struct stg_reply reply_to(const struct stg_request *request)
+{
+    return (struct stg_reply){.id = request->id, .kind = request->kind, .text = ""};
+}
+
+static void fail(struct stg_session *session, const struct stg_request *request,
+                 const struct stg_err *err)
+{
+    stg_session_fail(session, request->id, err->code, err->text);
+}
+
+/* ---- hello
+ * -------------------------------------------------------------------------------- */
+
+/* Looked up once: loading the driver takes milliseconds. */
+static const char *describe_cuda(void)
+{
+    static char text[256];
+    if (text[0] != '\0')
+        return text;
+    const struct stg_device *device;
+    struct stg_err err = {0};
+    int n = 0;
+    if (stg_device_cuda(NULL, &device, &err) < 0 || device->count(&n, &err) < 0)
+        snprintf(text, sizeof(text), "unavailable: %.200s", err.text);
+    else
+        snprintf(text, sizeof(text), "%d device%s", n, n == 1 ? "" : "s");
+    return text;
+}
+
+static void serve_hello(struct stg_session *session, const struct stg_request *request)
+{
+    if (request->min_version > STG_PROTOCOL_MAX ||
+        request->max_version < STG_PROTOCOL_MIN) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "stagerd %s speaks protocol versions %u to %u, the client %u to %u: "
+                 "update the "
+                 "older of the two",
+                 STG_VERSION, STG_PROTOCOL_MIN, STG_PROTOCOL_MAX, request->min_version,
+                 request->max_version);
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION, text);
+        stg_session_close(session);
+        return;
+    }
+    session->greeted = true;
+    uv_timer_stop(&session->deadline);
+    snprintf(session->program, sizeof(session->program), "%s",
+             request->client != NULL ? request->client : "?");
+    struct stg_reply reply = reply_to(request);
+    reply.version =
+        request->max_version < STG_PROTOCOL_MAX ? request->max_version : STG_PROTOCOL_MAX;
+    reply.daemon = STG_VERSION;
+    reply.instance = session->server->instance;
+    reply.pid = (uint32_t)getpid();
+    reply.cuda = describe_cuda();
+    stg_session_reply(session, &reply, NULL, 0);
+}
+
+/* ---- check, apply
+ * ------------------------------------------------------------------------- */
+
+static int define(struct stg_session *session, const struct stg_request *request,
+                  struct stg_definition **ret, struct stg_err *err)
+{
+    const char *file =
+        request->file != NULL && request->file[0] != '\0' ? request->file : "<text>";
+    return stg_definition_create(request->text, request->text_bytes, file, &session->who,
+                                 ret, err);
+}
+
+static int describe(struct stg_session *session, const struct stg_definition *definition,
+                    const char *name, struct stg_bump *bump, struct stg_reply *reply,
+                    struct stg_err *err)
+{
+    struct stg_stage_plan plan;
+    int rc = stg_stage_plan(
+        definition->spec, definition->graph, definition->spec->staged.num_clients, 2,
+        session->server->settings->default_pipeline_memory, &plan, err);
+    if (rc < 0)
+        return rc;
+    uint64_t needs = plan.arena_bytes + plan.buffer_bytes;
+    if (needs > session->server->budget.total)
+        return stg_err(
+            err, -STAGER_RESOURCE_EXHAUSTED,
+            "the pipeline needs %.1f MiB (%" PRIu64 " batches of at most %" PRIu64
+            " bytes, and read buffers), and stagerd's memory_budget is %.1f MiB: "
+            "lower capacity, num_threads or batch_size, or raise memory_budget in "
+            "stagerd.yaml",
+            (double)needs / 1048576.0, plan.n_extents, plan.max_batch_bytes,
+            (double)session->server->budget.total / 1048576.0);
+    const char **advice = stg_bump_alloc(bump, MAX_ADVICE * sizeof(*advice));
+    reply->name = name;
+    reply->boundary = *stg_graph_boundary(definition->graph);
+    reply->advice = advice;
+    reply->n_advice =
+        advice != NULL ? stg_definition_advice(definition, bump, advice, MAX_ADVICE) : 0;
+    reply->max_batch_bytes = plan.max_batch_bytes;
+    reply->memory_bytes = plan.arena_bytes + plan.buffer_bytes;
+    return 0;
+}
+
+static void serve_check(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_definition *definition = NULL;
+    struct stg_reply reply = reply_to(request);
+    int rc = define(session, request, &definition, &err);
+    if (rc == 0)
+        rc = describe(session, definition,
+                      definition->spec->name != NULL ? definition->spec->name : "", &bump,
+                      &reply, &err);
+    if (rc < 0)
+        fail(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
+    stg_definition_unref(definition);
+    stg_bump_finish(&bump);
+}
+
+static void serve_apply(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_definition *definition = NULL;
+    struct stg_pipeline *pipeline = NULL;
+    struct stg_reply reply = reply_to(request);
+    int rc = define(session, request, &definition, &err);
+    if (rc == 0)
+        rc = describe(session, definition, "", &bump, &reply, &err);
+    if (rc == 0)
+        rc = stg_catalog_apply(catalog_of(session), definition, request->name,
+                               request->replace, &pipeline, &reply.unchanged, &err);
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        fail(session, request, &err);
+    } else {
+        reply.name = pipeline->name;
+        reply.generation = pipeline->generation;
+        reply.boundary = *stg_graph_boundary(pipeline->definition->graph);
+        stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
+                pipeline->name, pipeline->generation,
+                reply.unchanged ? "confirmed" : "applied", (unsigned)session->who.uid);
+        stg_session_reply(session, &reply, NULL, 0);
+        stg_server_sweep_soon(session->server);
+    }
+    stg_bump_finish(&bump);
+}
+
+/* ---- list, status, delete
+ * ----------------------------------------------------------------- */
+
+static const char *pipeline_state(const struct stg_pipeline *pipeline,
+                                  struct stg_bump *bump)
+{
+    const struct stg_instance *instance = pipeline->instance;
+    if (instance == NULL)
+        return "idle";
+    if (instance->state != STG_INSTANCE_LIVE)
+        return instance->state == STG_INSTANCE_CREATING ? "starting" : "failed";
+    struct stg_pipeline_status status = {0};
+    stg_stage_status(instance->stage, bump, &status);
+    return status.state;
+}
+
+static void serve_list(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_reply reply = reply_to(request);
+    size_t n = 0;
+    struct stg_pipeline *first = stg_catalog_first(catalog_of(session));
+    for (struct stg_pipeline *p = first; p != NULL; p = p->next)
+        n++;
+    reply.entries = stg_bump_alloc(&bump, n * sizeof(reply.entries[0]));
+    for (struct stg_pipeline *p = first; p != NULL && reply.entries != NULL;
+         p = p->next) {
+        if (!stg_catalog_allowed(catalog_of(session), p, &session->who))
+            continue;
+        struct stg_instance *instance = p->instance;
+        reply.entries[reply.n_entries++] = (struct stg_list_entry){
+            .name = p->name,
+            .state = pipeline_state(p, &bump),
+            .file = p->definition->file,
+            .generation = p->generation,
+            .n_clients = instance != NULL && instance->stage != NULL
+                             ? stg_stage_n_clients(instance->stage)
+                             : 0,
+            .uid = (uint32_t)p->definition->applier.uid,
+        };
+    }
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_bump_finish(&bump);
+}
+
+/* The pipeline of that name if it may be seen; else an error that names near ones. */
+static struct stg_pipeline *look_up(struct stg_session *session,
+                                    const struct stg_request *request)
+{
+    const char *names[256];
+    size_t n = 0;
+    struct stg_catalog *catalog = catalog_of(session);
+    for (struct stg_pipeline *p = stg_catalog_first(catalog); p != NULL; p = p->next) {
+        bool allowed = stg_catalog_allowed(catalog, p, &session->who);
+        if (strcmp(p->name, request->name) == 0 && allowed)
+            return p;
+        if (strcmp(p->name, request->name) == 0) {
+            char text[256];
+            snprintf(text, sizeof(text),
+                     "pipeline %s belongs to uid %u; ask to be put into group %s",
+                     p->name, (unsigned)p->definition->applier.uid,
+                     session->server->settings->access_group);
+            stg_session_fail(session, request->id, -STAGER_PERMISSION_DENIED, text);
+            return NULL;
+        }
+        if (allowed && n < 256)
+            names[n++] = p->name;
+    }
+    const char *near = stg_nearest(request->name, names, n);
+    char text[512];
+    snprintf(text, sizeof(text),
+             "no pipeline %.64s here%s%s%s; see `stagerctl list`, or `stagerctl "
+             "apply FILE` it",
+             request->name, near != NULL ? ": did you mean " : "",
+             near != NULL ? near : "", near != NULL ? "?" : "");
+    stg_session_fail(session, request->id, -STAGER_NOT_FOUND, text);
+    return NULL;
+}
+
+static const char *const delivery_names[] = {"split", "broadcast", "round_robin"};
+
+static void serve_status(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = look_up(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    const struct stg_staged *staged = &pipeline->definition->spec->staged;
+    struct stg_reply reply = reply_to(request);
+    struct stg_pipeline_status *status = &reply.status;
+    status->name = pipeline->name;
+    status->state = "idle";
+    status->last_error = "";
+    status->generation = pipeline->generation;
+    status->delivery = delivery_names[staged->delivery];
+    status->capacity = staged->capacity;
+    status->num_threads = staged->num_threads;
+    status->num_clients = staged->num_clients;
+    status->pass = pipeline->next_pass;
+    status->boundary = *stg_graph_boundary(pipeline->definition->graph);
+    if (pipeline->instance != NULL && pipeline->instance->stage != NULL)
+        stg_stage_status(pipeline->instance->stage, &bump, status);
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_bump_finish(&bump);
+}
+
+static void serve_delete(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = look_up(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_err err = {0};
+    if (stg_catalog_delete(catalog_of(session), pipeline, &err) < 0) {
+        fail(session, request, &err);
+        return;
+    }
+    stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", request->name,
+            (unsigned)session->who.uid);
+    struct stg_reply reply = reply_to(request);
+    reply.name = request->name;
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_server_sweep_soon(session->server);
+}
+
+/* ---- open
+ * --------------------------------------------------------------------------------- */
+
+static int attach(struct stg_session *session, const struct stg_request *request,
+                  struct stg_instance *instance, struct stg_err *err)
+{
+    char client_id[128];
+    if (request->client_id != NULL && request->client_id[0] != '\0')
+        snprintf(client_id, sizeof(client_id), "%.120s", request->client_id);
+    else
+        snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
+                 (int)session->pid);
+    struct stg_attach who = {
+        .client_id = client_id,
+        .program = session->program,
+        .max_held = request->max_held,
+        .ack_explicit = request->ack_explicit,
+        .pid = session->pid,
+        .uid = session->who.uid,
+        .socket = session->fd,
+    };
+    struct stg_attached attached;
+    int rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    if (rc < 0)
+        return rc;
+    session->instance = instance;
+    session->client = attached.client;
+    struct stg_reply reply = reply_to(request);
+    reply.name = instance->config.name;
+    reply.generation = instance->generation;
+    reply.segment_bytes = attached.segment_bytes;
+    reply.max_held = request->max_held;
+    reply.client_id = client_id;
+    reply.structure = instance->definition->spec->staged.structure;
+    reply.boundary = *stg_graph_boundary(instance->definition->graph);
+    reply.pipeline = instance->definition->spec;
+    reply.first_number = attached.first_number;
+    stg_session_reply(session, &reply, attached.fds, 3);
+    stg_server_sweep_soon(session->server);
+    return 0;
+}
+
+int stg_request_open(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_pipeline *pipeline = look_up(session, request);
+    if (pipeline == NULL)
+        return 0;
+    if (request->max_held < 1 || request->max_held > STG_MAX_HELD) {
+        stg_err(&err, -STAGER_INVALID_ARGUMENT, "max_held %u is not between 1 and %u",
+                request->max_held, STG_MAX_HELD);
+        fail(session, request, &err);
+        return 0;
+    }
+    struct stg_instance *instance = session->open_private;
+    int rc = 0;
+    if (instance == NULL)
+        rc = stg_catalog_instance(catalog_of(session), pipeline, request->private_run,
+                                  request->max_held, &instance, &err);
+    if (rc == -STAGER_UNAVAILABLE)
+        return 1; /* the last instance is going */
+    if (rc == 0 && instance->private_run)
+        session->open_private = instance;
+    if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
+        return 1;
+    if (rc == 0 && instance->state == STG_INSTANCE_FAILED) {
+        err = instance->error;
+        rc = err.code;
+    }
+    if (rc == 0)
+        rc = attach(session, request, instance, &err);
+    session->open_private = NULL;
+    if (rc < 0)
+        fail(session, request, &err);
+    return 0;
+}
+
+/* ---- the table
+ * ---------------------------------------------------------------------------- */
+
+static const struct {
+    enum stg_request_kind kind;
+    void (*serve)(struct stg_session *session, const struct stg_request *request);
+} requests[] = {
+    {STG_REQUEST_HELLO, serve_hello},   {STG_REQUEST_CHECK, serve_check},
+    {STG_REQUEST_APPLY, serve_apply},   {STG_REQUEST_LIST, serve_list},
+    {STG_REQUEST_STATUS, serve_status}, {STG_REQUEST_DELETE, serve_delete},
+};
+
+void stg_request_serve(struct stg_session *session, const struct stg_request *request)
+{
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        if (requests[i].kind == request->kind) {
+            requests[i].serve(session, request);
+            return;
+        }
+    }
+    stg_session_fail(session, request->id, -STAGER_UNIMPLEMENTED,
+                     "this stagerd does not know that request");
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/catalog_priv.h"
+#include "daemon/config.h"
+#include "daemon/session.h"
+#include "daemon/version.h"
+
+#define ACCEPT_PAUSE_MILLIS 100
+#define ACCEPTS_A_TURN 64
+#define STOP_MILLIS 2000
+
+/* ---- runtime directory
+ * -------------------------------------------------------------------- */
+
+static int system_error(const char *what, const char *path, struct stg_err *err)
+{
+    int code = errno == EACCES || errno == EPERM ? -STAGER_PERMISSION_DENIED
+                                                 : -STAGER_UNAVAILABLE;
+    return stg_err(err, code, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+static int take_lock(struct stg_server *server, struct stg_err *err)
+{
+    const char *dir = server->settings->runtime_dir;
+    char path[4096], pid[32] = "";
+    if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+        return system_error("make runtime_dir", dir, err);
+    snprintf(path, sizeof(path), "%s/stagerd.lock", dir);
+    server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (server->lock_fd < 0)
+        return system_error("open", path, err);
+    if (flock(server->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        ssize_t n = pread(server->lock_fd, pid, sizeof(pid) - 1, 0);
+        pid[n > 0 ? n : 0] = '\0';
+        pid[strcspn(pid, "\n")] = '\0';
+        return stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set another "
+            "runtime_dir in stagerd.yaml",
+            pid[0] != '\0' ? pid : "?", dir);
+    }
+    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    if (ftruncate(server->lock_fd, 0) < 0 ||
+        pwrite(server->lock_fd, pid, (size_t)n, 0) < 0)
+        return system_error("write", path, err);
+    return 0;
+}
+
+/* Members of access_group may connect; without such a group, who runs the daemon may. */
+static int open_to_group(struct stg_server *server, struct stg_err *err)
+{
+    gid_t gid = stg_group_id(server->settings->access_group);
+    if (gid != (gid_t)-1 && gid != getegid() &&
+        chown(server->socket_path, (uid_t)-1, gid) < 0)
+        stg_log(STG_LOG_INFO,
+                "group %s cannot be given %s (%s): only uid %u and root may connect",
+                server->settings->access_group, server->socket_path, strerror(errno),
+                (unsigned)geteuid());
+    if (chmod(server->socket_path, 0660) < 0)
+        return system_error("chmod", server->socket_path, err);
+    return 0;
+}
+
+/* A socket that a dead daemon left may go (we hold the lock); anything else may not. */
+static int remove_stale(const char *path, struct stg_err *err)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return 0;
+    if (!S_ISSOCK(st.st_mode))
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "%s is in the way and is no socket: remove it", path);
+    if (unlink(path) < 0)
+        return system_error("remove", path, err);
+    return 0;
+}
+
+static int bind_socket(struct stg_server *server, struct stg_err *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n = snprintf(server->socket_path, sizeof(server->socket_path), "%s/attach.sock",
+                     server->settings->runtime_dir);
+    if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "runtime_dir %s is too long: with /attach.sock a socket's path has at most "
+            "107 bytes",
+            server->settings->runtime_dir);
+    int rc = remove_stale(server->socket_path, err);
+    if (rc < 0)
+        return rc;
+    memcpy(address.sun_path, server->socket_path, (size_t)n + 1);
+    server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (server->listen_fd < 0)
+        return system_error("make a socket for", server->socket_path, err);
+    mode_t mask = umask(0177);
+    rc = bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address));
+    umask(mask);
+    if (rc < 0)
+        return system_error("bind", server->socket_path, err);
+    rc = open_to_group(server, err);
+    if (rc < 0)
+        return rc;
+    if (listen(server->listen_fd, 512) < 0)
+        return system_error("listen on", server->socket_path, err);
+    return 0;
+}
+
+/* systemd may have bound it for us (stagerd.socket). */
+static int open_socket(struct stg_server *server, struct stg_err *err)
+{
+    if (sd_listen_fds(1) >= 1 &&
+        sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_SEQPACKET, 1, NULL, 0) > 0) {
+        server->listen_fd = SD_LISTEN_FDS_START;
+        server->inherited_socket = true;
+        fcntl(server->listen_fd, F_SETFL, O_NONBLOCK);
+        return 0;
+    }
+    return bind_socket(server, err);
+}
+
+/* ---- accepting
+ * ---------------------------------------------------------------------------- */
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void on_accept_pause(uv_timer_t *timer)
+{
+    struct stg_server *server = timer->data;
+    if (!server->stopping)
+        uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
+}
+
+/* Out of descriptors: give up the spare one, tell one caller by closing, and rest a
+ * little, so that the loop does not spin. */
+static void refuse_one(struct stg_server *server)
+{
+    stg_log(STG_LOG_WARNING,
+            "out of file descriptors: connections are refused; raise LimitNOFILE");
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    uv_poll_stop(&server->listen_poll);
+    uv_timer_start(&server->accept_timer, on_accept_pause, ACCEPT_PAUSE_MILLIS, 0);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct stg_server *server = poll->data;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            stg_session_create(server, fd);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            refuse_one(server);
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+/* ---- sweeping
+ * ----------------------------------------------------------------------------- */
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct stg_server *server = timer->data;
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_sweep(s);
+    int millis = stg_catalog_sweep(server->catalog);
+    if (millis >= 0)
+        uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
+    if (server->stopping && stg_catalog_idle(server->catalog))
+        uv_stop(&server->loop);
+}
+
+void stg_server_sweep_soon(struct stg_server *server)
+{
+    if (!uv_is_active((uv_handle_t *)&server->sweep_timer) &&
+        !uv_is_closing((uv_handle_t *)&server->sweep_timer))
+        uv_timer_start(&server->sweep_timer, on_sweep, 1, 0);
+}
+
+static void on_async(uv_async_t *async)
+{
+    stg_server_sweep_soon(async->data);
+}
+
+static void wake(void *owner)
+{
+    struct stg_server *server = owner;
+    uv_async_send(&server->async);
+}
+
+static void catalog_changed(void *owner)
+{
+    struct stg_server *server = owner;
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_retry(s);
+    stg_server_sweep_soon(server);
+}
+
+/* ---- signals
+ * ------------------------------------------------------------------------------ */
+
+static void on_stop_timeout(uv_timer_t *timer)
+{
+    struct stg_server *server = timer->data;
+    stg_log(STG_LOG_WARNING, "some runners did not end in %d ms", STOP_MILLIS);
+    uv_stop(&server->loop);
+}
+
+static void on_stop(uv_signal_t *signal, int number)
+{
+    struct stg_server *server = signal->data;
+    if (server->stopping)
+        return;
+    server->stopping = true;
+    stg_log(STG_LOG_INFO, "stopping on %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    sd_notify(0, "STOPPING=1");
+    uv_poll_stop(&server->listen_poll);
+    stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE, "stagerd was stopped");
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_close(s);
+    uv_timer_start(&server->stop_timer, on_stop_timeout, STOP_MILLIS, 0);
+    stg_server_sweep_soon(server);
+}
+
+/* What can change live does; for the rest, the log says that it takes a restart. */
+static void on_reload(uv_signal_t *signal, int number)
+{
+    struct stg_server *server = signal->data;
+    struct stg_settings fresh;
+    struct stg_err err = {0};
+    sd_notifyf(0, "RELOADING=1");
+    if (stg_config_load(server->config_path, &fresh, &err) < 0) {
+        stg_log(STG_LOG_ERROR, "reload: %s; the old settings stay", err.text);
+    } else {
+        const struct stg_settings *old = server->settings;
+        if (strcmp(fresh.runtime_dir, old->runtime_dir) != 0 ||
+            strcmp(fresh.state_dir, old->state_dir) != 0 ||
+            strcmp(fresh.access_group, old->access_group) != 0)
+            stg_log(STG_LOG_WARNING,
+                    "reload: runtime_dir, state_dir and access_group change only "
+                    "with a restart");
+        stg_log_set_level((enum stg_log_level)stg_log_level_from_name(fresh.log_level));
+        if (fresh.memory_budget != 0 && fresh.memory_budget != server->budget.total)
+            stg_budget_resize(&server->budget, fresh.memory_budget);
+        server->settings->max_clients = fresh.max_clients;
+        server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
+        stg_log(STG_LOG_INFO,
+                "reload: log_level %s, memory_budget %" PRIu64
+                ", default_pipeline_memory %" PRIu64 ", max_clients %u",
+                fresh.log_level, server->budget.total, fresh.default_pipeline_memory,
+                fresh.max_clients);
+        stg_settings_finish(&fresh);
+    }
+    sd_notify(0, "READY=1");
+}
+
+/* ---- life
+ * --------------------------------------------------------------------------------- */
+
+static void init_handles(struct stg_server *server)
+{
+    uv_loop_t *loop = &server->loop;
+    uv_async_init(loop, &server->async, on_async);
+    uv_timer_init(loop, &server->sweep_timer);
+    uv_timer_init(loop, &server->accept_timer);
+    uv_timer_init(loop, &server->stop_timer);
+    uv_signal_init(loop, &server->sigterm);
+    uv_signal_init(loop, &server->sigint);
+    uv_signal_init(loop, &server->sighup);
+    server->async.data = server;
+    server->sweep_timer.data = server;
+    server->accept_timer.data = server;
+    server->stop_timer.data = server;
+    server->sigterm.data = server;
+    server->sigint.data = server;
+    server->sighup.data = server;
+    uv_signal_start(&server->sigterm, on_stop, SIGTERM);
+    uv_signal_start(&server->sigint, on_stop, SIGINT);
+    uv_signal_start(&server->sighup, on_reload, SIGHUP);
+}
+
+static int start_catalog(struct stg_server *server, struct stg_err *err)
+{
+    struct stg_catalog_hooks hooks = {
+        .changed = catalog_changed,
+        .wake = wake,
+        .owner = server,
+    };
+    if (getrandom(&server->instance, sizeof(server->instance), 0) < 0)
+        server->instance = (uint64_t)getpid() << 32 ^ uv_hrtime();
+    stg_budget_init(&server->budget, server->settings->memory_budget);
+    return stg_catalog_create(&server->loop, server->settings, &server->budget,
+                              server->instance, &hooks, &server->catalog, err);
+}
+
+int stg_server_start(struct stg_server *server, struct stg_settings *settings,
+                     const char *config_path, struct stg_err *err)
+{
+    *server = (struct stg_server){.settings = settings,
+                                  .config_path = config_path,
+                                  .lock_fd = -1,
+                                  .listen_fd = -1,
+                                  .spare_fd = -1};
+    uv_loop_init(&server->loop);
+    init_handles(server);
+    int rc = take_lock(server, err);
+    if (rc == 0)
+        rc = start_catalog(server, err);
+    if (rc == 0)
+        rc = open_socket(server, err);
+    if (rc < 0)
+        return rc;
+    stg_catalog_load(server->catalog);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);
+    server->listen_poll.data = server;
+    uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
+    return 0;
+}
+
+void stg_server_run(struct stg_server *server)
+{
+    stg_log(STG_LOG_INFO, "stagerd %s ready on %s, memory_budget %.0f MiB", STG_VERSION,
+            server->inherited_socket ? "systemd's socket" : server->socket_path,
+            (double)server->budget.total / 1048576.0);
+    sd_notify(0, "READY=1\nSTATUS=ready");
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    stg_log(STG_LOG_INFO, "stopped");
+}
+
+static void close_any(uv_handle_t *handle, void *arg)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void stg_server_finish(struct stg_server *server)
+{
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_abort(s);
+    uv_run(&server->loop, UV_RUN_NOWAIT);
+    if (server->listen_fd >= 0 && !server->inherited_socket)
+        unlink(server->socket_path);
+    stg_catalog_destroy(server->catalog);
+    uv_walk(&server->loop, close_any, NULL);
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&server->loop);
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    if (server->lock_fd >= 0)
+        close(server->lock_fd);
+    if (server->catalog != NULL)
+        stg_budget_finish(&server->budget);
+}

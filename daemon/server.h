@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The daemon on its loop: the lock file, attach.sock, the sessions behind it, the sweep
+ * timer, signals. One thread: everything here belongs to the loop.
+ */
+#ifndef STG_DAEMON_SERVER_H
+#define STG_DAEMON_SERVER_H
+
+#include <uv.h>
+
+#include "daemon/catalog.h"
+#include "daemon/memory.h"
+
+struct stg_session;
+
+struct stg_server {
+    uv_loop_t loop;
+    struct stg_settings *settings;
+    const char *config_path; /* as given, or NULL: for SIGHUP */
+    struct stg_budget budget;
+    struct stg_catalog *catalog;
+    uint64_t instance;
+
+    int lock_fd;
+    int listen_fd;
+    int spare_fd;          /* given up for a moment when descriptors run out */
+    bool inherited_socket; /* systemd's: not ours to remove */
+    char socket_path[108];
+    uv_poll_t listen_poll;
+    uv_async_t async; /* any thread: sweep */
+    uv_timer_t sweep_timer;
+    uv_timer_t accept_timer; /* a pause after EMFILE */
+    uv_timer_t stop_timer;
+    uv_signal_t sigterm, sigint, sighup;
+
+    struct stg_session *sessions;
+    uint32_t n_sessions;
+    bool stopping;
+};
+
+/* Makes runtime_dir, takes its lock (FAILED_PRECONDITION when another daemon has it: says
+ * which), binds the socket, reads the pipelines. */
+int stg_server_start(struct stg_server *server, struct stg_settings *settings,
+                     const char *config_path, struct stg_err *err);
+
+/* Runs until SIGTERM or SIGINT. */
+void stg_server_run(struct stg_server *server);
+
+/* Closes and frees everything. Half-started ones are fine. */
+void stg_server_finish(struct stg_server *server);
+
+/* Something may have changed in a stage: look soon. Loop thread. */
+void stg_server_sweep_soon(struct stg_server *server);
+
+#endif

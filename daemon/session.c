@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+#define HELLO_MILLIS 2000
+#define OPEN_MILLIS 25000
+#define MESSAGES_A_TURN 16
+
+/* ---- life
+ * --------------------------------------------------------------------------------- */
+
+static void free_session(struct stg_session *session)
+{
+    struct stg_session **at = &session->server->sessions;
+    while (*at != session)
+        at = &(*at)->next;
+    *at = session->next;
+    stg_bump_finish(&session->open_bump);
+    free(session);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct stg_session *session = handle->data;
+    if (--session->n_handles == 0)
+        free_session(session);
+}
+
+static void close_handle(void *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_handle_closed);
+}
+
+/* Nothing of the process is left with us. */
+static void end(struct stg_session *session)
+{
+    if (session->pidfd >= 0) {
+        uv_poll_stop(&session->pid_poll);
+        close(session->pidfd);
+        session->pidfd = -1;
+    }
+    close_handle(&session->pid_poll);
+    close_handle(&session->deadline);
+}
+
+static void stop_waiting(struct stg_session *session)
+{
+    if (session->open_private != NULL)
+        stg_catalog_abandon(session->open_private);
+    session->open_private = NULL;
+    session->open_waits = false;
+    uv_timer_stop(&session->deadline);
+}
+
+void stg_session_close(struct stg_session *session)
+{
+    if (session->closing)
+        return;
+    session->closing = true;
+    stop_waiting(session);
+    bool gone = true;
+    if (session->client != NULL) {
+        gone = stg_stage_detach(session->instance->stage, session->client);
+        if (gone)
+            session->client = NULL;
+        else
+            stg_log(STG_LOG_INFO, "pid %d left pipeline %s and still holds batches of it",
+                    (int)session->pid, session->instance->config.name);
+    }
+    uv_poll_stop(&session->poll);
+    close_handle(&session->poll);
+    close(session->fd);
+    session->fd = -1;
+    session->server->n_sessions--;
+    if (gone)
+        end(session);
+    stg_server_sweep_soon(session->server);
+}
+
+/* The process is dead: all it held comes back. */
+static void on_death(uv_poll_t *poll, int status, int events)
+{
+    struct stg_session *session = poll->data;
+    stg_log(STG_LOG_DEBUG, "pid %d died", (int)session->pid);
+    uv_poll_stop(&session->pid_poll);
+    if (session->client != NULL) {
+        struct stg_client *client = session->client;
+        session->client = NULL;
+        stg_stage_dead(session->instance->stage, client);
+    }
+    if (!session->closing)
+        stg_session_close(session);
+    end(session);
+    stg_server_sweep_soon(session->server);
+}
+
+void stg_session_sweep(struct stg_session *session)
+{
+    if (!session->closing || session->client == NULL)
+        return;
+    if (stg_stage_client_held(session->instance->stage, session->client) > 0)
+        return;
+    struct stg_client *client = session->client;
+    session->client = NULL;
+    stg_stage_dead(session->instance->stage, client);
+    end(session);
+}
+
+void stg_session_abort(struct stg_session *session)
+{
+    session->client = NULL;
+    if (!session->closing) {
+        session->closing = true;
+        stop_waiting(session);
+        uv_poll_stop(&session->poll);
+        close_handle(&session->poll);
+        close(session->fd);
+        session->fd = -1;
+        session->server->n_sessions--;
+    }
+    end(session);
+}
+
+/* ---- replies
+ * ------------------------------------------------------------------------------ */
+
+static void send_message(struct stg_session *session, const void *bytes, size_t n,
+                         const int *fds, size_t n_fds)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * 8)];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+        memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
+    }
+    if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+        return;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was cut off",
+                (int)session->pid);
+    stg_session_close(session);
+}
+
+void stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
+                       const int *fds, size_t n)
+{
+    if (session->closing)
+        return;
+    static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
+    long bytes = stg_wire_encode_reply(reply, buf, sizeof(buf));
+    if (bytes < 0) {
+        stg_session_fail(session, reply->id, (int)bytes,
+                         "the reply does not fit a message of 64 KiB");
+        return;
+    }
+    send_message(session, buf, (size_t)bytes, fds, n);
+}
+
+void stg_session_fail(struct stg_session *session, uint64_t id, int code,
+                      const char *text)
+{
+    if (session->closing)
+        return;
+    struct stg_reply reply = {.id = id, .code = code, .text = text};
+    char buf[4096];
+    long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
+    if (bytes > 0)
+        send_message(session, buf, (size_t)bytes, NULL, 0);
+    else
+        stg_session_close(session);
+}
+
+/* ---- requests
+ * ----------------------------------------------------------------------------- */
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct stg_session *session = timer->data;
+    if (session->open_waits) {
+        uint64_t id = session->open.id;
+        stop_waiting(session);
+        stg_session_fail(
+            session, id, -STAGER_DEADLINE_EXCEEDED,
+            "the pipeline's last run is still stopping (its memory is held by a "
+            "client that left); try again");
+    } else if (!session->greeted) {
+        stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
+        stg_session_close(session);
+    }
+}
+
+static void wait_with_open(struct stg_session *session, const void *bytes, size_t n)
+{
+    struct stg_err err;
+    if (session->open_waits)
+        return;
+    stg_bump_reset(&session->open_bump);
+    /* Decoded once more: its strings have to outlive this message. */
+    if (stg_wire_decode_request(bytes, n, &session->open_bump, &session->open, &err) < 0)
+        return;
+    session->open_waits = true;
+    uv_timer_start(&session->deadline, on_deadline, OPEN_MILLIS, 0);
+}
+
+void stg_session_retry(struct stg_session *session)
+{
+    if (!session->open_waits)
+        return;
+    if (stg_request_open(session, &session->open) == 0) {
+        session->open_private = NULL;
+        session->open_waits = false;
+        uv_timer_stop(&session->deadline);
+    }
+}
+
+static void serve_message(struct stg_session *session, const void *bytes, size_t n)
+{
+    struct stg_bump bump;
+    struct stg_request request;
+    struct stg_err err = {0};
+    stg_bump_init(&bump, 1u << 20);
+    int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
+    if (rc < 0) {
+        stg_session_fail(session, 0, rc, err.text);
+        stg_session_close(session);
+    } else if (!session->greeted && request.kind != STG_REQUEST_HELLO) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "the first request of a connection is hello");
+        stg_session_close(session);
+    } else if (session->open_waits || (session->client != NULL)) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "this connection is a stream's: make another one for requests");
+    } else if (request.kind == STG_REQUEST_OPEN) {
+        if (stg_request_open(session, &request) == 1)
+            wait_with_open(session, bytes, n);
+    } else {
+        stg_request_serve(session, &request);
+    }
+    stg_bump_finish(&bump);
+}
+
+static void ring(struct stg_session *session)
+{
+    if (session->client != NULL)
+        stg_stage_bell(session->instance->stage, session->client);
+    stg_server_sweep_soon(session->server);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES + 1];
+    struct stg_session *session = poll->data;
+    bool bell = false;
+    for (int i = 0; i < MESSAGES_A_TURN && !session->closing; i++) {
+        ssize_t n = recv(session->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            break;
+        if (n <= 0 || (size_t)n > STG_MESSAGE_MAX_BYTES) {
+            stg_session_close(session);
+            return;
+        }
+        if (n == 1)
+            bell = true;
+        else
+            serve_message(session, buf, (size_t)n);
+    }
+    if (bell && !session->closing)
+        ring(session);
+}
+
+/* ---- who is there
+ * ------------------------------------------------------------------------- */
+
+static int open_pidfd(int fd, pid_t pid)
+{
+    int pidfd = -1;
+    socklen_t n = sizeof(pidfd);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &n) == 0)
+        return pidfd;
+    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        return -1;
+    /* Before Linux 6.5 the pid may be another's by now, but not while its socket is open.
+     */
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) {
+        close(pidfd);
+        return -1;
+    }
+    return pidfd;
+}
+
+static int identify(struct stg_session *session, int fd)
+{
+    struct ucred cred;
+    socklen_t n = sizeof(cred);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
+        return -1;
+    session->pid = cred.pid;
+    session->who.uid = cred.uid;
+    session->who.gid = cred.gid;
+    n = sizeof(session->who.groups);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, session->who.groups, &n) == 0)
+        session->who.n_groups = n / sizeof(gid_t);
+    session->pidfd = open_pidfd(fd, cred.pid);
+    return session->pidfd < 0 ? -1 : 0;
+}
+
+static void init_handles(struct stg_session *session)
+{
+    uv_loop_t *loop = &session->server->loop;
+    uv_poll_init(loop, &session->poll, session->fd);
+    uv_poll_init(loop, &session->pid_poll, session->pidfd);
+    uv_timer_init(loop, &session->deadline);
+    session->poll.data = session;
+    session->pid_poll.data = session;
+    session->deadline.data = session;
+    session->n_handles = 3;
+    uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+    uv_poll_start(&session->pid_poll, UV_READABLE, on_death);
+    uv_timer_start(&session->deadline, on_deadline, HELLO_MILLIS, 0);
+}
+
+void stg_session_create(struct stg_server *server, int fd)
+{
+    struct stg_session *session = calloc(1, sizeof(*session));
+    if (session == NULL || identify(session, fd) < 0) {
+        free(session);
+        close(fd);
+        return;
+    }
+    session->server = server;
+    session->fd = fd;
+    session->next = server->sessions;
+    server->sessions = session;
+    server->n_sessions++;
+    stg_bump_init(&session->open_bump, 1u << 20);
+    init_handles(session);
+    if (server->n_sessions > server->settings->max_clients) {
+        stg_session_fail(
+            session, 0, -STAGER_RESOURCE_EXHAUSTED,
+            "stagerd has max_clients connections already: raise it in stagerd.yaml");
+        stg_session_close(session);
+    }
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One connection: who it is (SO_PEERCRED, pidfd), its requests, and at most one stream. A
+ * message of one byte is a doorbell. Belongs to the loop.
+ *
+ * I4  No call blocks on an object whose file description a client shares: every send and
+ * recv is MSG_DONTWAIT; who does not read its replies is cut off. I5  No descriptor is
+ * accepted from a client: recv has no control buffer. I11 Any input ends in an answer or
+ * in the end of that connection.
+ */
+#ifndef STG_DAEMON_SESSION_H
+#define STG_DAEMON_SESSION_H
+
+#include "daemon/server.h"
+#include "proto/wire.h"
+
+struct stg_session {
+    struct stg_session *next;
+    struct stg_server *server;
+    int fd; /* -1: closed; the session lives on while its process holds memory */
+    int pidfd;
+    uv_poll_t poll, pid_poll;
+    uv_timer_t deadline; /* of hello, and of an open that waits */
+    int n_handles;       /* closing the last one frees the session */
+    bool closing;
+    bool greeted;
+    pid_t pid;
+    struct stg_identity who;
+    char program[64];
+
+    struct stg_instance *instance; /* what it is attached to */
+    struct stg_client *client;
+
+    /* An open that waits for memory, or for an older instance to go. */
+    bool open_waits;
+    struct stg_request open;
+    struct stg_bump open_bump;
+    struct stg_instance *open_private;
+};
+
+/* Takes the accepted socket; on failure it is closed. */
+void stg_session_create(struct stg_server *server, int fd);
+
+/* Sends a reply, with n descriptors when n > 0. A session that cannot take it is closed.
+ */
+void stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
+                       const int *fds, size_t n);
+void stg_session_fail(struct stg_session *session, uint64_t id, int code,
+                      const char *text);
+
+/* Tries an open that waits again. */
+void stg_session_retry(struct stg_session *session);
+
+/* Reaps what a closed session's living process released late. */
+void stg_session_sweep(struct stg_session *session);
+
+/* Closes the socket; the session goes when its process holds nothing. */
+void stg_session_close(struct stg_session *session);
+
+/* Forgets everything, at the end of the daemon. */
+void stg_session_abort(struct stg_session *session);
+
+/* request.c: one row a request. */
+void stg_request_serve(struct stg_session *session, const struct stg_request *request);
+
+/* request.c: open, when its instance is live. Returns 0 when answered, 1: still waiting.
+ */
+int stg_request_open(struct stg_session *session, const struct stg_request *request);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The stage of one pipeline: a dataset, runners, a bounded buffer of batches in shared
+ * memory, and the clients that take from it (DESIGN.md section 4). One monitor:
+ * everything in it is guarded by one lock; runners and the loop both enter. Who publishes
+ * also assigns, so that a batch reaches a sleeping trainer without passing through the
+ * loop.
+ *
+ *   runner:  wait for a pass -> draw (number, element) -> extent -> run the graph ->
+ * publish in order loop:    attach, detach, death, doorbell, sweep -> releases -> assign
+ * -> end of pass
+ *
+ * A stage lives from the first client that opens the pipeline to the last one that leaves
+ * it; it is destroyed when its runners have ended and no process holds a lease on its
+ * memory.
+ */
+#ifndef STG_DAEMON_STAGE_H
+#define STG_DAEMON_STAGE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/spec.h"
+#include "daemon/memory.h"
+#include "ops/graph.h"
+#include "proto/wire.h"
+
+struct stg_stage;
+struct stg_client;
+
+/* What a stage is made of. Borrowed pointers must outlive the stage. */
+struct stg_stage_config {
+    const struct stg_pipeline_spec *spec;
+    const struct stg_graph *graph;
+    char name[65]; /* for messages */
+    uint64_t generation;
+    uint64_t first_number; /* items of earlier stages of this generation */
+    uint64_t first_pass;
+    uint64_t instance; /* of the daemon */
+    uid_t uid;         /* of the applier: whose files may be read */
+    gid_t gid;
+    const gid_t *groups;
+    size_t n_groups;
+    enum stg_delivery delivery;
+    uint32_t num_clients;
+    struct stg_budget *budget;
+    /* Runs on any thread, with the stage's lock held: ask the loop to call
+     * stg_stage_sweep. */
+    void (*wake)(void *owner);
+    void *owner;
+};
+
+/* How much memory a pipeline needs: the arithmetic of admission. */
+struct stg_stage_plan {
+    uint64_t n_extents; /* capacity + num_threads + all max_held + 1 */
+    uint64_t max_batch_bytes;
+    uint64_t arena_bytes;
+    uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs */
+};
+
+/* default_bytes: the share of a pipeline whose batch size is not known.
+ * RESOURCE_EXHAUSTED with the arithmetic when a share that was set is too small. Any
+ * thread. */
+int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph *graph,
+                   uint32_t num_clients, uint32_t max_held, uint64_t default_bytes,
+                   struct stg_stage_plan *ret, struct stg_err *err);
+
+/* Takes the budget, reserves and seals the arena, starts the runners (idle). Slow when
+ * the arena is large: call it on a worker thread. */
+int stg_stage_create(const struct stg_stage_config *config,
+                     const struct stg_stage_plan *plan, struct stg_stage **ret,
+                     struct stg_err *err);
+
+/* ---- the loop's side
+ * ---------------------------------------------------------------------- */
+
+struct stg_attach {
+    const char *client_id;
+    const char *program;
+    uint32_t max_held;
+    bool ack_explicit;
+    pid_t pid;
+    uid_t uid;
+    int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
+};
+
+/* Descriptors for the client, in the order of the protocol. Owned by the stage. */
+struct stg_attached {
+    struct stg_client *client;
+    int fds[3];
+    uint64_t segment_bytes;
+    uint64_t first_number;
+};
+
+/* Errors: RESOURCE_EXHAUSTED (num_clients are there: who; memory: the arithmetic). */
+int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
+                     struct stg_attached *ret, struct stg_err *err);
+
+/* The socket is gone: no new batches; unacknowledged ones go to others; its memory stays
+ * until it is released or the process dies. True: it held nothing and is gone; forget it.
+ * False: call stg_stage_dead when the process dies. */
+bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client);
+
+/* The process is dead: its memory comes back. Detaches first if need be; the client is
+ * gone afterwards. */
+void stg_stage_dead(struct stg_stage *stage, struct stg_client *client);
+
+/* How many leases that client holds; for detached ones the loop asks now and then. */
+uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *client);
+
+/* A doorbell of that client. */
+void stg_stage_bell(struct stg_stage *stage, struct stg_client *client);
+
+/* Looks at every client's control page, expires what has a clock. Returns how long until
+ * it wants to be called again in milliseconds, or -1: not before the next event. */
+int stg_stage_sweep(struct stg_stage *stage);
+
+/* Ends the stage: every client gets what was assigned to it (drain: and what is
+ * published), then the code (positive) and text. Returns at once. */
+void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool drain);
+
+/* Clients attached now. */
+uint32_t stg_stage_n_clients(struct stg_stage *stage);
+
+/* Was it stopped, or left by its last client? */
+bool stg_stage_stopping(struct stg_stage *stage);
+
+/* Stopped, runners ended, no lease left: may be destroyed. */
+bool stg_stage_finished(struct stg_stage *stage);
+
+/* Numbers to go on with in the next stage of this generation. Only when finished. */
+void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number,
+                        uint64_t *ret_pass);
+
+/* Joins the runners; frees everything. NULL is allowed. Blocks unless stg_stage_finished.
+ */
+void stg_stage_destroy(struct stg_stage *stage);
+
+/* Counters; strings live in bump or as long as the stage. */
+void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
+                      struct stg_pipeline_status *ret);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of a stage, shared by stage.c (life), produce.c (runners), delivery.c (clients).
+ * All fields are guarded by `lock` unless they say otherwise. Order of locks: draw_lock,
+ * then lock.
+ */
+#ifndef STG_DAEMON_STAGE_PRIV_H
+#define STG_DAEMON_STAGE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/lease.h"
+#include "core/ring.h"
+#include "daemon/dataset/dataset.h"
+#include "daemon/stage.h"
+#include "ops/run.h"
+
+#define STG_NO_CLIENT UINT32_MAX
+#define STG_NO_EXTENT UINT32_MAX
+
+/* One item of the stage's output; its slot is its extent's id. */
+struct stg_item {
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t rows;
+    bool is_error;
+    bool redelivered;
+    bool lender; /* the stage still holds its reference on the extent */
+};
+
+/* One descriptor that is out at a client and not yet released, in the order of
+ * assignment. */
+struct stg_assigned {
+    struct stg_lease lease;
+    uint32_t extent;
+    bool acked;
+    uint64_t position; /* of the descriptor in the client's ring */
+    uint64_t assigned_ns;
+};
+
+enum stg_client_state { STG_CLIENT_ATTACHED, STG_CLIENT_DETACHED };
+
+struct stg_client {
+    struct stg_client *next;
+    enum stg_client_state state;
+    uint32_t lease_client; /* id in the lease core */
+    struct stg_segment ring_segment, control_segment;
+    struct stg_ring_writer ring;
+    struct stg_control_reader control;
+    struct stg_assigned *assigned; /* n_assigned of max_held, oldest first */
+    uint32_t n_assigned;
+    uint32_t max_held;
+    bool ack_explicit;
+    char client_id[128];
+    char program[64];
+    pid_t pid;
+    uid_t uid;
+    int socket; /* -1 once detached */
+
+    uint64_t cursor;    /* broadcast: ordinal of the next item it gets */
+    uint64_t base_pass; /* the pass that pass_wanted == 1 means */
+    uint64_t ends;      /* passes whose end it got, counted from base_pass */
+    bool bell_wanted;   /* asked to ring, has not rung since */
+    bool pushed;        /* something new lies in its ring: ring its bell if it sleeps */
+    uint64_t waiting_since_ns; /* it sleeps for want of items; 0: it does not */
+    uint64_t last_given_ns;
+
+    uint64_t n_taken, n_released, n_redelivered, n_given, wait_ns, n_violations;
+};
+
+enum stg_pass_state {
+    STG_PASS_NONE,    /* no pass yet, or the last one's end was given to all */
+    STG_PASS_RUNNING, /* runners draw */
+    STG_PASS_DRAWN,   /* the dataset ended or failed; items may be left */
+};
+
+struct stg_stage {
+    struct stg_stage_config config;
+    struct stg_stage_plan plan;
+    const struct stg_staged *staged;
+    struct stg_segment arena;
+    uint64_t budget_bytes;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* room, memory, turn, pass, stop */
+
+    struct stg_lease_core *leases;
+    struct stg_item *items; /* by extent id */
+    uint32_t max_extents;
+
+    /* The buffer: published items in order; ordinals count from the stage's start. */
+    uint32_t *queue; /* ring of extents, queue_size slots */
+    uint32_t queue_size;
+    uint64_t queue_first, queue_next; /* ordinals */
+    uint32_t *returned; /* split: to be delivered again, ascending numbers */
+    uint32_t n_returned;
+
+    struct stg_client *clients; /* attached and detached */
+    uint32_t n_attached;
+    bool begun; /* broadcast: all were there once */
+    uint64_t first_attach_ns;
+
+    enum stg_pass_state pass_state;
+    uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */
+    uint64_t epoch;        /* of the last item published */
+    uint64_t publish_next; /* sequence whose turn it is */
+    uint64_t
+        end_sequence; /* DRAWN: the pass has no item with this sequence or a later one */
+
+    struct stg_err
+        failure;   /* code != 0: the source failed; sticky, after what is queued */
+    bool stopping; /* runners leave, then last_words */
+    bool draining; /* first, what is published is still delivered */
+    struct stg_err last_words;
+    _Atomic int stopped; /* for the dataset: no lock */
+
+    uint32_t n_waiting_runners; /* for room or memory */
+    uint32_t n_runners;         /* alive */
+    pthread_t *threads;
+    uint32_t n_threads;
+
+    /* Guarded by draw_lock. */
+    pthread_mutex_t draw_lock;
+    struct stg_dataset *dataset;
+    uint64_t draw_sequence;
+    uint64_t draw_epoch, draw_index;
+    uint64_t drawn_pass; /* the pass that `dataset` is of; UINT64_MAX: none */
+
+    uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,
+        n_lost;
+    uint64_t n_rows, n_bytes, n_timeouts;
+    uint64_t wait_ns, busy_ns;
+    char last_error[512];
+};
+
+uint64_t stg_now_ns(void);
+
+/* produce.c */
+void *stg_runner_main(void *stage);
+
+#endif
