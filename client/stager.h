@@ -36,6 +36,10 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
 #ifndef STAGER_STATUS_DEFINED
 #define STAGER_STATUS_DEFINED
 /* Canonical status codes, with their usual numbers. Functions return 0 or the negative.
@@ -140,10 +144,15 @@ struct stager_batch_info {
 /* Counters of a stream, since it was opened. */
 struct stager_stream_info {
     uint64_t batches;
+    uint64_t
+        errors; /* error items: stager_next said their code, and the stream goes on */
     uint64_t wait_ns;  /* time asleep in stager_next */
     uint64_t sleeps;   /* how often it slept */
     uint32_t held;     /* batches in hand */
     uint32_t max_held; /* as granted */
+    uint32_t at_end;   /* 1: the pass is over, until stager_rewind */
+    uint32_t finished; /* 1: nothing follows any more; stager_next says why */
+    uint64_t reserved[4];
 };
 
 /* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for
@@ -222,6 +231,10 @@ void stager_close(struct stager_stream *stream);
 /* Why the last call on this stream failed; with NULL: why the last call of this thread
  * that made none (connect, open) failed. Never NULL; valid until the next call. */
 const char *stager_error_text(const struct stager_stream *stream);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

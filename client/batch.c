@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/batch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stream.h"
+
+/* A batch was checked when it was taken, so these only read. */
+
+static int enter(const struct stager_batch *batch)
+{
+    int rc = stg_stream_enter(batch->stream);
+    if (rc < 0 || batch->in_hand)
+        return rc;
+    return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
+                   "this batch was released");
+}
+
+static uint32_t n_tensors(const struct stager_batch *batch)
+{
+    return ((const struct stg_batch_header *)batch->base)->n_tensors;
+}
+
+int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
+                           struct stager_tensor *ret)
+{
+    int rc = enter(batch);
+    if (rc < 0)
+        return rc;
+    if (i >= n_tensors(batch))
+        return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
+                       "batch %llu has %u tensors, there is no tensor %u",
+                       (unsigned long long)batch->number, n_tensors(batch), i);
+    struct stg_tensor tensor;
+    const char *name;
+    stg_batch_tensor_at(batch->base, i, &tensor, &name);
+    *ret = (struct stager_tensor){
+        .name = name,
+        .dtype = tensor.dtype,
+        .ndim = tensor.ndim,
+        .data = tensor.data,
+        .data_bytes = tensor.data_bytes,
+        .offsets = tensor.begin,
+    };
+    memcpy(ret->shape, tensor.shape, (size_t)tensor.ndim * sizeof(ret->shape[0]));
+    return 0;
+}
+
+static int say_not_found(const struct stager_batch *batch, const char *name)
+{
+    struct stg_err *err = &batch->stream->err;
+    int rc = stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; there is",
+                     name, (unsigned long long)batch->number);
+    uint32_t n = n_tensors(batch);
+    for (uint32_t i = 0; i < n && i < 16; i++) {
+        struct stg_tensor tensor;
+        const char *there;
+        stg_batch_tensor_at(batch->base, i, &tensor, &there);
+        stg_err_append(err, rc, "%s %s", i > 0 ? "," : "", there);
+    }
+    return n > 16 ? stg_err_append(err, rc, " and %u more", n - 16) : rc;
+}
+
+int stager_batch_tensor(const struct stager_batch *batch, const char *name,
+                        struct stager_tensor *ret)
+{
+    int rc = enter(batch);
+    if (rc < 0)
+        return rc;
+    int i = stg_batch_find(batch->base, name);
+    if (i < 0)
+        return say_not_found(batch, name);
+    return stager_batch_tensor_at(batch, (uint32_t)i, ret);
+}
+
+void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
+{
+    *ret = (struct stager_batch_info){0};
+    if (enter(batch) < 0)
+        return;
+    const struct stg_batch_header *header = batch->base;
+    *ret = (struct stager_batch_info){
+        .generation = header->generation,
+        .number = batch->number,
+        .pass = header->pass,
+        .epoch = header->epoch,
+        .index = header->index,
+        .n_dropped = header->n_dropped,
+        .n_rows = header->n_rows,
+        .bytes = batch->bytes,
+        .assigned_ns = batch->assigned_ns,
+        .n_tensors = header->n_tensors,
+        .redelivered = batch->redelivered,
+    };
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What libstager.so asks of libstager-compute.so: one table, found under one name. Both
+ * come from the same build, which the first three fields prove; so structs of core/ may
+ * cross.
+ */
+#ifndef STG_CLIENT_COMPUTE_H
+#define STG_CLIENT_COMPUTE_H
+
+#include "core/batch.h"
+#include "core/spec.h"
+
+#define STG_COMPUTE_ABI 1u
+#define STG_COMPUTE_SYMBOL "stager_compute"
+#define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
+
+struct stg_compute_graph;    /* the graph of one pipeline and its variables */
+struct stg_compute_executor; /* one list of fetches */
+
+/* The key of a batch's randomness. */
+struct stg_compute_key {
+    uint64_t seed, pass, epoch, index;
+};
+
+struct stg_compute {
+    uint32_t abi;          /* STG_COMPUTE_ABI */
+    uint32_t struct_bytes; /* sizeof(struct stg_compute) of who built it */
+    const char *release;   /* of who built it */
+
+    /* spec and boundary must outlive the graph. Variables are made here. */
+    int (*create)(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
+                  struct stg_compute_graph **ret, struct stg_err *err);
+    void (*destroy)(struct stg_compute_graph *graph);
+
+    /* fetches are copied. Executors go before their graph. */
+    int (*prepare)(struct stg_compute_graph *graph, const char *const *fetches,
+                   size_t n_fetches, struct stg_compute_executor **ret,
+                   struct stg_err *err);
+    void (*discard)(struct stg_compute_executor *executor);
+
+    /* feeds: the tensors of the boundary, in its order. outputs: one a fetch, valid until
+     * the next run or discard. */
+    int (*run)(struct stg_compute_executor *executor, const struct stg_tensor *feeds,
+               const struct stg_compute_key *key, struct stg_tensor *outputs,
+               struct stg_err *err);
+};
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The way of a batch: ring -> hand -> release. No system call when one is ready and the
+ * daemon did not ask for a bell.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stream.h"
+#include "core/batch.h"
+
+/* A sleep is never longer: bounds the harm of a bell that got lost. */
+#define SLICE_NS 1000000000
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void ring_if_dry(struct stager_stream *stream)
+{
+    if (stream->client != NULL && stg_ring_should_bell(&stream->ring))
+        stg_socket_bell(stream->client->fd);
+}
+
+static void set_waiting(struct stager_stream *stream, bool waiting)
+{
+    if (stream->armed == waiting && !waiting)
+        return;
+    stg_control_set_waiting(&stream->control, waiting);
+    stream->armed = waiting;
+}
+
+/* ---- what a descriptor means ---- */
+
+/* Everything after the last descriptor gets the same answer. */
+static int finish(struct stager_stream *stream, int code, const char *text)
+{
+    stream->finished = code;
+    snprintf(stream->final_text, STG_ERR_TEXT_BYTES, "%s", text);
+    return stg_err(&stream->err, code, "%s", text);
+}
+
+static int take_final(struct stager_stream *stream)
+{
+    const struct stg_final *page = &stream->ring.page->final;
+    uint32_t code = page->code, bytes = page->text_bytes;
+    if (bytes > sizeof(page->text) - 1)
+        bytes = sizeof(page->text) - 1;
+    char text[STG_FINAL_TEXT_BYTES];
+    memcpy(text, page->text, bytes);
+    text[bytes] = '\0';
+    if (code == 0 || code > STAGER_UNAUTHENTICATED)
+        code = STAGER_UNKNOWN;
+    return finish(stream, -(int)code, text);
+}
+
+/* The batch at rest that a descriptor names, checked; DATA_LOSS says what is wrong. */
+static int find_batch(struct stager_stream *stream, const struct stg_descriptor *d,
+                      const void **ret)
+{
+    uint64_t bytes = stream->segment.bytes;
+    if (d->segment != 0 || d->offset % STG_TENSOR_ALIGN != 0 || d->offset > bytes ||
+        d->length > bytes - d->offset)
+        return stg_err(
+            &stream->err, -STAGER_DATA_LOSS,
+            "batch %llu: lies outside of the memory that stagerd shares (segment %u, "
+            "offset %llu, %llu bytes of %llu)",
+            (unsigned long long)d->number, d->segment, (unsigned long long)d->offset,
+            (unsigned long long)d->length, (unsigned long long)bytes);
+    const void *base = (const char *)stream->segment.base + d->offset;
+    int rc = stg_batch_check(base, d->length, false, &stream->err);
+    if (rc < 0)
+        return stg_err_prefix(&stream->err, rc, "batch %llu",
+                              (unsigned long long)d->number);
+    const struct stg_batch_header *header = base;
+    uint32_t kind = d->kind == STG_DESCRIPTOR_BATCH ? STG_BATCH_TENSORS : STG_BATCH_ERROR;
+    if (header->kind != kind)
+        return stg_err(&stream->err, -STAGER_DATA_LOSS,
+                       "batch %llu: is of kind %u, its descriptor says %u",
+                       (unsigned long long)d->number, header->kind, kind);
+    *ret = base;
+    return 0;
+}
+
+static void release_lease(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    stg_control_release(&stream->control, d->lease, d->lease_generation);
+    ring_if_dry(stream);
+}
+
+static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
+                      struct stager_batch **ret)
+{
+    const void *base;
+    int rc = find_batch(stream, d, &base);
+    if (rc < 0) {
+        release_lease(stream, d);
+        return rc;
+    }
+    struct stager_batch *batch = stream->free_batches;
+    stream->free_batches = batch->next_free;
+    batch->base = base;
+    batch->number = d->number;
+    batch->bytes = d->length;
+    batch->assigned_ns = d->assigned_ns;
+    batch->lease = d->lease;
+    batch->lease_generation = d->lease_generation;
+    batch->redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0;
+    batch->in_hand = true;
+    stream->held++;
+    stream->n_batches++;
+    ring_if_dry(stream);
+    *ret = batch;
+    return 0;
+}
+
+/* Reads code and text of an error item; the caller gives its memory back. */
+static int read_error(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    const void *base;
+    int rc = find_batch(stream, d, &base);
+    if (rc < 0)
+        return rc;
+    struct stg_batch_header header;
+    memcpy(&header, base, sizeof(header));
+    if (header.error_offset > d->length ||
+        header.error_bytes > d->length - header.error_offset)
+        return stg_err(&stream->err, -STAGER_DATA_LOSS,
+                       "item %llu: its error lies outside of it",
+                       (unsigned long long)d->number);
+    uint32_t code = header.error_code;
+    if (code == 0 || code > STAGER_UNAUTHENTICATED)
+        code = STAGER_UNKNOWN;
+    return stg_err(
+        &stream->err, -(int)code, "%.*s",
+        (int)strnlen((const char *)base + header.error_offset, header.error_bytes),
+        (const char *)base + header.error_offset);
+}
+
+static int take_error(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    stream->n_errors++;
+    int rc = read_error(stream, d);
+    release_lease(stream, d);
+    return rc;
+}
+
+static int say_end(struct stager_stream *stream)
+{
+    return stg_err(&stream->err, -STAGER_OUT_OF_RANGE,
+                   "end of pass %llu of pipeline %s: stager_rewind asks for the next",
+                   (unsigned long long)(stream->passes - 1), stream->name);
+}
+
+static int take_descriptor(struct stager_stream *stream, const struct stg_descriptor *d,
+                           struct stager_batch **ret)
+{
+    switch (d->kind) {
+    case STG_DESCRIPTOR_BATCH: return take_batch(stream, d, ret);
+    case STG_DESCRIPTOR_ERROR: return take_error(stream, d);
+    case STG_DESCRIPTOR_END: stream->at_end = true; return say_end(stream);
+    case STG_DESCRIPTOR_FINAL: return take_final(stream);
+    }
+    char text[128];
+    snprintf(text, sizeof(text),
+             "stagerd sent a descriptor of kind %u, which this library (%s) "
+             "does not know",
+             d->kind, STAGER_RELEASE);
+    return finish(stream, -STAGER_INTERNAL, text);
+}
+
+/* ---- waiting ---- */
+
+static bool spin(struct stager_stream *stream)
+{
+    int64_t until_ns = stg_clock_ns() + stream->spin_ns;
+    do {
+        for (int i = 0; i < 64; i++) {
+            if (stg_ring_ready(&stream->ring))
+                return true;
+            pause_cpu();
+        }
+    } while (stg_clock_ns() < until_ns);
+    return false;
+}
+
+static void sleep_once(struct stager_stream *stream, int64_t now_ns, int64_t deadline_ns)
+{
+    int64_t until_ns = now_ns + SLICE_NS;
+    stg_socket_sleep(stream->client->fd, until_ns < deadline_ns ? until_ns : deadline_ns);
+    stream->n_sleeps++;
+    stream->wait_ns += (uint64_t)(stg_clock_ns() - now_ns);
+}
+
+/* Waits until the ring has something: 0. The order of the look at the ring and all else
+ * in here is the protocol: arm, take stale bells away, look, sleep. */
+static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_millis)
+{
+    ring_if_dry(stream);
+    if (stream->spin_ns > 0 && timeout_millis != 0 && spin(stream))
+        return 0;
+    int64_t now_ns = stg_clock_ns();
+    int64_t deadline_ns = STG_NEVER;
+    if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
+        deadline_ns = now_ns + timeout_millis * 1000000;
+    for (;;) {
+        set_waiting(stream, true);
+        int rc = stg_socket_drain(stream->client->fd);
+        if (stg_ring_ready(&stream->ring))
+            return 0;
+        if (rc < 0)
+            return finish(
+                stream, -STAGER_UNAVAILABLE,
+                "stagerd went away; batches in hand stay readable; start it again "
+                "and open the stream anew");
+        if (deadline_ns <= now_ns)
+            return stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED,
+                           "no batch of pipeline %s within %lld ms", stream->name,
+                           (long long)timeout_millis);
+        ring_if_dry(stream);
+        sleep_once(stream, now_ns, deadline_ns);
+        if (stg_ring_ready(&stream->ring))
+            return 0; /* the bell that woke us is taken away before the next sleep */
+        now_ns = stg_clock_ns();
+    }
+}
+
+/* ---- next, release, rewind ---- */
+
+static int say_all_held(struct stager_stream *stream)
+{
+    char numbers[256];
+    size_t used = 0;
+    numbers[0] = '\0';
+    for (uint32_t i = 0; i < stream->max_held && used < sizeof(numbers) - 32; i++) {
+        if (stream->pool[i].in_hand)
+            used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
+                                     used > 0 ? ", " : "",
+                                     (unsigned long long)stream->pool[i].number);
+    }
+    return stg_err(
+        &stream->err, -STAGER_FAILED_PRECONDITION,
+        "would wait for ever: %u of %u batches are in hand (%s): release one, or "
+        "open with a larger max_held",
+        stream->held, stream->max_held, numbers);
+}
+
+int stager_next(struct stager_stream *stream, int64_t timeout_millis,
+                struct stager_batch **ret)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    if (stream->finished != 0)
+        return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
+    if (stream->at_end)
+        return say_end(stream);
+    if (stream->held == stream->max_held)
+        return say_all_held(stream);
+
+    /* Says that what was taken before is done with, unless ack_explicit was asked for. */
+    stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
+    struct stg_descriptor d;
+    while (!stg_ring_take(&stream->ring, &d)) {
+        rc = wait_for_descriptor(stream, timeout_millis);
+        if (rc < 0) {
+            if (timeout_millis != 0)
+                set_waiting(stream, false);
+            return rc;
+        }
+    }
+    set_waiting(stream, false);
+    return take_descriptor(stream, &d, ret);
+}
+
+void stager_release(struct stager_batch *batch)
+{
+    if (batch == NULL || !batch->in_hand)
+        return;
+    struct stager_stream *stream = batch->stream;
+    if (!stg_guard_holds(stream->guard))
+        return;
+    batch->in_hand = false;
+    batch->next_free = stream->free_batches;
+    stream->free_batches = batch;
+    stream->held--;
+    stg_control_release(&stream->control, batch->lease, batch->lease_generation);
+    ring_if_dry(stream);
+    stg_stream_reap(stream);
+}
+
+int stager_rewind(struct stager_stream *stream)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    if (stream->finished != 0)
+        return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
+    if (!stream->at_end)
+        return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                       "pass %llu of pipeline %s is not over: take its batches first",
+                       (unsigned long long)(stream->passes - 1), stream->name);
+    stream->at_end = false;
+    stg_control_want_pass(&stream->control, ++stream->passes);
+    stg_socket_bell(stream->client->fd);
+    return 0;
+}
+
+int stager_pollfd(struct stager_stream *stream)
+{
+    int rc = stg_stream_enter(stream);
+    return rc < 0 ? rc : stream->client->fd;
+}

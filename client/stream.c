@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Names of boundary and targets of one pipeline: the message has 64 KiB. */
+#define BUMP_BYTES (4u << 20)
+
+enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS };
+
+int stg_stream_enter(struct stager_stream *stream)
+{
+    stream->err.code = 0;
+    stream->err.text[0] = '\0';
+    if (!stg_guard_holds(stream->guard))
+        return stg_err(
+            &stream->err, -STAGER_FAILED_PRECONDITION,
+            "this stream belongs to the parent process: open one of your own after "
+            "fork");
+    return 0;
+}
+
+/* ---- open ---- */
+
+static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segment_bytes,
+                     struct stg_err *err)
+{
+    int rc = stg_map_open(fds[FD_RING], STG_RING_BYTES, false, "ring page",
+                          &stream->ring_page, err);
+    if (rc == 0)
+        rc = stg_map_open(fds[FD_CONTROL], STG_CONTROL_BYTES, true, "control page",
+                          &stream->control_page, err);
+    if (rc == 0)
+        rc = stg_ring_check(stream->ring_page.base, stream->ring_page.bytes, err);
+    if (rc == 0)
+        rc =
+            stg_control_check(stream->control_page.base, stream->control_page.bytes, err);
+    if (rc == 0)
+        rc = stg_map_open(fds[FD_SEGMENT], segment_bytes, false, "arena segment",
+                          &stream->segment, err);
+    if (rc < 0)
+        return rc;
+    stg_map_populate(&stream->segment);
+    stream->ring.page = stream->ring_page.base;
+    stream->control.page = stream->control_page.base;
+    return 0;
+}
+
+static int make_pool(struct stager_stream *stream, uint32_t max_held, struct stg_err *err)
+{
+    if (max_held == 0 || max_held > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INTERNAL,
+                       "stagerd granted %u batches at once, 1 to %u "
+                       "make sense",
+                       max_held, STG_MAX_HELD);
+    stream->pool = calloc(max_held, sizeof(*stream->pool));
+    if (stream->pool == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stream->max_held = max_held;
+    for (uint32_t i = max_held; i-- > 0;) {
+        stream->pool[i].stream = stream;
+        stream->pool[i].next_free = stream->free_batches;
+        stream->free_batches = &stream->pool[i];
+    }
+    return 0;
+}
+
+static const char *keep_text(struct stager_stream *stream, const char *text)
+{
+    const char *given = text != NULL ? text : "";
+    return stg_bump_strndup(&stream->bump, given, strlen(given));
+}
+
+/* The reply dies with the next one: what a stream needs is copied. */
+static int keep_reply(struct stager_stream *stream, const struct stg_reply *reply,
+                      struct stg_err *err)
+{
+    size_t n = reply->boundary.n;
+    stream->name = keep_text(stream, reply->name);
+    stream->structure = keep_text(stream, reply->structure);
+    stream->final_text = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
+    stream->boundary.components =
+        stg_bump_alloc(&stream->bump, (n + 1) * sizeof(*stream->boundary.components));
+    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL ||
+        stream->boundary.components == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        struct stg_component *to = &stream->boundary.components[i];
+        *to = reply->boundary.components[i];
+        to->name = keep_text(stream, to->name);
+        if (to->name == NULL)
+            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    stream->boundary.n = n;
+
+    int rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,
+                                      &stream->spec, err);
+    return rc == -STAGER_NOT_FOUND ? 0 : rc;
+}
+
+static int attach(struct stager_stream *stream, const char *name,
+                  const struct stager_options *options, struct stg_err *err)
+{
+    char client_id[128];
+    snprintf(client_id, sizeof(client_id), "%.100s-%d", program_invocation_short_name,
+             (int)getpid());
+    struct stg_request request = {
+        .kind = STG_REQUEST_OPEN,
+        .name = name,
+        .client_id = options->client_id != NULL ? options->client_id : client_id,
+        .max_held = options->max_held != 0 ? options->max_held : 2,
+        .private_run = options->private_run != 0,
+        .ack_explicit = options->ack_explicit != 0,
+    };
+    struct stg_reply reply;
+    int fds[N_FDS];
+    size_t n_fds = 0;
+    int rc = stg_client_call(stream->client, &request, STG_OPEN_NS, &reply, fds, N_FDS,
+                             &n_fds, err);
+    if (rc < 0)
+        return rc;
+    if (n_fds != N_FDS)
+        rc = stg_err(err, -STAGER_INTERNAL, "stagerd sent %zu descriptors, not %d", n_fds,
+                     N_FDS);
+    if (rc == 0)
+        rc = map_pages(stream, fds, reply.segment_bytes, err);
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    if (rc == 0)
+        rc = make_pool(stream, reply.max_held, err);
+    if (rc == 0)
+        rc = keep_reply(stream, &reply, err);
+    return rc;
+}
+
+static int check_options(const char *name, const struct stager_options *options,
+                         struct stg_err *err)
+{
+    if (name == NULL || name[0] == '\0')
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a pipeline has a name");
+    if (options->max_held > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_held is %u, at most %u",
+                       options->max_held, STG_MAX_HELD);
+    return 0;
+}
+
+static int open_stream(struct stager *client, const char *name,
+                       const struct stager_options *options, struct stager_stream **ret,
+                       struct stg_err *err)
+{
+    struct sockaddr_un address;
+    int rc = check_options(name, options, err);
+    if (rc == 0 && client != NULL)
+        address = client->address;
+    else if (rc == 0)
+        rc = stg_socket_find(options->runtime_dir, &address, err);
+    if (rc < 0)
+        return rc;
+
+    struct stager_stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_bump_init(&stream->bump, BUMP_BYTES);
+    stream->spin_ns = options->spin_ns;
+    rc = stg_guard_create(&stream->guard, err);
+    if (rc == 0)
+        rc = stg_client_connect(&address, &stream->client, err);
+    if (rc == 0)
+        rc = attach(stream, name, options, err);
+    if (rc < 0) {
+        stager_close(stream);
+        return rc;
+    }
+    stream->passes = 1;
+    stg_control_want_pass(&stream->control, stream->passes);
+    *ret = stream;
+    return 0;
+}
+
+int stager_open(struct stager *client, const char *name,
+                const struct stager_options *options, struct stager_stream **ret)
+{
+    static const struct stager_options defaults;
+    struct stg_err *err = stg_client_err();
+    *err = (struct stg_err){0};
+    return open_stream(client, name, options != NULL ? options : &defaults, ret, err);
+}
+
+/* ---- close ---- */
+
+/* Descriptors that lie in the ring but were never taken: nobody here will read them. The
+ * daemon has let go of this client by now, so this gives back memory and acknowledges
+ * nothing. */
+static void return_untaken(struct stager_stream *stream)
+{
+    struct stg_descriptor d;
+    for (unsigned i = 0; i < STG_RING_ENTRIES && stg_ring_take(&stream->ring, &d); i++) {
+        if (d.kind == STG_DESCRIPTOR_BATCH || d.kind == STG_DESCRIPTOR_ERROR)
+            stg_control_release(&stream->control, d.lease, d.lease_generation);
+    }
+}
+
+/* A forked child has neither the mappings nor the lease: it frees its own copies. */
+static void free_stream(struct stager_stream *stream, bool ours)
+{
+    if (ours) {
+        stg_map_close(&stream->segment);
+        stg_map_close(&stream->ring_page);
+        stg_map_close(&stream->control_page);
+    }
+    stg_computer_destroy(stream->computer);
+    stg_pipeline_spec_destroy(stream->spec);
+    stg_guard_destroy(stream->guard);
+    stg_bump_finish(&stream->bump);
+    free(stream->pool);
+    free(stream);
+}
+
+void stg_stream_reap(struct stager_stream *stream)
+{
+    if (stream->client == NULL && stream->held == 0)
+        free_stream(stream, true);
+}
+
+void stager_close(struct stager_stream *stream)
+{
+    if (stream == NULL)
+        return;
+    bool ours = stream->guard == NULL || stg_guard_holds(stream->guard);
+    if (ours && stream->control.page != NULL && stream->client != NULL) {
+        stg_socket_part(stream->client->fd);
+        return_untaken(stream);
+    }
+    stager_disconnect(stream->client);
+    stream->client = NULL;
+    if (ours)
+        stg_stream_reap(stream);
+    else if (stream->held ==
+             0) /* else its batches may still be released, which does nothing */
+        free_stream(stream, false);
+}
+
+/* ---- what a stream says of itself ---- */
+
+size_t stager_target_count(const struct stager_stream *stream)
+{
+    return stream->spec != NULL ? stream->spec->n_targets : 0;
+}
+
+const char *stager_target(const struct stager_stream *stream, size_t i)
+{
+    return i < stager_target_count(stream) ? stream->spec->targets[i] : NULL;
+}
+
+const char *stager_structure(const struct stager_stream *stream)
+{
+    return stream->structure;
+}
+
+void stager_stream_info(const struct stager_stream *stream,
+                        struct stager_stream_info *ret)
+{
+    *ret = (struct stager_stream_info){
+        .batches = stream->n_batches,
+        .errors = stream->n_errors,
+        .wait_ns = stream->wait_ns,
+        .sleeps = stream->n_sleeps,
+        .held = stream->held,
+        .max_held = stream->max_held,
+        .at_end = stream->at_end,
+        .finished = stream->finished != 0,
+    };
+}
+
+const char *stager_error_text(const struct stager_stream *stream)
+{
+    return stream != NULL ? stream->err.text : stg_client_err()->text;
+}
