@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stagerd of a test's own: with folders of its own, and ended by its pid.
+
+    with Daemon(build) as daemon:
+        daemon.ctl("apply", path)
+"""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+SLOW = max(int(os.environ.get("STG_TEST_SLOW", "1") or 1), 1)
+START_S = 10 * SLOW
+STOP_S = 10 * SLOW
+
+
+class Failed(Exception):
+    """What went wrong, with what the daemon said."""
+
+
+class Daemon:
+    def __init__(self, build, **settings):
+        self.build = os.path.abspath(build)
+        self.folder = tempfile.mkdtemp(prefix="stg-daemon-")
+        self.runtime_dir = os.path.join(self.folder, "run")
+        self.log_path = os.path.join(self.folder, "log")
+        self.process = None
+        values = dict(runtime_dir=self.runtime_dir, state_dir=os.path.join(self.folder, "state"),
+                      pipeline_dir=os.path.join(self.folder, "pipelines"), log_level="info")
+        values.update(settings)
+        for key in ("runtime_dir", "state_dir", "pipeline_dir"):
+            os.makedirs(values[key], exist_ok=True)
+        self.config = os.path.join(self.folder, "stagerd.yaml")
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.writelines(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def start(self):
+        """Starts the daemon and waits until it answers a connection."""
+        with open(self.log_path, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(self.build, "daemon/stagerd"), "--foreground", "--config",
+                 self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        end = time.monotonic() + START_S
+        while not self.answers():
+            if self.process.poll() is not None:
+                raise Failed(f"stagerd ended with {self.process.returncode}:\n{self.log()}")
+            if time.monotonic() > end:
+                raise Failed(f"stagerd does not answer after {START_S} s:\n{self.log()}")
+            time.sleep(0.01)
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            try:
+                probe.connect(os.path.join(self.runtime_dir, "attach.sock"))
+                return True
+            except OSError:
+                return False
+
+    def stop(self):
+        """Ends the daemon with SIGTERM; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise Failed(f"stagerd does not end {STOP_S} s after SIGTERM:\n{self.log()}") from None
+
+    def close(self):
+        try:
+            if self.process is not None and self.process.poll() is None:
+                self.stop()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def env(self):
+        return dict(os.environ, STAGER_RUNTIME_DIR=self.runtime_dir)
+
+    def run(self, *command, timeout=60):
+        """Runs a program of the build ("client/…"); its CompletedProcess."""
+        return subprocess.run([os.path.join(self.build, command[0]), *command[1:]],
+                              env=self.env(), capture_output=True, timeout=timeout * SLOW,
+                              stdin=subprocess.DEVNULL)
+
+    def ctl(self, *arguments):
+        """stagerctl; its output as bytes. Failed when it fails."""
+        result = self.run("client/stagerctl/stagerctl", *arguments)
+        if result.returncode != 0:
+            raise Failed(f"stagerctl {' '.join(arguments)}: {result.returncode}\n"
+                         f"{result.stderr.decode(errors='replace')}\n{self.log()}")
+        return result.stdout
+
+    def cat(self, name):
+        """The batches of a pipeline, as `stagerctl cat NAME --json` prints them."""
+        return [json.loads(line) for line in self.ctl("cat", name, "--json").splitlines()]

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/system/fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+int64_t now_millis(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t slow(int64_t millis)
+{
+    const char *factor = getenv("STG_TEST_SLOW");
+    return factor != NULL && atoi(factor) > 0 ? millis * atoi(factor) : millis;
+}
+
+static void pause_millis(int64_t millis)
+{
+    struct timespec wait = {.tv_sec = millis / 1000, .tv_nsec = millis % 1000 * 1000000};
+    nanosleep(&wait, NULL);
+}
+
+/* ---- daemon ------------------------------------------------------------------------------- */
+
+static void write_settings(struct fixture *fixture, const char *settings)
+{
+    FILE *file = fopen(fixture->config, "w");
+    CHECK(file != NULL);
+    fprintf(file,
+            "runtime_dir: %s\nstate_dir: %s/state\npipeline_dir: %s/pipelines\n"
+            "memory_budget: 2GiB\n%s",
+            fixture->runtime, fixture->dir, fixture->dir, settings);
+    fclose(file);
+}
+
+static void spawn(struct fixture *fixture)
+{
+    fflush(NULL);
+    fixture->pid = fork();
+    CHECK(fixture->pid >= 0);
+    if (fixture->pid == 0) {
+        char log[128];
+        snprintf(log, sizeof(log), "%s/log", fixture->dir);
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(fd, 2);
+        execl(STAGERD_PATH, "stagerd", "--foreground", "--config", fixture->config, (char *)NULL);
+        _exit(127);
+    }
+}
+
+static void show_log(struct fixture *fixture)
+{
+    char path[128], line[1024];
+    snprintf(path, sizeof(path), "%s/log", fixture->dir);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        fprintf(stderr, "    stagerd: %s", line);
+    if (file != NULL)
+        fclose(file);
+}
+
+void fixture_restart(struct fixture *fixture)
+{
+    spawn(fixture);
+    int64_t deadline = now_millis() + slow(10000);
+    struct stager *client;
+    while (stager_connect(fixture->runtime, &client) < 0) {
+        int status;
+        if (waitpid(fixture->pid, &status, WNOHANG) != 0 || now_millis() > deadline) {
+            show_log(fixture);
+            FAIL("stagerd does not answer: %s", stager_error_text(NULL));
+        }
+        pause_millis(2);
+    }
+    stager_disconnect(client);
+}
+
+void fixture_start(struct fixture *fixture, const char *settings)
+{
+    *fixture = (struct fixture){0};
+    const char *base = getenv("TMPDIR");
+    snprintf(fixture->dir, sizeof(fixture->dir), "%.30s/stg-XXXXXX", base ? base : "/tmp");
+    CHECK(mkdtemp(fixture->dir) != NULL);
+    snprintf(fixture->runtime, sizeof(fixture->runtime), "%s/run", fixture->dir);
+    snprintf(fixture->config, sizeof(fixture->config), "%s/stagerd.yaml", fixture->dir);
+    write_settings(fixture, settings);
+    fixture_restart(fixture);
+}
+
+static int wait_for(pid_t pid, int64_t millis)
+{
+    int status;
+    int64_t deadline = now_millis() + slow(millis);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (now_millis() > deadline)
+            return -1;
+        pause_millis(1);
+    }
+    return status;
+}
+
+void fixture_stop(struct fixture *fixture)
+{
+    kill(fixture->pid, SIGTERM);
+    int status = wait_for(fixture->pid, 5000);
+    if (status != 0) {
+        show_log(fixture);
+        FAIL("stagerd did not end well on SIGTERM: status %d", status);
+    }
+    fixture->pid = 0;
+}
+
+void fixture_kill(struct fixture *fixture)
+{
+    kill(fixture->pid, SIGKILL);
+    waitpid(fixture->pid, NULL, 0);
+    fixture->pid = 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+void fixture_finish(struct fixture *fixture)
+{
+    if (fixture->pid != 0)
+        fixture_stop(fixture);
+    nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+void fixture_file(struct fixture *fixture, const char *name, const void *bytes, size_t n,
+                  char path[256])
+{
+    snprintf(path, 256, "%s/%s", fixture->dir, name);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    CHECK(fwrite(bytes, 1, n, file) == n);
+    fclose(file);
+}
+
+void fixture_numbers(struct fixture *fixture, const char *name, int first, int n, char path[256])
+{
+    snprintf(path, 256, "%s/%s", fixture->dir, name);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    for (int i = 0; i < n; i++)
+        fprintf(file, "%d\n", first + i);
+    fclose(file);
+}
+
+/* ---- requests ----------------------------------------------------------------------------- */
+
+int fixture_try_apply(struct fixture *fixture, const char *yaml, bool replace,
+                      struct stg_err *err)
+{
+    struct stager *client;
+    if (stager_connect(fixture->runtime, &client) < 0)
+        FAIL("connect: %s", stager_error_text(NULL));
+    struct stg_request request = {.kind = STG_REQUEST_APPLY,
+                                  .text = yaml,
+                                  .text_bytes = strlen(yaml),
+                                  .file = "test.yaml",
+                                  .replace = replace};
+    struct stg_reply reply;
+    int rc = stg_admin_call(client, &request, &reply, err);
+    stager_disconnect(client);
+    return rc;
+}
+
+void fixture_apply(struct fixture *fixture, const char *yaml)
+{
+    struct stg_err err = {0};
+    if (fixture_try_apply(fixture, yaml, false, &err) < 0)
+        FAIL("apply: %s\n%s", err.text, yaml);
+}
+
+static void copy_status(const struct stg_pipeline_status *from, struct fixture_status *ret)
+{
+    *ret = (struct fixture_status){
+        .published = from->published,
+        .assigned = from->assigned,
+        .released = from->released,
+        .dropped = from->dropped,
+        .errors = from->errors,
+        .redelivered = from->redelivered,
+        .lost = from->lost,
+        .rows = from->rows,
+        .pass = from->pass,
+        .memory_bytes = from->memory_bytes,
+        .memory_used_bytes = from->memory_used_bytes,
+        .quarantined_bytes = from->quarantined_bytes,
+        .buffered = from->buffered,
+    };
+    snprintf(ret->state, sizeof(ret->state), "%s", from->state);
+    snprintf(ret->last_error, sizeof(ret->last_error), "%s",
+             from->last_error != NULL ? from->last_error : "");
+    for (size_t i = 0; i < from->n_clients && i < 16; i++) {
+        const struct stg_client_status *client = &from->clients[i];
+        snprintf(ret->clients[i].client_id, sizeof(ret->clients[i].client_id), "%s",
+                 client->client_id);
+        ret->clients[i].pid = client->pid;
+        ret->clients[i].held = client->held;
+        ret->clients[i].violations = client->violations;
+        ret->n_clients++;
+    }
+}
+
+void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret)
+{
+    struct stager *client;
+    if (stager_connect(fixture->runtime, &client) < 0)
+        FAIL("connect: %s", stager_error_text(NULL));
+    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = name};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    if (stg_admin_call(client, &request, &reply, &err) < 0)
+        FAIL("status %s: %s", name, err.text);
+    copy_status(&reply.status, ret);
+    stager_disconnect(client);
+}
+
+int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
+                     bool (*until)(const struct fixture_status *status, void *arg), void *arg)
+{
+    int64_t began = now_millis();
+    for (;;) {
+        struct fixture_status status;
+        fixture_status(fixture, name, &status);
+        if (until(&status, arg))
+            return now_millis() - began;
+        if (now_millis() - began > slow(millis)) {
+            show_log(fixture);
+            FAIL("pipeline %s: not within %lld ms: state %s, published %llu, held %u", name,
+                 (long long)millis, status.state, (unsigned long long)status.published,
+                 status.n_clients > 0 ? status.clients[0].held : 0);
+        }
+        pause_millis(1);
+    }
+}
+
+struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
+                                   const char *client_id, uint32_t max_held)
+{
+    struct stager_options options = {
+        .client_id = client_id, .runtime_dir = fixture->runtime, .max_held = max_held};
+    struct stager_stream *stream;
+    if (stager_open(NULL, name, &options, &stream) < 0)
+        FAIL("open %s: %s", name, stager_error_text(NULL));
+    return stream;
+}
+
+/* ---- trainers ----------------------------------------------------------------------------- */
+
+void trainer_start(struct trainer *trainer,
+                   void (*body)(struct fixture *fixture, int fd, void *arg),
+                   struct fixture *fixture, void *arg)
+{
+    int fds[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    fflush(NULL);
+    trainer->pid = fork();
+    CHECK(trainer->pid >= 0);
+    if (trainer->pid == 0) {
+        close(fds[0]);
+        body(fixture, fds[1], arg);
+        close(fds[1]);
+        _exit(0);
+    }
+    close(fds[1]);
+    trainer->fd = fds[0];
+}
+
+void trainer_send(int fd, int64_t value)
+{
+    CHECK(send(fd, &value, sizeof(value), MSG_NOSIGNAL) == sizeof(value));
+}
+
+int64_t trainer_recv(int fd)
+{
+    int64_t value = 0;
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    if (poll(&poll_fd, 1, (int)slow(20000)) != 1)
+        FAIL("the other side says nothing");
+    if (recv(fd, &value, sizeof(value), MSG_WAITALL) != sizeof(value))
+        FAIL("the other side is gone");
+    return value;
+}
+
+void trainer_join(struct trainer *trainer)
+{
+    int status = wait_for(trainer->pid, 20000);
+    close(trainer->fd);
+    if (status != 0)
+        FAIL("trainer %d ended with status %d", (int)trainer->pid, status);
+}
+
+void trainer_kill(struct trainer *trainer)
+{
+    kill(trainer->pid, SIGKILL);
+    waitpid(trainer->pid, NULL, 0);
+    close(trainer->fd);
+}

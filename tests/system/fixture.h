@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A real stagerd of a test's own: folders under a temporary one, ended by its pid. And trainers: forked
+ * children that talk to the test through a pipe, so that nothing has to sleep.
+ */
+#ifndef STG_TESTS_SYSTEM_FIXTURE_H
+#define STG_TESTS_SYSTEM_FIXTURE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "client/admin.h"
+#include "client/stager.h"
+
+struct fixture {
+    char dir[64];      /* everything is below it */
+    char runtime[128]; /* its runtime_dir */
+    char config[128];
+    pid_t pid; /* of stagerd; 0: not running */
+};
+
+/* Makes the folders and starts stagerd with these extra lines of settings ("" for none); returns when
+ * it answers. Fails the test otherwise. */
+void fixture_start(struct fixture *fixture, const char *settings);
+
+/* Starts it again in the same folders, after fixture_kill or fixture_stop. */
+void fixture_restart(struct fixture *fixture);
+
+/* SIGTERM, waits, checks that it ended with status 0 within 5 s. */
+void fixture_stop(struct fixture *fixture);
+
+/* SIGKILL, waits. */
+void fixture_kill(struct fixture *fixture);
+
+/* Stops what runs and removes the folders. */
+void fixture_finish(struct fixture *fixture);
+
+/* Writes a file below the fixture's folder; path is filled in. */
+void fixture_file(struct fixture *fixture, const char *name, const void *bytes, size_t n,
+                  char path[256]);
+
+/* A file with n lines "first", "first+1", …, each a decimal number. */
+void fixture_numbers(struct fixture *fixture, const char *name, int first, int n, char path[256]);
+
+/* Applies a pipeline given as text; fails the test on error. */
+void fixture_apply(struct fixture *fixture, const char *yaml);
+
+/* As fixture_apply, and returns the code and its text instead of failing. */
+int fixture_try_apply(struct fixture *fixture, const char *yaml, bool replace,
+                      struct stg_err *err);
+
+/* A pipeline's status; strings are copied away. */
+struct fixture_status {
+    char state[32], last_error[512];
+    uint64_t published, assigned, released, dropped, errors, redelivered, lost, rows, pass;
+    uint64_t memory_bytes, memory_used_bytes, quarantined_bytes;
+    uint32_t buffered, n_clients;
+    struct {
+        char client_id[128];
+        uint32_t pid, held;
+        uint64_t violations;
+    } clients[16];
+};
+void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret);
+
+/* Polls the status (1 ms apart) until `until` says true; fails the test after millis. Returns how many
+ * milliseconds it took. */
+int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
+                     bool (*until)(const struct fixture_status *status, void *arg), void *arg);
+
+/* Opens a stream on this fixture; fails the test on error. */
+struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
+                                   const char *client_id, uint32_t max_held);
+
+/* ---- trainers ------------------------------------------------------------------------------ */
+
+/* A forked child that runs `body` and talks over a socket pair. */
+struct trainer {
+    pid_t pid;
+    int fd;
+};
+
+void trainer_start(struct trainer *trainer, void (*body)(struct fixture *fixture, int fd, void *arg),
+                   struct fixture *fixture, void *arg);
+
+/* One 8-byte number, either way; fails the test when it does not come within 20 s. */
+void trainer_send(int fd, int64_t value);
+int64_t trainer_recv(int fd);
+
+/* Waits for its end; fails the test unless it exits with 0. */
+void trainer_join(struct trainer *trainer);
+
+/* SIGKILL and wait. */
+void trainer_kill(struct trainer *trainer);
+
+int64_t now_millis(void);
+
+#endif
