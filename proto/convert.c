@@ -16,11 +16,15 @@ static void *unpack_alloc(void *data, size_t bytes)
         return NULL;
     }
     u->used += rounded;
-    if (rounded > SLAB_BYTES / 8)
-        return stg_bump_alloc_raw(u->bump, rounded);
+    if (rounded > SLAB_BYTES / 8) {
+        void *large = stg_bump_alloc_raw(u->bump, rounded);
+        u->exhausted |= large == NULL;
+        return large;
+    }
     if (u->slab_left < rounded) {
         u->slab = stg_bump_alloc_raw(u->bump, SLAB_BYTES);
         u->slab_left = u->slab != NULL ? SLAB_BYTES : 0;
+        u->exhausted |= u->slab == NULL;
         if (u->slab == NULL)
             return NULL;
     }

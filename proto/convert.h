@@ -21,7 +21,8 @@ struct stg_unpack {
     size_t used;
     char *slab; /* small requests share slabs: a bump rounds up to 64 */
     size_t slab_left;
-    bool refused;
+    bool refused;   /* for the limit */
+    bool exhausted; /* the bump had no more */
 };
 
 void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump);

@@ -103,20 +103,25 @@ struct stg_reply {
 };
 
 /* Encode into buf; returns the bytes or a negative code (RESOURCE_EXHAUSTED: does not
- * fit). */
+ * fit, or out of memory; INVALID_ARGUMENT: a request of no kind). Of the pipeline of an
+ * open reply the steps are left out. */
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
                              size_t capacity);
 long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity);
 
-/* Decode. Strings and arrays live in `bump`. reply.pipeline is decoded only with
- * stg_wire_decode_pipeline, from the same bytes. INVALID_ARGUMENT says what is wrong. */
+/* Decode. Strings and arrays live in `bump`. What was not sent is 0; strings that were
+ * not sent are NULL in a request and "" in a reply. A reply to `check` and one to `apply`
+ * look alike: both decode as STG_REQUEST_APPLY; one without a part (`delete`, an error)
+ * as NONE. reply.pipeline is decoded only with stg_wire_decode_pipeline, from the same
+ * bytes. INVALID_ARGUMENT says what is wrong. */
 int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump,
                             struct stg_request *ret, struct stg_err *err);
 int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
                           struct stg_reply *ret, struct stg_err *err);
 
-/* The pipeline inside an open reply as a spec of its own; NOT_FOUND when there is none.
- */
+/* The pipeline inside an open reply as a spec of its own: nodes, targets and staged. The
+ * steps and the fingerprint stay in the daemon: n_steps and fingerprint are 0. NOT_FOUND
+ * when there is none; the caller destroys *ret with stg_pipeline_spec_destroy. */
 int stg_wire_decode_pipeline(const void *buf, size_t bytes,
                              struct stg_pipeline_spec **ret, struct stg_err *err);
 

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/wire.h"
+
+#include <string.h>
+
+#include "proto/wire_parts.h"
+#include "proto/wire_scan.h"
+
+/* ---- bytes ---- */
+
+long stg_wire_pack(const ProtobufCMessage *message, void *buf, size_t capacity)
+{
+    size_t n = protobuf_c_message_get_packed_size(message);
+    if (n > capacity || n > STG_MESSAGE_MAX_BYTES)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    return (long)protobuf_c_message_pack(message, buf);
+}
+
+int stg_wire_unpack(const ProtobufCMessageDescriptor *type, const void *buf, size_t bytes,
+                    struct stg_bump *bump, ProtobufCMessage **ret, struct stg_err *err)
+{
+    if (bytes > STG_MESSAGE_MAX_BYTES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: %zu bytes; at most %u", bytes,
+                       STG_MESSAGE_MAX_BYTES);
+    int rc = stg_wire_scan(type, buf, bytes, err);
+    if (rc < 0)
+        return rc;
+    struct stg_unpack unpack;
+    stg_unpack_init(&unpack, bump);
+    ProtobufCMessage *message =
+        protobuf_c_message_unpack(type, &unpack.allocator, bytes, buf);
+    if (message == NULL && unpack.refused)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: unpacked it has more than %u bytes",
+                       STG_UNPACK_MAX_BYTES);
+    if (message == NULL && unpack.exhausted)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a message");
+    if (message == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "malformed message");
+    *ret = message;
+    return 0;
+}
+
+int stg_wire_text(const ProtobufCBinaryData *bytes, const char *what,
+                  struct stg_bump *bump, const char **ret, struct stg_err *err)
+{
+    if (bytes->len > 0 && memchr(bytes->data, '\0', bytes->len) != NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: %s: a NUL inside a text", what);
+    const char *s = bytes->len > 0 ? (const char *)bytes->data : "";
+    const char *copy = stg_bump_strndup(bump, s, bytes->len);
+    if (copy == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a message");
+    *ret = copy;
+    return 0;
+}
+
+/* ---- encoding a request ---- */
+
+/* The parts of a request: one of them is used. */
+struct parts {
+    Stager__Hello hello;
+    Stager__Check check;
+    Stager__Apply apply;
+    Stager__Empty list;
+    Stager__Name name;
+    Stager__Open open;
+};
+
+static char *text_of(const char *s)
+{
+    return (char *)(s != NULL ? s : "");
+}
+
+static ProtobufCBinaryData bytes_of(const char *s, size_t n)
+{
+    return (ProtobufCBinaryData){.len = s != NULL ? n : 0, .data = (uint8_t *)text_of(s)};
+}
+
+static Stager__Name *name_fill(Stager__Name *name, const struct stg_request *from)
+{
+    stager__name__init(name);
+    name->name = text_of(from->name);
+    return name;
+}
+
+static Stager__Hello *hello_fill(Stager__Hello *hello, const struct stg_request *from)
+{
+    stager__hello__init(hello);
+    hello->min_version = from->min_version;
+    hello->max_version = from->max_version;
+    hello->client = (char *)from->client;
+    return hello;
+}
+
+static Stager__Check *check_fill(Stager__Check *check, const struct stg_request *from)
+{
+    stager__check__init(check);
+    check->text = bytes_of(from->text, from->text_bytes);
+    check->file = (char *)from->file;
+    return check;
+}
+
+static Stager__Apply *apply_fill(Stager__Apply *apply, const struct stg_request *from)
+{
+    stager__apply__init(apply);
+    apply->text = bytes_of(from->text, from->text_bytes);
+    apply->file = (char *)from->file;
+    apply->name = (char *)from->name;
+    apply->replace = apply->has_replace = from->replace;
+    return apply;
+}
+
+static Stager__Open *open_fill(Stager__Open *open, const struct stg_request *from)
+{
+    stager__open__init(open);
+    open->name = text_of(from->name);
+    open->client_id = (char *)from->client_id;
+    open->max_held = from->max_held;
+    open->has_max_held = 1;
+    open->private_run = open->has_private_run = from->private_run;
+    open->ack_explicit = open->has_ack_explicit = from->ack_explicit;
+    return open;
+}
+
+long stg_wire_encode_request(const struct stg_request *request, void *buf,
+                             size_t capacity)
+{
+    struct parts parts;
+    Stager__Request message = STAGER__REQUEST__INIT;
+    message.id = request->id;
+    message.has_id = 1;
+    switch (request->kind) {
+    case STG_REQUEST_HELLO: message.hello = hello_fill(&parts.hello, request); break;
+    case STG_REQUEST_CHECK: message.check = check_fill(&parts.check, request); break;
+    case STG_REQUEST_APPLY: message.apply = apply_fill(&parts.apply, request); break;
+    case STG_REQUEST_STATUS: message.status = name_fill(&parts.name, request); break;
+    case STG_REQUEST_OPEN: message.open = open_fill(&parts.open, request); break;
+    case STG_REQUEST_DELETE: message.delete_ = name_fill(&parts.name, request); break;
+    case STG_REQUEST_LIST:
+        stager__empty__init(&parts.list);
+        message.list = &parts.list;
+        break;
+    default: return -STAGER_INVALID_ARGUMENT;
+    }
+    return stg_wire_pack(&message.base, buf, capacity);
+}
+
+/* ---- decoding a request ---- */
+
+static int check_take(const Stager__Check *from, struct stg_bump *bump,
+                      struct stg_request *ret, struct stg_err *err)
+{
+    ret->file = from->file;
+    ret->text_bytes = from->text.len;
+    ret->text = stg_bump_strndup(
+        bump, from->text.len > 0 ? (const char *)from->text.data : "", from->text.len);
+    return ret->text != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a message");
+}
+
+static int apply_take(const Stager__Apply *from, struct stg_bump *bump,
+                      struct stg_request *ret, struct stg_err *err)
+{
+    Stager__Check same = STAGER__CHECK__INIT;
+    same.text = from->text;
+    same.file = from->file;
+    ret->replace = from->replace != 0;
+    ret->name = from->name;
+    return check_take(&same, bump, ret, err);
+}
+
+static void open_take(const Stager__Open *from, struct stg_request *ret)
+{
+    ret->name = from->name;
+    ret->client_id = from->client_id;
+    ret->max_held = from->max_held;
+    ret->private_run = from->private_run != 0;
+    ret->ack_explicit = from->ack_explicit != 0;
+}
+
+static void hello_take(const Stager__Hello *from, struct stg_request *ret)
+{
+    ret->min_version = from->min_version;
+    ret->max_version = from->max_version;
+    ret->client = from->client;
+}
+
+static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
+{
+    const struct {
+        const void *part;
+        enum stg_request_kind kind;
+    } parts[] = {
+        {m->hello, STG_REQUEST_HELLO},    {m->check, STG_REQUEST_CHECK},
+        {m->apply, STG_REQUEST_APPLY},    {m->list, STG_REQUEST_LIST},
+        {m->status, STG_REQUEST_STATUS},  {m->open, STG_REQUEST_OPEN},
+        {m->delete_, STG_REQUEST_DELETE},
+    };
+    enum stg_request_kind ret = STG_REQUEST_NONE;
+    *ret_n = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i].part == NULL)
+            continue;
+        ret = parts[i].kind;
+        ++*ret_n;
+    }
+    return ret;
+}
+
+static int part_take(const Stager__Request *m, struct stg_bump *bump,
+                     struct stg_request *ret, struct stg_err *err)
+{
+    switch (ret->kind) {
+    case STG_REQUEST_HELLO: hello_take(m->hello, ret); return 0;
+    case STG_REQUEST_CHECK: return check_take(m->check, bump, ret, err);
+    case STG_REQUEST_APPLY: return apply_take(m->apply, bump, ret, err);
+    case STG_REQUEST_STATUS: ret->name = m->status->name; return 0;
+    case STG_REQUEST_OPEN: open_take(m->open, ret); return 0;
+    case STG_REQUEST_DELETE: ret->name = m->delete_->name; return 0;
+    default: return 0;
+    }
+}
+
+int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump,
+                            struct stg_request *ret, struct stg_err *err)
+{
+    ProtobufCMessage *message;
+    int rc =
+        stg_wire_unpack(&stager__request__descriptor, buf, bytes, bump, &message, err);
+    if (rc < 0)
+        return rc;
+    const Stager__Request *m = (Stager__Request *)message;
+    unsigned n;
+    struct stg_request request = {.id = m->id, .kind = kind_of(m, &n)};
+    if (n != 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       n == 0 ? "a request of a kind that this release does not know"
+                              : "malformed message: several requests in one");
+    rc = part_take(m, bump, &request, err);
+    if (rc < 0)
+        return rc;
+    *ret = request;
+    return 0;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Replies, both ways. Zero and "" are not sent: they are what absent decodes to.
+ */
+#include <string.h>
+
+#include "proto/wire_parts.h"
+
+/* An optional number: sent when it is not zero. */
+#define PUT(to, name, value) ((to)->name = (value), (to)->has_##name = (to)->name != 0)
+
+static char *optional(const char *s)
+{
+    return s != NULL && *s != '\0' ? (char *)s : NULL;
+}
+
+static char *required(const char *s)
+{
+    return (char *)(s != NULL ? s : "");
+}
+
+static const char *taken(const char *s)
+{
+    return s != NULL ? s : "";
+}
+
+/* An array of n pointers to n zeroed messages of that size. NULL: out of memory. */
+static void *messages_alloc(struct stg_bump *bump, size_t n, size_t size)
+{
+    void **ret = stg_bump_alloc(bump, n * sizeof(void *));
+    char *messages = stg_bump_alloc(bump, n * size);
+    if (ret == NULL || messages == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        ret[i] = messages + i * size;
+    return ret;
+}
+
+/* ---- encoding ---- */
+
+static int boundary_fill(const struct stg_schema *schema, struct stg_bump *bump,
+                         size_t *ret_n, Stager__Boundary ***ret)
+{
+    Stager__Boundary **all = messages_alloc(bump, schema->n, sizeof(Stager__Boundary));
+    if (all == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < schema->n; i++) {
+        struct stg_component *from = &schema->components[i];
+        if (from->ndim < 0 || from->ndim > STG_MAX_DIMS)
+            return -STAGER_INVALID_ARGUMENT;
+        stager__boundary__init(all[i]);
+        all[i]->name = required(from->name);
+        all[i]->dtype = (uint32_t)from->dtype;
+        all[i]->n_shape = (size_t)from->ndim;
+        all[i]->shape = from->shape;
+    }
+    *ret_n = schema->n;
+    *ret = all;
+    return 0;
+}
+
+static int hello_fill(const struct stg_reply *from, struct stg_bump *bump,
+                      Stager__Reply *to)
+{
+    Stager__HelloReply *hello = stg_bump_alloc(bump, sizeof(*hello));
+    if (hello == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__hello_reply__init(hello);
+    hello->version = from->version;
+    hello->daemon = required(from->daemon);
+    hello->instance = from->instance;
+    hello->pid = from->pid;
+    hello->cuda = optional(from->cuda);
+    to->hello = hello;
+    return 0;
+}
+
+static int pipeline_fill(const struct stg_reply *from, struct stg_bump *bump,
+                         Stager__Reply *to)
+{
+    Stager__PipelineReply *p = stg_bump_alloc(bump, sizeof(*p));
+    if (p == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__pipeline_reply__init(p);
+    p->name = required(from->name);
+    PUT(p, generation, from->generation);
+    PUT(p, max_batch_bytes, from->max_batch_bytes);
+    PUT(p, memory_bytes, from->memory_bytes);
+    PUT(p, unchanged, from->unchanged);
+    p->advice = (char **)from->advice;
+    p->n_advice = from->n_advice;
+    to->pipeline = p;
+    return boundary_fill(&from->boundary, bump, &p->n_boundary, &p->boundary);
+}
+
+static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
+                     Stager__Reply *to)
+{
+    Stager__ListReply *list = stg_bump_alloc(bump, sizeof(*list));
+    Stager__ListEntry **all =
+        messages_alloc(bump, from->n_entries, sizeof(Stager__ListEntry));
+    if (list == NULL || all == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__list_reply__init(list);
+    for (size_t i = 0; i < from->n_entries; i++) {
+        const struct stg_list_entry *e = &from->entries[i];
+        stager__list_entry__init(all[i]);
+        all[i]->name = required(e->name);
+        all[i]->state = optional(e->state);
+        all[i]->file = optional(e->file);
+        PUT(all[i], generation, e->generation);
+        PUT(all[i], n_clients, e->n_clients);
+        PUT(all[i], uid, e->uid);
+    }
+    list->entry = all;
+    list->n_entry = from->n_entries;
+    to->list = list;
+    return 0;
+}
+
+static void client_fill(const struct stg_client_status *from, Stager__ClientStatus *to)
+{
+    stager__client_status__init(to);
+    to->client_id = optional(from->client_id);
+    to->program = optional(from->program);
+    to->state = optional(from->state);
+    PUT(to, pid, from->pid);
+    PUT(to, uid, from->uid);
+    PUT(to, max_held, from->max_held);
+    PUT(to, held, from->held);
+    PUT(to, assigned, from->assigned);
+    PUT(to, taken, from->taken);
+    PUT(to, released, from->released);
+    PUT(to, redelivered, from->redelivered);
+    PUT(to, wait_ns, from->wait_ns);
+    PUT(to, violations, from->violations);
+}
+
+static void counters_fill(const struct stg_pipeline_status *from, Stager__StatusReply *to)
+{
+    to->name = required(from->name);
+    to->state = optional(from->state);
+    to->delivery = optional(from->delivery);
+    to->last_error = optional(from->last_error);
+    PUT(to, generation, from->generation);
+    PUT(to, pass, from->pass);
+    PUT(to, epoch, from->epoch);
+    PUT(to, capacity, from->capacity);
+    PUT(to, num_threads, from->num_threads);
+    PUT(to, num_clients, from->num_clients);
+    PUT(to, buffered, from->buffered);
+    PUT(to, published, from->published);
+    PUT(to, assigned, from->assigned);
+    PUT(to, released, from->released);
+    PUT(to, dropped, from->dropped);
+    PUT(to, errors, from->errors);
+    PUT(to, redelivered, from->redelivered);
+    PUT(to, lost, from->lost);
+    PUT(to, rows, from->rows);
+    PUT(to, bytes, from->bytes);
+    PUT(to, memory_bytes, from->memory_bytes);
+    PUT(to, memory_used_bytes, from->memory_used_bytes);
+    PUT(to, quarantined_bytes, from->quarantined_bytes);
+    PUT(to, max_batch_bytes, from->max_batch_bytes);
+    PUT(to, producer_wait_ns, from->producer_wait_ns);
+    PUT(to, producer_busy_ns, from->producer_busy_ns);
+    PUT(to, timeouts, from->timeouts);
+}
+
+static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
+                       Stager__Reply *to)
+{
+    const struct stg_pipeline_status *s = &from->status;
+    Stager__StatusReply *status = stg_bump_alloc(bump, sizeof(*status));
+    Stager__ClientStatus **clients =
+        messages_alloc(bump, s->n_clients, sizeof(Stager__ClientStatus));
+    if (status == NULL || clients == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__status_reply__init(status);
+    counters_fill(s, status);
+    for (size_t i = 0; i < s->n_clients; i++)
+        client_fill(&s->clients[i], clients[i]);
+    status->client = clients;
+    status->n_client = s->n_clients;
+    to->status = status;
+    return boundary_fill(&s->boundary, bump, &status->n_boundary, &status->boundary);
+}
+
+static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
+                     Stager__Reply *to)
+{
+    Stager__OpenReply *open = stg_bump_alloc(bump, sizeof(*open));
+    if (open == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__open_reply__init(open);
+    open->name = required(from->name);
+    open->generation = from->generation;
+    open->segment_bytes = from->segment_bytes;
+    open->max_held = from->max_held;
+    open->client_id = optional(from->client_id);
+    open->structure = optional(from->structure);
+    PUT(open, first_number, from->first_number);
+    if (from->pipeline != NULL) {
+        open->pipeline = stg_convert_from_spec(from->pipeline, bump);
+        if (open->pipeline == NULL)
+            return -STAGER_RESOURCE_EXHAUSTED;
+    }
+    to->open = open;
+    return boundary_fill(&from->boundary, bump, &open->n_boundary, &open->boundary);
+}
+
+static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
+                     Stager__Reply *to)
+{
+    switch (from->kind) {
+    case STG_REQUEST_HELLO: return hello_fill(from, bump, to);
+    case STG_REQUEST_CHECK:
+    case STG_REQUEST_APPLY: return pipeline_fill(from, bump, to);
+    case STG_REQUEST_LIST: return list_fill(from, bump, to);
+    case STG_REQUEST_STATUS: return status_fill(from, bump, to);
+    case STG_REQUEST_OPEN: return open_fill(from, bump, to);
+    default: return 0;
+    }
+}
+
+long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    Stager__Reply message = STAGER__REPLY__INIT;
+    message.id = reply->id;
+    message.has_id = 1;
+    PUT(&message, code, -reply->code);
+    if (optional(reply->text) != NULL) {
+        message.has_text = 1;
+        message.text.len = strlen(reply->text);
+        message.text.data = (uint8_t *)reply->text;
+    }
+    long ret = part_fill(reply, &bump, &message);
+    if (ret == 0)
+        ret = stg_wire_pack(&message.base, buf, capacity);
+    stg_bump_finish(&bump);
+    return ret;
+}
+
+/* ---- decoding ---- */
+
+static int fail_memory(struct stg_err *err)
+{
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a message");
+}
+
+static int component_take(const Stager__Boundary *from, struct stg_component *ret,
+                          struct stg_err *err)
+{
+    if (from->n_shape > STG_MAX_DIMS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: boundary \"%.64s\" has %zu dimensions; at "
+                       "most %d",
+                       from->name, from->n_shape, STG_MAX_DIMS);
+    if (from->dtype > INT32_MAX ||
+        strcmp(stg_dtype_name((int)from->dtype), "invalid") == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: boundary \"%.64s\" has dtype %u, which this "
+                       "release does not know",
+                       from->name, from->dtype);
+    ret->name = from->name;
+    ret->dtype = (int)from->dtype;
+    ret->ndim = (int)from->n_shape;
+    for (size_t i = 0; i < from->n_shape; i++) {
+        if (from->shape[i] < -1)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "malformed message: boundary \"%.64s\" has a negative "
+                           "dimension",
+                           from->name);
+        ret->shape[i] = from->shape[i];
+    }
+    return 0;
+}
+
+static int boundary_take(size_t n, Stager__Boundary *const *from, struct stg_bump *bump,
+                         struct stg_schema *ret, struct stg_err *err)
+{
+    struct stg_component *components = stg_bump_alloc(bump, n * sizeof(*components));
+    if (components == NULL)
+        return fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        int rc = component_take(from[i], &components[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    *ret = (struct stg_schema){.components = components, .n = n};
+    return 0;
+}
+
+static void hello_take(const Stager__HelloReply *from, struct stg_reply *ret)
+{
+    ret->kind = STG_REQUEST_HELLO;
+    ret->version = from->version;
+    ret->daemon = from->daemon;
+    ret->instance = from->instance;
+    ret->pid = from->pid;
+    ret->cuda = taken(from->cuda);
+}
+
+static int pipeline_take(const Stager__PipelineReply *from, struct stg_bump *bump,
+                         struct stg_reply *ret, struct stg_err *err)
+{
+    ret->kind = STG_REQUEST_APPLY;
+    ret->name = from->name;
+    ret->generation = from->generation;
+    ret->advice = (const char *const *)from->advice;
+    ret->n_advice = from->n_advice;
+    ret->max_batch_bytes = from->max_batch_bytes;
+    ret->memory_bytes = from->memory_bytes;
+    ret->unchanged = from->unchanged != 0;
+    return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
+}
+
+static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
+                     struct stg_reply *ret, struct stg_err *err)
+{
+    ret->kind = STG_REQUEST_LIST;
+    ret->entries = stg_bump_alloc(bump, from->n_entry * sizeof(*ret->entries));
+    if (ret->entries == NULL)
+        return fail_memory(err);
+    ret->n_entries = from->n_entry;
+    for (size_t i = 0; i < from->n_entry; i++) {
+        const Stager__ListEntry *e = from->entry[i];
+        ret->entries[i] = (struct stg_list_entry){.name = e->name,
+                                                  .state = taken(e->state),
+                                                  .file = taken(e->file),
+                                                  .generation = e->generation,
+                                                  .n_clients = e->n_clients,
+                                                  .uid = e->uid};
+    }
+    return 0;
+}
+
+static void client_take(const Stager__ClientStatus *from, struct stg_client_status *ret)
+{
+    *ret = (struct stg_client_status){.client_id = taken(from->client_id),
+                                      .program = taken(from->program),
+                                      .state = taken(from->state),
+                                      .pid = from->pid,
+                                      .uid = from->uid,
+                                      .max_held = from->max_held,
+                                      .held = from->held,
+                                      .assigned = from->assigned,
+                                      .taken = from->taken,
+                                      .released = from->released,
+                                      .redelivered = from->redelivered,
+                                      .wait_ns = from->wait_ns,
+                                      .violations = from->violations};
+}
+
+static void counters_take(const Stager__StatusReply *from,
+                          struct stg_pipeline_status *ret)
+{
+    *ret = (struct stg_pipeline_status){.name = from->name,
+                                        .state = taken(from->state),
+                                        .delivery = taken(from->delivery),
+                                        .last_error = taken(from->last_error),
+                                        .generation = from->generation,
+                                        .pass = from->pass,
+                                        .epoch = from->epoch,
+                                        .capacity = from->capacity,
+                                        .num_threads = from->num_threads,
+                                        .num_clients = from->num_clients,
+                                        .buffered = from->buffered,
+                                        .published = from->published,
+                                        .assigned = from->assigned,
+                                        .released = from->released,
+                                        .dropped = from->dropped,
+                                        .errors = from->errors,
+                                        .redelivered = from->redelivered,
+                                        .lost = from->lost,
+                                        .rows = from->rows,
+                                        .bytes = from->bytes,
+                                        .memory_bytes = from->memory_bytes,
+                                        .memory_used_bytes = from->memory_used_bytes,
+                                        .quarantined_bytes = from->quarantined_bytes,
+                                        .max_batch_bytes = from->max_batch_bytes,
+                                        .producer_wait_ns = from->producer_wait_ns,
+                                        .producer_busy_ns = from->producer_busy_ns,
+                                        .timeouts = from->timeouts};
+}
+
+static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
+                       struct stg_reply *ret, struct stg_err *err)
+{
+    ret->kind = STG_REQUEST_STATUS;
+    counters_take(from, &ret->status);
+    struct stg_client_status *clients =
+        stg_bump_alloc(bump, from->n_client * sizeof(*clients));
+    if (clients == NULL)
+        return fail_memory(err);
+    for (size_t i = 0; i < from->n_client; i++)
+        client_take(from->client[i], &clients[i]);
+    ret->status.clients = clients;
+    ret->status.n_clients = from->n_client;
+    return boundary_take(from->n_boundary, from->boundary, bump, &ret->status.boundary,
+                         err);
+}
+
+static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
+                     struct stg_reply *ret, struct stg_err *err)
+{
+    ret->kind = STG_REQUEST_OPEN;
+    ret->name = from->name;
+    ret->generation = from->generation;
+    ret->segment_bytes = from->segment_bytes;
+    ret->max_held = from->max_held;
+    ret->client_id = taken(from->client_id);
+    ret->structure = taken(from->structure);
+    ret->first_number = from->first_number;
+    return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
+}
+
+static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_reply *ret,
+                     struct stg_err *err)
+{
+    unsigned n = (m->hello != NULL) + (m->pipeline != NULL) + (m->list != NULL) +
+                 (m->status != NULL) + (m->open != NULL);
+    if (n > 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: several replies in one");
+    if (m->hello != NULL)
+        hello_take(m->hello, ret);
+    if (m->pipeline != NULL)
+        return pipeline_take(m->pipeline, bump, ret, err);
+    if (m->list != NULL)
+        return list_take(m->list, bump, ret, err);
+    if (m->status != NULL)
+        return status_take(m->status, bump, ret, err);
+    if (m->open != NULL)
+        return open_take(m->open, bump, ret, err);
+    return 0;
+}
+
+int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
+                          struct stg_reply *ret, struct stg_err *err)
+{
+    ProtobufCMessage *message;
+    int rc = stg_wire_unpack(&stager__reply__descriptor, buf, bytes, bump, &message, err);
+    if (rc < 0)
+        return rc;
+    const Stager__Reply *m = (Stager__Reply *)message;
+    struct stg_reply reply = {.id = m->id, .code = -m->code};
+    if (m->code < 0 || m->code > STAGER_UNAUTHENTICATED)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: code: %d is no status code", m->code);
+    rc = stg_wire_text(&m->text, "text", bump, &reply.text, err);
+    if (rc == 0)
+        rc = part_take(m, bump, &reply, err);
+    if (rc < 0)
+        return rc;
+    *ret = reply;
+    return 0;
+}
