@@ -72,9 +72,10 @@ struct stg_pipeline_status {
 /* One reply: code and text, and the part that belongs to the request. */
 struct stg_reply {
     uint64_t id;
-    int code; /* 0 or a negative status code */
+    int code; /* 0 or a negative status code; no part is sent with an error */
     const char *text;
-    enum stg_request_kind kind; /* which part is filled; NONE: an error */
+    enum stg_request_kind kind; /* of the request; says which part is filled; NONE: an
+                                   error */
 
     uint32_t version; /* hello */
     const char *daemon, *cuda;
@@ -110,9 +111,9 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
 long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity);
 
 /* Decode. Strings and arrays live in `bump`. What was not sent is 0; strings that were
- * not sent are NULL in a request and "" in a reply. A reply to `check` and one to `apply`
- * look alike: both decode as STG_REQUEST_APPLY; one without a part (`delete`, an error)
- * as NONE. reply.pipeline is decoded only with stg_wire_decode_pipeline, from the same
+ * not sent are NULL in a request and "" in a reply. A decoded reply has either a code
+ * and kind NONE, or code 0 and the part of its kind. reply.pipeline is decoded only with
+ * stg_wire_decode_pipeline, from the same
  * bytes. INVALID_ARGUMENT says what is wrong. */
 int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump,
                             struct stg_request *ret, struct stg_err *err);

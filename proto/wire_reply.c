@@ -6,6 +6,9 @@
 
 #include "proto/wire_parts.h"
 
+/* The kind goes over the wire as the number of the request's field. */
+#define KIND_FIELD 1
+
 /* An optional number: sent when it is not zero. */
 #define PUT(to, name, value) ((to)->name = (value), (to)->has_##name = (to)->name != 0)
 
@@ -236,7 +239,12 @@ long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capa
         message.text.len = strlen(reply->text);
         message.text.data = (uint8_t *)reply->text;
     }
-    long ret = part_fill(reply, &bump, &message);
+    long ret = 0;
+    if (reply->code == 0) {
+        PUT(&message, kind,
+            reply->kind != STG_REQUEST_NONE ? reply->kind + KIND_FIELD : 0);
+        ret = part_fill(reply, &bump, &message);
+    }
     if (ret == 0)
         ret = stg_wire_pack(&message.base, buf, capacity);
     stg_bump_finish(&bump);
@@ -295,7 +303,6 @@ static int boundary_take(size_t n, Stager__Boundary *const *from, struct stg_bum
 
 static void hello_take(const Stager__HelloReply *from, struct stg_reply *ret)
 {
-    ret->kind = STG_REQUEST_HELLO;
     ret->version = from->version;
     ret->daemon = from->daemon;
     ret->instance = from->instance;
@@ -306,7 +313,6 @@ static void hello_take(const Stager__HelloReply *from, struct stg_reply *ret)
 static int pipeline_take(const Stager__PipelineReply *from, struct stg_bump *bump,
                          struct stg_reply *ret, struct stg_err *err)
 {
-    ret->kind = STG_REQUEST_APPLY;
     ret->name = from->name;
     ret->generation = from->generation;
     ret->advice = (const char *const *)from->advice;
@@ -320,7 +326,6 @@ static int pipeline_take(const Stager__PipelineReply *from, struct stg_bump *bum
 static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
                      struct stg_reply *ret, struct stg_err *err)
 {
-    ret->kind = STG_REQUEST_LIST;
     ret->entries = stg_bump_alloc(bump, from->n_entry * sizeof(*ret->entries));
     if (ret->entries == NULL)
         return fail_memory(err);
@@ -389,7 +394,6 @@ static void counters_take(const Stager__StatusReply *from,
 static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
                        struct stg_reply *ret, struct stg_err *err)
 {
-    ret->kind = STG_REQUEST_STATUS;
     counters_take(from, &ret->status);
     struct stg_client_status *clients =
         stg_bump_alloc(bump, from->n_client * sizeof(*clients));
@@ -406,7 +410,6 @@ static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
 static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
                      struct stg_reply *ret, struct stg_err *err)
 {
-    ret->kind = STG_REQUEST_OPEN;
     ret->name = from->name;
     ret->generation = from->generation;
     ret->segment_bytes = from->segment_bytes;
@@ -417,25 +420,54 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 
+/* How many parts there are, and whether the one that belongs to `kind` is there. */
+static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
+{
+    const struct {
+        bool is_there, is_right;
+    } parts[] = {
+        {m->hello != NULL, kind == STG_REQUEST_HELLO},
+        {m->pipeline != NULL, kind == STG_REQUEST_CHECK || kind == STG_REQUEST_APPLY},
+        {m->list != NULL, kind == STG_REQUEST_LIST},
+        {m->status != NULL, kind == STG_REQUEST_STATUS},
+        {m->open != NULL, kind == STG_REQUEST_OPEN},
+    };
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i].is_there != parts[i].is_right)
+            return false;
+    }
+    return true;
+}
+
+static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
+{
+    uint32_t last = STG_REQUEST_DELETE + KIND_FIELD;
+    if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last))
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: kind: %u is no request", m->kind);
+    if (m->code != 0 && m->has_kind)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: an error that answers as if it were none");
+    ret->kind =
+        m->has_kind ? (enum stg_request_kind)(m->kind - KIND_FIELD) : STG_REQUEST_NONE;
+    if (!parts_are_right(m, ret->kind))
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: a reply without its part, or with another's");
+    return 0;
+}
+
 static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_reply *ret,
                      struct stg_err *err)
 {
-    unsigned n = (m->hello != NULL) + (m->pipeline != NULL) + (m->list != NULL) +
-                 (m->status != NULL) + (m->open != NULL);
-    if (n > 1)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "malformed message: several replies in one");
-    if (m->hello != NULL)
-        hello_take(m->hello, ret);
-    if (m->pipeline != NULL)
-        return pipeline_take(m->pipeline, bump, ret, err);
-    if (m->list != NULL)
-        return list_take(m->list, bump, ret, err);
-    if (m->status != NULL)
-        return status_take(m->status, bump, ret, err);
-    if (m->open != NULL)
-        return open_take(m->open, bump, ret, err);
-    return 0;
+    switch (ret->kind) {
+    case STG_REQUEST_HELLO: hello_take(m->hello, ret); return 0;
+    case STG_REQUEST_CHECK:
+    case STG_REQUEST_APPLY: return pipeline_take(m->pipeline, bump, ret, err);
+    case STG_REQUEST_LIST: return list_take(m->list, bump, ret, err);
+    case STG_REQUEST_STATUS: return status_take(m->status, bump, ret, err);
+    case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
+    default: return 0;
+    }
 }
 
 int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
@@ -451,6 +483,8 @@ int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: code: %d is no status code", m->code);
     rc = stg_wire_text(&m->text, "text", bump, &reply.text, err);
+    if (rc == 0)
+        rc = kind_take(m, &reply, err);
     if (rc == 0)
         rc = part_take(m, bump, &reply, err);
     if (rc < 0)
