@@ -7,6 +7,7 @@
 #ifndef STG_CORE_DEVICE_H
 #define STG_CORE_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,10 +16,15 @@
 #define STG_DEVICE_ABI 1
 #define STG_DEVICE_SYMBOL "stg_cuda_device"
 
-struct stg_stream;       /* an order of work on the device; NULL is the default one */
-struct stg_device_event; /* a point in that order */
+/* An order of work on a device; NULL is the default one of device 0. */
+struct stg_stream;
+/* A point in that order. */
+struct stg_device_event;
 
-/* All calls return 0 or a negative status code. Any thread, unless said otherwise. */
+/* All calls return 0 or a negative status code. UNAVAILABLE: there is no such device
+ * here, the CPU path goes on; INVALID_ARGUMENT: no device of that number, or a bad
+ * pointer; RESOURCE_EXHAUSTED: no memory. Any thread; a stream or an event by one at a
+ * time. No call changes the calling thread's current device. */
 struct stg_device {
     uint32_t abi;          /* STG_DEVICE_ABI */
     uint32_t struct_bytes; /* sizeof(struct stg_device) of who built it */
@@ -29,11 +35,13 @@ struct stg_device {
     /* "NVIDIA H200, compute capability 9.0, 139 GiB", cut to bytes. */
     int (*describe)(int device, char *buf, size_t bytes, struct stg_err *err);
 
-    /* Memory on the device; free accepts NULL. */
+    /* Memory on the device; 0 bytes give NULL, free accepts NULL. */
     int (*alloc)(int device, size_t bytes, void **ret, struct stg_err *err);
     void (*free)(int device, void *ptr);
 
-    /* Page-locks host memory for fast copies (read_only: the mapping is). */
+    /* Page-locks host memory for fast copies (read_only: the mapping is). UNIMPLEMENTED
+     * when the device cannot do that with a read-only mapping: use a bounce buffer.
+     * INVALID_ARGUMENT for 0 bytes. unregister accepts what was registered, and NULL. */
     int (*host_register)(void *ptr, size_t bytes, bool read_only, struct stg_err *err);
     void (*host_unregister)(void *ptr);
 
@@ -50,12 +58,13 @@ struct stg_device {
     int (*event_create)(int device, struct stg_device_event **ret, struct stg_err *err);
     int (*event_record)(struct stg_device_event *event, struct stg_stream *stream,
                         struct stg_err *err);
-    /* 1 when reached, 0 when not, negative on error. Never blocks. */
+    /* 1 when reached or never recorded, 0 when not, negative on error. Never blocks. */
     int (*event_query)(struct stg_device_event *event, struct stg_err *err);
     int (*event_wait)(struct stg_device_event *event, struct stg_err *err);
     void (*event_destroy)(struct stg_device_event *event);
 
-    /* Kernels, each with a twin on the CPU. y[i] = log1p(max(x[i], 0)), n float32. */
+    /* Kernels, each with a twin on the CPU. y[i] = log1p(max(x[i], 0)), n float32; NaN
+     * stays NaN. y may be x. */
     int (*log1p_relu)(struct stg_stream *stream, float *y, const float *x, size_t n,
                       struct stg_err *err);
 };
@@ -64,8 +73,11 @@ struct stg_device {
  */
 const struct stg_device *stg_device_cpu(void);
 
-/* Loads libstager-cuda.so once (from `dir`, or the linker's path when NULL). 0 and the
- * table, or UNAVAILABLE with the reason; the CPU path goes on. Thread-safe. */
+/* Loads libstager-cuda.so once: from `dir` and nowhere else when it is given, else from
+ * libdir/stager as installed, else by the linker's path. 0 and the table, or UNAVAILABLE
+ * with the reason (no such file, what it lacks, another abi); the CPU path goes on, and a
+ * later call tries again. A loaded table stays, whatever `dir` a later call names. That
+ * it loads does not mean that there is a device: ask count. Thread-safe. */
 int stg_device_cuda(const char *dir, const struct stg_device **ret, struct stg_err *err);
 
 #endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What kernels.cu offers to plugin.c, in C: launches on a stream of the current device.
+ * Each returns the cudaError_t of the launch.
+ */
+#ifndef STG_CUDA_KERNELS_H
+#define STG_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y[i] = log1p(max(x[i], 0)); NaN stays NaN. n above 0. */
+cudaError_t stg_cuda_log1p_relu(float *y, const float *x, size_t n, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

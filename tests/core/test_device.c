@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "core/status.h"
+#include "tests/check.h"
+
+#define N 100003u
+
+/* ---- what every table must do, whoever made it ---- */
+
+static const struct stg_device *dev;
+static struct stg_err err;
+
+static void memory_goes_in_and_out(struct stg_stream *stream)
+{
+    unsigned char *src = malloc(N), *back = calloc(1, N);
+    void *memory = NULL;
+    CHECK(src != NULL && back != NULL);
+    for (unsigned i = 0; i < N; i++)
+        src[i] = (unsigned char)(i * 31);
+    CHECK_OK(dev->alloc(0, N, &memory, &err), err);
+    CHECK(memory != NULL);
+    CHECK_OK(dev->copy_in(stream, memory, src, N, &err), err);
+    CHECK_OK(dev->copy_in(stream, memory, src, 0, &err), err);
+    CHECK_OK(dev->copy_out(stream, back, memory, N, &err), err);
+
+    struct stg_device_event *event;
+    CHECK_OK(dev->event_create(0, &event, &err), err);
+    CHECK_INT(dev->event_query(event, &err), 1);
+    CHECK_OK(dev->event_record(event, stream, &err), err);
+    CHECK(dev->event_query(event, &err) >= 0);
+    CHECK_OK(dev->event_wait(event, &err), err);
+    CHECK_INT(dev->event_query(event, &err), 1);
+    CHECK(memcmp(src, back, N) == 0);
+    dev->event_destroy(event);
+    dev->free(0, memory);
+    free(src);
+    free(back);
+}
+
+static void kernel_matches(struct stg_stream *stream)
+{
+    float *x = malloc(N * sizeof(*x)), *y = calloc(N, sizeof(*y));
+    void *memory;
+    CHECK(x != NULL && y != NULL);
+    for (unsigned i = 0; i < N; i++)
+        x[i] = ldexpf((float)((int)(i % 4001) - 2000) / 7.0f, (int)(i % 40) - 20);
+    x[0] = NAN;
+    x[1] = INFINITY;
+    x[2] = -INFINITY;
+    x[3] = 0.0f;
+    CHECK_OK(dev->alloc(0, N * sizeof(*x), &memory, &err), err);
+    CHECK_OK(dev->copy_in(stream, memory, x, N * sizeof(*x), &err), err);
+    CHECK_OK(dev->log1p_relu(stream, memory, memory, N, &err), err);
+    CHECK_OK(dev->log1p_relu(stream, memory, memory, 0, &err), err);
+    CHECK_OK(dev->copy_out(stream, y, memory, N * sizeof(*x), &err), err);
+    struct stg_device_event *event;
+    CHECK_OK(dev->event_create(0, &event, &err), err);
+    CHECK_OK(dev->event_record(event, stream, &err), err);
+    CHECK_OK(dev->event_wait(event, &err), err);
+    dev->event_destroy(event);
+
+    CHECK(isnan(y[0]));
+    CHECK(isinf(y[1]) && y[1] > 0);
+    CHECK(y[2] == 0.0f);
+    CHECK(y[3] == 0.0f);
+    for (unsigned i = 4; i < N; i++) {
+        double want = x[i] < 0 ? 0.0 : log1p((double)x[i]);
+        if (fabs(y[i] - want) > 4e-7 * want)
+            FAIL("log1p_relu(%.9g) is %.9g, not %.9g", x[i], y[i], want);
+    }
+    dev->free(0, memory);
+    free(x);
+    free(y);
+}
+
+static void bad_arguments_are_refused(void)
+{
+    int n;
+    struct stg_stream *stream = NULL;
+    struct stg_device_event *event = NULL;
+    void *memory = &n;
+    char text[64] = "old";
+    CHECK_OK(dev->count(&n, &err), err);
+    CHECK(n >= 1);
+    CHECK_INT(dev->describe(n, text, sizeof(text), &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(text, "old");
+    CHECK_INT(dev->alloc(n, 64, &memory, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK(memory == &n);
+    CHECK_INT(dev->stream_create(-1, &stream, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(dev->event_create(n, &event, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK(stream == NULL && event == NULL);
+    CHECK_INT(dev->alloc(0, SIZE_MAX - 4096, &memory, &err), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK(err.text[0] != '\0');
+    CHECK_OK(dev->alloc(0, 0, &memory, &err), err);
+    CHECK(memory == NULL);
+    CHECK_INT(dev->host_register(&n, 0, false, &err), -STAGER_INVALID_ARGUMENT);
+    dev->free(0, NULL);
+    dev->stream_destroy(NULL);
+    dev->event_destroy(NULL);
+    dev->host_unregister(NULL);
+}
+
+static void host_memory_registers(void)
+{
+    size_t bytes = 1u << 20;
+    char *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    memset(memory, 7, bytes);
+    CHECK_OK(dev->host_register(memory, bytes, false, &err), err);
+    dev->host_unregister(memory);
+    CHECK(mprotect(memory, bytes, PROT_READ) == 0);
+    int rc = dev->host_register(memory, bytes, true, &err);
+    if (rc == 0)
+        dev->host_unregister(memory);
+    else
+        CHECK_INT(rc, -STAGER_UNIMPLEMENTED);
+    munmap(memory, bytes);
+}
+
+static void keeps_the_contract(const struct stg_device *device)
+{
+    char text[256] = "";
+    struct stg_stream *stream;
+    dev = device;
+    CHECK_INT(dev->abi, STG_DEVICE_ABI);
+    CHECK(dev->struct_bytes >= sizeof(*dev));
+    CHECK_OK(dev->describe(0, text, sizeof(text), &err), err);
+    CHECK(strlen(text) > 5);
+    CHECK_OK(dev->describe(0, text, 4, &err), err);
+    CHECK_INT(strlen(text), 3);
+    CHECK_OK(dev->stream_create(0, &stream, &err), err);
+    memory_goes_in_and_out(stream);
+    memory_goes_in_and_out(NULL);
+    kernel_matches(stream);
+    host_memory_registers();
+    bad_arguments_are_refused();
+    memory_goes_in_and_out(stream);
+    dev->stream_destroy(stream);
+}
+
+static void the_cpu_keeps_the_contract(void)
+{
+    keeps_the_contract(stg_device_cpu());
+}
+
+/* ---- the plugin ---- */
+
+static const struct stg_device *cuda_or_skip(void)
+{
+    const char *dir = getenv("STG_CUDA_DIR");
+    const struct stg_device *device = NULL;
+    if (dir == NULL || dir[0] == '\0')
+        SKIP("built without CUDA");
+    CHECK_OK(stg_device_cuda(dir, &device, &err), err);
+    CHECK_STR(device->name, "cuda");
+    return device;
+}
+
+static void cuda_keeps_the_contract(void)
+{
+    const struct stg_device *device = cuda_or_skip();
+    int n;
+    if (device->count(&n, &err) < 0)
+        SKIP("%s", err.text);
+    keeps_the_contract(device);
+}
+
+static void without_a_device_every_call_says_why(void)
+{
+    dev = cuda_or_skip();
+    int n = -7;
+    char text[64] = "old", byte = 0;
+    void *memory = &n;
+    struct stg_stream *stream = NULL;
+    struct stg_device_event *event = NULL;
+    if (dev->count(&n, &err) == 0)
+        SKIP("there are %d devices", n);
+    const int unavailable = -STAGER_UNAVAILABLE;
+    CHECK_INT(dev->count(&n, &err), unavailable);
+    CHECK_INT(n, -7);
+    CHECK_INT(err.code, unavailable);
+    CHECK(strstr(err.text, "driver") != NULL || strstr(err.text, "device") != NULL);
+    CHECK_INT(dev->describe(0, text, sizeof(text), &err), unavailable);
+    CHECK_STR(text, "old");
+    CHECK_INT(dev->alloc(0, 64, &memory, &err), unavailable);
+    CHECK(memory == &n);
+    CHECK_INT(dev->host_register(&n, sizeof(n), false, &err), unavailable);
+    CHECK_INT(dev->stream_create(0, &stream, &err), unavailable);
+    CHECK_INT(dev->event_create(0, &event, &err), unavailable);
+    CHECK(stream == NULL && event == NULL);
+    CHECK_INT(dev->copy_in(NULL, text, &byte, 1, &err), unavailable);
+    CHECK_INT(dev->copy_out(NULL, &byte, text, 1, &err), unavailable);
+    CHECK_INT(dev->log1p_relu(NULL, memory, memory, 1, NULL), unavailable);
+    dev->free(0, NULL);
+    dev->host_unregister(&n);
+    dev->stream_destroy(NULL);
+    dev->event_destroy(NULL);
+}
+
+static void *load(void *arg)
+{
+    const struct stg_device **ret = arg;
+    if (stg_device_cuda(getenv("STG_CUDA_DIR"), ret, NULL) < 0)
+        *ret = NULL;
+    return NULL;
+}
+
+static void threads_that_load_at_once_get_one_table(void)
+{
+    pthread_t threads[8];
+    const struct stg_device *tables[8];
+    if (getenv("STG_CUDA_DIR") == NULL || getenv("STG_CUDA_DIR")[0] == '\0')
+        SKIP("built without CUDA");
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, load, &tables[i]), 0);
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(tables[i] != NULL && tables[i] == tables[0]);
+}
+
+/* ---- what is no plugin ---- */
+
+/* Puts `target` under the plugin's name into a directory of its own and tries it. */
+static void refuse(const char *target, const char *why)
+{
+    char dir[] = "/tmp/stg-device-XXXXXX", path[64];
+    const struct stg_device *device = NULL;
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof(path), "%s/libstager-cuda.so", dir);
+    CHECK_INT(symlink(target, path), 0);
+    int rc = stg_device_cuda(dir, &device, &err);
+    unlink(path);
+    rmdir(dir);
+    CHECK_INT(rc, -STAGER_UNAVAILABLE);
+    CHECK(device == NULL);
+    CHECK_CONTAINS(err.text, why);
+    CHECK_CONTAINS(err.text, "no CUDA here");
+}
+
+static void a_plugin_of_another_kind_is_refused(void)
+{
+    CHECK(getenv("STG_FAKE_ABI") != NULL);
+    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 1");
+    refuse(getenv("STG_FAKE_SHORT"), "has a table of 16 bytes");
+    refuse(getenv("STG_FAKE_NULL"), "returned no table");
+    refuse(getenv("STG_FAKE_EMPTY"), "exports no stg_cuda_device");
+    refuse("/proc/self/maps", "libstager-cuda.so");
+    refuse("/nowhere", "No such file");
+}
+
+static void a_plugin_of_this_abi_is_taken_and_stays(void)
+{
+    char dir[] = "/tmp/stg-device-XXXXXX", path[64];
+    const struct stg_device *device = NULL, *again = NULL;
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof(path), "%s/libstager-cuda.so", dir);
+    CHECK(stg_device_cuda(dir, &device, &err) < 0);
+    CHECK_INT(symlink(getenv("STG_FAKE_GOOD"), path), 0);
+    CHECK_OK(stg_device_cuda(dir, &device, &err), err);
+    unlink(path);
+    rmdir(dir);
+    CHECK_STR(device->name, "fake");
+    CHECK_OK(stg_device_cuda("/nowhere", &again, &err), err);
+    CHECK(again == device);
+}
+
+static void a_directory_without_a_plugin_is_named(void)
+{
+    const struct stg_device *device = NULL;
+    CHECK_INT(stg_device_cuda("/nowhere/at/all", &device, &err), -STAGER_UNAVAILABLE);
+    CHECK_CONTAINS(err.text, "/nowhere/at/all/libstager-cuda.so");
+    CHECK_INT(stg_device_cuda("/nowhere", &device, NULL), -STAGER_UNAVAILABLE);
+    char *longest = malloc(8000);
+    memset(longest, 'x', 7999);
+    longest[7999] = '\0';
+    CHECK_INT(stg_device_cuda(longest, &device, &err), -STAGER_UNAVAILABLE);
+    CHECK_CONTAINS(err.text, "too long");
+    free(longest);
+    CHECK(device == NULL);
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_cpu_keeps_the_contract),
+    TEST_SLOW(cuda_keeps_the_contract, 60),
+    TEST(without_a_device_every_call_says_why),
+    TEST(threads_that_load_at_once_get_one_table),
+    TEST(a_plugin_of_another_kind_is_refused),
+    TEST(a_plugin_of_this_abi_is_taken_and_stays),
+    TEST(a_directory_without_a_plugin_is_named),
+};
+TEST_MAIN(tests)
