@@ -51,34 +51,16 @@ int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_byte
     return 0;
 }
 
-/* A path made of an environment variable, kept as long as the settings. */
-static const char *user_path(struct stg_settings *settings, const char *variable,
-                             const char *fallback, const char *tail)
+/* "$VARIABLE/tail", else "$HOME/fallback/tail"; false when neither is there. */
+static bool user_path(const char *variable, const char *fallback, const char *tail,
+                      char *ret, size_t bytes)
 {
     const char *base = getenv(variable);
-    char path[4096];
+    const char *home = getenv("HOME");
     if (base != NULL && base[0] == '/')
-        snprintf(path, sizeof(path), "%s/%s", base, tail);
-    else if (fallback != NULL && getenv("HOME") != NULL)
-        snprintf(path, sizeof(path), "%s/%s/%s", getenv("HOME"), fallback, tail);
-    else
-        return NULL;
-    return stg_bump_strndup(&settings->bump, path, strlen(path));
-}
-
-/* Without root, /run and /var/lib are not ours: keep to the user's own directories. */
-static void use_user_paths(struct stg_settings *settings)
-{
-    const char *runtime = user_path(settings, "XDG_RUNTIME_DIR", NULL, "stager");
-    const char *state = user_path(settings, "XDG_STATE_HOME", ".local/state", "stager");
-    const char *pipelines =
-        user_path(settings, "XDG_CONFIG_HOME", ".config", "stager/pipelines");
-    if (runtime != NULL)
-        settings->runtime_dir = runtime;
-    if (state != NULL)
-        settings->state_dir = state;
-    if (pipelines != NULL)
-        settings->pipeline_dir = pipelines;
+        return (size_t)snprintf(ret, bytes, "%s/%s", base, tail) < bytes;
+    return fallback != NULL && home != NULL && home[0] == '/' &&
+           (size_t)snprintf(ret, bytes, "%s/%s/%s", home, fallback, tail) < bytes;
 }
 
 static const char *keep(struct stg_settings *settings, const char *path)
@@ -86,13 +68,39 @@ static const char *keep(struct stg_settings *settings, const char *path)
     return stg_bump_strndup(&settings->bump, path, strlen(path));
 }
 
+/* Without root, /run and /var/lib are not ours: what the file does not say otherwise
+ * lies in the user's own directories. */
+static int use_user_paths(struct stg_settings *settings, struct stg_err *err)
+{
+    struct stg_settings schema;
+    char path[4096];
+    int rc = stg_load_settings("", 0, "", &schema, err);
+    if (rc < 0)
+        return rc;
+    if (strcmp(settings->runtime_dir, schema.runtime_dir) == 0 &&
+        user_path("XDG_RUNTIME_DIR", NULL, "stager", path, sizeof(path)))
+        settings->runtime_dir = keep(settings, path);
+    if (strcmp(settings->state_dir, schema.state_dir) == 0 &&
+        user_path("XDG_STATE_HOME", ".local/state", "stager", path, sizeof(path)))
+        settings->state_dir = keep(settings, path);
+    if (strcmp(settings->pipeline_dir, schema.pipeline_dir) == 0 &&
+        user_path("XDG_CONFIG_HOME", ".config", "stager/pipelines", path, sizeof(path)))
+        settings->pipeline_dir = keep(settings, path);
+    stg_settings_finish(&schema);
+    return 0;
+}
+
 int stg_config_load(const char *path, struct stg_settings *ret, struct stg_err *err)
 {
-    char *text = NULL;
+    char *text = NULL, own[4096];
     size_t bytes = 0;
     bool asked = path != NULL;
-    if (path == NULL)
+    bool user = !asked && geteuid() != 0;
+    if (!asked)
         path = STG_CONFIG_PATH;
+    if (user &&
+        user_path("XDG_CONFIG_HOME", ".config", "stager/stagerd.yaml", own, sizeof(own)))
+        path = own;
     int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, err);
     if (rc < 0 && (asked || rc != -STAGER_NOT_FOUND))
         return rc;
@@ -102,17 +110,15 @@ int stg_config_load(const char *path, struct stg_settings *ret, struct stg_err *
     if (rc < 0)
         return rc;
 
-    if (!found && geteuid() != 0 && getenv("RUNTIME_DIRECTORY") == NULL)
-        use_user_paths(ret);
+    rc = user ? use_user_paths(ret, err) : 0;
     const char *runtime = getenv("STAGER_RUNTIME_DIR");
     if (!found && runtime != NULL && runtime[0] == '/')
         ret->runtime_dir = keep(ret, runtime);
-    if (ret->runtime_dir == NULL || stg_log_level_from_name(ret->log_level) < 0) {
+    if (rc == 0 && stg_log_level_from_name(ret->log_level) < 0)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
                      "%s: log_level: \"%s\" is none of error, warning, info, debug", path,
                      ret->log_level);
+    if (rc < 0)
         stg_settings_finish(ret);
-        return rc;
-    }
-    return 0;
+    return rc;
 }

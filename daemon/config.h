@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where the settings come from: --config FILE, else /etc/stager/stagerd.yaml when it is
- * there, else the schema's defaults; a user's daemon (not root, no StateDirectory of
- * systemd's) keeps to $XDG_RUNTIME_DIR and $XDG_STATE_HOME.
+ * there, else the schema's defaults. A user's daemon (not root, no --config) reads
+ * stager/stagerd.yaml in $XDG_CONFIG_HOME instead, and its folders lie in
+ * $XDG_RUNTIME_DIR, $XDG_STATE_HOME and $XDG_CONFIG_HOME unless that file says otherwise.
  */
 #ifndef STG_DAEMON_CONFIG_H
 #define STG_DAEMON_CONFIG_H
