@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check and apply: the text goes to the daemon, which is the only one who parses it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stagerctl/command.h"
+#include "proto/load.h"
+
+struct text {
+    const char *file; /* for messages */
+    size_t bytes;
+    char data[STG_TEXT_MAX_BYTES + 1];
+};
+
+static int fail_file(const char *file, const char *why, int code)
+{
+    char message[1024];
+    snprintf(message, sizeof(message), "%s: %s", file, why);
+    return stg_ctl_fail(code, message);
+}
+
+static int read_text(const char *path, struct text *ret)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    ret->file = is_stdin ? "<stdin>" : path;
+    FILE *in = is_stdin ? stdin : fopen(path, "re");
+    if (in == NULL)
+        return fail_file(path, strerror(errno),
+                         errno == EACCES ? -STAGER_PERMISSION_DENIED : -STAGER_NOT_FOUND);
+    ret->bytes = fread(ret->data, 1, sizeof(ret->data), in);
+    int number = ferror(in) ? errno : 0;
+    if (!is_stdin)
+        fclose(in);
+    if (number != 0)
+        return fail_file(ret->file, strerror(number), -STAGER_DATA_LOSS);
+    if (ret->bytes > STG_TEXT_MAX_BYTES) {
+        char why[128];
+        snprintf(why, sizeof(why),
+                 "a pipeline file has at most %u bytes, this one has more",
+                 STG_TEXT_MAX_BYTES);
+        return fail_file(ret->file, why, -STAGER_INVALID_ARGUMENT);
+    }
+    return 0;
+}
+
+static void print_json(const struct stg_reply *reply, bool is_applied)
+{
+    struct stg_json json = {.out = stdout};
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "name");
+    stg_json_string(&json, reply->name);
+    if (is_applied) {
+        stg_json_key(&json, "generation");
+        stg_json_uint(&json, reply->generation);
+        stg_json_key(&json, "unchanged");
+        stg_json_bool(&json, reply->unchanged);
+    }
+    stg_json_key(&json, "boundary");
+    stg_ctl_boundary_json(&json, &reply->boundary);
+    stg_json_key(&json, "max_batch_bytes");
+    stg_json_uint(&json, reply->max_batch_bytes);
+    stg_json_key(&json, "memory_bytes");
+    stg_json_uint(&json, reply->memory_bytes);
+    stg_json_key(&json, "advice");
+    stg_json_array_begin(&json);
+    for (size_t i = 0; i < reply->n_advice; i++)
+        stg_json_string(&json, reply->advice[i]);
+    stg_json_array_end(&json);
+    stg_json_object_end(&json);
+    putchar('\n');
+}
+
+static void print_text(const struct stg_reply *reply, bool is_applied)
+{
+    char batch[32], memory[32];
+    if (!is_applied)
+        printf("%s is a good pipeline.", reply->name);
+    else if (reply->unchanged)
+        printf("%s is unchanged: generation %" PRIu64 " goes on.", reply->name,
+               reply->generation);
+    else
+        printf("Applied %s, generation %" PRIu64 ".", reply->name, reply->generation);
+    printf(" A batch holds:\n\n");
+    stg_ctl_boundary_table(&reply->boundary);
+    printf("\n");
+    if (reply->max_batch_bytes > 0)
+        printf("  at most %s a batch, %s of shared memory in all\n",
+               stg_ctl_bytes(reply->max_batch_bytes, batch, sizeof(batch)),
+               stg_ctl_bytes(reply->memory_bytes, memory, sizeof(memory)));
+    for (size_t i = 0; i < reply->n_advice; i++)
+        printf("  advice: %s\n", reply->advice[i]);
+}
+
+static int send_text(const struct stg_ctl_options *options, struct stg_request *request)
+{
+    static struct text text;
+    int status = read_text(options->argument, &text);
+    if (status != 0)
+        return status;
+    request->text = text.data;
+    request->text_bytes = text.bytes;
+    request->file = text.file;
+
+    struct stager *client = stg_ctl_connect(options);
+    if (client == NULL)
+        return EXIT_FAILED;
+    struct stg_reply reply;
+    status = stg_ctl_ask(client, request, &reply);
+    if (status == 0) {
+        (options->json ? print_json : print_text)(&reply,
+                                                  request->kind == STG_REQUEST_APPLY);
+        status = stg_ctl_finish();
+    }
+    stager_disconnect(client);
+    return status;
+}
+
+int stg_ctl_check(const struct stg_ctl_options *options)
+{
+    struct stg_request request = {.kind = STG_REQUEST_CHECK};
+    return send_text(options, &request);
+}
+
+int stg_ctl_apply(const struct stg_ctl_options *options)
+{
+    struct stg_request request = {
+        .kind = STG_REQUEST_APPLY, .name = options->name, .replace = options->replace};
+    return send_text(options, &request);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the commands of stagerctl share: options, errors, connection, tables. Each command
+ * is one function in a file of its name and one line in main.c.
+ */
+#ifndef STG_STAGERCTL_COMMAND_H
+#define STG_STAGERCTL_COMMAND_H
+
+#include <stdbool.h>
+
+#include "client/admin.h"
+#include "client/stagerctl/json.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* The command line, read. */
+struct stg_ctl_options {
+    bool json;
+    const char *runtime_dir; /* NULL: the default */
+    const char *argument;    /* FILE or NAME, or NULL */
+    const char *name;        /* --name */
+    bool replace;
+    bool rows;
+    uint64_t limit; /* 0: none */
+};
+
+/* Each returns an exit status. */
+int stg_ctl_check(const struct stg_ctl_options *options);
+int stg_ctl_apply(const struct stg_ctl_options *options);
+int stg_ctl_list(const struct stg_ctl_options *options);
+int stg_ctl_status(const struct stg_ctl_options *options);
+int stg_ctl_cat(const struct stg_ctl_options *options);
+int stg_ctl_delete(const struct stg_ctl_options *options);
+int stg_ctl_version(const struct stg_ctl_options *options);
+
+/* "stagerctl: CODE: text" on standard error. Returns EXIT_FAILED. */
+int stg_ctl_fail(int code, const char *text);
+
+/* Connects, or says why not: NULL. The caller calls stager_disconnect. */
+struct stager *stg_ctl_connect(const struct stg_ctl_options *options);
+
+/* Asks and waits; a refusal is told. 0 or EXIT_FAILED. */
+int stg_ctl_ask(struct stager *client, struct stg_request *request,
+                struct stg_reply *ret);
+
+/* Ends a JSON line; EXIT_FAILED when standard output could not take it. */
+int stg_ctl_finish(void);
+
+/* "1.5 GiB". Returns buf. */
+const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size);
+
+/* name, dtype, shape of each tensor. */
+void stg_ctl_boundary_json(struct stg_json *json, const struct stg_schema *boundary);
+void stg_ctl_boundary_table(const struct stg_schema *boundary);
+
+/* ---- a table: columns as wide as their widest cell ---- */
+
+#define STG_TABLE_COLUMNS 12
+
+struct stg_table {
+    size_t n_columns;
+    size_t n_cells, capacity;
+    char **cells; /* row by row, owned */
+};
+
+/* Appends a cell; a row is full after n_columns of them. */
+void stg_table_add(struct stg_table *table, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Prints it, each line after `indent`, and frees it. */
+void stg_table_print(struct stg_table *table, const char *indent);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stagerctl/command.h"
+
+int stg_ctl_fail(int code, const char *text)
+{
+    fflush(stdout);
+    fprintf(stderr, "stagerctl: %s: %s\n", stager_status_name(code), text);
+    return EXIT_FAILED;
+}
+
+struct stager *stg_ctl_connect(const struct stg_ctl_options *options)
+{
+    struct stager *client;
+    int rc = stager_connect(options->runtime_dir, &client);
+    if (rc < 0) {
+        stg_ctl_fail(rc, stager_error_text(NULL));
+        return NULL;
+    }
+    return client;
+}
+
+int stg_ctl_ask(struct stager *client, struct stg_request *request, struct stg_reply *ret)
+{
+    struct stg_err err = {0};
+    int rc = stg_admin_call(client, request, ret, &err);
+    return rc < 0 ? stg_ctl_fail(rc, err.text) : 0;
+}
+
+int stg_ctl_finish(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_OK;
+    char text[256];
+    snprintf(text, sizeof(text), "cannot write to standard output: %s", strerror(errno));
+    return stg_ctl_fail(-STAGER_DATA_LOSS, text);
+}
+
+const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    if (bytes < 1024) {
+        snprintf(buf, size, "%u B", (unsigned)bytes);
+        return buf;
+    }
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+        value /= 1024;
+    snprintf(buf, size, "%.*f %s", value < 10 ? 1 : 0, value, units[unit]);
+    return buf;
+}
+
+void stg_ctl_boundary_json(struct stg_json *json, const struct stg_schema *boundary)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < boundary->n; i++) {
+        const struct stg_component *c = &boundary->components[i];
+        stg_json_object_begin(json);
+        stg_json_key(json, "name");
+        stg_json_string(json, c->name);
+        stg_json_key(json, "dtype");
+        stg_json_string(json, stager_dtype_name(c->dtype));
+        stg_json_key(json, "shape");
+        stg_json_array_begin(json);
+        for (int d = 0; d < c->ndim; d++) {
+            if (c->shape[d] < 0)
+                stg_json_null(json);
+            else
+                stg_json_int(json, c->shape[d]);
+        }
+        stg_json_array_end(json);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+void stg_ctl_boundary_table(const struct stg_schema *boundary)
+{
+    struct stg_table table = {.n_columns = 3};
+    stg_table_add(&table, "NAME");
+    stg_table_add(&table, "DTYPE");
+    stg_table_add(&table, "SHAPE");
+    for (size_t i = 0; i < boundary->n; i++) {
+        const struct stg_component *c = &boundary->components[i];
+        char shape[256];
+        stg_table_add(&table, "%s", c->name);
+        stg_table_add(&table, "%s", stager_dtype_name(c->dtype));
+        stg_table_add(&table, "%s",
+                      stg_shape_text(c->shape, c->ndim, shape, sizeof(shape)));
+    }
+    stg_table_print(&table, "  ");
+}

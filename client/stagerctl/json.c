@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/stagerctl/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "client/stagerctl/number.h"
+
+static void before_value(struct stg_json *json)
+{
+    if (json->comma)
+        fputs(", ", json->out);
+    json->comma = true;
+}
+
+static void open_with(struct stg_json *json, char mark)
+{
+    before_value(json);
+    fputc(mark, json->out);
+    json->comma = false;
+}
+
+static void close_with(struct stg_json *json, char mark)
+{
+    fputc(mark, json->out);
+    json->comma = true;
+}
+
+void stg_json_object_begin(struct stg_json *json)
+{
+    open_with(json, '{');
+}
+
+void stg_json_object_end(struct stg_json *json)
+{
+    close_with(json, '}');
+}
+
+void stg_json_array_begin(struct stg_json *json)
+{
+    open_with(json, '[');
+}
+
+void stg_json_array_end(struct stg_json *json)
+{
+    close_with(json, ']');
+}
+
+/* ---- strings ---- */
+
+/* Bytes of the well-formed UTF-8 sequence at s (RFC 3629), or 0. */
+static size_t utf8_bytes(const unsigned char *s, size_t n)
+{
+    unsigned char low = 0x80, high = 0xbf;
+    size_t more;
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] >= 0xc2 && s[0] <= 0xdf)
+        more = 1;
+    else if (s[0] >= 0xe0 && s[0] <= 0xef)
+        more = 2;
+    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
+        more = 3;
+    else
+        return 0;
+    if (s[0] == 0xe0)
+        low = 0xa0; /* shorter forms */
+    else if (s[0] == 0xed)
+        high = 0x9f; /* surrogates */
+    else if (s[0] == 0xf0)
+        low = 0x90;
+    else if (s[0] == 0xf4)
+        high = 0x8f; /* past U+10FFFF */
+    if (n <= more || s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i <= more; i++) {
+        if (s[i] < 0x80 || s[i] > 0xbf)
+            return 0;
+    }
+    return more + 1;
+}
+
+static bool is_utf8(const char *data, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t step = utf8_bytes((const unsigned char *)data + i, n - i);
+        if (step == 0)
+            return false;
+        i += step;
+    }
+    return true;
+}
+
+static void write_escaped(FILE *out, const char *data, size_t n)
+{
+    fputc('"', out);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)data[i];
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c == '\n')
+            fputs("\\n", out);
+        else if (c == '\t')
+            fputs("\\t", out);
+        else if (c == '\r')
+            fputs("\\r", out);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(out, "\\u%04x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+static void write_base64(FILE *out, const char *data, size_t n)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *s = (const unsigned char *)data;
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        unsigned word = (unsigned)s[i] << 16;
+        word |= left > 1 ? (unsigned)s[i + 1] << 8 : 0;
+        word |= left > 2 ? s[i + 2] : 0;
+        fputc(digits[word >> 18], out);
+        fputc(digits[word >> 12 & 63], out);
+        fputc(left > 1 ? digits[word >> 6 & 63] : '=', out);
+        fputc(left > 2 ? digits[word & 63] : '=', out);
+    }
+}
+
+void stg_json_bytes(struct stg_json *json, const char *data, size_t n)
+{
+    before_value(json);
+    if (is_utf8(data, n)) {
+        write_escaped(json->out, data, n);
+        return;
+    }
+    fputs("{\"base64\": \"", json->out);
+    write_base64(json->out, data, n);
+    fputs("\"}", json->out);
+}
+
+void stg_json_string(struct stg_json *json, const char *text)
+{
+    stg_json_bytes(json, text, strlen(text));
+}
+
+void stg_json_key(struct stg_json *json, const char *key)
+{
+    before_value(json);
+    write_escaped(json->out, key, strlen(key));
+    fputs(": ", json->out);
+    json->comma = false;
+}
+
+/* ---- numbers ---- */
+
+void stg_json_int(struct stg_json *json, int64_t value)
+{
+    before_value(json);
+    fprintf(json->out, "%" PRId64, value);
+}
+
+void stg_json_uint(struct stg_json *json, uint64_t value)
+{
+    before_value(json);
+    fprintf(json->out, "%" PRIu64, value);
+}
+
+void stg_json_bool(struct stg_json *json, bool value)
+{
+    before_value(json);
+    fputs(value ? "true" : "false", json->out);
+}
+
+void stg_json_null(struct stg_json *json)
+{
+    before_value(json);
+    fputs("null", json->out);
+}
+
+void stg_json_float(struct stg_json *json, double value, int dtype)
+{
+    char text[STG_NUMBER_BYTES];
+    before_value(json);
+    fprintf(json->out, isfinite(value) ? "%s" : "\"%s\"",
+            stg_number_text(value, dtype, text));
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes JSON (RFC 8259) to a stream, one value after another; commas are its business,
+ * well-formedness the caller's. Floats are the shortest that read back to the same bits
+ * of their own dtype; what JSON has no number for is a string: "nan", "inf", "-inf".
+ * Bytes that are not UTF-8 become {"base64": "…"}. One thread at a time.
+ */
+#ifndef STG_STAGERCTL_JSON_H
+#define STG_STAGERCTL_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Memory is the caller's: {.out = stream}. */
+struct stg_json {
+    FILE *out;
+    bool comma; /* a value stands before this place */
+};
+
+void stg_json_object_begin(struct stg_json *json);
+void stg_json_object_end(struct stg_json *json);
+void stg_json_array_begin(struct stg_json *json);
+void stg_json_array_end(struct stg_json *json);
+
+/* Inside an object, before each value. */
+void stg_json_key(struct stg_json *json, const char *key);
+
+void stg_json_string(struct stg_json *json, const char *text);
+void stg_json_bytes(struct stg_json *json, const char *data, size_t n);
+void stg_json_int(struct stg_json *json, int64_t value);
+void stg_json_uint(struct stg_json *json, uint64_t value);
+void stg_json_bool(struct stg_json *json, bool value);
+void stg_json_null(struct stg_json *json);
+/* dtype: STAGER_FLOAT16, BFLOAT16, FLOAT32 or FLOAT64, of which value is one. */
+void stg_json_float(struct stg_json *json, double value, int dtype);
+
+#endif

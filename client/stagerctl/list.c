@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+
+#include "client/stagerctl/command.h"
+
+static const char *text_or(const char *text, const char *otherwise)
+{
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+static void print_json(const struct stg_reply *reply)
+{
+    struct stg_json json = {.out = stdout};
+    stg_json_array_begin(&json);
+    for (size_t i = 0; i < reply->n_entries; i++) {
+        const struct stg_list_entry *e = &reply->entries[i];
+        stg_json_object_begin(&json);
+        stg_json_key(&json, "name");
+        stg_json_string(&json, e->name);
+        stg_json_key(&json, "generation");
+        stg_json_uint(&json, e->generation);
+        stg_json_key(&json, "state");
+        stg_json_string(&json, text_or(e->state, ""));
+        stg_json_key(&json, "n_clients");
+        stg_json_uint(&json, e->n_clients);
+        stg_json_key(&json, "uid");
+        stg_json_uint(&json, e->uid);
+        stg_json_key(&json, "file");
+        stg_json_string(&json, text_or(e->file, ""));
+        stg_json_object_end(&json);
+    }
+    stg_json_array_end(&json);
+    putchar('\n');
+}
+
+static void add_user(struct stg_table *table, uint32_t uid)
+{
+    const struct passwd *user = getpwuid(uid);
+    if (user != NULL)
+        stg_table_add(table, "%s", user->pw_name);
+    else
+        stg_table_add(table, "%u", uid);
+}
+
+static void print_text(const struct stg_reply *reply)
+{
+    if (reply->n_entries == 0) {
+        printf("No pipelines. `stagerctl apply FILE` brings one.\n");
+        return;
+    }
+    static const char *const titles[] = {"NAME",       "STATE", "CLIENTS",
+                                         "GENERATION", "USER",  "FILE"};
+    struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
+    for (size_t i = 0; i < table.n_columns; i++)
+        stg_table_add(&table, "%s", titles[i]);
+    for (size_t i = 0; i < reply->n_entries; i++) {
+        const struct stg_list_entry *e = &reply->entries[i];
+        stg_table_add(&table, "%s", e->name);
+        stg_table_add(&table, "%s", text_or(e->state, "-"));
+        stg_table_add(&table, "%u", e->n_clients);
+        stg_table_add(&table, "%" PRIu64, e->generation);
+        add_user(&table, e->uid);
+        stg_table_add(&table, "%s", text_or(e->file, "-"));
+    }
+    stg_table_print(&table, "");
+}
+
+int stg_ctl_list(const struct stg_ctl_options *options)
+{
+    struct stager *client = stg_ctl_connect(options);
+    if (client == NULL)
+        return EXIT_FAILED;
+    struct stg_request request = {.kind = STG_REQUEST_LIST};
+    struct stg_reply reply;
+    int status = stg_ctl_ask(client, &request, &reply);
+    if (status == 0) {
+        (options->json ? print_json : print_text)(&reply);
+        status = stg_ctl_finish();
+    }
+    stager_disconnect(client);
+    return status;
+}
+
+int stg_ctl_delete(const struct stg_ctl_options *options)
+{
+    struct stager *client = stg_ctl_connect(options);
+    if (client == NULL)
+        return EXIT_FAILED;
+    struct stg_request request = {.kind = STG_REQUEST_DELETE, .name = options->argument};
+    struct stg_reply reply;
+    int status = stg_ctl_ask(client, &request, &reply);
+    if (status == 0 && options->json) {
+        struct stg_json json = {.out = stdout};
+        stg_json_object_begin(&json);
+        stg_json_key(&json, "deleted");
+        stg_json_string(&json, options->argument);
+        stg_json_object_end(&json);
+        putchar('\n');
+    } else if (status == 0) {
+        printf("Deleted %s.\n", options->argument);
+    }
+    stager_disconnect(client);
+    return status == 0 ? stg_ctl_finish() : status;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stagerctl: looks at and changes the pipelines of a running stagerd.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stagerctl/command.h"
+#include "core/param.h"
+
+enum { ARGUMENT_NONE, ARGUMENT_MAYBE, ARGUMENT_ONE };
+
+struct command {
+    const char *name;
+    int argument;
+    const char *synopsis;
+    const char
+        *options; /* letters of its own options: n name, r replace, l limit, w rows */
+    const char *help;
+    int (*run)(const struct stg_ctl_options *options);
+};
+
+static const struct command commands[] = {
+    {"check", ARGUMENT_ONE, "FILE", "",
+     "Says whether a pipeline file is good, and what its batches hold. FILE - is "
+     "standard "
+     "input.",
+     stg_ctl_check},
+    {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace]", "nr",
+     "Makes a pipeline known to stagerd, or changes it. With clients attached a change "
+     "needs\n"
+     "  --replace: they get what is published, then ABORTED.",
+     stg_ctl_apply},
+    {"list", ARGUMENT_NONE, "", "", "The pipelines that there are.", stg_ctl_list},
+    {"status", ARGUMENT_MAYBE, "[NAME]", "",
+     "What a pipeline (or each of them) does, and who takes from it.", stg_ctl_status},
+    {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
+     "Prints the batches of a run of its own, from the start, invisible to other "
+     "clients.\n"
+     "  With --json one line a batch. Without --limit until the end.",
+     stg_ctl_cat},
+    {"delete", ARGUMENT_ONE, "NAME", "", "Forgets a pipeline.", stg_ctl_delete},
+    {"version", ARGUMENT_NONE, "", "",
+     "Releases and protocols of stagerctl, stagerd and CUDA.", stg_ctl_version},
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_usage(FILE *out)
+{
+    fprintf(out, "usage: stagerctl COMMAND [--json] [--runtime-dir DIR]\n\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  stagerctl %s%s%s\n", commands[i].name,
+                commands[i].synopsis[0] != '\0' ? " " : "", commands[i].synopsis);
+    fprintf(out,
+            "\n`stagerctl COMMAND --help` says more. stagerd is looked for in DIR, else\n"
+            "environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
+            "Exit status: 0 done, 1 an error was reported, 2 wrong usage.\n");
+}
+
+static int usage_error(const char *what, const char *value)
+{
+    fprintf(stderr, "stagerctl: INVALID_ARGUMENT: %s%s%s\n", what,
+            value != NULL ? " " : "", value != NULL ? value : "");
+    fprintf(stderr, "stagerctl --help shows the usage\n");
+    return EXIT_USAGE;
+}
+
+static int print_help(const struct command *command)
+{
+    printf("usage: stagerctl %s%s%s [--json] [--runtime-dir DIR]\n  %s\n", command->name,
+           command->synopsis[0] != '\0' ? " " : "", command->synopsis, command->help);
+    return EXIT_OK;
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[N_COMMANDS];
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    const char *near = stg_nearest(name, names, N_COMMANDS);
+    char text[256];
+    snprintf(text, sizeof(text),
+             near != NULL ? "no command \"%s\"; did you mean \"%s\"?"
+                          : "no command \"%s\"",
+             name, near);
+    return usage_error(text, NULL);
+}
+
+static int read_limit(const char *text, uint64_t *ret)
+{
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n == 0)
+        return usage_error("--limit wants a number of batches from 1, not", text);
+    *ret = n;
+    return 0;
+}
+
+static const struct option long_options[] = {
+    {"json", no_argument, NULL, 'j'},    {"runtime-dir", required_argument, NULL, 'd'},
+    {"help", no_argument, NULL, 'h'},    {"name", required_argument, NULL, 'n'},
+    {"replace", no_argument, NULL, 'r'}, {"limit", required_argument, NULL, 'l'},
+    {"rows", no_argument, NULL, 'w'},    {NULL, 0, NULL, 0},
+};
+
+/* 0, an exit status, or -1: help was asked for. */
+static int read_options(int argc, char **argv, const struct command *command,
+                        struct stg_ctl_options *ret)
+{
+    int letter, index = 0;
+    while ((letter = getopt_long(argc, argv, "h", long_options, &index)) != -1) {
+        if (letter == 'h')
+            return -1;
+        if (letter == '?')
+            return usage_error("see above", NULL);
+        if (letter != 'j' && letter != 'd' && strchr(command->options, letter) == NULL) {
+            char text[128];
+            snprintf(text, sizeof(text), "%s takes no --%s", command->name,
+                     long_options[index].name);
+            return usage_error(text, NULL);
+        }
+        ret->json = ret->json || letter == 'j';
+        ret->replace = ret->replace || letter == 'r';
+        ret->rows = ret->rows || letter == 'w';
+        if (letter == 'd')
+            ret->runtime_dir = optarg;
+        if (letter == 'n')
+            ret->name = optarg;
+        if (letter == 'l' && read_limit(optarg, &ret->limit) != 0)
+            return EXIT_USAGE;
+    }
+    int n = argc - optind;
+    if (n > (command->argument != ARGUMENT_NONE ? 1 : 0))
+        return usage_error("too many arguments from", argv[optind + n - 1]);
+    if (n == 0 && command->argument == ARGUMENT_ONE)
+        return usage_error("what is missing:", command->synopsis);
+    ret->argument = n > 0 ? argv[optind] : NULL;
+    if (ret->json && ret->rows)
+        return usage_error("--json prints one line a batch; it does not go with --rows",
+                           NULL);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_usage(stdout);
+        return stg_ctl_finish();
+    }
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    const struct command *command = find_command(name);
+    if (command == NULL)
+        return unknown_command(name);
+    struct stg_ctl_options options = {0};
+    int rc = read_options(argc - 1, argv + 1, command, &options);
+    if (rc != 0)
+        return rc < 0 ? print_help(command) : rc;
+    return command->run(&options);
+}

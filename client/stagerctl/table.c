@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stagerctl/command.h"
+
+static void out_of_memory(void)
+{
+    stg_ctl_fail(-STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    exit(EXIT_FAILED);
+}
+
+void stg_table_add(struct stg_table *table, const char *fmt, ...)
+{
+    if (table->n_cells == table->capacity) {
+        table->capacity = table->capacity > 0 ? table->capacity * 2 : 64;
+        table->cells = realloc(table->cells, table->capacity * sizeof(*table->cells));
+        if (table->cells == NULL)
+            out_of_memory();
+    }
+    va_list args;
+    va_start(args, fmt);
+    char *cell;
+    if (vasprintf(&cell, fmt, args) < 0)
+        out_of_memory();
+    va_end(args);
+    table->cells[table->n_cells++] = cell;
+}
+
+/* Columns of a terminal: UTF-8 continuation bytes take none. */
+static size_t width_of(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+void stg_table_print(struct stg_table *table, const char *indent)
+{
+    size_t widths[STG_TABLE_COLUMNS] = {0};
+    for (size_t i = 0; i < table->n_cells; i++) {
+        size_t width = width_of(table->cells[i]);
+        if (width > widths[i % table->n_columns])
+            widths[i % table->n_columns] = width;
+    }
+    for (size_t i = 0; i < table->n_cells; i++) {
+        size_t column = i % table->n_columns;
+        bool is_last = column + 1 == table->n_columns;
+        int pad = is_last ? 0 : (int)(widths[column] - width_of(table->cells[i]) + 2);
+        printf("%s%s%*s%s", column == 0 ? indent : "", table->cells[i], pad, "",
+               is_last ? "\n" : "");
+        free(table->cells[i]);
+    }
+    free(table->cells);
+    *table = (struct stg_table){0};
+}

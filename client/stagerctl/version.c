@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/stagerctl/command.h"
+#include "core/device.h"
+
+/* What can be known here, and what of the daemon, if there is one. */
+struct version {
+    char path[512]; /* of attach.sock */
+    struct stager *client;
+    struct stg_admin_daemon daemon;
+    char why_no_daemon[STG_ERR_TEXT_BYTES];
+    bool has_cuda;
+    char cuda[STG_ERR_TEXT_BYTES]; /* what it is, or why there is none */
+};
+
+static void look_at_cuda(struct version *ret)
+{
+    struct stg_err err = {0};
+    const struct stg_device *device;
+    int n = 0;
+    int rc = stg_device_cuda(NULL, &device, &err);
+    if (rc == 0)
+        rc = device->count(&n, &err);
+    if (rc == 0 && n > 0)
+        rc = device->describe(0, ret->cuda, sizeof(ret->cuda), &err);
+    ret->has_cuda = rc == 0 && n > 0;
+    if (rc < 0)
+        snprintf(ret->cuda, sizeof(ret->cuda), "%s", err.text);
+    else if (n == 0)
+        snprintf(ret->cuda, sizeof(ret->cuda), "no device");
+}
+
+static void print_json(const struct version *v)
+{
+    struct stg_json json = {.out = stdout};
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "release");
+    stg_json_string(&json, stager_version());
+    stg_json_key(&json, "protocol");
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "min");
+    stg_json_uint(&json, STG_PROTOCOL_MIN);
+    stg_json_key(&json, "max");
+    stg_json_uint(&json, STG_PROTOCOL_MAX);
+    stg_json_object_end(&json);
+    stg_json_key(&json, "socket");
+    stg_json_string(&json, v->path);
+    stg_json_key(&json, "daemon");
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "reachable");
+    stg_json_bool(&json, v->client != NULL);
+    if (v->client != NULL) {
+        char instance[32];
+        snprintf(instance, sizeof(instance), "%016" PRIx64, v->daemon.instance);
+        stg_json_key(&json, "release");
+        stg_json_string(&json, v->daemon.release);
+        stg_json_key(&json, "protocol");
+        stg_json_uint(&json, v->daemon.version);
+        stg_json_key(&json, "instance");
+        stg_json_string(&json, instance);
+        stg_json_key(&json, "pid");
+        stg_json_uint(&json, v->daemon.pid);
+        stg_json_key(&json, "cuda");
+        stg_json_string(&json, v->daemon.cuda);
+    } else {
+        stg_json_key(&json, "reason");
+        stg_json_string(&json, v->why_no_daemon);
+    }
+    stg_json_object_end(&json);
+    stg_json_key(&json, "cuda");
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "available");
+    stg_json_bool(&json, v->has_cuda);
+    stg_json_key(&json, v->has_cuda ? "device" : "reason");
+    stg_json_string(&json, v->cuda);
+    stg_json_object_end(&json);
+    stg_json_object_end(&json);
+    putchar('\n');
+}
+
+static void print_text(const struct version *v)
+{
+    printf("stagerctl %s, protocol %u to %u\n", stager_version(), STG_PROTOCOL_MIN,
+           STG_PROTOCOL_MAX);
+    if (v->client != NULL)
+        printf("stagerd   %s, protocol %u, pid %u, instance %016" PRIx64 ", at %s\n",
+               v->daemon.release, v->daemon.version, v->daemon.pid, v->daemon.instance,
+               v->path);
+    else
+        printf("stagerd   none: %s\n", v->why_no_daemon);
+    printf("cuda      %s%s\n", v->has_cuda ? "" : "none: ", v->cuda);
+}
+
+int stg_ctl_version(const struct stg_ctl_options *options)
+{
+    static struct version v;
+    struct stg_err err = {0};
+    int rc = stg_admin_path(options->runtime_dir, v.path, sizeof(v.path), &err);
+    if (rc < 0)
+        return stg_ctl_fail(rc, err.text);
+    if (stager_connect(options->runtime_dir, &v.client) == 0)
+        stg_admin_daemon(v.client, &v.daemon);
+    else
+        snprintf(v.why_no_daemon, sizeof(v.why_no_daemon), "%s", stager_error_text(NULL));
+    look_at_cuda(&v);
+    (options->json ? print_json : print_text)(&v);
+    stager_disconnect(v.client);
+    return stg_ctl_finish();
+}
