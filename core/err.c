@@ -38,15 +38,17 @@ int stg_err_prefix(struct stg_err *err, int code, const char *fmt, ...)
 {
     if (err == NULL)
         return code;
-    char old[STG_ERR_TEXT_BYTES];
-    memcpy(old, err->text, sizeof(old));
-
+    char prefix[STG_ERR_TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(err->text, sizeof(err->text), fmt, args);
+    vsnprintf(prefix, sizeof(prefix) - 2, fmt, args);
     va_end(args);
-    if (n >= 0 && (size_t)n < sizeof(err->text))
-        snprintf(err->text + n, sizeof(err->text) - (size_t)n, ": %s", old);
+    size_t n = strlen(prefix);
+    memcpy(prefix + n, ": ", 2);
+    n += 2;
+    memmove(err->text + n, err->text, sizeof(err->text) - n);
+    memcpy(err->text, prefix, n);
+    err->text[sizeof(err->text) - 1] = '\0';
     return err->code;
 }
 

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/failalloc.h"
+
+#include <stdlib.h>
+
+#include "core/arena.h"
+#include "core/bump.h"
+#include "core/device.h"
+#include "core/lease.h"
+#include "tests/check.h"
+
+static struct stg_err err;
+
+static int make_arena(void *owner)
+{
+    struct stg_arena *arena = NULL;
+    int rc = stg_arena_create(1u << 24, 8, &arena, &err);
+    if (rc < 0) {
+        CHECK(arena == NULL);
+        CHECK_CONTAINS(err.text, "out of memory");
+    }
+    stg_arena_destroy(arena);
+    return rc;
+}
+
+static int make_leases(void *owner)
+{
+    struct stg_lease_core *core = NULL;
+    err.text[0] = '\0';
+    int rc = stg_lease_core_create(1u << 24, 8, 4, 16, &core, &err);
+    if (rc < 0) {
+        CHECK(core == NULL);
+        CHECK_CONTAINS(err.text, "out of memory");
+    }
+    stg_lease_core_destroy(core);
+    return rc;
+}
+
+static int fill_bump(void *owner)
+{
+    struct stg_bump bump = {0};
+    int rc = 0;
+    for (size_t i = 0; i < 20 && rc == 0; i++) {
+        if (stg_bump_alloc(&bump, 1000 * i) == NULL)
+            rc = -STAGER_RESOURCE_EXHAUSTED;
+    }
+    /* What is there stays usable after a failure. */
+    stg_bump_reset(&bump);
+    if (rc == 0)
+        CHECK(stg_bump_strndup(&bump, "abc", 3) != NULL);
+    stg_bump_finish(&bump);
+    return rc;
+}
+
+static int make_stream_and_event(void *owner)
+{
+    const struct stg_device *cpu = stg_device_cpu();
+    struct stg_stream *stream = NULL;
+    struct stg_device_event *event = NULL;
+    void *memory = NULL;
+    int rc = cpu->stream_create(0, &stream, &err);
+    if (rc == 0)
+        rc = cpu->event_create(0, &event, &err);
+    if (rc == 0)
+        rc = cpu->alloc(0, 1000, &memory, &err);
+    cpu->event_destroy(event);
+    cpu->stream_destroy(stream);
+    cpu->free(0, memory);
+    return rc;
+}
+
+static void creating_an_arena_survives_every_failed_allocation(void)
+{
+    CHECK_INT(stg_failalloc_each(make_arena, NULL), 4);
+}
+
+static void creating_a_lease_core_survives_every_failed_allocation(void)
+{
+    CHECK_INT(stg_failalloc_each(make_leases, NULL), 8);
+}
+
+static void a_bump_allocator_survives_every_failed_allocation(void)
+{
+    CHECK(stg_failalloc_each(fill_bump, NULL) > 2);
+}
+
+static void the_cpu_device_survives_every_failed_allocation(void)
+{
+    CHECK_INT(stg_failalloc_each(make_stream_and_event, NULL), 3);
+}
+
+/* Without it the tests above would prove nothing. */
+static void the_helper_fails_what_it_says(void)
+{
+    stg_failalloc_once(2);
+    void *a = malloc(8), *b = malloc(8), *c = malloc(8);
+    CHECK_INT(stg_failalloc_off(), 1);
+    CHECK(a != NULL && b == NULL && c != NULL);
+    stg_failalloc_from(2);
+    void *d = calloc(1, 8), *e = aligned_alloc(64, 64), *f = realloc(NULL, 8);
+    CHECK_INT(stg_failalloc_off(), 2);
+    CHECK(d != NULL && e == NULL && f == NULL);
+    free(a);
+    free(c);
+    free(d);
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_helper_fails_what_it_says),
+    TEST(creating_an_arena_survives_every_failed_allocation),
+    TEST(creating_a_lease_core_survives_every_failed_allocation),
+    TEST(a_bump_allocator_survives_every_failed_allocation),
+    TEST(the_cpu_device_survives_every_failed_allocation),
+};
+TEST_MAIN(tests)
