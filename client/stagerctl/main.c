@@ -114,25 +114,16 @@ static const struct option long_options[] = {
     {"rows", no_argument, NULL, 'w'},    {NULL, 0, NULL, 0},
 };
 
-/* 0, an exit status, or -1: help was asked for. */
-static int read_options(int argc, char **argv, const struct command *command,
-                        struct stg_ctl_options *ret)
+/* Options may stand anywhere; ret_seen gets the letters of those that were there. */
+static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
+                        char *ret_seen)
 {
-    int letter, index = 0;
-    while ((letter = getopt_long(argc, argv, "h", long_options, &index)) != -1) {
-        if (letter == 'h')
-            return -1;
+    int letter;
+    while ((letter = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
         if (letter == '?')
-            return usage_error("see above", NULL);
-        if (letter != 'j' && letter != 'd' && strchr(command->options, letter) == NULL) {
-            char text[128];
-            snprintf(text, sizeof(text), "%s takes no --%s", command->name,
-                     long_options[index].name);
-            return usage_error(text, NULL);
-        }
-        ret->json = ret->json || letter == 'j';
-        ret->replace = ret->replace || letter == 'r';
-        ret->rows = ret->rows || letter == 'w';
+            return usage_error("that option is not known, or lacks its value", NULL);
+        if (strchr(ret_seen, letter) == NULL)
+            ret_seen[strlen(ret_seen)] = (char)letter;
         if (letter == 'd')
             ret->runtime_dir = optarg;
         if (letter == 'n')
@@ -140,36 +131,63 @@ static int read_options(int argc, char **argv, const struct command *command,
         if (letter == 'l' && read_limit(optarg, &ret->limit) != 0)
             return EXIT_USAGE;
     }
-    int n = argc - optind;
-    if (n > (command->argument != ARGUMENT_NONE ? 1 : 0))
-        return usage_error("too many arguments from", argv[optind + n - 1]);
-    if (n == 0 && command->argument == ARGUMENT_ONE)
-        return usage_error("what is missing:", command->synopsis);
-    ret->argument = n > 0 ? argv[optind] : NULL;
-    if (ret->json && ret->rows)
+    ret->json = strchr(ret_seen, 'j') != NULL;
+    ret->replace = strchr(ret_seen, 'r') != NULL;
+    ret->rows = strchr(ret_seen, 'w') != NULL;
+    return 0;
+}
+
+/* Does the command take what was given? */
+static int check_options(const struct command *command,
+                         const struct stg_ctl_options *options, const char *seen)
+{
+    for (const struct option *o = long_options; o->name != NULL; o++) {
+        if (strchr("jdh", o->val) != NULL || strchr(command->options, o->val) != NULL ||
+            strchr(seen, o->val) == NULL)
+            continue;
+        char text[128];
+        snprintf(text, sizeof(text), "%s takes no --%s", command->name, o->name);
+        return usage_error(text, NULL);
+    }
+    if (options->json && options->rows)
         return usage_error("--json prints one line a batch; it does not go with --rows",
                            NULL);
     return 0;
 }
 
+static int check_arguments(const struct command *command, int argc, char **argv,
+                           struct stg_ctl_options *ret)
+{
+    if (argc > (command->argument != ARGUMENT_NONE ? 1 : 0))
+        return usage_error("too many arguments:", argv[argc - 1]);
+    if (argc == 0 && command->argument == ARGUMENT_ONE)
+        return usage_error("what is missing:", command->synopsis);
+    ret->argument = argc > 0 ? argv[0] : NULL;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_usage(stderr);
-        return EXIT_USAGE;
+    if (argc > 1 && strcmp(argv[1], "--version") == 0)
+        argv[1] += 2;
+    struct stg_ctl_options options = {0};
+    char seen[16] = "";
+    int status = read_options(argc, argv, &options, seen);
+    if (status != 0)
+        return status;
+    bool wants_help = strchr(seen, 'h') != NULL;
+    const char *name = optind < argc ? argv[optind] : NULL;
+    if (name == NULL || strcmp(name, "help") == 0) {
+        print_usage(wants_help || name != NULL ? stdout : stderr);
+        return wants_help || name != NULL ? stg_ctl_finish() : EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        print_usage(stdout);
-        return stg_ctl_finish();
-    }
-    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct command *command = find_command(name);
     if (command == NULL)
         return unknown_command(name);
-    struct stg_ctl_options options = {0};
-    int rc = read_options(argc - 1, argv + 1, command, &options);
-    if (rc != 0)
-        return rc < 0 ? print_help(command) : rc;
-    return command->run(&options);
+    if (wants_help)
+        return print_help(command);
+    status = check_options(command, &options, seen);
+    if (status == 0)
+        status = check_arguments(command, argc - optind - 1, argv + optind + 1, &options);
+    return status != 0 ? status : command->run(&options);
 }
