@@ -55,6 +55,14 @@ static int pipeline_check(struct stg_reader *r, const struct stg_text_node *root
     return names_check(r, p);
 }
 
+/* The name comes from whoever applies, and goes to logs. */
+static const char *file_shown(const char *file, char *buf, size_t bytes)
+{
+    if (file == NULL || *file == '\0')
+        return "text";
+    return stg_text_printable(file, strlen(file), buf, bytes);
+}
+
 /* ---- text -> message -> bytes -> spec ---- */
 
 static int pipeline_read(struct stg_reader *r, const struct stg_text_node *root,
@@ -155,8 +163,9 @@ int stg_load_pipeline(const char *text, size_t bytes, const char *file,
 {
     struct stg_bump bump;
     stg_bump_init(&bump, LOAD_MAX_BYTES);
+    char shown[256];
     struct stg_reader r = {
-        .file = file != NULL ? file : "text", .bump = &bump, .err = err};
+        .file = file_shown(file, shown, sizeof(shown)), .bump = &bump, .err = err};
     struct stg_pipeline_spec *spec = calloc(1, sizeof(*spec));
     if (spec == NULL)
         return stg_read_fail_memory(&r);
@@ -222,8 +231,9 @@ int stg_load_settings(const char *text, size_t bytes, const char *file,
 {
     struct stg_bump bump;
     stg_bump_init(&bump, LOAD_MAX_BYTES);
+    char shown[256];
     struct stg_reader r = {
-        .file = file != NULL ? file : "text", .bump = &bump, .err = err};
+        .file = file_shown(file, shown, sizeof(shown)), .bump = &bump, .err = err};
     int rc = settings_read(&r, text, bytes, ret);
     if (rc < 0)
         stg_bump_finish(&bump);

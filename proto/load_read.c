@@ -189,8 +189,9 @@ static const char *integer_hint(const struct target *t)
         return "; leave out the quotes";
     if (strchr(node->s, '_') != NULL)
         return "; write it without '_'";
-    if (is_unsigned(t->field) && node->s[0] >= '0' && node->s[0] <= '9')
-        return " (units: KiB MiB GiB TiB KB MB GB TB)";
+    const char *unit = node->s + strspn(node->s, "0123456789. ");
+    if (is_unsigned(t->field) && unit != node->s && *unit != '\0')
+        return "; units are KiB MiB GiB TiB KB MB GB TB";
     return "";
 }
 

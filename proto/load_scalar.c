@@ -146,7 +146,7 @@ const char *stg_text_found(const struct stg_text_node *node, char *buf, size_t b
         snprintf(buf, bytes, "a list");
     } else if (node->kind == STG_TEXT_MAPPING) {
         snprintf(buf, bytes, "a mapping");
-    } else if (stg_text_is_null(node)) {
+    } else if (node->plain && node->s_bytes == 0) {
         snprintf(buf, bytes, "nothing");
     } else {
         stg_text_printable(node->s, node->s_bytes, shown, sizeof(shown));

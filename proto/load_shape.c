@@ -34,10 +34,11 @@ static int box_check(struct stg_reader *r, const struct stg_text_node *node,
                              "lists and values side by side; nested lists must be "
                              "rectangular (use null for a required column)");
     if (is_list && node->n != dim[level])
-        return stg_read_fail(r, node->line, node->column,
-                             "this list has %zu elements, the first one has %zu; nested "
-                             "lists must be rectangular (use null for a required column)",
-                             node->n, (size_t)dim[level]);
+        return stg_read_fail(
+            r, node->line, node->column,
+            "this list has %zu entries, the first one %zu; nested lists must "
+            "be rectangular (use null for a required column)",
+            node->n, (size_t)dim[level]);
     for (const struct stg_text_node *e = node->first; e != NULL; e = e->next) {
         int rc = box_check(r, e, dim, ndim, level + 1);
         if (rc < 0)
@@ -302,8 +303,11 @@ static int step_fill(struct stg_reader *r, const struct stg_text_node *entry,
     if (field == NULL)
         return -STAGER_INVALID_ARGUMENT;
     struct stg_text_node arguments = *entry;
-    if (stg_text_is_null(entry))
+    if (stg_text_is_null(entry)) {
         arguments.kind = STG_TEXT_MAPPING;
+        arguments.line = entry->key_line;
+        arguments.column = entry->key_column;
+    }
     size_t mark = stg_read_push(r, ".%s", field->name);
     const ProtobufCMessageDescriptor *type = field->descriptor;
     if (arguments.kind != STG_TEXT_MAPPING) {

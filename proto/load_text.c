@@ -151,12 +151,23 @@ static int node_add(struct parse *p, yaml_mark_t mark, enum stg_text_kind kind,
     return 0;
 }
 
+static int fail_tag(struct parse *p, yaml_mark_t mark, const yaml_char_t *tag)
+{
+    static const char standard[] = "tag:yaml.org,2002:";
+    const char *s = (const char *)tag;
+    char shown[64];
+    bool is_standard = strncmp(s, standard, strlen(standard)) == 0;
+    if (is_standard)
+        s += strlen(standard);
+    return fail_at(
+        p, mark, "tags (%s%s) are not supported; quote a value to make it a string",
+        is_standard ? "!!" : "", stg_text_printable(s, strlen(s), shown, sizeof(shown)));
+}
+
 static int scalar_take(struct parse *p, const yaml_event_t *event)
 {
     if (event->data.scalar.tag != NULL)
-        return fail_at(p, event->start_mark,
-                       "tag '%s' is not supported; quote a value to make it a string",
-                       (const char *)event->data.scalar.tag);
+        return fail_tag(p, event->start_mark, event->data.scalar.tag);
     if (awaits_key(p))
         return key_take(p, event);
 
@@ -175,8 +186,7 @@ static int collection_open(struct parse *p, const yaml_event_t *event,
                            enum stg_text_kind kind, const yaml_char_t *tag)
 {
     if (tag != NULL)
-        return fail_at(p, event->start_mark, "tag '%s' is not supported; leave it out",
-                       (const char *)tag);
+        return fail_tag(p, event->start_mark, tag);
     if (p->depth == STG_TEXT_MAX_DEPTH)
         return fail_at(p, event->start_mark, "nested deeper than %d levels; flatten it",
                        STG_TEXT_MAX_DEPTH);
