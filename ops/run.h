@@ -18,6 +18,8 @@ struct stg_sink {
     void *owner;
     int (*alloc)(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
                  uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err);
+    /* A fetch that no op writes in place (a feed, a constant, a variable, a view, the
+     * second fetch of one tensor) is copied to where it goes. */
     int (*copy)(void *owner, size_t i, const struct stg_tensor *tensor,
                 struct stg_err *err);
 };
@@ -44,8 +46,9 @@ void stg_run_destroy(struct stg_run *run);
 
 /* Runs once. feeds: element components (stage) or boundary tensors (compute), in schema
  * order. outputs (may be NULL when a sink is given): one view a fetch, valid until the
- * next exec or destroy; with a sink they point where the sink said. Errors: the op's,
- * with "node NAME (op):" before the text and err->row kept. */
+ * next exec or destroy; with a sink they point where the sink said, those that were
+ * copied to their source. Errors: the op's, with "node NAME (op):" before the text and
+ * err->row kept; INVALID_ARGUMENT when a feed has not the dtype and shape it should. */
 int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
                  const struct stg_key *key, const struct stg_sink *sink,
                  struct stg_tensor *outputs, struct stg_err *err);

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/csv.h"
+#include "ops/element.h"
+#include "ops/number.h"
+#include "ops/op.h"
+
+/* Rows whose spans stay in the first-level cache between index and conversion. */
+#define BLOCK_ROWS 64
+#define MAX_COLUMNS 65536
+/* So that a short number may be read in one piece behind the last byte. */
+#define SLACK 16
+
+static const struct stg_param params[] = {
+    {.name = "record_defaults",
+     .type = STG_PARAM_VALUES,
+     .required = true,
+     .help = "one default a column; its kind gives the dtype: 0 int32, 0.0 float32, \"\" "
+             "string; null: required"},
+    {.name = "out_type",
+     .type = STG_PARAM_STRINGS,
+     .help = "dtypes of the columns: int32, int64, float32, float64, string"},
+    {.name = "field_delim", .type = STG_PARAM_STRING, .preset = ",", .help = "one byte"},
+    {.name = "use_quote_delim",
+     .type = STG_PARAM_BOOL,
+     .preset = "true",
+     .help = "false: a double quote is a character like others"},
+    {.name = "na_value",
+     .type = STG_PARAM_STRING,
+     .preset = "",
+     .help = "a field of this text counts as empty"},
+    {.name = "select_cols",
+     .type = STG_PARAM_INTS,
+     .min = 0,
+     .max = MAX_COLUMNS - 1,
+     .help = "the fields to decode, strictly increasing; default: all"},
+};
+
+struct plan {
+    struct stg_csv_dialect dialect;
+    uint32_t n_columns;
+    int *dtypes;
+    uint32_t *fields; /* column -> field */
+    struct stg_csv_rule *rules;
+};
+
+/* ---- infer ---- */
+
+static int column_dtype(const struct stg_value *value, const struct stg_attr *out_type,
+                        size_t i, int *ret, struct stg_err *err)
+{
+    int dtype = STAGER_DT_INVALID;
+    if (out_type != NULL)
+        dtype = stg_dtype_from_name(out_type->values[i].s);
+    else if (value->kind != STG_VALUE_NULL)
+        dtype = stg_literal_dtype(value, 1);
+    switch (dtype) {
+    case STAGER_INT32:
+    case STAGER_INT64:
+    case STAGER_FLOAT32:
+    case STAGER_FLOAT64:
+    case STAGER_STRING: *ret = dtype; return 0;
+    default: break;
+    }
+    if (out_type == NULL && value->kind == STG_VALUE_NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "record_defaults[%zu] is null (required) and has no type; give "
+                       "the columns' types in out_type",
+                       i);
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "column %zu cannot be %s, only int32, int64, float32, float64, string",
+                   i, out_type != NULL ? out_type->values[i].s : stg_dtype_name(dtype));
+}
+
+static int column_rule(const struct stg_value *value, int dtype, size_t i,
+                       struct stg_csv_rule *rule, struct stg_err *err)
+{
+    rule->s = "";
+    if (value->kind == STG_VALUE_NULL) {
+        rule->required = true;
+        return 0;
+    }
+    if (dtype == STAGER_STRING) {
+        if (value->kind != STG_VALUE_STRING)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "record_defaults[%zu] is no string", i);
+        rule->s = value->s;
+        rule->s_bytes = value->s_bytes;
+        return 0;
+    }
+    void *into = dtype == STAGER_INT32     ? (void *)&rule->i32
+                 : dtype == STAGER_INT64   ? (void *)&rule->i64
+                 : dtype == STAGER_FLOAT32 ? (void *)&rule->f32
+                                           : (void *)&rule->f64;
+    int rc = stg_literal_store(value, dtype, into, 0, err);
+    return rc < 0 ? stg_err_prefix(err, rc, "record_defaults[%zu]", i) : 0;
+}
+
+static const struct stg_value *text_attr(const struct stg_node *node, const char *name)
+{
+    const struct stg_attr *attr = stg_attr_find(node->attrs, node->n_attrs, name);
+    return attr != NULL && attr->n_values == 1 ? &attr->values[0] : NULL;
+}
+
+static int plan_columns(const struct stg_node *node, struct stg_bump *bump,
+                        struct plan *plan, struct stg_err *err)
+{
+    const struct stg_attr *defaults =
+        stg_attr_find(node->attrs, node->n_attrs, "record_defaults");
+    const struct stg_attr *out_type =
+        stg_attr_find(node->attrs, node->n_attrs, "out_type");
+    bool flat = defaults->ndim == 1 || (defaults->ndim == 2 && defaults->shape[1] == 1);
+    size_t n = defaults->n_values;
+    if (!flat || n == 0 || n > MAX_COLUMNS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "record_defaults is a list with one default a column, 1 to %d",
+                       MAX_COLUMNS);
+    if (out_type != NULL && out_type->n_values != n)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "out_type has %zu entries, record_defaults %zu",
+                       out_type->n_values, n);
+    plan->n_columns = (uint32_t)n;
+    plan->dtypes = stg_bump_alloc(bump, n * sizeof(*plan->dtypes));
+    plan->rules = stg_bump_alloc(bump, n * sizeof(*plan->rules));
+    if (plan->dtypes == NULL || plan->rules == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+
+    const struct stg_value *na = text_attr(node, "na_value");
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_value *value = &defaults->values[i];
+        int rc = column_dtype(value, out_type, i, &plan->dtypes[i], err);
+        if (rc < 0)
+            return rc;
+        plan->rules[i].na = na != NULL ? na->s : "";
+        plan->rules[i].na_bytes = na != NULL ? na->s_bytes : 0;
+        rc = column_rule(value, plan->dtypes[i], i, &plan->rules[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int plan_fields(const struct stg_node *node, struct stg_bump *bump,
+                       struct plan *plan, struct stg_err *err)
+{
+    const struct stg_attr *select =
+        stg_attr_find(node->attrs, node->n_attrs, "select_cols");
+    size_t n = plan->n_columns;
+    /* An empty list is TensorFlow's "all". */
+    if (select != NULL && select->n_values == 0)
+        select = NULL;
+    if (select != NULL && select->n_values != n)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "select_cols has %zu entries, record_defaults %zu",
+                       select->n_values, n);
+    for (size_t i = 1; select != NULL && i < n; i++) {
+        if (select->values[i].i <= select->values[i - 1].i)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "select_cols must be strictly increasing, and %" PRId64
+                           " follows %" PRId64,
+                           select->values[i].i, select->values[i - 1].i);
+    }
+    size_t n_fields = select != NULL ? (size_t)select->values[n - 1].i + 1 : n;
+    int32_t *column = stg_bump_alloc(bump, n_fields * sizeof(*column));
+    plan->fields = stg_bump_alloc(bump, n * sizeof(*plan->fields));
+    if (column == NULL || plan->fields == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t f = 0; f < n_fields; f++)
+        column[f] = -1;
+    for (size_t c = 0; c < n; c++) {
+        plan->fields[c] = select != NULL ? (uint32_t)select->values[c].i : (uint32_t)c;
+        column[plan->fields[c]] = (int32_t)c;
+    }
+    plan->dialect.select = select != NULL;
+    plan->dialect.column = column;
+    plan->dialect.n_fields = (uint32_t)n_fields;
+    plan->dialect.n_columns = plan->n_columns;
+    return 0;
+}
+
+static int infer(struct stg_op_infer *ctx, struct stg_err *err)
+{
+    const struct stg_node *node = ctx->node;
+    if (ctx->inputs[0].dtype != STAGER_STRING)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "input \"%s\" is %s; records are strings", ctx->inputs[0].name,
+                       stg_dtype_name(ctx->inputs[0].dtype));
+    struct plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
+    if (plan == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = plan_columns(node, ctx->bump, plan, err);
+    if (rc < 0)
+        return rc;
+    rc = plan_fields(node, ctx->bump, plan, err);
+    if (rc < 0)
+        return rc;
+    const struct stg_value *delim = text_attr(node, "field_delim");
+    if (delim != NULL && delim->s_bytes != 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "field_delim must be one byte, and has %zu", delim->s_bytes);
+    plan->dialect.delim = delim != NULL ? delim->s[0] : ',';
+    plan->dialect.quotes =
+        stg_attr_bool(node->attrs, node->n_attrs, "use_quote_delim", true);
+
+    struct stg_component *outputs = stg_op_outputs(ctx, plan->n_columns);
+    if (outputs == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (uint32_t c = 0; c < plan->n_columns; c++) {
+        outputs[c] = ctx->inputs[0];
+        outputs[c].dtype = plan->dtypes[c];
+    }
+    ctx->plan = plan;
+    return 0;
+}
+
+/* ---- run ---- */
+
+struct work {
+    struct stg_op_run *ctx;
+    const struct plan *plan;
+    const struct stg_csv_kernels *kernels;
+    const struct stg_tensor *input;
+    const char *data, *limit;
+    size_t n_rows;
+    const char **base;         /* of every row */
+    struct stg_span **columns; /* strings: of every row; numbers: of the block */
+    struct stg_span **fields;  /* of the block: where the index writes */
+    struct stg_span *ignored;  /* of the block: fields that are no column */
+    struct stg_span *row;      /* one odd row */
+    uint32_t *counts;          /* of the block */
+    struct stg_tensor *outputs;
+    uint64_t *string_bytes; /* a column */
+};
+
+static void *room(struct work *work, size_t n, size_t bytes)
+{
+    size_t total;
+    if (__builtin_mul_overflow(n, bytes, &total))
+        return NULL;
+    return stg_bump_alloc_raw(work->ctx->scratch, total);
+}
+
+static int prepare(struct work *work, struct stg_err *err)
+{
+    const struct plan *plan = work->plan;
+    size_t n_columns = plan->n_columns, n_fields = plan->dialect.n_fields;
+    work->base = room(work, work->n_rows, sizeof(*work->base));
+    work->columns = room(work, n_columns, sizeof(*work->columns));
+    work->fields = room(work, n_fields, sizeof(*work->fields));
+    work->ignored = room(work, BLOCK_ROWS, sizeof(*work->ignored));
+    work->row = room(work, n_columns, sizeof(*work->row));
+    work->counts = room(work, BLOCK_ROWS, sizeof(*work->counts));
+    work->outputs = room(work, n_columns, sizeof(*work->outputs));
+    work->string_bytes = room(work, n_columns, sizeof(*work->string_bytes));
+    if (work->base == NULL || work->columns == NULL || work->fields == NULL ||
+        work->ignored == NULL || work->row == NULL || work->counts == NULL ||
+        work->outputs == NULL || work->string_bytes == NULL)
+        goto fail;
+    for (size_t c = 0; c < n_columns; c++) {
+        size_t n = plan->dtypes[c] == STAGER_STRING ? work->n_rows : BLOCK_ROWS;
+        work->string_bytes[c] = 0;
+        work->columns[c] = room(work, n, sizeof(**work->columns));
+        if (work->columns[c] == NULL)
+            goto fail;
+    }
+    /* The last byte that is surely there. */
+    int64_t last = 0;
+    for (size_t i = 0; i < work->n_rows; i++)
+        last = work->input->end[i] > last ? work->input->end[i] : last;
+    work->limit = work->data + last;
+    return 0;
+
+fail:
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "no memory for %zu rows of %zu fields", work->n_rows, n_fields);
+}
+
+static struct stg_span *spans_of(const struct work *work, uint32_t column, size_t first)
+{
+    return work->columns[column] +
+           (work->plan->dtypes[column] == STAGER_STRING ? first : 0);
+}
+
+static struct stg_csv_block block_of(const struct work *work, size_t first, size_t n)
+{
+    return (struct stg_csv_block){
+        .base = work->base + first, .limit = work->limit, .n = n};
+}
+
+/* A row with quotes or line breaks: its fields are copied out, unescaped. */
+static bool index_odd_row(struct work *work, size_t first, size_t i)
+{
+    const struct stg_tensor *input = work->input;
+    size_t row = first + i, bytes = (size_t)(input->end[row] - input->begin[row]);
+    char *text = room(work, bytes + SLACK, 1);
+    if (text == NULL)
+        return false;
+    uint32_t field;
+    int64_t n = stg_csv_row(&work->plan->dialect, work->data + input->begin[row], bytes,
+                            text, work->row, &field);
+    if (n != work->plan->n_columns)
+        return false;
+    work->base[row] = text;
+    for (uint32_t c = 0; c < work->plan->n_columns; c++)
+        spans_of(work, c, first)[i] = work->row[c];
+    return true;
+}
+
+static bool index_block(struct work *work, size_t first, size_t n)
+{
+    const struct stg_csv_dialect *dialect = &work->plan->dialect;
+    const int64_t *begin = work->input->begin + first, *end = work->input->end + first;
+    for (uint32_t f = 0; f < dialect->n_fields; f++)
+        work->fields[f] = dialect->column[f] >= 0
+                              ? spans_of(work, (uint32_t)dialect->column[f], first)
+                              : work->ignored;
+    for (size_t i = 0; i < n; i++) {
+        if (end[i] - begin[i] >= UINT32_MAX)
+            return false;
+        work->base[first + i] = work->data + begin[i];
+    }
+    work->kernels->index(dialect, work->data, work->limit, begin, end, n, work->fields,
+                         work->counts);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t count = work->counts[i];
+        if (count == dialect->n_fields ||
+            (dialect->select && count > dialect->n_fields && count != STG_CSV_ODD))
+            continue;
+        if (count != STG_CSV_ODD || !index_odd_row(work, first, i))
+            return false;
+    }
+    return true;
+}
+
+static bool convert_block(struct work *work, size_t first, size_t n)
+{
+    const struct stg_csv_kernels *kernels = work->kernels;
+    struct stg_csv_block block = block_of(work, first, n);
+    bool good = true;
+    for (uint32_t c = 0; good && c < work->plan->n_columns; c++) {
+        const struct stg_span *spans = spans_of(work, c, first);
+        const struct stg_csv_rule *rule = &work->plan->rules[c];
+        void *out = work->outputs[c].data;
+        uint64_t bytes = 0;
+        switch (work->plan->dtypes[c]) {
+        case STAGER_INT32:
+            good = kernels->int32(&block, spans, rule, (int32_t *)out + first);
+            break;
+        case STAGER_INT64:
+            good = kernels->int64(&block, spans, rule, (int64_t *)out + first);
+            break;
+        case STAGER_FLOAT32:
+            good = kernels->float32(&block, spans, rule, (float *)out + first);
+            break;
+        case STAGER_FLOAT64:
+            good = kernels->float64(&block, spans, rule, (double *)out + first);
+            break;
+        default:
+            good = kernels->string_bytes(&block, spans, rule, &bytes);
+            work->string_bytes[c] += bytes;
+            break;
+        }
+    }
+    return good;
+}
+
+static int alloc_columns(struct work *work, bool strings, struct stg_err *err)
+{
+    for (uint32_t c = 0; c < work->plan->n_columns; c++) {
+        int dtype = work->plan->dtypes[c];
+        if ((dtype == STAGER_STRING) != strings)
+            continue;
+        int rc =
+            work->ctx->alloc(work->ctx, c, dtype, work->input->ndim, work->input->shape,
+                             work->string_bytes[c], &work->outputs[c], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void copy_strings(struct work *work)
+{
+    for (size_t first = 0; first < work->n_rows; first += BLOCK_ROWS) {
+        size_t left = work->n_rows - first, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        struct stg_csv_block block = block_of(work, first, n);
+        for (uint32_t c = 0; c < work->plan->n_columns; c++) {
+            if (work->plan->dtypes[c] != STAGER_STRING)
+                continue;
+            int64_t *offsets = (int64_t *)(uintptr_t)work->outputs[c].begin;
+            work->kernels->string(&block, spans_of(work, c, first), &work->plan->rules[c],
+                                  work->outputs[c].data, offsets + first);
+        }
+    }
+}
+
+/* ---- what is wrong ---- */
+
+static bool parses(int dtype, const char *s, size_t n)
+{
+    union {
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } value;
+    switch (dtype) {
+    case STAGER_INT32: return stg_parse_int32(s, n, &value.i32);
+    case STAGER_INT64: return stg_parse_int64(s, n, &value.i64);
+    case STAGER_FLOAT32: return stg_parse_float32(s, n, &value.f32);
+    case STAGER_FLOAT64: return stg_parse_float64(s, n, &value.f64);
+    default: return true;
+    }
+}
+
+static int explain_field(const struct plan *plan, int64_t row, uint32_t c, const char *s,
+                         size_t n, struct stg_err *err)
+{
+    const struct stg_csv_rule *rule = &plan->rules[c];
+    char quoted[STG_QUOTE_BYTES];
+    if (n == 0 || (n == rule->na_bytes && memcmp(s, rule->na, n) == 0)) {
+        if (!rule->required)
+            return 0;
+        return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+                           "field %u is required and missing; give it a default in "
+                           "record_defaults",
+                           plan->fields[c]);
+    }
+    if (parses(plan->dtypes[c], s, n))
+        return 0;
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row, "field %u: %s is no valid %s",
+                       plan->fields[c], stg_quote(s, n, quoted),
+                       stg_dtype_name(plan->dtypes[c]));
+}
+
+static int explain_fault(int64_t fault, int64_t row, uint32_t field, const char *s,
+                         size_t n, struct stg_err *err)
+{
+    static const char *const texts[] = {
+        [-STG_CSV_QUOTE_IN_UNQUOTED] =
+            "a field that does not start with a quote has a quote or line break inside",
+        [-STG_CSV_QUOTE_NOT_DOUBLED] = "a quote inside a quoted field is not doubled",
+        [-STG_CSV_QUOTE_NOT_ENDED] =
+            "a quoted field does not end with a quote before a delimiter or the end",
+    };
+    char quoted[STG_QUOTE_BYTES];
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+                       "field %u: %s; the record is %s", field, texts[-fault],
+                       stg_quote(s, n, quoted));
+}
+
+static int explain_row(const struct work *work, size_t i, char *text, struct stg_err *err)
+{
+    const struct plan *plan = work->plan;
+    int64_t row = (int64_t)i;
+    const char *s = work->data + work->input->begin[i];
+    size_t bytes = (size_t)(work->input->end[i] - work->input->begin[i]);
+    if (bytes >= UINT32_MAX)
+        return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+                           "the record has %zu bytes; 4 GiB are too many", bytes);
+    uint32_t field = 0;
+    int64_t n = stg_csv_row(&plan->dialect, s, bytes, text, work->row, &field);
+    if (n < 0)
+        return explain_fault(n, row, field, s, bytes, err);
+    char quoted[STG_QUOTE_BYTES];
+    if (n != plan->n_columns)
+        return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+                           "expected %u %sfields, the record has %" PRId64 ": %s",
+                           plan->n_columns, plan->dialect.select ? "selected " : "", n,
+                           stg_quote(s, bytes, quoted));
+    for (uint32_t c = 0; c < plan->n_columns; c++) {
+        int rc = explain_field(plan, row, c, text + work->row[c].start,
+                               work->row[c].bytes, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The kernels only say that something is wrong; this finds the first bad row, and in it
+ * what TensorFlow would find first. */
+static int explain(struct work *work, struct stg_err *err)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < work->n_rows; i++) {
+        size_t bytes = (size_t)(work->input->end[i] - work->input->begin[i]);
+        if (bytes < UINT32_MAX && bytes > longest)
+            longest = bytes;
+    }
+    char *text = room(work, longest + SLACK, 1);
+    if (text == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "no memory for a record of %zu bytes", longest);
+    for (size_t i = 0; i < work->n_rows; i++) {
+        int rc = explain_row(work, i, text, err);
+        if (rc < 0)
+            return rc;
+    }
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no memory for quoted fields");
+}
+
+static int run(struct stg_op_run *ctx, struct stg_err *err)
+{
+    struct work work = {
+        .ctx = ctx,
+        .plan = ctx->plan,
+        .kernels = stg_csv_kernels(),
+        .input = &ctx->inputs[0],
+        .data = ctx->inputs[0].data,
+        .n_rows = (size_t)stg_tensor_n(&ctx->inputs[0]),
+    };
+    int rc = prepare(&work, err);
+    if (rc < 0)
+        return rc;
+    rc = alloc_columns(&work, false, err);
+    if (rc < 0)
+        return rc;
+    for (size_t first = 0; first < work.n_rows; first += BLOCK_ROWS) {
+        size_t left = work.n_rows - first, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
+        if (!index_block(&work, first, n) || !convert_block(&work, first, n))
+            return explain(&work, err);
+    }
+    rc = alloc_columns(&work, true, err);
+    if (rc < 0)
+        return rc;
+    copy_strings(&work);
+    return 0;
+}
+
+const struct stg_op stg_op_decode_csv = {
+    .name = "decode_csv",
+    .summary = "CSV records to one tensor a column; every rule as tf.io.decode_csv of "
+               "TensorFlow 2.21.",
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .infer = infer,
+    .run = run,
+};

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of a graph, for graph*.c, run.c and resource.c alone. Everything lives in
+ * the graph's bump and is immutable once stg_graph_create has returned.
+ */
+#ifndef STG_OPS_GRAPH_PRIV_H
+#define STG_OPS_GRAPH_PRIV_H
+
+#include <stdbool.h>
+
+#include "ops/graph.h"
+
+enum stg_ref_kind {
+    STG_REF_NODE,    /* output `output` of node `index` */
+    STG_REF_ELEMENT, /* component `index` of the dataset's element */
+    STG_REF_STAGED,  /* boundary tensor `index` */
+    STG_REF_UNKNOWN, /* in a client: a component of an element that is not known here */
+};
+
+struct stg_ref {
+    enum stg_ref_kind kind;
+    uint32_t index;
+    uint32_t output;
+};
+
+/* What a tensor comes from, directly or not. */
+enum stg_depends {
+    STG_DEPENDS_ELEMENT = 1,
+    STG_DEPENDS_STAGED = 2,
+    STG_DEPENDS_VARIABLE = 4,
+};
+
+struct stg_graph_node {
+    const struct stg_node *spec;
+    const struct stg_op *op;
+    struct stg_ref *inputs;
+    const char **input_names; /* as written */
+    size_t n_inputs;
+    uint32_t *controls; /* nodes that run before, whose outputs are not read */
+    size_t n_controls;
+    unsigned depends; /* enum stg_depends, of all ancestors and of itself */
+    bool inferred;
+    struct stg_component *outputs;
+    size_t n_outputs;
+    const void *plan;
+};
+
+struct stg_graph {
+    const struct stg_pipeline_spec *spec;
+    struct stg_bump bump;
+    bool has_element;
+    struct stg_schema element;
+    struct stg_schema boundary;
+    struct stg_ref *features; /* of has_element: one a feature */
+    struct stg_graph_node *nodes;
+    size_t n_nodes;
+    uint32_t *order; /* nodes, each after its inputs and controls */
+};
+
+/* ---- graph_resolve.c: names -> references, order, what depends on what ---- */
+
+/* Finds `name` ("node", "node:k", "staged:path", a component). NOT_FOUND suggests the
+ * nearest; the text has no prefix. k is checked only when the node's outputs are known.
+ */
+int stg_graph_resolve(const struct stg_graph *graph, const char *name,
+                      struct stg_ref *ret, struct stg_err *err);
+
+/* Fills nodes: ops found, arity and attributes checked, inputs resolved, order and
+ * depends set. */
+int stg_graph_link(struct stg_graph *graph, struct stg_err *err);
+
+/* What the tensor comes from. */
+unsigned stg_graph_depends(const struct stg_graph *graph, const struct stg_ref *ref);
+
+/* Puts "node NAME (OP), line N" before the text. Returns the code. */
+int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err);
+
+/* ---- graph.c ---- */
+
+/* What is known of a tensor, or NULL when its node is not inferred. OUT_OF_RANGE of an
+ * output number is NULL too. */
+const struct stg_component *stg_graph_component(const struct stg_graph *graph,
+                                                const struct stg_ref *ref);
+
+/* The value of a tensor that is known when the pipeline is applied, or NULL. */
+const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
+                                            const struct stg_ref *ref);
+
+/* May the compute side fetch it? FAILED_PRECONDITION names the tensor to stage. */
+int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref *ref,
+                            const char *name, struct stg_err *err);
+
+#endif
