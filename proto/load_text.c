@@ -301,6 +301,10 @@ static int events_run(struct parse *p)
 int stg_text_parse(const char *text, size_t bytes, const char *file,
                    struct stg_bump *bump, struct stg_text_node **ret, struct stg_err *err)
 {
+    if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3; /* a byte order mark */
+        bytes -= 3;
+    }
     struct parse p = {
         .text = text, .bytes = bytes, .file = file, .bump = bump, .err = err};
     if (bytes > STG_TEXT_MAX_BYTES)
@@ -310,7 +314,8 @@ int stg_text_parse(const char *text, size_t bytes, const char *file,
     if (!yaml_parser_initialize(&p.yaml))
         return out_of_memory(&p);
     yaml_parser_set_encoding(&p.yaml, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&p.yaml, (const unsigned char *)text, bytes);
+    const char *input = bytes > 0 ? text : "";
+    yaml_parser_set_input_string(&p.yaml, (const unsigned char *)input, bytes);
     int rc = events_run(&p);
     yaml_parser_delete(&p.yaml);
     if (rc < 0)
