@@ -145,7 +145,7 @@ static int spec_read(struct stg_reader *r, const char *text, size_t bytes,
     int rc = stg_text_parse(text, bytes, r->file, r->bump, &root, r->err);
     if (rc < 0)
         return rc;
-    if (root == NULL)
+    if (root == NULL || stg_text_is_null(root))
         return stg_read_fail(r, 1, 1,
                              "the text is empty; a pipeline has at least "
                              "\"dataset:\"");

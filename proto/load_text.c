@@ -79,6 +79,18 @@ static int fail_reader(struct parse *p)
                    p->yaml.problem);
 }
 
+/* libyaml puts the end of a text without a last newline on a line of its own. */
+static yaml_mark_t mark_inside(const struct parse *p, yaml_mark_t mark)
+{
+    yaml_mark_t end = {0};
+    for (size_t i = 0; i < p->bytes; i++) {
+        unsigned char c = (unsigned char)p->text[i];
+        end.column = c == '\n' ? 0 : end.column + ((c & 0xc0) != 0x80);
+        end.line += c == '\n';
+    }
+    return mark.line > end.line ? end : mark;
+}
+
 static int fail_syntax(struct parse *p)
 {
     switch (p->yaml.error) {
@@ -86,13 +98,13 @@ static int fail_syntax(struct parse *p)
     case YAML_READER_ERROR: return fail_reader(p);
     default: break;
     }
-    yaml_mark_t mark = p->yaml.problem_mark;
+    yaml_mark_t mark = mark_inside(p, p->yaml.problem_mark);
     if (char_at(p, mark) == '\t')
         return fail_at(p, mark, "a tab where YAML wants spaces; indent with spaces");
     const char *problem = p->yaml.problem != NULL ? p->yaml.problem : "syntax error";
     if (p->yaml.context != NULL)
         return fail_at(p, mark, "not valid YAML: %s (%s that began at line %zu)", problem,
-                       p->yaml.context, p->yaml.context_mark.line + 1);
+                       p->yaml.context, mark_inside(p, p->yaml.context_mark).line + 1);
     return fail_at(p, mark, "not valid YAML: %s", problem);
 }
 

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What does not load, and what is said about it: the whole text, with line and column.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/load.h"
+#include "tests/check.h"
+#include "tests/proto/example.h"
+
+#define STEPS "dataset: [{range: {stop: 5}}]\n"
+
+struct error_case {
+    const char *text, *want;
+};
+
+static int load(const char *text, size_t n, struct stg_err *err)
+{
+    struct stg_pipeline_spec *spec = NULL;
+    int rc = stg_load_pipeline(text, n, "p", &spec, err);
+    if (rc < 0)
+        CHECK(spec == NULL);
+    stg_pipeline_spec_destroy(spec);
+    return rc;
+}
+
+static void check_cases(const struct error_case *cases, size_t n)
+{
+    unsigned wrong = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct stg_err err = {0};
+        int rc = load(cases[i].text, strlen(cases[i].text), &err);
+        if (rc == -STAGER_INVALID_ARGUMENT && strcmp(err.text, cases[i].want) == 0)
+            continue;
+        fprintf(stderr, "    %s\n      gives %d: %s\n      not %s\n", cases[i].text, rc,
+                err.text, cases[i].want);
+        wrong++;
+    }
+    CHECK_INT(wrong, 0);
+}
+
+#define CHECK_CASES(cases) check_cases(cases, sizeof(cases) / sizeof((cases)[0]))
+
+static void what_is_no_yaml_is_refused_with_its_place(void)
+{
+    static const struct error_case cases[] = {
+        {"dataset:\n\t- files\n",
+         "p:2:1: a tab where YAML wants spaces; indent with spaces"},
+        {"dataset: [a,\n  b\n",
+         "p:3:1: not valid YAML: did not find expected ',' or ']' (while parsing a flow "
+         "sequence that began at line 1)"},
+        {"a: b: c",
+         "p:1:5: not valid YAML: mapping values are not allowed in this context"},
+        {"a: \"\\q\"", "p:1:5: not valid YAML: found unknown escape character (while "
+                       "parsing a quoted scalar that began at line 1)"},
+        {"name: x\ndataset: \x02",
+         "p:2:10: control character \\x02 in the text; write it "
+         "as an escape inside double quotes"},
+        {"# \xc3\xa9\nn: \xc3\xa9\xff",
+         "p:2:5: not UTF-8 text (invalid leading UTF-8 octet); save the file as UTF-8"},
+        {STEPS "---\nname: x\n",
+         "p:2:1: a second document begins here; a file holds one"},
+        {STEPS "name: &x y\n",
+         "p:2:7: anchors (&) and aliases (*) are not supported, because they can make a "
+         "small text huge; write the value out, or quote it"},
+        {"a: [*x]\n",
+         "p:1:5: anchors (&) and aliases (*) are not supported, because they can make a "
+         "small text huge; write the value out, or quote it"},
+        {"dataset: &x [a]\n",
+         "p:1:10: anchors (&) and aliases (*) are not supported, because they can make a "
+         "small text huge; write the value out, or quote it"},
+        {"name: !!str 5\n",
+         "p:1:7: tags (!!str) are not supported; quote a value to make "
+         "it a string"},
+        {"dataset: !x [a]\n",
+         "p:1:10: tags (!x) are not supported; quote a value to make it a string"},
+        {"[a]: b\n", "p:1:1: a key must be a word, not a list or mapping"},
+        {"? {a: b}\n: c\n", "p:1:3: a key must be a word, not a list or mapping"},
+        {"\"\": a\n", "p:1:1: a key is missing before ':'"},
+        {"\"a\\0b\": a\n", "p:1:1: a key with a NUL inside"},
+        {"name: a\nname: b\n", "p:2:1: key \"name\" is given twice (first at line 1); "
+                               "keep one"},
+        {STEPS "staged: {capacity: 1,\n  num_threads: 2, capacity: 3}\n",
+         "p:3:19: key \"capacity\" is given twice (first at line 2); keep one"},
+        {"dataset: [[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]\n",
+         "p:1:25: nested deeper than 16 levels; flatten it"},
+        {"dataset:\n- - - - - - - - - - - - - - - - - a\n",
+         "p:2:31: nested deeper than 16 levels; flatten it"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_text_of_another_shape_says_what_a_pipeline_is(void)
+{
+    static const struct error_case cases[] = {
+        {"", "p:1:1: the text is empty; a pipeline has at least \"dataset:\""},
+        {"# only this\n",
+         "p:1:1: the text is empty; a pipeline has at least \"dataset:\""},
+        {"files\n", "p:1:1: found files; expected a mapping (\"key: value\")"},
+        {"- files\n", "p:1:1: found a list; expected a mapping (\"key: value\")"},
+        {"---\n", "p:1:1: the text is empty; a pipeline has at least \"dataset:\""},
+        {"name: x\n", "p:1:1: dataset: missing; add a list of steps that begins with \"- "
+                      "files: {pattern: [...]}\""},
+        {"\nname: x\ndataset: []\n",
+         "p:2:1: dataset: missing; add a list of steps that begins with \"- files: "
+         "{pattern: [...]}\""},
+        {"dataset: {files: {pattern: a}}\n", "p:1:10: dataset: found a mapping; expected "
+                                             "a list; begin each entry with \"- \""},
+        {"dataset: files\n",
+         "p:1:10: dataset: found files; expected a list; begin each entry with \"- \""},
+        {STEPS "staged: [a]\n",
+         "p:2:9: staged: found a list; expected a mapping (\"key: value\")"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void an_unknown_key_suggests_the_nearest(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "nam: x\n", "p:2:1: unknown key \"nam\"; did you mean \"name\"?"},
+        {STEPS "staged:\n  capcity: 3\n",
+         "p:3:3: staged: unknown key \"capcity\"; did you mean \"capacity\"?"},
+        {"dataset:\n  - batch: {batchsize: 3}\n",
+         "p:2:13: dataset[0].batch: unknown key \"batchsize\"; did you mean "
+         "\"batch_size\"?"},
+        {"dataset:\n  - shufle: {}\n",
+         "p:2:5: dataset[0]: unknown key \"shufle\"; did you mean \"shuffle\"?"},
+        {"dataset:\n  - repeat\n  - bach\n",
+         "p:3:5: dataset[1]: unknown key \"bach\"; did you mean \"batch\"?"},
+        {STEPS "graph: [{name: a, op: x, inputs: [b]}]\n",
+         "p:2:26: graph[0]: unknown key \"inputs\"; did you mean \"input\"?"},
+        {STEPS "graph: [{name: a, op: x, v w: 1}]\n",
+         "p:2:26: graph[0]: unknown key \"v w\"; known here: name, op, input"},
+        {STEPS "zzzzzz: 1\n", "p:2:1: unknown key \"zzzzzz\"; known here: name, dataset, "
+                              "graph, staged, targets"},
+        {STEPS "<<: {a: b}\n", "p:2:1: unknown key \"<<\"; known here: name, dataset, "
+                               "graph, staged, targets"},
+        {"dataset: [{line: 3}]\n",
+         "p:1:12: dataset[0]: unknown key \"line\"; known here: files, text_line, range, "
+         "shuffle, repeat, batch"},
+        {STEPS "staged: {\"a\\nb\\e\": 1}\n",
+         "p:2:10: staged: unknown key \"a\\x0ab\\x1b\"; known here: features, capacity, "
+         "num_threads, num_clients, timeout_millis, delivery, max_batch_bytes, "
+         "memory_budget, hold_timeout_millis, start_timeout_millis, redeliver"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void what_a_later_release_brings_is_named(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "smart_stage: auto\n",
+         "p:2:1: \"smart_stage\" is not supported by this release; leave it out (known "
+         "here: name, dataset, graph, staged, targets)"},
+        {"datasets: {a: [repeat]}\n", "p:1:1: \"datasets\" is not supported by this "
+                                      "release; leave it out (known here: "
+                                      "name, dataset, graph, staged, targets)"},
+        {"dataset:\n  - files: {pattern: a}\n  - interleave: {cycle_length: 8, reader: "
+         "{text_line: {}}}\n",
+         "p:3:5: dataset[1]: \"interleave\" is not supported by this release; leave it "
+         "out "
+         "(known here: files, text_line, range, shuffle, repeat, batch)"},
+        {"dataset:\n  - map\n", "p:2:5: dataset[0]: \"map\" is not supported by this "
+                                "release; leave it out (known "
+                                "here: files, text_line, range, shuffle, repeat, batch)"},
+        {STEPS "staged: {on_timeout: drop}\n",
+         "p:2:10: staged: \"on_timeout\" is not supported by this release; leave it out "
+         "(known here: features, capacity, num_threads, num_clients, timeout_millis, "
+         "delivery, max_batch_bytes, memory_budget, hold_timeout_millis, "
+         "start_timeout_millis, redeliver)"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_wrong_type_says_what_was_found_and_expected(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "staged: {capacity: two}\n",
+         "p:2:20: staged.capacity: found two; expected an integer from 1 to 65536"},
+        {STEPS "staged: {capacity: \"4\"}\n",
+         "p:2:20: staged.capacity: found the string \"4\"; expected an integer from 1 to "
+         "65536; leave out the quotes"},
+        {STEPS "staged: {capacity: 1_0}\n",
+         "p:2:20: staged.capacity: found 1_0; expected an integer from 1 to 65536; write "
+         "it without '_'"},
+        {STEPS "staged: {capacity: 1.5}\n",
+         "p:2:20: staged.capacity: found 1.5; expected an integer from 1 to 65536"},
+        {STEPS "staged: {capacity: true}\n",
+         "p:2:20: staged.capacity: found true; expected an integer from 1 to 65536"},
+        {STEPS "staged: {capacity: [4]}\n",
+         "p:2:20: staged.capacity: found a list; expected an integer from 1 to 65536"},
+        {STEPS "staged: {max_batch_bytes: 64XB}\n",
+         "p:2:27: staged.max_batch_bytes: found 64XB; expected an integer of at least 0; "
+         "units are KiB MiB GiB TiB KB MB GB TB"},
+        {STEPS "staged: {redeliver: yes}\n",
+         "p:2:21: staged.redeliver: found yes; expected true or false"},
+        {STEPS "staged: {redeliver: 1}\n",
+         "p:2:21: staged.redeliver: found 1; expected true or false"},
+        {STEPS "staged: {delivery: brodcast}\n",
+         "p:2:20: staged.delivery: found brodcast; expected split, broadcast or "
+         "round_robin; did you mean broadcast?"},
+        {STEPS "staged: {delivery: 1}\n",
+         "p:2:20: staged.delivery: found 1; expected split, broadcast or round_robin"},
+        {STEPS "staged: {delivery: {}}\n",
+         "p:2:20: staged.delivery: found a mapping; expected split, broadcast or "
+         "round_robin"},
+        {STEPS "name: [a]\n", "p:2:7: name: found a list; expected a string"},
+        {STEPS "targets: [a, ~]\n", "p:2:14: targets[1]: found ~; expected a string"},
+        {STEPS "targets: {a: b}\n", "p:2:10: targets: found a mapping; expected a list; "
+                                    "begin each entry with \"- \""},
+        {STEPS "targets: [[a]]\n", "p:2:11: targets[0]: found a list; expected a string"},
+        {"dataset: [{repeat: {count: often}}]\n",
+         "p:1:28: dataset[0].repeat.count: found often; expected an integer of at least "
+         "-1"},
+        {"dataset: [{range: {stop: 1KiB}}]\n",
+         "p:1:26: dataset[0].range.stop: found 1KiB; expected an integer"},
+        {STEPS "graph: [a]\n",
+         "p:2:9: graph[0]: found a; expected a mapping: {name: ..., "
+         "op: ..., input: [...]}"},
+        {STEPS "graph: 3\n",
+         "p:2:8: graph: found 3; expected a list; begin each entry with \"- \""},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_number_out_of_range_says_the_range(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "staged: {capacity: 0}\n",
+         "p:2:20: staged.capacity: found 0; expected an integer from 1 to 65536"},
+        {STEPS "staged: {capacity: 65537}\n",
+         "p:2:20: staged.capacity: found 65537; expected an integer from 1 to 65536"},
+        {STEPS "staged: {capacity: -1}\n",
+         "p:2:20: staged.capacity: found -1; expected an integer from 1 to 65536"},
+        {STEPS "staged: {num_threads: 257}\n",
+         "p:2:23: staged.num_threads: found 257; expected an integer from 1 to 256"},
+        {STEPS "staged: {num_clients: 1025}\n",
+         "p:2:23: staged.num_clients: found 1025; expected an integer from 1 to 1024"},
+        {STEPS "staged: {timeout_millis: 0}\n",
+         "p:2:26: staged.timeout_millis: found 0; expected an integer from 1 to "
+         "315360000000"},
+        {STEPS "staged: {max_batch_bytes: 9223372036854775808}\n",
+         "p:2:27: staged.max_batch_bytes: found 9223372036854775808; expected an integer "
+         "of at least 0"},
+        {STEPS "staged: {memory_budget: 8388608TiB}\n",
+         "p:2:25: staged.memory_budget: found 8388608TiB; expected an integer of at "
+         "least "
+         "0; units are KiB MiB GiB TiB KB MB GB TB"},
+        {"dataset: [{shuffle: {buffer_size: 0}}]\n",
+         "p:1:35: dataset[0].shuffle.buffer_size: found 0; expected an integer of at "
+         "least "
+         "1"},
+        {"dataset: [{batch: {batch_size: 0}}]\n",
+         "p:1:32: dataset[0].batch.batch_size: found 0; expected an integer from 1 to "
+         "2147483647"},
+        {"dataset: [{repeat: {count: -2}}]\n",
+         "p:1:28: dataset[0].repeat.count: found -2; expected an integer of at least -1"},
+        {"dataset: [{range: {stop: 9223372036854775808}}]\n",
+         "p:1:26: dataset[0].range.stop: found 9223372036854775808; expected an integer"},
+        {STEPS "graph: [{name: a, op: x, v: 9223372036854775808}]\n",
+         "p:2:29: graph[0].v: found 9223372036854775808; expected an integer of 64 bits; "
+         "quote it to make it a string"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_bad_name_says_what_a_name_is(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "name: a b\n", "p:2:7: name: \"a b\": not a name; use 1 to 64 letters, "
+                              "digits, '_', '.' or '-'"},
+        {STEPS "name: a/b\n", "p:2:7: name: \"a/b\": not a name; use 1 to 64 letters, "
+                              "digits, '_', '.' or '-'"},
+        {STEPS "name: ''\n",
+         "p:2:7: name: \"\": an empty string; write one or leave it out"},
+        {STEPS "name: \"a\\0\"\n", "p:2:7: name: \"a\\x00\": a NUL inside a string"},
+        {STEPS "name: "
+               "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
+         "p:2:7: name: "
+         "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": not a "
+         "name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+        {STEPS "graph: [{name: \"a:0\", op: x}]\n",
+         "p:2:16: graph[0].name: \"a:0\": not a name; use 1 to 255 letters, digits, '_', "
+         "'.', '-' or '/'"},
+        {STEPS "graph:\n- {name: a, op: x}\n- {name: b, op: x}\n- {name: a, op: y}\n",
+         "p:5:3: graph: two nodes are called \"a\" (the other at line 3); rename one"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void what_is_required_is_missed_by_name(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "graph: [{name: a}]\n",
+         "p:2:9: graph[0].op: missing; add \"op: ...\" here"},
+        {STEPS "graph: [{op: a}]\n",
+         "p:2:9: graph[0].name: missing; add \"name: ...\" here"},
+        {STEPS "graph: [{name: a, op: ~}]\n",
+         "p:2:9: graph[0].op: missing; add \"op: ...\" here"},
+        {STEPS "graph:\n  a: {input: b}\n",
+         "p:3:6: graph.a.op: missing; add \"op: ...\" here"},
+        {STEPS "graph:\n  a: {op: x, name: b}\n",
+         "p:3:14: graph.a: \"name\" is given twice: the key of the entry is its name"},
+        {STEPS "graph:\n  a: 3\n", "p:3:6: graph.a: found 3; expected a mapping: {name: "
+                                   "..., op: ..., input: [...]}"},
+        {"dataset:\n  - repeat\n  - shuffle:\n",
+         "p:3:5: dataset[1].shuffle.buffer_size: missing; add \"buffer_size: ...\" here"},
+        {"dataset:\n  - batch\n",
+         "p:2:5: dataset[0].batch.batch_size: missing; add \"batch_size: ...\" here"},
+        {"dataset:\n  - range: {start: 3}\n",
+         "p:2:12: dataset[0].range.stop: missing; add \"stop: ...\" here"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_step_is_one_key_with_arguments(void)
+{
+    static const struct error_case cases[] = {
+        {"dataset:\n  - repeat: 3\n",
+         "p:2:13: dataset[0].repeat: found 3; expected its arguments: {count: ...}"},
+        {"dataset:\n  - files: [a]\n", "p:2:12: dataset[0].files: found a list; expected "
+                                       "its arguments: {pattern: ...}"},
+        {"dataset:\n  - repeat:\n    batch: {batch_size: 3}\n",
+         "p:3:5: dataset[0]: a step has one key; begin \"batch\" with \"- \" if it is a "
+         "step, indent it more if it is an argument"},
+        {"dataset:\n  - repeat:\n    count: 3\n",
+         "p:3:5: dataset[0]: a step has one key; begin \"count\" with \"- \" if it is a "
+         "step, indent it more if it is an argument"},
+        {"dataset: [{}]\n", "p:1:11: dataset[0]: found a mapping; expected a step: \"- "
+                            "shuffle: {buffer_size: 1000}\""},
+        {"dataset: [[repeat]]\n",
+         "p:1:11: dataset[0]: found a list; expected a step: \"- "
+         "shuffle: {buffer_size: 1000}\""},
+        {"dataset: [~]\n", "p:1:11: dataset[0]: found ~; expected a step: \"- shuffle: "
+                           "{buffer_size: 1000}\""},
+    };
+    CHECK_CASES(cases);
+}
+
+static void an_attribute_is_a_value_or_a_rectangular_list(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "graph: [{name: a, op: x, v: [[1, 2], [3]]}]\n",
+         "p:2:38: graph[0].v: this list has 1 entries, the first one 2; nested lists "
+         "must "
+         "be rectangular (use null for a required column)"},
+        {STEPS "graph: [{name: a, op: x, v: [[0], [0.0], []]}]\n",
+         "p:2:42: graph[0].v: this list has 0 entries, the first one 1; nested lists "
+         "must "
+         "be rectangular (use null for a required column)"},
+        {STEPS "graph: [{name: a, op: x, v: [1, [2]]}]\n",
+         "p:2:33: graph[0].v: lists and values side by side; nested lists must be "
+         "rectangular (use null for a required column)"},
+        {STEPS "graph: [{name: a, op: x, v: [[1], 2]}]\n",
+         "p:2:35: graph[0].v: lists and values side by side; nested lists must be "
+         "rectangular (use null for a required column)"},
+        {STEPS "graph: [{name: a, op: x, v: {b: c}}]\n",
+         "p:2:29: graph[0].v: found a mapping; expected a value or a list"},
+        {STEPS "graph: [{name: a, op: x, v: [{b: c}]}]\n",
+         "p:2:30: graph[0].v: found a mapping; expected a value or a list"},
+        {STEPS "graph: [{name: a, op: x, v: [[[[[1]]]]]}]\n",
+         "p:2:29: graph[0].v: lists nested 5 deep; at most 4"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_range_of_inputs_is_bounded(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "graph: [{name: a, op: x, input: [\"b:5..3\"]}]\n",
+         "p:2:34: graph[0].input[0]: \"b:5..3\" is not a range; write it as "
+         "\"node:0..25\", with the smaller number first"},
+        {STEPS "graph: [{name: a, op: x, input: [c, \"b:0..x\"]}]\n",
+         "p:2:37: graph[0].input[1]: \"b:0..x\" is not a range; write it as "
+         "\"node:0..25\", with the smaller number first"},
+        {STEPS "graph: [{name: a, op: x, input: \"b:0..99999999999999999999\"}]\n",
+         "p:2:33: graph[0].input[0]: \"b:0..99999999999999999999\" is not a range; write "
+         "it as \"node:0..25\", with the smaller number first"},
+        {STEPS "graph: [{name: a, op: x, input: \"b:0..4096\"}]\n",
+         "p:2:33: graph[0].input[0]: more than 4096 inputs in the graph, with all ranges "
+         "written out"},
+        {STEPS "graph: [{name: a, op: x, input: [\"b:0..4094\", c]},\n"
+               "  {name: d, op: x, input: e}]\n",
+         "p:3:27: graph[1].input[0]: more than 4096 inputs in the graph, with all ranges "
+         "written out"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void features_name_tensors(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "staged: {features: []}\n", "p:2:20: staged.features: an empty list; name "
+                                           "at least one tensor, or leave it out"},
+        {STEPS "staged: {features: {}}\n", "p:2:20: staged.features: an empty mapping; "
+                                           "name at least one tensor, or leave it "
+                                           "out"},
+        {STEPS "staged: {features: [a, {b: []}]}\n",
+         "p:2:28: staged.features[1].b: an empty list; name at least one tensor, or "
+         "leave "
+         "it out"},
+        {STEPS "staged: {features: {a: ~}}\n",
+         "p:2:24: staged.features.a: found ~; expected the name of a tensor: \"ids\" or "
+         "\"columns:0\""},
+        {STEPS "staged: {features: {a: ''}}\n",
+         "p:2:24: staged.features.a: found the string \"\"; expected the name of a "
+         "tensor: "
+         "\"ids\" or \"columns:0\""},
+        {STEPS "staged: {features: {a/b: x, a: {b: y}}}\n",
+         "p:2:36: staged.features: two features are called \"a/b\" (the other at line "
+         "2); "
+         "rename one"},
+        {STEPS "staged: {features: {\"a\\tb\": x}}\n",
+         "p:2:29: staged.features: a control character in the name of a feature"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_name_of_a_feature_is_bounded(void)
+{
+    char text[600] = STEPS "staged: {features: {";
+    size_t n = strlen(text);
+    memset(text + n, 'a', 256);
+    strcpy(text + n + 256, ": x}}\n");
+    struct stg_err err = {0};
+    CHECK_INT(load(text, strlen(text), &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(err.text,
+              "p:2:279: staged.features: the name of a feature has 256 bytes; at "
+              "most 255");
+}
+
+static void too_many_values_are_refused(void)
+{
+    char *text = malloc(STG_TEXT_MAX_BYTES);
+    CHECK(text != NULL);
+    strcpy(text, STEPS "graph: [{name: a, op: x, v: [");
+    size_t n = strlen(text);
+    for (unsigned i = 0; i < 20000; i++, n += 2)
+        memcpy(text + n, "1,", 2);
+    struct stg_err err = {0};
+    CHECK_INT(load(text, n, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(err.text, "p:2:40010: more than 20000 values in one text; make it smaller");
+
+    strcpy(text + n - 20000, "]}]\n");
+    CHECK_INT(load(text, strlen(text), &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "p: the pipeline has too many values to fit a message");
+    free(text);
+}
+
+static void a_cut_text_never_loads_as_something_else(void)
+{
+    for (size_t n = 0; n < strlen(example_json) - 1; n++) {
+        struct stg_err err = {0};
+        CHECK_INT(load(example_json, n, &err), -STAGER_INVALID_ARGUMENT);
+        CHECK(strncmp(err.text, "p:1:", 4) == 0);
+    }
+}
+
+static void a_file_name_cannot_forge_a_line_of_a_log(void)
+{
+    struct stg_pipeline_spec *spec = NULL;
+    struct stg_err err = {0};
+    CHECK_INT(stg_load_pipeline("a", 1, "x\ny", &spec, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(err.text, "x\\x0ay:1:1: found a; expected a mapping (\"key: value\")");
+    CHECK_INT(stg_load_pipeline("a", 1, NULL, &spec, NULL), -STAGER_INVALID_ARGUMENT);
+}
+
+static void settings_have_errors_with_places(void)
+{
+    static const struct error_case cases[] = {
+        {"runtimedir: /x\n",
+         "s:1:1: unknown key \"runtimedir\"; did you mean \"runtime_dir\"?"},
+        {"max_clients: 0\n",
+         "s:1:14: max_clients: found 0; expected an integer from 1 to 65536"},
+        {"thread_pools:\n- {global_name: a}\n- {}\n",
+         "s:3:3: thread_pools[1].global_name: missing; add \"global_name: ...\" here"},
+        {"thread_pools: {global_name: a}\n",
+         "s:1:15: thread_pools: found a mapping; expected a list; begin each entry with "
+         "\"- \""},
+        {"- a\n", "s:1:1: found a list; expected a mapping (\"key: value\")"},
+        {"memory_budget: 1GIB\n", "s:1:16: memory_budget: found 1GIB; expected an "
+                                  "integer of at least 0; units are "
+                                  "KiB MiB GiB TiB KB MB GB TB"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct stg_settings settings = {0};
+        struct stg_err err = {0};
+        CHECK_INT(
+            stg_load_settings(cases[i].text, strlen(cases[i].text), "s", &settings, &err),
+            -STAGER_INVALID_ARGUMENT);
+        CHECK_STR(err.text, cases[i].want);
+        CHECK(settings.runtime_dir == NULL);
+    }
+}
+
+static const struct stg_test tests[] = {
+    TEST(what_is_no_yaml_is_refused_with_its_place),
+    TEST(a_text_of_another_shape_says_what_a_pipeline_is),
+    TEST(an_unknown_key_suggests_the_nearest),
+    TEST(what_a_later_release_brings_is_named),
+    TEST(a_wrong_type_says_what_was_found_and_expected),
+    TEST(a_number_out_of_range_says_the_range),
+    TEST(a_bad_name_says_what_a_name_is),
+    TEST(what_is_required_is_missed_by_name),
+    TEST(a_step_is_one_key_with_arguments),
+    TEST(an_attribute_is_a_value_or_a_rectangular_list),
+    TEST(a_range_of_inputs_is_bounded),
+    TEST(features_name_tensors),
+    TEST(a_name_of_a_feature_is_bounded),
+    TEST(too_many_values_are_refused),
+    TEST(a_cut_text_never_loads_as_something_else),
+    TEST(a_file_name_cannot_forge_a_line_of_a_log),
+    TEST(settings_have_errors_with_places),
+};
+
+TEST_MAIN(tests)
