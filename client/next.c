@@ -93,6 +93,21 @@ static void release_lease(struct stager_stream *stream, const struct stg_descrip
     ring_if_dry(stream);
 }
 
+/* While the trainer works on this batch, the head of the next one comes out of memory: it
+ * was written by another core, and its page may be in no TLB. */
+static void prefetch_next(const struct stager_stream *stream)
+{
+    uint64_t offset;
+    uint64_t head_bytes =
+        sizeof(struct stg_batch_header) + 4 * sizeof(struct stg_tensor_entry);
+    if (!stg_ring_peek(&stream->ring, &offset) || offset > stream->segment.bytes ||
+        head_bytes > stream->segment.bytes - offset)
+        return;
+    const char *base = (const char *)stream->segment.base + offset;
+    for (uint64_t i = 0; i < head_bytes; i += 64)
+        __builtin_prefetch(base + i);
+}
+
 static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
                       struct stager_batch **ret)
 {
@@ -115,6 +130,7 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
     stream->held++;
     stream->n_batches++;
     ring_if_dry(stream);
+    prefetch_next(stream);
     *ret = batch;
     return 0;
 }

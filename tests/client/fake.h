@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A daemon for tests of the client: a listening socket, one connection, and pages in
+ * memfds that the test writes itself. Fields under "what it says" may be changed before
+ * the stream is opened, to lie. Failures end the test.
+ */
+#ifndef STG_TESTS_CLIENT_FAKE_H
+#define STG_TESTS_CLIENT_FAKE_H
+
+#include <pthread.h>
+
+#include "client/stager.h"
+#include "core/batch.h"
+#include "core/ring.h"
+#include "proto/wire.h"
+
+#define FAKE_SEGMENT_BYTES (32u * STG_GRANULE_BYTES)
+
+struct fake {
+    char dir[64];
+    int listener;
+    int socket; /* to the client */
+    pthread_t thread;
+
+    int segment_fd, ring_fd, control_fd;
+    char *segment;
+    struct stg_ring_writer ring;
+    struct stg_control_reader control;
+
+    /* what it says */
+    int hello_code;    /* negative: refuses */
+    const char *text;  /* of a refusal */
+    uint32_t version;  /* chosen at hello */
+    int open_code;     /* negative: refuses */
+    uint32_t max_held; /* granted */
+    uint64_t segment_bytes;
+    size_t n_fds;     /* with the open reply */
+    unsigned n_bells; /* doorbells before each reply */
+    bool unsealed;    /* the segment can shrink */
+    const struct stg_pipeline_spec *pipeline;
+    struct stg_schema boundary;
+    bool stays_silent; /* at open: closes instead */
+
+    /* what it heard */
+    struct stg_request opened;
+    char client_id[128];
+};
+
+/* Listens in a fresh folder; pages are formatted, nothing is in the ring. */
+void fake_start(struct fake *fake);
+
+/* The client takes the stream; fake->socket is the other end. */
+struct stager_stream *fake_open(struct fake *fake, const struct stager_options *options);
+
+/* As fake_open, for an open that fails: its code. The text is stager_error_text(NULL)'s.
+ */
+int fake_open_fails(struct fake *fake);
+
+/* Answers one client on a thread of its own; fake_join waits until that is over. */
+void fake_serve(struct fake *fake);
+void fake_join(struct fake *fake);
+
+/* Hangs up and removes the folder. */
+void fake_stop(struct fake *fake);
+
+/* Writes a batch {x: int64 [n] of value, value + 1 …} into granule `slot` and publishes
+ * it under that number; lease is slot, lease_generation 1. */
+void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t value,
+                  int64_t n);
+
+/* Publishes an error item of that code (positive). */
+void fake_publish_error(struct fake *fake, uint32_t slot, uint64_t number, int code,
+                        const char *text);
+
+/* Publishes the end of a pass. */
+void fake_publish_end(struct fake *fake, uint64_t pass);
+
+/* A descriptor of a batch that lies in that slot, to be changed and pushed. */
+struct stg_descriptor fake_descriptor(struct fake *fake, uint32_t slot, uint64_t number,
+                                      uint64_t bytes);
+
+void fake_ring(struct fake *fake); /* a doorbell to the client */
+
+/* Doorbells of the client that lie in the socket; takes them away. */
+unsigned fake_bells(struct fake *fake);
+
+/* Waits until the client sleeps (its flag is set). */
+void fake_wait_asleep(struct fake *fake);
+
+/* Releases that the client posted since the last call. */
+unsigned fake_releases(struct fake *fake);
+
+#endif
