@@ -59,9 +59,11 @@ void stg_bump_reset(struct stg_bump *bump)
         keep->next = NULL;
 }
 
+/* Larger than all before it, so that after some resets the one that is kept suffices. */
 static int grow(struct stg_bump *bump, size_t bytes)
 {
-    size_t want = bump->total < FIRST_CHUNK ? FIRST_CHUNK : bump->total;
+    size_t want = bump->total + bump->total / 2;
+    want = want < FIRST_CHUNK ? FIRST_CHUNK : want & ~(size_t)(ALIGN - 1);
     if (want < bytes)
         want = bytes;
     if (bump->limit != 0 &&
