@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reaching the daemon: where it is, what is said when it is not, versions, requests.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client/connect.h"
+#include "tests/check.h"
+#include "tests/client/fake.h"
+
+static void check_path(const char *runtime_dir, const char *want)
+{
+    struct sockaddr_un address;
+    struct stg_err err = {0};
+    CHECK_OK(stg_socket_find(runtime_dir, &address, &err), err);
+    CHECK_STR(address.sun_path, want);
+}
+
+static void the_socket_is_looked_for_in_order(void)
+{
+    struct stat st;
+    bool system_wide = stat("/run/stager/attach.sock", &st) == 0;
+    const char *otherwise = "/run/stager/attach.sock";
+    char dir[] = "/tmp/stg-find-XXXXXX", user[64], user_socket[80];
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(user, sizeof(user), "%s/stager", dir);
+    snprintf(user_socket, sizeof(user_socket), "%s/attach.sock", user);
+
+    unsetenv("STAGER_RUNTIME_DIR");
+    unsetenv("XDG_RUNTIME_DIR");
+    check_path(NULL, otherwise);
+    setenv("XDG_RUNTIME_DIR", dir, 1);
+    check_path(NULL, otherwise); /* no such folder yet */
+    CHECK(mkdir(user, 0700) == 0);
+    check_path(NULL, system_wide ? otherwise : user_socket);
+    setenv("STAGER_RUNTIME_DIR", "/a/b", 1);
+    check_path(NULL, "/a/b/attach.sock");
+    check_path("", "/a/b/attach.sock");
+    check_path("/c", "/c/attach.sock");
+    rmdir(user);
+    rmdir(dir);
+}
+
+static void a_path_that_fits_no_address_is_refused_with_its_length(void)
+{
+    char dir[200];
+    memset(dir, 'd', sizeof(dir));
+    dir[0] = '/';
+    struct stager *client;
+    dir[96] = '\0'; /* 96 + "/attach.sock" = 108 */
+    CHECK_INT(stager_connect(dir, &client), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(NULL), "107 bytes");
+    CHECK_CONTAINS(stager_error_text(NULL), "runtime_dir");
+    dir[95] = '\0'; /* the longest that fits */
+    CHECK_INT(stager_connect(dir, &client), -STAGER_UNAVAILABLE);
+}
+
+static void without_a_daemon_the_text_says_how_to_start_it(void)
+{
+    char dir[] = "/tmp/stg-none-XXXXXX";
+    CHECK(mkdtemp(dir) != NULL);
+    struct stager *client;
+    char want[256];
+    snprintf(want, sizeof(want),
+             "cannot reach stagerd at %s/attach.sock: No such file or directory; start "
+             "it with "
+             "`systemctl start stagerd` (or `stagerd --foreground`)",
+             dir);
+    CHECK_INT(stager_connect(dir, &client), -STAGER_UNAVAILABLE);
+    CHECK_STR(stager_error_text(NULL), want);
+    struct stager_options options = {.runtime_dir = dir};
+    struct stager_stream *stream;
+    CHECK_INT(stager_open(NULL, "x", &options, &stream), -STAGER_UNAVAILABLE);
+    CHECK_STR(stager_error_text(NULL), want);
+    rmdir(dir);
+}
+
+static void a_socket_that_nobody_listens_at_is_unreachable(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    close(fake.listener);
+    fake.listener = -1;
+    struct stager *client;
+    CHECK_INT(stager_connect(fake.dir, &client), -STAGER_UNAVAILABLE);
+    CHECK_CONTAINS(stager_error_text(NULL), "Connection refused");
+    fake_stop(&fake);
+}
+
+static void a_closed_door_names_its_group(void)
+{
+    if (geteuid() != 0)
+        SKIP("needs root, to become somebody else");
+    struct fake fake = {0};
+    fake_start(&fake);
+    char path[128];
+    snprintf(path, sizeof(path), "%s/attach.sock", fake.dir);
+    CHECK(chmod(path, 0660) == 0);
+    CHECK(chown(path, 0, 4) == 0); /* adm, on Debian */
+    CHECK(chmod(fake.dir, 0755) == 0);
+    CHECK(seteuid(65534) == 0);
+    struct stager *client;
+    int rc = stager_connect(fake.dir, &client);
+    CHECK(seteuid(0) == 0);
+    CHECK_INT(rc, -STAGER_PERMISSION_DENIED);
+    CHECK_CONTAINS(stager_error_text(NULL), "Permission denied");
+    CHECK_CONTAINS(stager_error_text(NULL), "group adm");
+
+    CHECK(chmod(fake.dir, 0700) == 0); /* not even the folder is open */
+    CHECK(seteuid(65534) == 0);
+    rc = stager_connect(fake.dir, &client);
+    CHECK(seteuid(0) == 0);
+    CHECK_INT(rc, -STAGER_PERMISSION_DENIED);
+    CHECK_CONTAINS(stager_error_text(NULL), "group root");
+    fake_stop(&fake);
+}
+
+static void a_daemon_of_another_protocol_is_refused_with_both_versions(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    fake.version = 99;
+    CHECK_INT(fake_open_fails(&fake), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(NULL), "99");
+    CHECK_CONTAINS(stager_error_text(NULL), "1 to 1");
+    fake_stop(&fake);
+}
+
+static void the_daemons_own_refusal_is_told_word_for_word(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    fake.hello_code = -STAGER_FAILED_PRECONDITION;
+    fake.text = "stagerd speaks protocol 2 to 3, the client 1 to 1";
+    CHECK_INT(fake_open_fails(&fake), -STAGER_FAILED_PRECONDITION);
+    CHECK_STR(stager_error_text(NULL), fake.text);
+    fake_stop(&fake);
+
+    struct fake other = {0};
+    fake_start(&other);
+    other.open_code = -STAGER_RESOURCE_EXHAUSTED;
+    other.text = "2 of 2 clients are attached: a, b";
+    CHECK_INT(fake_open_fails(&other), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_STR(stager_error_text(NULL), other.text);
+    fake_stop(&other);
+}
+
+static void bells_and_late_replies_do_not_disturb_a_request(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    fake.n_bells =
+        5; /* and the fake sends a reply to another id first, with a descriptor */
+    struct stager_stream *stream = fake_open(&fake, NULL);
+    stager_close(stream);
+    fake_stop(&fake);
+}
+
+static void a_daemon_that_hangs_up_in_the_middle_is_unavailable(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    fake.stays_silent = true;
+    CHECK_INT(fake_open_fails(&fake), -STAGER_UNAVAILABLE);
+    CHECK_CONTAINS(stager_error_text(NULL), "went away");
+    fake_stop(&fake);
+}
+
+/* ---- requests with a deadline ---- */
+
+static void an_answer_that_does_not_come_ends_with_the_deadline(void)
+{
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    static struct stager client;
+    struct stg_err err = {0};
+    CHECK_OK(stg_guard_create(&client.guard, &err), err);
+    client.fd = pair[0];
+    struct stg_request request = {.kind = STG_REQUEST_LIST};
+    struct stg_reply reply;
+    int64_t begin_ns = stg_clock_ns();
+    CHECK_INT(stg_client_call(&client, &request, 20000000, &reply, NULL, 0, NULL, &err),
+              -STAGER_DEADLINE_EXCEEDED);
+    CHECK(stg_clock_ns() - begin_ns >= 20000000);
+    /* Its reply may still come and would be taken for another's. */
+    CHECK_INT(stg_client_call(&client, &request, 20000000, &reply, NULL, 0, NULL, &err),
+              -STAGER_UNAVAILABLE);
+    stg_guard_destroy(client.guard);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void send_raw(int fd, const void *data, size_t bytes, int n_fds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(100 * sizeof(int))];
+    } control = {0};
+    struct iovec io = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+        for (int i = 0; i < n_fds; i++)
+            ((int *)(void *)CMSG_DATA(c))[i] = fd;
+    }
+    CHECK(sendmsg(fd, &msg, MSG_NOSIGNAL) == (ssize_t)bytes);
+}
+
+static void a_message_of_another_form_is_refused_and_leaks_nothing(void)
+{
+    static const struct {
+        const char *data;
+        size_t bytes;
+        int n_fds;
+        size_t capacity;
+    } cases[] = {
+        {"many descriptors", 16, 4, 64},  /* one more than is expected */
+        {"cut descriptors", 15, 100, 64}, /* more than fit */
+        {"a longer message", 16, 0, 8},   /* cut */
+        {"a longer message", 16, 2, 8},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int pair[2], fds[3];
+        char buf[64];
+        size_t n_fds;
+        struct stg_err err = {0};
+        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+        send_raw(pair[1], cases[i].data, cases[i].bytes, cases[i].n_fds);
+        CHECK_INT(stg_socket_receive(pair[0], buf, cases[i].capacity, fds, 3, &n_fds,
+                                     stg_clock_ns() + 1000000000, &err),
+                  -STAGER_INTERNAL);
+        close(pair[0]);
+        close(pair[1]);
+    }
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_socket_is_looked_for_in_order),
+    TEST(a_path_that_fits_no_address_is_refused_with_its_length),
+    TEST(without_a_daemon_the_text_says_how_to_start_it),
+    TEST(a_socket_that_nobody_listens_at_is_unreachable),
+    TEST(a_closed_door_names_its_group),
+    TEST(a_daemon_of_another_protocol_is_refused_with_both_versions),
+    TEST(the_daemons_own_refusal_is_told_word_for_word),
+    TEST(bells_and_late_replies_do_not_disturb_a_request),
+    TEST(a_daemon_that_hangs_up_in_the_middle_is_unavailable),
+    TEST(an_answer_that_does_not_come_ends_with_the_deadline),
+    TEST(a_message_of_another_form_is_refused_and_leaks_nothing),
+};
+
+TEST_MAIN(tests)
