@@ -6,15 +6,31 @@
 
 #include "client/stream.h"
 
-/* A batch was checked when it was taken, so these only read. */
+int stg_batch_open(const struct stager_batch *batch)
+{
+    struct stager_batch *own = (struct stager_batch *)(uintptr_t)batch; /* of our pool */
+    struct stg_err *err = &batch->stream->err;
+    if (batch->open)
+        return 0;
+    int rc = stg_batch_check(batch->base, batch->bytes, false, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->number);
+    if (((const struct stg_batch_header *)batch->base)->kind != STG_BATCH_TENSORS)
+        return stg_err(err, -STAGER_DATA_LOSS, "batch %llu: holds no tensors",
+                       (unsigned long long)batch->number);
+    own->open = true;
+    return 0;
+}
 
 static int enter(const struct stager_batch *batch)
 {
     int rc = stg_stream_enter(batch->stream);
-    if (rc < 0 || batch->in_hand)
+    if (rc < 0)
         return rc;
-    return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
-                   "this batch was released");
+    if (!batch->in_hand)
+        return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
+                       "this batch was released");
+    return stg_batch_open(batch);
 }
 
 static uint32_t n_tensors(const struct stager_batch *batch)
@@ -76,21 +92,20 @@ int stager_batch_tensor(const struct stager_batch *batch, const char *name,
 
 void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
 {
-    *ret = (struct stager_batch_info){0};
+    *ret = (struct stager_batch_info){
+        .number = batch->number,
+        .bytes = batch->bytes,
+        .assigned_ns = batch->assigned_ns,
+        .redelivered = batch->redelivered,
+    };
     if (enter(batch) < 0)
         return;
     const struct stg_batch_header *header = batch->base;
-    *ret = (struct stager_batch_info){
-        .generation = header->generation,
-        .number = batch->number,
-        .pass = header->pass,
-        .epoch = header->epoch,
-        .index = header->index,
-        .n_dropped = header->n_dropped,
-        .n_rows = header->n_rows,
-        .bytes = batch->bytes,
-        .assigned_ns = batch->assigned_ns,
-        .n_tensors = header->n_tensors,
-        .redelivered = batch->redelivered,
-    };
+    ret->generation = header->generation;
+    ret->pass = header->pass;
+    ret->epoch = header->epoch;
+    ret->index = header->index;
+    ret->n_dropped = header->n_dropped;
+    ret->n_rows = header->n_rows;
+    ret->n_tensors = header->n_tensors;
 }

@@ -59,31 +59,20 @@ static int take_final(struct stager_stream *stream)
     return finish(stream, -(int)code, text);
 }
 
-/* The batch at rest that a descriptor names, checked; DATA_LOSS says what is wrong. */
+/* Where the batch at rest lies that a descriptor names: inside of the segment. */
 static int find_batch(struct stager_stream *stream, const struct stg_descriptor *d,
                       const void **ret)
 {
     uint64_t bytes = stream->segment.bytes;
     if (d->segment != 0 || d->offset % STG_TENSOR_ALIGN != 0 || d->offset > bytes ||
-        d->length > bytes - d->offset)
+        d->length > bytes - d->offset || d->length < sizeof(struct stg_batch_header))
         return stg_err(
             &stream->err, -STAGER_DATA_LOSS,
             "batch %llu: lies outside of the memory that stagerd shares (segment %u, "
             "offset %llu, %llu bytes of %llu)",
             (unsigned long long)d->number, d->segment, (unsigned long long)d->offset,
             (unsigned long long)d->length, (unsigned long long)bytes);
-    const void *base = (const char *)stream->segment.base + d->offset;
-    int rc = stg_batch_check(base, d->length, false, &stream->err);
-    if (rc < 0)
-        return stg_err_prefix(&stream->err, rc, "batch %llu",
-                              (unsigned long long)d->number);
-    const struct stg_batch_header *header = base;
-    uint32_t kind = d->kind == STG_DESCRIPTOR_BATCH ? STG_BATCH_TENSORS : STG_BATCH_ERROR;
-    if (header->kind != kind)
-        return stg_err(&stream->err, -STAGER_DATA_LOSS,
-                       "batch %llu: is of kind %u, its descriptor says %u",
-                       (unsigned long long)d->number, header->kind, kind);
-    *ret = base;
+    *ret = (const char *)stream->segment.base + d->offset;
     return 0;
 }
 
@@ -91,21 +80,6 @@ static void release_lease(struct stager_stream *stream, const struct stg_descrip
 {
     stg_control_release(&stream->control, d->lease, d->lease_generation);
     ring_if_dry(stream);
-}
-
-/* While the trainer works on this batch, the head of the next one comes out of memory: it
- * was written by another core, and its page may be in no TLB. */
-static void prefetch_next(const struct stager_stream *stream)
-{
-    uint64_t offset;
-    uint64_t head_bytes =
-        sizeof(struct stg_batch_header) + 4 * sizeof(struct stg_tensor_entry);
-    if (!stg_ring_peek(&stream->ring, &offset) || offset > stream->segment.bytes ||
-        head_bytes > stream->segment.bytes - offset)
-        return;
-    const char *base = (const char *)stream->segment.base + offset;
-    for (uint64_t i = 0; i < head_bytes; i += 64)
-        __builtin_prefetch(base + i);
 }
 
 static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
@@ -120,6 +94,7 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
     struct stager_batch *batch = stream->free_batches;
     stream->free_batches = batch->next_free;
     batch->base = base;
+    batch->open = false;
     batch->number = d->number;
     batch->bytes = d->length;
     batch->assigned_ns = d->assigned_ns;
@@ -130,7 +105,6 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
     stream->held++;
     stream->n_batches++;
     ring_if_dry(stream);
-    prefetch_next(stream);
     *ret = batch;
     return 0;
 }
@@ -140,6 +114,8 @@ static int read_error(struct stager_stream *stream, const struct stg_descriptor 
 {
     const void *base;
     int rc = find_batch(stream, d, &base);
+    if (rc == 0)
+        rc = stg_batch_check(base, d->length, false, &stream->err);
     if (rc < 0)
         return rc;
     struct stg_batch_header header;

@@ -237,7 +237,7 @@ static int check_run(struct stager_stream *stream, const struct stager_batch *ba
             return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT, "fetch %zu is NULL",
                            i);
     }
-    return 0;
+    return stg_batch_open(batch);
 }
 
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,

@@ -18,7 +18,8 @@ struct stg_computer;
 
 struct stager_batch {
     struct stager_stream *stream;
-    const void *base; /* the batch at rest; checked */
+    const void *base; /* the batch at rest: read nothing before stg_batch_open */
+    bool open;        /* it was checked */
     uint64_t number;
     uint64_t bytes;
     uint64_t assigned_ns;
@@ -65,6 +66,11 @@ int stg_stream_enter(struct stager_stream *stream);
 
 /* Frees a stream that is closed and has no batch in hand; else nothing. */
 void stg_stream_reap(struct stager_stream *stream);
+
+/* batch.c: checks a batch at rest before the first look at it. Not when it is taken: its
+ * head is cold then, and the hand-off need not wait for memory. DATA_LOSS in the stream's
+ * err. */
+int stg_batch_open(const struct stager_batch *batch);
 
 /* run.c: gives back the executors and the library. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer);
