@@ -16,16 +16,18 @@ struct extent {
 };
 
 /* words: a bit a granule, 1 taken; bits beyond n_granules are 1 for ever.
+ * full: a bit a word, 1 when all its granules are taken, so that a search in a full arena
+ * passes 4096 granules at a step; bits beyond n_words are 1 for ever.
  * ids: the ids of dead extents, a stack of n_ids. */
 struct stg_arena {
     uint32_t n_granules;
     uint32_t n_free;
-    uint32_t slot;  /* granules; 0: no slots */
-    uint32_t first; /* every word below it is full */
+    uint32_t slot; /* granules; 0: no slots */
     uint32_t n_words;
     uint32_t max_extents;
     uint32_t n_ids;
     uint64_t *words;
+    uint64_t *full;
     struct extent *extents;
     uint32_t *ids;
 };
@@ -34,6 +36,15 @@ struct stg_arena {
 static uint64_t mask(uint32_t from, uint32_t to)
 {
     return (UINT64_MAX >> (WORD_BITS - (to - from))) << from;
+}
+
+static void mark_full(struct stg_arena *arena, uint32_t w)
+{
+    uint64_t bit = 1ull << w % WORD_BITS;
+    if (arena->words[w] == UINT64_MAX)
+        arena->full[w / WORD_BITS] |= bit;
+    else
+        arena->full[w / WORD_BITS] &= ~bit;
 }
 
 static void set_bits(struct stg_arena *arena, uint32_t start, uint32_t n, bool taken)
@@ -45,9 +56,25 @@ static void set_bits(struct stg_arena *arena, uint32_t start, uint32_t n, bool t
         uint64_t *word = &arena->words[start / WORD_BITS];
         assert((*word & bits) == (taken ? 0 : bits)); /* no granule has two owners */
         *word ^= bits;
+        mark_full(arena, start / WORD_BITS);
         start += here;
         n -= here;
     }
+}
+
+/* The first bit from `pos` on that is 0, or n_bits. */
+static uint32_t next_zero(const uint64_t *words, uint32_t pos, uint32_t n_bits)
+{
+    if (pos >= n_bits)
+        return n_bits;
+    uint32_t w = pos / WORD_BITS, n_words = (n_bits + WORD_BITS - 1) / WORD_BITS;
+    uint64_t zeros = ~words[w] & (UINT64_MAX << pos % WORD_BITS);
+    while (zeros == 0) {
+        if (++w == n_words)
+            return n_bits;
+        zeros = ~words[w];
+    }
+    return w * WORD_BITS + (uint32_t)__builtin_ctzll(zeros);
 }
 
 /* The first granule from `pos` on that is free, or n_granules. */
@@ -56,13 +83,14 @@ static uint32_t next_free(const struct stg_arena *arena, uint32_t pos)
     if (pos >= arena->n_granules)
         return arena->n_granules;
     uint32_t w = pos / WORD_BITS;
-    uint64_t free_bits = ~arena->words[w] & (UINT64_MAX << pos % WORD_BITS);
-    while (free_bits == 0) {
-        if (++w == arena->n_words)
+    uint64_t zeros = ~arena->words[w] & (UINT64_MAX << pos % WORD_BITS);
+    if (zeros == 0) {
+        w = next_zero(arena->full, w + 1, arena->n_words);
+        if (w == arena->n_words)
             return arena->n_granules;
-        free_bits = ~arena->words[w];
+        zeros = ~arena->words[w];
     }
-    return w * WORD_BITS + (uint32_t)__builtin_ctzll(free_bits);
+    return w * WORD_BITS + (uint32_t)__builtin_ctzll(zeros);
 }
 
 /* The first granule in [pos, end) that is taken, or end. end is at most n_granules. */
@@ -82,7 +110,7 @@ static uint32_t next_taken(const struct stg_arena *arena, uint32_t pos, uint32_t
 /* The lowest place for n granules, or n_granules. */
 static uint32_t find(const struct stg_arena *arena, uint32_t n)
 {
-    uint32_t pos = arena->first * WORD_BITS;
+    uint32_t pos = 0;
     for (;;) {
         pos = next_free(arena, pos);
         if (n > arena->n_granules - pos)
@@ -116,13 +144,18 @@ int stg_arena_create(uint64_t bytes, uint32_t max_extents, struct stg_arena **re
     arena->n_granules = arena->n_free = (uint32_t)n;
     arena->n_words = (uint32_t)((n + WORD_BITS - 1) / WORD_BITS);
     arena->max_extents = arena->n_ids = max_extents;
+    uint32_t n_full = (arena->n_words + WORD_BITS - 1) / WORD_BITS;
     arena->words = calloc(arena->n_words, sizeof(*arena->words));
+    arena->full = calloc(n_full, sizeof(*arena->full));
     arena->extents = calloc(max_extents, sizeof(*arena->extents));
     arena->ids = calloc(max_extents, sizeof(*arena->ids));
-    if (arena->words == NULL || arena->extents == NULL || arena->ids == NULL)
+    if (arena->words == NULL || arena->full == NULL || arena->extents == NULL ||
+        arena->ids == NULL)
         goto fail;
     if (n % WORD_BITS != 0)
         arena->words[arena->n_words - 1] = mask((uint32_t)(n % WORD_BITS), WORD_BITS);
+    if (arena->n_words % WORD_BITS != 0)
+        arena->full[n_full - 1] = mask(arena->n_words % WORD_BITS, WORD_BITS);
     for (uint32_t i = 0; i < max_extents; i++)
         arena->ids[i] = max_extents - 1 - i;
     *ret = arena;
@@ -139,6 +172,7 @@ void stg_arena_destroy(struct stg_arena *arena)
     if (arena == NULL)
         return;
     free(arena->words);
+    free(arena->full);
     free(arena->extents);
     free(arena->ids);
     free(arena);
@@ -170,8 +204,6 @@ int stg_arena_reserve(struct stg_arena *arena, uint64_t bytes, uint32_t *ret)
 
     set_bits(arena, start, (uint32_t)n, true);
     arena->n_free -= (uint32_t)n;
-    while (arena->first < arena->n_words && arena->words[arena->first] == UINT64_MAX)
-        arena->first++;
     uint32_t id = arena->ids[--arena->n_ids];
     arena->extents[id] = (struct extent){.start = start, .n = (uint32_t)n};
     *ret = id;
@@ -188,8 +220,6 @@ static void give_back(struct stg_arena *arena, uint32_t start, uint32_t n)
 {
     set_bits(arena, start, n, false);
     arena->n_free += n;
-    if (start / WORD_BITS < arena->first)
-        arena->first = start / WORD_BITS;
 }
 
 void stg_arena_trim(struct stg_arena *arena, uint32_t id, uint64_t bytes)
@@ -269,7 +299,11 @@ int stg_arena_verify(const struct stg_arena *arena, struct stg_err *err)
                        " free of %" PRIu32 ", %" PRIu64 " in extents, of %" PRIu32,
                        dead, arena->n_ids, n_free, arena->n_free, in_extents,
                        arena->n_granules);
-    if (next_free(arena, 0) / WORD_BITS < arena->first && n_free > 0)
-        return stg_err(err, -STAGER_INTERNAL, "arena: a free granule below the hint");
+    for (uint32_t w = 0; w < arena->n_words; w++) {
+        bool is_full = arena->full[w / WORD_BITS] >> w % WORD_BITS & 1;
+        if (is_full != (arena->words[w] == UINT64_MAX))
+            return stg_err(err, -STAGER_INTERNAL, "arena: word %" PRIu32 " is %sfull", w,
+                           is_full ? "not " : "");
+    }
     return 0;
 }

@@ -185,14 +185,6 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
     return true;
 }
 
-bool stg_ring_peek(const struct stg_ring_reader *reader, uint64_t *ret_offset)
-{
-    if (!stg_ring_ready(reader))
-        return false;
-    *ret_offset = reader->page->entries[reader->cursor % STG_RING_ENTRIES].offset;
-    return true;
-}
-
 bool stg_ring_should_bell(struct stg_ring_reader *reader)
 {
     full_fence();

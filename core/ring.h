@@ -76,10 +76,6 @@ bool stg_ring_ready(const struct stg_ring_reader *reader);
 /* Copies the next descriptor out. False when there is none. */
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 
-/* Where the next descriptor's batch lies, without taking it: a hint for prefetching, to
- * be checked like any. False when there is none. */
-bool stg_ring_peek(const struct stg_ring_reader *reader, uint64_t *ret_offset);
-
 /* True once for each stg_ring_want_bell, when nothing is ready: the caller sends the
  * doorbell. Full fence before the look. */
 bool stg_ring_should_bell(struct stg_ring_reader *reader);

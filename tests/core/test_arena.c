@@ -116,7 +116,7 @@ static void senseless_sizes_are_refused(void)
 /* The same, done slowly: an array of owners. */
 struct model {
     uint32_t n, slot;
-    uint16_t owner[700]; /* extent id + 1 */
+    uint16_t owner[5000]; /* extent id + 1 */
 };
 
 static bool model_fits(const struct model *model, uint32_t start, uint32_t n)
@@ -175,7 +175,7 @@ static void reserve_both(struct stg_arena *arena, struct model *model, uint32_t 
 static void one_seed(uint64_t seed)
 {
     struct random random = {seed};
-    struct model model = {.n = 1 + random_below(&random, 700)};
+    struct model model = {.n = 1 + random_below(&random, seed % 20 ? 700 : 5000)};
     struct stg_arena *arena = arena_of(model.n, 40);
     uint32_t largest = 1 + random_below(&random, model.n);
     if (seed % 2 == 1) {

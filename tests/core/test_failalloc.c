@@ -71,12 +71,12 @@ static int make_stream_and_event(void *owner)
 
 static void creating_an_arena_survives_every_failed_allocation(void)
 {
-    CHECK_INT(stg_failalloc_each(make_arena, NULL), 4);
+    CHECK_INT(stg_failalloc_each(make_arena, NULL), 5);
 }
 
 static void creating_a_lease_core_survives_every_failed_allocation(void)
 {
-    CHECK_INT(stg_failalloc_each(make_leases, NULL), 8);
+    CHECK_INT(stg_failalloc_each(make_leases, NULL), 9);
 }
 
 static void a_bump_allocator_survives_every_failed_allocation(void)
