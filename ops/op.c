@@ -3,14 +3,34 @@
 
 #include <string.h>
 
+extern const struct stg_op stg_op_as_string;
+extern const struct stg_op stg_op_cast;
+extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
 extern const struct stg_op stg_op_decode_csv;
+extern const struct stg_op stg_op_embedding_lookup;
 extern const struct stg_op stg_op_identity;
+extern const struct stg_op stg_op_log1p;
+extern const struct stg_op stg_op_maximum;
+extern const struct stg_op stg_op_stack;
+extern const struct stg_op stg_op_string_to_hash_bucket;
+extern const struct stg_op stg_op_string_to_hash_bucket_fast;
+extern const struct stg_op stg_op_variable;
 
 static const struct stg_op *const ops[] = {
+    &stg_op_as_string,
+    &stg_op_cast,
+    &stg_op_concat,
     &stg_op_constant,
     &stg_op_decode_csv,
+    &stg_op_embedding_lookup,
     &stg_op_identity,
+    &stg_op_log1p,
+    &stg_op_maximum,
+    &stg_op_stack,
+    &stg_op_string_to_hash_bucket,
+    &stg_op_string_to_hash_bucket_fast,
+    &stg_op_variable,
 };
 
 #define N_OPS (sizeof(ops) / sizeof(ops[0]))

@@ -57,8 +57,11 @@ static int alloc_in_memory(struct stg_run *run, int dtype, int ndim, const int64
 {
     struct stg_tensor tensor = {.dtype = dtype, .ndim = ndim};
     memcpy(tensor.shape, shape, (size_t)ndim * sizeof(*shape));
-    uint64_t n = (uint64_t)stg_tensor_n(&tensor);
-    uint64_t bytes = string_bytes;
+    uint64_t n = 1, bytes = string_bytes;
+    for (int d = 0; d < ndim; d++) {
+        if (__builtin_mul_overflow(n, (uint64_t)shape[d], &n))
+            goto fail;
+    }
     if (dtype == STAGER_STRING) {
         int64_t *offsets =
             n < SIZE_MAX / 16 ? stg_bump_alloc_raw(&run->memory, (n + 1) * 8) : NULL;
@@ -132,14 +135,17 @@ static void settle(struct stg_bump *bump)
     stg_bump_reset(bump);
 }
 
-static void check_outputs(const struct stg_run *run, const struct step *step)
+/* What infer promised holds. Strings were allocated with a bound: now it is known. */
+static void check_outputs(struct stg_run *run, const struct step *step)
 {
     for (size_t i = 0; i < step->node->n_outputs; i++) {
-        const struct stg_tensor *tensor = &run->tensors[step->first_output + i];
+        struct stg_tensor *tensor = &run->tensors[step->first_output + i];
         const struct stg_component *component = &step->node->outputs[i];
         assert(tensor->dtype == component->dtype && tensor->ndim == component->ndim);
         for (int d = 0; d < tensor->ndim; d++)
             assert(component->shape[d] < 0 || component->shape[d] == tensor->shape[d]);
+        if (tensor->dtype == STAGER_STRING && !run->slots[step->first_output + i].is_view)
+            tensor->data_bytes = (uint64_t)tensor->begin[stg_tensor_n(tensor)];
     }
 }
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/join.h"
+
+#include <string.h>
+
+int stg_join_check(const struct stg_op_infer *ctx, struct stg_err *err)
+{
+    const struct stg_component *first = &ctx->inputs[0];
+    for (size_t i = 1; i < ctx->n_inputs; i++) {
+        const struct stg_component *other = &ctx->inputs[i];
+        if (other->dtype != first->dtype)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "input \"%s\" is %s, input \"%s\" is %s; cast one",
+                           first->name, stg_dtype_name(first->dtype), other->name,
+                           stg_dtype_name(other->dtype));
+        if (other->ndim != first->ndim)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "input \"%s\" has %d dimensions, input \"%s\" has %d",
+                           first->name, first->ndim, other->name, other->ndim);
+    }
+    return 0;
+}
+
+int stg_join_axis(const struct stg_node *node, int rank, int *ret, struct stg_err *err)
+{
+    int64_t axis = stg_attr_int(node->attrs, node->n_attrs, "axis", 0);
+    if (axis < -rank || axis >= rank)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "axis %lld is not in [%d, %d)",
+                       (long long)axis, -rank, rank);
+    *ret = (int)(axis < 0 ? axis + rank : axis);
+    return 0;
+}
+
+bool stg_join_merge(int64_t *into, int64_t dim)
+{
+    if (*into < 0)
+        *into = dim;
+    return dim < 0 || *into == dim;
+}
+
+static uint64_t all_string_bytes(const struct stg_op_run *ctx)
+{
+    uint64_t bytes = 0;
+    for (size_t k = 0; k < ctx->n_inputs; k++) {
+        const struct stg_tensor *input = &ctx->inputs[k];
+        int64_t n = stg_tensor_n(input);
+        for (int64_t i = 0; i < n; i++)
+            bytes += (uint64_t)(input->end[i] - input->begin[i]);
+    }
+    return bytes;
+}
+
+static void join_strings(const struct stg_op_run *ctx, int64_t n_outer,
+                         const struct stg_tensor *output)
+{
+    char *data = output->data;
+    int64_t *end = (int64_t *)(uintptr_t)output->end, at = 0;
+    for (int64_t outer = 0; outer < n_outer; outer++) {
+        for (size_t k = 0; k < ctx->n_inputs; k++) {
+            const struct stg_tensor *input = &ctx->inputs[k];
+            int64_t n = stg_tensor_n(input) / n_outer;
+            for (int64_t i = outer * n; i < (outer + 1) * n; i++) {
+                size_t bytes = (size_t)(input->end[i] - input->begin[i]);
+                memcpy(data + at, (const char *)input->data + input->begin[i], bytes);
+                at += (int64_t)bytes;
+                *end++ = at;
+            }
+        }
+    }
+}
+
+/* Pieces of one element are the common case of stack: no call of memcpy for each. */
+static void join_dense(const struct stg_op_run *ctx, int64_t n_outer,
+                       const struct stg_tensor *output)
+{
+    size_t element = stg_dtype_bytes(output->dtype);
+    size_t row = (size_t)(stg_tensor_n(output) / n_outer) * element, at = 0;
+    for (size_t k = 0; k < ctx->n_inputs; k++) {
+        const struct stg_tensor *input = &ctx->inputs[k];
+        size_t piece = (size_t)(stg_tensor_n(input) / n_outer) * element;
+        const char *from = input->data;
+        char *to = (char *)output->data + at;
+        at += piece;
+        if (piece == 4) {
+            for (int64_t outer = 0; outer < n_outer; outer++, from += 4, to += row)
+                memcpy(to, from, 4);
+        } else if (piece == 8) {
+            for (int64_t outer = 0; outer < n_outer; outer++, from += 8, to += row)
+                memcpy(to, from, 8);
+        } else if (piece > 0) {
+            for (int64_t outer = 0; outer < n_outer; outer++, from += piece, to += row)
+                memcpy(to, from, piece);
+        }
+    }
+}
+
+int stg_join(struct stg_op_run *ctx, int64_t n_outer, int ndim, const int64_t *shape,
+             struct stg_err *err)
+{
+    int dtype = ctx->inputs[0].dtype;
+    bool strings = dtype == STAGER_STRING;
+    uint64_t string_bytes = strings ? all_string_bytes(ctx) : 0;
+    struct stg_tensor output;
+    int rc = ctx->alloc(ctx, 0, dtype, ndim, shape, string_bytes, &output, err);
+    if (rc < 0)
+        return rc;
+    if (n_outer == 0)
+        return 0;
+    if (strings)
+        join_strings(ctx, n_outer, &output);
+    else
+        join_dense(ctx, n_outer, &output);
+    return 0;
+}
