@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What stagerctl says without a daemon: usage, exit codes, files.
+
+    test_stagerctl.py STAGERCTL
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+CTL = sys.argv[1]
+
+
+def run(*args, stdin="", **env):
+    result = subprocess.run([CTL, *args], input=stdin, capture_output=True, text=True,
+                            env={**os.environ, **env}, timeout=60)
+    return result.returncode, result.stdout, result.stderr
+
+
+def expect(status, err_part, *args, **more):
+    code, out, err = run(*args, **more)
+    assert code == status, (args, code, out, err)
+    assert err_part in err, (args, err)
+    assert status == 0 or out == "", (args, out)
+    return out
+
+
+def usage():
+    expect(2, "usage: stagerctl")
+    assert "stagerctl apply FILE" in expect(0, "", "--help")
+    assert "stagerctl apply FILE" in expect(0, "", "help")
+    for command in ("check", "apply", "list", "status", "cat", "delete", "version"):
+        assert f"usage: stagerctl {command}" in expect(0, "", command, "--help")
+        assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")
+    expect(2, 'no command "stauts"; did you mean "status"?', "stauts")
+    expect(2, 'no command "x"', "x")
+    expect(2, "what is missing: FILE", "check")
+    expect(2, "what is missing: NAME", "cat")
+    expect(2, "too many arguments: b", "delete", "a", "b")
+    expect(2, "too many arguments: a", "list", "a")
+    expect(2, "list takes no --rows", "list", "--rows")
+    expect(2, "cat takes no --replace", "cat", "--replace", "x")
+    expect(2, "unrecognized option '--frobnicate'", "list", "--frobnicate")
+    expect(2, "--runtime-dir", "list", "--runtime-dir")
+    for limit in ("0", "-1", "x", "3x", ""):
+        expect(2, "--limit", "cat", "x", "--limit", limit)
+    expect(2, "--json", "cat", "x", "--json", "--rows")
+
+
+def no_daemon(folder):
+    start = (f"stagerctl: UNAVAILABLE: cannot reach stagerd at {folder}/attach.sock: No such file or "
+             "directory; start it with `systemctl start stagerd` (or `stagerd --foreground`)\n")
+    for args in (["list"], ["status"], ["status", "x"], ["cat", "x"], ["delete", "x"],
+                 ["list", "--json"], ["check", "-"], ["apply", "-"]):
+        code, out, err = run(*args, "--runtime-dir", folder, stdin="name: x\n")
+        assert (code, out, err) == (1, "", start), (args, code, out, err)
+        assert run(*args, stdin="name: x\n", STAGER_RUNTIME_DIR=folder)[2] == start
+    expect(1, "INVALID_ARGUMENT", "list", "--runtime-dir", "/" + "d" * 200)
+
+    told = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
+    assert told["daemon"]["reachable"] is False and "cannot reach" in told["daemon"]["reason"]
+    assert told["protocol"] == {"min": 1, "max": 1}
+    assert isinstance(told["cuda"]["available"], bool)
+    assert told["release"] in expect(0, "", "--version", "--runtime-dir", folder)
+
+
+def files(folder):
+    for command in ("check", "apply"):
+        expect(1, f"NOT_FOUND: {folder}/none.yaml: No such file", command, f"{folder}/none.yaml")
+        expect(1, f"{folder}: Is a directory", command, folder)
+        long = os.path.join(folder, "long.yaml")
+        with open(long, "w", encoding="utf-8") as file:
+            file.write("#" * 61441)
+        expect(1, f"INVALID_ARGUMENT: {long}: a pipeline file has at most 61440 bytes", command, long)
+        expect(1, "INVALID_ARGUMENT: <stdin>: a pipeline file", command, "-", stdin="#" * 70000)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        usage()
+        no_daemon(temporary)
+        files(temporary)
+    print("ok")
