@@ -11,7 +11,7 @@ static void *unpack_alloc(void *data, size_t bytes)
 {
     struct stg_unpack *u = data;
     size_t rounded = (bytes + 15) & ~(size_t)15;
-    if (bytes > STG_UNPACK_MAX_BYTES || u->used + rounded > STG_UNPACK_MAX_BYTES) {
+    if (bytes > u->limit || u->used + rounded > u->limit) {
         u->refused = true;
         return NULL;
     }
@@ -38,9 +38,9 @@ static void unpack_free(void *data, void *pointer)
 {
 }
 
-void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump)
+void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump, size_t limit)
 {
-    *unpack = (struct stg_unpack){.bump = bump};
+    *unpack = (struct stg_unpack){.bump = bump, .limit = limit};
     unpack->allocator = (ProtobufCAllocator){
         .alloc = unpack_alloc, .free = unpack_free, .allocator_data = unpack};
 }
@@ -85,13 +85,16 @@ static int attribute_convert(const Stager__Attribute *a, struct stg_bump *bump,
                        "attribute \"%s\" has %zu dimensions; at most %d", a->name,
                        a->n_dim, STG_ATTR_MAX_DIMS);
     uint64_t n = 1;
+    bool too_large = false;
     ret->name = a->name;
     ret->ndim = (int)a->n_dim;
     for (size_t i = 0; i < a->n_dim; i++) {
         ret->shape[i] = (int64_t)a->dim[i];
-        if (a->dim[i] > INT32_MAX || __builtin_mul_overflow(n, a->dim[i], &n))
-            n = UINT64_MAX;
+        too_large |= a->dim[i] > INT32_MAX || __builtin_mul_overflow(n, a->dim[i], &n);
     }
+    if (too_large)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "attribute \"%s\" has a shape that is too large", a->name);
     if (n != a->n_value)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "attribute \"%s\" has %zu values, but its shape needs %llu",

@@ -13,19 +13,24 @@
 /* All that unpacking one message may take: 64 KiB of empty messages would want 5 MB. */
 #define STG_UNPACK_MAX_BYTES (1u << 20)
 
-/* Counts what protobuf-c asks for and refuses above STG_UNPACK_MAX_BYTES. The memory is
- * the bump's; free does nothing. init/finish: the caller's; nothing to finish. */
+/* A pipeline may be this large, packed and unpacked, so that an open reply can carry it
+ * together with the boundary. */
+#define STG_PIPELINE_MAX_BYTES 49152u
+#define STG_PIPELINE_UNPACK_MAX_BYTES (3u << 18)
+
+/* Counts what protobuf-c asks for and refuses above the limit. The memory is the bump's;
+ * free does nothing. init/finish: the caller's; nothing to finish. */
 struct stg_unpack {
     ProtobufCAllocator allocator;
     struct stg_bump *bump;
-    size_t used;
+    size_t limit, used;
     char *slab; /* small requests share slabs: a bump rounds up to 64 */
     size_t slab_left;
     bool refused;   /* for the limit */
     bool exhausted; /* the bump had no more */
 };
 
-void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump);
+void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump, size_t limit);
 
 /* Fills a spec, whose bump must be initialised, from a message that lives in the same
  * bump: strings are shared. Checks what the wire could get wrong: INVALID_ARGUMENT. */

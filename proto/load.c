@@ -127,9 +127,9 @@ static int spec_fill(struct stg_reader *r, const Stager__Pipeline *message,
     if (bytes == NULL)
         return stg_read_fail_memory(r);
     struct stg_unpack unpack;
-    stg_unpack_init(&unpack, &spec->bump);
+    stg_unpack_init(&unpack, &spec->bump, STG_PIPELINE_UNPACK_MAX_BYTES);
     Stager__Pipeline *copy = stager__pipeline__unpack(&unpack.allocator, n, bytes);
-    if (copy == NULL || n > STG_TEXT_MAX_BYTES)
+    if (copy == NULL || n > STG_PIPELINE_MAX_BYTES)
         return stg_err(r->err, -STAGER_INVALID_ARGUMENT,
                        "%s: the pipeline has too many values to fit a message (%zu bytes "
                        "packed); shorten its lists",

@@ -61,15 +61,29 @@ static char char_at(const struct parse *p, yaml_mark_t mark)
     return i < p->bytes ? p->text[i] : '\0';
 }
 
+/* The mark of an offset in bytes. */
+static yaml_mark_t mark_of(const struct parse *p, size_t offset)
+{
+    yaml_mark_t ret = {0};
+    for (size_t i = 0; i < p->bytes && i < offset; i++) {
+        unsigned char c = (unsigned char)p->text[i];
+        ret.column = c == '\n' ? 0 : ret.column + ((c & 0xc0) != 0x80);
+        ret.line += c == '\n';
+    }
+    return ret;
+}
+
+/* libyaml puts the end of a text without a last newline on a line of its own. */
+static yaml_mark_t mark_inside(const struct parse *p, yaml_mark_t mark)
+{
+    yaml_mark_t end = mark_of(p, p->bytes);
+    return mark.line > end.line ? end : mark;
+}
+
 /* The reader stops before any mark is made, at an offset in bytes. */
 static int fail_reader(struct parse *p)
 {
-    yaml_mark_t mark = {0};
-    for (size_t i = 0; i < p->bytes && i < p->yaml.problem_offset; i++) {
-        unsigned char c = (unsigned char)p->text[i];
-        mark.column = c == '\n' ? 0 : mark.column + ((c & 0xc0) != 0x80);
-        mark.line += c == '\n';
-    }
+    yaml_mark_t mark = mark_of(p, p->yaml.problem_offset);
     if (p->yaml.problem_value >= 0 && p->yaml.problem_value < 0x20)
         return fail_at(p, mark,
                        "control character \\x%02x in the text; write it as an escape "
@@ -77,18 +91,6 @@ static int fail_reader(struct parse *p)
                        (unsigned)p->yaml.problem_value);
     return fail_at(p, mark, "not UTF-8 text (%s); save the file as UTF-8",
                    p->yaml.problem);
-}
-
-/* libyaml puts the end of a text without a last newline on a line of its own. */
-static yaml_mark_t mark_inside(const struct parse *p, yaml_mark_t mark)
-{
-    yaml_mark_t end = {0};
-    for (size_t i = 0; i < p->bytes; i++) {
-        unsigned char c = (unsigned char)p->text[i];
-        end.column = c == '\n' ? 0 : end.column + ((c & 0xc0) != 0x80);
-        end.line += c == '\n';
-    }
-    return mark.line > end.line ? end : mark;
 }
 
 static int fail_syntax(struct parse *p)

@@ -27,7 +27,7 @@ int stg_wire_unpack(const ProtobufCMessageDescriptor *type, const void *buf, siz
     if (rc < 0)
         return rc;
     struct stg_unpack unpack;
-    stg_unpack_init(&unpack, bump);
+    stg_unpack_init(&unpack, bump, STG_UNPACK_MAX_BYTES);
     ProtobufCMessage *message =
         protobuf_c_message_unpack(type, &unpack.allocator, bytes, buf);
     if (message == NULL && unpack.refused)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages against bytes that make_golden.py made. Hostile bytes: test_wire_hostile.c.
+ */
 #include "proto/wire.h"
 
 #include <stdio.h>
@@ -7,82 +10,493 @@
 
 #include "proto/load.h"
 #include "tests/check.h"
+#include "tests/proto/example.h"
+#include "tests/proto/golden.h"
 
-static unsigned char buf[STG_MESSAGE_MAX_BYTES];
+static unsigned char buf[STG_MESSAGE_MAX_BYTES + 1];
 
-static void a_request_comes_back_as_it_was(void)
+/* ---- the structs of the golden messages ---- */
+
+struct golden_request {
+    const char *name;
+    const unsigned char *bytes;
+    size_t n;
+    struct stg_request request;
+};
+
+#define GOLDEN(name) #name, golden_##name, sizeof(golden_##name)
+
+static const struct golden_request requests[] = {
+    {GOLDEN(request_hello),
+     {.id = 1,
+      .kind = STG_REQUEST_HELLO,
+      .min_version = 1,
+      .max_version = 3,
+      .client = "trainer"}},
+    {GOLDEN(request_check),
+     {.id = 2,
+      .kind = STG_REQUEST_CHECK,
+      .text = "a: b\n",
+      .text_bytes = 5,
+      .file = "/p/x.yaml"}},
+    {GOLDEN(request_apply),
+     {.id = 3,
+      .kind = STG_REQUEST_APPLY,
+      .text = "a: b\n",
+      .text_bytes = 5,
+      .file = "/p/x.yaml",
+      .replace = true,
+      .name = "criteo"}},
+    {GOLDEN(request_list), {.id = 4, .kind = STG_REQUEST_LIST}},
+    {GOLDEN(request_status), {.id = 5, .kind = STG_REQUEST_STATUS, .name = "criteo"}},
+    {GOLDEN(request_open),
+     {.id = 1ull << 40,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .client_id = "rank-0",
+      .max_held = 300,
+      .private_run = true,
+      .ack_explicit = true}},
+    {GOLDEN(request_delete), {.id = 7, .kind = STG_REQUEST_DELETE, .name = "criteo"}},
+};
+
+static struct stg_component two_components[] = {
+    {.name = "label", .dtype = STAGER_FLOAT32, .ndim = 1, .shape = {4096}},
+    {.name = "ids", .dtype = STAGER_STRING, .ndim = 2, .shape = {-1, 26}}};
+static struct stg_component ids_vector = {
+    .name = "ids", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}};
+static struct stg_component ids_scalar = {.name = "ids", .dtype = STAGER_INT64};
+
+static struct stg_list_entry two_entries[] = {{.name = "criteo",
+                                               .state = "running",
+                                               .file = "/p/x.yaml",
+                                               .generation = 3,
+                                               .n_clients = 2,
+                                               .uid = 1000},
+                                              {.name = "b"}};
+
+static struct stg_client_status one_client = {.client_id = "rank-0",
+                                              .program = "train",
+                                              .state = "attached",
+                                              .pid = 4711,
+                                              .uid = 1000,
+                                              .max_held = 2,
+                                              .held = 1,
+                                              .assigned = 100,
+                                              .taken = 99,
+                                              .released = 98,
+                                              .redelivered = 3,
+                                              .wait_ns = 5000000000,
+                                              .violations = 4};
+
+static const struct stg_value six_values[] = {
+    {.kind = STG_VALUE_INT, .i = -5, .f = -5},
+    {.kind = STG_VALUE_FLOAT, .f = 1.5},
+    {.kind = STG_VALUE_BOOL, .i = 1},
+    {.kind = STG_VALUE_STRING, .s = "x\0y", .s_bytes = 3},
+    {.kind = STG_VALUE_NULL},
+    {.kind = STG_VALUE_INT, .i = 1ll << 62, .f = 0x1p62},
+};
+static const struct stg_attr defaults_attr = {.name = "record_defaults",
+                                              .ndim = 2,
+                                              .shape = {2, 3},
+                                              .n_values = 6,
+                                              .values = six_values,
+                                              .line = 4,
+                                              .column = 55};
+static const char *const record_input[] = {"record"};
+static const char *const rows_inputs[] = {"c:1", "staged:ids"};
+static const char *const rows_target[] = {"rows"};
+static const struct stg_node two_nodes[] = {
+    {.name = "c",
+     .op = "decode_csv",
+     .inputs = record_input,
+     .n_inputs = 1,
+     .attrs = &defaults_attr,
+     .n_attrs = 1,
+     .line = 4,
+     .column = 5},
+    {.name = "rows", .op = "identity", .inputs = rows_inputs, .n_inputs = 2}};
+static const struct stg_feature one_feature = {
+    .path = "ids", .tensor = "c:2", .line = 6, .column = 20};
+static const struct stg_pipeline_spec golden_spec = {
+    .name = "p",
+    .nodes = two_nodes,
+    .n_nodes = 2,
+    .targets = rows_target,
+    .n_targets = 1,
+    .staged = {.features = &one_feature,
+               .n_features = 1,
+               .structure = "{\"ids\":\"ids\"}",
+               .capacity = 3,
+               .num_threads = 2,
+               .num_clients = 5,
+               .timeout_millis = 1000,
+               .delivery = STG_DELIVERY_BROADCAST,
+               .max_batch_bytes = 65536,
+               .memory_budget = 1 << 20,
+               .hold_timeout_millis = 7,
+               .start_timeout_millis = 8,
+               .redeliver = false},
+};
+
+static const char *const two_advices[] = {"one", "two"};
+
+struct golden_reply {
+    const char *name;
+    const unsigned char *bytes;
+    size_t n;
+    struct stg_reply reply;
+};
+
+static const struct golden_reply replies[] = {
+    {GOLDEN(reply_hello),
+     {.id = 1,
+      .kind = STG_REQUEST_HELLO,
+      .version = 1,
+      .daemon = "0.1.0",
+      .instance = 0x0123456789abcdef,
+      .pid = 42,
+      .cuda = "no driver"}},
+    {GOLDEN(reply_apply),
+     {.id = 3,
+      .kind = STG_REQUEST_APPLY,
+      .name = "criteo",
+      .generation = 1,
+      .boundary = {two_components, 2},
+      .advice = two_advices,
+      .n_advice = 2,
+      .max_batch_bytes = 1 << 24,
+      .memory_bytes = 1ull << 33,
+      .unchanged = true}},
+    {GOLDEN(reply_list),
+     {.id = 4, .kind = STG_REQUEST_LIST, .entries = two_entries, .n_entries = 2}},
+    {GOLDEN(reply_status),
+     {.id = 5,
+      .kind = STG_REQUEST_STATUS,
+      .status = {.name = "criteo",
+                 .state = "running",
+                 .delivery = "split",
+                 .last_error = "row 7: bad",
+                 .generation = 2,
+                 .pass = 1,
+                 .epoch = 5,
+                 .capacity = 4,
+                 .num_threads = 3,
+                 .num_clients = 2,
+                 .buffered = 6,
+                 .published = 1001,
+                 .assigned = 1002,
+                 .released = 1003,
+                 .dropped = 1004,
+                 .errors = 1005,
+                 .redelivered = 1006,
+                 .lost = 1007,
+                 .rows = 1008,
+                 .bytes = 1009,
+                 .memory_bytes = 1 << 30,
+                 .memory_used_bytes = 1 << 29,
+                 .quarantined_bytes = 1 << 28,
+                 .max_batch_bytes = 1 << 27,
+                 .producer_wait_ns = 2001,
+                 .producer_busy_ns = 2002,
+                 .timeouts = 2003,
+                 .clients = &one_client,
+                 .n_clients = 1,
+                 .boundary = {&ids_vector, 1}}}},
+    {GOLDEN(reply_open),
+     {.id = 6,
+      .kind = STG_REQUEST_OPEN,
+      .name = "p",
+      .generation = 9,
+      .segment_bytes = 1 << 30,
+      .max_held = 2,
+      .client_id = "rank-0",
+      .structure = "{\"ids\":\"ids\"}",
+      .boundary = {&ids_scalar, 1},
+      .pipeline = &golden_spec,
+      .first_number = 77}},
+    {GOLDEN(reply_delete), {.id = 7, .kind = STG_REQUEST_DELETE}},
+    {GOLDEN(reply_error),
+     {.id = 8, .code = -STAGER_NOT_FOUND, .text = "no pipeline \"x\""}},
+};
+
+#define N_REQUESTS (sizeof(requests) / sizeof(requests[0]))
+#define N_REPLIES (sizeof(replies) / sizeof(replies[0]))
+
+/* ---- golden ---- */
+
+static void check_bytes(const char *name, long got, const unsigned char *want, size_t n)
 {
-    struct stg_request request = {.id = 7,
-                                  .kind = STG_REQUEST_APPLY,
-                                  .text = "dataset: []\n",
-                                  .text_bytes = 12,
-                                  .file = "/tmp/a.yaml",
-                                  .replace = true};
-    long n = stg_wire_encode_request(&request, buf, sizeof(buf));
-    CHECK(n > 0);
+    if (got != (long)n)
+        FAIL("%s: %ld bytes, not %zu", name, got, n);
+    for (size_t i = 0; i < n; i++) {
+        if (buf[i] != want[i])
+            FAIL("%s: byte %zu is %02x, not %02x", name, i, buf[i], want[i]);
+    }
+}
+
+static void requests_are_the_golden_bytes(void)
+{
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        long n = stg_wire_encode_request(&requests[i].request, buf, sizeof(buf));
+        check_bytes(requests[i].name, n, requests[i].bytes, requests[i].n);
+    }
+}
+
+static void check_same(const char *name, const char *got, const char *want)
+{
+    if ((got == NULL) != (want == NULL) || (got != NULL && strcmp(got, want) != 0))
+        FAIL("%s: \"%s\" is not \"%s\"", name, got ? got : "(null)",
+             want ? want : "(null)");
+}
+
+static void golden_bytes_are_the_requests(void)
+{
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        struct stg_bump bump = {0};
+        struct stg_err err = {0};
+        struct stg_request got;
+        CHECK_OK(
+            stg_wire_decode_request(requests[i].bytes, requests[i].n, &bump, &got, &err),
+            err);
+        const struct stg_request *want = &requests[i].request;
+        CHECK_INT(got.id, want->id);
+        CHECK_INT(got.kind, want->kind);
+        CHECK_INT(got.min_version, want->min_version);
+        CHECK_INT(got.max_version, want->max_version);
+        CHECK_INT(got.text_bytes, want->text_bytes);
+        CHECK_INT(got.replace, want->replace);
+        CHECK_INT(got.max_held, want->max_held);
+        CHECK_INT(got.private_run, want->private_run);
+        CHECK_INT(got.ack_explicit, want->ack_explicit);
+        check_same("client", got.client, want->client);
+        check_same("name", got.name, want->name);
+        check_same("text", got.text, want->text);
+        check_same("file", got.file, want->file);
+        check_same("client_id", got.client_id, want->client_id);
+        stg_bump_finish(&bump);
+    }
+}
+
+static void replies_are_the_golden_bytes(void)
+{
+    for (size_t i = 0; i < N_REPLIES; i++) {
+        long n = stg_wire_encode_reply(&replies[i].reply, buf, sizeof(buf));
+        check_bytes(replies[i].name, n, replies[i].bytes, replies[i].n);
+    }
+}
+
+/* Encoding is checked against the same bytes by itself: decoding is its inverse. */
+static void golden_bytes_are_the_replies(void)
+{
+    for (size_t i = 0; i < N_REPLIES; i++) {
+        struct stg_bump bump = {0};
+        struct stg_err err = {0};
+        struct stg_reply got;
+        struct stg_pipeline_spec *spec = NULL;
+        CHECK_OK(stg_wire_decode_reply(replies[i].bytes, replies[i].n, &bump, &got, &err),
+                 err);
+        CHECK_INT(got.kind, replies[i].reply.kind);
+        CHECK_INT(got.code, replies[i].reply.code);
+        CHECK(got.pipeline == NULL);
+        int rc = stg_wire_decode_pipeline(replies[i].bytes, replies[i].n, &spec, &err);
+        CHECK_INT(rc, replies[i].reply.pipeline != NULL ? 0 : -STAGER_NOT_FOUND);
+        got.pipeline = spec;
+        long n = stg_wire_encode_reply(&got, buf, sizeof(buf));
+        check_bytes(replies[i].name, n, replies[i].bytes, replies[i].n);
+        stg_pipeline_spec_destroy(spec);
+        stg_bump_finish(&bump);
+    }
+}
+
+static void what_was_not_sent_is_empty(void)
+{
     struct stg_bump bump = {0};
-    struct stg_request got;
     struct stg_err err = {0};
-    CHECK_OK(stg_wire_decode_request(buf, (size_t)n, &bump, &got, &err), err);
-    CHECK_INT(got.id, 7);
-    CHECK_INT(got.kind, STG_REQUEST_APPLY);
-    CHECK_STR(got.text, "dataset: []\n");
-    CHECK_INT(got.text_bytes, 12);
-    CHECK_STR(got.file, "/tmp/a.yaml");
-    CHECK(got.name == NULL);
-    CHECK(got.replace);
+    struct stg_reply list;
+    CHECK_OK(stg_wire_decode_reply(golden_reply_list, sizeof(golden_reply_list), &bump,
+                                   &list, &err),
+             err);
+    CHECK_STR(list.entries[1].name, "b");
+    CHECK_STR(list.entries[1].state, "");
+    CHECK_STR(list.entries[1].file, "");
+    CHECK_INT(list.entries[1].generation, 0);
+    CHECK_STR(list.text, "");
     stg_bump_finish(&bump);
 }
 
-static const char text[] = "name: p\n"
-                           "dataset: [{range: {stop: 5}}]\n"
-                           "graph:\n"
-                           "  - {name: c, op: decode_csv, input: [record], "
-                           "record_defaults: [[0, 1.5], [~, \"x\"]]}\n"
-                           "staged: {features: {u: {a: c, b: \"c:1\"}}, capacity: 3}\n"
-                           "targets: [c]\n";
-
-static void an_open_reply_carries_the_pipeline(void)
+static void max_held_is_two_when_it_was_not_sent(void)
 {
+    static const unsigned char open[] = {0x3a, 0x03, 0x0a, 0x01, 'p'};
+    struct stg_bump bump = {0};
     struct stg_err err = {0};
-    struct stg_pipeline_spec *spec = NULL, *got = NULL;
-    CHECK_OK(stg_load_pipeline(text, strlen(text), "t", &spec, &err), err);
-    struct stg_component component = {
-        .name = "u/a", .dtype = STAGER_INT32, .ndim = 2, .shape = {-1, 3}};
-    struct stg_reply reply = {.id = 9,
-                              .kind = STG_REQUEST_OPEN,
-                              .name = "p",
-                              .generation = 4,
-                              .boundary = {.components = &component, .n = 1},
-                              .segment_bytes = 1 << 20,
-                              .max_held = 2,
-                              .structure = spec->staged.structure,
-                              .pipeline = spec};
+    struct stg_request got;
+    CHECK_OK(stg_wire_decode_request(open, sizeof(open), &bump, &got, &err), err);
+    CHECK_INT(got.max_held, 2);
+    CHECK_INT(got.private_run, false);
+    CHECK(got.client_id == NULL);
+    stg_bump_finish(&bump);
+}
+
+/* ---- pipelines ---- */
+
+static struct stg_pipeline_spec *through_the_wire(const struct stg_pipeline_spec *spec)
+{
+    struct stg_reply reply = {
+        .kind = STG_REQUEST_OPEN, .name = "p", .pipeline = spec, .max_held = 1};
+    struct stg_pipeline_spec *ret = NULL;
+    struct stg_err err = {0};
+    long n = stg_wire_encode_reply(&reply, buf, sizeof(buf));
+    CHECK(n > 0);
+    CHECK_OK(stg_wire_decode_pipeline(buf, (size_t)n, &ret, &err), err);
+    return ret;
+}
+
+static void check_attrs(const struct stg_node *got, const struct stg_node *want)
+{
+    CHECK_INT(got->n_attrs, want->n_attrs);
+    for (size_t i = 0; i < want->n_attrs; i++) {
+        const struct stg_attr *a = &got->attrs[i], *b = &want->attrs[i];
+        CHECK_STR(a->name, b->name);
+        CHECK_INT(a->ndim, b->ndim);
+        CHECK_INT(a->line, b->line);
+        CHECK_INT(a->column, b->column);
+        CHECK_INT(a->n_values, b->n_values);
+        for (int k = 0; k < b->ndim; k++)
+            CHECK_INT(a->shape[k], b->shape[k]);
+        for (size_t k = 0; k < b->n_values; k++) {
+            CHECK_INT(a->values[k].kind, b->values[k].kind);
+            CHECK_INT(a->values[k].i, b->values[k].i);
+            CHECK(a->values[k].f == b->values[k].f);
+            CHECK_INT(a->values[k].s_bytes, b->values[k].s_bytes);
+            if (b->values[k].kind == STG_VALUE_STRING)
+                CHECK(memcmp(a->values[k].s, b->values[k].s, b->values[k].s_bytes + 1) ==
+                      0);
+        }
+    }
+}
+
+static void check_spec(const struct stg_pipeline_spec *got,
+                       const struct stg_pipeline_spec *want)
+{
+    check_same("name", got->name, want->name);
+    CHECK_INT(got->n_steps, 0);
+    CHECK_INT(got->fingerprint, 0);
+    CHECK_INT(got->n_nodes, want->n_nodes);
+    for (size_t i = 0; i < want->n_nodes; i++) {
+        const struct stg_node *a = &got->nodes[i], *b = &want->nodes[i];
+        CHECK_STR(a->name, b->name);
+        CHECK_STR(a->op, b->op);
+        CHECK_INT(a->line, b->line);
+        CHECK_INT(a->column, b->column);
+        CHECK_INT(a->n_inputs, b->n_inputs);
+        for (size_t k = 0; k < b->n_inputs; k++)
+            CHECK_STR(a->inputs[k], b->inputs[k]);
+        check_attrs(a, b);
+    }
+    CHECK_INT(got->n_targets, want->n_targets);
+    for (size_t i = 0; i < want->n_targets; i++)
+        CHECK_STR(got->targets[i], want->targets[i]);
+    const struct stg_staged *a = &got->staged, *b = &want->staged;
+    CHECK_STR(a->structure, b->structure);
+    CHECK_INT(a->n_features, b->n_features);
+    for (size_t i = 0; i < b->n_features; i++) {
+        CHECK_STR(a->features[i].path, b->features[i].path);
+        CHECK_STR(a->features[i].tensor, b->features[i].tensor);
+        CHECK_INT(a->features[i].line, b->features[i].line);
+        CHECK_INT(a->features[i].column, b->features[i].column);
+    }
+    CHECK_INT(a->capacity, b->capacity);
+    CHECK_INT(a->num_threads, b->num_threads);
+    CHECK_INT(a->num_clients, b->num_clients);
+    CHECK_INT(a->timeout_millis, b->timeout_millis);
+    CHECK_INT(a->delivery, b->delivery);
+    CHECK_INT(a->max_batch_bytes, b->max_batch_bytes);
+    CHECK_INT(a->memory_budget, b->memory_budget);
+    CHECK_INT(a->hold_timeout_millis, b->hold_timeout_millis);
+    CHECK_INT(a->start_timeout_millis, b->start_timeout_millis);
+    CHECK_INT(a->redeliver, b->redeliver);
+}
+
+static void a_pipeline_reaches_a_client_as_it_is(void)
+{
+    static const char *const texts[] = {
+        example_yaml,
+        "dataset: [repeat]\n",
+        "dataset: [repeat]\nstaged: {features: x, redeliver: false, max_batch_bytes: "
+        "1TiB, "
+        "memory_budget: 3, hold_timeout_millis: 0, delivery: round_robin}\n",
+        "dataset: [repeat]\ngraph:\n  a: {op: x, k: [[[\"a\\0\", ~], [1, .inf]]], e: [], "
+        "f: "
+        "~}\n  b: {op: y, input: [\"a:0..99\", ^a]}\ntargets: [a, \"b:1\"]\n",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct stg_pipeline_spec *spec = NULL;
+        struct stg_err err = {0};
+        CHECK_OK(stg_load_pipeline(texts[i], strlen(texts[i]), "p", &spec, &err), err);
+        struct stg_pipeline_spec *got = through_the_wire(spec);
+        check_spec(got, spec);
+        stg_pipeline_spec_destroy(got);
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
+static void what_does_not_fit_is_refused(void)
+{
+    struct stg_request request = requests[2].request;
+    CHECK_INT(stg_wire_encode_request(&request, buf, requests[2].n), requests[2].n);
+    CHECK_INT(stg_wire_encode_request(&request, buf, requests[2].n - 1),
+              -STAGER_RESOURCE_EXHAUSTED);
+    char *text = calloc(1, STG_MESSAGE_MAX_BYTES + 1);
+    CHECK(text != NULL);
+    memset(text, 'x', STG_MESSAGE_MAX_BYTES);
+    request.text = text;
+    request.text_bytes = STG_TEXT_MAX_BYTES;
+    CHECK(stg_wire_encode_request(&request, buf, sizeof(buf)) > 0);
+    request.text_bytes = STG_MESSAGE_MAX_BYTES;
+    CHECK_INT(stg_wire_encode_request(&request, buf, sizeof(buf)),
+              -STAGER_RESOURCE_EXHAUSTED);
+    struct stg_reply reply = {.code = -STAGER_INTERNAL, .text = text};
+    CHECK_INT(stg_wire_encode_reply(&reply, buf, sizeof(buf)),
+              -STAGER_RESOURCE_EXHAUSTED);
+    free(text);
+}
+
+static void a_request_of_no_kind_is_not_sent(void)
+{
+    struct stg_request request = {.id = 1};
+    CHECK_INT(stg_wire_encode_request(&request, buf, sizeof(buf)),
+              -STAGER_INVALID_ARGUMENT);
+}
+
+static void an_error_carries_no_part(void)
+{
+    struct stg_reply reply = replies[4].reply, got;
+    reply.code = -STAGER_ABORTED;
+    reply.text = "gone";
     long n = stg_wire_encode_reply(&reply, buf, sizeof(buf));
     CHECK(n > 0);
     struct stg_bump bump = {0};
-    struct stg_reply back;
-    CHECK_OK(stg_wire_decode_reply(buf, (size_t)n, &bump, &back, &err), err);
-    CHECK_INT(back.kind, STG_REQUEST_OPEN);
-    CHECK_INT(back.boundary.n, 1);
-    CHECK_INT(back.boundary.components[0].shape[0], -1);
-    CHECK_STR(back.structure, "{\"u\":{\"a\":\"u/a\",\"b\":\"u/b\"}}");
-    CHECK_OK(stg_wire_decode_pipeline(buf, (size_t)n, &got, &err), err);
-    CHECK_INT(got->n_nodes, 1);
-    CHECK_INT(got->nodes[0].attrs[0].ndim, 2);
-    CHECK_INT(got->nodes[0].attrs[0].values[2].kind, STG_VALUE_NULL);
-    CHECK_STR(got->nodes[0].attrs[0].values[3].s, "x");
-    CHECK_INT(got->staged.capacity, 3);
-    CHECK_STR(got->staged.features[1].tensor, "c:1");
-    CHECK_STR(got->targets[0], "c");
-    stg_pipeline_spec_destroy(spec);
-    stg_pipeline_spec_destroy(got);
+    struct stg_err err = {0};
+    CHECK_OK(stg_wire_decode_reply(buf, (size_t)n, &bump, &got, &err), err);
+    CHECK_INT(got.code, -STAGER_ABORTED);
+    CHECK_INT(got.kind, STG_REQUEST_NONE);
+    CHECK_STR(got.text, "gone");
     stg_bump_finish(&bump);
 }
 
 static const struct stg_test tests[] = {
-    TEST(a_request_comes_back_as_it_was),
-    TEST(an_open_reply_carries_the_pipeline),
+    TEST(requests_are_the_golden_bytes),
+    TEST(golden_bytes_are_the_requests),
+    TEST(replies_are_the_golden_bytes),
+    TEST(golden_bytes_are_the_replies),
+    TEST(what_was_not_sent_is_empty),
+    TEST(max_held_is_two_when_it_was_not_sent),
+    TEST(a_pipeline_reaches_a_client_as_it_is),
+    TEST(what_does_not_fit_is_refused),
+    TEST(a_request_of_no_kind_is_not_sent),
+    TEST(an_error_carries_no_part),
 };
 
 TEST_MAIN(tests)

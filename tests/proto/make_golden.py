@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes tests/proto/golden.h: messages of attach.sock as bytes, made by hand from the encoding
+(https://protobuf.dev/programming-guides/encoding/) and the numbers in proto/*.proto, without any
+protobuf library. An older trainer speaks exactly these bytes: an entry never changes, new ones
+are added.
+
+    make_golden.py            writes the header
+    make_golden.py --check    fails when the header is not what this script writes
+"""
+import os
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = b""
+    while n >= 0x80:
+        out += bytes([n & 0x7F | 0x80])
+        n >>= 7
+    return out + bytes([n])
+
+
+def number(field, n):
+    return varint(field << 3) + varint(n)
+
+
+def signed(field, n):
+    return number(field, (n << 1) ^ (n >> 63))
+
+
+def data(field, value):
+    if isinstance(value, str):
+        value = value.encode()
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def fixed64(field, n):
+    return varint(field << 3 | 1) + struct.pack("<Q", n)
+
+
+def double(field, x):
+    return varint(field << 3 | 1) + struct.pack("<d", x)
+
+
+def boundary(field, name, dtype, shape):
+    return data(field, data(1, name) + number(2, dtype) + b"".join(signed(3, d) for d in shape))
+
+
+def requests():
+    yield "request_hello", number(1, 1) + data(2, number(1, 1) + number(2, 3) + data(3, "trainer"))
+    yield "request_check", number(1, 2) + data(3, data(1, "a: b\n") + data(2, "/p/x.yaml"))
+    yield "request_apply", number(1, 3) + data(4, data(1, "a: b\n") + data(2, "/p/x.yaml")
+                                               + number(3, 1) + data(4, "criteo"))
+    yield "request_list", number(1, 4) + data(5, b"")
+    yield "request_status", number(1, 5) + data(6, data(1, "criteo"))
+    yield "request_open", number(1, 1 << 40) + data(7, data(1, "criteo") + data(2, "rank-0")
+                                                    + number(3, 300) + number(4, 1) + number(5, 1))
+    yield "request_delete", number(1, 7) + data(8, data(1, "criteo"))
+
+
+def client_status():
+    return data(27, data(1, "rank-0") + number(2, 4711) + number(3, 1000) + data(4, "train")
+                + data(5, "attached") + number(6, 2) + number(7, 1) + number(8, 100)
+                + number(9, 99) + number(10, 98) + number(11, 3) + number(12, 5000000000)
+                + number(13, 4))
+
+
+def status_reply():
+    return (data(1, "criteo") + number(2, 2) + data(3, "running") + data(4, "split") + number(5, 1)
+            + number(6, 5) + number(7, 4) + number(8, 3) + number(9, 2) + number(10, 6)
+            + number(11, 1001) + number(12, 1002) + number(13, 1003) + number(14, 1004)
+            + number(15, 1005) + number(16, 1006) + number(17, 1007) + number(18, 1008)
+            + number(19, 1009) + number(20, 1 << 30) + number(21, 1 << 29) + number(22, 1 << 28)
+            + number(23, 1 << 27) + number(24, 2001) + number(25, 2002) + data(26, "row 7: bad")
+            + client_status() + boundary(28, "ids", 9, [-1]) + number(29, 2003))
+
+
+def attribute(name, dims, values, line, column):
+    return data(4, data(1, name) + b"".join(number(2, d) for d in dims)
+                + b"".join(data(3, v) for v in values) + number(4, line) + number(5, column))
+
+
+def pipeline():
+    """name: p, two nodes, one feature, a target: as they stand in test_wire.c."""
+    columns = (data(1, "c") + data(2, "decode_csv") + data(3, "record")
+               + attribute("record_defaults", [2, 3],
+                           [signed(1, -5), double(2, 1.5), number(3, 1), data(4, b"x\0y"), b"",
+                            signed(1, 1 << 62)], 4, 55)
+               + number(15, 4) + number(16, 5))
+    rows = data(1, "rows") + data(2, "identity") + data(3, "c:1") + data(3, "staged:ids")
+    features = (data(1, data(1, "ids") + data(2, "c:2") + number(3, 6) + number(4, 20))
+                + data(2, '{"ids":"ids"}'))
+    staged = (data(1, features) + number(2, 3) + number(3, 2) + number(4, 5) + number(5, 1000)
+              + number(6, 1) + number(7, 65536) + number(8, 1 << 20) + number(9, 7) + number(10, 8)
+              + number(11, 0))
+    return data(1, "p") + data(3, columns) + data(3, rows) + data(4, staged) + data(5, "rows")
+
+
+def replies():
+    yield "reply_hello", number(1, 1) + data(4, number(1, 1) + data(2, "0.1.0")
+                                             + fixed64(3, 0x0123456789ABCDEF) + number(4, 42)
+                                             + data(5, "no driver")) + number(9, 2)
+    yield "reply_apply", number(1, 3) + data(5, data(1, "criteo") + number(2, 1)
+                                             + boundary(3, "label", 1, [4096])
+                                             + boundary(3, "ids", 7, [-1, 26]) + data(4, "one")
+                                             + data(4, "two") + number(5, 1 << 24)
+                                             + number(6, 1 << 33) + number(7, 1)) + number(9, 4)
+    entry = data(1, "criteo") + number(2, 3) + number(3, 2) + data(4, "running") + number(5, 1000)
+    yield "reply_list", number(1, 4) + data(6, data(1, entry + data(6, "/p/x.yaml"))
+                                            + data(1, data(1, "b"))) + number(9, 5)
+    yield "reply_status", number(1, 5) + data(7, status_reply()) + number(9, 6)
+    yield "reply_open", number(1, 6) + data(8, data(1, "p") + number(2, 9) + number(3, 1 << 30)
+                                            + number(4, 2) + data(5, "rank-0")
+                                            + data(6, '{"ids":"ids"}') + boundary(7, "ids", 9, [])
+                                            + data(8, pipeline()) + number(9, 77)) + number(9, 7)
+    yield "reply_delete", number(1, 7) + number(9, 8)
+    yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
+
+
+def header():
+    out = ["/* SPDX-License-Identifier: Apache-2.0",
+           " *",
+           " * Written by make_golden.py: messages as an encoder of its own makes them.",
+           " */",
+           "#ifndef STG_TESTS_PROTO_GOLDEN_H",
+           "#define STG_TESTS_PROTO_GOLDEN_H",
+           "",
+           "/* clang-format off */"]
+    for name, message in list(requests()) + list(replies()):
+        out.append(f"static const unsigned char golden_{name}[{len(message)}] = {{")
+        for i in range(0, len(message), 16):
+            out.append("    " + " ".join(f"0x{b:02x}," for b in message[i:i + 16]))
+        out.append("};")
+    out += ["/* clang-format on */", "", "#endif", ""]
+    return "\n".join(out)
+
+
+def main():
+    path = os.path.join(HERE, "golden.h")
+    if "--check" not in sys.argv[1:]:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(header())
+        return 0
+    with open(path, encoding="ascii") as file:
+        if file.read() == header():
+            return 0
+    print(f"{path} is not what make_golden.py writes; run it again", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
