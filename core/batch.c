@@ -164,7 +164,8 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
         return too_large(w, used, err);
 
     w->used_bytes = used;
-    memcpy(entry->shape, shape, (size_t)ndim * sizeof(*shape));
+    for (int k = 0; k < ndim; k++)
+        entry->shape[k] = shape[k];
     entry->data_offset = data;
     entry->data_bytes = data_bytes;
     entry->offsets_offset = offsets;

@@ -63,7 +63,7 @@ static int cpu_alloc(int device, size_t bytes, void **ret, struct stg_err *err)
     if (rc < 0)
         return rc;
     void *ptr = NULL;
-    if (bytes > SIZE_MAX - ALIGN)
+    if (bytes > PTRDIFF_MAX - ALIGN)
         return no_memory(bytes, err);
     if (bytes > 0) {
         ptr = aligned_alloc(ALIGN, (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1));
