@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the code assumes of the schema. protobuf-c has no recursion limit: a message that
+ * contains itself could overflow the stack within 64 KiB.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/control.pb-c.h"
+#include "proto/load_read.h"
+#include "proto/pipeline.pb-c.h"
+#include "tests/check.h"
+
+#define MAX_DEPTH 12
+
+static const ProtobufCMessageDescriptor *const roots[] = {
+    &stager__request__descriptor,
+    &stager__reply__descriptor,
+    &stager__pipeline__descriptor,
+    &stager__settings__descriptor,
+};
+
+#define N_ROOTS (sizeof(roots) / sizeof(roots[0]))
+
+typedef void field_check(const ProtobufCMessageDescriptor *type,
+                         const ProtobufCFieldDescriptor *field);
+
+/* Every field below `type`; above[0..depth) are the messages around it. */
+static void walk(const ProtobufCMessageDescriptor *type,
+                 const ProtobufCMessageDescriptor **above, int depth, field_check *check)
+{
+    for (int i = 0; i < depth; i++) {
+        if (above[i] == type)
+            FAIL("%s contains itself", type->name);
+    }
+    CHECK(depth < MAX_DEPTH);
+    above[depth] = type;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        if (check != NULL)
+            check(type, field);
+        if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+            walk(field->descriptor, above, depth + 1, check);
+    }
+}
+
+static void no_message_contains_itself(void)
+{
+    for (size_t i = 0; i < N_ROOTS; i++) {
+        const ProtobufCMessageDescriptor *above[MAX_DEPTH];
+        walk(roots[i], above, 0, NULL);
+    }
+}
+
+static void check_bits(const ProtobufCMessageDescriptor *type,
+                       const ProtobufCFieldDescriptor *field)
+{
+    if (type->n_fields > 64)
+        FAIL("%s has %u fields: they do not fit the bits of a word", type->name,
+             type->n_fields);
+    if (field->label == PROTOBUF_C_LABEL_NONE ||
+        (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
+        FAIL("%s.%s: proto2 without oneof is assumed", type->name, field->name);
+    if (field->flags & PROTOBUF_C_FIELD_FLAG_PACKED)
+        FAIL("%s.%s: packed fields are refused on the wire", type->name, field->name);
+}
+
+static void the_schema_keeps_to_what_is_scanned(void)
+{
+    for (size_t i = 0; i < N_ROOTS; i++) {
+        const ProtobufCMessageDescriptor *above[MAX_DEPTH];
+        walk(roots[i], above, 0, check_bits);
+    }
+}
+
+/* A wish for a default out of range would be refused when a user writes it down. */
+static void check_default(const ProtobufCMessageDescriptor *type,
+                          const ProtobufCFieldDescriptor *field)
+{
+    struct stg_read_range range = stg_read_range_of(field, type);
+    CHECK(range.min <= range.max);
+    if (field->default_value == NULL)
+        return;
+    int64_t value = 0;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32: value = *(const uint32_t *)field->default_value; break;
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_SINT64: value = *(const int64_t *)field->default_value; break;
+    default: return;
+    }
+    if (value < range.min || value > range.max)
+        FAIL("%s.%s: the default is out of range", type->name, field->name);
+}
+
+static void defaults_lie_in_their_ranges(void)
+{
+    const ProtobufCMessageDescriptor *above[MAX_DEPTH];
+    walk(&stager__pipeline__descriptor, above, 0, check_default);
+    walk(&stager__settings__descriptor, above, 0, check_default);
+}
+
+static void check_planned(const ProtobufCMessageDescriptor *type,
+                          const ProtobufCFieldDescriptor *field)
+{
+    if (stg_read_is_planned(type, field->name))
+        FAIL("%s.%s is there: its row among the planned keys goes", type->name,
+             field->name);
+}
+
+static void what_is_planned_is_not_there_yet(void)
+{
+    const ProtobufCMessageDescriptor *above[MAX_DEPTH];
+    walk(&stager__pipeline__descriptor, above, 0, check_planned);
+    walk(&stager__settings__descriptor, above, 0, check_planned);
+    CHECK(stg_read_is_planned(&stager__pipeline__descriptor, "smart_stage"));
+}
+
+/* A step is what has a message of arguments: a step of another type would be no step. */
+static void every_key_of_a_step_is_a_message(void)
+{
+    const ProtobufCMessageDescriptor *type = &stager__step__descriptor;
+    unsigned n = 0;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        if (!stg_read_is_key(field))
+            continue;
+        n++;
+        CHECK_INT(field->type, PROTOBUF_C_TYPE_MESSAGE);
+        CHECK_INT(field->label, PROTOBUF_C_LABEL_OPTIONAL);
+        const ProtobufCMessageDescriptor *arguments = field->descriptor;
+        for (unsigned k = 0; k < arguments->n_fields; k++) {
+            if (arguments->fields[k].type == PROTOBUF_C_TYPE_MESSAGE)
+                FAIL("%s.%s: a message is no attribute of a step", arguments->name,
+                     arguments->fields[k].name);
+        }
+    }
+    CHECK(n >= 6);
+}
+
+static const struct stg_test tests[] = {
+    TEST(no_message_contains_itself),       TEST(the_schema_keeps_to_what_is_scanned),
+    TEST(defaults_lie_in_their_ranges),     TEST(what_is_planned_is_not_there_yet),
+    TEST(every_key_of_a_step_is_a_message),
+};
+
+TEST_MAIN(tests)
