@@ -336,6 +336,22 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
     return new_instance(catalog, pipeline, private_run, max_held, ret, err);
 }
 
+bool stg_catalog_stopping(const struct stg_catalog *catalog)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_LIVE && stg_stage_stopping(i->stage))
+            return true;
+    }
+    return false;
+}
+
+void stg_catalog_discard(struct stg_instance *instance)
+{
+    if (instance->pipeline != NULL)
+        instance->pipeline->instance = NULL;
+    instance->pipeline = NULL;
+}
+
 void stg_catalog_abandon(struct stg_instance *instance)
 {
     instance->abandoned = true;

@@ -93,7 +93,13 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
                          bool private_run, uint32_t max_held, struct stg_instance **ret,
                          struct stg_err *err);
 
-/* A waiting open gave up on a private or failed instance. */
+/* Is an instance on its way out, whose memory comes back soon? */
+bool stg_catalog_stopping(const struct stg_catalog *catalog);
+
+/* A failed instance is not offered again: the next asker makes a new one. */
+void stg_catalog_discard(struct stg_instance *instance);
+
+/* A waiting open gave up on a private instance. */
 void stg_catalog_abandon(struct stg_instance *instance);
 
 /* Sweeps all stages, frees finished ones. Milliseconds until it wants to be called again,

@@ -240,8 +240,10 @@ static bool give_broadcast(struct stg_stage *stage)
         if (c->cursor < slowest)
             slowest = c->cursor;
     }
-    for (; stage->queue_first < slowest; stage->queue_first++)
+    for (; stage->queue_first < slowest; stage->queue_first++) {
         stg_item_drop(stage, stage->queue[stage->queue_first % stage->queue_size]);
+        changed = true; /* also when nothing was given: who was slowest may have left */
+    }
     return changed;
 }
 
@@ -475,6 +477,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client)
         }
     }
     stg_lease_client_detach(stage->leases, client->lease_client);
+    pthread_cond_broadcast(&stage->changed);
 }
 
 void stg_client_detach(struct stg_stage *stage, struct stg_client *client)

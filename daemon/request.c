@@ -366,6 +366,10 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
     if (rc == 0 && instance->state == STG_INSTANCE_FAILED) {
         err = instance->error;
         rc = err.code;
+        stg_catalog_discard(instance);
+        session->open_private = NULL;
+        if (rc == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_stopping(catalog_of(session)))
+            return 1; /* memory is on its way back */
     }
     if (rc == 0)
         rc = attach(session, request, instance, &err);

@@ -477,7 +477,6 @@ static void expire_start(struct stg_stage *stage, uint64_t now)
 int stg_stage_sweep(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    uint64_t now = stg_now_ns();
     uint32_t n_waiting = 0;
     bool armed = stage->n_waiting_runners > 0 || stage->stopping;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
@@ -486,6 +485,7 @@ int stg_stage_sweep(struct stg_stage *stage)
         armed = armed || c->state == STG_CLIENT_DETACHED;
     }
     stg_delivery_run(stage);
+    uint64_t now = stg_now_ns(); /* after: nothing was assigned later than this */
     expire_holders(stage, now, n_waiting > 0);
     expire_start(stage, now);
     pthread_mutex_unlock(&stage->lock);

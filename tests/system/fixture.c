@@ -36,7 +36,8 @@ static void pause_millis(int64_t millis)
     nanosleep(&wait, NULL);
 }
 
-/* ---- daemon ------------------------------------------------------------------------------- */
+/* ---- daemon
+ * ------------------------------------------------------------------------------- */
 
 static void write_settings(struct fixture *fixture, const char *settings)
 {
@@ -44,7 +45,7 @@ static void write_settings(struct fixture *fixture, const char *settings)
     CHECK(file != NULL);
     fprintf(file,
             "runtime_dir: %s\nstate_dir: %s/state\npipeline_dir: %s/pipelines\n"
-            "memory_budget: 2GiB\n%s",
+            "%s",
             fixture->runtime, fixture->dir, fixture->dir, settings);
     fclose(file);
 }
@@ -59,7 +60,8 @@ static void spawn(struct fixture *fixture)
         snprintf(log, sizeof(log), "%s/log", fixture->dir);
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(fd, 2);
-        execl(STAGERD_PATH, "stagerd", "--foreground", "--config", fixture->config, (char *)NULL);
+        execl(STAGERD_PATH, "stagerd", "--foreground", "--config", fixture->config,
+              (char *)NULL);
         _exit(127);
     }
 }
@@ -95,7 +97,8 @@ void fixture_start(struct fixture *fixture, const char *settings)
 {
     *fixture = (struct fixture){0};
     const char *base = getenv("TMPDIR");
-    snprintf(fixture->dir, sizeof(fixture->dir), "%.30s/stg-XXXXXX", base ? base : "/tmp");
+    snprintf(fixture->dir, sizeof(fixture->dir), "%.30s/stg-XXXXXX",
+             base ? base : "/tmp");
     CHECK(mkdtemp(fixture->dir) != NULL);
     snprintf(fixture->runtime, sizeof(fixture->runtime), "%s/run", fixture->dir);
     snprintf(fixture->config, sizeof(fixture->config), "%s/stagerd.yaml", fixture->dir);
@@ -133,7 +136,8 @@ void fixture_kill(struct fixture *fixture)
     fixture->pid = 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *ftw)
 {
     return remove(path);
 }
@@ -145,7 +149,8 @@ void fixture_finish(struct fixture *fixture)
     nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
+/* ---- files
+ * -------------------------------------------------------------------------------- */
 
 void fixture_file(struct fixture *fixture, const char *name, const void *bytes, size_t n,
                   char path[256])
@@ -157,7 +162,8 @@ void fixture_file(struct fixture *fixture, const char *name, const void *bytes, 
     fclose(file);
 }
 
-void fixture_numbers(struct fixture *fixture, const char *name, int first, int n, char path[256])
+void fixture_numbers(struct fixture *fixture, const char *name, int first, int n,
+                     char path[256])
 {
     snprintf(path, 256, "%s/%s", fixture->dir, name);
     FILE *file = fopen(path, "w");
@@ -167,7 +173,8 @@ void fixture_numbers(struct fixture *fixture, const char *name, int first, int n
     fclose(file);
 }
 
-/* ---- requests ----------------------------------------------------------------------------- */
+/* ---- requests
+ * ----------------------------------------------------------------------------- */
 
 int fixture_try_apply(struct fixture *fixture, const char *yaml, bool replace,
                       struct stg_err *err)
@@ -193,7 +200,8 @@ void fixture_apply(struct fixture *fixture, const char *yaml)
         FAIL("apply: %s\n%s", err.text, yaml);
 }
 
-static void copy_status(const struct stg_pipeline_status *from, struct fixture_status *ret)
+static void copy_status(const struct stg_pipeline_status *from,
+                        struct fixture_status *ret)
 {
     *ret = (struct fixture_status){
         .published = from->published,
@@ -239,7 +247,8 @@ void fixture_status(struct fixture *fixture, const char *name, struct fixture_st
 }
 
 int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
-                     bool (*until)(const struct fixture_status *status, void *arg), void *arg)
+                     bool (*until)(const struct fixture_status *status, void *arg),
+                     void *arg)
 {
     int64_t began = now_millis();
     for (;;) {
@@ -249,8 +258,9 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
             return now_millis() - began;
         if (now_millis() - began > slow(millis)) {
             show_log(fixture);
-            FAIL("pipeline %s: not within %lld ms: state %s, published %llu, held %u", name,
-                 (long long)millis, status.state, (unsigned long long)status.published,
+            FAIL("pipeline %s: not within %lld ms: state %s, published %llu, held %u",
+                 name, (long long)millis, status.state,
+                 (unsigned long long)status.published,
                  status.n_clients > 0 ? status.clients[0].held : 0);
         }
         pause_millis(1);
@@ -268,7 +278,8 @@ struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
     return stream;
 }
 
-/* ---- trainers ----------------------------------------------------------------------------- */
+/* ---- trainers
+ * ----------------------------------------------------------------------------- */
 
 void trainer_start(struct trainer *trainer,
                    void (*body)(struct fixture *fixture, int fd, void *arg),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A real stagerd of a test's own: folders under a temporary one, ended by its pid. And trainers: forked
- * children that talk to the test through a pipe, so that nothing has to sleep.
+ * A real stagerd of a test's own: folders under a temporary one, ended by its pid. And
+ * trainers: forked children that talk to the test through a pipe, so that nothing has to
+ * sleep.
  */
 #ifndef STG_TESTS_SYSTEM_FIXTURE_H
 #define STG_TESTS_SYSTEM_FIXTURE_H
@@ -19,8 +20,8 @@ struct fixture {
     pid_t pid; /* of stagerd; 0: not running */
 };
 
-/* Makes the folders and starts stagerd with these extra lines of settings ("" for none); returns when
- * it answers. Fails the test otherwise. */
+/* Makes the folders and starts stagerd with these extra lines of settings ("" for none);
+ * returns when it answers. Fails the test otherwise. */
 void fixture_start(struct fixture *fixture, const char *settings);
 
 /* Starts it again in the same folders, after fixture_kill or fixture_stop. */
@@ -40,7 +41,8 @@ void fixture_file(struct fixture *fixture, const char *name, const void *bytes, 
                   char path[256]);
 
 /* A file with n lines "first", "first+1", …, each a decimal number. */
-void fixture_numbers(struct fixture *fixture, const char *name, int first, int n, char path[256]);
+void fixture_numbers(struct fixture *fixture, const char *name, int first, int n,
+                     char path[256]);
 
 /* Applies a pipeline given as text; fails the test on error. */
 void fixture_apply(struct fixture *fixture, const char *yaml);
@@ -52,7 +54,8 @@ int fixture_try_apply(struct fixture *fixture, const char *yaml, bool replace,
 /* A pipeline's status; strings are copied away. */
 struct fixture_status {
     char state[32], last_error[512];
-    uint64_t published, assigned, released, dropped, errors, redelivered, lost, rows, pass;
+    uint64_t published, assigned, released, dropped, errors, redelivered, lost, rows,
+        pass;
     uint64_t memory_bytes, memory_used_bytes, quarantined_bytes;
     uint32_t buffered, n_clients;
     struct {
@@ -61,18 +64,21 @@ struct fixture_status {
         uint64_t violations;
     } clients[16];
 };
-void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret);
+void fixture_status(struct fixture *fixture, const char *name,
+                    struct fixture_status *ret);
 
-/* Polls the status (1 ms apart) until `until` says true; fails the test after millis. Returns how many
- * milliseconds it took. */
+/* Polls the status (1 ms apart) until `until` says true; fails the test after millis.
+ * Returns how many milliseconds it took. */
 int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
-                     bool (*until)(const struct fixture_status *status, void *arg), void *arg);
+                     bool (*until)(const struct fixture_status *status, void *arg),
+                     void *arg);
 
 /* Opens a stream on this fixture; fails the test on error. */
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
                                    const char *client_id, uint32_t max_held);
 
-/* ---- trainers ------------------------------------------------------------------------------ */
+/* ---- trainers
+ * ------------------------------------------------------------------------------ */
 
 /* A forked child that runs `body` and talks over a socket pair. */
 struct trainer {
@@ -80,7 +86,8 @@ struct trainer {
     int fd;
 };
 
-void trainer_start(struct trainer *trainer, void (*body)(struct fixture *fixture, int fd, void *arg),
+void trainer_start(struct trainer *trainer,
+                   void (*body)(struct fixture *fixture, int fd, void *arg),
                    struct fixture *fixture, void *arg);
 
 /* One 8-byte number, either way; fails the test when it does not come within 20 s. */

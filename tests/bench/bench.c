@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/bench.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void bench_die(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+void bench_options_parse(int argc, char **argv, double seconds, const char *about,
+                         struct bench_options *ret)
+{
+    *ret = (struct bench_options){.seconds = seconds};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            ret->json = true;
+        } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
+            ret->seconds = atof(argv[++i]);
+        } else {
+            fprintf(stderr, "usage: %s [--json] [--seconds S]\n%s\n", argv[0], about);
+            exit(strcmp(argv[i], "--help") == 0 ? 0 : 2);
+        }
+    }
+}
+
+uint64_t bench_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+uint64_t bench_percentile(uint64_t *samples, size_t n, double p)
+{
+    if (n == 0)
+        return 0;
+    qsort(samples, n, sizeof(samples[0]), compare);
+    size_t i = (size_t)(p * (double)(n - 1) + 0.5);
+    return samples[i];
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pipelines by name: apply, apply again, replace, delete, restart; and whose they are.
+ */
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+#define NOBODY 65534
+
+static const char *yaml_of(const char *name, int stop, char buf[512])
+{
+    snprintf(buf, 512,
+             "name: %s\ndataset:\n  - range: {stop: %d}\n  - batch: {batch_size: 1}\n"
+             "staged: {capacity: 2}\n",
+             name, stop);
+    return buf;
+}
+
+static struct stager_batch *must_take(struct stager_stream *stream)
+{
+    struct stager_batch *batch;
+    if (stager_next(stream, 10000, &batch) < 0)
+        FAIL("next: %s", stager_error_text(stream));
+    return batch;
+}
+
+static uint64_t generation_of(const struct stager_batch *batch)
+{
+    struct stager_batch_info info;
+    stager_batch_info(batch, &info);
+    return info.generation;
+}
+
+static void the_same_text_again_changes_nothing(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("x", 10, yaml));
+    struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
+    struct stager_batch *batch = must_take(stream);
+    CHECK_INT(generation_of(batch), 1);
+    stager_release(batch);
+    fixture_apply(&fixture, yaml);
+    batch = must_take(stream);
+    CHECK_INT(generation_of(batch), 1);
+    stager_release(batch);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void a_change_under_attached_clients_needs_replace(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("x", 1000, yaml));
+    struct stager_stream *stream = fixture_open(&fixture, "x", "alice", 1);
+    stager_release(must_take(stream));
+    struct stg_err err = {0};
+    yaml_of("x", 5, yaml);
+    CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err),
+              -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, "alice");
+    CHECK_INT(fixture_try_apply(&fixture, yaml, true, &err), 0);
+    struct stager_batch *batch;
+    int rc, n = 0;
+    while ((rc = stager_next(stream, 10000, &batch)) == 0) {
+        CHECK_INT(generation_of(batch), 1);
+        stager_release(batch);
+        n++;
+    }
+    CHECK(n >= 1 && n <= 6); /* what was published, and no more */
+    CHECK_INT(rc, -STAGER_ABORTED);
+    CHECK_CONTAINS(stager_error_text(stream), "replaced by generation 2");
+    stager_close(stream);
+    stream = fixture_open(&fixture, "x", "alice", 1);
+    batch = must_take(stream);
+    CHECK_INT(generation_of(batch), 2);
+    stager_release(batch);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static int request_delete(struct fixture *fixture, const char *name, struct stg_err *err)
+{
+    struct stager *client;
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    struct stg_request request = {.kind = STG_REQUEST_DELETE, .name = name};
+    struct stg_reply reply;
+    int rc = stg_admin_call(client, &request, &reply, err);
+    stager_disconnect(client);
+    return rc;
+}
+
+static void a_deleted_pipeline_aborts_its_clients_and_is_gone(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    struct stg_err err = {0};
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("rows", 1000, yaml));
+    struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
+    CHECK_INT(request_delete(&fixture, "rows", &err), 0);
+    struct stager_batch *batch;
+    int rc;
+    while ((rc = stager_next(stream, 10000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_ABORTED);
+    CHECK_CONTAINS(stager_error_text(stream), "deleted");
+    stager_close(stream);
+    CHECK_INT(request_delete(&fixture, "rows", &err), -STAGER_NOT_FOUND);
+    fixture_finish(&fixture);
+}
+
+static void an_unknown_name_suggests_the_nearest(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("criteo", 10, yaml));
+    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_stream *stream;
+    CHECK_INT(stager_open(NULL, "crieto", &options, &stream), -STAGER_NOT_FOUND);
+    CHECK_CONTAINS(stager_error_text(NULL), "did you mean criteo?");
+    fixture_finish(&fixture);
+}
+
+static void a_restart_finds_what_was_applied_and_counts_a_generation(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("x", 10, yaml));
+    fixture_stop(&fixture);
+    fixture_restart(&fixture);
+    struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
+    struct stager_batch *batch = must_take(stream);
+    CHECK_INT(generation_of(batch), 2);
+    stager_release(batch);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void pipelines_of_pipeline_dir_are_there_at_start(void)
+{
+    struct fixture fixture;
+    char yaml[512], path[256];
+    fixture_start(&fixture, "");
+    fixture_stop(&fixture);
+    snprintf(path, sizeof(path), "%s/pipelines", fixture.dir);
+    CHECK(mkdir(path, 0755) == 0 || access(path, X_OK) == 0);
+    yaml_of("from_dir", 10, yaml);
+    fixture_file(&fixture, "pipelines/a.yaml", yaml, strlen(yaml), path);
+    fixture_file(&fixture, "pipelines/broken.yaml", "nonsense: [", 11, path);
+    fixture_restart(&fixture);
+    struct stager_stream *stream = fixture_open(&fixture, "from_dir", "a", 2);
+    stager_release(must_take(stream));
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void a_pipeline_without_a_name_gets_one(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "dataset:\n  - range: {stop: 3}\n");
+    fixture_apply(&fixture, "dataset:\n  - range: {stop: 4}\n");
+    struct fixture_status status;
+    fixture_status(&fixture, "prefetch", &status);
+    fixture_status(&fixture, "prefetch_1", &status);
+    CHECK_STR(status.state, "idle");
+    fixture_finish(&fixture);
+}
+
+/* ---- other users
+ * -------------------------------------------------------------------------- */
+
+struct as_nobody {
+    const char *yaml;
+    const char *open; /* instead: open this pipeline */
+    const char *expect;
+    int code;
+};
+
+static void nobody_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct as_nobody *what = arg;
+    CHECK(setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    if (what->yaml != NULL) {
+        struct stg_err err = {0};
+        CHECK_INT(fixture_try_apply(fixture, what->yaml, false, &err), 0);
+    }
+    struct stager_options options = {.runtime_dir = fixture->runtime};
+    struct stager_stream *stream = NULL;
+    struct stager_batch *batch;
+    int rc = stager_open(NULL, what->open, &options, &stream);
+    const char *text = stager_error_text(NULL);
+    if (rc == 0) {
+        rc = stager_next(stream, 10000, &batch);
+        text = stager_error_text(stream);
+    }
+    if (rc != what->code)
+        FAIL("%d (%s), not %d", rc, text, what->code);
+    CHECK_CONTAINS(text, what->expect);
+    stager_close(stream);
+    trainer_send(fd, 1);
+}
+
+static void open_the_socket_to_all(struct fixture *fixture)
+{
+    char path[256];
+    CHECK(chmod(fixture->dir, 0755) == 0);
+    CHECK(chmod(fixture->runtime, 0755) == 0);
+    snprintf(path, sizeof(path), "%s/attach.sock", fixture->runtime);
+    CHECK(chmod(path, 0666) == 0);
+}
+
+static void a_pipeline_reads_only_what_its_applier_may(void)
+{
+    if (getuid() != 0)
+        SKIP("needs root, to become another user");
+    struct fixture fixture;
+    char path[256], yaml[512];
+    fixture_start(&fixture, "");
+    open_the_socket_to_all(&fixture);
+    fixture_numbers(&fixture, "secret.csv", 0, 10, path);
+    CHECK(chmod(path, 0600) == 0);
+    snprintf(yaml, sizeof(yaml),
+             "name: theirs\ndataset:\n  - files: {pattern: [%s]}\n  - text_line: {}\n"
+             "  - batch: {batch_size: 2}\n",
+             path);
+    struct as_nobody what = {.yaml = yaml,
+                             .open = "theirs",
+                             .expect = "may not read",
+                             .code = -STAGER_PERMISSION_DENIED};
+    struct trainer trainer;
+    trainer_start(&trainer, nobody_body, &fixture, &what);
+    trainer_recv(trainer.fd);
+    trainer_join(&trainer);
+    fixture_finish(&fixture);
+}
+
+static void another_users_pipeline_cannot_be_opened(void)
+{
+    if (getuid() != 0)
+        SKIP("needs root, to become another user");
+    struct fixture fixture;
+    char yaml[512];
+    fixture_start(&fixture, "");
+    open_the_socket_to_all(&fixture);
+    fixture_apply(&fixture, yaml_of("ours", 10, yaml));
+    struct as_nobody what = {
+        .open = "ours", .expect = "group stager", .code = -STAGER_PERMISSION_DENIED};
+    struct trainer trainer;
+    trainer_start(&trainer, nobody_body, &fixture, &what);
+    trainer_recv(trainer.fd);
+    trainer_join(&trainer);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_same_text_again_changes_nothing),
+    TEST(a_change_under_attached_clients_needs_replace),
+    TEST(a_deleted_pipeline_aborts_its_clients_and_is_gone),
+    TEST(an_unknown_name_suggests_the_nearest),
+    TEST(a_restart_finds_what_was_applied_and_counts_a_generation),
+    TEST(pipelines_of_pipeline_dir_are_there_at_start),
+    TEST(a_pipeline_without_a_name_gets_one),
+    TEST(a_pipeline_reads_only_what_its_applier_may),
+    TEST(another_users_pipeline_cannot_be_opened),
+};
+
+TEST_MAIN(tests)

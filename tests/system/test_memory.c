@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory: reused and not grown, refused with the arithmetic, small and large batches.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+static struct stager_batch *must_take(struct stager_stream *stream)
+{
+    struct stager_batch *batch;
+    if (stager_next(stream, 20000, &batch) < 0)
+        FAIL("next: %s", stager_error_text(stream));
+    return batch;
+}
+
+static void apply_floats(struct fixture *fixture, const char *name, uint64_t n_floats,
+                         const char *staged)
+{
+    char yaml[1024];
+    snprintf(yaml, sizeof(yaml),
+             "name: %s\ndataset:\n  - range: {stop: 1000000000}\n"
+             "graph:\n  - {name: x, op: constant, value: 1.5, shape: [%llu]}\n"
+             "staged: {features: {i: value, x: x}%s%s}\n",
+             name, (unsigned long long)n_floats, staged[0] != '\0' ? ", " : "", staged);
+    fixture_apply(fixture, yaml);
+}
+
+static long rss_kib(pid_t pid)
+{
+    char path[64], line[256];
+    long kib = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof(line), file) != NULL &&
+           sscanf(line, "VmRSS: %ld", &kib) != 1) {
+    }
+    fclose(file);
+    return kib;
+}
+
+static int count_fds(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    CHECK(dir != NULL);
+    int n = 0;
+    while (readdir(dir) != NULL)
+        n++;
+    closedir(dir);
+    return n;
+}
+
+static void run_batches(struct stager_stream *stream, int n)
+{
+    for (int i = 0; i < n; i++)
+        stager_release(must_take(stream));
+}
+
+static void memory_is_reused_and_does_not_grow(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_floats(&fixture, "x", 200000, "capacity: 2, num_threads: 2");
+    struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
+    run_batches(stream, 200);
+    struct fixture_status before, after;
+    fixture_status(&fixture, "x", &before);
+    long kib = rss_kib(fixture.pid);
+    run_batches(stream, 2000);
+    fixture_status(&fixture, "x", &after);
+    CHECK_INT(after.memory_bytes, before.memory_bytes);
+    if (getenv("STG_TEST_SLOW") == NULL) /* sanitizers keep what was freed for a while */
+        CHECK(rss_kib(fixture.pid) < kib + 4096);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static bool one_client(const struct fixture_status *status, void *arg)
+{
+    return status->n_clients == 1;
+}
+
+static void attaching_and_leaving_costs_nothing_in_the_end(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_floats(&fixture, "x", 1000, "num_clients: 4");
+    struct stager_stream *stay = fixture_open(&fixture, "x", "stay", 2);
+    int fds = 0;
+    for (int i = 0; i < 300; i++) {
+        struct stager_stream *stream = fixture_open(&fixture, "x", "guest", 2);
+        if (i % 3 == 0)
+            stager_release(must_take(stream));
+        stager_close(stream);
+        if (i == 20 || i == 299) /* leaving takes its time */
+            fixture_wait(&fixture, "x", 10000, one_client, NULL);
+        if (i == 20)
+            fds = count_fds(fixture.pid);
+    }
+    stager_release(must_take(stay));
+    CHECK(count_fds(fixture.pid) <= fds + 8);
+    stager_close(stay);
+    fixture_finish(&fixture);
+}
+
+static void check_floats(const struct stager_batch *batch, uint64_t n)
+{
+    struct stager_tensor x;
+    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
+    CHECK_INT(x.shape[0], n);
+    CHECK_INT((uintptr_t)x.data % 64, 0);
+    const float *data = x.data;
+    for (uint64_t i = 0; i < n; i += 1021)
+        CHECK(data[i] == 1.5f);
+    CHECK(data[n - 1] == 1.5f);
+}
+
+static void batches_of_a_kilobyte_and_of_300_megabytes(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "memory_budget: 4GiB\n");
+    static const uint64_t sizes[] = {250, 75u << 20};
+    for (int i = 0; i < 2; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "x%d", i);
+        apply_floats(&fixture, name, sizes[i], "");
+        struct stager_stream *stream = fixture_open(&fixture, name, "a", 2);
+        for (int k = 0; k < 3; k++) {
+            struct stager_batch *batch = must_take(stream);
+            check_floats(batch, sizes[i]);
+            stager_release(batch);
+        }
+        stager_close(stream);
+    }
+    fixture_finish(&fixture);
+}
+
+static void a_pipeline_over_the_budget_is_refused_with_the_arithmetic(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "memory_budget: 256MiB\n");
+    struct stg_err err = {0};
+    int rc = fixture_try_apply(
+        &fixture,
+        "name: big\ndataset:\n  - range: {stop: 10}\n"
+        "graph:\n  - {name: x, op: constant, value: 1.0, shape: [10000000]}\n"
+        "staged: {features: {x: x}, capacity: 4}\n",
+        false, &err);
+    CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(err.text, "8 batches");
+    CHECK_CONTAINS(err.text, "256.0 MiB");
+    rc = fixture_try_apply(
+        &fixture,
+        "name: big\ndataset:\n  - range: {stop: 10}\n"
+        "graph:\n  - {name: x, op: constant, value: 1.0, shape: [1000000]}\n"
+        "staged: {features: {x: x}, capacity: 4, memory_budget: 16MiB}\n",
+        false, &err);
+    CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(err.text,
+                   "capacity 4 + num_threads 1 + num_clients 1 x max_held 2 + 1");
+    fixture_finish(&fixture);
+}
+
+static void the_budget_counts_all_pipelines_together(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "memory_budget: 256MiB\n");
+    apply_floats(&fixture, "one", 4000000, "capacity: 1"); /* 5 x 15.3 MiB + 64 */
+    apply_floats(&fixture, "two", 4000000, "capacity: 1");
+    struct stager_stream *one = fixture_open(&fixture, "one", "a", 2);
+    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_stream *two;
+    CHECK_INT(stager_open(NULL, "two", &options, &two), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(NULL), "memory_budget is 256.0 MiB");
+    stager_release(must_take(one));
+    stager_close(one);
+    two = fixture_open(&fixture, "two", "a", 2); /* the first one's memory is back */
+    stager_release(must_take(two));
+    stager_close(two);
+    fixture_finish(&fixture);
+}
+
+static void more_credits_than_there_is_memory_for_are_refused(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_floats(&fixture, "x", 100000, "num_clients: 2");
+    struct stager_stream *a = fixture_open(&fixture, "x", "a", 2);
+    struct stager_options options = {.runtime_dir = fixture.runtime, .max_held = 100};
+    struct stager_stream *b;
+    CHECK_INT(stager_open(NULL, "x", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(NULL), "max_held 100 is too much");
+    stager_close(a);
+    fixture_finish(&fixture);
+}
+
+static void a_batch_larger_than_max_batch_bytes_is_an_error_item(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    static char text[300000];
+    memset(text, 'a', sizeof(text));
+    memcpy(text, "short\n", 6);
+    memcpy(text + sizeof(text) - 6, "\nlast\n", 6);
+    char path[256], yaml[512];
+    fixture_file(&fixture, "lines", text, sizeof(text), path);
+    snprintf(yaml, sizeof(yaml),
+             "name: x\ndataset:\n  - files: {pattern: [%s]}\n  - text_line: {}\n"
+             "  - batch: {batch_size: 1}\nstaged: {max_batch_bytes: 128KiB}\n",
+             path);
+    fixture_apply(&fixture, yaml);
+    struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
+    stager_release(must_take(stream));
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(stream), "max_batch_bytes");
+    batch = must_take(stream);
+    struct stager_tensor record;
+    CHECK_INT(stager_batch_tensor(batch, "record", &record), 0);
+    CHECK_INT(record.data_bytes, 4);
+    CHECK(memcmp(record.data, "last", 4) == 0);
+    stager_release(batch);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(memory_is_reused_and_does_not_grow),
+    TEST(attaching_and_leaving_costs_nothing_in_the_end),
+    TEST_SLOW(batches_of_a_kilobyte_and_of_300_megabytes, 60),
+    TEST(a_pipeline_over_the_budget_is_refused_with_the_arithmetic),
+    TEST(the_budget_counts_all_pipelines_together),
+    TEST(more_credits_than_there_is_memory_for_are_refused),
+    TEST(a_batch_larger_than_max_batch_bytes_is_an_error_item),
+};
+
+TEST_MAIN(tests)
