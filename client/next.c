@@ -114,22 +114,18 @@ static int read_error(struct stager_stream *stream, const struct stg_descriptor 
 {
     const void *base;
     int rc = find_batch(stream, d, &base);
-    if (rc == 0)
-        rc = stg_batch_check(base, d->length, false, &stream->err);
     if (rc < 0)
         return rc;
+    rc = stg_batch_check(base, d->length, false, &stream->err);
     struct stg_batch_header header;
     memcpy(&header, base, sizeof(header));
-    if (header.error_offset > d->length ||
-        header.error_bytes > d->length - header.error_offset)
-        return stg_err(&stream->err, -STAGER_DATA_LOSS,
-                       "item %llu: its error lies outside of it",
-                       (unsigned long long)d->number);
-    uint32_t code = header.error_code;
-    if (code == 0 || code > STAGER_UNAUTHENTICATED)
-        code = STAGER_UNKNOWN;
+    if (rc == 0 && header.kind != STG_BATCH_ERROR)
+        rc = stg_err(&stream->err, -STAGER_DATA_LOSS, "holds no error");
+    if (rc < 0)
+        return stg_err_prefix(&stream->err, rc, "error item %llu",
+                              (unsigned long long)d->number);
     return stg_err(
-        &stream->err, -(int)code, "%.*s",
+        &stream->err, -(int)header.error_code, "%.*s",
         (int)strnlen((const char *)base + header.error_offset, header.error_bytes),
         (const char *)base + header.error_offset);
 }
