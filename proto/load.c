@@ -129,6 +129,8 @@ static int spec_fill(struct stg_reader *r, const Stager__Pipeline *message,
     struct stg_unpack unpack;
     stg_unpack_init(&unpack, &spec->bump, STG_PIPELINE_UNPACK_MAX_BYTES);
     Stager__Pipeline *copy = stager__pipeline__unpack(&unpack.allocator, n, bytes);
+    if (copy == NULL && unpack.exhausted)
+        return stg_read_fail_memory(r);
     if (copy == NULL || n > STG_PIPELINE_MAX_BYTES)
         return stg_err(r->err, -STAGER_INVALID_ARGUMENT,
                        "%s: the pipeline has too many values to fit a message (%zu bytes "

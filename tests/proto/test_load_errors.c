@@ -255,6 +255,24 @@ static void a_number_out_of_range_says_the_range(void)
         {"dataset: [{batch: {batch_size: 0}}]\n",
          "p:1:32: dataset[0].batch.batch_size: found 0; expected an integer from 1 to "
          "2147483647"},
+        {STEPS "staged: {timeout_millis: 315360000001}\n",
+         "p:2:26: staged.timeout_millis: found 315360000001; expected an integer from 1 "
+         "to "
+         "315360000000"},
+        {STEPS "staged: {hold_timeout_millis: -1}\n",
+         "p:2:31: staged.hold_timeout_millis: found -1; expected an integer from 0 to "
+         "315360000000"},
+        {STEPS "staged: {start_timeout_millis: 0}\n",
+         "p:2:32: staged.start_timeout_millis: found 0; expected an integer from 1 to "
+         "315360000000"},
+        {"dataset: [{text_line: {buffer_size: 2GiB}}]\n",
+         "p:1:37: dataset[0].text_line.buffer_size: found 2GiB; expected an integer from "
+         "1 "
+         "to 1073741824; units are KiB MiB GiB TiB KB MB GB TB"},
+        {"dataset: [{text_line: {max_record_bytes: 0}}]\n",
+         "p:1:42: dataset[0].text_line.max_record_bytes: found 0; expected an integer "
+         "from "
+         "1 to 1099511627776"},
         {"dataset: [{repeat: {count: -2}}]\n",
          "p:1:28: dataset[0].repeat.count: found -2; expected an integer of at least -1"},
         {"dataset: [{range: {stop: 9223372036854775808}}]\n",
@@ -476,6 +494,16 @@ static void settings_have_errors_with_places(void)
          "s:1:14: max_clients: found 0; expected an integer from 1 to 65536"},
         {"thread_pools:\n- {global_name: a}\n- {}\n",
          "s:3:3: thread_pools[1].global_name: missing; add \"global_name: ...\" here"},
+        {"thread_pools: [{global_name: a, inter_op_threads_num: 0}]\n",
+         "s:1:56: thread_pools[0].inter_op_threads_num: found 0; expected an integer "
+         "from "
+         "1 to 1024"},
+        {"thread_pools: [{global_name: a, intra_op_threads_num: 1025}]\n",
+         "s:1:56: thread_pools[0].intra_op_threads_num: found 1025; expected an integer "
+         "from 1 to 1024"},
+        {"thread_pools: [{global_name: a b}]\n",
+         "s:1:30: thread_pools[0].global_name: \"a b\": not a name; use 1 to 64 letters, "
+         "digits, '_', '.' or '-'"},
         {"thread_pools: {global_name: a}\n",
          "s:1:15: thread_pools: found a mapping; expected a list; begin each entry with "
          "\"- \""},
