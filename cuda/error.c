@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda/error.h"
 
+#include <cuda_runtime_api.h>
+
 #include "core/status.h"
 
-static int code_of(cudaError_t error)
+static int code_of(int error)
 {
     switch (error) {
     case cudaErrorInsufficientDriver:
@@ -42,7 +44,7 @@ static int driver_error(const char *what, struct stg_err *err)
         what, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-int stg_cuda_error(cudaError_t error, const char *what, struct stg_err *err)
+int stg_cuda_error(int error, const char *what, struct stg_err *err)
 {
     int rc;
     if (error == cudaErrorInsufficientDriver)
@@ -53,8 +55,8 @@ int stg_cuda_error(cudaError_t error, const char *what, struct stg_err *err)
                      "empty?)",
                      what);
     else
-        rc =
-            stg_err(err, code_of(error), "cuda: %s: %s", what, cudaGetErrorString(error));
+        rc = stg_err(err, code_of(error), "cuda: %s: %s", what,
+                     cudaGetErrorString((cudaError_t)error));
     cudaGetLastError();
     return rc;
 }

@@ -5,12 +5,11 @@
 #ifndef STG_CUDA_ERROR_H
 #define STG_CUDA_ERROR_H
 
-#include <cuda_runtime_api.h>
-
 #include "core/err.h"
 
-/* Fills err with "cuda: WHAT: reason", forgets the runtime's last error, and returns the
- * negative status code: UNAVAILABLE for everything that means "no GPU here". */
-int stg_cuda_error(cudaError_t error, const char *what, struct stg_err *err);
+/* error: a cudaError_t. Fills err with "cuda: WHAT: reason", forgets the runtime's last
+ * error, and returns the negative status code: UNAVAILABLE for everything that means "no
+ * GPU here". */
+int stg_cuda_error(int error, const char *what, struct stg_err *err);
 
 #endif

@@ -17,7 +17,7 @@ static unsigned blocks(size_t n)
     return wanted < MAX_BLOCKS ? (unsigned)wanted : MAX_BLOCKS;
 }
 
-cudaError_t stg_cuda_log1p_relu(float *y, const float *x, size_t n, cudaStream_t stream)
+int stg_cuda_log1p_relu(float *y, const float *x, size_t n, struct CUstream_st *stream)
 {
     log1p_relu<<<blocks(n), BLOCK, 0, stream>>>(y, x, n);
     return cudaGetLastError();

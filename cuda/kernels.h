@@ -6,15 +6,16 @@
 #ifndef STG_CUDA_KERNELS_H
 #define STG_CUDA_KERNELS_H
 
-#include <cuda_runtime_api.h>
 #include <stddef.h>
+
+struct CUstream_st; /* what a cudaStream_t points to */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* y[i] = log1p(max(x[i], 0)); NaN stays NaN. n above 0. */
-cudaError_t stg_cuda_log1p_relu(float *y, const float *x, size_t n, cudaStream_t stream);
+int stg_cuda_log1p_relu(float *y, const float *x, size_t n, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -50,7 +50,7 @@ static int leave(const struct scope *scope, int rc)
     return rc;
 }
 
-static int result(const struct scope *scope, cudaError_t error, const char *what,
+static int result(const struct scope *scope, int error, const char *what,
                   struct stg_err *err)
 {
     return leave(scope, error == cudaSuccess ? 0 : stg_cuda_error(error, what, err));

@@ -59,7 +59,7 @@ def error(code, text):
 
 def array(name, data):
     rows = [", ".join(f"{b:#04x}" for b in data[i:i + 16]) for i in range(0, len(data), 16)]
-    return (f"static const _Alignas(64) unsigned char {name}[{len(data)}] = {{\n    "
+    return (f"alignas(64) static const unsigned char {name}[{len(data)}] = {{\n    "
             + ",\n    ".join(rows) + "};")
 
 
@@ -73,7 +73,7 @@ TENSORS = [
 COORDINATES = [2, 2**40 + 5, 1, 3, 17, 4, 6, 9, 0x0123456789abcdef, 0xfedcba9876543210, 3]
 
 print("/* SPDX-License-Identifier: Apache-2.0\n *\n * Made by golden_batch.py: do not edit.\n */")
-print("/* clang-format off */")
+print("/* clang-format off */\n#include <stdalign.h>\n")
 print(array("golden_tensors", batch(TENSORS, COORDINATES)))
 print()
 print(array("golden_error", error(15, b"criteo.txt: line 17: no number")))

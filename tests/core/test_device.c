@@ -189,6 +189,8 @@ static void without_a_device_every_call_says_why(void)
     CHECK_INT(n, -7);
     CHECK_INT(err.code, unavailable);
     CHECK(strstr(err.text, "driver") != NULL || strstr(err.text, "device") != NULL);
+    if (getenv("STG_FAKE_REASON") != NULL)
+        CHECK_CONTAINS(err.text, getenv("STG_FAKE_REASON"));
     CHECK_INT(dev->describe(0, text, sizeof(text), &err), unavailable);
     CHECK_STR(text, "old");
     CHECK_INT(dev->alloc(0, 64, &memory, &err), unavailable);
