@@ -495,11 +495,11 @@ static void settings_have_errors_with_places(void)
         {"thread_pools:\n- {global_name: a}\n- {}\n",
          "s:3:3: thread_pools[1].global_name: missing; add \"global_name: ...\" here"},
         {"thread_pools: [{global_name: a, inter_op_threads_num: 0}]\n",
-         "s:1:56: thread_pools[0].inter_op_threads_num: found 0; expected an integer "
+         "s:1:55: thread_pools[0].inter_op_threads_num: found 0; expected an integer "
          "from "
          "1 to 1024"},
         {"thread_pools: [{global_name: a, intra_op_threads_num: 1025}]\n",
-         "s:1:56: thread_pools[0].intra_op_threads_num: found 1025; expected an integer "
+         "s:1:55: thread_pools[0].intra_op_threads_num: found 1025; expected an integer "
          "from 1 to 1024"},
         {"thread_pools: [{global_name: a b}]\n",
          "s:1:30: thread_pools[0].global_name: \"a b\": not a name; use 1 to 64 letters, "
