@@ -11,9 +11,7 @@
 #define STG_PROTO_LOAD_H
 
 #include "core/spec.h"
-
-/* A pipeline file is at most this long: it has to fit a message. */
-#define STG_TEXT_MAX_BYTES 61440u
+#include "proto/wire.h" /* STG_TEXT_MAX_BYTES */
 
 /* `file` is for messages only. The caller destroys *ret with stg_pipeline_spec_destroy.
  */

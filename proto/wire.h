@@ -12,6 +12,8 @@
 #include "core/spec.h"
 
 #define STG_MESSAGE_MAX_BYTES 65536u
+/* A pipeline file is at most this long: it has to fit a message. */
+#define STG_TEXT_MAX_BYTES 61440u
 #define STG_PROTOCOL_MIN 1u
 #define STG_PROTOCOL_MAX 1u
 
