@@ -48,6 +48,12 @@ static bool is_float(int dtype)
            dtype == STAGER_FLOAT16 || dtype == STAGER_BFLOAT16;
 }
 
+static bool is_unsigned(int dtype)
+{
+    return dtype == STAGER_UINT8 || dtype == STAGER_UINT16 || dtype == STAGER_UINT32 ||
+           dtype == STAGER_UINT64;
+}
+
 static int check_attrs(int dtype, const char *fill, int64_t precision, bool scientific,
                        bool shortest, struct stg_err *err)
 {
@@ -96,7 +102,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         snprintf(places, sizeof(places), ".%d", (int)precision);
     const char *conversion = shortest ? "g" : scientific ? "e" : "f";
     if (!is_float(dtype))
-        conversion = dtype == STAGER_UINT64 ? PRIu64 : PRId64;
+        conversion = is_unsigned(dtype) ? PRIu64 : PRId64;
     snprintf(plan->format, sizeof(plan->format), "%%%s%s%s%s", fill, digits, places,
              conversion);
     plan->width = width;

@@ -287,11 +287,11 @@ static locale_t c_locale(void)
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-static void nan_tag(const struct scanned *scanned, char buf[128])
+/* strtod knows what the characters between the parentheses mean; the first 127 count. */
+static void rewrite_nan(const struct scanned *scanned, char buf[KEEP_DIGITS + 40])
 {
-    size_t n = scanned->tag_bytes < 127 ? scanned->tag_bytes : 127;
-    memcpy(buf, scanned->tag, n);
-    buf[n] = '\0';
+    int n = scanned->tag_bytes < 127 ? (int)scanned->tag_bytes : 127;
+    snprintf(buf, KEEP_DIGITS + 40, "nan(%.*s)", n, scanned->tag);
 }
 
 bool stg_parse_float32(const char *s, size_t n, float *ret)
@@ -299,25 +299,24 @@ bool stg_parse_float32(const char *s, size_t n, float *ret)
     struct scanned scanned;
     if (!scan(s, s + n, &scanned))
         return false;
-    float value;
     struct digits digits;
-    if (scanned.kind == KIND_INFINITY) {
-        value = INFINITY;
-    } else if (scanned.kind == KIND_NAN) {
-        char tag[128];
-        nan_tag(&scanned, tag);
-        value = nanf(tag);
-    } else {
-        bool done = false;
-        if (scanned.kind == KIND_DECIMAL) {
-            collect(&scanned, &digits);
-            done = small_float(&digits, &value);
-        }
-        if (!done) {
-            char buf[KEEP_DIGITS + 40];
-            rewrite(&scanned, buf);
-            value = strtof_l(buf, NULL, c_locale());
-        }
+    char buf[KEEP_DIGITS + 40];
+    float value;
+    switch (scanned.kind) {
+    case KIND_INFINITY: value = INFINITY; break;
+    case KIND_NAN:
+        rewrite_nan(&scanned, buf);
+        value = strtof_l(buf, NULL, c_locale());
+        break;
+    case KIND_DECIMAL:
+        collect(&scanned, &digits);
+        if (small_float(&digits, &value))
+            break;
+        __attribute__((fallthrough));
+    default:
+        rewrite(&scanned, buf);
+        value = strtof_l(buf, NULL, c_locale());
+        break;
     }
     *ret = scanned.negative ? -value : value;
     return true;
@@ -328,25 +327,24 @@ bool stg_parse_float64(const char *s, size_t n, double *ret)
     struct scanned scanned;
     if (!scan(s, s + n, &scanned))
         return false;
-    double value;
     struct digits digits;
-    if (scanned.kind == KIND_INFINITY) {
-        value = INFINITY;
-    } else if (scanned.kind == KIND_NAN) {
-        char tag[128];
-        nan_tag(&scanned, tag);
-        value = nan(tag);
-    } else {
-        bool done = false;
-        if (scanned.kind == KIND_DECIMAL) {
-            collect(&scanned, &digits);
-            done = small_double(&digits, &value);
-        }
-        if (!done) {
-            char buf[KEEP_DIGITS + 40];
-            rewrite(&scanned, buf);
-            value = strtod_l(buf, NULL, c_locale());
-        }
+    char buf[KEEP_DIGITS + 40];
+    double value;
+    switch (scanned.kind) {
+    case KIND_INFINITY: value = INFINITY; break;
+    case KIND_NAN:
+        rewrite_nan(&scanned, buf);
+        value = strtod_l(buf, NULL, c_locale());
+        break;
+    case KIND_DECIMAL:
+        collect(&scanned, &digits);
+        if (small_double(&digits, &value))
+            break;
+        __attribute__((fallthrough));
+    default:
+        rewrite(&scanned, buf);
+        value = strtod_l(buf, NULL, c_locale());
+        break;
     }
     *ret = scanned.negative ? -value : value;
     return true;
