@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "client/stagerctl/command.h"
-#include "proto/load.h"
+#include "proto/wire.h"
 
 struct text {
     const char *file; /* for messages */
