@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/block.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct owned_block {
+    struct stg_block block;
+    struct stg_quota *quota;
+    struct stg_chunk *chunk;
+    uint64_t taken;
+    char *at, *end; /* what is left to carve */
+};
+
+struct stg_block *stg_block_ref(struct stg_block *block)
+{
+    atomic_fetch_add_explicit(&block->refs, 1, memory_order_relaxed);
+    return block;
+}
+
+void stg_block_unref(struct stg_block *block)
+{
+    if (block == NULL ||
+        atomic_fetch_sub_explicit(&block->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    block->destroy(block);
+}
+
+static void owned_destroy(struct stg_block *block)
+{
+    struct owned_block *own = block->owner;
+    struct stg_quota *quota = own->quota;
+    stg_chunk_unref(own->chunk);
+    stg_quota_give(quota, own->taken);
+    free(own);
+    stg_quota_unref(quota);
+}
+
+int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t bytes,
+                     struct stg_chunk *chunk, const char *what, struct stg_block **ret,
+                     struct stg_err *err)
+{
+    uint64_t head = stg_block_room(sizeof(struct owned_block)) +
+                    stg_block_room(n_components * sizeof(struct stg_tensor));
+    if (bytes > UINT64_MAX / 4)
+        return stg_quota_take(quota, bytes, what, err);
+    int rc = stg_quota_take(quota, head + bytes, what, err);
+    if (rc < 0)
+        return rc;
+    struct owned_block *own = aligned_alloc(64, head + bytes);
+    if (own == NULL) {
+        stg_quota_give(quota, head + bytes);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "%s needs %llu bytes: the machine is out of memory", what,
+                       (unsigned long long)(head + bytes));
+    }
+    memset(own, 0, offsetof(struct owned_block, block.error.text));
+    own->block.error.text[0] = '\0';
+    own->quota = stg_quota_ref(quota);
+    own->chunk = chunk != NULL ? stg_chunk_ref(chunk) : NULL;
+    own->taken = head + bytes;
+    own->at = (char *)own + stg_block_room(sizeof(*own));
+    own->end = (char *)own + head + bytes;
+    struct stg_block *block = &own->block;
+    atomic_store_explicit(&block->refs, 1, memory_order_relaxed);
+    block->n_components = n_components;
+    block->bytes = own->taken;
+    block->destroy = owned_destroy;
+    block->owner = own;
+    block->tensors = stg_block_carve(block, n_components * sizeof(struct stg_tensor));
+    memset(block->tensors, 0, n_components * sizeof(struct stg_tensor));
+    *ret = block;
+    return 0;
+}
+
+void *stg_block_carve(struct stg_block *block, uint64_t bytes)
+{
+    struct owned_block *own = block->owner;
+    bytes = stg_block_room(bytes);
+    assert(bytes <= (uint64_t)(own->end - own->at));
+    void *ret = own->at;
+    own->at += bytes;
+    return ret;
+}
+
+int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
+                           uint64_t epoch, struct stg_block **ret, struct stg_err *err)
+{
+    struct stg_block *block;
+    int rc = stg_block_create(quota, 0, 0, NULL, "an error item", &block, err);
+    if (rc < 0)
+        return rc;
+    block->error = *error;
+    block->epoch = epoch;
+    *ret = block;
+    return 0;
+}
+
+/* ---- gather ---- */
+
+/* What the strings of a tensor take: all their bytes together, or, where they lie so
+ * close that one copy beats many, the span that they lie in. */
+struct span {
+    int64_t n;
+    uint64_t bytes;
+    int64_t first; /* -1: string by string */
+};
+
+static struct span span_of(const struct stg_tensor *tensor)
+{
+    struct span span = {.n = stg_tensor_n(tensor), .first = -1};
+    bool rising = true;
+    for (int64_t i = 0; i < span.n; i++) {
+        span.bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
+        rising &= i == 0 || tensor->begin[i] >= tensor->end[i - 1];
+    }
+    if (span.n == 0 || !rising)
+        return span;
+    uint64_t whole = (uint64_t)(tensor->end[span.n - 1] - tensor->begin[0]);
+    if (whole - span.bytes <= 4 * (uint64_t)span.n) {
+        span.first = tensor->begin[0];
+        span.bytes = whole;
+    }
+    return span;
+}
+
+static uint64_t dense_bytes(const struct stg_tensor *tensor)
+{
+    return (uint64_t)stg_tensor_n(tensor) * stg_dtype_bytes(tensor->dtype);
+}
+
+/* Bytes to carve for component c of all blocks. */
+static uint64_t component_room(struct stg_block *const *blocks, size_t n, uint32_t c)
+{
+    uint64_t data = 0, count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_tensor *tensor = &blocks[i]->tensors[c];
+        if (tensor->dtype != STAGER_STRING) {
+            data += dense_bytes(tensor);
+            continue;
+        }
+        struct span span = span_of(tensor);
+        data += span.bytes;
+        count += (uint64_t)span.n;
+    }
+    return stg_block_room(data) + 2 * stg_block_room(count * sizeof(int64_t));
+}
+
+static void append_strings(const struct stg_tensor *from, char *data, uint64_t *used,
+                           int64_t *begin, int64_t *end)
+{
+    struct span span = span_of(from);
+    const char *source = from->data;
+    if (span.first >= 0) {
+        int64_t shift = (int64_t)*used - span.first;
+        memcpy(data + *used, source + span.first, span.bytes);
+        for (int64_t i = 0; i < span.n; i++) {
+            begin[i] = from->begin[i] + shift;
+            end[i] = from->end[i] + shift;
+        }
+        *used += span.bytes;
+        return;
+    }
+    for (int64_t i = 0; i < span.n; i++) {
+        uint64_t bytes = (uint64_t)(from->end[i] - from->begin[i]);
+        begin[i] = (int64_t)*used;
+        memcpy(data + *used, source + from->begin[i], bytes);
+        *used += bytes;
+        end[i] = (int64_t)*used;
+    }
+}
+
+static void gather_component(struct stg_block *const *blocks, size_t n, uint32_t c,
+                             struct stg_block *to)
+{
+    struct stg_tensor *tensor = &to->tensors[c];
+    *tensor = blocks[0]->tensors[c];
+    tensor->shape[0] = to->n_records;
+    bool strings = tensor->dtype == STAGER_STRING;
+    uint64_t count = (uint64_t)stg_tensor_n(tensor);
+    int64_t *begin = NULL, *end = NULL;
+    if (strings) {
+        begin = stg_block_carve(to, count * sizeof(int64_t));
+        end = stg_block_carve(to, count * sizeof(int64_t));
+    }
+    struct owned_block *own = to->owner;
+    char *data = own->at;
+    uint64_t used = 0, at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_tensor *from = &blocks[i]->tensors[c];
+        if (strings) {
+            append_strings(from, data, &used, begin + at, end + at);
+            at += (uint64_t)stg_tensor_n(from);
+        } else {
+            memcpy(data + used, from->data, dense_bytes(from));
+            used += dense_bytes(from);
+        }
+    }
+    tensor->data = stg_block_carve(to, used);
+    tensor->data_bytes = used;
+    tensor->begin = begin;
+    tensor->end = end;
+}
+
+static void gather_rows(struct stg_block *const *blocks, size_t n, struct stg_block *to)
+{
+    struct stg_provenance *rows =
+        stg_block_carve(to, (uint64_t)to->n_rows * sizeof(*rows));
+    to->rows = rows;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(rows, blocks[i]->rows, (size_t)blocks[i]->n_rows * sizeof(*rows));
+        rows += blocks[i]->n_rows;
+    }
+}
+
+int stg_block_gather(struct stg_quota *quota, struct stg_block *const *blocks, size_t n,
+                     const char *what, struct stg_block **ret, struct stg_err *err)
+{
+    uint64_t bytes = 0;
+    int64_t n_records = 0, n_rows = 0;
+    bool has_rows = true;
+    for (uint32_t c = 0; c < blocks[0]->n_components; c++)
+        bytes += component_room(blocks, n, c);
+    for (size_t i = 0; i < n; i++) {
+        n_records += blocks[i]->n_records;
+        n_rows += blocks[i]->n_rows;
+        has_rows &= blocks[i]->rows != NULL;
+    }
+    if (has_rows)
+        bytes += stg_block_room((uint64_t)n_rows * sizeof(struct stg_provenance));
+    struct stg_block *to;
+    int rc =
+        stg_block_create(quota, blocks[0]->n_components, bytes, NULL, what, &to, err);
+    if (rc < 0)
+        return rc;
+    to->n_records = n_records;
+    to->n_rows = n_rows;
+    to->epoch = blocks[0]->epoch;
+    for (uint32_t c = 0; c < to->n_components; c++)
+        gather_component(blocks, n, c, to);
+    if (has_rows)
+        gather_rows(blocks, n, to);
+    *ret = to;
+    return 0;
+}
+
+void stg_block_pack(struct stg_block *block)
+{
+    for (uint32_t c = 0; c < block->n_components; c++) {
+        struct stg_tensor *tensor = &block->tensors[c];
+        assert(tensor->ndim < STG_MAX_DIMS);
+        memmove(tensor->shape + 1, tensor->shape,
+                (size_t)tensor->ndim * sizeof(tensor->shape[0]));
+        tensor->shape[0] = 1;
+        tensor->ndim++;
+    }
+    block->n_records = 1;
+}

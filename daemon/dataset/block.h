@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making blocks: one allocation each, counted on the dataset's quota, and a reference on
+ * a chunk when the block is a view of one. A block keeps the quota alive. One thread
+ * until handed on; references from any thread.
+ */
+#ifndef STG_DAEMON_BLOCK_H
+#define STG_DAEMON_BLOCK_H
+
+#include "daemon/dataset/dataset.h"
+#include "daemon/storage/chunk.h"
+
+/* What an array takes of a block's bytes. */
+static inline uint64_t stg_block_room(uint64_t bytes)
+{
+    return (bytes + 63) & ~(uint64_t)63;
+}
+
+/* A block with n_components zeroed tensors and `bytes` to carve (a sum of
+ * stg_block_room). chunk may be NULL; takes a reference of its own. RESOURCE_EXHAUSTED as
+ * stg_quota_take. */
+int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t bytes,
+                     struct stg_chunk *chunk, const char *what, struct stg_block **ret,
+                     struct stg_err *err);
+
+/* Bytes of the block, aligned to 64, not zeroed. Asserts that they are there. */
+void *stg_block_carve(struct stg_block *block, uint64_t bytes);
+
+/* A block that says *error. */
+int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
+                           uint64_t epoch, struct stg_block **ret, struct stg_err *err);
+
+/* All records of n blocks (n at least 1) with equal component shapes in one block, in
+ * memory of its own. Epoch is the first one's. The blocks stay the caller's. */
+int stg_block_gather(struct stg_quota *quota, struct stg_block *const *blocks, size_t n,
+                     const char *what, struct stg_block **ret, struct stg_err *err);
+
+/* The records of a block become one record with one dimension more. */
+void stg_block_pack(struct stg_block *block);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/dataset.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/step.h"
+
+static const struct stg_transformation *const transformations[] = {
+    &stg_files, &stg_text_line, &stg_range, &stg_shuffle, &stg_repeat, &stg_batch,
+};
+
+/* ---- what steps share ---- */
+
+static void place(const struct stg_step *step, char *buf, size_t bytes)
+{
+    if (step->line > 0)
+        snprintf(buf, bytes, "step %s (line %d)", step->name, step->line);
+    else
+        snprintf(buf, bytes, "step %s", step->name);
+}
+
+int stg_step_err(const struct stg_step *step, int code, struct stg_err *err,
+                 const char *fmt, ...)
+{
+    char text[STG_ERR_TEXT_BYTES], where[128];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    place(step, where, sizeof(where));
+    return stg_err(err, code, "%s: %s", where, text);
+}
+
+int stg_step_prefix(const struct stg_step *step, int code, struct stg_err *err)
+{
+    char where[128];
+    place(step, where, sizeof(where));
+    stg_err_prefix(err, code, "%s", where);
+    return code;
+}
+
+int64_t stg_step_int(const struct stg_step *step, const char *name, int64_t otherwise)
+{
+    return stg_attr_int(step->attrs, step->n_attrs, name, otherwise);
+}
+
+bool stg_step_bool(const struct stg_step *step, const char *name, bool otherwise)
+{
+    return stg_attr_bool(step->attrs, step->n_attrs, name, otherwise);
+}
+
+int stg_step_needs_input(const struct stg_step *step, const struct stg_schema *in,
+                         struct stg_err *err)
+{
+    if (in != NULL)
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "a dataset begins with a source: files or range");
+}
+
+int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_err *err)
+{
+    if (in == NULL)
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "it is a source, which takes no input: it must come first");
+}
+
+int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
+                      struct stg_err *err)
+{
+    struct stg_component *components = stg_bump_alloc(bump, n * sizeof(*components));
+    if (components == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    *ret = (struct stg_schema){.components = components, .n = n};
+    return 0;
+}
+
+void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
+                      struct stg_dataset *dataset, const struct stg_step *step,
+                      const struct stg_schema *schema, struct stg_iter *input,
+                      struct stg_err *err)
+{
+    struct stg_iter *iter = calloc(1, bytes);
+    if (iter == NULL) {
+        stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+        return NULL;
+    }
+    *iter = (struct stg_iter){
+        .impl = impl, .input = input, .dataset = dataset, .step = step, .schema = schema};
+    return iter;
+}
+
+void stg_iter_destroy(struct stg_iter *iter)
+{
+    while (iter != NULL) {
+        struct stg_iter *input = iter->input;
+        iter->impl->destroy(iter);
+        iter = input;
+    }
+}
+
+int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err)
+{
+    const _Atomic int *stopped = iter->dataset->env.stopped;
+    if (stopped == NULL || atomic_load_explicit(stopped, memory_order_relaxed) == 0)
+        return 0;
+    return stg_err(err, -STAGER_CANCELLED, "the pipeline was stopped");
+}
+
+/* ---- infer ---- */
+
+/* NULL, and the error, for a name that is none. */
+static const struct stg_transformation *find(const struct stg_step *step,
+                                             struct stg_err *err)
+{
+    for (size_t i = 0; i < sizeof(transformations) / sizeof(transformations[0]); i++) {
+        if (strcmp(transformations[i]->name, step->name) == 0)
+            return transformations[i];
+    }
+    stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
+                 "there is no step of that name; known: files, text_line, range, "
+                 "shuffle, repeat, batch");
+    return NULL;
+}
+
+/* schemas[i]: what step i yields. */
+static int infer_all(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                     struct stg_schema *schemas, struct stg_err *err)
+{
+    if (spec->n_steps == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "dataset: it has no steps; it begins with a source: files or "
+                       "range");
+    for (size_t i = 0; i < spec->n_steps; i++) {
+        const struct stg_transformation *transformation = find(&spec->steps[i], err);
+        if (transformation == NULL)
+            return -STAGER_UNIMPLEMENTED;
+        int rc = transformation->infer(&spec->steps[i], i > 0 ? &schemas[i - 1] : NULL,
+                                       bump, &schemas[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int make_schemas(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                        struct stg_schema **ret, struct stg_err *err)
+{
+    struct stg_schema *schemas =
+        stg_bump_alloc(bump, (spec->n_steps + 1) * sizeof(*schemas));
+    if (schemas == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = infer_all(spec, bump, schemas, err);
+    if (rc == 0)
+        *ret = schemas;
+    return rc;
+}
+
+int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                      struct stg_schema *ret, struct stg_err *err)
+{
+    struct stg_schema *schemas;
+    int rc = make_schemas(spec, bump, &schemas, err);
+    if (rc == 0)
+        *ret = schemas[spec->n_steps - 1];
+    return rc;
+}
+
+/* ---- life ---- */
+
+static int create_steps(struct stg_dataset *dataset, const struct stg_pipeline_spec *spec,
+                        struct stg_err *err)
+{
+    struct stg_schema *schemas;
+    int rc = make_schemas(spec, &dataset->bump, &schemas, err);
+    for (size_t i = 0; rc == 0 && i < spec->n_steps; i++) {
+        const struct stg_transformation *transformation = find(&spec->steps[i], err);
+        rc = transformation->create(dataset, &spec->steps[i], &schemas[i], dataset->last,
+                                    &dataset->last, err);
+    }
+    return rc;
+}
+
+int stg_dataset_create(const struct stg_pipeline_spec *spec,
+                       const struct stg_dataset_env *env, struct stg_dataset **ret,
+                       struct stg_err *err)
+{
+    struct stg_dataset *dataset = calloc(1, sizeof(*dataset));
+    if (dataset == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");
+    dataset->env = *env;
+    dataset->who = (struct stg_identity){.uid = env->uid,
+                                         .gid = env->gid,
+                                         .groups = env->groups,
+                                         .n_groups = env->n_groups};
+    stg_bump_init(&dataset->bump, 0);
+    int rc = stg_quota_create(env->buffer_bytes, &dataset->quota);
+    if (rc < 0) {
+        stg_err(err, rc, "dataset: out of memory");
+        goto fail;
+    }
+    rc = create_steps(dataset, spec, err);
+    if (rc < 0)
+        goto fail;
+    *ret = dataset;
+    return 0;
+
+fail:
+    stg_dataset_destroy(dataset);
+    return rc;
+}
+
+void stg_dataset_destroy(struct stg_dataset *dataset)
+{
+    if (dataset == NULL)
+        return;
+    stg_iter_destroy(dataset->last);
+    if (dataset->quota != NULL)
+        stg_quota_give(dataset->quota, dataset->files_bytes);
+    free(dataset->files);
+    stg_bump_finish(&dataset->bump);
+    stg_quota_unref(dataset->quota);
+    free(dataset);
+}
+
+/* ---- next ---- */
+
+/* A block of one record becomes the item: the dimension of records goes. */
+static void make_item(struct stg_block *block)
+{
+    assert(block->n_records == 1);
+    for (uint32_t c = 0; c < block->n_components; c++) {
+        struct stg_tensor *tensor = &block->tensors[c];
+        assert(tensor->ndim > 0 && tensor->shape[0] == 1);
+        tensor->ndim--;
+        memmove(tensor->shape, tensor->shape + 1,
+                (size_t)tensor->ndim * sizeof(tensor->shape[0]));
+    }
+}
+
+int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
+                     struct stg_err *err)
+{
+    struct stg_block *block;
+    int rc = dataset->failed;
+    if (rc == 0) {
+        rc = dataset->last->impl->next(dataset->last, 1, &block, &dataset->failure);
+        if (rc < 0)
+            dataset->failed = rc;
+    }
+    if (rc < 0 && err != NULL)
+        *err = dataset->failure;
+    if (rc != 0)
+        return rc;
+    if (block->error.code == 0)
+        make_item(block);
+    *ret = block;
+    return 0;
+}
+
+const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file)
+{
+    return file < dataset->n_files ? dataset->files[file] : "?";
+}
+
+const char *stg_provenance_text(const struct stg_dataset *dataset,
+                                const struct stg_provenance *row, char *buf, size_t bytes)
+{
+    if (row->file == UINT32_MAX)
+        snprintf(buf, bytes, "record %" PRIu64, row->record);
+    else if (dataset->has_lines)
+        snprintf(buf, bytes, "%s: line %" PRIu64 " (offset %" PRIu64 ")",
+                 stg_dataset_file(dataset, row->file), row->record + 1, row->offset);
+    else
+        snprintf(buf, bytes, "%s", stg_dataset_file(dataset, row->file));
+    return buf;
+}

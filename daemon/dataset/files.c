@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/random.h"
+#include "daemon/dataset/step.h"
+
+/* The listing is taken once, when the pass begins; every epoch sees the same files. */
+struct files {
+    struct stg_iter iter;
+    uint32_t *order; /* indices of dataset->files */
+    uint32_t n, at;
+    bool shuffle;
+    uint64_t seed;
+    uint64_t iteration;
+};
+
+/* ---- infer ---- */
+
+static const struct stg_attr *patterns_of(const struct stg_step *step)
+{
+    return stg_attr_find(step->attrs, step->n_attrs, "pattern");
+}
+
+static int check_pattern(const struct stg_step *step, const struct stg_value *value,
+                         struct stg_err *err)
+{
+    if (value->kind != STG_VALUE_STRING)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "pattern must be a string or a list of strings");
+    if (memchr(value->s, '\0', value->s_bytes) != NULL)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "pattern has a NUL byte");
+    const struct stg_storage *storage;
+    const char *path;
+    int rc = stg_storage_find(value->s, &storage, &path, err);
+    if (rc == 0)
+        rc = storage->check(path, err);
+    return rc < 0 ? stg_step_prefix(step, rc, err) : 0;
+}
+
+static int files_infer(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
+{
+    int rc = stg_step_is_source(step, in, err);
+    if (rc < 0)
+        return rc;
+    const struct stg_attr *patterns = patterns_of(step);
+    if (patterns == NULL || patterns->n_values == 0)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "pattern is missing: the files to read, such as "
+                            "/data/*.csv");
+    for (size_t i = 0; i < patterns->n_values; i++) {
+        rc = check_pattern(step, &patterns->values[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    rc = stg_schema_create(bump, 1, ret, err);
+    if (rc == 0)
+        ret->components[0] =
+            (struct stg_component){.name = "path", .dtype = STAGER_STRING};
+    return rc;
+}
+
+/* ---- the listing ---- */
+
+struct listing {
+    struct stg_iter *iter;
+    const char *url; /* the pattern with its scheme */
+    size_t scheme_bytes;
+    const char **names;
+    size_t n, size;
+    uint64_t taken; /* of the quota */
+};
+
+static int out_of_memory(const struct stg_iter *iter, struct stg_err *err)
+{
+    return stg_step_err(iter->step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+}
+
+static int listing_take(struct listing *list, uint64_t bytes, struct stg_err *err)
+{
+    int rc = stg_quota_take(list->iter->dataset->quota, bytes, "the list of files", err);
+    if (rc == 0)
+        list->taken += bytes;
+    return rc;
+}
+
+static int listing_grow(struct listing *list, struct stg_err *err)
+{
+    size_t size = list->size > 0 ? 2 * list->size : 64;
+    int rc = listing_take(list, (size - list->size) * sizeof(char *), err);
+    if (rc < 0)
+        return rc;
+    const char **names = realloc(list->names, size * sizeof(char *));
+    if (names == NULL)
+        return out_of_memory(list->iter, err);
+    list->names = names;
+    list->size = size;
+    return 0;
+}
+
+static int listing_add(void *owner, const char *path, struct stg_err *err)
+{
+    struct listing *list = owner;
+    int rc = stg_iter_stopped(list->iter, err);
+    if (rc == 0 && list->n == list->size)
+        rc = listing_grow(list, err);
+    if (rc == 0)
+        rc = listing_take(list, stg_block_room(list->scheme_bytes + strlen(path) + 1),
+                          err);
+    if (rc < 0)
+        return rc;
+    if (list->n >= UINT32_MAX - 1)
+        return stg_step_err(list->iter->step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "more than 4294967294 files");
+    size_t bytes = list->scheme_bytes + strlen(path);
+    char *name = stg_bump_alloc_raw(&list->iter->dataset->bump, bytes + 1);
+    if (name == NULL)
+        return out_of_memory(list->iter, err);
+    memcpy(name, list->url, list->scheme_bytes);
+    strcpy(name + list->scheme_bytes, path);
+    list->names[list->n++] = name;
+    return 0;
+}
+
+static int list_pattern(struct listing *list, const char *url, struct stg_err *err)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    int rc = stg_storage_find(url, &storage, &path, err);
+    if (rc < 0)
+        return rc;
+    list->url = url;
+    list->scheme_bytes = (size_t)(path - url);
+    return storage->list(path, &list->iter->dataset->who, listing_add, list, err);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorted by bytes, over all patterns together: the order of a directory is nobody's
+ * promise. A file that two patterns match is there twice, as in tf.data. */
+static int list_files(struct files *files, struct stg_err *err)
+{
+    struct stg_dataset *dataset = files->iter.dataset;
+    struct listing list = {.iter = &files->iter};
+    const struct stg_attr *patterns = patterns_of(files->iter.step);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < patterns->n_values; i++)
+        rc = list_pattern(&list, patterns->values[i].s, err);
+    dataset->files_bytes = list.taken;
+    if (rc < 0) {
+        free(list.names);
+        return stg_step_prefix(files->iter.step, rc, err);
+    }
+    qsort(list.names, list.n, sizeof(char *), by_name);
+    dataset->files = list.names;
+    dataset->n_files = (uint32_t)list.n;
+    return 0;
+}
+
+/* ---- the iterator ---- */
+
+static void set_order(struct files *files)
+{
+    for (uint32_t i = 0; i < files->n; i++)
+        files->order[i] = i;
+    if (!files->shuffle)
+        return;
+    struct stg_random random;
+    stg_random_init(&random, files->seed, STG_RANDOM_FILES, files->iter.dataset->env.pass,
+                    files->iteration);
+    for (uint32_t i = files->n; i > 1; i--) {
+        uint32_t j = (uint32_t)stg_random_below(&random, files->n - i, i);
+        uint32_t swap = files->order[i - 1];
+        files->order[i - 1] = files->order[j];
+        files->order[j] = swap;
+    }
+}
+
+static uint32_t count_now(const struct files *files, int64_t want)
+{
+    uint32_t n = files->n - files->at;
+    if (n > STG_BLOCK_MAX_RECORDS)
+        n = STG_BLOCK_MAX_RECORDS;
+    return (int64_t)n > want ? (uint32_t)want : n;
+}
+
+static int files_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                      struct stg_err *err)
+{
+    struct files *files = (struct files *)iter;
+    uint32_t n = count_now(files, want);
+    if (n == 0)
+        return 1;
+    const uint32_t *order = files->order + files->at;
+    uint64_t data_bytes = 0, offsets = n * sizeof(int64_t);
+    for (uint32_t i = 0; i < n; i++)
+        data_bytes += strlen(iter->dataset->files[order[i]]);
+    struct stg_block *block;
+    int rc = stg_block_create(iter->dataset->quota, 1,
+                              stg_block_room(data_bytes) + 2 * stg_block_room(offsets) +
+                                  stg_block_room(n * sizeof(struct stg_provenance)),
+                              NULL, "a block of files", &block, err);
+    if (rc < 0)
+        return stg_step_prefix(iter->step, rc, err);
+    char *data = stg_block_carve(block, data_bytes);
+    int64_t *begin = stg_block_carve(block, offsets);
+    int64_t *end = stg_block_carve(block, offsets);
+    struct stg_provenance *rows = stg_block_carve(block, n * sizeof(*rows));
+    int64_t used = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *path = iter->dataset->files[order[i]];
+        size_t bytes = strlen(path);
+        memcpy(data + used, path, bytes);
+        begin[i] = used;
+        used += (int64_t)bytes;
+        end[i] = used;
+        rows[i] = (struct stg_provenance){.file = order[i]};
+    }
+    block->tensors[0] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                            .ndim = 1,
+                                            .shape = {n},
+                                            .data = data,
+                                            .data_bytes = data_bytes,
+                                            .begin = begin,
+                                            .end = end};
+    block->n_records = block->n_rows = n;
+    block->rows = rows;
+    files->at += n;
+    *ret = block;
+    return 0;
+}
+
+static int files_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct files *files = (struct files *)iter;
+    files->iteration++;
+    files->at = 0;
+    set_order(files);
+    return 0;
+}
+
+static void files_destroy(struct stg_iter *iter)
+{
+    free(((struct files *)iter)->order);
+    free(iter);
+}
+
+static const struct stg_iter_impl files_impl = {files_next, files_rewind, files_destroy};
+
+static int files_create(struct stg_dataset *dataset, const struct stg_step *step,
+                        const struct stg_schema *schema, struct stg_iter *input,
+                        struct stg_iter **ret, struct stg_err *err)
+{
+    struct files *files =
+        stg_iter_create(sizeof(*files), &files_impl, dataset, step, schema, input, err);
+    if (files == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    files->shuffle = stg_step_bool(step, "shuffle", true);
+    files->seed = (uint64_t)stg_step_int(step, "seed", 0);
+    int rc = list_files(files, err);
+    if (rc < 0)
+        goto fail;
+    files->n = dataset->n_files;
+    files->order = malloc((files->n + 1) * sizeof(uint32_t));
+    if (files->order == NULL) {
+        rc = out_of_memory(&files->iter, err);
+        goto fail;
+    }
+    set_order(files);
+    *ret = &files->iter;
+    return 0;
+
+fail:
+    files_destroy(&files->iter);
+    return rc;
+}
+
+const struct stg_transformation stg_files = {"files", files_infer, files_create};

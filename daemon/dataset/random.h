@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random numbers without a state: number i of a stream is a function of (seed, purpose,
+ * pass, epoch, i) alone. Philox4x64-10 (Salmon, Moraes, Dror, Shaw: Parallel random
+ * numbers, as easy as 1, 2, 3; SC 2011), key (seed, purpose), counter (i / 4, epoch,
+ * pass, 0). Any thread.
+ */
+#ifndef STG_DAEMON_RANDOM_H
+#define STG_DAEMON_RANDOM_H
+
+#include <stdint.h>
+
+/* Steps with equal seeds draw from different streams. */
+enum stg_random_purpose { STG_RANDOM_SHUFFLE = 1, STG_RANDOM_FILES = 2 };
+
+struct stg_random {
+    uint64_t seed, purpose, pass, epoch;
+    uint64_t block; /* the four numbers that words hold; UINT64_MAX: none */
+    uint64_t words[4];
+};
+
+void stg_random_init(struct stg_random *random, uint64_t seed,
+                     enum stg_random_purpose purpose, uint64_t pass, uint64_t epoch);
+
+/* Number `index` of the stream, uniform over 64 bits. */
+uint64_t stg_random_at(struct stg_random *random, uint64_t index);
+
+/* The same, uniform over [0, n), n at least 1 (to within n / 2^64). */
+uint64_t stg_random_below(struct stg_random *random, uint64_t index, uint64_t n);
+
+/* The generator's function itself. */
+void stg_philox(const uint64_t key[2], const uint64_t counter[4], uint64_t ret[4]);
+
+#endif

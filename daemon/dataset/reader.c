@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/block.h"
+
+#define NUMBER_DIGITS 20
+
+/* Records in a row of one file. */
+struct run {
+    uint32_t file;
+    int64_t n;
+    uint64_t base, first; /* as in struct stg_records */
+};
+
+struct reader {
+    struct stg_iter iter;
+    struct stg_reader_config config;
+    void *format_reader;
+    struct stg_source *source; /* the open file, or NULL */
+    char *path;                /* its url */
+    uint32_t file;             /* its index */
+    uint64_t epoch;            /* of its name */
+
+    /* The block that is being made; all of one chunk and one epoch. */
+    int64_t *begin, *end; /* offsets_size each */
+    int64_t offsets_size, n;
+    struct run *runs;
+    size_t n_runs, runs_size;
+    struct stg_chunk *chunk;
+    uint64_t chunk_used, block_epoch;
+
+    struct stg_block *error; /* to be handed on after that block */
+    int failed;              /* to be returned after that */
+    struct stg_err failure;
+};
+
+int stg_reader_needs_files(const struct stg_step *step, const struct stg_schema *in,
+                           struct stg_err *err)
+{
+    if (in != NULL && in->n == 1 && strcmp(in->components[0].name, "path") == 0 &&
+        in->components[0].dtype == STAGER_STRING && in->components[0].ndim == 0)
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "it reads the files that a step before it names: put `files` "
+                        "before it, and nothing between them that makes other elements");
+}
+
+static int out_of_memory(const struct reader *reader, struct stg_err *err)
+{
+    return stg_step_err(reader->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "out of memory");
+}
+
+/* ---- files ---- */
+
+static void close_file(struct reader *reader)
+{
+    if (reader->source != NULL)
+        reader->source->storage->close(reader->source);
+    reader->source = NULL;
+}
+
+static int set_path(struct reader *reader, const struct stg_block *block,
+                    struct stg_err *err)
+{
+    const struct stg_tensor *tensor = &block->tensors[0];
+    size_t bytes = (size_t)(tensor->end[0] - tensor->begin[0]);
+    char *path = realloc(reader->path, bytes + 1);
+    if (path == NULL)
+        return out_of_memory(reader, err);
+    memcpy(path, (const char *)tensor->data + tensor->begin[0], bytes);
+    path[bytes] = '\0';
+    reader->path = path;
+    reader->file = block->rows != NULL ? block->rows[0].file : UINT32_MAX;
+    reader->epoch = block->epoch;
+    return 0;
+}
+
+static int open_path(struct reader *reader, struct stg_err *err)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    int rc = stg_storage_find(reader->path, &storage, &path, err);
+    if (rc == 0)
+        rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    reader->config.format->start(reader->format_reader, reader->source);
+    return 0;
+}
+
+/* Opens the next file. 1: there is none; 2: an error came instead, in reader->error. */
+static int next_file(struct reader *reader, struct stg_err *err)
+{
+    struct stg_iter *input = reader->iter.input;
+    struct stg_block *block;
+    int rc = stg_iter_stopped(&reader->iter, err);
+    if (rc == 0)
+        rc = input->impl->next(input, 1, &block, err);
+    if (rc != 0)
+        return rc;
+    if (block->error.code != 0) {
+        reader->error = block;
+        return 2;
+    }
+    rc = set_path(reader, block, err);
+    stg_block_unref(block);
+    return rc == 0 ? open_path(reader, err) : rc;
+}
+
+/* ---- collecting ---- */
+
+static int grow_offsets(struct reader *reader, int64_t want, struct stg_err *err)
+{
+    if (reader->offsets_size >= want)
+        return 0;
+    int64_t *begin = realloc(reader->begin, (size_t)want * sizeof(int64_t));
+    if (begin != NULL)
+        reader->begin = begin;
+    int64_t *end = realloc(reader->end, (size_t)want * sizeof(int64_t));
+    if (end != NULL)
+        reader->end = end;
+    if (begin == NULL || end == NULL)
+        return out_of_memory(reader, err);
+    reader->offsets_size = want;
+    return 0;
+}
+
+static int add_run(struct reader *reader, const struct stg_records *records,
+                   struct stg_err *err)
+{
+    struct run *last = reader->n_runs > 0 ? &reader->runs[reader->n_runs - 1] : NULL;
+    if (last != NULL && last->file == reader->file && last->base == records->base &&
+        last->first + (uint64_t)last->n == records->first) {
+        last->n += records->n;
+        return 0;
+    }
+    if (reader->n_runs == reader->runs_size) {
+        size_t size = reader->runs_size > 0 ? 2 * reader->runs_size : 8;
+        struct run *runs = realloc(reader->runs, size * sizeof(*runs));
+        if (runs == NULL)
+            return out_of_memory(reader, err);
+        reader->runs = runs;
+        reader->runs_size = size;
+    }
+    reader->runs[reader->n_runs++] = (struct run){.file = reader->file,
+                                                  .n = records->n,
+                                                  .base = records->base,
+                                                  .first = records->first};
+    return 0;
+}
+
+static int bad_record(struct reader *reader, struct stg_err *bad, struct stg_err *err)
+{
+    stg_err_prefix(bad, bad->code, "%s", reader->path);
+    return stg_block_create_error(reader->iter.dataset->quota, bad, reader->epoch,
+                                  &reader->error, err);
+}
+
+/* Adds records of the open file to the block. 1: the block ends here. */
+static int collect_records(struct reader *reader, int64_t want, struct stg_err *err)
+{
+    struct stg_records records;
+    int rc = reader->config.format->next(reader->format_reader, want - reader->n,
+                                         reader->n > 0, reader->begin + reader->n,
+                                         reader->end + reader->n, &records, err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    if (rc == STG_FORMAT_FULL)
+        return 1;
+    if (rc == STG_FORMAT_END) {
+        close_file(reader);
+        return 0;
+    }
+    if (records.bad.code != 0) {
+        rc = bad_record(reader, &records.bad, err);
+        return rc < 0 ? rc : 1;
+    }
+    rc = add_run(reader, &records, err);
+    if (rc < 0)
+        return rc;
+    reader->n += records.n;
+    reader->chunk = records.chunk;
+    reader->chunk_used = records.chunk_used;
+    reader->block_epoch = reader->epoch;
+    return 0;
+}
+
+/* One step towards the block. 1: it ends here. */
+static int collect(struct reader *reader, int64_t want, struct stg_err *err)
+{
+    if (reader->source == NULL) {
+        int rc = next_file(reader, err);
+        if (rc != 0)
+            return rc < 0 ? rc : 1;
+    }
+    if (reader->n > 0 && reader->epoch != reader->block_epoch)
+        return 1;
+    return collect_records(reader, want, err);
+}
+
+/* ---- the block ---- */
+
+static uint64_t key_bytes(const struct reader *reader)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        bytes += (uint64_t)run->n *
+                 (strlen(stg_dataset_file(reader->iter.dataset, run->file)) + 1 +
+                  NUMBER_DIGITS);
+    }
+    return bytes;
+}
+
+static void make_rows(const struct reader *reader, struct stg_block *block)
+{
+    struct stg_provenance *rows =
+        stg_block_carve(block, (uint64_t)reader->n * sizeof(*rows));
+    block->rows = rows;
+    block->n_rows = reader->n;
+    const int64_t *begin = reader->begin;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        for (int64_t k = 0; k < run->n; k++)
+            rows[k] = (struct stg_provenance){.file = run->file,
+                                              .offset = run->base + (uint64_t)begin[k],
+                                              .record = run->first + (uint64_t)k};
+        rows += run->n;
+        begin += run->n;
+    }
+}
+
+static void make_records(const struct reader *reader, struct stg_block *block)
+{
+    uint64_t bytes = (uint64_t)reader->n * sizeof(int64_t);
+    int64_t *begin = stg_block_carve(block, bytes), *end = stg_block_carve(block, bytes);
+    memcpy(begin, reader->begin, bytes);
+    memcpy(end, reader->end, bytes);
+    block->tensors[0] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                            .ndim = 1,
+                                            .shape = {reader->n},
+                                            .data = reader->chunk->data,
+                                            .data_bytes = reader->chunk_used,
+                                            .begin = begin,
+                                            .end = end};
+}
+
+static void make_keys(const struct reader *reader, struct stg_block *block,
+                      uint64_t max_bytes)
+{
+    int64_t *offsets =
+        stg_block_carve(block, ((uint64_t)reader->n + 1) * sizeof(int64_t));
+    char *data = stg_block_carve(block, max_bytes + 1);
+    int64_t used = 0, at = 0;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        const char *path = stg_dataset_file(reader->iter.dataset, run->file);
+        size_t path_bytes = strlen(path);
+        for (int64_t k = 0; k < run->n; k++) {
+            offsets[at++] = used;
+            memcpy(data + used, path, path_bytes);
+            used += (int64_t)path_bytes;
+            used += snprintf(data + used, NUMBER_DIGITS + 2, ":%llu",
+                             (unsigned long long)(run->first + (uint64_t)k + 1));
+        }
+    }
+    offsets[at] = used;
+    block->tensors[1] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                            .ndim = 1,
+                                            .shape = {reader->n},
+                                            .data = data,
+                                            .data_bytes = (uint64_t)used,
+                                            .begin = offsets,
+                                            .end = offsets + 1};
+}
+
+static int make_block(struct reader *reader, struct stg_block **ret, struct stg_err *err)
+{
+    uint64_t n = (uint64_t)reader->n;
+    uint64_t keys = reader->config.with_key ? key_bytes(reader) : 0;
+    uint64_t bytes = 2 * stg_block_room(n * sizeof(int64_t)) +
+                     stg_block_room(n * sizeof(struct stg_provenance));
+    if (reader->config.with_key)
+        bytes += stg_block_room((n + 1) * sizeof(int64_t)) + stg_block_room(keys + 1);
+    struct stg_block *block;
+    int rc =
+        stg_block_create(reader->iter.dataset->quota, reader->config.with_key ? 2 : 1,
+                         bytes, reader->chunk, "a block of records", &block, err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    block->n_records = reader->n;
+    block->epoch = reader->block_epoch;
+    make_records(reader, block);
+    make_rows(reader, block);
+    if (reader->config.with_key)
+        make_keys(reader, block, keys);
+    reader->n = 0;
+    reader->n_runs = 0;
+    *ret = block;
+    return 0;
+}
+
+/* ---- the iterator ---- */
+
+/* What came after the last block. 1: nothing did, and there is no file open: the end. */
+static int hand_on(struct reader *reader, struct stg_block **ret, struct stg_err *err)
+{
+    if (reader->error != NULL) {
+        *ret = reader->error;
+        reader->error = NULL;
+        return 0;
+    }
+    if (reader->failed < 0 && err != NULL)
+        *err = reader->failure;
+    return reader->failed < 0 ? reader->failed : 1;
+}
+
+static int reader_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                       struct stg_err *err)
+{
+    struct reader *reader = (struct reader *)iter;
+    if (want > STG_BLOCK_MAX_RECORDS)
+        want = STG_BLOCK_MAX_RECORDS;
+    if (reader->error != NULL || reader->failed < 0)
+        return hand_on(reader, ret, err);
+    int rc = grow_offsets(reader, want, err);
+    while (rc == 0 && reader->n < want)
+        rc = collect(reader, want, err);
+    if (rc < 0 && reader->n > 0) {
+        reader->failed = rc;
+        if (err != NULL)
+            reader->failure = *err;
+    } else if (rc < 0) {
+        return rc;
+    }
+    return reader->n > 0 ? make_block(reader, ret, err) : hand_on(reader, ret, err);
+}
+
+static void forget(struct reader *reader)
+{
+    close_file(reader);
+    stg_block_unref(reader->error);
+    reader->error = NULL;
+    reader->n = 0;
+    reader->n_runs = 0;
+}
+
+static int reader_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    forget((struct reader *)iter);
+    return iter->input->impl->rewind(iter->input, err);
+}
+
+static void reader_destroy(struct stg_iter *iter)
+{
+    struct reader *reader = (struct reader *)iter;
+    forget(reader);
+    if (reader->format_reader != NULL)
+        reader->config.format->destroy(reader->format_reader);
+    free(reader->begin);
+    free(reader->end);
+    free(reader->runs);
+    free(reader->path);
+    free(reader);
+}
+
+static const struct stg_iter_impl reader_impl = {reader_next, reader_rewind,
+                                                 reader_destroy};
+
+int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
+                      const struct stg_schema *schema, struct stg_iter *input,
+                      const struct stg_reader_config *config, struct stg_iter **ret,
+                      struct stg_err *err)
+{
+    struct reader *reader =
+        stg_iter_create(sizeof(*reader), &reader_impl, dataset, step, schema, input, err);
+    if (reader == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    reader->config = *config;
+    reader->config.config.quota = dataset->quota;
+    reader->config.config.stopped = dataset->env.stopped;
+    int rc = config->format->create(&reader->config.config, &reader->format_reader);
+    if (rc < 0) {
+        out_of_memory(reader, err);
+        reader_destroy(&reader->iter);
+        return rc;
+    }
+    *ret = &reader->iter;
+    return 0;
+}

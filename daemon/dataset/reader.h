@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A step over file names: opens one file after the other, lets a format split it into
+ * records, and makes blocks that are views of the format's chunks. What every reader step
+ * shares; the step itself says which format, and what its records are called.
+ */
+#ifndef STG_DAEMON_READER_H
+#define STG_DAEMON_READER_H
+
+#include "daemon/dataset/step.h"
+#include "daemon/format/format.h"
+
+struct stg_reader_config {
+    const struct stg_format *format;
+    struct stg_format_config config; /* quota and stopped are filled in by the reader */
+    bool with_key;                   /* a second component: "FILE:NUMBER", from 1 */
+};
+
+/* INVALID_ARGUMENT unless `in` is the element {path: string} of `files`. */
+int stg_reader_needs_files(const struct stg_step *step, const struct stg_schema *in,
+                           struct stg_err *err);
+
+/* As stg_transformation.create. */
+int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
+                      const struct stg_schema *schema, struct stg_iter *input,
+                      const struct stg_reader_config *config, struct stg_iter **ret,
+                      struct stg_err *err);
+
+#endif

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/shuffle.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/dataset/random.h"
+#include "daemon/dataset/record.h"
+
+#define PULL_RECORDS 1024 /* asked of the input at once */
+#define MAX_EARLY_ERRORS 16
+
+/* What is in the buffer of one epoch. Pick k of an epoch takes slot random(k) below n;
+ * the last slot fills the hole, and what comes in goes to the end. */
+struct epoch {
+    struct stg_record **slots;
+    uint64_t n, size;
+    uint64_t number;    /* of this epoch, from 0 */
+    uint64_t iteration; /* runs of the input before, in this pass: keys the order */
+    uint64_t n_picked;
+    bool any;   /* it had a record or an error */
+    bool ended; /* the input has no more of it */
+    /* Met while the epoch before was still being handed out. */
+    struct stg_block *errors[MAX_EARLY_ERRORS];
+    unsigned n_errors, first_error;
+    int failed;
+};
+
+struct shuffle {
+    struct stg_iter iter;
+    uint64_t buffer_size, seed;
+    bool reshuffle;
+    bool fused;
+    uint64_t count; /* epochs: 1 unless a repeat was taken in */
+    struct stg_record_store store;
+    struct epoch epochs[2]; /* the one being picked from, and the next */
+    unsigned now;           /* index of the former */
+    uint64_t n_iterations;  /* of the input, begun in this pass */
+    struct stg_random random;
+    struct stg_block
+        *block; /* of the input, records from block_at on are not taken yet */
+    int64_t block_at;
+    struct stg_record **picked;
+    int64_t n_picked, picked_size;
+    struct stg_record *held; /* picked, of another epoch than the block before */
+    struct stg_block *error; /* to be handed on before anything else */
+    int failed;              /* to be returned before anything else */
+    struct stg_err failure;
+};
+
+static int shuffle_infer(const struct stg_step *step, const struct stg_schema *in,
+                         struct stg_bump *bump, struct stg_schema *ret,
+                         struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    int64_t size = stg_step_int(step, "buffer_size", 0);
+    if (size < 1)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "buffer_size is %lld; it must be 1 or more", (long long)size);
+    *ret = *in;
+    return 0;
+}
+
+static struct epoch *current(struct shuffle *shuffle)
+{
+    return &shuffle->epochs[shuffle->now];
+}
+
+static struct epoch *following(struct shuffle *shuffle)
+{
+    return &shuffle->epochs[1 - shuffle->now];
+}
+
+/* Empties an epoch; keeps the memory of its slots. */
+static void epoch_clear(struct shuffle *shuffle, struct epoch *epoch)
+{
+    for (uint64_t i = 0; i < epoch->n; i++)
+        stg_record_free(&shuffle->store, epoch->slots[i]);
+    for (unsigned i = epoch->first_error; i < epoch->n_errors; i++)
+        stg_block_unref(epoch->errors[i]);
+    *epoch = (struct epoch){.slots = epoch->slots, .size = epoch->size};
+}
+
+static void epoch_begin(struct shuffle *shuffle, struct epoch *epoch, uint64_t number)
+{
+    epoch->number = number;
+    epoch->iteration = shuffle->n_iterations++;
+}
+
+/* Records are picked from this epoch from now on. */
+static void epoch_open(struct shuffle *shuffle)
+{
+    struct epoch *epoch = current(shuffle);
+    uint64_t pass = shuffle->iter.dataset->env.pass;
+    stg_random_init(&shuffle->random, shuffle->seed, STG_RANDOM_SHUFFLE,
+                    shuffle->reshuffle ? pass : 0,
+                    shuffle->reshuffle ? epoch->iteration : 0);
+}
+
+/* ---- memory ---- */
+
+static int too_large(struct shuffle *shuffle, struct stg_err *err)
+{
+    const struct stg_record_store *store = &shuffle->store;
+    const struct stg_quota *quota = shuffle->iter.dataset->quota;
+    uint64_t mean = store->n > 0 ? store->n_bytes / store->n : 0, product;
+    if (__builtin_mul_overflow(shuffle->buffer_size, mean, &product))
+        product = UINT64_MAX;
+    return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "buffer_size %" PRIu64 " x %" PRIu64
+                        " bytes a record (the mean of %" PRIu64 " so far) = %" PRIu64
+                        " bytes; the dataset's buffers may take %" PRIu64
+                        " bytes, of which %" PRIu64
+                        " are taken: lower buffer_size, or raise staged.memory_budget",
+                        shuffle->buffer_size, mean, store->n, product,
+                        stg_quota_limit(quota), stg_quota_used(quota));
+}
+
+static int grow_slots(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    uint64_t size = epoch->size > 0 ? 2 * epoch->size : 64;
+    if (size > shuffle->buffer_size)
+        size = shuffle->buffer_size;
+    uint64_t more = (size - epoch->size) * sizeof(struct stg_record *);
+    if (stg_quota_take(shuffle->iter.dataset->quota, more, "", NULL) < 0)
+        return too_large(shuffle, err);
+    struct stg_record **slots = realloc(epoch->slots, size * sizeof(struct stg_record *));
+    if (slots == NULL) {
+        stg_quota_give(shuffle->iter.dataset->quota, more);
+        return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    }
+    epoch->slots = slots;
+    epoch->size = size;
+    return 0;
+}
+
+static int epoch_add(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    int rc = epoch->n == epoch->size ? grow_slots(shuffle, epoch, err) : 0;
+    if (rc < 0)
+        return rc;
+    struct stg_record *record;
+    if (stg_record_take(&shuffle->store, shuffle->block, shuffle->block_at, &record) < 0)
+        return too_large(shuffle, err);
+    epoch->slots[epoch->n++] = record;
+    epoch->any = true;
+    if (++shuffle->block_at == shuffle->block->n_records) {
+        stg_block_unref(shuffle->block);
+        shuffle->block = NULL;
+    }
+    return 0;
+}
+
+/* ---- filling ---- */
+
+/* The epoch that what comes in belongs to, or NULL: nothing comes in now. */
+static struct epoch *filling(struct shuffle *shuffle)
+{
+    struct epoch *now = current(shuffle), *next = following(shuffle);
+    if (now->n + next->n >= shuffle->buffer_size)
+        return NULL;
+    if (!now->ended)
+        return now;
+    if (now->number + 1 >= shuffle->count || !now->any)
+        return NULL;
+    if (next->ended || next->failed < 0 || next->n_errors == MAX_EARLY_ERRORS)
+        return NULL;
+    return next;
+}
+
+/* The input has no more of this epoch. It is rewound only if another one follows. */
+static int epoch_end(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    epoch->ended = true;
+    if (epoch != current(shuffle) || epoch->number + 1 >= shuffle->count || !epoch->any)
+        return 0;
+    int rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+    if (rc < 0)
+        return rc;
+    epoch_begin(shuffle, following(shuffle), epoch->number + 1);
+    return 0;
+}
+
+/* Takes one more block from the input: into `block`, or as an error of the epoch. */
+static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    struct stg_iter *input = shuffle->iter.input;
+    struct stg_block *block;
+    int rc = stg_iter_stopped(&shuffle->iter, err);
+    if (rc == 0)
+        rc = input->impl->next(input, PULL_RECORDS, &block, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 1)
+        return epoch_end(shuffle, epoch, err);
+    epoch->any = true;
+    if (block->error.code != 0) {
+        epoch->errors[epoch->n_errors++] = block;
+        return 0;
+    }
+    shuffle->block = block;
+    shuffle->block_at = 0;
+    return 0;
+}
+
+/* A failure that belongs to the next epoch waits until this one is handed out. */
+static int fill_failed(struct shuffle *shuffle, struct epoch *epoch, int rc,
+                       struct stg_err *err)
+{
+    if (epoch == current(shuffle) || rc == -STAGER_CANCELLED)
+        return rc;
+    epoch->failed = rc;
+    if (err != NULL)
+        shuffle->failure = *err;
+    return 0;
+}
+
+/* Fills up, unless an error has to be handed on first. */
+static int fill(struct shuffle *shuffle, struct stg_err *err)
+{
+    struct epoch *epoch;
+    while ((epoch = filling(shuffle)) != NULL) {
+        if (epoch == current(shuffle) && epoch->first_error < epoch->n_errors)
+            return 0;
+        int rc = shuffle->block != NULL ? epoch_add(shuffle, epoch, err)
+                                        : pull(shuffle, epoch, err);
+        if (rc < 0)
+            rc = fill_failed(shuffle, epoch, rc, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The current epoch is handed out. 1: there is no other. */
+static int advance(struct shuffle *shuffle, struct stg_err *err)
+{
+    struct epoch *now = current(shuffle);
+    if (!now->any || now->number + 1 >= shuffle->count)
+        return 1;
+    epoch_clear(shuffle, now);
+    shuffle->now = 1 - shuffle->now;
+    epoch_open(shuffle);
+    now = current(shuffle);
+    if (now->ended && now->any && now->number + 1 < shuffle->count) {
+        int rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+        if (rc < 0)
+            return rc;
+        epoch_begin(shuffle, following(shuffle), now->number + 1);
+    }
+    return 0;
+}
+
+/* ---- picking ---- */
+
+static struct stg_record *pick(struct shuffle *shuffle)
+{
+    struct epoch *epoch = current(shuffle);
+    uint64_t at = stg_random_below(&shuffle->random, epoch->n_picked++, epoch->n);
+    struct stg_record *record = epoch->slots[at];
+    epoch->slots[at] = epoch->slots[--epoch->n];
+    return record;
+}
+
+static int grow_picked(struct shuffle *shuffle, struct stg_err *err)
+{
+    int64_t size = shuffle->picked_size > 0 ? 2 * shuffle->picked_size : 64;
+    struct stg_record **picked =
+        realloc(shuffle->picked, (size_t)size * sizeof(struct stg_record *));
+    if (picked == NULL)
+        return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    shuffle->picked = picked;
+    shuffle->picked_size = size;
+    return 0;
+}
+
+/* Adds to what is picked. 1: the record is of another epoch, and is held back. */
+static int keep(struct shuffle *shuffle, struct stg_record *record)
+{
+    const struct stg_record_store *store = &shuffle->store;
+    if (shuffle->n_picked > 0 && !shuffle->fused &&
+        stg_record_epoch(store, shuffle->picked[0]) != stg_record_epoch(store, record)) {
+        shuffle->held = record;
+        return 1;
+    }
+    shuffle->picked[shuffle->n_picked++] = record;
+    return 0;
+}
+
+/* One more record, or an error in its place. 1: the block that is being made ends here.
+ */
+static int pick_one(struct shuffle *shuffle, struct stg_err *err)
+{
+    if (shuffle->n_picked == shuffle->picked_size) {
+        int rc = grow_picked(shuffle, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (shuffle->held != NULL) {
+        struct stg_record *record = shuffle->held;
+        shuffle->held = NULL;
+        return keep(shuffle, record);
+    }
+    int rc = fill(shuffle, err);
+    if (rc < 0)
+        return rc;
+    struct epoch *now = current(shuffle);
+    if (now->first_error < now->n_errors) {
+        if (shuffle->n_picked > 0)
+            return 1;
+        shuffle->error = now->errors[now->first_error++];
+        if (now->first_error == now->n_errors)
+            now->first_error = now->n_errors = 0;
+        shuffle->error->epoch = shuffle->fused ? now->number : shuffle->error->epoch;
+        return 1;
+    }
+    if (now->n == 0)
+        return 1;
+    return keep(shuffle, pick(shuffle));
+}
+
+static int emit(struct shuffle *shuffle, struct stg_block **ret, struct stg_err *err)
+{
+    int64_t n = shuffle->n_picked;
+    uint64_t number = current(shuffle)->number;
+    shuffle->n_picked = 0;
+    int rc = stg_record_emit(&shuffle->store, shuffle->picked, n, ret, err);
+    if (rc < 0)
+        return stg_step_prefix(shuffle->iter.step, rc, err);
+    if (shuffle->fused)
+        (*ret)->epoch = number;
+    return 0;
+}
+
+/* Picks until the block is full or has to end. A failure waits behind what is picked. */
+static int gather(struct shuffle *shuffle, int64_t want, struct stg_err *err)
+{
+    int rc = 0;
+    while (rc == 0 && shuffle->n_picked < want)
+        rc = pick_one(shuffle, err);
+    if (rc < 0 && shuffle->n_picked > 0) {
+        shuffle->failed = rc;
+        if (err != NULL)
+            shuffle->failure = *err;
+        return 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int failed(struct shuffle *shuffle, int rc, struct stg_err *err)
+{
+    if (err != NULL)
+        *err = shuffle->failure;
+    return rc;
+}
+
+static int shuffle_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                        struct stg_err *err)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    if (shuffle->count == 0)
+        return 1;
+    if (want > STG_BLOCK_MAX_RECORDS)
+        want = STG_BLOCK_MAX_RECORDS;
+    if (shuffle->store.boxed)
+        want = 1;
+    for (;;) {
+        if (shuffle->failed < 0)
+            return failed(shuffle, shuffle->failed, err);
+        int rc = gather(shuffle, want, err);
+        if (rc < 0)
+            return rc;
+        if (shuffle->n_picked > 0)
+            return emit(shuffle, ret, err);
+        if (shuffle->error != NULL) {
+            *ret = shuffle->error;
+            shuffle->error = NULL;
+            return 0;
+        }
+        if (shuffle->failed < 0)
+            continue;
+        rc = advance(shuffle, err);
+        if (rc != 0)
+            return rc;
+        if (current(shuffle)->failed < 0)
+            return failed(shuffle, current(shuffle)->failed, err);
+    }
+}
+
+/* ---- life ---- */
+
+static void start(struct shuffle *shuffle)
+{
+    epoch_clear(shuffle, &shuffle->epochs[0]);
+    epoch_clear(shuffle, &shuffle->epochs[1]);
+    for (int64_t i = 0; i < shuffle->n_picked; i++)
+        stg_record_free(&shuffle->store, shuffle->picked[i]);
+    shuffle->n_picked = 0;
+    if (shuffle->held != NULL)
+        stg_record_free(&shuffle->store, shuffle->held);
+    shuffle->held = NULL;
+    stg_block_unref(shuffle->block);
+    shuffle->block = NULL;
+    stg_block_unref(shuffle->error);
+    shuffle->error = NULL;
+    shuffle->now = 0;
+}
+
+static int shuffle_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    start(shuffle);
+    int rc = iter->input->impl->rewind(iter->input, err);
+    if (rc < 0)
+        return rc;
+    epoch_begin(shuffle, current(shuffle), 0);
+    epoch_open(shuffle);
+    return 0;
+}
+
+static void shuffle_destroy(struct stg_iter *iter)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    start(shuffle);
+    for (int i = 0; i < 2; i++) {
+        stg_quota_give(iter->dataset->quota,
+                       shuffle->epochs[i].size * sizeof(struct stg_record *));
+        free(shuffle->epochs[i].slots);
+    }
+    free(shuffle->picked);
+    stg_record_store_finish(&shuffle->store);
+    free(shuffle);
+}
+
+static const struct stg_iter_impl shuffle_impl = {shuffle_next, shuffle_rewind,
+                                                  shuffle_destroy};
+
+bool stg_shuffle_fuse(struct stg_iter *iter, uint64_t count)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    if (iter->impl != &shuffle_impl || shuffle->fused)
+        return false;
+    shuffle->fused = true;
+    shuffle->count = count;
+    return true;
+}
+
+static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *step,
+                          const struct stg_schema *schema, struct stg_iter *input,
+                          struct stg_iter **ret, struct stg_err *err)
+{
+    struct shuffle *shuffle = stg_iter_create(sizeof(*shuffle), &shuffle_impl, dataset,
+                                              step, schema, input, err);
+    if (shuffle == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    shuffle->buffer_size = (uint64_t)stg_step_int(step, "buffer_size", 1);
+    shuffle->seed = (uint64_t)stg_step_int(step, "seed", 0);
+    shuffle->reshuffle = stg_step_bool(step, "reshuffle_each_iteration", true);
+    shuffle->count = 1;
+    stg_record_store_init(&shuffle->store, dataset->quota, schema);
+    epoch_begin(shuffle, current(shuffle), 0);
+    epoch_open(shuffle);
+    *ret = &shuffle->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_shuffle = {"shuffle", shuffle_infer, shuffle_create};

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of daemon/dataset: what a transformation is, and what its running form, an
+ * iterator, must do. An iterator owns its input. Blocks go from input to output; who gets
+ * one owns it alone and may change its shapes and epoch before it hands it on.
+ */
+#ifndef STG_DAEMON_STEP_H
+#define STG_DAEMON_STEP_H
+
+#include <stdatomic.h>
+
+#include "daemon/dataset/dataset.h"
+#include "daemon/storage/chunk.h"
+#include "daemon/storage/storage.h"
+
+/* Blocks of scalars hold at most this many records. */
+#define STG_BLOCK_MAX_RECORDS 65536
+
+struct stg_iter;
+
+struct stg_iter_impl {
+    /* A block of 1 to want (at least 1) records, or an error block: 0; the end: 1, also
+     * when called again; or a negative code, after which only destroy follows. Which
+     * records come, and where errors stand among them, does not depend on want. */
+    int (*next)(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                struct stg_err *err);
+    /* Back to the start, for one more iteration; the input first. */
+    int (*rewind)(struct stg_iter *iter, struct stg_err *err);
+    /* Frees what is its own, and itself; not the input. */
+    void (*destroy)(struct stg_iter *iter);
+};
+
+/* An implementation's struct begins with it; malloc'ed. */
+struct stg_iter {
+    const struct stg_iter_impl *impl;
+    struct stg_iter *input; /* NULL: a source */
+    struct stg_dataset *dataset;
+    const struct stg_step *step;
+    const struct stg_schema *schema; /* of what it yields */
+};
+
+struct stg_transformation {
+    const char *name;
+    /* What the step yields for `in` (NULL: it is the first step). Checks everything that
+     * can be checked without IO. */
+    int (*infer)(const struct stg_step *step, const struct stg_schema *in,
+                 struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
+    /* The running form. `input` (NULL for a source) belongs to it on success and to the
+     * caller on failure; *ret may be input itself when the two fuse. */
+    int (*create)(struct stg_dataset *dataset, const struct stg_step *step,
+                  const struct stg_schema *schema, struct stg_iter *input,
+                  struct stg_iter **ret, struct stg_err *err);
+};
+
+extern const struct stg_transformation stg_files, stg_text_line, stg_range, stg_shuffle,
+    stg_repeat, stg_batch;
+
+struct stg_dataset {
+    struct stg_dataset_env env;
+    struct stg_identity who;
+    struct stg_quota *quota;
+    struct stg_bump bump; /* schemas, file names */
+    const char **files;   /* what `files` found, sorted; immutable after create */
+    uint32_t n_files;
+    uint64_t files_bytes; /* counted on quota */
+    bool has_lines;       /* a record is a line of a file */
+    struct stg_iter *last;
+    int failed; /* negative: sticky */
+    struct stg_err failure;
+};
+
+/* "step shuffle (line 7): …". */
+int stg_step_err(const struct stg_step *step, int code, struct stg_err *err,
+                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* The same before a text that is there. */
+int stg_step_prefix(const struct stg_step *step, int code, struct stg_err *err);
+
+int64_t stg_step_int(const struct stg_step *step, const char *name, int64_t otherwise);
+bool stg_step_bool(const struct stg_step *step, const char *name, bool otherwise);
+
+/* For infer: refuses a first step that is none, and a source that is not the first. */
+int stg_step_needs_input(const struct stg_step *step, const struct stg_schema *in,
+                         struct stg_err *err);
+int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_err *err);
+/* A schema of n components in bump; the caller fills them in. */
+int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
+                      struct stg_err *err);
+
+/* A zeroed iterator of `bytes` with its fields set, or NULL when out of memory (err says
+ * so). */
+void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
+                      struct stg_dataset *dataset, const struct stg_step *step,
+                      const struct stg_schema *schema, struct stg_iter *input,
+                      struct stg_err *err);
+/* With all its inputs. NULL is allowed. */
+void stg_iter_destroy(struct stg_iter *iter);
+
+/* CANCELLED once the stage stops, else 0. */
+int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Record formats: how the bytes of a file fall into records. One format, one file. A
+ * reader takes bytes from a source in large pieces into chunks and says where records
+ * begin and end in them: it copies no record. It knows nothing of steps, file names or
+ * patterns. One thread at a time.
+ */
+#ifndef STG_DAEMON_FORMAT_H
+#define STG_DAEMON_FORMAT_H
+
+#include <stdbool.h>
+
+#include "daemon/storage/chunk.h"
+#include "daemon/storage/storage.h"
+
+struct stg_format_config {
+    uint64_t read_bytes;       /* bytes asked of the source at once, at least 1 */
+    uint64_t chunk_bytes;      /* of a chunk, unless a record needs a larger one */
+    uint64_t max_record_bytes; /* a longer record is a bad record */
+    uint64_t skip_header_lines;
+    struct stg_quota *quota;    /* borrowed */
+    const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */
+};
+
+/* Records of one chunk. Record i is the bytes [begin[i], end[i]) of chunk->data, its
+ * place in the file is base + begin[i], its number is first + i. */
+struct stg_records {
+    struct stg_chunk *chunk; /* the reader's; take a reference to keep it */
+    uint64_t chunk_used;     /* bytes of it that are filled */
+    int64_t n;
+    uint64_t base; /* modulo 2^64: a file may begin in the middle of a chunk */
+    uint64_t first;
+    struct stg_err bad; /* code != 0: no records, but one that cannot be had */
+};
+
+enum stg_format_more {
+    STG_FORMAT_RECORDS = 0, /* records, or bad.code */
+    STG_FORMAT_END = 1,     /* the file has no more */
+    STG_FORMAT_FULL = 2     /* the next record needs another chunk (same_chunk only) */
+};
+
+struct stg_format {
+    const char *name;
+
+    int (*create)(const struct stg_format_config *config, void **ret);
+    void (*destroy)(void *reader); /* NULL is allowed */
+
+    /* Begins a file; ends the one before. The source is borrowed until the next start. */
+    void (*start)(void *reader, struct stg_source *source);
+
+    /* Up to n_max (at least 1) records of the file. same_chunk: only from the chunk of
+     * the last call. Returns an enum stg_format_more, or a negative code when the source
+     * failed, after which only start and destroy may follow. A bad record has been
+     * skipped when it is told, and its text says line and offset, not the file. */
+    int (*next)(void *reader, int64_t n_max, bool same_chunk, int64_t *begin,
+                int64_t *end, struct stg_records *ret, struct stg_err *err);
+};
+
+extern const struct stg_format stg_format_text_line;
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of one dataset: every byte that its readers and steps hold is counted on one
+ * limit, and chunks (what files are read into) are kept for reuse, so that a steady state
+ * takes nothing from malloc. Chunks are reference counted, because a batch may be a view
+ * of one, and keep their memory alive by themselves: a block may outlive its dataset. Any
+ * thread.
+ */
+#ifndef STG_DAEMON_CHUNK_H
+#define STG_DAEMON_CHUNK_H
+
+#include <stdint.h>
+
+#include "core/err.h"
+
+struct stg_quota;
+
+struct stg_chunk {
+    _Atomic uint32_t refs;
+    uint64_t capacity; /* of data, bytes */
+    char *data;        /* aligned to 64; not zeroed */
+    struct stg_quota *quota;
+    struct stg_chunk *next; /* among the free ones */
+};
+
+/* limit_bytes 0: no limit. RESOURCE_EXHAUSTED when out of memory. */
+int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret);
+struct stg_quota *stg_quota_ref(struct stg_quota *quota);
+void stg_quota_unref(struct stg_quota *quota); /* NULL is allowed */
+
+/* Counts bytes, or refuses: RESOURCE_EXHAUSTED "WHAT needs N bytes; the dataset holds U
+ * of L bytes …" with what to do. */
+int stg_quota_take(struct stg_quota *quota, uint64_t bytes, const char *what,
+                   struct stg_err *err);
+void stg_quota_give(struct stg_quota *quota, uint64_t bytes);
+uint64_t stg_quota_used(const struct stg_quota *quota);
+uint64_t stg_quota_limit(const struct stg_quota *quota); /* UINT64_MAX: none */
+
+/* At least capacity bytes, one reference. A chunk of exactly that capacity that came back
+ * is used again. Errors as stg_quota_take. */
+int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *what,
+                     struct stg_chunk **ret, struct stg_err *err);
+struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk);
+void stg_chunk_unref(struct stg_chunk *chunk); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where bytes come from: one storage scheme, one file, one line in storage.c. A reader
+ * sees a source that it can read at an offset and nothing else. Everything is done on
+ * behalf of an identity: what that user may not read or list is refused, whatever the
+ * daemon itself may do (DESIGN.md section 3, "Whose files?").
+ *
+ * Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (no regular file), DATA_LOSS
+ * (the device failed), RESOURCE_EXHAUSTED, UNIMPLEMENTED (unknown scheme). Texts begin
+ * with the path. Any thread; one source by one thread at a time.
+ */
+#ifndef STG_DAEMON_STORAGE_H
+#define STG_DAEMON_STORAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/err.h"
+
+/* For whom files are opened. Borrowed. */
+struct stg_identity {
+    uid_t uid; /* 0 may read everything */
+    gid_t gid;
+    const gid_t *groups;
+    size_t n_groups;
+};
+
+/* An opened file. The implementation's struct begins with it. */
+struct stg_source {
+    const struct stg_storage *storage;
+};
+
+/* Called for each name that matches; a negative code ends the listing and is returned. */
+typedef int stg_storage_found(void *owner, const char *path, struct stg_err *err);
+
+struct stg_storage {
+    const char *scheme; /* "file" */
+
+    /* path: without the scheme. The caller closes. */
+    int (*open)(const char *path, const struct stg_identity *who, struct stg_source **ret,
+                struct stg_err *err);
+    /* Bytes read: fewer than asked for only at the end, 0 there. A file may change while
+     * it is read: then the answer is what is there now. */
+    int64_t (*read)(struct stg_source *source, uint64_t offset, void *buf, size_t bytes,
+                    struct stg_err *err);
+    int (*size)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
+    void (*close)(struct stg_source *source); /* NULL is allowed */
+
+    /* Every path that matches, in no order. NOT_FOUND "no files matched PATTERN", with
+     * the reason where there is one. */
+    int (*list)(const char *pattern, const struct stg_identity *who,
+                stg_storage_found *found, void *owner, struct stg_err *err);
+    /* Whether a pattern can be one, without touching storage. */
+    int (*check)(const char *pattern, struct stg_err *err);
+};
+
+extern const struct stg_storage stg_storage_file;
+
+/* The storage for a url, "file:///data/x" or "/data/x", and the rest of the url (inside
+ * of it). UNIMPLEMENTED for a scheme that we do not have. */
+int stg_storage_find(const char *url, const struct stg_storage **ret,
+                     const char **ret_path, struct stg_err *err);
+
+#endif
