@@ -59,6 +59,8 @@ static int receive_reply(struct stager *client, uint64_t id, int64_t deadline_ns
         }
         for (size_t i = 0; i < n_fds; i++)
             close(fds[i]);
+        if (rc == -STAGER_RESOURCE_EXHAUSTED)
+            return rc;
         if (rc < 0)
             return stg_err_prefix(err, rc, "stagerd sent a reply that makes no sense");
     }

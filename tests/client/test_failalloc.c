@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a stream survives every allocation that fails: it says so, and nothing leaks.
+ * The daemon is a thread that sends replies made beforehand, so that only the client
+ * allocates.
+ */
+#include "tests/failalloc.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/client/fake.h"
+
+struct canned {
+    struct fake fake;
+    unsigned char hello[4096], open[4096];
+    long hello_bytes, open_bytes;
+};
+
+/* The client numbers its requests from 1. */
+static void can_replies(struct canned *canned)
+{
+    struct stg_reply hello = {.id = 1,
+                              .kind = STG_REQUEST_HELLO,
+                              .version = STG_PROTOCOL_MAX,
+                              .daemon = "9.9.9",
+                              .cuda = "none"};
+    canned->hello_bytes =
+        stg_wire_encode_reply(&hello, canned->hello, sizeof(canned->hello));
+    struct stg_pipeline_spec spec = {.name = "fake"};
+    struct stg_reply open = {.id = 2,
+                             .kind = STG_REQUEST_OPEN,
+                             .name = "fake",
+                             .segment_bytes = FAKE_SEGMENT_BYTES,
+                             .max_held = 2,
+                             .structure = "\"x\"",
+                             .boundary = canned->fake.boundary,
+                             .pipeline = &spec};
+    canned->open_bytes = stg_wire_encode_reply(&open, canned->open, sizeof(canned->open));
+    CHECK(canned->hello_bytes > 0 && canned->open_bytes > 0);
+}
+
+static void send_open(const struct canned *canned, int fd)
+{
+    int all[] = {canned->fake.segment_fd, canned->fake.ring_fd, canned->fake.control_fd};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(all))];
+    } control = {0};
+    struct iovec io = {.iov_base = (void *)(uintptr_t)canned->open,
+                       .iov_len = (size_t)canned->open_bytes};
+    struct msghdr msg = {.msg_iov = &io,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(all));
+    memcpy(CMSG_DATA(c), all, sizeof(all));
+    (void)!sendmsg(fd, &msg, MSG_NOSIGNAL);
+}
+
+/* One client after another, until the listener is shut down. */
+static void *serve(void *owner)
+{
+    const struct canned *canned = owner;
+    int fd;
+    while ((fd = accept4(canned->fake.listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+        char buf[4096];
+        if (recv(fd, buf, sizeof(buf), 0) > 0)
+            (void)!send(fd, canned->hello, (size_t)canned->hello_bytes, MSG_NOSIGNAL);
+        if (recv(fd, buf, sizeof(buf), 0) > 0)
+            send_open(canned, fd);
+        close(fd);
+    }
+    return NULL;
+}
+
+static int open_and_close(void *owner)
+{
+    struct canned *canned = owner;
+    struct stager_options options = {.runtime_dir = canned->fake.dir};
+    struct stager_stream *stream = NULL;
+    int rc = stager_open(NULL, "fake", &options, &stream);
+    if (rc < 0) {
+        CHECK(stream == NULL);
+        CHECK_CONTAINS(stager_error_text(NULL), "memory");
+    } else {
+        CHECK_STR(stager_structure(stream), "\"x\"");
+    }
+    stager_close(stream);
+    return rc;
+}
+
+static void opening_a_stream_survives_every_failed_allocation(void)
+{
+    static struct canned canned;
+    fake_start(&canned.fake);
+    can_replies(&canned);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, serve, &canned) == 0);
+    CHECK(stg_failalloc_each(open_and_close, &canned) >= 5);
+    shutdown(canned.fake.listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    fake_stop(&canned.fake);
+}
+
+static const struct stg_test tests[] = {
+    TEST(opening_a_stream_survives_every_failed_allocation),
+};
+
+TEST_MAIN(tests)
