@@ -56,5 +56,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     sys.exit(house.report(
         problems(sys.argv[1], sys.argv[2:]),
-        "public names are declared in client/stager.h with STAGER_API and listed in "
+        "public names are declared in client/stager.h and listed in "
         "client/stager.syms; all else keeps -fvisibility=hidden"))
