@@ -179,8 +179,9 @@ static void broadcast_gives_every_batch_to_all_in_order(void)
     apply_range(&fixture, "rows",
                 "capacity: 2, num_threads: 4, num_clients: 2, delivery: broadcast");
     struct trainer trainers[2];
-    trainer_start(&trainers[0], broadcast_body, &fixture, "a");
-    trainer_start(&trainers[1], broadcast_body, &fixture, "b");
+    char names[2][2] = {"a", "b"};
+    for (int i = 0; i < 2; i++)
+        trainer_start(&trainers[i], broadcast_body, &fixture, names[i]);
     for (int i = 0; i < 2; i++)
         trainer_recv(trainers[i].fd);
     for (int i = 0; i < 2; i++) {

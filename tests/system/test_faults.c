@@ -80,13 +80,13 @@ static bool holder_gone(const struct fixture_status *status, void *arg)
     return status->quarantined_bytes == 0;
 }
 
-static void kill_a_holder(void *with_child)
+static void kill_a_holder(bool with_child)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
     apply_endless(&fixture, "capacity: 2, num_clients: 2");
     struct trainer holder;
-    trainer_start(&holder, holder_body, &fixture, with_child);
+    trainer_start(&holder, holder_body, &fixture, with_child ? &holder : NULL);
     int64_t held = trainer_recv(holder.fd);
     pid_t child = (pid_t)trainer_recv(holder.fd);
     struct stager_stream *other = fixture_open(&fixture, "rows", "other", 2);
@@ -116,12 +116,12 @@ static void kill_a_holder(void *with_child)
 
 static void a_dead_trainer_gives_back_its_extents(void)
 {
-    kill_a_holder(NULL);
+    kill_a_holder(false);
 }
 
 static void a_dead_trainer_gives_back_its_extents_though_its_child_keeps_the_socket(void)
 {
-    kill_a_holder("child");
+    kill_a_holder(true);
 }
 
 static void a_closed_stream_keeps_its_batches_readable_until_released(void)
@@ -319,7 +319,8 @@ static void descriptors_that_a_client_sends_are_not_taken(void)
             struct cmsghdr align;
         } control;
         memset(&control, 0, sizeof(control));
-        struct iovec iov = {.iov_base = "!", .iov_len = 1};
+        char bell = '!';
+        struct iovec iov = {.iov_base = &bell, .iov_len = 1};
         struct msghdr message = {.msg_iov = &iov,
                                  .msg_iovlen = 1,
                                  .msg_control = control.bytes,
@@ -494,8 +495,7 @@ static void a_held_batch_that_others_wait_for_expires(void)
     struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
     struct stager_batch *in_hand = must_take(stuck), *batch;
     for (int i = 0; i < 20; i++)
-        stager_release(
-            must_take(fast)); 
+        stager_release(must_take(fast));
     check_pad(in_hand);
     int rc;
     stager_release(in_hand);
