@@ -36,6 +36,8 @@ struct shuffle {
     struct epoch epochs[2]; /* the one being picked from, and the next */
     unsigned now;           /* index of the former */
     uint64_t n_iterations;  /* of the input, begun in this pass */
+    uint64_t last_epoch;    /* of the record that came in last */
+    bool mixed;             /* records of several epochs of the input are in the buffer */
     struct stg_random random;
     struct stg_block
         *block; /* of the input, records from block_at on are not taken yet */
@@ -145,6 +147,9 @@ static int epoch_add(struct shuffle *shuffle, struct epoch *epoch, struct stg_er
     struct stg_record *record;
     if (stg_record_take(&shuffle->store, shuffle->block, shuffle->block_at, &record) < 0)
         return too_large(shuffle, err);
+    if (shuffle->store.n > 1 && shuffle->block->epoch != shuffle->last_epoch)
+        shuffle->mixed = true;
+    shuffle->last_epoch = shuffle->block->epoch;
     epoch->slots[epoch->n++] = record;
     epoch->any = true;
     if (++shuffle->block_at == shuffle->block->n_records) {
@@ -282,7 +287,7 @@ static int grow_picked(struct shuffle *shuffle, struct stg_err *err)
 static int keep(struct shuffle *shuffle, struct stg_record *record)
 {
     const struct stg_record_store *store = &shuffle->store;
-    if (shuffle->n_picked > 0 && !shuffle->fused &&
+    if (shuffle->n_picked > 0 && shuffle->mixed && !shuffle->fused &&
         stg_record_epoch(store, shuffle->picked[0]) != stg_record_epoch(store, record)) {
         shuffle->held = record;
         return 1;
