@@ -135,13 +135,22 @@ static void print_clients(const struct stg_pipeline_status *status)
     stg_table_print(&table, "  ");
 }
 
+/* Those who left but still hold batches are listed too. */
+static unsigned count_attached(const struct stg_pipeline_status *s)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < s->n_clients; i++)
+        n += strcmp(text_or(s->clients[i].state, ""), "attached") == 0;
+    return n;
+}
+
 static void print_pipeline(const struct stg_pipeline_status *s)
 {
     char used[32], all[32], bytes[32];
     printf("%s: %s, generation %" PRIu64 ", pass %" PRIu64 ", epoch %" PRIu64 "\n",
            s->name, text_or(s->state, "?"), s->generation, s->pass, s->epoch);
-    printf("  delivery   %s to %u client%s; %zu attached\n", text_or(s->delivery, "?"),
-           s->num_clients, s->num_clients == 1 ? "" : "s", s->n_clients);
+    printf("  delivery   %s to %u client%s; %u attached\n", text_or(s->delivery, "?"),
+           s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s));
     printf("  buffer     %u of %u, filled by %u thread%s\n", s->buffered, s->capacity,
            s->num_threads, s->num_threads == 1 ? "" : "s");
     printf("  published  %" PRIu64 " batches, %" PRIu64 " rows, %s\n", s->published,

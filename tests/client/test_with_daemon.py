@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""stagerctl's commands and the example trainers against a real daemon.
+
+    test_with_daemon.py BUILD
+"""
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.join(HERE, "../..")
+sys.path.insert(0, os.path.join(HERE, "../system"))
+sys.path.insert(0, os.path.join(TOP, "client/examples"))
+from daemon import SLOW, Daemon  # noqa: E402
+from make_lines import lines  # noqa: E402
+
+CTL = "client/stagerctl/stagerctl"
+
+
+def write(daemon, name, text):
+    path = os.path.join(daemon.folder, name)
+    with open(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def example(daemon, name, **values):
+    """A pipeline of client/examples, filled in."""
+    with open(os.path.join(TOP, "client/examples", name + ".yaml.in"), encoding="utf-8") as file:
+        text = file.read()
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", str(value))
+    assert "@" not in text.split("name:")[1], text
+    return write(daemon, name + ".yaml", text)
+
+
+def expect(daemon, status, err_part, *args, stdin=None):
+    result = subprocess.run([os.path.join(daemon.build, CTL), *args], env=daemon.env(),
+                            input=stdin, capture_output=True, timeout=60 * SLOW)
+    out, err = result.stdout.decode(), result.stderr.decode()
+    assert result.returncode == status, (args, result.returncode, out, err, daemon.log())
+    assert err_part in err, (args, err)
+    return out
+
+
+def expect_json(daemon, *args):
+    out = expect(daemon, 0, "", *args, "--json")
+    assert out.count("\n") == 1, out
+    return json.loads(out)
+
+
+def numbers(path, extra=""):
+    return (f"name: numbers\ndataset:\n  - files: {{pattern: ['{path}'], shuffle: false}}\n"
+            "  - text_line: {}\n  - batch: {batch_size: 2}\ngraph:\n"
+            "  - {name: c, op: decode_csv, input: [record], record_defaults: [0, 0.0, \"\"]}\n"
+            f"staged:\n  features: {{i: 'c:0', f: 'c:1', s: 'c:2'}}\n{extra}")
+
+
+# ---- commands ------------------------------------------------------------------------------
+
+def check_and_apply(daemon):
+    data = write(daemon, "numbers.csv", "1,0.5,a\n2,0.25,b\n3,0.1,c\n")
+    path = write(daemon, "numbers.yaml", numbers(data))
+    out = expect(daemon, 0, "", "check", path)
+    assert "numbers is a good pipeline" in out and "float32" in out, out
+    told = expect_json(daemon, "check", path)
+    assert told["boundary"] == [{"name": "i", "dtype": "int32", "shape": [None]},
+                                {"name": "f", "dtype": "float32", "shape": [None]},
+                                {"name": "s", "dtype": "string", "shape": [None]}], told
+    assert told["max_batch_bytes"] > 0 and told["memory_bytes"] > 0 and "generation" not in told
+    assert expect_json(daemon, "list") == []
+    assert "No pipelines" in expect(daemon, 0, "", "list")
+
+    bad = write(daemon, "bad.yaml", numbers(data, "  capcity: 3\n"))
+    for command in ("check", "apply"):
+        expect(daemon, 1, f"stagerctl: INVALID_ARGUMENT: {bad}:10:3", command, bad)
+        expect(daemon, 1, "capacity", command, bad)
+        expect(daemon, 1, "INVALID_ARGUMENT: <stdin>:10:3", command, "-",
+               stdin=numbers(data, "  capcity: 3\n").encode())
+    assert expect_json(daemon, "list") == []
+
+    assert expect_json(daemon, "apply", path)["generation"] == 1
+    assert expect_json(daemon, "apply", path)["unchanged"] is True
+    changed = write(daemon, "changed.yaml", numbers(data, "  capacity: 3\n"))
+    told = expect_json(daemon, "apply", changed)
+    assert (told["generation"], told["unchanged"]) == (2, False), told
+    assert expect_json(daemon, "apply", path, "--name", "other")["name"] == "other"
+    assert expect_json(daemon, "apply", path, "--replace")["generation"] == 3
+    expect(daemon, 0, "", "apply", "-", stdin=numbers(data).encode())
+
+
+def list_and_status(daemon):
+    entries = {e["name"]: e for e in expect_json(daemon, "list")}
+    assert set(entries) == {"numbers", "other"}, entries
+    assert entries["other"]["generation"] == 1 and entries["other"]["uid"] == os.getuid()
+    assert "numbers" in expect(daemon, 0, "", "list")
+
+    status = expect_json(daemon, "status", "numbers")
+    assert (status["state"], status["delivery"], status["clients"]) == ("idle", "split", [])
+    assert [b["name"] for b in status["boundary"]] == ["i", "f", "s"]
+    everything = expect_json(daemon, "status")
+    assert everything["daemon"]["pid"] == daemon.process.pid
+    assert sorted(p["name"] for p in everything["pipelines"]) == ["numbers", "other"]
+    out = expect(daemon, 0, "", "status")
+    assert f"pid {daemon.process.pid}" in out and "numbers: idle" in out, out
+    expect(daemon, 1, "stagerctl: NOT_FOUND: ", "status", "nmbers")
+    expect(daemon, 1, "numbers", "status", "nmbers")
+
+
+def cat(daemon):
+    out = expect(daemon, 0, "", "cat", "numbers", "--json")
+    assert out.count("\n") == 2, out
+    batches = [json.loads(line) for line in out.splitlines()]
+    assert [(b["batch"], b["epoch"]) for b in batches] == [(0, 0), (1, 0)], out
+    assert batches[0]["tensors"] == {
+        "i": {"dtype": "int32", "shape": [2], "values": [1, 2]},
+        "f": {"dtype": "float32", "shape": [2], "values": [0.5, 0.25]},
+        "s": {"dtype": "string", "shape": [2], "values": ["a", "b"]}}, out
+    assert batches[1]["tensors"]["f"] == {"dtype": "float32", "shape": [1], "values": [0.1]}, out
+    assert len(expect(daemon, 0, "", "cat", "numbers", "--json", "--limit", "1").splitlines()) == 1
+    out = expect(daemon, 0, "", "cat", "numbers")
+    assert "  f float32 [2]: 0.5, 0.25\n" in out and '  s string [1]: "c"\n' in out, out
+    out = expect(daemon, 0, "", "cat", "numbers", "--rows", "--limit", "1")
+    assert '  row 1: i=2 f=0.25 s="b"\n' in out and "row 2" not in out, out
+    expect(daemon, 1, "stagerctl: NOT_FOUND: ", "cat", "nmbers")
+
+
+def cat_of_odd_values(daemon):
+    data = write(daemon, "odd.csv", b"1,nan,\xff\xfe\n2,-inf,\xc3\xbc\n3,inf,\"q\"\"q\"\n4,-0.0,\n")
+    expect(daemon, 0, "", "apply", write(daemon, "odd.yaml", numbers(data)), "--name", "odd")
+    lines_out = expect(daemon, 0, "", "cat", "odd", "--json").splitlines()
+    first, second = (json.loads(line)["tensors"] for line in lines_out)
+    assert first["f"]["values"] == ["nan", "-inf"], first
+    assert first["s"]["values"] == [{"base64": "//4="}, "ü"], first
+    assert second["f"]["values"] == ["inf", 0.0] and "-0.0" in lines_out[1], lines_out
+    assert second["s"]["values"] == ['q"q', ""], second
+
+
+def cat_of_a_bad_row(daemon):
+    data = write(daemon, "rows.csv", "1,1,a\n2,2,b\nx,3,c\n4,4,d\n5,5,e\n")
+    expect(daemon, 0, "", "apply", write(daemon, "rows.yaml", numbers(data)), "--name", "rows")
+    out = expect(daemon, 1, "stagerctl: INVALID_ARGUMENT: ", "cat", "rows", "--json")
+    expect(daemon, 1, "rows.csv", "cat", "rows", "--json")
+    batches = [json.loads(line) for line in out.splitlines()]
+    assert [b["batch"] for b in batches] == [0, 2], out  # the error item took number 1
+    assert batches[1]["tensors"]["i"]["values"] == [5], out
+
+
+def delete(daemon):
+    assert expect_json(daemon, "delete", "other") == {"deleted": "other"}
+    expect(daemon, 1, "NOT_FOUND", "delete", "other")
+    expect(daemon, 1, "NOT_FOUND", "cat", "other")
+    assert "Deleted odd" in expect(daemon, 0, "", "delete", "odd")
+    assert "other" not in [e["name"] for e in expect_json(daemon, "list")]
+
+
+def version(daemon):
+    told = expect_json(daemon, "version")
+    seen = told["daemon"]
+    assert seen["reachable"] and seen["pid"] == daemon.process.pid, told
+    assert len(seen["instance"]) == 16 and seen["protocol"] == 1, told
+    assert seen["release"] == told["release"], told
+    assert seen["release"] in expect(daemon, 0, "", "version")
+
+
+def a_closed_pipe_ends_cat(daemon):
+    """`stagerctl cat … | head` must not hang or print forever."""
+    text = "name: endless\ndataset:\n  - range: {stop: 1000}\n  - repeat: {}\n  - batch: {batch_size: 10}\n"
+    expect(daemon, 0, "", "apply", "-", stdin=text.encode())
+    cat_process = subprocess.Popen([os.path.join(daemon.build, CTL), "cat", "endless", "--json"],
+                                   env=daemon.env(), stdout=subprocess.PIPE)
+    assert json.loads(cat_process.stdout.readline())["batch"] == 0
+    cat_process.stdout.close()
+    assert cat_process.wait(60 * SLOW) != 0
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([os.path.join(daemon.build, CTL), "cat", "endless", "--json"],
+                                env=daemon.env(), stdout=full, stderr=subprocess.PIPE,
+                                timeout=60 * SLOW)
+    assert result.returncode == 1 and b"standard output" in result.stderr, result
+
+
+# ---- trainers ------------------------------------------------------------------------------
+
+def two_trainers_learn(daemon):
+    data = os.path.join(daemon.folder, "criteo.csv")
+    subprocess.run([sys.executable, os.path.join(HERE, "../data/make_criteo.py"), "--rows", "2000",
+                    "--seed", "3", "--out", data], check=True)
+    expect(daemon, 0, "", "apply", example(daemon, "criteo_lr", DATA=data, EPOCHS=5, BATCH=50))
+    trainers = []
+    for name, lr in (("fast", "0.05"), ("slow", "0.01")):
+        report = os.path.join(daemon.folder, name + ".json")
+        command = [os.path.join(daemon.build, "client/examples/criteo_lr"), "criteo_lr", "--name",
+                   name, "--lr", lr, "--hash-bits", "18", "--report", report]
+        trainers.append((report, subprocess.Popen(command, env=daemon.env(),
+                                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)))
+    for report, process in trainers:
+        out, err = process.communicate(timeout=60 * SLOW)
+        assert process.returncode == 0, (err, daemon.log())
+        assert b"log loss" in out, out
+        with open(report, encoding="utf-8") as file:
+            told = json.load(file)
+        assert told["finite"] and (told["batches"], told["rows"]) == (200, 10000), told
+        assert told["loss_end"] < told["loss_start"] - 0.05, told
+        assert 0 <= told["wait_share"] <= 1 and told["batches_per_s"] > 0, told
+
+
+def the_first_program_prints_what_tensorflow_prints(daemon):
+    data = write(daemon, "1.txt", "".join(line + "\n" for line in lines(10)))
+    expect(daemon, 0, "", "apply", example(daemon, "seed_staged", DATA=data))
+    result = daemon.run("client/examples/seed_staged")
+    assert result.returncode == 0, result.stderr
+    with open(os.path.join(HERE, "../peers/seed_staged.golden"), encoding="utf-8") as file:
+        golden = file.read().splitlines()[1::2]
+    assert result.stdout.decode().splitlines() == golden, result.stdout
+
+
+def trainers_say_what_is_wrong(daemon):
+    result = daemon.run("client/examples/criteo_lr", "numbers")
+    assert result.returncode == 1 and b"no tensor label" in result.stderr, result
+    result = daemon.run("client/examples/criteo_lr", "nothing")
+    assert result.returncode == 1 and b"NOT_FOUND" in result.stderr, result
+    result = daemon.run("client/examples/seed_staged", "numbers")
+    assert result.returncode == 1 and b"0 targets" in result.stderr, result
+    assert daemon.run("client/examples/criteo_lr").returncode == 2
+
+
+TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_a_bad_row, delete, version,
+         a_closed_pipe_ends_cat, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
+         trainers_say_what_is_wrong]
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    with Daemon(sys.argv[1]) as one:
+        for test in TESTS:
+            test(one)
+            print("ok  ", test.__name__)
+        assert one.stop() == 0, one.log()
+    print(f"{len(TESTS)} passed, 0 failed, 0 skipped")
