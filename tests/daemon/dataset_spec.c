@@ -176,8 +176,8 @@ char *stg_test_render(const struct stg_test_spec *spec, const struct stg_dataset
     print(&text, "%s", "");
     uint64_t epoch = 0;
     struct stg_block *block;
-    for (int n = 0; (max_items == 0 || n < max_items) &&
-                    (block = stg_test_next(dataset)) != NULL;
+    for (int n = 0;
+         (max_items == 0 || n < max_items) && (block = stg_test_next(dataset)) != NULL;
          n++) {
         if (block->epoch != epoch)
             print(&text, "#%" PRIu64 " ", block->epoch);

@@ -10,7 +10,7 @@
 #include "core/spec.h"
 #include "daemon/dataset/dataset.h"
 
-#define STG_TEST_MAX_STEPS 8
+#define STG_TEST_MAX_STEPS 10
 #define STG_TEST_MAX_ATTRS 8
 
 struct stg_test_spec {
@@ -42,8 +42,8 @@ struct stg_dataset *stg_test_open(const struct stg_test_spec *spec,
 struct stg_block *stg_test_next(struct stg_dataset *dataset);
 
 /* All items of a dataset as text, one line an item: numbers and strings separated by
- * spaces, rows of a batch in brackets, errors as "!CODE", a new epoch as "#N ". The caller
- * frees. Without limit when max_items is 0. */
+ * spaces, rows of a batch in brackets, errors as "!CODE", a new epoch as "#N ". The
+ * caller frees. Without limit when max_items is 0. */
 char *stg_test_render(const struct stg_test_spec *spec, const struct stg_dataset_env *env,
                       int max_items);
 
