@@ -146,11 +146,8 @@ static int resolve_feature(struct stg_graph *graph, size_t i, struct stg_err *er
 {
     const struct stg_feature *feature = &graph->spec->staged.features[i];
     int rc = stg_graph_resolve(graph, feature->tensor, &graph->features[i], err);
-    if (rc < 0) {
-        if (err != NULL)
-            err->code = -STAGER_INVALID_ARGUMENT;
-        return -STAGER_INVALID_ARGUMENT;
-    }
+    if (rc < 0)
+        return stg_graph_invalid(err);
     rc = check_feature(graph, i, err);
     if (rc < 0)
         return rc;
@@ -234,12 +231,12 @@ static int check_targets(const struct stg_graph *graph, struct stg_err *err)
         const char *name = graph->spec->targets[i];
         struct stg_ref ref;
         int rc = stg_graph_resolve(graph, name, &ref, err);
-        if (rc == -STAGER_NOT_FOUND && err != NULL)
-            err->code = -STAGER_INVALID_ARGUMENT;
         if (rc == 0)
             rc = stg_graph_check_compute(graph, &ref, name, err);
-        if (rc < 0)
-            return stg_err_prefix(err, -STAGER_INVALID_ARGUMENT, "target %s", name);
+        if (rc < 0) {
+            stg_err_prefix(err, rc, "target %s", name);
+            return stg_graph_invalid(err);
+        }
     }
     return 0;
 }

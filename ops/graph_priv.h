@@ -75,6 +75,10 @@ unsigned stg_graph_depends(const struct stg_graph *graph, const struct stg_ref *
 /* Puts "node NAME (OP), line N" before the text. Returns the code. */
 int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err);
 
+/* When a pipeline is applied, a name that is not found is an INVALID_ARGUMENT. Returns
+ * that. */
+int stg_graph_invalid(struct stg_err *err);
+
 /* ---- graph.c ---- */
 
 /* What is known of a tensor, or NULL when its node is not inferred. OUT_OF_RANGE of an

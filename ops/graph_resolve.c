@@ -17,6 +17,13 @@ int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err 
     return stg_err_prefix(err, code, "node %s (%s)", spec->name, spec->op);
 }
 
+int stg_graph_invalid(struct stg_err *err)
+{
+    if (err != NULL)
+        err->code = -STAGER_INVALID_ARGUMENT;
+    return -STAGER_INVALID_ARGUMENT;
+}
+
 static int find_component(const struct stg_schema *schema, const char *name)
 {
     for (size_t i = 0; i < schema->n; i++) {
@@ -54,20 +61,38 @@ static bool split_output(const char *name, size_t *ret_bytes, uint32_t *ret_outp
     return true;
 }
 
+/* The nearest of many names, without memory for all of them at once: the best so far
+ * competes with the next few. */
+struct contest {
+    const char *wanted;
+    const char *names[32];
+    size_t n;
+};
+
+static const char *contest_end(struct contest *contest)
+{
+    const char *best = stg_nearest(contest->wanted, contest->names, contest->n);
+    contest->n = 0;
+    if (best != NULL)
+        contest->names[contest->n++] = best;
+    return best;
+}
+
+static void contest_enter(struct contest *contest, const char *name)
+{
+    if (contest->n == sizeof(contest->names) / sizeof(contest->names[0]))
+        contest_end(contest);
+    contest->names[contest->n++] = name;
+}
+
 static const char *nearest_tensor(const struct stg_graph *graph, const char *name)
 {
-    size_t n = graph->spec->n_nodes + graph->element.n;
-    const char **names = calloc(n + 1, sizeof(*names));
-    if (names == NULL)
-        return NULL;
-    size_t k = 0;
+    struct contest contest = {.wanted = name};
     for (size_t i = 0; i < graph->spec->n_nodes; i++)
-        names[k++] = graph->spec->nodes[i].name;
+        contest_enter(&contest, graph->spec->nodes[i].name);
     for (size_t i = 0; i < graph->element.n; i++)
-        names[k++] = graph->element.components[i].name;
-    const char *ret = stg_nearest(name, names, k);
-    free(names);
-    return ret;
+        contest_enter(&contest, graph->element.components[i].name);
+    return contest_end(&contest);
 }
 
 /* Of a client the boundary is given; of the daemon it is the spec's features. */
@@ -96,11 +121,10 @@ static int resolve_staged(const struct stg_graph *graph, const char *path,
             return 0;
         }
     }
-    const char **names = calloc(n + 1, sizeof(*names));
-    for (size_t i = 0; names != NULL && i < n; i++)
-        names[i] = boundary_name(graph, i);
-    const char *near = names != NULL ? stg_nearest(path, names, n) : NULL;
-    free(names);
+    struct contest contest = {.wanted = path};
+    for (size_t i = 0; i < n; i++)
+        contest_enter(&contest, boundary_name(graph, i));
+    const char *near = contest_end(&contest);
     if (near != NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
                        "\"staged:%s\": no such feature; did you mean \"staged:%s\"?",
@@ -245,11 +269,8 @@ static int link_inputs(struct stg_graph *graph, struct stg_graph_node *node,
             *ref = (struct stg_ref){.kind = STG_REF_UNKNOWN};
             rc = 0;
         }
-        if (rc < 0) {
-            if (err != NULL)
-                err->code = -STAGER_INVALID_ARGUMENT;
-            return -STAGER_INVALID_ARGUMENT;
-        }
+        if (rc < 0)
+            return stg_graph_invalid(err);
         node->input_names[node->n_inputs++] = name;
     }
     return 0;

@@ -124,17 +124,6 @@ static int view_output(struct stg_op_run *ctx, size_t i, const struct stg_tensor
 
 /* ---- exec ---- */
 
-/* One chunk as large as all together, so that the next exec finds room without malloc. */
-static void settle(struct stg_bump *bump)
-{
-    if (bump->total > bump->capacity) {
-        size_t total = bump->total;
-        stg_bump_finish(bump);
-        (void)stg_bump_alloc_raw(bump, total);
-    }
-    stg_bump_reset(bump);
-}
-
 /* What infer promised holds. Strings were allocated with a bound: now it is known. */
 static void check_outputs(struct stg_run *run, const struct step *step)
 {
@@ -171,7 +160,7 @@ static int run_step(struct stg_run *run, const struct step *step,
     };
     run->step = step;
     int rc = node->op->run(&ctx, err);
-    settle(&run->scratch);
+    stg_bump_reset(&run->scratch);
     if (rc < 0)
         return stg_err_prefix(err, rc, "node %s (%s)", node->spec->name, node->op->name);
     check_outputs(run, step);
@@ -217,12 +206,15 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
                  struct stg_tensor *outputs, struct stg_err *err)
 {
     static const struct stg_key no_key;
-    settle(&run->memory);
+    static const char nothing; /* an empty feed has an address too */
+    stg_bump_reset(&run->memory);
     for (size_t i = 0; i < run->n_feeds; i++) {
         int rc = check_feed(run, i, &feeds[i], err);
         if (rc < 0)
             return rc;
         run->tensors[i] = feeds[i];
+        if (feeds[i].data == NULL)
+            run->tensors[i].data = (void *)(uintptr_t)&nothing;
     }
     run->sink = sink;
     for (size_t i = 0; i < run->n_steps; i++) {

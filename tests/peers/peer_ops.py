@@ -74,9 +74,15 @@ class Dialect:
             else:
                 defaults.append(repr(default))
         text = f"record_defaults=[{', '.join(defaults)}]"
-        text += " out_type=[" + ", ".join(f'"{dtype}"' for dtype, _ in self.columns) + "]"
-        text += f" field_delim={quote(self.delim)} use_quote_delim={str(self.quotes).lower()}"
-        text += f" na_value={quote(self.na)}"
+        plain = {"int32": int, "float32": float, "string": bytes}
+        if any(not isinstance(default, plain.get(dtype, tuple)) for dtype, default in self.columns):
+            text += " out_type=[" + ", ".join(f'"{dtype}"' for dtype, _ in self.columns) + "]"
+        if self.delim != b",":
+            text += f" field_delim={quote(self.delim)}"
+        if not self.quotes:
+            text += " use_quote_delim=false"
+        if self.na:
+            text += f" na_value={quote(self.na)}"
         if self.select is not None:
             text += f" select_cols=[{', '.join(map(str, self.select))}]"
         return text

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes golden/*.rows: what TensorFlow gives for each op, as rows of struct op_case.
+
+    make_golden.py        with a Python that has TensorFlow; what it writes is committed
+"""
+import os
+import random
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../peers"))
+from op_tool import quote  # noqa: E402
+from peer_ops import Dialect, refused_by_tf, strings  # noqa: E402
+
+
+def element(value, dtype):
+    if dtype == "string":
+        return quote(value)
+    if dtype == "bool":
+        return str(int(value))
+    if "float" not in dtype:
+        return str(int(value))
+    number = float(value)
+    if np.isnan(number) and dtype in ("float32", "float64"):
+        bits = int(np.asarray(value).view(np.uint32 if dtype == "float32" else np.uint64))
+        payload = bits & ((1 << (22 if dtype == "float32" else 51)) - 1)
+        sign = "-" if bits >> (31 if dtype == "float32" else 63) else ""
+        return f"{sign}nan({payload:#x})"
+    return number.hex() if np.isfinite(number) else str(number)
+
+
+def tensor(value):
+    if isinstance(value, bytes):
+        value = np.array(value, object)
+    value = np.asarray(value)
+    dtype = "string" if value.dtype == object else value.dtype.name
+    shape = ", ".join(map(str, value.shape))
+    return f"{dtype}[{shape}] " + " ".join(element(v, dtype) for v in value.reshape(-1))
+
+
+def literal(text):
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("??", "?\\?")
+    return '"' + text + '"'
+
+
+def row(op, attrs, inputs, outputs):
+    inputs = literal("\n".join(tensor(t) for t in inputs))
+    want = "NULL" if outputs is None else literal("\n".join(tensor(t) for t in outputs))
+    return f"{{.op = \"{op}\", .attrs = {literal(attrs)},\n .inputs = {inputs},\n .want = {want}}},\n"
+
+
+def write(name, rows):
+    with open(os.path.join(HERE, "golden", name), "w") as f:
+        f.write("/* SPDX-License-Identifier: Apache-2.0 */\n"
+                f"/* Written by make_golden.py from TensorFlow {tf.__version__}. */\n"
+                "/* clang-format off */\n")
+        f.writelines(rows)
+    print(name, len(rows), "rows")
+
+
+# ---- decode_csv ----
+
+NUMBERS = [b"1", b" 1", b"1 ", b"\t1", b"1\t", b"\x0b1", b"\x0c1\x0c", b"+1", b"-1", b"- 1", b"--1", b"+-1", b"-+1", b"2147483647",
+           b"2147483648", b"-2147483648", b"-2147483649", b"9223372036854775807", b"9223372036854775808",
+           b"-9223372036854775808", b"-9223372036854775809", b"0x10", b"010", b"1.0", b"1e3", b" ", b"1\0", b"\x001",
+           b"0" * 43 + b"1", b"-0", b"1_0", b"\xa01", b"1\xa0", b"\xc2\xa01", b"+", b"-", b"12345678", b"-12345678", b"123456789",
+           b"1.", b".5", b".", b"-.", b"-.5", b"..5", b"5..", b"1.2.3", b"1e", b"1e+", b"1e5", b"1e+5", b"1e-5", b"1E5", b"1e 5",
+           b"e5", b"inf", b"-inf", b"+inf", b"Inf", b"INF", b"infinity", b"Infinity", b"INFINITY", b"infin", b"infinityy",
+           b"nan", b"NaN", b"-nan", b"+nan", b"nan(1)", b"nan()", b"nan(", b"nan)", b"nan(0x7)", b"nan(010)", b"nan(a_9)", b"nan(-1)",
+           b"nan(99999999999999999999)", b"0x1p3", b"0X1P3", b"0x1.8p1", b"-0x1", b"0x", b"0x.", b"0x1.8", b"0x.8", b"0x1p",
+           b"0xinf", b"0x1.fffffffffffff8p0", b"0x1.ffffffp0", b"0x1p-149", b"0x1p-150", b"0x1.8p-150", b"0x1p-1075",
+           b"1e39", b"1e38", b"3.4028235e38", b"3.4028236e38", b"3.4028235677973366e38", b"3.4028235677973367e38", b"1e308",
+           b"1.7976931348623157e308", b"1.7976931348623159e308", b"1e309", b"1e400", b"1e-45", b"7e-46", b"7.1e-46", b"1e-324",
+           b"2.4703282292062327e-324", b"2.4703282292062328e-324", b"5e-324", b"1e-400", b"-1e-400", b"-0.0",
+           b"2.2250738585072011e-308", b"2.2250738585072014e-308", b"1.1754943508222875e-38", b"1.1754942e-38",
+           b"1f", b"1.0f", b"1d", b"1L", b"1%", b"$1", b"1" * 31, b"1" * 32, b"1" * 33, b"0." + b"1" * 300, b"1" * 400,
+           b" " * 40 + b"1", b"1" + b" " * 40, b"1 2", b"0b1", b"1e99999999999999999999", b"0e99999999999999999999",
+           b"1e-99999999999999999999", b"#inf", b"1.#INF", b"16777217", b"16777217.0", b"16777216.5", b"16777217.00000000000000000001",
+           b"9007199254740993", b"9007199254740993.0", b"9007199254740992.99999", b"0.1", b"0.3", b"260.0", b"123456.7", b"1234567.8",
+           b"0.000001", b"1.17549435e-38", b"8388609.5", b"8388608.5", b"8388610.5", b"33554434.0", b"0.00000000000000000000000000001",
+           b"1" + b"0" * 25, b"12345678901234567890", b"123456789012345678901234567890e-20", b"1\r", b"\r1", b"1\n", b"\n1"]
+
+RECORDS = [b"", b"a", b"a,b", b"a,b,c", b",", b",,", b"a,", b",b", b"\n", b"\r\n", b"a,b\n", b"a,b\r", b"a,b\r\n", b"\na,b", b"\r\na,b",
+           b"a,\nb", b"a\n,b", b"a,\n", b"a,\r\n", b'"a",b', b'"a","b"', b'"a",', b'"a,b",c', b'"a""b",c', b'"a"b,c', b'a"b,c',
+           b'a,"b', b'a,"', b'"', b'""', b'"",""', b'"""",b', b'"""', b'""""', b'"a"",b"', b'"a"",b', b'"a",b"', b'"a"\n,b', b'"a"\r',
+           b'a,"b"\r\n', b'a,"b"\n', b'"a\nb",c', b'"a\r\nb",c', b' "a",b', b'"a" ,b', b'a,"b" ', b"NA,b", b'"NA",b', b" NA,b",
+           b"na,b", b"a\0b,c", b"\0,\0", b"a,b\0", b"\xff\xfe,\x80", b"a;b", b"a\tb", b"a b", b"a|b,c", b"''',b", b'","', b'",",b',
+           b'a,""b""', b'"a""",b', b'"""a",b', b'"a,",b', b'",a",b', b'a,"b""', b'a,"b"c', b"a,b,", b"x" * 70 + b"," + b"y" * 70,
+           b"x" * 63 + b"," + b"y", b"x" * 64 + b"," + b"y", b"x" * 55 + b',"y"', b"x" * 7 + b"," + b"y" * 8]
+
+
+def number_rows():
+    rows = []
+    for kind, default in (("int32", 7), ("int64", 7), ("float32", 0.5), ("float64", 0.5)):
+        dialect = Dialect([(kind, default)])
+        for record in NUMBERS + [b'"' + n + b'"' for n in NUMBERS[:12]] + [b'"1,5"', b'""']:
+            out, _ = refused_by_tf(lambda: dialect.theirs([record]))
+            rows.append(row("decode_csv", dialect.attrs(), [strings([record])], out))
+    return rows
+
+
+def record_rows():
+    two = [("string", b"d0"), ("string", b"d1")]
+    dialects = [Dialect(two), Dialect([("string", None), ("string", b"")]), Dialect(two, quotes=False), Dialect(two, na=b"NA"),
+                Dialect(two, delim=b";"), Dialect(two, delim=b"\t"), Dialect(two, delim=b" "), Dialect(two, delim=b'"'),
+                Dialect(two, delim=b"\n"), Dialect(two, delim=b"b"), Dialect(two, delim=b"\0"), Dialect(two, select=[0, 1]),
+                Dialect(two, select=[1, 2]), Dialect(two, select=[0, 2]), Dialect([("string", b"d")]),
+                Dialect([("string", b"d")], select=[1]), Dialect([("string", b"d")], delim=b"\r")]
+    rows = []
+    for dialect in dialects:
+        for record in RECORDS:
+            out, _ = refused_by_tf(lambda: dialect.theirs([record]))
+            rows.append(row("decode_csv", dialect.attrs(), [strings([record])], out))
+    return rows
+
+
+def batch_rows():
+    """Many rows, so that several blocks and rows of all kinds meet."""
+    rng = random.Random(12)
+    kinds = [("int32", -1), ("float32", 0.25), ("string", b"none"), ("int64", 9), ("float64", -0.5), ("string", b"")]
+    records = []
+    for _ in range(150):
+        fields = []
+        for kind, _ in kinds:
+            text = b"".join(rng.choices([b"ab", b" ", b"", b'"', b",", b"\n", b"x" * 17], k=rng.randrange(4))) if kind == "string" \
+                else str(rng.randrange(-10**6, 10**6)).encode() if kind.startswith("int") \
+                else f"{rng.uniform(-1000, 1000):.{rng.randrange(9)}f}".encode()
+            if rng.random() < 0.2:
+                text = b""
+            if any(c in text for c in b'",\n') or rng.random() < 0.1:
+                text = b'"' + text.replace(b'"', b'""') + b'"'
+            fields.append(text)
+        records.append(b",".join(fields))
+    rows = []
+    for n in (1, 63, 64, 65, 150):
+        for dialect in (Dialect(kinds), Dialect([kinds[1], kinds[2], kinds[4]], select=[1, 2, 4])):
+            rows.append(row("decode_csv", dialect.attrs(), [strings(records[:n])], dialect.theirs(records[:n])))
+    return rows
+
+
+# ---- the others ----
+
+def hash_rows():
+    rng = random.Random(13)
+    rows = []
+    values = [bytes(rng.randrange(256) for _ in range(n)) for n in [*range(132), 191, 192, 193, 255, 256, 257, 300]]
+    for first in range(0, len(values), 35):
+        part = values[first:first + 35]
+        for op, call in (("string_to_hash_bucket_fast", tf.strings.to_hash_bucket_fast),
+                         ("string_to_hash_bucket", tf.compat.v1.string_to_hash_bucket)):
+            for buckets in (2**63 - 1,):
+                rows.append(row(op, f"num_buckets={buckets}", [strings(part)], [call(tf.constant(part), buckets).numpy()]))
+    return rows
+
+
+FLOATS = [0.0, -0.0, 1.0, -1.5, 2.5, 126.5, -127.5, 1e-7, 0.1, 65504.0, float("inf"), float("-inf"), float("nan")]
+
+
+def cast_rows():
+    rows = []
+    for source in ("float16", "bfloat16", "float32", "float64"):
+        values = tf.cast(tf.constant(FLOATS, tf.float64), source)
+        finite = tf.cast(tf.constant(FLOATS[:7], tf.float64), source)
+        for target in ("float16", "bfloat16", "float32", "float64", "bool", "int32", "int64"):
+            rows.append(row("cast", f'dtype="{target}"', [values.numpy()], [tf.cast(values, target).numpy()]))
+        for target in ("int8", "int16"):
+            rows.append(row("cast", f'dtype="{target}"', [finite.numpy()], [tf.cast(finite, target).numpy()]))
+        for target in ("uint8", "uint16", "uint32", "uint64"):
+            positive = tf.abs(finite)
+            rows.append(row("cast", f'dtype="{target}"', [positive.numpy()], [tf.cast(positive, target).numpy()]))
+    for source in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"):
+        low, high = (0, 1) if source == "bool" else (np.iinfo(source).min, np.iinfo(source).max)
+        values = tf.constant(np.array([low, high, 0, 1, min(high, 77)], source))
+        for target in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "float16",
+                       "bfloat16", "float32", "float64"):
+            rows.append(row("cast", f'dtype="{target}"', [values.numpy()], [tf.cast(values, target).numpy()]))
+    return rows
+
+
+def shape_rows():
+    rng = np.random.default_rng(14)
+    rows = []
+    for a_shape, b_shape in [((), ()), ((3,), ()), ((), (3,)), ((4, 1), (1, 5)), ((2, 3, 4), (3, 1)),
+                             ((2, 1, 4, 1), (3, 1, 5)), ((0, 3), (1, 3)), ((1,), (0,)), ((2, 3), (2, 3))]:
+        for dtype in ("float32", "int64", "uint8", "float16", "bfloat16"):
+            a, b = (tf.cast(tf.constant(rng.integers(0, 100, s)), dtype) for s in (a_shape, b_shape))
+            rows.append(row("maximum", "", [a.numpy(), b.numpy()], [tf.maximum(a, b).numpy()]))
+    nan, other = tf.constant([float("nan"), 1.0, -0.0, 0.0]), tf.constant([1.0, float("nan"), 0.0, -0.0])
+    rows.append(row("maximum", "", [nan.numpy(), other.numpy()], [tf.maximum(nan, other).numpy()]))
+    for dtype in ("float32", "int8", "float64", "string"):
+        def make(shape):
+            values = tf.constant(rng.integers(-100, 100, shape))
+            return tf.strings.as_string(values) if dtype == "string" else tf.cast(values, dtype)
+        for shapes, axis in [([(2, 3), (4, 3)], 0), ([(2, 3), (2, 1), (2, 0)], 1), ([(2, 3, 2), (2, 1, 2)], -2), ([(3,)], 0),
+                             ([(0, 3), (2, 3)], 0), ([()], 0)]:
+            tensors = [make(s) for s in shapes]
+            rows.append(row("concat", f"axis={axis}", [t.numpy() for t in tensors], [tf.concat(tensors, axis).numpy()]))
+        for shape in [(), (3,), (2, 3), (0, 2)]:
+            for axis in range(-len(shape) - 1, len(shape) + 1):
+                tensors = [make(shape) for _ in range(2)]
+                rows.append(row("stack", f"axis={axis}", [t.numpy() for t in tensors], [tf.stack(tensors, axis).numpy()]))
+    for table_shape in [(4, 3), (4,), (4, 2, 2)]:
+        for ids_shape in [(), (3,), (2, 2), (0,)]:
+            table, ids = tf.constant(rng.integers(0, 100, table_shape)), tf.constant(rng.integers(0, 4, ids_shape), tf.int32)
+            rows.append(row("embedding_lookup", "", [table.numpy(), ids.numpy()], [tf.nn.embedding_lookup(table, ids).numpy()]))
+    return rows
+
+
+def text_rows():
+    options = ["", "precision=0", "precision=3", "precision=70", "scientific=true", "shortest=true", "shortest=true precision=17",
+               "width=12", "width=0", "width=80 precision=70"] + [f'width=12 fill="{c}"' for c in " +-0#"] + ['fill="+"']
+    rows = []
+    sources = [tf.cast(tf.constant(FLOATS, tf.float64), d) for d in ("float16", "bfloat16", "float32", "float64")]
+    sources += [tf.constant(np.array([np.iinfo(d).min, np.iinfo(d).max, 5], d))
+                for d in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
+    sources += [tf.constant([True, False]), tf.constant([b"a", b"", b"abcdefghijklmno", b"a\0b"])]
+    for values in sources:
+        for option in options:
+            words = dict(w.split("=", 1) for w in option.replace('fill=" "', "fill=space").split())
+            kwargs = {k: True if v == "true" else " " if v == "space" else v.strip('"') if k == "fill" else int(v)
+                      for k, v in words.items()}
+            want, _ = refused_by_tf(lambda: [tf.strings.as_string(values, **kwargs).numpy()])
+            rows.append(row("as_string", option, [values.numpy()], want))
+    return rows
+
+
+def main():
+    os.makedirs(os.path.join(HERE, "golden"), exist_ok=True)
+    write("decode_csv_numbers.rows", number_rows())
+    write("decode_csv_records.rows", record_rows())
+    write("decode_csv_batches.rows", batch_rows())
+    write("hash_bucket.rows", hash_rows())
+    write("cast.rows", cast_rows())
+    write("shapes.rows", shape_rows())
+    write("as_string.rows", text_rows())
+
+
+if __name__ == "__main__":
+    main()
