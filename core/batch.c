@@ -352,7 +352,7 @@ static int check_strings(const struct stg_tensor_entry *entry, uint64_t n,
         return -1;
     const int64_t *offsets =
         (const int64_t *)(const void *)(limits->base + entry->offsets_offset);
-    if (offsets[0] != 0 || offsets[n] < 0 || (uint64_t)offsets[n] != entry->data_bytes)
+    if (offsets[0] != 0 || (uint64_t)offsets[n] != entry->data_bytes)
         return -1;
     if (full) {
         *ret_what = "string offsets fall";

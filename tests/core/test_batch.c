@@ -470,6 +470,25 @@ static void every_wrong_field_is_data_loss(void)
     corrupt(golden_tensors, size, 256 + 2 * 128, strings, 2);
 }
 
+static void what_the_fields_of_others_would_hide_is_seen_alone(void)
+{
+    char *copy = copy_of(golden_tensors, sizeof(golden_tensors));
+    struct stg_tensor_entry *label = (void *)(copy + 256);
+    label->data_offset += 4; /* inside, and not aligned */
+    must_be_lost(copy, sizeof(golden_tensors), "data_offset");
+    free(copy);
+
+    copy = copy_of(golden_tensors, 256);
+    struct stg_batch_header *header = (void *)copy;
+    header->n_tensors = 0;
+    header->total_bytes = 256;
+    struct stg_err err = {0};
+    CHECK_OK(stg_batch_check(copy, 256, true, &err), err);
+    header->header_bytes = 248;
+    must_be_lost(copy, 256, "header_bytes");
+    free(copy);
+}
+
 static void string_offsets_are_checked(void)
 {
     const struct stg_tensor_entry *entry =
@@ -568,6 +587,7 @@ static const struct stg_test tests[] = {
     TEST(a_long_error_is_cut_at_a_character),
     TEST(shapes_have_texts),
     TEST(every_wrong_field_is_data_loss),
+    TEST(what_the_fields_of_others_would_hide_is_seen_alone),
     TEST(string_offsets_are_checked),
     TEST(a_batch_cut_anywhere_is_data_loss),
     TEST_SLOW(mutations_never_lead_outside, 60),
