@@ -161,7 +161,7 @@ struct stager_stream_info {
  * caller calls stager_disconnect. */
 int stager_connect(const char *runtime_dir, struct stager **ret);
 
-/* Closes the connection. NULL is allowed. */
+/* Closes the connection. NULL is allowed. Streams opened by way of it live on. */
 void stager_disconnect(struct stager *client);
 
 /* Opens pipeline `name` as one more consumer, on a socket of its own. client: a
@@ -173,23 +173,27 @@ int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
 /* The next batch. timeout_millis: -1 for ever, 0 do not wait. The batch is the caller's
- * until stager_release. Errors: OUT_OF_RANGE at the end of the pass (and until
- * stager_rewind); DEADLINE_EXCEEDED; FAILED_PRECONDITION at once when max_held batches
- * are in hand (says which); UNAVAILABLE when the daemon is gone; ABORTED when the
- * pipeline was replaced or deleted; an error item's own code, after which the stream goes
- * on. */
+ * until stager_release. Unless ack_explicit was asked for, the call says that what was
+ * taken before is done with. Signals do not end a wait: who must get out of one polls
+ * stager_pollfd. Errors: OUT_OF_RANGE at the end of the pass (and until stager_rewind);
+ * DEADLINE_EXCEEDED; FAILED_PRECONDITION at once when max_held batches are in hand (says
+ * which); UNAVAILABLE when the daemon is gone; ABORTED when the pipeline was replaced or
+ * deleted; an error item's own code, after which the stream goes on (stager_stream_info
+ * says whether it does). */
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret);
 
-/* The tensor of that feature. NOT_FOUND names what is there. */
+/* The tensor of that feature. NOT_FOUND names what is there; DATA_LOSS when the batch is
+ * damaged, which the first look at it finds out. */
 int stager_batch_tensor(const struct stager_batch *batch, const char *name,
                         struct stager_tensor *ret);
 
-/* Tensor i, in the order of `features`. OUT_OF_RANGE. */
+/* Tensor i, in the order of `features`. OUT_OF_RANGE past the last one, else as above. */
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
                            struct stager_tensor *ret);
 
-/* What the batch says of itself. */
+/* What the batch says of itself. Of a damaged batch only number, bytes, assigned_ns and
+ * redelivered are known; the rest is 0. */
 void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret);
 
 /* Gives the batch back; its memory may be reused at once, all views of it are dead. In
@@ -220,12 +224,16 @@ const char *stager_structure(const struct stager_stream *stream);
 void stager_stream_info(const struct stager_stream *stream,
                         struct stager_stream_info *ret);
 
-/* A descriptor for poll(2): call stager_next with timeout 0 until DEADLINE_EXCEEDED, then
- * poll it for POLLIN. Owned by the stream. Negative status code on failure. */
+/* A descriptor for poll(2): call stager_next with timeout 0 until DEADLINE_EXCEEDED,
+ * which arms it, then poll it for POLLIN, then call stager_next again. A wake-up may turn
+ * out to be for nothing. Owned by the stream: never read, written or closed. Negative
+ * status code on failure. */
 int stager_pollfd(struct stager_stream *stream);
 
-/* Leaves the pipeline. Batches in hand stay readable until each is released: the mapping
- * goes with the last one. NULL is allowed. */
+/* Leaves the pipeline; what was assigned to this stream and not taken goes to others.
+ * Batches in hand stay readable until each is released: the mapping goes with the last
+ * one. NULL is allowed. In a child of fork it gives back the child's copies and leaves
+ * the parent's stream alone. */
 void stager_close(struct stager_stream *stream);
 
 /* Why the last call on this stream failed; with NULL: why the last call of this thread
