@@ -148,7 +148,7 @@ static size_t pad_string(const struct plan *plan, const char *s, size_t n, char 
     if (width > 0 && plan->precision >= 0 && n > (size_t)plan->precision)
         n = (size_t)plan->precision;
     size_t pad = n < width ? width - n : 0;
-    if (n + pad <= capacity) {
+    if (to != NULL && n + pad <= capacity) {
         memset(to + (plan->left ? n : 0), ' ', pad);
         memcpy(to + (plan->left ? 0 : pad), s, n);
     }
@@ -168,7 +168,7 @@ static size_t write_element(const struct plan *plan, const struct stg_tensor *in
                           (size_t)(input->end[i] - input->begin[i]), to, capacity);
     if (input->dtype == STAGER_BOOL) {
         const char *s = bools[((const uint8_t *)input->data)[i] != 0];
-        if (strlen(s) <= capacity)
+        if (to != NULL && strlen(s) <= capacity)
             memcpy(to, s, strlen(s));
         return strlen(s);
     }
@@ -177,7 +177,7 @@ static size_t write_element(const struct plan *plan, const struct stg_tensor *in
     else
         n = snprintf(element, sizeof(element), plan->format, int_at(input, i));
     if ((size_t)n < sizeof(element)) {
-        if ((size_t)n <= capacity)
+        if (to != NULL && (size_t)n <= capacity)
             memcpy(to, element, (size_t)n);
     } else if ((size_t)n < capacity) {
         if (is_float(input->dtype))

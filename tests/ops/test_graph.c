@@ -278,19 +278,30 @@ static void a_client_infers_what_follows_the_boundary(void)
 
 static void a_variable_too_large_is_refused_with_its_bytes(void)
 {
-    struct stg_err err = {0};
-    struct fixture fx;
-    struct stg_graph *graph = NULL;
-    CHECK_OK(create("element x float32 [1]\n"
-                    "v = variable() shape=[1000000000, 1000000000]\n",
-                    &fx, &graph, &err),
-             err);
-    struct stg_resources *resources = NULL;
-    CHECK_INT(stg_resources_create(graph, &resources, &err), -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(err.text, "variable v");
-    CHECK(resources == NULL);
-    stg_graph_destroy(graph);
-    fixture_finish(&fx);
+    static const struct {
+        const char *text, *error;
+    } rows[] = {
+        {"element x float32 [1]\nv = variable() shape=[10000000000, 10000000000]\n",
+         "variable v has more bytes than there can be"},
+        {"element x float32 [1]\nv = variable() shape=[1000, 1000]\n",
+         "variable v: no memory for its 4000000 bytes"},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct stg_err err = {0};
+        struct fixture fx;
+        struct stg_graph *graph = NULL;
+        struct stg_resources *resources = NULL;
+        CHECK_OK(create(rows[i].text, &fx, &graph, &err), err);
+        /* The third is the variable itself. */
+        stg_failalloc_once(3);
+        CHECK_INT(stg_resources_create(graph, &resources, &err),
+                  -STAGER_RESOURCE_EXHAUSTED);
+        stg_failalloc_off();
+        CHECK_STR(err.text, rows[i].error);
+        CHECK(resources == NULL);
+        stg_graph_destroy(graph);
+        fixture_finish(&fx);
+    }
 }
 
 /* ---- no memory ---- */
