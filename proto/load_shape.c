@@ -261,12 +261,6 @@ static int inputs_expand(struct stg_reader *r, const struct stg_text_node *mappi
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(Stager__Attribute *const *)a)->name,
-                  (*(Stager__Attribute *const *)b)->name);
-}
-
 static int node_read(struct stg_reader *r, const struct stg_text_node *mapping,
                      ProtobufCMessage *message)
 {
@@ -279,7 +273,6 @@ static int node_read(struct stg_reader *r, const struct stg_text_node *mapping,
     int rc = stg_read_fields(r, mapping, message, attribute_add);
     if (rc < 0)
         return rc;
-    qsort(node->attr, node->n_attr, sizeof(Stager__Attribute *), by_name);
     return inputs_expand(r, mapping, node);
 }
 

@@ -464,6 +464,11 @@ static void too_many_values_are_refused(void)
     strcpy(text + n - 20000, "]}]\n");
     CHECK_INT(load(text, strlen(text), &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "p: the pipeline has too many values to fit a message");
+
+    snprintf(text, STG_TEXT_MAX_BYTES,
+             STEPS "graph: [{name: a, op: x, v: \"%049152d\"}]\n", 1);
+    CHECK_INT(load(text, strlen(text), &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "p: the pipeline has too many values to fit a message");
     free(text);
 }
 
