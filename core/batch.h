@@ -51,10 +51,11 @@ struct stg_schema {
     size_t n;
 };
 
-/* ---- writing a batch at rest
- * ------------------------------------------------------------- An extent is filled by
- * one thread: begin, then for each tensor alloc (in any order), then seal. Allocation is
- * a bump from the header upwards, tensors aligned to 64. */
+/* ---- writing a batch at rest ----
+ * An extent is filled by one thread: begin, then for each tensor alloc (in any order,
+ * once), then seal. Allocation is a bump from the header upwards, tensors aligned to 64.
+ * The coordinates in the header (generation, number, pass … n_rows) are the caller's to
+ * set, at any time after begin, which zeroes them. */
 struct stg_batch_writer {
     char *base;
     uint64_t capacity_bytes;
@@ -71,7 +72,9 @@ int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
 
 /* Room for tensor i. For strings string_bytes is an upper bound of all bytes together;
  * the offsets array (n + 1) is made as well, and ret->begin/end point to it. The entry is
- * filled in. Errors: RESOURCE_EXHAUSTED "batch needs N bytes, max_batch_bytes is M". */
+ * filled in. Errors: RESOURCE_EXHAUSTED "batch needs N bytes, max_batch_bytes is M";
+ * INVALID_ARGUMENT for a negative dimension or a shape beyond 2^63 bytes; INTERNAL for
+ * another dtype or rank than the schema's. After an error w is as it was. */
 int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, int ndim,
                            const int64_t *shape, uint64_t string_bytes,
                            struct stg_tensor *ret, struct stg_err *err);
@@ -81,7 +84,8 @@ int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
                           const struct stg_tensor *tensor, struct stg_err *err);
 
 /* Fixes lengths of strings (data_bytes = last offset) and total_bytes. Returns total
- * bytes. */
+ * bytes, which is less than what was reserved when the last strings were shorter. Every
+ * tensor must have been given room. */
 uint64_t stg_batch_writer_seal(struct stg_batch_writer *w);
 
 /* An error item: no tensors, a code (positive) and a text. Returns total bytes.
@@ -89,12 +93,12 @@ uint64_t stg_batch_writer_seal(struct stg_batch_writer *w);
 uint64_t stg_batch_write_error(void *base, uint64_t capacity_bytes, int code,
                                const char *text);
 
-/* ---- reading a batch at rest
- * -------------------------------------------------------------- */
+/* ---- reading a batch at rest ---- */
 
 /* Checks header, entries, names, bounds, and that string offsets start at 0, end inside
  * and (full check only) never fall. Nothing is believed before it is checked. DATA_LOSS
- * names what is wrong. */
+ * names what is wrong. base must be 64-aligned. Without `full` the time depends on the
+ * number of tensors alone. Flags that are not known pass. */
 int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err *err);
 
 /* Tensor i of a checked batch. */

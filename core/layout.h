@@ -13,8 +13,8 @@
  * Invariants (numbers as everywhere in this house):
  * I1  A byte of an extent is written only while FILLING; READY and LENT are immutable.
  * I3  Nothing in client-writable memory is used as pointer, index, length, count or lock
- * before it was copied to private memory and checked. I5  The daemon maps no memory and
- * accepts no descriptor from a client.
+ *     before it was copied to private memory and checked.
+ * I5  The daemon maps no memory and accepts no descriptor from a client.
  */
 #ifndef STG_CORE_LAYOUT_H
 #define STG_CORE_LAYOUT_H
@@ -53,8 +53,8 @@ struct stg_object_header {
 static_assert(sizeof(struct stg_object_header) == 64, "ABI");
 static_assert(offsetof(struct stg_object_header, version) == 60, "ABI");
 
-/* ---- ring page: daemon -> client
- * ---------------------------------------------------------- */
+/* ---- ring page: daemon -> client ---- */
+
 enum stg_descriptor_kind {
     STG_DESCRIPTOR_BATCH = 1, /* leased; offset and length name a batch at rest */
     STG_DESCRIPTOR_ERROR = 2, /* leased; the batch at rest is an error item */
@@ -65,9 +65,12 @@ enum stg_descriptor_kind {
 #define STG_DESCRIPTOR_REDELIVERED 1u
 
 /* One cache line. Filled by the daemon before `head` passes it; never changed while the
- * lease lives. who     calls                  changes daemon  stg_ring_push          the
- * slot at head, then head (release) client  stg_ring_peek/take     nothing here: its
- * cursor is private */
+ * lease lives.
+ *   who     calls                changes
+ *   daemon  stg_ring_push        the slot at head, then head (release)
+ *   daemon  stg_ring_finish      final, then as push; nothing afterwards
+ *   daemon  stg_ring_want_bell   bell_wanted
+ *   client  stg_ring_take        nothing here: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
     uint32_t lease;
@@ -114,8 +117,8 @@ static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
 static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");
 
-/* ---- control page: client -> daemon. The daemon treats every byte as hostile.
- * ------------- */
+/* ---- control page: client -> daemon. The daemon treats every byte as hostile. ---- */
+
 struct stg_release_entry {
     uint32_t lease;
     uint32_t lease_generation;
@@ -129,8 +132,7 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
  *   client  stg_control_release        an entry, then released (release)
  *   client  next                       asked, waiting
  *   client  rewind                     pass_wanted
- *   daemon  stg_control_poll           nothing: loads each word once, checks, then uses
- * it */
+ *   daemon  stg_control_poll           nothing: loads once, checks, then uses */
 struct stg_control_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t released; /* release entries ever posted */
@@ -149,8 +151,11 @@ static_assert(offsetof(struct stg_control_page, pass_wanted) == 256, "ABI");
 static_assert(offsetof(struct stg_control_page, releases) == 320, "ABI");
 static_assert(sizeof(struct stg_control_page) <= STG_CONTROL_BYTES, "ABI");
 
-/* ---- batch at rest: the start of an extent
- * ------------------------------------------------ */
+/* ---- batch at rest: the start of an extent ----
+ *   who     calls                changes
+ *   daemon  stg_batch_writer_*   all of it, while the extent is FILLING (I1)
+ *   client  stg_batch_check      nothing, and copies what it checks (I3) */
+
 enum stg_batch_kind { STG_BATCH_TENSORS = 1, STG_BATCH_ERROR = 2 };
 
 struct stg_batch_header {

@@ -59,7 +59,7 @@ bool stg_control_waiting(const struct stg_control_reader *reader);
 /* ---- client ---- */
 
 /* Checks magic, version range and sizes of mapped pages. FAILED_PRECONDITION names both
- * versions. */
+ * versions; DATA_LOSS for everything else that is not as this layout has it. */
 int stg_ring_check(const struct stg_ring_page *page, uint64_t bytes, struct stg_err *err);
 int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
                       struct stg_err *err);
