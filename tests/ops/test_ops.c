@@ -249,6 +249,45 @@ static void ops_are_found_by_name_and_all_are_described(void)
     CHECK(stg_op_find("no_such_op") == NULL);
 }
 
+/* "## name" or "## a, name" or "## name, b", up to the next heading. */
+static const char *section_of(const char *doc, const char *op)
+{
+    char word[64];
+    for (const char *p = strstr(doc, "\n## "); p != NULL; p = strstr(p + 1, "\n## ")) {
+        size_t n = strcspn(p + 4, "\n"), bytes = strlen(op);
+        CHECK(bytes < sizeof(word));
+        for (const char *at = p + 4; at < p + 4 + n; at += strcspn(at, " ,\n") + 1) {
+            if (strncmp(at, op, bytes) == 0 && strchr(" ,\n", at[bytes]) != NULL)
+                return p;
+        }
+    }
+    return NULL;
+}
+
+static void ops_and_attributes_are_documented(void)
+{
+    static char doc[65536], wanted[128];
+    FILE *file = fopen(OPS_DOC, "r");
+    CHECK(file != NULL);
+    CHECK(fread(doc, 1, sizeof(doc) - 1, file) > 1000);
+    fclose(file);
+    size_t n;
+    const struct stg_op *const *all = stg_op_all(&n);
+    for (size_t i = 0; i < n; i++) {
+        const char *section = section_of(doc, all[i]->name);
+        if (section == NULL)
+            FAIL("%s has no section in %s", all[i]->name, OPS_DOC);
+        const char *end = strstr(section + 1, "\n## ");
+        for (size_t k = 0; k < all[i]->n_params; k++) {
+            snprintf(wanted, sizeof(wanted), "| `%s` |", all[i]->params[k].name);
+            const char *row = strstr(section, wanted);
+            if (row == NULL || (end != NULL && row > end))
+                FAIL("%s of %s is not in %s", all[i]->params[k].name, all[i]->name,
+                     OPS_DOC);
+        }
+    }
+}
+
 static const struct stg_test tests[] = {
     TEST(decode_csv_gives_what_tensorflow_gives),
     TEST(other_ops_give_what_tensorflow_gives),
@@ -258,5 +297,6 @@ static const struct stg_test tests[] = {
     TEST(log1p_of_floats_is_rounded_right),
     TEST(fingerprints_are_those_of_libfarmhash),
     TEST(ops_are_found_by_name_and_all_are_described),
+    TEST(ops_and_attributes_are_documented),
 };
 TEST_MAIN(tests)
