@@ -152,6 +152,9 @@ static bool scan_digits(const char *s, const char *end, struct scanned *ret)
     bool hex = ret->kind == KIND_HEX;
     int64_t limit = hex ? HEX_DIGIT_LIMIT : DIGIT_LIMIT, before = 0, after = 0;
     ret->first = s;
+    while (s < end && *s == '0')
+        s++;
+    bool zeros = s > ret->first;
     while (s < end && is_digit(*s, hex))
         s++, before++;
     if (s < end && *s == '.') {
@@ -161,7 +164,7 @@ static bool scan_digits(const char *s, const char *end, struct scanned *ret)
     }
     ret->last = s;
     ret->exponent = 0;
-    if (before + after == 0 || before >= limit || after >= limit)
+    if ((before + after == 0 && !zeros) || before >= limit || after >= limit)
         return false;
     if (s == end)
         return true;

@@ -8,7 +8,7 @@
  * Floats: decimal and 0x-hexadecimal, "inf", "infinity", "nan", "nan(chars)" in any case;
  * rounded once, to nearest, ties to even, straight to the width asked for; overflow is
  * infinity, underflow zero or a subnormal. At most 49,999,999 digits on each side of the
- * point.
+ * point, of hexadecimal ones a quarter; zeros in front are not counted.
  */
 #ifndef STG_OPS_NUMBER_H
 #define STG_OPS_NUMBER_H

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/hash.h"
+#include "ops/number.h"
 #include "tests/check.h"
 #include "tests/ops/cases.h"
 
@@ -187,6 +188,26 @@ static void a_very_long_number_is_rounded_by_its_last_digit(void)
     op_case_check(&c, true);
 }
 
+static void a_float_has_at_most_fifty_million_digits(void)
+{
+    size_t limit = 50000000;
+    char *text = malloc(limit + 2);
+    CHECK(text != NULL);
+    memset(text, '1', limit + 2);
+    float value;
+    double wide;
+    CHECK(stg_parse_float32(text, limit - 1, &value) && value > 1e38f);
+    CHECK(!stg_parse_float32(text, limit, &value));
+    CHECK(!stg_parse_float64(text, limit, &wide));
+    text[1] = '.';
+    CHECK(stg_parse_float64(text, limit + 1, &wide) && wide < 1.2);
+    memset(text, '0', limit);
+    CHECK(stg_parse_float32(text, limit + 1, &value) && value == 1.0f);
+    text[1] = '.';
+    CHECK(!stg_parse_float32(text, limit + 2, &value));
+    free(text);
+}
+
 static void log1p_of_floats_is_rounded_right(void)
 {
     /* math.log1p of Python, rounded to float32 by struct. */
@@ -294,6 +315,7 @@ static const struct stg_test tests[] = {
     TEST(cases_by_hand_give_what_they_should),
     TEST(what_is_wrong_is_said_with_its_place),
     TEST(a_very_long_number_is_rounded_by_its_last_digit),
+    TEST(a_float_has_at_most_fifty_million_digits),
     TEST(log1p_of_floats_is_rounded_right),
     TEST(fingerprints_are_those_of_libfarmhash),
     TEST(ops_are_found_by_name_and_all_are_described),
