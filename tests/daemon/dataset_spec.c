@@ -215,11 +215,28 @@ const char *stg_test_dir(void)
     return test_dir;
 }
 
+/* Kept until the process ends, so that nobody has to free a name. */
+struct name {
+    struct name *next;
+    char path[];
+};
+static struct name *names;
+
+const char *stg_test_path(const char *name)
+{
+    size_t bytes = strlen(stg_test_dir()) + strlen(name) + 2;
+    struct name *entry = malloc(sizeof(*entry) + bytes);
+    if (entry == NULL)
+        FAIL("out of memory");
+    snprintf(entry->path, bytes, "%s/%s", stg_test_dir(), name);
+    entry->next = names;
+    names = entry;
+    return entry->path;
+}
+
 const char *stg_test_file(const char *name, const void *data, size_t bytes)
 {
-    char *path;
-    if (asprintf(&path, "%s/%s", stg_test_dir(), name) < 0)
-        FAIL("asprintf");
+    const char *path = stg_test_path(name);
     FILE *file = fopen(path, "wb");
     if (file == NULL || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0)
         FAIL("%s: cannot be written", path);

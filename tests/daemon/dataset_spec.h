@@ -47,8 +47,10 @@ struct stg_block *stg_test_next(struct stg_dataset *dataset);
 char *stg_test_render(const struct stg_test_spec *spec, const struct stg_dataset_env *env,
                       int max_items);
 
-/* A directory that goes when the test's parent says so; and files in it. */
+/* A directory that goes with the test, unless that fails; paths and files in it. They
+ * live as long as the process. */
 const char *stg_test_dir(void);
+const char *stg_test_path(const char *name);
 const char *stg_test_file(const char *name, const void *data, size_t bytes);
 #define STG_TEST_FILE(name, text) stg_test_file(name, text, sizeof(text) - 1)
 

@@ -13,14 +13,6 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 
-static char *path_of(const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", stg_test_dir(), name) < 0)
-        FAIL("asprintf");
-    return path;
-}
-
 static void check_items(const struct stg_test_spec *spec, const char *want)
 {
     struct stg_dataset_env env = stg_test_env();
@@ -45,7 +37,7 @@ static void lines_of_sorted_files_follow_one_another(void)
     STG_TEST_FILE("c.txt", "");
     STG_TEST_FILE("d.txt", "5\n");
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("*.txt"));
+    stg_test_lines(&spec, stg_test_path("*.txt"));
     check_items(&spec, "1\n2\n3\n\n4\n5\n");
     batch(&spec, 4);
     check_items(&spec, "[1 2 3 ]\n[4 5]\n");
@@ -58,9 +50,9 @@ static void several_patterns_are_sorted_together_and_may_repeat_a_file(void)
     STG_TEST_FILE("c", "c\n");
     struct stg_test_spec spec = {0};
     stg_test_step(&spec, "files");
-    stg_test_pattern(&spec, path_of("c"));
-    stg_test_pattern(&spec, path_of("[ab]"));
-    stg_test_pattern(&spec, path_of("b*"));
+    stg_test_pattern(&spec, stg_test_path("c"));
+    stg_test_pattern(&spec, stg_test_path("[ab]"));
+    stg_test_pattern(&spec, stg_test_path("b*"));
     stg_test_bool(&spec, "shuffle", false);
     stg_test_step(&spec, "text_line");
     check_items(&spec, "a\nb\nb\nc\n");
@@ -70,7 +62,7 @@ static void a_file_may_be_named_by_a_url(void)
 {
     char *url;
     STG_TEST_FILE("x", "one\n");
-    CHECK(asprintf(&url, "file://%s", path_of("x")) > 0);
+    CHECK(asprintf(&url, "file://%s", stg_test_path("x")) > 0);
     struct stg_test_spec spec = {0};
     stg_test_lines(&spec, url);
     stg_test_bool(&spec, "with_key", true);
@@ -85,7 +77,7 @@ static void keys_name_file_and_line(void)
     const char *a = STG_TEST_FILE("a", "head\nx\ny\n");
     const char *b = STG_TEST_FILE("b", "head\nz\n");
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("?"));
+    stg_test_lines(&spec, stg_test_path("?"));
     stg_test_bool(&spec, "with_key", true);
     stg_test_int(&spec, "skip_header_lines", 1);
     char want[512];
@@ -102,7 +94,7 @@ static void repeat_between_files_and_lines_counts_epochs(void)
     STG_TEST_FILE("b", "2\n");
     struct stg_test_spec spec = {0};
     stg_test_step(&spec, "files");
-    stg_test_pattern(&spec, path_of("?"));
+    stg_test_pattern(&spec, stg_test_path("?"));
     stg_test_bool(&spec, "shuffle", false);
     stg_test_step(&spec, "repeat");
     stg_test_int(&spec, "count", 2);
@@ -120,10 +112,10 @@ static void many_small_files_fit_a_small_quota(void)
         char name[32], text[32];
         snprintf(name, sizeof(name), "f%04d", i);
         int n = snprintf(text, sizeof(text), "line %d\n", i);
-        free((char *)stg_test_file(name, text, (size_t)n));
+        stg_test_file(name, text, (size_t)n);
     }
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("f*"));
+    stg_test_lines(&spec, stg_test_path("f*"));
     batch(&spec, N);
     struct stg_dataset_env env = stg_test_env();
     env.buffer_bytes = 2 << 20;
@@ -171,7 +163,7 @@ static void every_row_knows_its_place_after_shuffle_and_batch(void)
     const char *paths[2] = {numbered_file("a", N, offsets[0]),
                             numbered_file("b", N, offsets[1])};
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("?"));
+    stg_test_lines(&spec, stg_test_path("?"));
     stg_test_int(&spec, "buffer_size", 700);
     stg_test_step(&spec, "shuffle");
     stg_test_int(&spec, "buffer_size", 999);
@@ -210,7 +202,7 @@ static void every_row_knows_its_place_after_shuffle_and_batch(void)
 static void check_views(int64_t buffer, int64_t size, const uint64_t *offsets, int n)
 {
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("a"));
+    stg_test_lines(&spec, stg_test_path("a"));
     stg_test_int(&spec, "buffer_size", buffer);
     batch(&spec, size);
     struct stg_dataset_env env = stg_test_env();
@@ -262,13 +254,13 @@ static void a_line_that_is_too_long_costs_itself_only(void)
     STG_TEST_FILE("b", "yyyyyyyyyyyyyyyyy");
     STG_TEST_FILE("c", "5\n");
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("?"));
+    stg_test_lines(&spec, stg_test_path("?"));
     stg_test_int(&spec, "max_record_bytes", 8);
     check_items(&spec, "1\n2\n!INVALID_ARGUMENT\n3\n4\n!INVALID_ARGUMENT\n5\n");
 
     /* The rows before it stay for the next batch. */
     struct stg_test_spec batched = {0};
-    stg_test_lines(&batched, path_of("?"));
+    stg_test_lines(&batched, stg_test_path("?"));
     stg_test_int(&batched, "max_record_bytes", 8);
     batch(&batched, 3);
     check_items(&batched, "!INVALID_ARGUMENT\n[1 2 3]\n!INVALID_ARGUMENT\n[4 5]\n");
@@ -289,7 +281,7 @@ static void errors_go_through_shuffle_in_every_epoch(void)
 {
     STG_TEST_FILE("a", "1\n2\nxxxxxxxxxxxxxxxx\n3\n");
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("a"));
+    stg_test_lines(&spec, stg_test_path("a"));
     stg_test_int(&spec, "max_record_bytes", 8);
     stg_test_step(&spec, "shuffle");
     stg_test_int(&spec, "buffer_size", 2);
@@ -356,9 +348,9 @@ static void a_file_that_cannot_be_read_fails_the_source_for_good(void)
     stg_test_lines(&dir, stg_test_dir());
     check_failure(&dir, STAGER_INVALID_ARGUMENT, "is a directory");
 
-    CHECK_INT(mkfifo(path_of("pipe"), 0644), 0);
+    CHECK_INT(mkfifo(stg_test_path("pipe"), 0644), 0);
     struct stg_test_spec pipe = {0};
-    stg_test_lines(&pipe, path_of("pipe"));
+    stg_test_lines(&pipe, stg_test_path("pipe"));
     check_failure(&pipe, STAGER_INVALID_ARGUMENT, "no regular file");
 
     struct stg_test_spec device = {0};
@@ -371,7 +363,7 @@ static void a_file_that_goes_between_listing_and_opening_is_named(void)
     STG_TEST_FILE("a", "1\n");
     const char *b = STG_TEST_FILE("b", "2\n");
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("?"));
+    stg_test_lines(&spec, stg_test_path("?"));
     struct stg_dataset_env env = stg_test_env();
     struct stg_dataset *dataset = stg_test_open(&spec, &env);
     CHECK_INT(unlink(b), 0);
@@ -390,7 +382,7 @@ static void rows_before_a_failure_are_not_lost_without_batch(void)
     STG_TEST_FILE("a", "1\n2\n3\n");
     const char *b = STG_TEST_FILE("b", "4\n");
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("?"));
+    stg_test_lines(&spec, stg_test_path("?"));
     stg_test_step(&spec, "shuffle");
     stg_test_int(&spec, "buffer_size", 2);
     struct stg_dataset_env env = stg_test_env();
@@ -460,12 +452,12 @@ static void no_file_is_an_error_that_says_why(void)
     STG_TEST_FILE("a", "");
     char want[256];
     snprintf(want, sizeof(want), "no files matched %s/*.csv", stg_test_dir());
-    check_list_error(path_of("*.csv"), STAGER_NOT_FOUND, want);
-    check_list_error(path_of("none"), STAGER_NOT_FOUND, "no files matched ");
+    check_list_error(stg_test_path("*.csv"), STAGER_NOT_FOUND, want);
+    check_list_error(stg_test_path("none"), STAGER_NOT_FOUND, "no files matched ");
     snprintf(want, sizeof(want), "there is no gone in %s", stg_test_dir());
-    check_list_error(path_of("gone/*.csv"), STAGER_NOT_FOUND, want);
-    check_list_error(path_of("gone/none.csv"), STAGER_NOT_FOUND, want);
-    check_list_error(path_of("a/*.csv"), STAGER_NOT_FOUND, "is no directory");
+    check_list_error(stg_test_path("gone/*.csv"), STAGER_NOT_FOUND, want);
+    check_list_error(stg_test_path("gone/none.csv"), STAGER_NOT_FOUND, want);
+    check_list_error(stg_test_path("a/*.csv"), STAGER_NOT_FOUND, "is no directory");
 }
 
 static void a_view_needs_no_copy(void)
@@ -474,7 +466,7 @@ static void a_view_needs_no_copy(void)
     static uint64_t offsets[N];
     numbered_file("a", N, offsets);
     struct stg_test_spec spec = {0};
-    stg_test_lines(&spec, path_of("a"));
+    stg_test_lines(&spec, stg_test_path("a"));
     batch(&spec, 400);
     struct stg_dataset_env env = stg_test_env();
     struct stg_dataset *dataset = stg_test_open(&spec, &env);

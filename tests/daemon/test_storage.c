@@ -126,37 +126,26 @@ static void a_malformed_acl_grants_nothing(void)
 
 /* ---- real files ---- */
 
-static char *path_of(const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", stg_test_dir(), name) < 0)
-        FAIL("asprintf");
-    return path;
-}
-
 static void make_dir(const char *name, uid_t uid, mode_t mode)
 {
-    char *path = path_of(name);
+    const char *path = stg_test_path(name);
     CHECK_INT(mkdir(path, 0700), 0);
     CHECK_INT(chown(path, uid, (gid_t)-1), 0);
     CHECK_INT(chmod(path, mode), 0);
-    free(path);
 }
 
 static void make_file(const char *name, uid_t uid, gid_t gid, mode_t mode)
 {
-    char *path = (char *)STG_TEST_FILE(name, "text\n");
+    const char *path = STG_TEST_FILE(name, "text\n");
     CHECK_INT(chown(path, uid, gid), 0);
     CHECK_INT(chmod(path, mode), 0);
-    free(path);
 }
 
 static void set_acl(const char *name, const struct acl *acl, size_t n)
 {
-    char *path = path_of(name);
+    const char *path = stg_test_path(name);
     if (setxattr(path, "system.posix_acl_access", acl, 4 + 8 * n, 0) < 0)
         SKIP("this file system has no ACLs");
-    free(path);
 }
 
 /* What the kernel says to a process of that user: it opens the file itself. */
@@ -194,7 +183,7 @@ static int try_open(const char *path, const struct stg_identity *who, struct stg
 /* The same answer as the kernel's, for alice; root reads it always. */
 static void check_alice(const char *name, bool may)
 {
-    char *path = path_of(name);
+    const char *path = stg_test_path(name);
     struct stg_err err = {0};
     CHECK_INT(kernel_lets_alice_open(path), may);
     CHECK_INT(try_open(path, &root, &err), 0);
@@ -205,7 +194,6 @@ static void check_alice(const char *name, bool may)
         snprintf(want, sizeof(want), "user %d may not read %s", ALICE, path);
         CHECK_CONTAINS(err.text, want);
     }
-    free(path);
 }
 
 static void need_root(void)
@@ -286,9 +274,8 @@ static void every_directory_on_the_way_counts(void)
 
 static void make_link(const char *target, const char *name)
 {
-    char *path = path_of(name);
+    const char *path = stg_test_path(name);
     CHECK_INT(symlink(target, path), 0);
-    free(path);
 }
 
 static void links_are_followed_with_the_applier_s_rights(void)
@@ -299,12 +286,12 @@ static void links_are_followed_with_the_applier_s_rights(void)
     make_file("closed/x", BOB, 1, 0644);
     make_file("open/x", BOB, 1, 0644);
     make_link("open/x", "relative");
-    make_link(path_of("open/x"), "absolute");
+    make_link(stg_test_path("open/x"), "absolute");
     make_link("../open/x", "open/up");
     make_link("relative", "twice");
-    make_link(path_of("open"), "dir");
+    make_link(stg_test_path("open"), "dir");
     make_link("closed/x", "into-closed");
-    make_link(path_of("open/x"), "closed/out");
+    make_link(stg_test_path("open/x"), "closed/out");
     check_alice("relative", true);
     check_alice("absolute", true);
     check_alice("open/up", true);
@@ -317,9 +304,9 @@ static void links_are_followed_with_the_applier_s_rights(void)
     make_link("loop-a", "loop-b");
     make_link("gone", "dangling");
     struct stg_err err = {0};
-    CHECK_INT(try_open(path_of("loop-a"), &root, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(try_open(stg_test_path("loop-a"), &root, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "too many symbolic links");
-    CHECK_INT(try_open(path_of("dangling"), &alice, &err), -STAGER_NOT_FOUND);
+    CHECK_INT(try_open(stg_test_path("dangling"), &alice, &err), -STAGER_NOT_FOUND);
 }
 
 /* The same words whether the file is there or not. */
@@ -329,8 +316,9 @@ static void a_closed_directory_does_not_say_what_is_in_it(void)
     make_dir("closed", BOB, 0700);
     make_file("closed/x", BOB, 1, 0644);
     struct stg_err there = {0}, not_there = {0};
-    CHECK_INT(try_open(path_of("closed/x"), &alice, &there), -STAGER_PERMISSION_DENIED);
-    CHECK_INT(try_open(path_of("closed/y"), &alice, &not_there),
+    CHECK_INT(try_open(stg_test_path("closed/x"), &alice, &there),
+              -STAGER_PERMISSION_DENIED);
+    CHECK_INT(try_open(stg_test_path("closed/y"), &alice, &not_there),
               -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(there.text, "(no search permission on ");
     *strstr(there.text, "/x") = '\0';
@@ -356,7 +344,7 @@ static void as_bob_s_daemon(void)
         FAIL("setuid");
     struct stg_err err = {0};
     char want[512];
-    char *path = path_of("hers/x");
+    const char *path = stg_test_path("hers/x");
     CHECK_INT(try_open(path, &alice, &err), -STAGER_PERMISSION_DENIED);
     snprintf(
         want, sizeof(want),
@@ -364,7 +352,8 @@ static void as_bob_s_daemon(void)
         "--user start stagerd`",
         BOB, path, BOB, path);
     CHECK_CONTAINS(err.text, want);
-    CHECK_INT(try_open(path_of("hers/home/x"), &alice, &err), -STAGER_PERMISSION_DENIED);
+    CHECK_INT(try_open(stg_test_path("hers/home/x"), &alice, &err),
+              -STAGER_PERMISSION_DENIED);
     snprintf(want, sizeof(want), "run `setfacl -m u:%d:x %s/hers/home`", BOB,
              stg_test_dir());
     CHECK_CONTAINS(err.text, want);
@@ -430,7 +419,7 @@ static void check_list(const char *pattern, const struct stg_identity *who,
 {
     struct names names = {.prefix = strlen(stg_test_dir()) + 1};
     struct stg_err err = {0};
-    char *path = path_of(pattern);
+    const char *path = stg_test_path(pattern);
     int rc = stg_storage_file.list(path, who, add_name, &names, &err);
     if (want == NULL) {
         CHECK_INT(rc, -STAGER_NOT_FOUND);
@@ -440,7 +429,6 @@ static void check_list(const char *pattern, const struct stg_identity *who,
         sort_words(names.text);
         CHECK_STR(names.text, want);
     }
-    free(path);
 }
 
 static void make_tree(void)
@@ -498,21 +486,26 @@ static void names_in_a_directory_that_may_not_be_listed_are_not_told(void)
     check_list("blind/x", &alice, "blind/x");
     struct stg_err err = {0};
     struct names names = {.prefix = 0};
-    CHECK_INT(stg_storage_file.list(path_of("blind/*"), &alice, add_name, &names, &err),
-              -STAGER_PERMISSION_DENIED);
+    CHECK_INT(
+        stg_storage_file.list(stg_test_path("blind/*"), &alice, add_name, &names, &err),
+        -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(err.text, "user 54321 may not list ");
-    CHECK_INT(stg_storage_file.list(path_of("closed/*"), &alice, add_name, &names, &err),
-              -STAGER_PERMISSION_DENIED);
-    CHECK_INT(stg_storage_file.list(path_of("closed/x"), &alice, add_name, &names, &err),
-              -STAGER_PERMISSION_DENIED);
-    CHECK_INT(stg_storage_file.list(path_of("closed/y"), &alice, add_name, &names, &err),
-              -STAGER_PERMISSION_DENIED);
+    CHECK_INT(
+        stg_storage_file.list(stg_test_path("closed/*"), &alice, add_name, &names, &err),
+        -STAGER_PERMISSION_DENIED);
+    CHECK_INT(
+        stg_storage_file.list(stg_test_path("closed/x"), &alice, add_name, &names, &err),
+        -STAGER_PERMISSION_DENIED);
+    CHECK_INT(
+        stg_storage_file.list(stg_test_path("closed/y"), &alice, add_name, &names, &err),
+        -STAGER_PERMISSION_DENIED);
     CHECK_STR(names.text, "");
     make_dir("more", BOB, 0755);
     make_dir("more/closed", BOB, 0700);
     make_file("more/closed/x", BOB, 1, 0644);
-    CHECK_INT(stg_storage_file.list(path_of("more/*/x"), &alice, add_name, &names, &err),
-              -STAGER_NOT_FOUND);
+    CHECK_INT(
+        stg_storage_file.list(stg_test_path("more/*/x"), &alice, add_name, &names, &err),
+        -STAGER_NOT_FOUND);
     CHECK_CONTAINS(err.text, "(1 directories on the way may not be read by user 54321)");
 }
 
