@@ -61,8 +61,10 @@ static inline uint64_t load_tail(const char *s, size_t n, const char *limit)
 
 /* n <= 64. Behind the end the words hold zeros, which are odd to maybe_odd and could be
  * the delimiter, so both are masked. */
-static inline struct masks look(const char *s, size_t n, const char *limit,
-                                uint64_t delim, bool sure, bool quotes)
+__attribute__((always_inline)) static inline struct masks look(const char *s, size_t n,
+                                                               const char *limit,
+                                                               uint64_t delim, bool sure,
+                                                               bool quotes)
 {
     struct masks ret = {0};
     size_t i = 0;
