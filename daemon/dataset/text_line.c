@@ -56,11 +56,16 @@ static int text_line_create(struct stg_dataset *dataset, const struct stg_step *
     uint64_t share = stg_quota_limit(dataset->quota) / BUDGET_SHARE + 64;
     uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", MIB);
     uint64_t most = (uint64_t)stg_step_int(step, "max_record_bytes", 64 * MIB);
+    const char *advice =
+        most <= share ? "raise max_record_bytes of text_line if it is data"
+                      : "that is an eighth of the dataset's buffers, less than "
+                        "max_record_bytes: raise staged.memory_budget if it is data";
     struct stg_reader_config config = {
         .format = &stg_format_text_line,
         .config = {.read_bytes = at_most(buffer, share),
                    .chunk_bytes = at_most(CHUNK_READS * buffer, share),
                    .max_record_bytes = at_most(most, share),
+                   .advice = advice,
                    .skip_header_lines =
                        (uint64_t)stg_step_int(step, "skip_header_lines", 0)},
         .with_key = stg_step_bool(step, "with_key", false),

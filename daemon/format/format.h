@@ -17,6 +17,7 @@ struct stg_format_config {
     uint64_t read_bytes;       /* bytes asked of the source at once, at least 1 */
     uint64_t chunk_bytes;      /* of a chunk, unless a record needs a larger one */
     uint64_t max_record_bytes; /* a longer record is a bad record */
+    const char *advice;        /* what to do about that, for the text */
     uint64_t skip_header_lines;
     struct stg_quota *quota;    /* borrowed */
     const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */

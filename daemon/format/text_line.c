@@ -215,9 +215,9 @@ static int bad_line(struct text_line *r, struct stg_records *ret, struct stg_err
         return rc;
     stg_err(&ret->bad, -STAGER_INVALID_ARGUMENT,
             "line %" PRIu64 " (offset %" PRIu64 "): the line has %" PRIu64
-            " bytes, max_record_bytes is %" PRIu64
-            ": it was skipped; raise max_record_bytes of text_line if it is data",
-            line + 1, offset, bytes, r->config.max_record_bytes);
+            " bytes, more than the %" PRIu64 " that a line may have: it was skipped; %s",
+            line + 1, offset, bytes, r->config.max_record_bytes,
+            r->config.advice != NULL ? r->config.advice : "");
     ret->n = 0;
     return STG_FORMAT_RECORDS;
 }

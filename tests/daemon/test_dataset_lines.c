@@ -272,6 +272,7 @@ static void a_line_that_is_too_long_costs_itself_only(void)
     snprintf(want, sizeof(want), "%s/a: line 3 (offset 4): the line has 16 bytes, ",
              stg_test_dir());
     CHECK_CONTAINS(block->error.text, want);
+    CHECK_CONTAINS(block->error.text, "raise max_record_bytes");
     CHECK_INT(block->n_records, 0);
     stg_block_unref(block);
     stg_dataset_destroy(dataset);
@@ -323,6 +324,30 @@ static void a_gigabyte_line_in_a_file_is_passed_over_quickly(void)
     char *got = stg_test_render(&spec, &env, 0);
     CHECK_STR(got, "first\n!INVALID_ARGUMENT\nlast\n");
     free(got);
+}
+
+static void the_budget_limits_lines_too(void)
+{
+    char *text = malloc(300000);
+    memset(text, 'x', 300000);
+    text[99999] = '\n';
+    const char *path = stg_test_file("a", text, 300000);
+    free(text);
+    struct stg_test_spec spec = {0};
+    stg_test_lines(&spec, path);
+    struct stg_dataset_env env = stg_test_env();
+    env.buffer_bytes = 1 << 20;
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(block->error.code, 0);
+    CHECK_INT(block->tensors[0].end[0] - block->tensors[0].begin[0], 99999);
+    stg_block_unref(block);
+    block = stg_test_next(dataset);
+    CHECK_INT(block->error.code, -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(block->error.text, "an eighth of the dataset's buffers");
+    stg_block_unref(block);
+    CHECK(stg_test_next(dataset) == NULL);
+    stg_dataset_destroy(dataset);
 }
 
 static void check_failure(const struct stg_test_spec *spec, int code, const char *why)
@@ -491,6 +516,7 @@ static const struct stg_test tests[] = {
     TEST(a_line_that_is_too_long_costs_itself_only),
     TEST(errors_go_through_shuffle_in_every_epoch),
     TEST(a_gigabyte_line_in_a_file_is_passed_over_quickly),
+    TEST(the_budget_limits_lines_too),
     TEST(a_file_that_cannot_be_read_fails_the_source_for_good),
     TEST(a_file_that_goes_between_listing_and_opening_is_named),
     TEST(rows_before_a_failure_are_not_lost_without_batch),

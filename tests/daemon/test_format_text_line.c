@@ -264,7 +264,7 @@ static void a_bad_line_is_told_with_line_offset_length_and_limit(void)
 {
     static const char text[] = "one\n0123456789abcdef\r\nthree\n";
     struct opened opened = open_reader((struct stg_format_config){
-        .read_bytes = 4, .chunk_bytes = 16, .max_record_bytes = 8});
+        .read_bytes = 4, .chunk_bytes = 16, .max_record_bytes = 8, .advice = "do this"});
     struct memory_source source = source_of(text, sizeof(text) - 1);
     stg_format_text_line.start(opened.reader, &source.source);
     int64_t begin[4], end[4];
@@ -279,8 +279,8 @@ static void a_bad_line_is_told_with_line_offset_length_and_limit(void)
         0);
     CHECK_INT(records.bad.code, -STAGER_INVALID_ARGUMENT);
     CHECK_STR(records.bad.text,
-              "line 2 (offset 4): the line has 16 bytes, max_record_bytes is 8: it was "
-              "skipped; raise max_record_bytes of text_line if it is data");
+              "line 2 (offset 4): the line has 16 bytes, more than the 8 that a line may "
+              "have: it was skipped; do this");
     CHECK_INT(
         stg_format_text_line.next(opened.reader, 4, false, begin, end, &records, &err),
         0);
