@@ -12,6 +12,7 @@ import check_format
 import check_functions
 import check_headers
 import check_layers
+import check_links
 import check_prototypes
 import check_public_header
 import check_shell
@@ -225,6 +226,12 @@ def a_word_left_behind_is_found():
     for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):
         finds(check_words, f"core/a.c:2: {word}", core__a_DOT_c=SPDX + f"/* {word}: later */\n")
     finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a' + "X" * 6 + '";\n')
+
+
+def a_link_to_nowhere_is_found():
+    finds(check_links, "docs/a.md:1: b.md is not there", docs__a_DOT_md="see [b](b.md#part)\n")
+    finds_nothing(check_links, docs__a_DOT_md="[b](../b.md), [w](https://x.org/y)\n",
+                  b_DOT_md="")
 
 
 def a_careless_script_is_found():
