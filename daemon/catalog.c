@@ -169,6 +169,8 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     pipeline->definition = definition;
     pipeline->next_number = 0;
     pipeline->next_pass = 0;
+    pipeline->past = (struct stg_pipeline_status){0};
+    pipeline->last_error[0] = '\0';
     pipeline->from_dir = false;
     return 0;
 }
@@ -366,15 +368,68 @@ static bool is_over(struct stg_instance *instance)
     return instance->state == STG_INSTANCE_FAILED || stg_stage_finished(instance->stage);
 }
 
-/* Where the next instance of this generation goes on counting. */
-static void keep_position(struct stg_instance *instance)
+static void add_counters(const struct stg_pipeline_status *from,
+                         struct stg_pipeline_status *to)
+{
+    to->epoch = from->epoch;
+    to->published += from->published;
+    to->assigned += from->assigned;
+    to->released += from->released;
+    to->dropped += from->dropped;
+    to->timeouts += from->timeouts;
+    to->errors += from->errors;
+    to->redelivered += from->redelivered;
+    to->lost += from->lost;
+    to->rows += from->rows;
+    to->bytes += from->bytes;
+    to->producer_wait_ns += from->producer_wait_ns;
+    to->producer_busy_ns += from->producer_busy_ns;
+}
+
+void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret)
+{
+    static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
+    const struct stg_staged *staged = &pipeline->definition->spec->staged;
+    struct stg_instance *instance = pipeline->instance;
+    *ret =
+        (struct stg_pipeline_status){.state = "idle", .last_error = pipeline->last_error};
+    ret->pass = pipeline->next_pass;
+    if (instance != NULL && instance->state == STG_INSTANCE_CREATING)
+        ret->state = "starting";
+    else if (instance != NULL && instance->stage != NULL)
+        stg_stage_status(instance->stage, bump, ret);
+    uint64_t epoch = instance != NULL ? ret->epoch : pipeline->past.epoch;
+    add_counters(&pipeline->past, ret);
+    ret->epoch = epoch;
+    ret->name = pipeline->name;
+    ret->generation = pipeline->generation;
+    ret->delivery = deliveries[staged->delivery];
+    ret->capacity = staged->capacity;
+    ret->num_threads = staged->num_threads;
+    ret->num_clients = staged->num_clients;
+    ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
+}
+
+/* What the next instance of this generation goes on with. */
+static void keep_counts(struct stg_instance *instance)
 {
     struct stg_pipeline *pipeline = instance->pipeline;
     if (pipeline == NULL)
         return;
     pipeline->instance = NULL;
-    if (instance->stage != NULL)
-        stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
+    if (instance->stage == NULL)
+        return;
+    stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
+    struct stg_bump bump;
+    struct stg_pipeline_status status = {0};
+    stg_bump_init(&bump, 0);
+    stg_stage_status(instance->stage, &bump, &status);
+    add_counters(&status, &pipeline->past);
+    if (status.last_error[0] != '\0')
+        snprintf(pipeline->last_error, sizeof(pipeline->last_error), "%s",
+                 status.last_error);
+    stg_bump_finish(&bump);
 }
 
 int stg_catalog_sweep(struct stg_catalog *catalog)
@@ -385,7 +440,7 @@ int stg_catalog_sweep(struct stg_catalog *catalog)
     while (*at != NULL) {
         struct stg_instance *instance = *at;
         if (is_over(instance)) {
-            keep_position(instance);
+            keep_counts(instance);
             *at = instance->next;
             free_instance(instance);
             went = true;

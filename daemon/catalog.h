@@ -45,8 +45,10 @@ struct stg_pipeline {
     uint64_t generation;
     uint64_t next_number,
         next_pass; /* where the next instance of this generation goes on */
-    struct stg_instance *instance; /* shared, newest; NULL: idle */
-    bool from_dir;                 /* of pipeline_dir: not in state_dir */
+    struct stg_pipeline_status past; /* counters of this generation's earlier instances */
+    char last_error[512];            /* of them */
+    struct stg_instance *instance;   /* shared, newest; NULL: idle */
+    bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };
 
 /* Callbacks into the server; on the loop. */
@@ -81,6 +83,11 @@ bool stg_catalog_allowed(const struct stg_catalog *catalog,
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, bool replace, struct stg_pipeline **ret,
                       bool *ret_unchanged, struct stg_err *err);
+
+/* Counters of this generation, of earlier instances and the current one; strings live in
+ * bump or as long as the pipeline. */
+void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret);
 
 /* Clients get what is published, then ABORTED. */
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,

@@ -3,6 +3,7 @@
  * What can be asked of the daemon: one function and one row each.
  */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,19 +176,6 @@ static void serve_apply(struct stg_session *session, const struct stg_request *r
 /* ---- list, status, delete
  * ----------------------------------------------------------------- */
 
-static const char *pipeline_state(const struct stg_pipeline *pipeline,
-                                  struct stg_bump *bump)
-{
-    const struct stg_instance *instance = pipeline->instance;
-    if (instance == NULL)
-        return "idle";
-    if (instance->state != STG_INSTANCE_LIVE)
-        return instance->state == STG_INSTANCE_CREATING ? "starting" : "failed";
-    struct stg_pipeline_status status = {0};
-    stg_stage_status(instance->stage, bump, &status);
-    return status.state;
-}
-
 static void serve_list(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_bump bump;
@@ -203,9 +191,11 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
         if (!stg_catalog_allowed(catalog_of(session), p, &session->who))
             continue;
         struct stg_instance *instance = p->instance;
+        struct stg_pipeline_status status;
+        stg_catalog_status(p, &bump, &status);
         reply.entries[reply.n_entries++] = (struct stg_list_entry){
             .name = p->name,
-            .state = pipeline_state(p, &bump),
+            .state = status.state,
             .file = p->definition->file,
             .generation = p->generation,
             .n_clients = instance != NULL && instance->stage != NULL
@@ -252,8 +242,6 @@ static struct stg_pipeline *look_up(struct stg_session *session,
     return NULL;
 }
 
-static const char *const delivery_names[] = {"split", "broadcast", "round_robin"};
-
 static void serve_status(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_pipeline *pipeline = look_up(session, request);
@@ -261,21 +249,8 @@ static void serve_status(struct stg_session *session, const struct stg_request *
         return;
     struct stg_bump bump;
     stg_bump_init(&bump, 0);
-    const struct stg_staged *staged = &pipeline->definition->spec->staged;
     struct stg_reply reply = reply_to(request);
-    struct stg_pipeline_status *status = &reply.status;
-    status->name = pipeline->name;
-    status->state = "idle";
-    status->last_error = "";
-    status->generation = pipeline->generation;
-    status->delivery = delivery_names[staged->delivery];
-    status->capacity = staged->capacity;
-    status->num_threads = staged->num_threads;
-    status->num_clients = staged->num_clients;
-    status->pass = pipeline->next_pass;
-    status->boundary = *stg_graph_boundary(pipeline->definition->graph);
-    if (pipeline->instance != NULL && pipeline->instance->stage != NULL)
-        stg_stage_status(pipeline->instance->stage, &bump, status);
+    stg_catalog_status(pipeline, &bump, &reply.status);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
 }
@@ -340,6 +315,33 @@ static int attach(struct stg_session *session, const struct stg_request *request
     return 0;
 }
 
+static int wait_because(struct stg_session *session, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* 1, and remembers what the open waits for: it is the error if it waits too long. */
+static int wait_because(struct stg_session *session, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(session->open_why, sizeof(session->open_why), fmt, args);
+    va_end(args);
+    return 1;
+}
+
+/* The instance could not be made. Memory that is on its way back is worth waiting for. */
+static int answer_failed(struct stg_session *session, const struct stg_request *request,
+                         struct stg_instance *instance)
+{
+    struct stg_err err = instance->error;
+    stg_catalog_discard(instance);
+    session->open_private = NULL;
+    if (err.code == -STAGER_RESOURCE_EXHAUSTED &&
+        stg_catalog_stopping(catalog_of(session)))
+        return wait_because(session, "%s", err.text);
+    fail(session, request, &err);
+    return 0;
+}
+
 int stg_request_open(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
@@ -358,19 +360,19 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
         rc = stg_catalog_instance(catalog_of(session), pipeline, request->private_run,
                                   request->max_held, &instance, &err);
     if (rc == -STAGER_UNAVAILABLE)
-        return 1; /* the last instance is going */
+        return wait_because(
+            session,
+            "the last run of pipeline %s is still stopping: a client that left "
+            "holds batches of it, or a file takes long to read; try again",
+            pipeline->name);
     if (rc == 0 && instance->private_run)
         session->open_private = instance;
     if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
-        return 1;
-    if (rc == 0 && instance->state == STG_INSTANCE_FAILED) {
-        err = instance->error;
-        rc = err.code;
-        stg_catalog_discard(instance);
-        session->open_private = NULL;
-        if (rc == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_stopping(catalog_of(session)))
-            return 1; /* memory is on its way back */
-    }
+        return wait_because(
+            session, "reserving %.0f MiB of memory for pipeline %s takes long; try again",
+            (double)instance->plan.arena_bytes / 1048576.0, pipeline->name);
+    if (rc == 0 && instance->state == STG_INSTANCE_FAILED)
+        return answer_failed(session, request, instance);
     if (rc == 0)
         rc = attach(session, request, instance, &err);
     session->open_private = NULL;

@@ -79,7 +79,8 @@ void stg_session_close(struct stg_session *session)
         if (gone)
             session->client = NULL;
         else
-            stg_log(STG_LOG_INFO, "pid %d left pipeline %s and still holds batches of it",
+            stg_log(STG_LOG_DEBUG,
+                    "pid %d left pipeline %s and still holds batches of it",
                     (int)session->pid, session->instance->config.name);
     }
     uv_poll_stop(&session->poll);
@@ -203,10 +204,7 @@ static void on_deadline(uv_timer_t *timer)
     if (session->open_waits) {
         uint64_t id = session->open.id;
         stop_waiting(session);
-        stg_session_fail(
-            session, id, -STAGER_DEADLINE_EXCEEDED,
-            "the pipeline's last run is still stopping (its memory is held by a "
-            "client that left); try again");
+        stg_session_fail(session, id, -STAGER_DEADLINE_EXCEEDED, session->open_why);
     } else if (!session->greeted) {
         stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
         stg_session_close(session);

@@ -36,6 +36,7 @@ struct stg_session {
     struct stg_request open;
     struct stg_bump open_bump;
     struct stg_instance *open_private;
+    char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
 };
 
 /* Takes the accepted socket; on failure it is closed. */

@@ -96,8 +96,13 @@ static int init_tables(struct stg_stage *stage, struct stg_err *err)
     if (stage->items == NULL || stage->queue == NULL || stage->returned == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     uint32_t max_clients = stage->config.num_clients + MAX_DETACHED;
-    return stg_lease_core_create(stage->plan.arena_bytes, stage->max_extents, max_clients,
-                                 max_clients * STG_MAX_HELD, &stage->leases, err);
+    int rc =
+        stg_lease_core_create(stage->plan.arena_bytes, stage->max_extents, max_clients,
+                              max_clients * STG_MAX_HELD, &stage->leases, err);
+    if (rc ==
+        0) /* what admission promises holds whatever the sizes and the order of release */
+        stg_lease_core_set_slot(stage->leases, stage->plan.max_batch_bytes);
+    return rc;
 }
 
 static int start_runners(struct stg_stage *stage, struct stg_err *err)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -57,8 +58,10 @@ static void spawn(struct fixture *fixture)
     CHECK(fixture->pid >= 0);
     if (fixture->pid == 0) {
         char log[128];
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no daemon */
         snprintf(log, sizeof(log), "%s/log", fixture->dir);
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        dup2(fd, 1);
         dup2(fd, 2);
         execl(STAGERD_PATH, "stagerd", "--foreground", "--config", fixture->config,
               (char *)NULL);
