@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What apply and check do before anything runs: definitions, advice, the arithmetic of
+ * admission.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/definition.h"
+#include "tests/check.h"
+
+static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+
+static struct stg_definition *define(const char *text)
+{
+    struct stg_definition *definition;
+    struct stg_err err = {0};
+    if (stg_definition_create(text, strlen(text), "p.yaml", &nobody, &definition, &err) <
+        0)
+        FAIL("%s", err.text);
+    return definition;
+}
+
+static void refuse(const char *text, int code, const char *part)
+{
+    struct stg_definition *definition;
+    struct stg_err err = {0};
+    CHECK_INT(
+        stg_definition_create(text, strlen(text), "p.yaml", &nobody, &definition, &err),
+        code);
+    CHECK_CONTAINS(err.text, "p.yaml");
+    CHECK_CONTAINS(err.text, part);
+}
+
+static const char *const batches_of_floats =
+    "dataset:\n  - range: {stop: 10}\n"
+    "graph:\n  - {name: x, op: constant, value: 1.0, shape: [262144]}\n"
+    "staged: {features: {x: x}, capacity: 3, num_threads: 2, num_clients: 2%s}\n";
+
+static void the_plan_is_capacity_threads_credits_and_one(void)
+{
+    char text[512];
+    snprintf(text, sizeof(text), batches_of_floats, "");
+    struct stg_definition *definition = define(text);
+    struct stg_stage_plan plan;
+    struct stg_err err = {0};
+    CHECK_OK(
+        stg_stage_plan(definition->spec, definition->graph, 2, 2, 1 << 27, &plan, &err),
+        err);
+    CHECK_INT(plan.n_extents, 3 + 2 + 2 * 2 + 1);
+    /* 1 MiB of floats and a head: 17 granules of 64 KiB. */
+    CHECK_INT(plan.max_batch_bytes, 17 * 65536);
+    CHECK_INT(plan.arena_bytes, plan.n_extents * plan.max_batch_bytes);
+    stg_definition_unref(definition);
+}
+
+static void a_share_that_is_too_small_is_refused_with_the_numbers(void)
+{
+    char text[512];
+    snprintf(text, sizeof(text), batches_of_floats, ", memory_budget: 8MiB");
+    struct stg_definition *definition = define(text);
+    struct stg_stage_plan plan;
+    struct stg_err err = {0};
+    CHECK_INT(
+        stg_stage_plan(definition->spec, definition->graph, 2, 2, 1 << 27, &plan, &err),
+        -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(err.text,
+                   "capacity 3 + num_threads 2 + num_clients 2 x max_held 2 + 1");
+    CHECK_CONTAINS(err.text, "8.0 MiB");
+    stg_definition_unref(definition);
+}
+
+static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
+{
+    struct stg_definition *definition = define("dataset:\n  - files: {pattern: /x}\n  - "
+                                               "text_line\n  - batch: {batch_size: 2}\n");
+    struct stg_stage_plan plan;
+    struct stg_err err = {0};
+    CHECK_OK(
+        stg_stage_plan(definition->spec, definition->graph, 1, 2, 10 << 20, &plan, &err),
+        err);
+    CHECK_INT(plan.n_extents, 5);
+    CHECK_INT(plan.max_batch_bytes, 2 << 20);
+    stg_definition_unref(definition);
+}
+
+static void numbers_that_would_overflow_are_refused(void)
+{
+    struct stg_definition *definition =
+        define("dataset:\n  - range: {stop: 1}\n"
+               "staged: {max_batch_bytes: 4000000000000000000, capacity: 60000}\n");
+    struct stg_stage_plan plan;
+    struct stg_err err = {0};
+    CHECK_INT(
+        stg_stage_plan(definition->spec, definition->graph, 1, 2, 1 << 27, &plan, &err),
+        -STAGER_RESOURCE_EXHAUSTED);
+    stg_definition_unref(definition);
+}
+
+static void mistakes_are_told_with_file_and_line(void)
+{
+    refuse("dataset:\n  - range: {stop: 1}\nstaged: {capacty: 1}\n",
+           -STAGER_INVALID_ARGUMENT, "capacity");
+    refuse("dataset:\n  - shufle: {buffer_size: 1}\n", -STAGER_INVALID_ARGUMENT,
+           "shuffle");
+    refuse("dataset:\n  - shuffle: {buffer_size: 1}\n", -STAGER_INVALID_ARGUMENT,
+           "line 2");
+    refuse("dataset:\n  - range: {stop: 1}\ngraph:\n  - {name: a, op: decode_cvs, input: "
+           "[value]}\n",
+           -STAGER_INVALID_ARGUMENT, "decode_csv");
+    refuse("dataset:\n  - range: {stop: 1}\nstaged: {delivery: round_robin}\n",
+           -STAGER_UNIMPLEMENTED, "round_robin");
+}
+
+static void a_pipeline_without_batch_is_advised_to_have_one(void)
+{
+    struct stg_definition *definition = define("dataset:\n  - range: {stop: 1}\n");
+    struct stg_bump bump;
+    const char *advice[4];
+    stg_bump_init(&bump, 0);
+    size_t n = stg_definition_advice(definition, &bump, advice, 4);
+    CHECK(n >= 1);
+    CHECK_CONTAINS(advice[0], "batch_size");
+    stg_bump_finish(&bump);
+    stg_definition_unref(definition);
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_plan_is_capacity_threads_credits_and_one),
+    TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
+    TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
+    TEST(numbers_that_would_overflow_are_refused),
+    TEST(mistakes_are_told_with_file_and_line),
+    TEST(a_pipeline_without_batch_is_advised_to_have_one),
+};
+
+TEST_MAIN(tests)
