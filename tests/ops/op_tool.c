@@ -68,13 +68,16 @@ static void get_strings(struct stg_tensor *tensor, size_t n)
 {
     int64_t *begin = must_alloc(2 * n * sizeof(*begin)), *end = begin + n;
     char *data = NULL;
-    size_t used = 0;
+    size_t used = 0, capacity = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t bytes = get_u32();
-        char *larger = realloc(data, used + bytes + 1);
-        if (larger == NULL)
-            die("out of memory");
-        data = larger;
+        if (used + bytes + 1 > capacity) {
+            capacity = 2 * (used + bytes + 1);
+            char *larger = realloc(data, capacity);
+            if (larger == NULL)
+                die("out of memory");
+            data = larger;
+        }
         must_get(data + used, bytes);
         begin[i] = (int64_t)used;
         end[i] = (int64_t)(used + bytes);
