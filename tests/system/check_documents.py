@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each pipeline that a document shows is one that stagerd takes, and so is the settings file.
+
+    check_documents.py ROOT BUILD
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from daemon import Daemon
+
+BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
+DOCUMENTS = ("README.md", "client/docs/*.md")
+
+
+def pipelines(root):
+    """(document, text) of each YAML block that has a dataset."""
+    for pattern in DOCUMENTS:
+        for path in sorted(glob.glob(os.path.join(root, pattern))):
+            with open(path, encoding="utf-8") as file:
+                for text in BLOCK.findall(file.read()):
+                    if re.search(r"^dataset:", text, re.M):
+                        yield os.path.relpath(path, root), text
+
+
+def check(stagerd, folder, text):
+    """What `stagerd --check` has against a pipeline, or None."""
+    path = os.path.join(folder, "pipeline.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    result = subprocess.run([stagerd, "--check", path], capture_output=True, text=True)
+    return None if result.returncode == 0 else result.stderr.strip()
+
+
+def settings_with_defaults(root, folder):
+    """systemd/stagerd.yaml with what stands there as a comment made real, folders but our own."""
+    with open(os.path.join(root, "systemd/stagerd.yaml"), encoding="utf-8") as file:
+        text = re.sub(r"^#(\w+: )", r"\1", file.read(), flags=re.M)
+    keys = re.findall(r"^(\w+): (.*)$", text, re.M)
+    return {key: int(value) if value.isdigit() else value for key, value in keys
+            if not key.endswith("_dir")}
+
+
+def main():
+    root, build = sys.argv[1:3]
+    n = failed = 0
+    with tempfile.TemporaryDirectory(prefix="stg-documents-") as folder:
+        stagerd = os.path.join(build, "daemon/stagerd")
+        for document, text in pipelines(root):
+            n += 1
+            said = check(stagerd, folder, text)
+            if said is not None:
+                failed += 1
+                print(f"FAIL {document}: {said}")
+            else:
+                print(f"ok   a pipeline of {document}")
+        assert n >= 2, f"{n} pipelines in the documents: not found?"
+        assert check(stagerd, folder, "dataset: 5\n") is not None
+        settings = settings_with_defaults(root, folder)
+        assert len(settings) >= 5, settings
+        with Daemon(build, **settings):
+            print("ok   the settings file, with its comments made real")
+    print(f"{n + 1 - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
