@@ -44,29 +44,60 @@ static uint64_t all_string_bytes(const struct stg_op_run *ctx)
     for (size_t k = 0; k < ctx->n_inputs; k++) {
         const struct stg_tensor *input = &ctx->inputs[k];
         int64_t n = stg_tensor_n(input);
-        for (int64_t i = 0; i < n; i++)
+        bool gaps = input->end != input->begin + 1;
+        if (n > 0 && !gaps)
+            bytes += (uint64_t)(input->end[n - 1] - input->begin[0]);
+        for (int64_t i = 0; i < n && gaps; i++)
             bytes += (uint64_t)(input->end[i] - input->begin[i]);
     }
     return bytes;
 }
 
-static void join_strings(const struct stg_op_run *ctx, int64_t n_outer,
-                         const struct stg_tensor *output)
+/* One input while it is read: the next string, and how many go into one outer row. */
+struct source {
+    const char *data;
+    const int64_t *begin, *end;
+    int64_t n;
+};
+
+static struct source *open_sources(const struct stg_op_run *ctx, int64_t n_outer)
 {
-    char *data = output->data;
-    int64_t *end = (int64_t *)(uintptr_t)output->end, at = 0;
+    struct source *ret = stg_bump_alloc(ctx->scratch, ctx->n_inputs * sizeof(*ret));
+    for (size_t k = 0; k < ctx->n_inputs && ret != NULL; k++) {
+        const struct stg_tensor *input = &ctx->inputs[k];
+        ret[k] = (struct source){.data = input->data,
+                                 .begin = input->begin,
+                                 .end = input->end,
+                                 .n = stg_tensor_n(input) / n_outer};
+    }
+    return ret;
+}
+
+/* Eight bytes are the common case of hashed features: no call of memcpy for each. */
+static int join_strings(const struct stg_op_run *ctx, int64_t n_outer,
+                        const struct stg_tensor *output, struct stg_err *err)
+{
+    struct source *sources = open_sources(ctx, n_outer);
+    if (sources == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    char *to = output->data;
+    int64_t *end = (int64_t *)(uintptr_t)output->end;
     for (int64_t outer = 0; outer < n_outer; outer++) {
         for (size_t k = 0; k < ctx->n_inputs; k++) {
-            const struct stg_tensor *input = &ctx->inputs[k];
-            int64_t n = stg_tensor_n(input) / n_outer;
-            for (int64_t i = outer * n; i < (outer + 1) * n; i++) {
-                size_t bytes = (size_t)(input->end[i] - input->begin[i]);
-                memcpy(data + at, (const char *)input->data + input->begin[i], bytes);
-                at += (int64_t)bytes;
-                *end++ = at;
+            struct source *source = &sources[k];
+            for (int64_t i = 0; i < source->n; i++) {
+                const char *from = source->data + *source->begin;
+                size_t bytes = (size_t)(*source->end++ - *source->begin++);
+                if (bytes == 8)
+                    memcpy(to, from, 8);
+                else
+                    memcpy(to, from, bytes);
+                to += bytes;
+                *end++ = to - (char *)output->data;
             }
         }
     }
+    return 0;
 }
 
 /* Pieces of one element are the common case of stack: no call of memcpy for each. */
@@ -107,8 +138,7 @@ int stg_join(struct stg_op_run *ctx, int64_t n_outer, int ndim, const int64_t *s
     if (n_outer == 0)
         return 0;
     if (strings)
-        join_strings(ctx, n_outer, &output);
-    else
-        join_dense(ctx, n_outer, &output);
+        return join_strings(ctx, n_outer, &output, err);
+    join_dense(ctx, n_outer, &output);
     return 0;
 }
