@@ -435,22 +435,42 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
     pthread_mutex_unlock(&stage->lock);
 }
 
+static const struct stg_assigned *oldest_unacknowledged(const struct stg_client *client)
+{
+    for (uint32_t i = 0; i < client->n_assigned; i++) {
+        if (!client->assigned[i].acked)
+            return &client->assigned[i];
+    }
+    return NULL;
+}
+
+/* Does somebody wait for what this client holds? It may be itself, at the end of a pass:
+ * the end comes when it acknowledges, and for a batch it waits like everybody. */
+static bool others_wait(const struct stg_stage *stage, const struct stg_client *holder)
+{
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control) &&
+            (c != holder || stg_pass_drawn_out(stage)))
+            return true;
+    }
+    return false;
+}
+
 /* hold_timeout_millis: an unacknowledged lease that others wait for is expired. */
-static void expire_holders(struct stg_stage *stage, uint64_t now, bool others_wait)
+static void expire_holders(struct stg_stage *stage, uint64_t now)
 {
     uint64_t limit = stage->staged->hold_timeout_millis * 1000000u;
-    if (limit == 0 || !others_wait)
-        return;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state != STG_CLIENT_ATTACHED || c->n_assigned == 0 ||
-            c->assigned[0].acked || now - c->assigned[0].assigned_ns < limit)
+    for (struct stg_client *c = stage->clients; limit != 0 && c != NULL; c = c->next) {
+        const struct stg_assigned *held = oldest_unacknowledged(c);
+        if (c->state != STG_CLIENT_ATTACHED || held == NULL ||
+            now - held->assigned_ns < limit || !others_wait(stage, c))
             continue;
         char text[256];
         snprintf(text, sizeof(text),
                  "client %s held batch %" PRIu64
                  " for more than hold_timeout_millis %" PRIu64
                  " while others waited, and was detached",
-                 c->client_id, stage->items[c->assigned[0].extent].number,
+                 c->client_id, stage->items[held->extent].number,
                  stage->staged->hold_timeout_millis);
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);
@@ -491,7 +511,7 @@ int stg_stage_sweep(struct stg_stage *stage)
     }
     stg_delivery_run(stage);
     uint64_t now = stg_now_ns(); /* after: nothing was assigned later than this */
-    expire_holders(stage, now, n_waiting > 0);
+    expire_holders(stage, now);
     expire_start(stage, now);
     pthread_mutex_unlock(&stage->lock);
     return armed || n_waiting > 0 ? SWEEP_MILLIS : -1;

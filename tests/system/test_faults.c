@@ -508,6 +508,78 @@ static void a_held_batch_that_others_wait_for_expires(void)
     fixture_finish(&fixture);
 }
 
+static void the_batch_after_one_that_is_done_with_expires_too(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                            "hold_timeout_millis: 200");
+    struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
+    struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
+    struct stager_batch *done = must_take(stuck), *in_hand = must_take(stuck), *batch;
+    for (int i = 0; i < 20; i++)
+        stager_release(must_take(fast));
+    stager_release(done);
+    stager_release(in_hand);
+    int rc;
+    while ((rc = stager_next(stuck, 10000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    CHECK_CONTAINS(stager_error_text(stuck), "held batch 1 ");
+    stager_close(stuck);
+    stager_close(fast);
+    fixture_finish(&fixture);
+}
+
+/* Takes every batch and keeps the first, unacknowledged, for as long as it can. */
+static void keeper_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager_options options = {
+        .runtime_dir = fixture->runtime, .client_id = "keeper", .ack_explicit = 1};
+    struct stager_stream *stream;
+    CHECK_INT(stager_open(NULL, "rows", &options, &stream), 0);
+    trainer_send(fd, 1);
+    struct stager_batch *first = must_take(stream);
+    for (int i = 0; i < 6; i++)
+        stager_release(must_take(stream));
+    trainer_send(fd, 2);
+    stager_release(first);
+    stager_close(stream);
+}
+
+static bool two_are_held(const struct fixture_status *status, void *arg)
+{
+    for (uint32_t i = 0; i < status->n_clients; i++) {
+        if (strcmp(status->clients[i].client_id, "slow") == 0)
+            return status->clients[i].held == 2;
+    }
+    return false;
+}
+
+/* The keeper waits, but nobody waits for what it keeps: it is the other that is slow. */
+static void a_client_that_only_waits_itself_is_not_expired(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                            "hold_timeout_millis: 300");
+    struct trainer keeper;
+    trainer_start(&keeper, keeper_body, &fixture, NULL);
+    trainer_recv(keeper.fd);
+    struct stager_stream *slow = fixture_open(&fixture, "rows", "slow", 2);
+    fixture_wait(&fixture, "rows", 10000, two_are_held, NULL);
+    /* Its own lateness expires, and lets the keeper go on. */
+    CHECK_INT(trainer_recv(keeper.fd), 2);
+    trainer_join(&keeper);
+    struct stager_batch *batch;
+    int rc;
+    while ((rc = stager_next(slow, 10000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    stager_close(slow);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_dead_trainer_gives_back_its_extents),
     TEST(a_dead_trainer_gives_back_its_extents_though_its_child_keeps_the_socket),
@@ -524,6 +596,8 @@ static const struct stg_test tests[] = {
     TEST(a_file_in_the_sockets_place_is_not_removed),
     TEST(a_stopped_trainer_slows_only_itself),
     TEST(a_held_batch_that_others_wait_for_expires),
+    TEST(the_batch_after_one_that_is_done_with_expires_too),
+    TEST(a_client_that_only_waits_itself_is_not_expired),
 };
 
 TEST_MAIN(tests)
