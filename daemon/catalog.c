@@ -138,7 +138,7 @@ static void retire(struct stg_pipeline *pipeline, const char *text)
     if (instance == NULL)
         return;
     instance->pipeline = NULL;
-    instance->abandoned = true;
+    instance->abandoned = 1;
     if (instance->stage != NULL)
         stg_stage_stop(instance->stage, STAGER_ABORTED, text, true);
 }
@@ -308,6 +308,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
         .num_clients = num_clients,
         .budget = catalog->budget,
+        .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,
         .owner = catalog->hooks.owner,
     };
@@ -356,7 +357,7 @@ void stg_catalog_discard(struct stg_instance *instance)
 
 void stg_catalog_abandon(struct stg_instance *instance)
 {
-    instance->abandoned = true;
+    instance->abandoned = 1;
     if (instance->stage != NULL)
         stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
 }
@@ -461,10 +462,19 @@ int stg_catalog_sweep(struct stg_catalog *catalog)
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text)
 {
     for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        i->abandoned = true;
+        i->abandoned = 1;
         if (i->stage != NULL)
             stg_stage_stop(i->stage, code, text, false);
     }
+}
+
+bool stg_catalog_creating(const struct stg_catalog *catalog)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_CREATING)
+            return true;
+    }
+    return false;
 }
 
 bool stg_catalog_idle(const struct stg_catalog *catalog)

@@ -29,7 +29,7 @@ struct stg_instance {
     struct stg_definition *definition;
     uint64_t generation;
     bool private_run;
-    bool abandoned; /* nobody wants it any more */
+    _Atomic int abandoned; /* nobody wants it any more; its maker looks at it */
     enum stg_instance_state state;
     struct stg_stage_config config;
     struct stg_stage_plan plan;
@@ -115,6 +115,9 @@ int stg_catalog_sweep(struct stg_catalog *catalog);
 
 /* Tells every client `text` with that code. Returns at once. */
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
+
+/* Is an instance being made on another thread? It must not be destroyed then. */
+bool stg_catalog_creating(const struct stg_catalog *catalog);
 
 /* No instance left? */
 bool stg_catalog_idle(const struct stg_catalog *catalog);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #endif
 
 #define MIB (1024ull * 1024ull)
+#define CHUNK_BYTES (64 * MIB) /* between two looks at `cancelled` */
 
 static uint64_t read_number(const char *path)
 {
@@ -168,8 +170,35 @@ static int make_memfd(const char *name)
     return fd;
 }
 
+static int reserve_chunk(int fd, uint64_t at, uint64_t bytes)
+{
+    int rc;
+    do {
+        rc = fallocate(fd, 0, (off_t)at, (off_t)bytes);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+/* Reserves, or faults in where it is mapped. */
+static int fill(const char *name, const struct stg_segment *segment,
+                const _Atomic int *cancelled, struct stg_err *err)
+{
+    for (uint64_t at = 0, n; at < segment->bytes; at += n) {
+        n = segment->bytes - at < CHUNK_BYTES ? segment->bytes - at : CHUNK_BYTES;
+        if (cancelled != NULL && atomic_load(cancelled))
+            return stg_err(err, -STAGER_CANCELLED,
+                           "%s: nobody waits for this memory any more", name);
+        if (segment->base != NULL) /* Linux 5.14; else faulted in on use */
+            madvise((char *)segment->base + at, n, MADV_POPULATE_WRITE);
+        else if (reserve_chunk(segment->fd, at, n) < 0)
+            return failed("reserving memory", name, segment->bytes, err);
+    }
+    return 0;
+}
+
 int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
-                       struct stg_segment *ret, struct stg_err *err)
+                       const _Atomic int *cancelled, struct stg_segment *ret,
+                       struct stg_err *err)
 {
     uint64_t available = stg_memory_available();
     if (bytes > available)
@@ -184,11 +213,13 @@ int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
         rc = failed("memfd_create", name, bytes, err);
         goto fail;
     }
-    if (ftruncate(segment.fd, (off_t)bytes) < 0 ||
-        fallocate(segment.fd, 0, 0, (off_t)bytes) < 0) {
-        rc = failed("reserving memory", name, bytes, err);
+    if (ftruncate(segment.fd, (off_t)bytes) < 0) {
+        rc = failed("ftruncate", name, bytes, err);
         goto fail;
     }
+    rc = fill(name, &segment, cancelled, err);
+    if (rc < 0)
+        goto fail;
     segment.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0);
     if (segment.base == MAP_FAILED) {
         segment.base = NULL;
@@ -197,8 +228,9 @@ int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
     }
     madvise(segment.base, bytes, MADV_DONTFORK);
     madvise(segment.base, bytes, MADV_DONTDUMP);
-    madvise(segment.base, bytes,
-            MADV_POPULATE_WRITE); /* Linux 5.14; else faulted in on use */
+    rc = fill(name, &segment, cancelled, err);
+    if (rc < 0)
+        goto fail;
 
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     if (!client_writable)

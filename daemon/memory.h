@@ -49,9 +49,11 @@ struct stg_segment {
  * the control page; else F_SEAL_FUTURE_WRITE keeps every later mapping read-only, for
  * everybody. Memory is zeroed. RESOURCE_EXHAUSTED when the machine has not got it (looked
  * up first: a control group's limit kills instead of answering). Takes time (half a
- * second a GiB): not on the loop when large. */
+ * second a GiB): not on the loop when large. CANCELLED soon after *cancelled is no longer
+ * 0 (NULL: it can not be). */
 int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
-                       struct stg_segment *ret, struct stg_err *err);
+                       const _Atomic int *cancelled, struct stg_segment *ret,
+                       struct stg_err *err);
 void stg_segment_destroy(
     struct stg_segment *segment); /* half-made and zeroed ones are fine */
 

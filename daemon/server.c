@@ -365,6 +365,8 @@ void stg_server_finish(struct stg_server *server)
     uv_run(&server->loop, UV_RUN_NOWAIT);
     if (server->listen_fd >= 0 && !server->inherited_socket)
         unlink(server->socket_path);
+    while (server->catalog != NULL && stg_catalog_creating(server->catalog))
+        uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
     uv_walk(&server->loop, close_any, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);

@@ -159,7 +159,8 @@ int stg_stage_create(const struct stg_stage_config *config,
     pthread_cond_init(&stage->changed, &attr);
     pthread_condattr_destroy(&attr);
 
-    rc = stg_segment_create("stager-arena", plan->arena_bytes, false, &stage->arena, err);
+    rc = stg_segment_create("stager-arena", plan->arena_bytes, false, config->cancelled,
+                            &stage->arena, err);
     if (rc == 0)
         rc = init_tables(stage, err);
     if (rc == 0)
@@ -311,10 +312,10 @@ static int create_client(struct stg_stage *stage, const struct stg_attach *attac
                  ? 0
                  : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0)
-        rc = stg_segment_create("stager-ring", STG_RING_BYTES, false,
+        rc = stg_segment_create("stager-ring", STG_RING_BYTES, false, NULL,
                                 &client->ring_segment, err);
     if (rc == 0)
-        rc = stg_segment_create("stager-control", STG_CONTROL_BYTES, true,
+        rc = stg_segment_create("stager-control", STG_CONTROL_BYTES, true, NULL,
                                 &client->control_segment, err);
     if (rc == 0)
         rc = stg_lease_client_add(stage->leases, attach->max_held, &client->lease_client);

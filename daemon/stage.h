@@ -44,6 +44,7 @@ struct stg_stage_config {
     enum stg_delivery delivery;
     uint32_t num_clients;
     struct stg_budget *budget;
+    const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
     /* Runs on any thread, with the stage's lock held: ask the loop to call
      * stg_stage_sweep. */
     void (*wake)(void *owner);

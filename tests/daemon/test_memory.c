@@ -43,9 +43,23 @@ static void more_than_the_machine_has_is_an_error_and_no_kill(void)
     struct stg_segment segment;
     struct stg_err err = {0};
     uint64_t bytes = (stg_memory_available() / MIB + 1024) * MIB;
-    CHECK_INT(stg_segment_create("huge", bytes, false, &segment, &err),
+    CHECK_INT(stg_segment_create("huge", bytes, false, NULL, &segment, &err),
               -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text, "left");
+}
+
+static void memory_that_nobody_wants_any_more_is_not_reserved_to_the_end(void)
+{
+    struct stg_segment segment;
+    struct stg_err err = {0};
+    _Atomic int cancelled = 1;
+    CHECK_INT(stg_segment_create("arena", 2 * MIB, false, &cancelled, &segment, &err),
+              -STAGER_CANCELLED);
+    cancelled = 0;
+    CHECK_OK(stg_segment_create("arena", 130 * MIB, false, &cancelled, &segment, &err),
+             err);
+    CHECK_INT(((char *)segment.base)[130 * MIB - 1], 0); /* more than one step long */
+    stg_segment_destroy(&segment);
 }
 
 /* Seals as fcntl(2) has them: nobody may write a new mapping, resize, or change the
@@ -54,7 +68,7 @@ static void a_segment_is_sealed_against_everybody(void)
 {
     struct stg_segment segment;
     struct stg_err err = {0};
-    CHECK_OK(stg_segment_create("arena", 2 * MIB, false, &segment, &err), err);
+    CHECK_OK(stg_segment_create("arena", 2 * MIB, false, NULL, &segment, &err), err);
     memset(segment.base, 7, segment.bytes); /* our own mapping still writes */
     CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0) ==
           MAP_FAILED);
@@ -73,7 +87,7 @@ static void a_control_page_can_be_written_but_not_resized(void)
 {
     struct stg_segment segment;
     struct stg_err err = {0};
-    CHECK_OK(stg_segment_create("control", 16384, true, &segment, &err), err);
+    CHECK_OK(stg_segment_create("control", 16384, true, NULL, &segment, &err), err);
     char *writer = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0);
     CHECK(writer != MAP_FAILED);
     writer[0] = 9;
@@ -87,6 +101,7 @@ static const struct stg_test tests[] = {
     TEST(a_budget_refuses_with_the_arithmetic_and_takes_again_what_was_given),
     TEST(a_budget_that_is_not_set_is_a_part_of_what_there_is),
     TEST(more_than_the_machine_has_is_an_error_and_no_kill),
+    TEST(memory_that_nobody_wants_any_more_is_not_reserved_to_the_end),
     TEST(a_segment_is_sealed_against_everybody),
     TEST(a_control_page_can_be_written_but_not_resized),
 };

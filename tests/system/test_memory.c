@@ -232,7 +232,52 @@ static void a_batch_larger_than_max_batch_bytes_is_an_error_item(void)
     fixture_finish(&fixture);
 }
 
+static uint64_t mib_available(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL &&
+           sscanf(line, "MemAvailable: %llu", &kib) != 1) {
+    }
+    if (file != NULL)
+        fclose(file);
+    return kib / 1024;
+}
+
+static void open_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager_options options = {.runtime_dir = fixture->runtime};
+    struct stager_stream *stream;
+    trainer_send(fd, stager_open(NULL, "x", &options, &stream));
+}
+
+static bool starting(const struct fixture_status *status, void *arg)
+{
+    return strcmp(status->state, "starting") == 0;
+}
+
+static void a_stop_while_memory_is_reserved_is_a_clean_one(void)
+{
+    if (mib_available() < 5000)
+        SKIP("needs 5000 MiB of memory, there are %llu",
+             (unsigned long long)mib_available());
+    struct fixture fixture;
+    fixture_start(&fixture, "memory_budget: 4GiB\n");
+    apply_floats(&fixture, "x", 1000, "max_batch_bytes: 700MiB, memory_budget: 4000MiB");
+    struct trainer trainer;
+    trainer_start(&trainer, open_body, &fixture, NULL);
+    fixture_wait(&fixture, "x", 10000, starting, NULL);
+    int64_t began = now_millis();
+    fixture_stop(&fixture); /* checks the exit status */
+    printf("    stopped after %lld ms\n", (long long)(now_millis() - began));
+    CHECK_INT(trainer_recv(trainer.fd), -STAGER_UNAVAILABLE);
+    trainer_join(&trainer);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
+    TEST(a_stop_while_memory_is_reserved_is_a_clean_one),
     TEST(memory_is_reused_and_does_not_grow),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),
     TEST_SLOW(batches_of_a_kilobyte_and_of_300_megabytes, 60),
