@@ -2,8 +2,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "daemon/storage/access.h"
@@ -111,6 +115,24 @@ static int walk_open(struct walk *w, const char *name, int *ret, struct stg_err 
     return stg_err(err, stg_access_errno(errno), "%s: %s", w->shown, strerror(errno));
 }
 
+/* O_PATH stops before a file system that is mounted on demand; a step through it mounts
+ * it. Returns a descriptor of what is there then, or fd itself. */
+static int walk_automount(struct walk *w, const char *name, int fd)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs) < 0 || fs.f_type != AUTOFS_SUPER_MAGIC)
+        return fd;
+    char through[NAME_MAX + 3];
+    snprintf(through, sizeof(through), "%s/.", name);
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_SYMLINKS};
+    int mounted = (int)syscall(SYS_openat2, w->at, through, &how, sizeof(how));
+    if (mounted < 0)
+        return fd;
+    close(fd);
+    return mounted;
+}
+
 static int walk_step(struct walk *w, const char *name, struct stg_err *err)
 {
     int fd = -1;
@@ -120,7 +142,7 @@ static int walk_step(struct walk *w, const char *name, struct stg_err *err)
     struct stat st;
     if (fstat(fd, &st) == 0 && S_ISLNK(st.st_mode))
         return walk_link(w, fd, err);
-    return walk_move(w, fd, err);
+    return walk_move(w, walk_automount(w, name, fd), err);
 }
 
 static int walk_begin(struct walk *w, int base, const char *path, struct stg_err *err)
