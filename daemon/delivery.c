@@ -77,6 +77,19 @@ static int take_release(struct stg_stage *stage, struct stg_client *client,
     return stg_err(err, -STAGER_INVALID_ARGUMENT, "release of a lease it does not hold");
 }
 
+/* A violation costs its author the stream. */
+static void expel_violator(struct stg_stage *stage, struct stg_client *client,
+                           const char *why)
+{
+    client->n_violations++;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "stagerd detached this client: its control page is broken (%.100s)", why);
+    stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s", stage->config.name,
+            client->client_id, (int)client->pid, text);
+    stg_client_expel(stage, client, STAGER_INVALID_ARGUMENT, text);
+}
+
 /* Returns whether anything changed. */
 static bool take_releases(struct stg_stage *stage, struct stg_client *client)
 {
@@ -91,14 +104,8 @@ static bool take_releases(struct stg_stage *stage, struct stg_client *client)
         changed = true;
     }
     if (rc < 0 && client->state == STG_CLIENT_ATTACHED) {
-        client->n_violations++;
-        char text[256];
-        snprintf(text, sizeof(text),
-                 "stagerd detached this client: its control page is broken (%.100s)",
-                 err.code != 0 ? err.text : "its count of releases makes no sense");
-        stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s",
-                stage->config.name, client->client_id, (int)client->pid, text);
-        stg_client_expel(stage, client, STAGER_INVALID_ARGUMENT, text);
+        expel_violator(stage, client,
+                       err.code != 0 ? err.text : "its count of releases makes no sense");
         return true;
     }
     return changed;
@@ -131,12 +138,21 @@ static uint64_t client_pass(const struct stg_client *client)
     return client->base_pass + client->ends;
 }
 
-/* Did the client ask for the pass that it is in now? One more than it finished is the
- * most it can. */
+/* Did the client ask for the pass that it is in now? One more than it was told the end of
+ * is the most it can: a client that reads no ends must not have passes run on and on. */
 static bool wants_pass(const struct stg_client *client)
 {
     uint64_t wanted = stg_control_pass_wanted(&client->control);
-    return client->ends == 0 || wanted > client->ends;
+    return client->ends == 0 || wanted == client->ends + 1;
+}
+
+/* Returns whether anything changed. */
+static bool check_pass_wanted(struct stg_stage *stage, struct stg_client *client)
+{
+    if (stg_control_pass_wanted(&client->control) <= client->ends + 1)
+        return false;
+    expel_violator(stage, client, "it asks for passes ahead of the end of this one");
+    return true;
 }
 
 static bool in_pass(const struct stg_stage *stage, const struct stg_client *client)
@@ -413,6 +429,8 @@ static bool take_all(struct stg_stage *stage)
         changed |= take_releases(stage, c);
         if (c->state == STG_CLIENT_ATTACHED)
             changed |= take_acks(stage, c);
+        if (c->state == STG_CLIENT_ATTACHED)
+            changed |= check_pass_wanted(stage, c);
     }
     return changed;
 }

@@ -275,11 +275,13 @@ static void note_error(struct stg_stage *stage, uint64_t number,
     stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, stage->last_error);
 }
 
+/* Takes the reference on the element. */
 static void publish(struct stg_stage *stage, const struct drawn *drawn, uint32_t extent,
                     uint64_t bytes, const struct stg_err *err)
 {
     struct stg_batch_header *header =
         (void *)((char *)stage->arena.base + stg_extent_offset(stage->leases, extent));
+    stg_block_unref(drawn->block); /* it is read: its memory need not wait for room */
     pthread_mutex_lock(&stage->lock);
     if (wait_for_room(stage, drawn->sequence)) {
         header->n_dropped = stage->n_dropped;
@@ -323,7 +325,6 @@ static void produce(struct stg_stage *stage, struct stg_run *run,
     stage->busy_ns += busy;
     pthread_mutex_unlock(&stage->lock);
     publish(stage, drawn, extent, bytes, &err);
-    stg_block_unref(drawn->block);
 }
 
 static void leave(struct stg_stage *stage)

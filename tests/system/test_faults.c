@@ -426,6 +426,38 @@ static void a_lying_client_is_detached_and_harms_nobody(void)
     }
 }
 
+static bool nobody_there(const struct fixture_status *status, void *arg)
+{
+    return status->n_clients == 0;
+}
+
+/* An empty pass costs no credit: only the rule that a client asks for one pass at a time
+ * keeps the daemon from running them as fast as it can. */
+static void a_client_cannot_ask_for_all_passes_at_once(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: rows\n"
+                            "dataset:\n  - range: {stop: 0}\n"
+                            "  - batch: {batch_size: 2}\n");
+    struct stager_stream *stream = fixture_open(&fixture, "rows", "liar", 2);
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_OUT_OF_RANGE);
+    CHECK_INT(stager_rewind(stream), 0);
+    CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_OUT_OF_RANGE);
+    atomic_store(&stream->control.page->pass_wanted, UINT64_MAX);
+    (void)!send(stream->client->fd, "!", 1, MSG_NOSIGNAL);
+    fixture_wait(&fixture, "rows", 10000, nobody_there, NULL);
+    struct fixture_status status;
+    fixture_status(&fixture, "rows", &status);
+    CHECK_INT(status.pass, 2);
+    CHECK_INT(stager_rewind(stream), 0);
+    CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(stream), "ahead of the end");
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static void shared_memory_cannot_be_written_by_a_client(void)
 {
     struct fixture fixture;
@@ -592,6 +624,7 @@ static const struct stg_test tests[] = {
     TEST(descriptors_that_a_client_sends_are_not_taken),
     TEST(garbage_on_the_socket_ends_that_connection_only),
     TEST(a_lying_client_is_detached_and_harms_nobody),
+    TEST(a_client_cannot_ask_for_all_passes_at_once),
     TEST(shared_memory_cannot_be_written_by_a_client),
     TEST(a_file_in_the_sockets_place_is_not_removed),
     TEST(a_stopped_trainer_slows_only_itself),
