@@ -128,27 +128,31 @@ static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
     return stg_batch_writer_copy(&extent->writer, (uint32_t)i, tensor, err);
 }
 
-static void graph_text(char *to, bool hashed)
+static void graph_text(char *text, size_t bytes, bool hashed)
 {
-    to += sprintf(to, "element record string [-1]\n"
-                      "columns = decode_csv(record) record_defaults=[0");
+    FILE *to = fmemopen(text, bytes, "w");
+    if (to == NULL)
+        bench_die("no memory for the text of a graph");
+    fprintf(to, "element record string [-1]\n"
+                "columns = decode_csv(record) record_defaults=[0");
     for (int i = 0; i < N_NUMBERS; i++)
-        to += sprintf(to, ", 0.0");
+        fprintf(to, ", 0.0");
     for (int i = 0; i < N_STRINGS; i++)
-        to += sprintf(to, ", \"\"");
-    to += sprintf(to, "]\nfeature label = columns:0\n");
+        fprintf(to, ", \"\"");
+    fprintf(to, "]\nfeature label = columns:0\n");
     for (int i = 0; i < N_NUMBERS; i++)
-        to += sprintf(to, "feature I%d = columns:%d\n", i + 1, i + 1);
+        fprintf(to, "feature I%d = columns:%d\n", i + 1, i + 1);
     for (int i = 0; i < N_STRINGS; i++) {
         int k = N_NUMBERS + 1 + i;
         if (hashed)
-            to += sprintf(to,
-                          "ids%d = string_to_hash_bucket_fast(columns:%d) "
-                          "num_buckets=%d\nfeature C%d = ids%d\n",
-                          i, k, N_BUCKETS, i + 1, i);
+            fprintf(to,
+                    "ids%d = string_to_hash_bucket_fast(columns:%d) "
+                    "num_buckets=%d\nfeature C%d = ids%d\n",
+                    i, k, N_BUCKETS, i + 1, i);
         else
-            to += sprintf(to, "feature C%d = columns:%d\n", i + 1, k);
+            fprintf(to, "feature C%d = columns:%d\n", i + 1, k);
     }
+    fclose(to);
 }
 
 static uint64_t batch_once(struct stg_run *run, const struct stg_schema *schema,
@@ -175,7 +179,7 @@ static void stager_start(struct stager *stager, bool hashed)
 {
     static char text[16384];
     struct stg_err err = {0};
-    graph_text(text, hashed);
+    graph_text(text, sizeof(text), hashed);
     *stager = (struct stager){.extent.bytes = 16u << 20};
     if (fixture_parse(&stager->fx, text, &err) < 0 ||
         stg_graph_create(&stager->fx.spec, &stager->fx.element, NULL, &stager->graph,
