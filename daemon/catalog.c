@@ -294,6 +294,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->generation = pipeline->generation;
     instance->private_run = private_run;
     instance->plan = plan;
+    instance->n_gone = catalog->n_gone;
     instance->config = (struct stg_stage_config){
         .spec = definition->spec,
         .graph = definition->graph,
@@ -323,52 +324,6 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     return 0;
 }
 
-int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                         bool private_run, uint32_t max_held, struct stg_instance **ret,
-                         struct stg_err *err)
-{
-    struct stg_instance *instance = private_run ? NULL : pipeline->instance;
-    if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
-        stg_stage_stopping(instance->stage))
-        return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
-                       pipeline->name);
-    if (instance != NULL) {
-        *ret = instance;
-        return 0;
-    }
-    return new_instance(catalog, pipeline, private_run, max_held, ret, err);
-}
-
-bool stg_catalog_stopping(const struct stg_catalog *catalog)
-{
-    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        if (i->state == STG_INSTANCE_LIVE && stg_stage_stopping(i->stage))
-            return true;
-    }
-    return false;
-}
-
-void stg_catalog_discard(struct stg_instance *instance)
-{
-    if (instance->pipeline != NULL)
-        instance->pipeline->instance = NULL;
-    instance->pipeline = NULL;
-}
-
-void stg_catalog_abandon(struct stg_instance *instance)
-{
-    instance->abandoned = 1;
-    if (instance->stage != NULL)
-        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
-}
-
-static bool is_over(struct stg_instance *instance)
-{
-    if (instance->state == STG_INSTANCE_CREATING)
-        return false;
-    return instance->state == STG_INSTANCE_FAILED || stg_stage_finished(instance->stage);
-}
-
 static void add_counters(const struct stg_pipeline_status *from,
                          struct stg_pipeline_status *to)
 {
@@ -385,6 +340,78 @@ static void add_counters(const struct stg_pipeline_status *from,
     to->bytes += from->bytes;
     to->producer_wait_ns += from->producer_wait_ns;
     to->producer_busy_ns += from->producer_busy_ns;
+}
+
+/* What the next instance of this generation goes on with. */
+static void keep_counts(struct stg_instance *instance)
+{
+    struct stg_pipeline *pipeline = instance->pipeline;
+    if (pipeline == NULL)
+        return;
+    pipeline->instance = NULL;
+    if (instance->stage == NULL)
+        return;
+    stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
+    struct stg_bump bump;
+    struct stg_pipeline_status status = {0};
+    stg_bump_init(&bump, 0);
+    stg_stage_status(instance->stage, &bump, &status);
+    add_counters(&status, &pipeline->past);
+    if (status.last_error[0] != '\0')
+        snprintf(pipeline->last_error, sizeof(pipeline->last_error), "%s",
+                 status.last_error);
+    stg_bump_finish(&bump);
+}
+
+int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                         bool private_run, uint32_t max_held, struct stg_instance **ret,
+                         struct stg_err *err)
+{
+    struct stg_instance *instance = private_run ? NULL : pipeline->instance;
+    if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
+        stg_stage_stopping(instance->stage)) {
+        if (!stg_stage_quiet(instance->stage))
+            return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
+                           pipeline->name);
+        /* Who left and keeps batches keeps their memory, and nobody from the pipeline. */
+        keep_counts(instance);
+        instance->pipeline = NULL;
+        instance = NULL;
+    }
+    if (instance != NULL) {
+        *ret = instance;
+        return 0;
+    }
+    return new_instance(catalog, pipeline, private_run, max_held, ret, err);
+}
+
+bool stg_catalog_stopping(const struct stg_catalog *catalog)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_ENDING ||
+            (i->state == STG_INSTANCE_LIVE && stg_stage_stopping(i->stage)))
+            return true;
+    }
+    return false;
+}
+
+uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog)
+{
+    return catalog->n_gone;
+}
+
+void stg_catalog_discard(struct stg_instance *instance)
+{
+    if (instance->pipeline != NULL)
+        instance->pipeline->instance = NULL;
+    instance->pipeline = NULL;
+}
+
+void stg_catalog_abandon(struct stg_instance *instance)
+{
+    instance->abandoned = 1;
+    if (instance->stage != NULL)
+        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
 }
 
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
@@ -412,47 +439,71 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
 }
 
-/* What the next instance of this generation goes on with. */
-static void keep_counts(struct stg_instance *instance)
+static void remove_instance(struct stg_instance *instance)
 {
-    struct stg_pipeline *pipeline = instance->pipeline;
-    if (pipeline == NULL)
-        return;
-    pipeline->instance = NULL;
-    if (instance->stage == NULL)
-        return;
-    stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
-    struct stg_bump bump;
-    struct stg_pipeline_status status = {0};
-    stg_bump_init(&bump, 0);
-    stg_stage_status(instance->stage, &bump, &status);
-    add_counters(&status, &pipeline->past);
-    if (status.last_error[0] != '\0')
-        snprintf(pipeline->last_error, sizeof(pipeline->last_error), "%s",
-                 status.last_error);
-    stg_bump_finish(&bump);
+    struct stg_instance **at = &instance->catalog->instances;
+    while (*at != instance)
+        at = &(*at)->next;
+    *at = instance->next;
+    free_instance(instance);
+}
+
+static void destroy_stage(uv_work_t *work)
+{
+    struct stg_instance *instance = work->data;
+    stg_stage_destroy(instance->ending);
+}
+
+static void destroyed_stage(uv_work_t *work, int status)
+{
+    struct stg_instance *instance = work->data;
+    struct stg_catalog *catalog = instance->catalog;
+    catalog->n_gone++;
+    remove_instance(instance);
+    catalog->hooks.changed(catalog->hooks.owner);
+}
+
+/* Unmapping a large arena takes as long as it took to fault in: not on the loop. */
+static void end_instance(struct stg_instance *instance)
+{
+    keep_counts(instance);
+    instance->state = STG_INSTANCE_ENDING;
+    instance->ending = instance->stage;
+    instance->stage = NULL;
+    uv_queue_work(instance->catalog->loop, &instance->work, destroy_stage,
+                  destroyed_stage);
+}
+
+/* Returns whether runners of it, for whom an open may wait, have ended since. */
+static bool sweep_live(struct stg_instance *instance, int *next_millis)
+{
+    if (stg_stage_finished(instance->stage)) {
+        end_instance(instance);
+        return true;
+    }
+    int millis = stg_stage_sweep(instance->stage);
+    if (millis >= 0 && (*next_millis < 0 || millis < *next_millis))
+        *next_millis = millis;
+    bool quiet = stg_stage_quiet(instance->stage);
+    bool became = quiet && !instance->quiet;
+    instance->quiet = quiet;
+    return became;
 }
 
 int stg_catalog_sweep(struct stg_catalog *catalog)
 {
     int next_millis = -1;
     bool went = false;
-    struct stg_instance **at = &catalog->instances;
-    while (*at != NULL) {
-        struct stg_instance *instance = *at;
-        if (is_over(instance)) {
-            keep_counts(instance);
-            *at = instance->next;
-            free_instance(instance);
+    struct stg_instance *next;
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = next) {
+        next = i->next;
+        if (i->state == STG_INSTANCE_LIVE) {
+            went |= sweep_live(i, &next_millis);
+        } else if (i->state == STG_INSTANCE_FAILED) {
+            keep_counts(i);
+            remove_instance(i);
             went = true;
-            continue;
         }
-        if (instance->state == STG_INSTANCE_LIVE) {
-            int millis = stg_stage_sweep(instance->stage);
-            if (millis >= 0 && (next_millis < 0 || millis < next_millis))
-                next_millis = millis;
-        }
-        at = &instance->next;
     }
     if (went)
         catalog->hooks.changed(catalog->hooks.owner);
@@ -468,16 +519,20 @@ void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text)
     }
 }
 
-bool stg_catalog_creating(const struct stg_catalog *catalog)
+bool stg_catalog_working(const struct stg_catalog *catalog)
 {
     for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        if (i->state == STG_INSTANCE_CREATING)
+        if (i->state == STG_INSTANCE_CREATING || i->state == STG_INSTANCE_ENDING)
             return true;
     }
     return false;
 }
 
-bool stg_catalog_idle(const struct stg_catalog *catalog)
+bool stg_catalog_quiet(const struct stg_catalog *catalog)
 {
-    return catalog->instances == NULL;
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_LIVE && !stg_stage_quiet(i->stage))
+            return false;
+    }
+    return !stg_catalog_working(catalog);
 }

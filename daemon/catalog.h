@@ -19,6 +19,7 @@ enum stg_instance_state {
     STG_INSTANCE_CREATING, /* memory is being reserved on a worker */
     STG_INSTANCE_LIVE,
     STG_INSTANCE_FAILED, /* could not be created: see error */
+    STG_INSTANCE_ENDING, /* its memory is being given back on a worker */
 };
 
 /* One run of a pipeline: a stage and what it was made from. */
@@ -34,6 +35,9 @@ struct stg_instance {
     struct stg_stage_config config;
     struct stg_stage_plan plan;
     struct stg_stage *stage;
+    struct stg_stage *ending; /* ENDING: the stage, the worker's alone */
+    bool quiet;               /* its runners have ended, and who waited for it was told */
+    uint64_t n_gone;          /* of the catalog when it was made */
     struct stg_err error;
     uv_work_t work;
 };
@@ -53,7 +57,7 @@ struct stg_pipeline {
 
 /* Callbacks into the server; on the loop. */
 struct stg_catalog_hooks {
-    void (*changed)(void *owner); /* an instance became live, failed, or went away */
+    void (*changed)(void *owner); /* an instance became live, failed, quiet, or went */
     void (*wake)(void *owner);    /* any thread: sweep soon */
     void *owner;
 };
@@ -95,13 +99,16 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
 
 /* The instance to attach to: the shared one (made when there is none), or a new private
  * one. 0 and an instance that may still be CREATING (look again on `changed`), or
- * UNAVAILABLE: the last one is still stopping, ask again on `changed`. */
+ * UNAVAILABLE: runners of the last one have not ended, ask again on `changed`. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                          bool private_run, uint32_t max_held, struct stg_instance **ret,
                          struct stg_err *err);
 
 /* Is an instance on its way out, whose memory comes back soon? */
 bool stg_catalog_stopping(const struct stg_catalog *catalog);
+
+/* How many instances gave their memory back so far. */
+uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog);
 
 /* A failed instance is not offered again: the next asker makes a new one. */
 void stg_catalog_discard(struct stg_instance *instance);
@@ -116,10 +123,11 @@ int stg_catalog_sweep(struct stg_catalog *catalog);
 /* Tells every client `text` with that code. Returns at once. */
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
 
-/* Is an instance being made on another thread? It must not be destroyed then. */
-bool stg_catalog_creating(const struct stg_catalog *catalog);
+/* Is another thread making or ending an instance? The catalog must not be destroyed then.
+ */
+bool stg_catalog_working(const struct stg_catalog *catalog);
 
-/* No instance left? */
-bool stg_catalog_idle(const struct stg_catalog *catalog);
+/* Has every runner ended, and no thread work to do? */
+bool stg_catalog_quiet(const struct stg_catalog *catalog);
 
 #endif

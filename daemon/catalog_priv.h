@@ -16,6 +16,7 @@ struct stg_catalog {
     gid_t access_gid;               /* (gid_t)-1: no such group */
     struct stg_pipeline *pipelines; /* by name */
     struct stg_instance *instances; /* all that exist, of all generations */
+    uint64_t n_gone;                /* instances whose memory came back */
 };
 
 /* Takes the definition's reference on success. */

@@ -332,12 +332,16 @@ static int wait_because(struct stg_session *session, const char *fmt, ...)
 static int answer_failed(struct stg_session *session, const struct stg_request *request,
                          struct stg_instance *instance)
 {
+    struct stg_catalog *catalog = catalog_of(session);
     struct stg_err err = instance->error;
-    stg_catalog_discard(instance);
     session->open_private = NULL;
     if (err.code == -STAGER_RESOURCE_EXHAUSTED &&
-        stg_catalog_stopping(catalog_of(session)))
+        (stg_catalog_stopping(catalog) ||
+         stg_catalog_n_gone(catalog) != instance->n_gone)) {
+        session->open_gone = instance->n_gone + 1;
         return wait_because(session, "%s", err.text);
+    }
+    stg_catalog_discard(instance);
     fail(session, request, &err);
     return 0;
 }
@@ -356,14 +360,19 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
     }
     struct stg_instance *instance = session->open_private;
     int rc = 0;
+    if (!session->open_waits)
+        session->open_gone = 0;
+    if (instance == NULL && (request->private_run || pipeline->instance == NULL) &&
+        session->open_gone == stg_catalog_n_gone(catalog_of(session)) + 1)
+        return 1; /* no memory came back since it was refused */
     if (instance == NULL)
         rc = stg_catalog_instance(catalog_of(session), pipeline, request->private_run,
                                   request->max_held, &instance, &err);
     if (rc == -STAGER_UNAVAILABLE)
         return wait_because(
             session,
-            "the last run of pipeline %s is still stopping: a client that left "
-            "holds batches of it, or a file takes long to read; try again",
+            "the last run of pipeline %s is still stopping: a file takes long to read; "
+            "try again",
             pipeline->name);
     if (rc == 0 && instance->private_run)
         session->open_private = instance;

@@ -190,7 +190,7 @@ static void on_sweep(uv_timer_t *timer)
     int millis = stg_catalog_sweep(server->catalog);
     if (millis >= 0)
         uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
-    if (server->stopping && stg_catalog_idle(server->catalog))
+    if (server->stopping && stg_catalog_quiet(server->catalog))
         uv_stop(&server->loop);
 }
 
@@ -223,11 +223,21 @@ static void catalog_changed(void *owner)
 /* ---- signals
  * ------------------------------------------------------------------------------ */
 
+static void remove_socket(const struct stg_server *server)
+{
+    if (server->listen_fd >= 0 && !server->inherited_socket)
+        unlink(server->socket_path);
+}
+
+/* Who hangs in a read cannot be joined; the end of the process takes all of it along, and
+ * nothing of it is on disk. */
 static void on_stop_timeout(uv_timer_t *timer)
 {
     struct stg_server *server = timer->data;
-    stg_log(STG_LOG_WARNING, "some runners did not end in %d ms", STOP_MILLIS);
-    uv_stop(&server->loop);
+    stg_log(STG_LOG_WARNING, "a runner still reads or computes after %d ms: stopped",
+            STOP_MILLIS);
+    remove_socket(server);
+    _exit(EXIT_SUCCESS);
 }
 
 static void on_stop(uv_signal_t *signal, int number)
@@ -363,9 +373,8 @@ void stg_server_finish(struct stg_server *server)
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_abort(s);
     uv_run(&server->loop, UV_RUN_NOWAIT);
-    if (server->listen_fd >= 0 && !server->inherited_socket)
-        unlink(server->socket_path);
-    while (server->catalog != NULL && stg_catalog_creating(server->catalog))
+    remove_socket(server);
+    while (server->catalog != NULL && stg_catalog_working(server->catalog))
         uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
     uv_walk(&server->loop, close_any, NULL);

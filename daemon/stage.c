@@ -240,6 +240,14 @@ bool stg_stage_stopping(struct stg_stage *stage)
     return stopping;
 }
 
+bool stg_stage_quiet(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool quiet = stage->stopping && stage->n_runners == 0;
+    pthread_mutex_unlock(&stage->lock);
+    return quiet;
+}
+
 bool stg_stage_finished(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);

@@ -129,7 +129,10 @@ bool stg_stage_stopping(struct stg_stage *stage);
 /* Stopped, runners ended, no lease left: may be destroyed. */
 bool stg_stage_finished(struct stg_stage *stage);
 
-/* Numbers to go on with in the next stage of this generation. Only when finished. */
+/* Stopped and runners ended: what is left is memory that processes hold. */
+bool stg_stage_quiet(struct stg_stage *stage);
+
+/* Numbers to go on with in the next stage of this generation. Only when quiet. */
 void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number,
                         uint64_t *ret_pass);
 
