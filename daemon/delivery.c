@@ -341,6 +341,12 @@ static bool end_for_late(struct stg_stage *stage)
     return changed;
 }
 
+bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED &&
+           client_pass(client) == stage->passes_ended && wants_pass(client);
+}
+
 static bool begin_pass(struct stg_stage *stage)
 {
     if (stage->pass_state != STG_PASS_NONE || stage->stopping || stage->failure.code != 0)
@@ -352,12 +358,17 @@ static bool begin_pass(struct stg_stage *stage)
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
-        bool asks = client_pass(c) == stage->passes_ended && wants_pass(c);
+        bool asks = stg_client_asks(stage, c);
         any = any || asks;
         all = all && asks;
     }
-    if (!any || (broadcast && !all))
+    if (!any || (broadcast && !all)) {
+        stage->asked_ns = !any                   ? 0
+                          : stage->asked_ns != 0 ? stage->asked_ns
+                                                 : stg_now_ns();
         return false;
+    }
+    stage->asked_ns = 0;
     stage->begun = true;
     stage->pass_state = STG_PASS_RUNNING;
     return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What delivery.c offers the rest of a stage. All with the stage's lock held, any thread.
+ * What delivery.c and expire.c offer the rest of a stage. All with the stage's lock held,
+ * any thread.
  */
 #ifndef STG_DAEMON_DELIVERY_H
 #define STG_DAEMON_DELIVERY_H
@@ -14,6 +15,9 @@ void stg_delivery_run(struct stg_stage *stage);
 /* Is every item of the pass published, and none to come? */
 bool stg_pass_drawn_out(const struct stg_stage *stage);
 
+/* Is it attached, and asks for the pass that is next or runs? */
+bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client);
+
 /* The stage's reference on an item's extent goes. */
 void stg_item_drop(struct stg_stage *stage, uint32_t extent);
 
@@ -24,5 +28,9 @@ void stg_client_detach(struct stg_stage *stage, struct stg_client *client);
 /* As detach, after telling it why (code positive) and shutting its socket. */
 void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
                       const char *text);
+
+/* expire.c: detaches clients whose clock has run out. now_ns is not before the last
+ * assignment. */
+void stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
 
 #endif

@@ -119,8 +119,8 @@ int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
                     struct stg_err *err)
 {
     pthread_mutex_lock(&budget->lock);
-    uint64_t used = budget->used;
-    bool fits = bytes <= budget->total && used <= budget->total - bytes;
+    uint64_t used = budget->used, total = budget->total;
+    bool fits = bytes <= total && used <= total - bytes;
     if (fits)
         budget->used = used + bytes;
     pthread_mutex_unlock(&budget->lock);
@@ -131,7 +131,7 @@ int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
         "%s needs %.1f MiB, but memory_budget is %.1f MiB and %.1f MiB of it are in "
         "use: raise memory_budget in stagerd.yaml, or lower capacity, num_threads, "
         "max_held, batch_size or memory_budget of the pipeline",
-        what, (double)bytes / MIB, (double)budget->total / MIB, (double)used / MIB);
+        what, (double)bytes / MIB, (double)total / MIB, (double)used / MIB);
 }
 
 void stg_budget_give(struct stg_budget *budget, uint64_t bytes)

@@ -444,70 +444,6 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
     pthread_mutex_unlock(&stage->lock);
 }
 
-static const struct stg_assigned *oldest_unacknowledged(const struct stg_client *client)
-{
-    for (uint32_t i = 0; i < client->n_assigned; i++) {
-        if (!client->assigned[i].acked)
-            return &client->assigned[i];
-    }
-    return NULL;
-}
-
-/* Does somebody wait for what this client holds? It may be itself, at the end of a pass:
- * the end comes when it acknowledges, and for a batch it waits like everybody. */
-static bool others_wait(const struct stg_stage *stage, const struct stg_client *holder)
-{
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control) &&
-            (c != holder || stg_pass_drawn_out(stage)))
-            return true;
-    }
-    return false;
-}
-
-/* hold_timeout_millis: an unacknowledged lease that others wait for is expired. */
-static void expire_holders(struct stg_stage *stage, uint64_t now)
-{
-    uint64_t limit = stage->staged->hold_timeout_millis * 1000000u;
-    for (struct stg_client *c = stage->clients; limit != 0 && c != NULL; c = c->next) {
-        const struct stg_assigned *held = oldest_unacknowledged(c);
-        if (c->state != STG_CLIENT_ATTACHED || held == NULL ||
-            now - held->assigned_ns < limit || !others_wait(stage, c))
-            continue;
-        char text[256];
-        snprintf(text, sizeof(text),
-                 "client %s held batch %" PRIu64
-                 " for more than hold_timeout_millis %" PRIu64
-                 " while others waited, and was detached",
-                 c->client_id, stage->items[held->extent].number,
-                 stage->staged->hold_timeout_millis);
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
-        stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);
-    }
-}
-
-/* start_timeout_millis: broadcast that still lacks clients says who is missing. */
-static void expire_start(struct stg_stage *stage, uint64_t now)
-{
-    uint64_t limit = stage->staged->start_timeout_millis * 1000000u;
-    if (stage->config.delivery == STG_DELIVERY_SPLIT || stage->begun || limit == 0 ||
-        stage->n_attached == 0 || stage->n_attached >= stage->config.num_clients ||
-        now - stage->first_attach_ns < limit)
-        return;
-    struct stg_err err;
-    stg_err(&err, -STAGER_DEADLINE_EXCEEDED,
-            "%u of num_clients %u did not come within start_timeout_millis %" PRIu64
-            "; here:",
-            stage->config.num_clients - stage->n_attached, stage->config.num_clients,
-            stage->staged->start_timeout_millis);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_ATTACHED)
-            stg_err_append(&err, err.code, " %s", c->client_id);
-    }
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
-        stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
-}
-
 int stg_stage_sweep(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
@@ -520,8 +456,7 @@ int stg_stage_sweep(struct stg_stage *stage)
     }
     stg_delivery_run(stage);
     uint64_t now = stg_now_ns(); /* after: nothing was assigned later than this */
-    expire_holders(stage, now);
-    expire_start(stage, now);
+    stg_expire_clients(stage, now);
     pthread_mutex_unlock(&stage->lock);
     return armed || n_waiting > 0 ? SWEEP_MILLIS : -1;
 }

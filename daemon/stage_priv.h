@@ -100,6 +100,8 @@ struct stg_stage {
     uint32_t n_attached;
     bool begun; /* broadcast: all were there once */
     uint64_t first_attach_ns;
+    uint64_t
+        asked_ns; /* broadcast: since when some ask for a pass and some do not; or 0 */
 
     enum stg_pass_state pass_state;
     uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */

@@ -3,6 +3,7 @@
  * A real daemon and real streams: who gets which batch, when a pass ends, what an error
  * does.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -172,6 +173,30 @@ static void broadcast_body(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
+static bool all_are_assigned(const struct fixture_status *status, void *arg)
+{
+    return status->assigned == 4;
+}
+
+/* What lies untaken in the ring of one that leaves goes to the other, also when the
+ * daemon is late to hear of it. */
+static void untaken_batches_are_not_lost_when_the_daemon_is_slow(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_range(&fixture, "rows", "capacity: 2, num_clients: 2");
+    struct stager_stream *leaver = fixture_open(&fixture, "rows", "leaver", 2);
+    struct stager_stream *other = fixture_open(&fixture, "rows", "other", 2);
+    fixture_wait(&fixture, "rows", 10000, all_are_assigned, NULL);
+    kill(fixture.pid, SIGSTOP);
+    stager_close(leaver);
+    kill(fixture.pid, SIGCONT);
+    bool seen[N_ITEMS] = {false};
+    CHECK_INT(take_all(other, seen), N_ITEMS);
+    stager_close(other);
+    fixture_finish(&fixture);
+}
+
 static void broadcast_gives_every_batch_to_all_in_order(void)
 {
     struct fixture fixture;
@@ -223,6 +248,30 @@ static void broadcast_that_lacks_clients_says_who_is_missing(void)
     CHECK_CONTAINS(stager_error_text(a), "2 of num_clients 3");
     CHECK_CONTAINS(stager_error_text(a), "alice");
     stager_close(a);
+    fixture_finish(&fixture);
+}
+
+static void broadcast_that_lacks_a_rewind_says_whose(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: rows\n"
+                            "dataset:\n  - range: {stop: 0}\n"
+                            "  - batch: {batch_size: 2}\n"
+                            "staged: {num_clients: 2, delivery: broadcast, "
+                            "start_timeout_millis: 400}\n");
+    struct stager_stream *a = fixture_open(&fixture, "rows", "alice", 2);
+    struct stager_stream *b = fixture_open(&fixture, "rows", "bob", 2);
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(a, 10000, &batch), -STAGER_OUT_OF_RANGE);
+    CHECK_INT(stager_next(b, 10000, &batch), -STAGER_OUT_OF_RANGE);
+    CHECK_INT(stager_rewind(a), 0);
+    CHECK_INT(stager_next(a, 10000, &batch), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_CONTAINS(stager_error_text(a), "missing: bob");
+    stager_close(a);
+    CHECK_INT(stager_rewind(b), 0); /* who is left goes on */
+    CHECK_INT(stager_next(b, 10000, &batch), -STAGER_OUT_OF_RANGE);
+    stager_close(b);
     fixture_finish(&fixture);
 }
 
@@ -400,9 +449,11 @@ static const struct stg_test tests[] = {
     TEST(one_trainer_gets_every_batch_in_order_and_then_the_end),
     TEST(a_rewind_begins_the_next_pass),
     TEST(split_gives_each_batch_to_exactly_one),
+    TEST(untaken_batches_are_not_lost_when_the_daemon_is_slow),
     TEST(broadcast_gives_every_batch_to_all_in_order),
     TEST(broadcast_waits_until_all_are_there),
     TEST(broadcast_that_lacks_clients_says_who_is_missing),
+    TEST(broadcast_that_lacks_a_rewind_says_whose),
     TEST(a_fast_reader_runs_ahead_by_the_capacity_and_no_further),
     TEST(one_client_more_than_num_clients_is_refused_by_name),
     TEST(holding_every_credit_is_an_error_that_names_the_batches),
