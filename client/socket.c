@@ -16,7 +16,7 @@
 #define SYSTEM_DIR "/run/stager"
 #define SOCKET_NAME "attach.sock"
 #define CONNECT_S 10
-#define PART_NS 100000000
+#define PART_NS 1000000000
 
 /* More than any reply carries, so that a wrong count is seen and closed, not cut. */
 #define MAX_FDS 16
@@ -288,11 +288,15 @@ void stg_socket_sleep(int fd, int64_t until_ns)
     (void)!ppoll(&poll_fd, 1, &left, NULL);
 }
 
-void stg_socket_part(int fd)
+bool stg_socket_part(int fd)
 {
     if (shutdown(fd, SHUT_WR) < 0)
-        return;
+        return true; /* it has gone already */
     int64_t until = stg_clock_ns() + PART_NS;
-    while (stg_socket_drain(fd) == 0 && stg_clock_ns() < until)
+    while (stg_socket_drain(fd) == 0) {
+        if (stg_clock_ns() >= until)
+            return false;
         stg_socket_sleep(fd, until);
+    }
+    return true;
 }

@@ -7,6 +7,7 @@
 #ifndef STG_CLIENT_SOCKET_H
 #define STG_CLIENT_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/un.h>
@@ -53,8 +54,8 @@ int stg_socket_drain(int fd);
  * signal may end it early. */
 void stg_socket_sleep(int fd, int64_t until_ns);
 
-/* Says goodbye: no more bells from here, then waits (a tenth of a second at most) until
- * the daemon has let go. Leaves fd open. */
-void stg_socket_part(int fd);
+/* Says goodbye: no more bells from here, then waits (a second at most) until the daemon
+ * has let go. Returns whether it has. Leaves fd open. */
+bool stg_socket_part(int fd);
 
 #endif

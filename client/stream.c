@@ -192,9 +192,9 @@ int stager_open(struct stager *client, const char *name,
 
 /* ---- close ---- */
 
-/* Descriptors that lie in the ring but were never taken: nobody here will read them. The
- * daemon has let go of this client by now, so this gives back memory and acknowledges
- * nothing. */
+/* Descriptors that lie in the ring but were never taken: nobody here will read them. Only
+ * when the daemon has let go of this client: then this gives back memory; before, it
+ * would acknowledge, and the batches would be lost to the others. */
 static void return_untaken(struct stager_stream *stream)
 {
     struct stg_descriptor d;
@@ -232,8 +232,8 @@ void stager_close(struct stager_stream *stream)
         return;
     bool ours = stream->guard == NULL || stg_guard_holds(stream->guard);
     if (ours && stream->control.page != NULL && stream->client != NULL) {
-        stg_socket_part(stream->client->fd);
-        return_untaken(stream);
+        if (stg_socket_part(stream->client->fd))
+            return_untaken(stream);
     }
     stager_disconnect(stream->client);
     stream->client = NULL;
