@@ -25,7 +25,7 @@ int64_t now_millis(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int64_t slow(int64_t millis)
+int64_t fixture_millis(int64_t millis)
 {
     const char *factor = getenv("STG_TEST_SLOW");
     return factor != NULL && atoi(factor) > 0 ? millis * atoi(factor) : millis;
@@ -83,7 +83,7 @@ static void show_log(struct fixture *fixture)
 void fixture_restart(struct fixture *fixture)
 {
     spawn(fixture);
-    int64_t deadline = now_millis() + slow(10000);
+    int64_t deadline = now_millis() + fixture_millis(10000);
     struct stager *client;
     while (stager_connect(fixture->runtime, &client) < 0) {
         int status;
@@ -112,7 +112,7 @@ void fixture_start(struct fixture *fixture, const char *settings)
 static int wait_for(pid_t pid, int64_t millis)
 {
     int status;
-    int64_t deadline = now_millis() + slow(millis);
+    int64_t deadline = now_millis() + fixture_millis(millis);
     while (waitpid(pid, &status, WNOHANG) == 0) {
         if (now_millis() > deadline)
             return -1;
@@ -259,7 +259,7 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
         fixture_status(fixture, name, &status);
         if (until(&status, arg))
             return now_millis() - began;
-        if (now_millis() - began > slow(millis)) {
+        if (now_millis() - began > fixture_millis(millis)) {
             show_log(fixture);
             FAIL("pipeline %s: not within %lld ms: state %s, published %llu, held %u",
                  name, (long long)millis, status.state,
@@ -312,7 +312,7 @@ int64_t trainer_recv(int fd)
 {
     int64_t value = 0;
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    if (poll(&poll_fd, 1, (int)slow(20000)) != 1)
+    if (poll(&poll_fd, 1, (int)fixture_millis(20000)) != 1)
         FAIL("the other side says nothing");
     if (recv(fd, &value, sizeof(value), MSG_WAITALL) != sizeof(value))
         FAIL("the other side is gone");

@@ -102,4 +102,7 @@ void trainer_kill(struct trainer *trainer);
 
 int64_t now_millis(void);
 
+/* A deadline, longer under a sanitizer (STG_TEST_SLOW). */
+int64_t fixture_millis(int64_t millis);
+
 #endif
