@@ -34,8 +34,8 @@ struct stg_block {
     uint32_t n_components;
     struct stg_tensor *tensors;
     int64_t n_records;
-    int64_t n_rows;                    /* entries of provenance */
-    const struct stg_provenance *rows; /* NULL: no provenance */
+    int64_t n_rows;                    /* rows in it, also without provenance */
+    const struct stg_provenance *rows; /* one a row; NULL: no provenance (range) */
     uint64_t epoch;
     struct stg_err error;
     uint64_t bytes; /* memory it holds, counted on the pipeline's budget */
@@ -54,7 +54,8 @@ struct stg_dataset_env {
     const gid_t *groups;
     size_t n_groups;
     uint64_t pass;         /* from 0: reshuffles differ by it */
-    uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and read-ahead together */
+    uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
+                              limit */
     const _Atomic int *stopped; /* not 0: next returns CANCELLED soon */
 };
 

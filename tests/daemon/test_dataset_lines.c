@@ -378,6 +378,12 @@ static void a_file_that_cannot_be_read_fails_the_source_for_good(void)
     stg_test_lines(&pipe, stg_test_path("pipe"));
     check_failure(&pipe, STAGER_INVALID_ARGUMENT, "no regular file");
 
+    /* Nothing is mapped at address 0: the kernel answers EIO. */
+    struct stg_test_spec broken = {0};
+    stg_test_lines(&broken, "/proc/self/mem");
+    check_failure(&broken, STAGER_DATA_LOSS,
+                  "/proc/self/mem: reading at offset 0: Input/output error");
+
     struct stg_test_spec device = {0};
     stg_test_lines(&device, "/dev/zero");
     check_failure(&device, STAGER_INVALID_ARGUMENT, "no regular file");

@@ -210,14 +210,16 @@ static void a_full_shuffle_is_uniform(void)
         FAIL("chi-square is %f", sum);
 }
 
-static void shuffle_after_repeat_mixes_epochs_and_keeps_each_record_s_epoch(void)
+static void check_mixed(int n_shuffles)
 {
     struct stg_test_spec spec = {0};
     stg_test_range(&spec, 4);
     stg_test_step(&spec, "repeat");
     stg_test_int(&spec, "count", 5);
-    stg_test_step(&spec, "shuffle");
-    stg_test_int(&spec, "buffer_size", 100);
+    for (int i = 0; i < n_shuffles; i++) {
+        stg_test_step(&spec, "shuffle");
+        stg_test_int(&spec, "buffer_size", 100);
+    }
     struct stg_dataset_env env = stg_test_env();
     struct stg_dataset *dataset = stg_test_open(&spec, &env);
     int seen[5][4] = {{0}};
@@ -235,6 +237,12 @@ static void shuffle_after_repeat_mixes_epochs_and_keeps_each_record_s_epoch(void
         CHECK_INT(seen[i / 4][i % 4], 1);
     CHECK(fell);
     stg_dataset_destroy(dataset);
+}
+
+static void shuffle_after_repeat_mixes_epochs_and_keeps_each_record_s_epoch(void)
+{
+    check_mixed(1);
+    check_mixed(2);
 }
 
 /* The same records whether asked for one by one or many at once. */
