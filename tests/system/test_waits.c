@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every wait ends: with a batch, the end, an error that names its cause, or a deadline.
+ * And what somebody keeps holds up nobody else.
+ */
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+static void apply_endless(struct fixture *fixture, const char *staged)
+{
+    char yaml[1024];
+    snprintf(
+        yaml, sizeof(yaml),
+        "name: rows\n"
+        "dataset:\n  - range: {stop: 64}\n  - repeat: {}\n  - batch: {batch_size: 2}\n"
+        "graph:\n  - {name: pad, op: constant, value: 1.5, shape: [100000]}\n"
+        "staged: {features: {value: value, pad: pad}, %s}\n",
+        staged);
+    fixture_apply(fixture, yaml);
+}
+
+static struct stager_batch *must_take(struct stager_stream *stream)
+{
+    struct stager_batch *batch;
+    if (stager_next(stream, 10000, &batch) < 0)
+        FAIL("next: %s", stager_error_text(stream));
+    return batch;
+}
+
+static void check_pad(const struct stager_batch *batch)
+{
+    struct stager_tensor pad;
+    CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
+    const float *x = pad.data;
+    for (int i = 0; i < 100000; i++) {
+        if (x[i] != 1.5f)
+            FAIL("pad[%d] is %f", i, (double)x[i]);
+    }
+}
+
+static void a_held_batch_that_others_wait_for_expires(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                            "hold_timeout_millis: 200");
+    struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
+    struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
+    struct stager_batch *in_hand = must_take(stuck), *batch;
+    for (int i = 0; i < 20; i++)
+        stager_release(must_take(fast));
+    check_pad(in_hand);
+    int rc;
+    stager_release(in_hand);
+    while ((rc = stager_next(stuck, 10000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    CHECK_CONTAINS(stager_error_text(stuck), "hold_timeout_millis");
+    stager_close(stuck);
+    stager_close(fast);
+    fixture_finish(&fixture);
+}
+
+static void the_batch_after_one_that_is_done_with_expires_too(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                            "hold_timeout_millis: 200");
+    struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
+    struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
+    struct stager_batch *done = must_take(stuck), *in_hand = must_take(stuck), *batch;
+    for (int i = 0; i < 20; i++)
+        stager_release(must_take(fast));
+    stager_release(done);
+    stager_release(in_hand);
+    int rc;
+    while ((rc = stager_next(stuck, 10000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    CHECK_CONTAINS(stager_error_text(stuck), "held batch 1 ");
+    stager_close(stuck);
+    stager_close(fast);
+    fixture_finish(&fixture);
+}
+
+/* Takes every batch and keeps the first, unacknowledged, for as long as it can. */
+static void keeper_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager_options options = {
+        .runtime_dir = fixture->runtime, .client_id = "keeper", .ack_explicit = 1};
+    struct stager_stream *stream;
+    CHECK_INT(stager_open(NULL, "rows", &options, &stream), 0);
+    trainer_send(fd, 1);
+    struct stager_batch *first = must_take(stream);
+    for (int i = 0; i < 6; i++)
+        stager_release(must_take(stream));
+    trainer_send(fd, 2);
+    stager_release(first);
+    stager_close(stream);
+}
+
+static bool two_are_held(const struct fixture_status *status, void *arg)
+{
+    for (uint32_t i = 0; i < status->n_clients; i++) {
+        if (strcmp(status->clients[i].client_id, "slow") == 0)
+            return status->clients[i].held == 2;
+    }
+    return false;
+}
+
+/* The keeper waits, but nobody waits for what it keeps: it is the other that is slow. */
+static void a_client_that_only_waits_itself_is_not_expired(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                            "hold_timeout_millis: 300");
+    struct trainer keeper;
+    trainer_start(&keeper, keeper_body, &fixture, NULL);
+    trainer_recv(keeper.fd);
+    struct stager_stream *slow = fixture_open(&fixture, "rows", "slow", 2);
+    fixture_wait(&fixture, "rows", 10000, two_are_held, NULL);
+    /* Its own lateness expires, and lets the keeper go on. */
+    CHECK_INT(trainer_recv(keeper.fd), 2);
+    trainer_join(&keeper);
+    struct stager_batch *batch;
+    int rc;
+    while ((rc = stager_next(slow, 10000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    stager_close(slow);
+    fixture_finish(&fixture);
+}
+
+/* A process that left and keeps a batch costs that memory, not the pipeline. */
+static void a_batch_kept_after_close_does_not_keep_the_pipeline(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 2, num_clients: 1");
+    struct stager_stream *stream = fixture_open(&fixture, "rows", "first", 2);
+    struct stager_batch *kept = must_take(stream);
+    stager_close(stream);
+    int64_t began = now_millis();
+    for (int i = 0; i < 3; i++) {
+        stream = fixture_open(&fixture, "rows", "again", 2);
+        stager_release(must_take(stream));
+        stager_close(stream);
+    }
+    CHECK(now_millis() - began < 10000);
+    check_pad(kept);
+    stager_release(kept);
+    fixture_finish(&fixture);
+}
+
+static void a_stop_does_not_wait_for_batches_in_hand(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 2");
+    struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
+    struct stager_batch *kept = must_take(stream);
+    int64_t began = now_millis();
+    fixture_stop(&fixture);
+    CHECK(now_millis() - began < 1500);
+    check_pad(kept);
+    stager_release(kept);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+/* The thread of that name in stagerd, or 0. */
+static pid_t find_thread(pid_t pid, const char *name)
+{
+    char path[64], comm[32];
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    CHECK(tasks != NULL);
+    pid_t found = 0;
+    struct dirent *entry;
+    while (found == 0 && (entry = readdir(tasks)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%.16s/comm", (int)pid, entry->d_name);
+        FILE *file = fopen(path, "re");
+        if (file != NULL && fgets(comm, sizeof(comm), file) != NULL &&
+            strncmp(comm, name, strlen(name)) == 0)
+            found = (pid_t)atoi(entry->d_name);
+        if (file != NULL)
+            fclose(file);
+    }
+    closedir(tasks);
+    return found;
+}
+
+/* A thread that a debugger holds is as deaf as one in a read of a dead server. */
+static void a_runner_that_hangs_does_not_keep_the_daemon(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_endless(&fixture, "capacity: 2");
+    struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
+    stager_release(must_take(stream));
+    pid_t runner = find_thread(fixture.pid, "rows/0");
+    CHECK(runner > 0);
+    if (ptrace(PTRACE_ATTACH, runner, NULL, NULL) < 0) {
+        stager_close(stream);
+        fixture_finish(&fixture);
+        SKIP("ptrace is not allowed here");
+    }
+    int status;
+    CHECK_INT(waitpid(runner, &status, __WALL), runner);
+    CHECK(WIFSTOPPED(status));
+    kill(fixture.pid, SIGTERM);
+    CHECK_INT(waitpid(runner, &status, __WALL), runner);
+    CHECK_INT(waitpid(fixture.pid, &status, 0), fixture.pid);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 0);
+    char path[256];
+    snprintf(path, sizeof(path), "%.128s/attach.sock", fixture.runtime);
+    CHECK(access(path, F_OK) < 0);
+    fixture.pid = 0;
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static long cpu_ticks(pid_t pid)
+{
+    char path[64], text[1024] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    CHECK(file != NULL && fgets(text, sizeof(text), file) != NULL);
+    fclose(file);
+    unsigned long user, system;
+    CHECK(sscanf(strrchr(text, ')') + 2,
+                 "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                 &system) == 2);
+    return (long)(user + system);
+}
+
+static void waiting_body(struct fixture *fixture, int fd, void *arg)
+{
+    trainer_send(fd, 1);
+    struct stager_stream *stream = fixture_open(fixture, "late", arg, 2);
+    stager_release(must_take(stream));
+    trainer_send(fd, 2);
+    stager_close(stream);
+}
+
+static void opens_that_wait_for_memory_cost_no_time(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "memory_budget: 220000000\n"); /* for one run */
+    apply_endless(&fixture, "capacity: 2, num_clients: 1");
+    fixture_apply(&fixture, "name: late\n"
+                            "dataset:\n  - range: {stop: 64}\n"
+                            "  - batch: {batch_size: 2, drop_remainder: true}\n"
+                            "staged: {num_clients: 2}\n");
+    struct stager_stream *stream = fixture_open(&fixture, "rows", "first", 2);
+    struct stager_batch *kept = must_take(stream);
+    stager_close(stream);
+    struct trainer waiting[2];
+    char names[2][2] = {"a", "b"};
+    for (int i = 0; i < 2; i++) {
+        trainer_start(&waiting[i], waiting_body, &fixture, names[i]);
+        trainer_recv(waiting[i].fd);
+    }
+    long before = cpu_ticks(fixture.pid);
+    int64_t began = now_millis();
+    while (now_millis() - began < 1000)
+        poll(NULL, 0, 100);
+    long ticks = cpu_ticks(fixture.pid) - before;
+    if (ticks * 4 > sysconf(_SC_CLK_TCK))
+        FAIL("%ld ticks in a second of waiting", ticks);
+    stager_release(kept);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(trainer_recv(waiting[i].fd), 2);
+        trainer_join(&waiting[i]);
+    }
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_held_batch_that_others_wait_for_expires),
+    TEST(the_batch_after_one_that_is_done_with_expires_too),
+    TEST(a_client_that_only_waits_itself_is_not_expired),
+    TEST(a_batch_kept_after_close_does_not_keep_the_pipeline),
+    TEST(a_stop_does_not_wait_for_batches_in_hand),
+    TEST(a_runner_that_hangs_does_not_keep_the_daemon),
+    TEST(opens_that_wait_for_memory_cost_no_time),
+};
+
+TEST_MAIN(tests)
