@@ -89,8 +89,7 @@ bool stg_catalog_allowed(const struct stg_catalog *catalog,
     return false;
 }
 
-/* ---- applying
- * ----------------------------------------------------------------------------- */
+/* ---- applying ---- */
 
 static void make_up_name(struct stg_catalog *catalog, char *buf, size_t bytes)
 {
@@ -250,8 +249,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     return 0;
 }
 
-/* ---- instances
- * ---------------------------------------------------------------------------- */
+/* ---- instances ---- */
 
 static void create_stage(uv_work_t *work)
 {

@@ -34,8 +34,7 @@ void stg_item_drop(struct stg_stage *stage, uint32_t extent)
     stg_extent_drop(stage->leases, extent);
 }
 
-/* ---- releases and acknowledgements
- * -------------------------------------------------------- */
+/* ---- releases and acknowledgements ---- */
 
 /* Under split the stage keeps an item until it is acknowledged: it may have to go to
  * another. */
@@ -130,8 +129,7 @@ static bool take_acks(struct stg_stage *stage, struct stg_client *client)
     return changed;
 }
 
-/* ---- giving
- * ------------------------------------------------------------------------------- */
+/* ---- giving ---- */
 
 static uint64_t client_pass(const struct stg_client *client)
 {
@@ -263,8 +261,7 @@ static bool give_broadcast(struct stg_stage *stage)
     return changed;
 }
 
-/* ---- passes
- * ------------------------------------------------------------------------------- */
+/* ---- passes ---- */
 
 static bool all_acknowledged(const struct stg_stage *stage)
 {
@@ -399,8 +396,7 @@ static bool say_last_words(struct stg_stage *stage)
     return changed;
 }
 
-/* ---- bells
- * -------------------------------------------------------------------------------- */
+/* ---- bells ---- */
 
 /* I4: the doorbell is non-blocking by call; a full socket means that a bell is there
  * already. */
@@ -470,8 +466,7 @@ void stg_delivery_run(struct stg_stage *stage)
         pthread_cond_broadcast(&stage->changed);
 }
 
-/* ---- clients
- * ------------------------------------------------------------------------------ */
+/* ---- clients ---- */
 
 static void give_back(struct stg_stage *stage, uint32_t extent)
 {

@@ -122,8 +122,7 @@ int stg_catalog_forget(struct stg_catalog *catalog, const char *name, struct stg
     return 0;
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------ */
+/* ---- reading ---- */
 
 /* A whole file, NUL-terminated; the caller frees. */
 static char *read_file(const char *path, size_t limit, size_t *ret_bytes,

@@ -27,8 +27,7 @@ uint64_t stg_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------------ */
+/* ---- waiting ---- */
 
 static bool wait_for_pass(struct stg_stage *stage)
 {
@@ -78,8 +77,7 @@ static void unreserve(struct stg_stage *stage, uint32_t extent)
     pthread_mutex_unlock(&stage->lock);
 }
 
-/* ---- drawing
- * ------------------------------------------------------------------------------ */
+/* ---- drawing ---- */
 
 /* The dataset has no more, or failed: no runner draws again in this pass. */
 static void end_drawing(struct stg_stage *stage, int rc, const struct stg_err *err)
@@ -160,8 +158,7 @@ out:
     return ok;
 }
 
-/* ---- computing
- * ---------------------------------------------------------------------------- */
+/* ---- computing ---- */
 
 static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
                       uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
@@ -223,8 +220,7 @@ static void write_coordinates(struct stg_stage *stage, const struct drawn *drawn
     header->n_rows = (uint64_t)drawn->block->n_rows;
 }
 
-/* ---- publishing
- * --------------------------------------------------------------------------- */
+/* ---- publishing ---- */
 
 static bool has_room(const struct stg_stage *stage)
 {
@@ -266,13 +262,22 @@ static bool wait_for_room(struct stg_stage *stage, uint64_t sequence)
     return false;
 }
 
+/* A data set that is bad throughout must not flood the log: the first ones, then ever
+ * fewer. */
+static bool worth_a_line(uint64_t n)
+{
+    return n <= 8 || (n & (n - 1)) == 0;
+}
+
 static void note_error(struct stg_stage *stage, uint64_t number,
                        const struct stg_err *err)
 {
     stage->n_errors++;
     snprintf(stage->last_error, sizeof(stage->last_error), "%s: item %" PRIu64 ": %.400s",
              stg_status_name(err->code), number, err->text);
-    stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, stage->last_error);
+    if (worth_a_line(stage->n_errors))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
+                stage->config.name, stage->last_error, stage->n_errors);
 }
 
 /* Takes the reference on the element. */

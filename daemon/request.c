@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device.h"
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/session.h"
@@ -32,24 +31,7 @@ static void fail(struct stg_session *session, const struct stg_request *request,
     stg_session_fail(session, request->id, err->code, err->text);
 }
 
-/* ---- hello
- * -------------------------------------------------------------------------------- */
-
-/* Looked up once: loading the driver takes milliseconds. */
-static const char *describe_cuda(void)
-{
-    static char text[256];
-    if (text[0] != '\0')
-        return text;
-    const struct stg_device *device;
-    struct stg_err err = {0};
-    int n = 0;
-    if (stg_device_cuda(NULL, &device, &err) < 0 || device->count(&n, &err) < 0)
-        snprintf(text, sizeof(text), "unavailable: %.200s", err.text);
-    else
-        snprintf(text, sizeof(text), "%d device%s", n, n == 1 ? "" : "s");
-    return text;
-}
+/* ---- hello ---- */
 
 static void serve_hello(struct stg_session *session, const struct stg_request *request)
 {
@@ -76,12 +58,11 @@ static void serve_hello(struct stg_session *session, const struct stg_request *r
     reply.daemon = STG_VERSION;
     reply.instance = session->server->instance;
     reply.pid = (uint32_t)getpid();
-    reply.cuda = describe_cuda();
+    reply.cuda = session->server->cuda;
     stg_session_reply(session, &reply, NULL, 0);
 }
 
-/* ---- check, apply
- * ------------------------------------------------------------------------- */
+/* ---- check, apply ---- */
 
 static int define(struct stg_session *session, const struct stg_request *request,
                   struct stg_definition **ret, struct stg_err *err)
@@ -173,8 +154,7 @@ static void serve_apply(struct stg_session *session, const struct stg_request *r
     stg_bump_finish(&bump);
 }
 
-/* ---- list, status, delete
- * ----------------------------------------------------------------- */
+/* ---- list, status, delete ---- */
 
 static void serve_list(struct stg_session *session, const struct stg_request *request)
 {
@@ -273,8 +253,7 @@ static void serve_delete(struct stg_session *session, const struct stg_request *
     stg_server_sweep_soon(session->server);
 }
 
-/* ---- open
- * --------------------------------------------------------------------------------- */
+/* ---- open ---- */
 
 static int attach(struct stg_session *session, const struct stg_request *request,
                   struct stg_instance *instance, struct stg_err *err)
@@ -390,8 +369,7 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
     return 0;
 }
 
-/* ---- the table
- * ---------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static const struct {
     enum stg_request_kind kind;

@@ -15,6 +15,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "core/device.h"
 #include "core/log.h"
 #include "daemon/catalog_priv.h"
 #include "daemon/config.h"
@@ -25,8 +26,7 @@
 #define ACCEPTS_A_TURN 64
 #define STOP_MILLIS 2000
 
-/* ---- runtime directory
- * -------------------------------------------------------------------- */
+/* ---- runtime directory ---- */
 
 static int system_error(const char *what, const char *path, struct stg_err *err)
 {
@@ -135,8 +135,7 @@ static int open_socket(struct stg_server *server, struct stg_err *err)
     return bind_socket(server, err);
 }
 
-/* ---- accepting
- * ---------------------------------------------------------------------------- */
+/* ---- accepting ---- */
 
 static void on_connection(uv_poll_t *poll, int status, int events);
 
@@ -179,8 +178,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* ---- sweeping
- * ----------------------------------------------------------------------------- */
+/* ---- sweeping ---- */
 
 static void on_sweep(uv_timer_t *timer)
 {
@@ -220,8 +218,7 @@ static void catalog_changed(void *owner)
     stg_server_sweep_soon(server);
 }
 
-/* ---- signals
- * ------------------------------------------------------------------------------ */
+/* ---- signals ---- */
 
 static void remove_socket(const struct stg_server *server)
 {
@@ -288,8 +285,7 @@ static void on_reload(uv_signal_t *signal, int number)
     sd_notify(0, "READY=1");
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void init_handles(struct stg_server *server)
 {
@@ -327,6 +323,18 @@ static int start_catalog(struct stg_server *server, struct stg_err *err)
                               server->instance, &hooks, &server->catalog, err);
 }
 
+/* At the start: loading the driver takes milliseconds, and the loop has none to give. */
+static void look_for_cuda(struct stg_server *server)
+{
+    const struct stg_device *device;
+    struct stg_err err = {0};
+    int n = 0;
+    if (stg_device_cuda(NULL, &device, &err) < 0 || device->count(&n, &err) < 0)
+        snprintf(server->cuda, sizeof(server->cuda), "unavailable: %.200s", err.text);
+    else
+        snprintf(server->cuda, sizeof(server->cuda), "%d device%s", n, n == 1 ? "" : "s");
+}
+
 int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                      const char *config_path, struct stg_err *err)
 {
@@ -344,6 +352,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
         rc = open_socket(server, err);
     if (rc < 0)
         return rc;
+    look_for_cuda(server);
     stg_catalog_load(server->catalog);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);

@@ -20,6 +20,7 @@ struct stg_server {
     struct stg_budget budget;
     struct stg_catalog *catalog;
     uint64_t instance;
+    char cuda[256]; /* what there is, or why there is none */
 
     int lock_fd;
     int listen_fd;

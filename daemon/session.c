@@ -20,8 +20,7 @@
 #define OPEN_MILLIS 25000
 #define MESSAGES_A_TURN 16
 
-/* ---- life
- * --------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void free_session(struct stg_session *session)
 {
@@ -137,8 +136,7 @@ void stg_session_abort(struct stg_session *session)
     end(session);
 }
 
-/* ---- replies
- * ------------------------------------------------------------------------------ */
+/* ---- replies ---- */
 
 static void send_message(struct stg_session *session, const void *bytes, size_t n,
                          const int *fds, size_t n_fds)
@@ -195,8 +193,7 @@ void stg_session_fail(struct stg_session *session, uint64_t id, int code,
         stg_session_close(session);
 }
 
-/* ---- requests
- * ----------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static void on_deadline(uv_timer_t *timer)
 {
@@ -290,8 +287,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         ring(session);
 }
 
-/* ---- who is there
- * ------------------------------------------------------------------------- */
+/* ---- who is there ---- */
 
 static int open_pidfd(int fd, pid_t pid)
 {

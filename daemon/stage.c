@@ -25,8 +25,7 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + STG_GRANULE_BYTES - 1) / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
 }
 
-/* ---- admission
- * ---------------------------------------------------------------------------- */
+/* ---- admission ---- */
 
 static int too_small(const struct stg_staged *staged, const struct stg_stage_plan *plan,
                      uint32_t num_clients, uint32_t max_held, uint64_t share,
@@ -82,8 +81,7 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
     return 0;
 }
 
-/* ---- life
- * --------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static int init_tables(struct stg_stage *stage, struct stg_err *err)
 {
@@ -265,8 +263,7 @@ void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number, uint64_t 
     pthread_mutex_unlock(&stage->lock);
 }
 
-/* ---- attach
- * ------------------------------------------------------------------------------- */
+/* ---- attach ---- */
 
 static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
 {
@@ -385,8 +382,7 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
     return rc;
 }
 
-/* ---- events of the loop
- * ------------------------------------------------------------------- */
+/* ---- events of the loop ---- */
 
 static void reap(struct stg_stage *stage, struct stg_client *client)
 {
@@ -461,8 +457,7 @@ int stg_stage_sweep(struct stg_stage *stage)
     return armed || n_waiting > 0 ? SWEEP_MILLIS : -1;
 }
 
-/* ---- status
- * ------------------------------------------------------------------------------- */
+/* ---- status ---- */
 
 static const char *state_name(const struct stg_stage *stage)
 {

@@ -72,8 +72,7 @@ int stg_stage_create(const struct stg_stage_config *config,
                      const struct stg_stage_plan *plan, struct stg_stage **ret,
                      struct stg_err *err);
 
-/* ---- the loop's side
- * ---------------------------------------------------------------------- */
+/* ---- the loop's side ---- */
 
 struct stg_attach {
     const char *client_id;

@@ -20,8 +20,7 @@ struct stg_key {
     uint64_t seed, pass, epoch, index;
 };
 
-/* ---- when the pipeline is applied
- * -------------------------------------------------------- */
+/* ---- when the pipeline is applied ---- */
 struct stg_op_infer {
     const struct stg_node *node;
     const struct stg_component *inputs; /* name: as written; unknown dimensions are -1 */
@@ -39,8 +38,7 @@ struct stg_op_infer {
  */
 struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n);
 
-/* ---- when a batch flows
- * -------------------------------------------------------------------- */
+/* ---- when a batch flows ---- */
 struct stg_op_run {
     const void *plan;
     const struct stg_tensor *inputs;

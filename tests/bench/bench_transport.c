@@ -83,8 +83,7 @@ static double transport_rate(struct stager_stream *stream, double seconds)
     return (double)bytes * 1e9 / (double)(now - began);
 }
 
-/* ---- wake-ups
- * ----------------------------------------------------------------------------- */
+/* ---- wake-ups ---- */
 
 static size_t stream_wakeups(struct stager_stream *stream, double seconds,
                              uint64_t *samples)

@@ -37,8 +37,7 @@ static void pause_millis(int64_t millis)
     nanosleep(&wait, NULL);
 }
 
-/* ---- daemon
- * ------------------------------------------------------------------------------- */
+/* ---- daemon ---- */
 
 static void write_settings(struct fixture *fixture, const char *settings)
 {
@@ -152,8 +151,7 @@ void fixture_finish(struct fixture *fixture)
     nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- files
- * -------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 void fixture_file(struct fixture *fixture, const char *name, const void *bytes, size_t n,
                   char path[256])
@@ -176,8 +174,7 @@ void fixture_numbers(struct fixture *fixture, const char *name, int first, int n
     fclose(file);
 }
 
-/* ---- requests
- * ----------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 int fixture_try_apply(struct fixture *fixture, const char *yaml, bool replace,
                       struct stg_err *err)
@@ -281,8 +278,7 @@ struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
     return stream;
 }
 
-/* ---- trainers
- * ----------------------------------------------------------------------------- */
+/* ---- trainers ---- */
 
 void trainer_start(struct trainer *trainer,
                    void (*body)(struct fixture *fixture, int fd, void *arg),

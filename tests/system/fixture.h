@@ -77,8 +77,7 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
                                    const char *client_id, uint32_t max_held);
 
-/* ---- trainers
- * ------------------------------------------------------------------------------ */
+/* ---- trainers ---- */
 
 /* A forked child that runs `body` and talks over a socket pair. */
 struct trainer {

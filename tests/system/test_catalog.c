@@ -179,8 +179,7 @@ static void a_pipeline_without_a_name_gets_one(void)
     fixture_finish(&fixture);
 }
 
-/* ---- other users
- * -------------------------------------------------------------------------- */
+/* ---- other users ---- */
 
 struct as_nobody {
     const char *yaml;

@@ -251,8 +251,7 @@ static void a_second_daemon_on_one_runtime_dir_is_refused(void)
     fixture_finish(&fixture);
 }
 
-/* ---- hostile peers
- * ------------------------------------------------------------------------ */
+/* ---- hostile peers ---- */
 
 static int raw_connect(struct fixture *fixture)
 {
