@@ -278,6 +278,38 @@ struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
     return stream;
 }
 
+struct stager_batch *fixture_take(struct stager_stream *stream)
+{
+    struct stager_batch *batch;
+    if (stager_next(stream, fixture_millis(20000), &batch) < 0)
+        FAIL("next: %s", stager_error_text(stream));
+    return batch;
+}
+
+void fixture_apply_endless(struct fixture *fixture, const char *staged)
+{
+    char yaml[1024];
+    snprintf(
+        yaml, sizeof(yaml),
+        "name: rows\n"
+        "dataset:\n  - range: {stop: 64}\n  - repeat: {}\n  - batch: {batch_size: 2}\n"
+        "graph:\n  - {name: pad, op: constant, value: 1.5, shape: [100000]}\n"
+        "staged: {features: {value: value, pad: pad}, %s}\n",
+        staged);
+    fixture_apply(fixture, yaml);
+}
+
+void fixture_check_pad(const struct stager_batch *batch)
+{
+    struct stager_tensor pad;
+    CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
+    const float *x = pad.data;
+    for (int i = 0; i < 100000; i++) {
+        if (x[i] != 1.5f)
+            FAIL("pad[%d] is %f", i, (double)x[i]);
+    }
+}
+
 /* ---- trainers ---- */
 
 void trainer_start(struct trainer *trainer,

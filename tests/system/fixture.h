@@ -77,6 +77,16 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
                                    const char *client_id, uint32_t max_held);
 
+/* The next batch; fails the test when there is none within 20 s. */
+struct stager_batch *fixture_take(struct stager_stream *stream);
+
+/* Applies pipeline "rows", which never ends: batches of two numbers below 64, and 100,000
+ * floats `pad`; staged: more lines of `staged`, "capacity: 2". */
+void fixture_apply_endless(struct fixture *fixture, const char *staged);
+
+/* Fails the test unless `pad` is what it must be: nobody wrote over the batch. */
+void fixture_check_pad(const struct stager_batch *batch);
+
 /* ---- trainers ---- */
 
 /* A forked child that runs `body` and talks over a socket pair. */

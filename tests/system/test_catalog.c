@@ -22,14 +22,6 @@ static const char *yaml_of(const char *name, int stop, char buf[512])
     return buf;
 }
 
-static struct stager_batch *must_take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    if (stager_next(stream, 10000, &batch) < 0)
-        FAIL("next: %s", stager_error_text(stream));
-    return batch;
-}
-
 static uint64_t generation_of(const struct stager_batch *batch)
 {
     struct stager_batch_info info;
@@ -44,11 +36,11 @@ static void the_same_text_again_changes_nothing(void)
     fixture_start(&fixture, "");
     fixture_apply(&fixture, yaml_of("x", 10, yaml));
     struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     CHECK_INT(generation_of(batch), 1);
     stager_release(batch);
     fixture_apply(&fixture, yaml);
-    batch = must_take(stream);
+    batch = fixture_take(stream);
     CHECK_INT(generation_of(batch), 1);
     stager_release(batch);
     stager_close(stream);
@@ -62,7 +54,7 @@ static void a_change_under_attached_clients_needs_replace(void)
     fixture_start(&fixture, "");
     fixture_apply(&fixture, yaml_of("x", 1000, yaml));
     struct stager_stream *stream = fixture_open(&fixture, "x", "alice", 1);
-    stager_release(must_take(stream));
+    stager_release(fixture_take(stream));
     struct stg_err err = {0};
     yaml_of("x", 5, yaml);
     CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err),
@@ -81,7 +73,7 @@ static void a_change_under_attached_clients_needs_replace(void)
     CHECK_CONTAINS(stager_error_text(stream), "replaced by generation 2");
     stager_close(stream);
     stream = fixture_open(&fixture, "x", "alice", 1);
-    batch = must_take(stream);
+    batch = fixture_take(stream);
     CHECK_INT(generation_of(batch), 2);
     stager_release(batch);
     stager_close(stream);
@@ -141,7 +133,7 @@ static void a_restart_finds_what_was_applied_and_counts_a_generation(void)
     fixture_stop(&fixture);
     fixture_restart(&fixture);
     struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     CHECK_INT(generation_of(batch), 2);
     stager_release(batch);
     stager_close(stream);
@@ -161,7 +153,7 @@ static void pipelines_of_pipeline_dir_are_there_at_start(void)
     fixture_file(&fixture, "pipelines/broken.yaml", "nonsense: [", 11, path);
     fixture_restart(&fixture);
     struct stager_stream *stream = fixture_open(&fixture, "from_dir", "a", 2);
-    stager_release(must_take(stream));
+    stager_release(fixture_take(stream));
     stager_close(stream);
     fixture_finish(&fixture);
 }

@@ -25,14 +25,6 @@ static void apply_range(struct fixture *fixture, const char *name, const char *s
     fixture_apply(fixture, yaml);
 }
 
-static struct stager_batch *must_take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    if (stager_next(stream, 10000, &batch) < 0)
-        FAIL("next: %s", stager_error_text(stream));
-    return batch;
-}
-
 /* Checks that the batch holds what its number says. */
 static uint64_t check_batch(const struct stager_batch *batch)
 {
@@ -73,7 +65,7 @@ static void one_trainer_gets_every_batch_in_order_and_then_the_end(void)
     apply_range(&fixture, "rows", "capacity: 3");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
     for (int i = 0; i < N_ITEMS; i++) {
-        struct stager_batch *batch = must_take(stream);
+        struct stager_batch *batch = fixture_take(stream);
         struct stager_batch_info info;
         stager_batch_info(batch, &info);
         CHECK_INT(info.number, i);
@@ -102,7 +94,7 @@ static void a_rewind_begins_the_next_pass(void)
         CHECK_INT(stager_rewind(stream), 0);
         CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
     }
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     struct stager_batch_info info;
     stager_batch_info(batch, &info);
     CHECK_INT(info.pass, 3);
@@ -160,7 +152,7 @@ static void broadcast_body(struct fixture *fixture, int fd, void *arg)
     struct stager_stream *stream = fixture_open(fixture, "rows", arg, 2);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < N_ITEMS; i++) {
-            struct stager_batch *batch = must_take(stream);
+            struct stager_batch *batch = fixture_take(stream);
             CHECK_INT(check_batch(batch), pass * N_ITEMS + i);
             stager_release(batch);
         }
@@ -225,10 +217,10 @@ static void broadcast_waits_until_all_are_there(void)
     struct stager_batch *batch;
     CHECK_INT(stager_next(a, 50, &batch), -STAGER_DEADLINE_EXCEEDED);
     struct stager_stream *b = fixture_open(&fixture, "rows", "b", 2);
-    batch = must_take(a);
+    batch = fixture_take(a);
     CHECK_INT(check_batch(batch), 0);
     stager_release(batch);
-    batch = must_take(b);
+    batch = fixture_take(b);
     CHECK_INT(check_batch(batch), 0);
     stager_release(batch);
     stager_close(a);
@@ -284,18 +276,18 @@ static void a_fast_reader_runs_ahead_by_the_capacity_and_no_further(void)
     struct stager_stream *slow = fixture_open(&fixture, "rows", "slow", 2);
     /* slow was assigned 2 (its credits) and never asks: fast gets those and 3 more. */
     for (int i = 0; i < 5; i++) {
-        struct stager_batch *batch = must_take(fast);
+        struct stager_batch *batch = fixture_take(fast);
         CHECK_INT(check_batch(batch), i);
         stager_release(batch);
     }
     struct stager_batch *batch;
     CHECK_INT(stager_next(fast, 100, &batch), -STAGER_DEADLINE_EXCEEDED);
-    batch = must_take(slow);
+    batch = fixture_take(slow);
     CHECK_INT(check_batch(batch), 0);
     stager_release(batch);
-    batch = must_take(slow);
+    batch = fixture_take(slow);
     stager_release(batch);
-    batch = must_take(fast);
+    batch = fixture_take(fast);
     CHECK_INT(check_batch(batch), 5);
     stager_release(batch);
     stager_close(fast);
@@ -315,7 +307,7 @@ static void one_client_more_than_num_clients_is_refused_by_name(void)
     CHECK_CONTAINS(stager_error_text(NULL), "alice");
     stager_close(a);
     b = fixture_open(&fixture, "rows", "bob", 2);
-    stager_release(must_take(b));
+    stager_release(fixture_take(b));
     stager_close(b);
     fixture_finish(&fixture);
 }
@@ -326,12 +318,13 @@ static void holding_every_credit_is_an_error_that_names_the_batches(void)
     fixture_start(&fixture, "");
     apply_range(&fixture, "rows", "capacity: 4");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
-    struct stager_batch *first = must_take(stream), *second = must_take(stream), *third;
+    struct stager_batch *first = fixture_take(stream), *second = fixture_take(stream),
+                        *third;
     CHECK_INT(stager_next(stream, -1, &third), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "0");
     CHECK_CONTAINS(stager_error_text(stream), "1");
     stager_release(first); /* out of order is fine */
-    third = must_take(stream);
+    third = fixture_take(stream);
     CHECK_INT(check_batch(third), 2);
     CHECK_INT(check_batch(second), 1);
     stager_release(second);
@@ -357,14 +350,14 @@ static void a_bad_row_costs_its_batch_and_the_stream_goes_on(void)
              path);
     fixture_apply(&fixture, yaml);
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     stager_release(batch);
     CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_INVALID_ARGUMENT);
     snprintf(place, sizeof(place), "%s", path);
     CHECK_CONTAINS(stager_error_text(stream), place);
     CHECK_CONTAINS(stager_error_text(stream), "line 4");
     CHECK_CONTAINS(stager_error_text(stream), "x");
-    batch = must_take(stream);
+    batch = fixture_take(stream);
     struct stager_tensor n;
     CHECK_INT(stager_batch_tensor(batch, "n", &n), 0);
     CHECK_INT(((const int32_t *)n.data)[0], 5);
@@ -426,7 +419,7 @@ static void a_private_run_starts_at_the_start_and_disturbs_nobody(void)
     fixture_start(&fixture, "");
     apply_range(&fixture, "rows", "capacity: 1");
     struct stager_stream *shared = fixture_open(&fixture, "rows", "a", 2);
-    struct stager_batch *batch = must_take(shared);
+    struct stager_batch *batch = fixture_take(shared);
     stager_release(batch);
     struct stager_options options = {
         .client_id = "cat", .runtime_dir = fixture.runtime, .private_run = 1};
@@ -437,7 +430,7 @@ static void a_private_run_starts_at_the_start_and_disturbs_nobody(void)
     struct fixture_status status;
     fixture_status(&fixture, "rows", &status);
     CHECK_INT(status.n_clients, 1);
-    batch = must_take(shared);
+    batch = fixture_take(shared);
     CHECK_INT(check_batch(batch), 1);
     stager_release(batch);
     stager_close(private);

@@ -17,44 +17,12 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-static void apply_endless(struct fixture *fixture, const char *staged)
-{
-    char yaml[1024];
-    snprintf(
-        yaml, sizeof(yaml),
-        "name: rows\n"
-        "dataset:\n  - range: {stop: 64}\n  - repeat: {}\n  - batch: {batch_size: 2}\n"
-        "graph:\n  - {name: pad, op: constant, value: 1.5, shape: [100000]}\n"
-        "staged: {features: {value: value, pad: pad}, %s}\n",
-        staged);
-    fixture_apply(fixture, yaml);
-}
-
-static struct stager_batch *must_take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    if (stager_next(stream, 10000, &batch) < 0)
-        FAIL("next: %s", stager_error_text(stream));
-    return batch;
-}
-
-static void check_pad(const struct stager_batch *batch)
-{
-    struct stager_tensor pad;
-    CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
-    const float *x = pad.data;
-    for (int i = 0; i < 100000; i++) {
-        if (x[i] != 1.5f)
-            FAIL("pad[%d] is %f", i, (double)x[i]);
-    }
-}
-
 /* Takes one batch, says so, and waits to be killed. With arg: leaves a child that holds
  * the socket. */
 static void holder_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", "holder", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     struct stager_batch_info info;
     stager_batch_info(batch, &info);
     pid_t child = 0;
@@ -84,13 +52,13 @@ static void kill_a_holder(bool with_child)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 2, num_clients: 2");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
     struct trainer holder;
     trainer_start(&holder, holder_body, &fixture, with_child ? &holder : NULL);
     int64_t held = trainer_recv(holder.fd);
     pid_t child = (pid_t)trainer_recv(holder.fd);
     struct stager_stream *other = fixture_open(&fixture, "rows", "other", 2);
-    stager_release(must_take(other));
+    stager_release(fixture_take(other));
 
     kill(holder.pid, SIGKILL);
     int64_t millis = fixture_wait(&fixture, "rows", 250, holder_gone, NULL);
@@ -100,11 +68,11 @@ static void kill_a_holder(bool with_child)
     /* The other trains on, and is given what the dead one did not acknowledge. */
     bool redelivered = false;
     for (int i = 0; i < 50; i++) {
-        struct stager_batch *batch = must_take(other);
+        struct stager_batch *batch = fixture_take(other);
         struct stager_batch_info info;
         stager_batch_info(batch, &info);
         redelivered = redelivered || (info.redelivered && info.number == (uint64_t)held);
-        check_pad(batch);
+        fixture_check_pad(batch);
         stager_release(batch);
     }
     CHECK(redelivered);
@@ -128,14 +96,14 @@ static void a_closed_stream_keeps_its_batches_readable_until_released(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 2, num_clients: 2");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "leaver", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     struct stager_stream *other = fixture_open(&fixture, "rows", "other", 2);
     stager_close(stream);
     for (int i = 0; i < 100; i++)
-        stager_release(must_take(other));
-    check_pad(batch); /* I9: nobody wrote over it */
+        stager_release(fixture_take(other));
+    fixture_check_pad(batch); /* I9: nobody wrote over it */
     struct fixture_status status;
     fixture_status(&fixture, "rows", &status);
     CHECK(status.quarantined_bytes > 0);
@@ -148,10 +116,10 @@ static void a_killed_daemon_is_unavailable_at_once_and_batches_stay_readable(voi
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast");
+    fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast");
     struct stager_stream *a = fixture_open(&fixture, "rows", "a", 2);
     struct stager_stream *b = fixture_open(&fixture, "rows", "b", 2);
-    struct stager_batch *in_hand = must_take(a), *batch;
+    struct stager_batch *in_hand = fixture_take(a), *batch;
     fixture_kill(&fixture);
 
     int64_t began = now_millis();
@@ -160,14 +128,14 @@ static void a_killed_daemon_is_unavailable_at_once_and_batches_stay_readable(voi
         stager_release(batch);
     CHECK_INT(rc, -STAGER_UNAVAILABLE);
     CHECK(now_millis() - began < 250);
-    check_pad(in_hand);
+    fixture_check_pad(in_hand);
 
     fixture_restart(&fixture); /* the same folders: a clean start, pipelines known */
     struct stager_stream *fresh = fixture_open(&fixture, "rows", "fresh", 2);
     struct stager_stream *fresh2 = fixture_open(&fixture, "rows", "fresh2", 2);
-    stager_release(must_take(fresh));
-    stager_release(must_take(fresh2));
-    check_pad(in_hand);
+    stager_release(fixture_take(fresh));
+    stager_release(fixture_take(fresh2));
+    fixture_check_pad(in_hand);
     stager_release(in_hand);
     stager_close(a);
     stager_close(b);
@@ -191,7 +159,7 @@ static void a_sleeping_trainer_learns_of_the_daemons_end(void)
     for (int by_kill = 0; by_kill < 2; by_kill++) {
         struct fixture fixture;
         fixture_start(&fixture, "");
-        apply_endless(&fixture, "num_clients: 2, delivery: broadcast");
+        fixture_apply_endless(&fixture, "num_clients: 2, delivery: broadcast");
         struct trainer trainer;
         trainer_start(&trainer, sleep_body, &fixture, NULL);
         trainer_recv(trainer.fd);
@@ -348,7 +316,7 @@ static void garbage_on_the_socket_ends_that_connection_only(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 1");
+    fixture_apply_endless(&fixture, "capacity: 1");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
     static char junk[70000];
     unsigned seed = 12345;
@@ -360,7 +328,7 @@ static void garbage_on_the_socket_ends_that_connection_only(void)
         send(fd, junk, n, MSG_NOSIGNAL);
         close(fd);
     }
-    stager_release(must_take(stream));
+    stager_release(fixture_take(stream));
     stager_close(stream);
     fixture_finish(&fixture);
 }
@@ -378,7 +346,7 @@ static bool liar_found_out(const struct fixture_status *status, void *arg)
 static void liar_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", "liar", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     struct stg_control_page *page = stream->control.page;
     switch ((int)(intptr_t)arg) {
     case 0: atomic_store(&page->released, UINT64_MAX / 2); break;
@@ -408,18 +376,18 @@ static void a_lying_client_is_detached_and_harms_nobody(void)
     for (int lie = 0; lie < 3; lie++) {
         struct fixture fixture;
         fixture_start(&fixture, "");
-        apply_endless(&fixture, "capacity: 2, num_clients: 2");
+        fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
         struct stager_stream *other = fixture_open(&fixture, "rows", "other", 2);
         struct trainer liar;
         trainer_start(&liar, liar_body, &fixture, (void *)(intptr_t)lie);
         for (int i = 0; i < 200; i++) {
-            struct stager_batch *batch = must_take(other);
-            check_pad(batch);
+            struct stager_batch *batch = fixture_take(other);
+            fixture_check_pad(batch);
             stager_release(batch);
         }
         CHECK_INT(trainer_recv(liar.fd), -STAGER_INVALID_ARGUMENT);
         trainer_join(&liar);
-        stager_release(must_take(other));
+        stager_release(fixture_take(other));
         stager_close(other);
         fixture_finish(&fixture);
     }
@@ -461,9 +429,9 @@ static void shared_memory_cannot_be_written_by_a_client(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 1");
+    fixture_apply_endless(&fixture, "capacity: 1");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
-    struct stager_batch *batch = must_take(stream);
+    struct stager_batch *batch = fixture_take(stream);
     struct stager_tensor pad;
     CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
     uintptr_t page = (uintptr_t)pad.data & ~(uintptr_t)4095;
@@ -499,15 +467,15 @@ static void a_stopped_trainer_slows_only_itself(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 2, num_clients: 2");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
     struct trainer holder;
     trainer_start(&holder, holder_body, &fixture, NULL);
     trainer_recv(holder.fd);
     kill(holder.pid, SIGSTOP);
     struct stager_stream *other = fixture_open(&fixture, "rows", "other", 2);
     for (int i = 0; i < 500; i++) {
-        struct stager_batch *batch = must_take(other);
-        check_pad(batch);
+        struct stager_batch *batch = fixture_take(other);
+        fixture_check_pad(batch);
         stager_release(batch);
     }
     kill(holder.pid, SIGCONT);

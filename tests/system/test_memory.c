@@ -11,14 +11,6 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-static struct stager_batch *must_take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    if (stager_next(stream, fixture_millis(20000), &batch) < 0)
-        FAIL("next: %s", stager_error_text(stream));
-    return batch;
-}
-
 static void apply_floats(struct fixture *fixture, const char *name, uint64_t n_floats,
                          const char *staged)
 {
@@ -61,7 +53,7 @@ static int count_fds(pid_t pid)
 static void run_batches(struct stager_stream *stream, int n)
 {
     for (int i = 0; i < n; i++)
-        stager_release(must_take(stream));
+        stager_release(fixture_take(stream));
 }
 
 static void memory_is_reused_and_does_not_grow(void)
@@ -98,14 +90,14 @@ static void attaching_and_leaving_costs_nothing_in_the_end(void)
     for (int i = 0; i < 300; i++) {
         struct stager_stream *stream = fixture_open(&fixture, "x", "guest", 2);
         if (i % 3 == 0)
-            stager_release(must_take(stream));
+            stager_release(fixture_take(stream));
         stager_close(stream);
         if (i == 20 || i == 299) /* leaving takes its time */
             fixture_wait(&fixture, "x", 10000, one_client, NULL);
         if (i == 20)
             fds = count_fds(fixture.pid);
     }
-    stager_release(must_take(stay));
+    stager_release(fixture_take(stay));
     CHECK(count_fds(fixture.pid) <= fds + 8);
     stager_close(stay);
     fixture_finish(&fixture);
@@ -135,7 +127,7 @@ static void batches_of_a_kilobyte_and_of_300_megabytes(void)
         apply_floats(&fixture, name, sizes[i], "");
         struct stager_stream *stream = fixture_open(&fixture, name, "a", 2);
         for (int k = 0; k < 3; k++) {
-            struct stager_batch *batch = must_take(stream);
+            struct stager_batch *batch = fixture_take(stream);
             check_floats(batch, sizes[i]);
             stager_release(batch);
         }
@@ -181,10 +173,10 @@ static void the_budget_counts_all_pipelines_together(void)
     struct stager_stream *two;
     CHECK_INT(stager_open(NULL, "two", &options, &two), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "memory_budget is 256.0 MiB");
-    stager_release(must_take(one));
+    stager_release(fixture_take(one));
     stager_close(one);
     two = fixture_open(&fixture, "two", "a", 2); /* the first one's memory is back */
-    stager_release(must_take(two));
+    stager_release(fixture_take(two));
     stager_close(two);
     fixture_finish(&fixture);
 }
@@ -219,11 +211,11 @@ static void a_batch_larger_than_max_batch_bytes_is_an_error_item(void)
              path);
     fixture_apply(&fixture, yaml);
     struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
-    stager_release(must_take(stream));
+    stager_release(fixture_take(stream));
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(stream), "max_batch_bytes");
-    batch = must_take(stream);
+    batch = fixture_take(stream);
     struct stager_tensor record;
     CHECK_INT(stager_batch_tensor(batch, "record", &record), 0);
     CHECK_INT(record.data_bytes, 4);

@@ -16,50 +16,18 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-static void apply_endless(struct fixture *fixture, const char *staged)
-{
-    char yaml[1024];
-    snprintf(
-        yaml, sizeof(yaml),
-        "name: rows\n"
-        "dataset:\n  - range: {stop: 64}\n  - repeat: {}\n  - batch: {batch_size: 2}\n"
-        "graph:\n  - {name: pad, op: constant, value: 1.5, shape: [100000]}\n"
-        "staged: {features: {value: value, pad: pad}, %s}\n",
-        staged);
-    fixture_apply(fixture, yaml);
-}
-
-static struct stager_batch *must_take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    if (stager_next(stream, 10000, &batch) < 0)
-        FAIL("next: %s", stager_error_text(stream));
-    return batch;
-}
-
-static void check_pad(const struct stager_batch *batch)
-{
-    struct stager_tensor pad;
-    CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
-    const float *x = pad.data;
-    for (int i = 0; i < 100000; i++) {
-        if (x[i] != 1.5f)
-            FAIL("pad[%d] is %f", i, (double)x[i]);
-    }
-}
-
 static void a_held_batch_that_others_wait_for_expires(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
-                            "hold_timeout_millis: 200");
+    fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                                    "hold_timeout_millis: 200");
     struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
     struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
-    struct stager_batch *in_hand = must_take(stuck), *batch;
+    struct stager_batch *in_hand = fixture_take(stuck), *batch;
     for (int i = 0; i < 20; i++)
-        stager_release(must_take(fast));
-    check_pad(in_hand);
+        stager_release(fixture_take(fast));
+    fixture_check_pad(in_hand);
     int rc;
     stager_release(in_hand);
     while ((rc = stager_next(stuck, 10000, &batch)) == 0)
@@ -75,13 +43,14 @@ static void the_batch_after_one_that_is_done_with_expires_too(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
-                            "hold_timeout_millis: 200");
+    fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                                    "hold_timeout_millis: 200");
     struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
     struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
-    struct stager_batch *done = must_take(stuck), *in_hand = must_take(stuck), *batch;
+    struct stager_batch *done = fixture_take(stuck), *in_hand = fixture_take(stuck),
+                        *batch;
     for (int i = 0; i < 20; i++)
-        stager_release(must_take(fast));
+        stager_release(fixture_take(fast));
     stager_release(done);
     stager_release(in_hand);
     int rc;
@@ -102,9 +71,9 @@ static void keeper_body(struct fixture *fixture, int fd, void *arg)
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "rows", &options, &stream), 0);
     trainer_send(fd, 1);
-    struct stager_batch *first = must_take(stream);
+    struct stager_batch *first = fixture_take(stream);
     for (int i = 0; i < 6; i++)
-        stager_release(must_take(stream));
+        stager_release(fixture_take(stream));
     trainer_send(fd, 2);
     stager_release(first);
     stager_close(stream);
@@ -124,8 +93,8 @@ static void a_client_that_only_waits_itself_is_not_expired(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
-                            "hold_timeout_millis: 300");
+    fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
+                                    "hold_timeout_millis: 300");
     struct trainer keeper;
     trainer_start(&keeper, keeper_body, &fixture, NULL);
     trainer_recv(keeper.fd);
@@ -148,18 +117,18 @@ static void a_batch_kept_after_close_does_not_keep_the_pipeline(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 2, num_clients: 1");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 1");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "first", 2);
-    struct stager_batch *kept = must_take(stream);
+    struct stager_batch *kept = fixture_take(stream);
     stager_close(stream);
     int64_t began = now_millis();
     for (int i = 0; i < 3; i++) {
         stream = fixture_open(&fixture, "rows", "again", 2);
-        stager_release(must_take(stream));
+        stager_release(fixture_take(stream));
         stager_close(stream);
     }
     CHECK(now_millis() - began < 10000);
-    check_pad(kept);
+    fixture_check_pad(kept);
     stager_release(kept);
     fixture_finish(&fixture);
 }
@@ -168,13 +137,13 @@ static void a_stop_does_not_wait_for_batches_in_hand(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 2");
+    fixture_apply_endless(&fixture, "capacity: 2");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
-    struct stager_batch *kept = must_take(stream);
+    struct stager_batch *kept = fixture_take(stream);
     int64_t began = now_millis();
     fixture_stop(&fixture);
     CHECK(now_millis() - began < 1500);
-    check_pad(kept);
+    fixture_check_pad(kept);
     stager_release(kept);
     stager_close(stream);
     fixture_finish(&fixture);
@@ -207,9 +176,9 @@ static void a_runner_that_hangs_does_not_keep_the_daemon(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_endless(&fixture, "capacity: 2");
+    fixture_apply_endless(&fixture, "capacity: 2");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
-    stager_release(must_take(stream));
+    stager_release(fixture_take(stream));
     pid_t runner = find_thread(fixture.pid, "rows/0");
     CHECK(runner > 0);
     if (ptrace(PTRACE_ATTACH, runner, NULL, NULL) < 0) {
@@ -251,7 +220,7 @@ static void waiting_body(struct fixture *fixture, int fd, void *arg)
 {
     trainer_send(fd, 1);
     struct stager_stream *stream = fixture_open(fixture, "late", arg, 2);
-    stager_release(must_take(stream));
+    stager_release(fixture_take(stream));
     trainer_send(fd, 2);
     stager_close(stream);
 }
@@ -260,13 +229,13 @@ static void opens_that_wait_for_memory_cost_no_time(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 220000000\n"); /* for one run */
-    apply_endless(&fixture, "capacity: 2, num_clients: 1");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 1");
     fixture_apply(&fixture, "name: late\n"
                             "dataset:\n  - range: {stop: 64}\n"
                             "  - batch: {batch_size: 2, drop_remainder: true}\n"
                             "staged: {num_clients: 2}\n");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "first", 2);
-    struct stager_batch *kept = must_take(stream);
+    struct stager_batch *kept = fixture_take(stream);
     stager_close(stream);
     struct trainer waiting[2];
     char names[2][2] = {"a", "b"};
