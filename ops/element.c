@@ -168,6 +168,16 @@ int stg_literal_store(const struct stg_value *value, int dtype, void *data, size
     return 0;
 }
 
+static int no_room(const struct stg_bump *bump, uint64_t bytes, struct stg_err *err)
+{
+    if (bump->limit == 0 || bytes <= bump->limit - bump->total)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    return stg_err(
+        err, -STAGER_RESOURCE_EXHAUSTED,
+        "a literal of %.1f MiB does not fit: those of a graph may take %.0f MiB together",
+        (double)bytes / 1048576.0, (double)bump->limit / 1048576.0);
+}
+
 static int string_tensor(const struct stg_value *values, size_t n, size_t n_elements,
                          struct stg_bump *bump, struct stg_tensor *tensor,
                          struct stg_err *err)
@@ -182,7 +192,7 @@ static int string_tensor(const struct stg_value *values, size_t n, size_t n_elem
     int64_t *offsets = stg_bump_alloc(bump, (n_elements + 1) * sizeof(*offsets));
     char *data = stg_bump_alloc(bump, bytes);
     if (offsets == NULL || data == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+        return no_room(bump, (n_elements + 1) * sizeof(*offsets) + bytes, err);
     for (size_t i = 0; i < n_elements; i++) {
         const struct stg_value *value = &values[n == 1 ? 0 : i];
         memcpy(data + offsets[i], value->s, value->s_bytes);
@@ -221,7 +231,7 @@ int stg_literal_tensor(const struct stg_value *values, size_t n, int dtype, int 
     tensor.data_bytes = n_elements * stg_dtype_bytes(dtype);
     tensor.data = stg_bump_alloc(bump, tensor.data_bytes);
     if (tensor.data == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+        return no_room(bump, tensor.data_bytes, err);
     for (size_t i = 0; i < n_elements; i++) {
         int rc = stg_literal_store(&values[n == 1 ? 0 : i], dtype, tensor.data, i, err);
         if (rc < 0)

@@ -6,6 +6,10 @@
 #include "core/layout.h"
 #include "ops/graph_priv.h"
 
+/* Constants are made when a pipeline is applied: one file must not take the machine's
+ * memory. */
+#define MAX_BYTES ((size_t)512 << 20)
+
 struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n)
 {
     ctx->outputs = stg_bump_alloc(ctx->bump, n * sizeof(*ctx->outputs));
@@ -312,6 +316,7 @@ int stg_graph_create(const struct stg_pipeline_spec *spec,
     struct stg_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_bump_init(&graph->bump, MAX_BYTES);
     graph->spec = spec;
     graph->has_element = element != NULL;
     int rc = create_inside(graph, element, boundary, err);

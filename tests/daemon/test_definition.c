@@ -112,6 +112,17 @@ static void mistakes_are_told_with_file_and_line(void)
            -STAGER_UNIMPLEMENTED, "round_robin");
 }
 
+static void a_constant_that_would_take_the_machine_is_refused(void)
+{
+    refuse("dataset:\n  - range: {stop: 1}\n"
+           "graph:\n  - {name: x, op: constant, value: 1.0, shape: [4000000000]}\n",
+           -STAGER_RESOURCE_EXHAUSTED, "512 MiB together");
+    refuse("dataset:\n  - range: {stop: 1}\n"
+           "graph:\n  - {name: x, op: constant, value: 1.0, shape: [100000000]}\n"
+           "  - {name: y, op: constant, value: 1.0, shape: [100000000]}\n",
+           -STAGER_RESOURCE_EXHAUSTED, "node y");
+}
+
 static void a_pipeline_without_batch_is_advised_to_have_one(void)
 {
     struct stg_definition *definition = define("dataset:\n  - range: {stop: 1}\n");
@@ -131,6 +142,7 @@ static const struct stg_test tests[] = {
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
     TEST(numbers_that_would_overflow_are_refused),
     TEST(mistakes_are_told_with_file_and_line),
+    TEST(a_constant_that_would_take_the_machine_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
 };
 
