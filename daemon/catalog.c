@@ -98,14 +98,18 @@ static void make_up_name(struct stg_catalog *catalog, char *buf, size_t bytes)
         snprintf(buf, bytes, "prefetch_%u", i);
 }
 
-static bool is_name(const char *name)
+int stg_catalog_check_name(const char *name, struct stg_err *err)
 {
+    static const char characters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
     size_t n = strlen(name);
-    return n >= 1 && n <= 64 &&
-           strspn(name,
-                  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") ==
-               n &&
-           name[0] != '.';
+    if (n >= 1 && n <= 64 && strspn(name, characters) == n && name[0] != '.')
+        return 0;
+    return stg_err(
+        err, -STAGER_INVALID_ARGUMENT,
+        "\"%s\" is no name for a pipeline: 1 to 64 of A-Z a-z 0-9 _ . -, the first "
+        "not a dot",
+        name);
 }
 
 /* Names of who is attached, for people. */
@@ -204,12 +208,9 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
         make_up_name(catalog, made_up, sizeof(made_up));
         name = made_up;
     }
-    if (!is_name(name))
-        return stg_err(
-            err, -STAGER_INVALID_ARGUMENT,
-            "\"%s\" is no name for a pipeline: 1 to 64 of A-Z a-z 0-9 _ . -, the first "
-            "not a dot",
-            name);
+    int rc = stg_catalog_check_name(name, err);
+    if (rc < 0)
+        return rc;
     struct stg_pipeline *pipeline = stg_catalog_find(catalog, name);
     if (pipeline != NULL) {
         if (!stg_catalog_allowed(catalog, pipeline, &definition->applier))
@@ -218,16 +219,16 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
                            (unsigned)pipeline->definition->applier.uid);
         *ret_unchanged =
             pipeline->definition->spec->fingerprint == definition->spec->fingerprint;
-        int rc = *ret_unchanged
-                     ? 0
-                     : replace_definition(catalog, pipeline, definition, replace, err);
+        rc = *ret_unchanged
+                 ? 0
+                 : replace_definition(catalog, pipeline, definition, replace, err);
         if (rc == 0 && *ret_unchanged)
             stg_definition_unref(definition);
         if (rc == 0)
             *ret = pipeline;
         return rc;
     }
-    int rc = stg_catalog_save(catalog, name, definition, 1, err);
+    rc = stg_catalog_save(catalog, name, definition, 1, err);
     if (rc == 0)
         rc = stg_catalog_add(catalog, name, definition, 1, ret, err);
     *ret_unchanged = false;

@@ -24,6 +24,9 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
                     struct stg_definition *definition, uint64_t generation,
                     struct stg_pipeline **ret, struct stg_err *err);
 
+/* INVALID_ARGUMENT unless it may be the name of a pipeline, and so of a file. */
+int stg_catalog_check_name(const char *name, struct stg_err *err);
+
 /* state_dir/pipelines/NAME.yaml: a first line that says who applied it, then the text.
  * Written beside, synced, renamed. */
 int stg_catalog_save(struct stg_catalog *catalog, const char *name,

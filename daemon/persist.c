@@ -170,6 +170,19 @@ static bool parse_header(const char *line, uint64_t *ret_generation,
     return true;
 }
 
+/* Where the applier had the text from: what the header says last. */
+static void keep_file(struct stg_definition *definition, const char *header, size_t bytes)
+{
+    const char *file = strstr(header, " file ");
+    if (file == NULL || (size_t)(file - header) >= bytes)
+        return;
+    file += strlen(" file ");
+    const char *kept =
+        stg_bump_strndup(&definition->bump, file, (size_t)(header + bytes - file));
+    if (kept != NULL)
+        definition->file = kept;
+}
+
 /* Who wrote a file of pipeline_dir is who applies it. */
 static void identity_of_file(const struct stat *st, struct stg_identity *ret)
 {
@@ -190,13 +203,16 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
     identity_of_file(&st, &who);
     uint64_t generation = 0;
     char *body = text;
+    size_t header_bytes = 0;
     if (from_state && parse_header(text, &generation, &who)) {
-        char *newline = strchr(text, '\n');
-        body = newline != NULL ? newline + 1 : text + bytes;
+        header_bytes = strcspn(text, "\n");
+        body = text + header_bytes + (text[header_bytes] == '\n');
     }
     struct stg_definition *definition;
     int rc = stg_definition_create(body, bytes - (size_t)(body - text), path, &who,
                                    &definition, err);
+    if (rc == 0)
+        keep_file(definition, text, header_bytes);
     free(text);
     if (rc < 0)
         return rc;
@@ -207,7 +223,11 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
         stg_definition_unref(definition);
         return 0; /* what was applied wins over pipeline_dir */
     }
-    rc = stg_catalog_add(catalog, name, definition, generation + 1, &pipeline, err);
+    rc = stg_catalog_check_name(name, err);
+    if (rc < 0)
+        stg_err_prefix(err, rc, "%s", path);
+    else
+        rc = stg_catalog_add(catalog, name, definition, generation + 1, &pipeline, err);
     if (rc < 0) {
         stg_definition_unref(definition);
         return rc;
@@ -242,7 +262,7 @@ static void load_directory(struct stg_catalog *catalog, const char *directory,
         return;
     }
     for (int i = 0; i < n; i++) {
-        char path[4096], name[65];
+        char path[4096], name[256];
         struct stg_err err = {0};
         snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
         snprintf(name, sizeof(name), "%.*s",
@@ -262,6 +282,7 @@ void stg_catalog_load(struct stg_catalog *catalog)
         stg_log(STG_LOG_WARNING, "cannot make state_dir %s: %s",
                 catalog->settings->state_dir, strerror(errno));
     if (state_path(catalog, "", "", path, sizeof(path)) == 0) {
+        path[strlen(path) - 1] = '\0'; /* the slash before no name */
         mkdir(path, 0700);
         load_directory(catalog, path, true);
     }

@@ -60,7 +60,7 @@ static const struct {
     const char *why;
 } strings[] = {
     {&stager__pipeline__descriptor, "name", WORD, 64,
-     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+     "not a name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
     {&stager__node__descriptor, "name", WORD "/", 255,
      "not a name; use 1 to 255 letters, digits, '_', '.', '-' or '/'"},
     {&stager__thread_pool__descriptor, "global_name", WORD, 64,
@@ -74,7 +74,8 @@ const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
         if (strings[i].type != type || strcmp(strings[i].field, field->name) != 0)
             continue;
         size_t n = strlen(s);
-        bool ok = n <= strings[i].max_bytes && strspn(s, strings[i].characters) == n;
+        bool ok = n <= strings[i].max_bytes && strspn(s, strings[i].characters) == n &&
+                  !(type == &stager__pipeline__descriptor && s[0] == '.');
         return ok ? NULL : strings[i].why;
     }
     return NULL;

@@ -288,9 +288,11 @@ static void a_bad_name_says_what_a_name_is(void)
 {
     static const struct error_case cases[] = {
         {STEPS "name: a b\n", "p:2:7: name: \"a b\": not a name; use 1 to 64 letters, "
-                              "digits, '_', '.' or '-'"},
+                              "digits, '_', '.' or '-', the first not a '.'"},
         {STEPS "name: a/b\n", "p:2:7: name: \"a/b\": not a name; use 1 to 64 letters, "
-                              "digits, '_', '.' or '-'"},
+                              "digits, '_', '.' or '-', the first not a '.'"},
+        {STEPS "name: ..\n", "p:2:7: name: \"..\": not a name; use 1 to 64 letters, "
+                             "digits, '_', '.' or '-', the first not a '.'"},
         {STEPS "name: ''\n",
          "p:2:7: name: \"\": an empty string; write one or leave it out"},
         {STEPS "name: \"a\\0\"\n", "p:2:7: name: \"a\\x00\": a NUL inside a string"},

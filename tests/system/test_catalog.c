@@ -22,6 +22,23 @@ static const char *yaml_of(const char *name, int stop, char buf[512])
     return buf;
 }
 
+/* Calls `each` for every entry of the list; returns how many there are. */
+static size_t list(struct fixture *fixture,
+                   void (*each)(const struct stg_list_entry *entry))
+{
+    struct stager *client;
+    struct stg_request request = {.kind = STG_REQUEST_LIST};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    for (size_t i = 0; i < reply.n_entries; i++)
+        each(&reply.entries[i]);
+    size_t n = reply.n_entries;
+    stager_disconnect(client);
+    return n;
+}
+
 static uint64_t generation_of(const struct stager_batch *batch)
 {
     struct stager_batch_info info;
@@ -124,20 +141,33 @@ static void an_unknown_name_suggests_the_nearest(void)
     fixture_finish(&fixture);
 }
 
+static void is_of_test_yaml(const struct stg_list_entry *entry)
+{
+    CHECK_STR(entry->file, "test.yaml");
+}
+
 static void a_restart_finds_what_was_applied_and_counts_a_generation(void)
 {
     struct fixture fixture;
     char yaml[512];
     fixture_start(&fixture, "");
     fixture_apply(&fixture, yaml_of("x", 10, yaml));
-    fixture_stop(&fixture);
-    fixture_restart(&fixture);
+    for (int i = 0; i < 2; i++) {
+        fixture_stop(&fixture);
+        fixture_restart(&fixture);
+    }
+    CHECK_INT(list(&fixture, is_of_test_yaml), 1);
     struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
     struct stager_batch *batch = fixture_take(stream);
-    CHECK_INT(generation_of(batch), 2);
+    CHECK_INT(generation_of(batch), 3);
     stager_release(batch);
     stager_close(stream);
     fixture_finish(&fixture);
+}
+
+static void is_from_dir(const struct stg_list_entry *entry)
+{
+    CHECK_STR(entry->name, "from_dir");
 }
 
 static void pipelines_of_pipeline_dir_are_there_at_start(void)
@@ -151,7 +181,12 @@ static void pipelines_of_pipeline_dir_are_there_at_start(void)
     yaml_of("from_dir", 10, yaml);
     fixture_file(&fixture, "pipelines/a.yaml", yaml, strlen(yaml), path);
     fixture_file(&fixture, "pipelines/broken.yaml", "nonsense: [", 11, path);
+    static const char nameless[] = "dataset: [{range: {stop: 1}}]\n";
+    fixture_file(&fixture, "pipelines/no name.yaml", nameless, strlen(nameless), path);
+    static const char dots[] = "name: ..\ndataset: [{range: {stop: 1}}]\n";
+    fixture_file(&fixture, "pipelines/dots.yaml", dots, strlen(dots), path);
     fixture_restart(&fixture);
+    CHECK_INT(list(&fixture, is_from_dir), 1);
     struct stager_stream *stream = fixture_open(&fixture, "from_dir", "a", 2);
     stager_release(fixture_take(stream));
     stager_close(stream);
@@ -256,7 +291,43 @@ static void another_users_pipeline_cannot_be_opened(void)
     fixture_finish(&fixture);
 }
 
+static void has_a_name(const struct stg_list_entry *entry)
+{
+    CHECK(entry->name[0] == 'p');
+}
+
+static void apply_from_a_long_path(struct stager *client, int i)
+{
+    char name[32], file[4000];
+    snprintf(name, sizeof(name), "p%d", i);
+    memset(file, 'x', sizeof(file));
+    file[sizeof(file) - 1] = '\0';
+    static const char text[] = "dataset: [{range: {stop: 1}}]\n";
+    struct stg_request request = {.kind = STG_REQUEST_APPLY,
+                                  .name = name,
+                                  .text = text,
+                                  .text_bytes = strlen(text),
+                                  .file = file};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+}
+
+static void a_list_that_is_too_long_for_a_message_goes_without_files(void)
+{
+    struct fixture fixture;
+    struct stager *client;
+    fixture_start(&fixture, "");
+    CHECK_INT(stager_connect(fixture.runtime, &client), 0);
+    for (int i = 0; i < 20; i++)
+        apply_from_a_long_path(client, i);
+    CHECK_INT(list(&fixture, has_a_name), 20);
+    stager_disconnect(client);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
+    TEST(a_list_that_is_too_long_for_a_message_goes_without_files),
     TEST(the_same_text_again_changes_nothing),
     TEST(a_change_under_attached_clients_needs_replace),
     TEST(a_deleted_pipeline_aborts_its_clients_and_is_gone),
