@@ -8,6 +8,42 @@
 
 #include "daemon/dataset/dataset.h"
 #include "proto/load.h"
+#include "proto/wire.h"
+
+/* Who opens the pipeline is told all of it in one message: a pipeline that could be
+ * applied and never opened would be a trap. */
+static int check_open_fits(const struct stg_definition *definition, struct stg_err *err)
+{
+    char longest[128];
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    struct stg_reply reply = {
+        .id = UINT64_MAX,
+        .kind = STG_REQUEST_OPEN,
+        .text = "",
+        .name = longest,
+        .client_id = longest,
+        .generation = UINT64_MAX,
+        .segment_bytes = UINT64_MAX,
+        .first_number = UINT64_MAX,
+        .max_held = UINT32_MAX,
+        .structure = definition->spec->staged.structure,
+        .boundary = *stg_graph_boundary(definition->graph),
+        .pipeline = definition->spec,
+    };
+    char *buf = malloc(STG_MESSAGE_MAX_BYTES);
+    if (buf == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    long bytes = stg_wire_encode_reply(&reply, buf, STG_MESSAGE_MAX_BYTES);
+    free(buf);
+    if (bytes >= 0)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "the pipeline and its %zu features do not fit the message of %u KiB "
+                   "that a client gets when it opens it: use fewer features, or shorter "
+                   "names",
+                   reply.boundary.n, STG_MESSAGE_MAX_BYTES / 1024);
+}
 
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_err *err)
@@ -31,6 +67,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     if (rc == 0)
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);
+    if (rc == 0)
+        rc = check_open_fits(definition, err);
     return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
 }
 

@@ -156,6 +156,36 @@ static void serve_apply(struct stg_session *session, const struct stg_request *r
 
 /* ---- list, status, delete ---- */
 
+static bool fits(const struct stg_reply *reply)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
+    return stg_wire_encode_reply(reply, buf, sizeof(buf)) >= 0;
+}
+
+/* A list that is too long for one message is told without files, then in part. */
+static void shorten_list(struct stg_reply *reply)
+{
+    for (size_t i = 0; !fits(reply) && i < reply->n_entries; i += 16) {
+        for (size_t k = i; k < i + 16 && k < reply->n_entries; k++)
+            reply->entries[k].file = "";
+    }
+    while (!fits(reply) && reply->n_entries > 0) {
+        size_t n = reply->n_entries / 16 + 1;
+        reply->n_entries -= n;
+        reply->n_left_out += (uint32_t)n;
+    }
+}
+
+static void shorten_status(struct stg_reply *reply)
+{
+    struct stg_pipeline_status *status = &reply->status;
+    while (!fits(reply) && status->n_clients > 0) {
+        size_t n = status->n_clients / 16 + 1;
+        status->n_clients -= n;
+        status->n_clients_left_out += (uint32_t)n;
+    }
+}
+
 static void serve_list(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_bump bump;
@@ -184,6 +214,7 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
             .uid = (uint32_t)p->definition->applier.uid,
         };
     }
+    shorten_list(&reply);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
 }
@@ -231,6 +262,7 @@ static void serve_status(struct stg_session *session, const struct stg_request *
     stg_bump_init(&bump, 0);
     struct stg_reply reply = reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
+    shorten_status(&reply);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
 }

@@ -68,6 +68,7 @@ struct stg_pipeline_status {
     uint64_t producer_wait_ns, producer_busy_ns, timeouts;
     struct stg_client_status *clients;
     size_t n_clients;
+    uint32_t n_clients_left_out; /* that did not fit the message */
     struct stg_schema boundary;
 };
 
@@ -94,6 +95,7 @@ struct stg_reply {
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;
+    uint32_t n_left_out; /* that did not fit the message */
 
     struct stg_pipeline_status status;
 

@@ -117,6 +117,7 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
     }
     list->entry = all;
     list->n_entry = from->n_entries;
+    PUT(list, n_left_out, from->n_left_out);
     to->list = list;
     return 0;
 }
@@ -168,6 +169,7 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     PUT(to, producer_wait_ns, from->producer_wait_ns);
     PUT(to, producer_busy_ns, from->producer_busy_ns);
     PUT(to, timeouts, from->timeouts);
+    PUT(to, n_clients_left_out, from->n_clients_left_out);
 }
 
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -330,6 +332,7 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
     if (ret->entries == NULL)
         return fail_memory(err);
     ret->n_entries = from->n_entry;
+    ret->n_left_out = from->n_left_out;
     for (size_t i = 0; i < from->n_entry; i++) {
         const Stager__ListEntry *e = from->entry[i];
         ret->entries[i] = (struct stg_list_entry){.name = e->name,
@@ -388,7 +391,8 @@ static void counters_take(const Stager__StatusReply *from,
                                         .max_batch_bytes = from->max_batch_bytes,
                                         .producer_wait_ns = from->producer_wait_ns,
                                         .producer_busy_ns = from->producer_busy_ns,
-                                        .timeouts = from->timeouts};
+                                        .timeouts = from->timeouts,
+                                        .n_clients_left_out = from->n_clients_left_out};
 }
 
 static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,

@@ -67,6 +67,15 @@ static void print_text(const struct stg_reply *reply)
     stg_table_print(&table, "");
 }
 
+static void say_left_out(const struct stg_reply *reply)
+{
+    if (reply->n_left_out > 0)
+        fprintf(stderr,
+                "stagerctl: %u more pipelines did not fit the daemon's reply; `stagerctl "
+                "status NAME` shows them\n",
+                reply->n_left_out);
+}
+
 int stg_ctl_list(const struct stg_ctl_options *options)
 {
     struct stager *client = stg_ctl_connect(options);
@@ -77,6 +86,7 @@ int stg_ctl_list(const struct stg_ctl_options *options)
     int status = stg_ctl_ask(client, &request, &reply);
     if (status == 0) {
         (options->json ? print_json : print_text)(&reply);
+        say_left_out(&reply);
         status = stg_ctl_finish();
     }
     stager_disconnect(client);

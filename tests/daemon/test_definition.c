@@ -123,6 +123,19 @@ static void a_constant_that_would_take_the_machine_is_refused(void)
            -STAGER_RESOURCE_EXHAUSTED, "node y");
 }
 
+/* What can be applied can be opened: 64 KiB hold the reply, also to the longest name. */
+static void a_pipeline_too_large_for_the_reply_to_open_is_refused(void)
+{
+    static char text[30000];
+    int n = snprintf(text, sizeof(text),
+                     "dataset:\n  - range: {stop: 1}\nstaged: {features: {");
+    for (int i = 0; i < 900; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%sfeature%d: value",
+                      i > 0 ? ", " : "", i);
+    snprintf(text + n, sizeof(text) - (size_t)n, "}}\n");
+    refuse(text, -STAGER_INVALID_ARGUMENT, "900 features do not fit");
+}
+
 static void a_pipeline_without_batch_is_advised_to_have_one(void)
 {
     struct stg_definition *definition = define("dataset:\n  - range: {stop: 1}\n");
@@ -143,6 +156,7 @@ static const struct stg_test tests[] = {
     TEST(numbers_that_would_overflow_are_refused),
     TEST(mistakes_are_told_with_file_and_line),
     TEST(a_constant_that_would_take_the_machine_is_refused),
+    TEST(a_pipeline_too_large_for_the_reply_to_open_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
 };
 
