@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -91,6 +92,16 @@ static int check(const char *path)
     return 0;
 }
 
+/* A client takes four descriptors: the usual 1024 would be 250 clients. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int argc, char **argv)
 {
     struct options options = {0};
@@ -103,6 +114,7 @@ int main(int argc, char **argv)
         return check(options.check);
 
     signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
     if (stg_config_load(options.config, &settings, &err) < 0) {
         stg_log(STG_LOG_ERROR, "%s", err.text);
         return 1;

@@ -343,7 +343,13 @@ static void init_handles(struct stg_session *session)
 void stg_session_create(struct stg_server *server, int fd)
 {
     struct stg_session *session = calloc(1, sizeof(*session));
+    errno = 0;
     if (session == NULL || identify(session, fd) < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+            stg_log(STG_LOG_WARNING,
+                    "a connection was refused: %s; raise LimitNOFILE or stop some "
+                    "clients",
+                    strerror(errno));
         free(session);
         close(fd);
         return;

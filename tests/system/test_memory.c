@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -269,7 +270,39 @@ static void a_stop_while_memory_is_reserved_is_a_clean_one(void)
     fixture_finish(&fixture);
 }
 
+/* The daemon is started with fewer descriptors than its clients will need, and its
+ * reply to `status` has no room for all of them. */
+static void hundreds_of_clients_are_served_and_told_of(void)
+{
+    enum { N = 400 };
+    static struct stager_stream *streams[N];
+    struct rlimit limit;
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < 5 * N)
+        SKIP("needs %d descriptors, may have %llu", 5 * N,
+             (unsigned long long)limit.rlim_max);
+    limit.rlim_cur = N + 100;
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_floats(&fixture, "x", 1000, "num_clients: 400");
+    for (int i = 0; i < N; i++) {
+        char id[121];
+        snprintf(id, sizeof(id), "%0120d", i);
+        streams[i] = fixture_open(&fixture, "x", id, 1);
+    }
+    stager_release(fixture_take(streams[N - 1]));
+    struct fixture_status status;
+    fixture_status(&fixture, "x", &status);
+    CHECK_STR(status.state, "running");
+    CHECK_INT(status.n_clients, 16); /* as many as the fixture keeps */
+    for (int i = 0; i < N; i++)
+        stager_close(streams[i]);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
+    TEST_SLOW(hundreds_of_clients_are_served_and_told_of, 60),
     TEST(a_stop_while_memory_is_reserved_is_a_clean_one),
     TEST(memory_is_reused_and_does_not_grow),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),
