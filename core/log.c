@@ -92,8 +92,8 @@ void stg_log(enum stg_log_level level, const char *fmt, ...)
     if (bytes > sizeof(line) - 2)
         bytes = sizeof(line) - 2;
     for (size_t i = (size_t)n; i < bytes; i++) {
-        if (line[i] == '\n')
-            line[i] = ' ';
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = line[i] == '\n' ? ' ' : '?'; /* names may come from anybody */
     }
     line[bytes++] = '\n';
     if (write(2, line, bytes) < 0) {

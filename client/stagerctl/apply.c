@@ -36,7 +36,8 @@ static int read_text(const char *path, struct text *ret)
     if (!is_stdin)
         fclose(in);
     if (number != 0)
-        return fail_file(ret->file, strerror(number), -STAGER_DATA_LOSS);
+        return fail_file(ret->file, strerror(number),
+                         number == EISDIR ? -STAGER_INVALID_ARGUMENT : -STAGER_DATA_LOSS);
     if (ret->bytes > STG_TEXT_MAX_BYTES) {
         char why[128];
         snprintf(why, sizeof(why),
@@ -78,7 +79,7 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
 {
     char batch[32], memory[32];
     if (!is_applied)
-        printf("%s is a good pipeline.", reply->name);
+        printf("%s is a good pipeline.", reply->name[0] != '\0' ? reply->name : "This");
     else if (reply->unchanged)
         printf("%s is unchanged: generation %" PRIu64 " goes on.", reply->name,
                reply->generation);

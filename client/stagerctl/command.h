@@ -36,6 +36,9 @@ int stg_ctl_version(const struct stg_ctl_options *options);
 /* "stagerctl: CODE: text" on standard error. Returns EXIT_FAILED. */
 int stg_ctl_fail(int code, const char *text);
 
+/* Control characters become '?': names come from other users, and a terminal obeys. */
+void stg_ctl_clean(char *text);
+
 /* Connects, or says why not: NULL. The caller calls stager_disconnect. */
 struct stager *stg_ctl_connect(const struct stg_ctl_options *options);
 

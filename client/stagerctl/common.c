@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/stagerctl/command.h"
 
+void stg_ctl_clean(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (iscntrl((unsigned char)*text))
+            *text = '?';
+    }
+}
+
 int stg_ctl_fail(int code, const char *text)
 {
+    char line[4096];
+    snprintf(line, sizeof(line), "%s", text);
+    stg_ctl_clean(line);
     fflush(stdout);
-    fprintf(stderr, "stagerctl: %s: %s\n", stager_status_name(code), text);
+    fprintf(stderr, "stagerctl: %s: %s\n", stager_status_name(code), line);
     return EXIT_FAILED;
 }
 

@@ -42,6 +42,7 @@ static const struct counter counters[] = {
     COUNTER(max_batch_bytes, true),
     COUNTER(producer_wait_ns, true),
     COUNTER(producer_busy_ns, true),
+    COUNTER(n_clients_left_out, false),
 };
 
 static uint64_t counter_of(const struct stg_pipeline_status *status,
@@ -149,8 +150,9 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     char used[32], all[32], bytes[32];
     printf("%s: %s, generation %" PRIu64 ", pass %" PRIu64 ", epoch %" PRIu64 "\n",
            s->name, text_or(s->state, "?"), s->generation, s->pass, s->epoch);
-    printf("  delivery   %s to %u client%s; %u attached\n", text_or(s->delivery, "?"),
-           s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s));
+    printf("  delivery   %s to %u client%s; %u%s attached\n", text_or(s->delivery, "?"),
+           s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s),
+           s->n_clients_left_out > 0 ? " or more" : "");
     printf("  buffer     %u of %u, filled by %u thread%s\n", s->buffered, s->capacity,
            s->num_threads, s->num_threads == 1 ? "" : "s");
     printf("  published  %" PRIu64 " batches, %" PRIu64 " rows, %s\n", s->published,
@@ -163,10 +165,17 @@ static void print_pipeline(const struct stg_pipeline_status *s)
            stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
-    if (s->last_error != NULL && s->last_error[0] != '\0')
-        printf("  last error %s\n", s->last_error);
+    if (s->last_error != NULL && s->last_error[0] != '\0') {
+        char error[1024];
+        snprintf(error, sizeof(error), "%s", s->last_error);
+        stg_ctl_clean(error);
+        printf("  last error %s\n", error);
+    }
     if (s->n_clients > 0)
         print_clients(s);
+    if (s->n_clients_left_out > 0)
+        printf("  … and %u more, which did not fit the daemon's reply\n",
+               s->n_clients_left_out);
 }
 
 /* ---- all of them ---- */

@@ -26,6 +26,7 @@ void stg_table_add(struct stg_table *table, const char *fmt, ...)
     if (vasprintf(&cell, fmt, args) < 0)
         out_of_memory();
     va_end(args);
+    stg_ctl_clean(cell);
     table->cells[table->n_cells++] = cell;
 }
 

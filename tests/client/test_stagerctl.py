@@ -69,7 +69,8 @@ def no_daemon(folder):
 def files(folder):
     for command in ("check", "apply"):
         expect(1, f"NOT_FOUND: {folder}/none.yaml: No such file", command, f"{folder}/none.yaml")
-        expect(1, f"{folder}: Is a directory", command, folder)
+        expect(1, f"INVALID_ARGUMENT: {folder}: Is a directory", command, folder)
+        expect(1, "none?[31m: No such file", command, f"{folder}/none\x1b[31m")
         long = os.path.join(folder, "long.yaml")
         with open(long, "w", encoding="utf-8") as file:
             file.write("#" * 61441)
