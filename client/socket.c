@@ -82,6 +82,13 @@ static int say_denied(const struct sockaddr_un *address, struct stg_err *err)
                            "cannot reach stagerd at %s: Permission denied",
                            address->sun_path);
     }
+    if (st.st_gid == 0) /* nobody should be told to join that group */
+        return stg_err(
+            err, -STAGER_PERMISSION_DENIED,
+            "cannot reach stagerd at %s: Permission denied; it is open to root alone: "
+            "make the access_group of stagerd.yaml (`groupadd -r stager`), join it, and "
+            "restart stagerd",
+            address->sun_path);
     struct group group, *found = NULL;
     char buf[4096];
     getgrgid_r(st.st_gid, &group, buf, sizeof(buf), &found);

@@ -118,7 +118,7 @@ static void a_closed_door_names_its_group(void)
     rc = stager_connect(fake.dir, &client);
     CHECK(seteuid(0) == 0);
     CHECK_INT(rc, -STAGER_PERMISSION_DENIED);
-    CHECK_CONTAINS(stager_error_text(NULL), "group root");
+    CHECK_CONTAINS(stager_error_text(NULL), "open to root alone");
     fake_stop(&fake);
 }
 
