@@ -300,7 +300,7 @@ static void a_bad_name_says_what_a_name_is(void)
                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
          "p:2:7: name: "
          "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": not a "
-         "name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+         "name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
         {STEPS "graph: [{name: \"a:0\", op: x}]\n",
          "p:2:16: graph[0].name: \"a:0\": not a name; use 1 to 255 letters, digits, '_', "
          "'.', '-' or '/'"},
