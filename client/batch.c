@@ -38,6 +38,20 @@ static uint32_t n_tensors(const struct stager_batch *batch)
     return ((const struct stg_batch_header *)batch->base)->n_tensors;
 }
 
+void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
+                     struct stager_tensor *ret)
+{
+    *ret = (struct stager_tensor){
+        .name = name,
+        .dtype = tensor->dtype,
+        .ndim = tensor->ndim,
+        .data = tensor->data,
+        .data_bytes = tensor->data_bytes,
+        .offsets = tensor->begin,
+    };
+    memcpy(ret->shape, tensor->shape, (size_t)tensor->ndim * sizeof(ret->shape[0]));
+}
+
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
                            struct stager_tensor *ret)
 {
@@ -51,15 +65,7 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
     struct stg_tensor tensor;
     const char *name;
     stg_batch_tensor_at(batch->base, i, &tensor, &name);
-    *ret = (struct stager_tensor){
-        .name = name,
-        .dtype = tensor.dtype,
-        .ndim = tensor.ndim,
-        .data = tensor.data,
-        .data_bytes = tensor.data_bytes,
-        .offsets = tensor.begin,
-    };
-    memcpy(ret->shape, tensor.shape, (size_t)tensor.ndim * sizeof(ret->shape[0]));
+    stg_tensor_show(name, &tensor, ret);
     return 0;
 }
 

@@ -209,20 +209,6 @@ static int find_feeds(struct stager_stream *stream, const struct stager_batch *b
     return 0;
 }
 
-static void copy_output(const char *name, const struct stg_tensor *tensor,
-                        struct stager_tensor *ret)
-{
-    *ret = (struct stager_tensor){
-        .name = name,
-        .dtype = tensor->dtype,
-        .ndim = tensor->ndim,
-        .data = tensor->data,
-        .data_bytes = tensor->data_bytes,
-        .offsets = tensor->begin,
-    };
-    memcpy(ret->shape, tensor->shape, (size_t)tensor->ndim * sizeof(ret->shape[0]));
-}
-
 static int check_run(struct stager_stream *stream, const struct stager_batch *batch,
                      const char *const *fetches, size_t n_fetches)
 {
@@ -269,6 +255,6 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
     if (rc < 0)
         return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->number);
     for (size_t i = 0; i < n_fetches; i++)
-        copy_output(e->fetches[i], &e->outputs[i], &ret[i]);
+        stg_tensor_show(e->fetches[i], &e->outputs[i], &ret[i]);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "client/connect.h"
 #include "client/map.h"
 #include "client/stager.h"
+#include "core/batch.h"
 #include "core/ring.h"
 
 struct stg_computer;
@@ -71,6 +72,10 @@ void stg_stream_reap(struct stager_stream *stream);
  * head is cold then, and the hand-off need not wait for memory. DATA_LOSS in the stream's
  * err. */
 int stg_batch_open(const struct stager_batch *batch);
+
+/* batch.c: a tensor in hand as the trainer sees it. */
+void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
+                     struct stager_tensor *ret);
 
 /* run.c: gives back the executors and the library. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer);
