@@ -83,6 +83,24 @@ enum stg_delivery {
     STG_DELIVERY_ROUND_ROBIN = 2
 };
 
+enum stg_on_timeout {
+    STG_ON_TIMEOUT_DROP = 0,
+    STG_ON_TIMEOUT_WAIT = 1,
+    STG_ON_TIMEOUT_EVICT = 2
+};
+
+/* What a tensor of the stage subgraph is replaced by (feed_dict). */
+struct stg_feed {
+    const char *name;             /* "node", "node:1", a component of the element */
+    const struct stg_attr *value; /* a constant, or what holds until a client sets it */
+    const char *tensor;           /* or: another tensor, evaluated anew for each item */
+    bool client;                  /* a client may set it (stager_feed) */
+    int line, column;
+};
+
+/* A set of status codes: bit c is code c, 0 is not in it. */
+#define STG_CODE_BIT(code) (UINT32_C(1) << (code))
+
 /* Parameters and names of tf.staged (DESIGN.md section 4). */
 struct stg_staged {
     const struct stg_feature *features;
@@ -100,6 +118,17 @@ struct stg_staged {
     uint64_t hold_timeout_millis;
     uint64_t start_timeout_millis;
     bool redeliver;
+    enum stg_on_timeout on_timeout;
+    uint32_t closed_codes, ignored_codes; /* exception types: STG_CODE_BIT */
+    uint64_t max_ignored;                 /* in a pass; then the next one is an error */
+    bool deterministic;                   /* publish in source order */
+    const struct stg_feed *feeds;
+    size_t n_feeds;
+    bool use_thread_pool; /* use_stage_subgraph_thread_pool */
+    uint32_t thread_pool_id;
+    uint32_t stream_id;
+    uint64_t rejoin_millis; /* 0: who left is gone */
+    bool keep_warm;
 };
 
 struct stg_pipeline_spec {
@@ -138,6 +167,9 @@ struct stg_thread_pool_spec {
     const char *global_name;
     uint32_t inter_op_threads_num;
     uint32_t intra_op_threads_num;
+    const char *cpus;  /* "0-3,8"; "": wherever the daemon may run */
+    int32_t nice;      /* -20 to 19 */
+    int32_t numa_node; /* -1: any */
 };
 
 /* /etc/stager/stagerd.yaml. */

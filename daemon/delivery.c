@@ -34,6 +34,11 @@ void stg_item_drop(struct stg_stage *stage, uint32_t extent)
     stg_extent_drop(stage->leases, extent);
 }
 
+bool stg_stage_has_room(const struct stg_stage *stage)
+{
+    return stage->queue_next - stage->queue_first < stage->staged->capacity;
+}
+
 /* ---- releases and acknowledgements ---- */
 
 /* Under split the stage keeps an item until it is acknowledged: it may have to go to
@@ -463,7 +468,7 @@ void stg_delivery_run(struct stg_stage *stage)
     } while (want_bells(stage));
     ring_bells(stage);
     if (changed)
-        pthread_cond_broadcast(&stage->changed);
+        stg_wake_runners(stage, STG_WAKE_ALL);
 }
 
 /* ---- clients ---- */
@@ -501,7 +506,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client)
         }
     }
     stg_lease_client_detach(stage->leases, client->lease_client);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
 }
 
 void stg_client_detach(struct stg_stage *stage, struct stg_client *client)

@@ -18,6 +18,10 @@ bool stg_pass_drawn_out(const struct stg_stage *stage);
 /* Is it attached, and asks for the pass that is next or runs? */
 bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client);
 
+/* May one more item be published? Counts items that were not yet assigned (rounds, under
+ * round_robin; under broadcast until the slowest client was assigned it). */
+bool stg_stage_has_room(const struct stg_stage *stage);
+
 /* The stage's reference on an item's extent goes. */
 void stg_item_drop(struct stg_stage *stage, uint32_t extent);
 

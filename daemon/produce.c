@@ -29,6 +29,11 @@ uint64_t stg_now_ns(void)
 
 /* ---- waiting ---- */
 
+void stg_wake_runners(struct stg_stage *stage, unsigned what)
+{
+    pthread_cond_broadcast(&stage->changed);
+}
+
 static bool wait_for_pass(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
@@ -73,7 +78,7 @@ static void unreserve(struct stg_stage *stage, uint32_t extent)
 {
     pthread_mutex_lock(&stage->lock);
     stg_extent_drop(stage->leases, extent);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
     pthread_mutex_unlock(&stage->lock);
 }
 
@@ -93,7 +98,7 @@ static void end_drawing(struct stg_stage *stage, int rc, const struct stg_err *e
                  stg_status_name(rc), err->text);
     }
     stg_delivery_run(stage);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
     pthread_mutex_unlock(&stage->lock);
 }
 
@@ -222,11 +227,6 @@ static void write_coordinates(struct stg_stage *stage, const struct drawn *drawn
 
 /* ---- publishing ---- */
 
-static bool has_room(const struct stg_stage *stage)
-{
-    return stage->queue_next - stage->queue_first < stage->staged->capacity;
-}
-
 /* Waits for turn and room. False: the item has to go (stopping, or timed out: counted).
  */
 static bool wait_for_room(struct stg_stage *stage, uint64_t sequence)
@@ -235,7 +235,7 @@ static bool wait_for_room(struct stg_stage *stage, uint64_t sequence)
         pthread_cond_wait(&stage->changed, &stage->lock);
     if (stage->stopping)
         return false;
-    if (has_room(stage))
+    if (stg_stage_has_room(stage))
         return true;
 
     uint64_t began = stg_now_ns();
@@ -244,13 +244,13 @@ static bool wait_for_room(struct stg_stage *stage, uint64_t sequence)
                              .tv_nsec = (long)(deadline % 1000000000u)};
     announce_wait(stage);
     int rc = 0;
-    while (!stage->stopping && !has_room(stage) && rc != ETIMEDOUT)
+    while (!stage->stopping && !stg_stage_has_room(stage) && rc != ETIMEDOUT)
         rc = pthread_cond_timedwait(&stage->changed, &stage->lock, &until);
     stage->n_waiting_runners--;
     stage->wait_ns += stg_now_ns() - began;
     if (stage->stopping)
         return false;
-    if (has_room(stage))
+    if (stg_stage_has_room(stage))
         return true;
     stage->n_dropped++;
     stage->n_timeouts++;
@@ -312,7 +312,7 @@ static void publish(struct stg_stage *stage, const struct drawn *drawn, uint32_t
     if (stage->publish_next == drawn->sequence)
         stage->publish_next++;
     stg_delivery_run(stage);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
     pthread_mutex_unlock(&stage->lock);
 }
 

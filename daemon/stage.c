@@ -218,7 +218,7 @@ void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool dr
     }
     stage->draining = drain;
     stg_delivery_run(stage);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
     pthread_mutex_unlock(&stage->lock);
 }
 
@@ -397,7 +397,7 @@ static void stop_when_left(struct stg_stage *stage)
     stage->stopping = true;
     stage->last_words.code = -STAGER_CANCELLED;
     atomic_store(&stage->stopped, 1);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
 }
 
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client)
@@ -420,7 +420,7 @@ void stg_stage_dead(struct stg_stage *stage, struct stg_client *client)
     reap(stage, client);
     stop_when_left(stage);
     stg_delivery_run(stage);
-    pthread_cond_broadcast(&stage->changed);
+    stg_wake_runners(stage, STG_WAKE_ALL);
     pthread_mutex_unlock(&stage->lock);
 }
 

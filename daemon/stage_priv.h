@@ -141,4 +141,13 @@ uint64_t stg_now_ns(void);
 /* produce.c */
 void *stg_runner_main(void *stage);
 
+/* What a waiting runner may wait for; whoever brings it about, lock held, wakes them. */
+enum stg_wake {
+    STG_WAKE_ROOM = 1,   /* stg_stage_has_room */
+    STG_WAKE_MEMORY = 2, /* an extent may be free */
+    STG_WAKE_PASS = 4,   /* pass_state is RUNNING */
+    STG_WAKE_ALL = 7,    /* and stopping */
+};
+void stg_wake_runners(struct stg_stage *stage, unsigned what);
+
 #endif

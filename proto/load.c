@@ -194,6 +194,9 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
     for (size_t i = 0; i < from->n_thread_pools; i++) {
         const Stager__ThreadPool *pool = from->thread_pools[i];
         pools[i] = (struct stg_thread_pool_spec){
+            .cpus = pool->cpus != NULL ? pool->cpus : "",
+            .nice = pool->nice,
+            .numa_node = pool->numa_node,
             .global_name = pool->global_name,
             .inter_op_threads_num = pool->inter_op_threads_num,
             .intra_op_threads_num = pool->intra_op_threads_num};

@@ -66,7 +66,8 @@ static bool is_position(const ProtobufCFieldDescriptor *field)
 
 bool stg_read_is_key(const ProtobufCFieldDescriptor *field)
 {
-    return !is_position(field) && field->descriptor != &stager__attribute__descriptor;
+    return !is_position(field) && (field->descriptor != &stager__attribute__descriptor ||
+                                   field->label != PROTOBUF_C_LABEL_REPEATED);
 }
 
 const ProtobufCFieldDescriptor *stg_read_field(const ProtobufCMessageDescriptor *type,

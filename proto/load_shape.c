@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three messages that look different in a text: a node (its other keys are
- * attributes), a step (one key: the transformation), features (a tensor, a list, a
- * mapping, nested).
+ * The messages that look different in a text: a node (its other keys are attributes), a
+ * step (one key: the transformation), an attribute (a value, a list), codes (a list of
+ * names), features (a tensor, a list, a mapping, nested: load_features.c).
  */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/param.h"
 #include "proto/load_read.h"
 #include "proto/pipeline.pb-c.h"
 
@@ -94,7 +95,7 @@ static int leaves_fill(struct stg_reader *r, const struct stg_text_node *node,
 static int attribute_fill(struct stg_reader *r, const struct stg_text_node *node,
                           Stager__Attribute *a)
 {
-    uint64_t dim[STG_TEXT_MAX_DEPTH], n = 1;
+    uint64_t dim[STG_TEXT_MAX_DEPTH] = {0}, n = 1;
     int ndim = 0;
     for (const struct stg_text_node *e = node; e != NULL && e->kind == STG_TEXT_LIST;
          e = e->first)
@@ -346,6 +347,65 @@ static int step_read(struct stg_reader *r, const struct stg_text_node *node,
     return step_fill(r, &word, message);
 }
 
+/* ---- attributes and codes by themselves ---- */
+
+static int attribute_read(struct stg_reader *r, const struct stg_text_node *node,
+                          ProtobufCMessage *message)
+{
+    ((Stager__Attribute *)message)->name = (char *)(uintptr_t) "value";
+    return attribute_fill(r, node, (Stager__Attribute *)message);
+}
+
+static int code_read(struct stg_reader *r, const struct stg_text_node *node,
+                     uint32_t *ret)
+{
+    struct stg_value value = {0};
+    bool ok = node->kind == STG_TEXT_SCALAR && stg_text_value(node, &value);
+    if (ok && value.kind == STG_VALUE_INT && value.i >= 1 &&
+        value.i <= STAGER_UNAUTHENTICATED) {
+        *ret = (uint32_t)value.i;
+        return 0;
+    }
+    const char *names[STAGER_UNAUTHENTICATED + 1];
+    for (uint32_t i = 1; i <= STAGER_UNAUTHENTICATED; i++) {
+        names[i - 1] = stg_status_name((int)i);
+        if (ok && value.kind == STG_VALUE_STRING && strcmp(value.s, names[i - 1]) == 0) {
+            *ret = i;
+            return 0;
+        }
+    }
+    char found[80];
+    const char *near = ok && value.kind == STG_VALUE_STRING
+                           ? stg_nearest(value.s, names, STAGER_UNAUTHENTICATED)
+                           : NULL;
+    return stg_read_fail(r, node->line, node->column,
+                         "found %s; expected the name of a status code, as OUT_OF_RANGE, "
+                         "or its number from 1 to %d%s%s%s",
+                         stg_text_found(node, found, sizeof(found)),
+                         STAGER_UNAUTHENTICATED, near != NULL ? "; did you mean " : "",
+                         near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
+static int codes_read(struct stg_reader *r, const struct stg_text_node *node,
+                      ProtobufCMessage *message)
+{
+    Stager__Codes *codes = (Stager__Codes *)message;
+    if (node->kind != STG_TEXT_LIST)
+        return fail_kind(r, node, "a list of status codes: [OUT_OF_RANGE]");
+    codes->code = stg_bump_alloc(r->bump, (node->n + 1) * sizeof(uint32_t));
+    if (codes->code == NULL)
+        return stg_read_fail_memory(r);
+    for (const struct stg_text_node *e = node->first; e != NULL; e = e->next) {
+        size_t mark = stg_read_push(r, "[%zu]", codes->n_code);
+        int rc = code_read(r, e, &codes->code[codes->n_code]);
+        if (rc < 0)
+            return rc;
+        codes->n_code++;
+        stg_read_pop(r, mark);
+    }
+    return 0;
+}
+
 stg_read_shape *stg_read_shape_of(const ProtobufCMessageDescriptor *type)
 {
     static const struct {
@@ -354,6 +414,8 @@ stg_read_shape *stg_read_shape_of(const ProtobufCMessageDescriptor *type)
     } shapes[] = {
         {&stager__node__descriptor, node_read},
         {&stager__step__descriptor, step_read},
+        {&stager__attribute__descriptor, attribute_read},
+        {&stager__codes__descriptor, codes_read},
         {&stager__features__descriptor, stg_read_features},
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {

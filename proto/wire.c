@@ -66,6 +66,7 @@ struct parts {
     Stager__Empty list;
     Stager__Name name;
     Stager__Open open;
+    Stager__FeedRequest feed;
 };
 
 static char *text_of(const char *s)
@@ -121,7 +122,24 @@ static Stager__Open *open_fill(Stager__Open *open, const struct stg_request *fro
     open->has_max_held = 1;
     open->private_run = open->has_private_run = from->private_run;
     open->ack_explicit = open->has_ack_explicit = from->ack_explicit;
+    open->named = open->has_named = from->named;
+    open->batch_size = from->batch_size;
+    open->has_batch_size = from->batch_size != 0;
     return open;
+}
+
+static Stager__FeedRequest *feed_fill(Stager__FeedRequest *feed,
+                                      const struct stg_request *from)
+{
+    stager__feed_request__init(feed);
+    feed->name = text_of(from->name);
+    feed->dtype = (uint32_t)from->dtype;
+    feed->n_shape = (size_t)from->ndim;
+    feed->shape = (int64_t *)(uintptr_t)from->shape;
+    feed->data = bytes_of(from->data, from->data_bytes);
+    feed->n_offset = from->n_offsets;
+    feed->offset = (int64_t *)(uintptr_t)from->offsets;
+    return feed;
 }
 
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
@@ -138,6 +156,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_STATUS: message.status = name_fill(&parts.name, request); break;
     case STG_REQUEST_OPEN: message.open = open_fill(&parts.open, request); break;
     case STG_REQUEST_DELETE: message.delete_ = name_fill(&parts.name, request); break;
+    case STG_REQUEST_FEED: message.feed = feed_fill(&parts.feed, request); break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -179,6 +198,27 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->max_held = from->max_held;
     ret->private_run = from->private_run != 0;
     ret->ack_explicit = from->ack_explicit != 0;
+    ret->named = from->named != 0;
+    ret->batch_size = from->batch_size;
+}
+
+static int feed_take(const Stager__FeedRequest *from, struct stg_request *ret,
+                     struct stg_err *err)
+{
+    if (from->n_shape > STG_LAYOUT_MAX_DIMS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "a feed of %zu dimensions; at most %d", from->n_shape,
+                       STG_LAYOUT_MAX_DIMS);
+    ret->name = from->name;
+    ret->dtype = (int)from->dtype;
+    ret->ndim = (int)from->n_shape;
+    if (from->n_shape > 0)
+        memcpy(ret->shape, from->shape, from->n_shape * sizeof(ret->shape[0]));
+    ret->data = from->data.data;
+    ret->data_bytes = from->data.len;
+    ret->offsets = from->n_offset > 0 ? from->offset : NULL;
+    ret->n_offsets = from->n_offset;
+    return 0;
 }
 
 static void hello_take(const Stager__Hello *from, struct stg_request *ret)
@@ -197,7 +237,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->hello, STG_REQUEST_HELLO},    {m->check, STG_REQUEST_CHECK},
         {m->apply, STG_REQUEST_APPLY},    {m->list, STG_REQUEST_LIST},
         {m->status, STG_REQUEST_STATUS},  {m->open, STG_REQUEST_OPEN},
-        {m->delete_, STG_REQUEST_DELETE},
+        {m->delete_, STG_REQUEST_DELETE}, {m->feed, STG_REQUEST_FEED},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -220,6 +260,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_STATUS: ret->name = m->status->name; return 0;
     case STG_REQUEST_OPEN: open_take(m->open, ret); return 0;
     case STG_REQUEST_DELETE: ret->name = m->delete_->name; return 0;
+    case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     default: return 0;
     }
 }

@@ -26,6 +26,7 @@ enum stg_request_kind {
     STG_REQUEST_STATUS,
     STG_REQUEST_OPEN,
     STG_REQUEST_DELETE,
+    STG_REQUEST_FEED,
 };
 
 /* One request. Strings point into the bump given to decode (or are the encoder's
@@ -44,6 +45,14 @@ struct stg_request {
     uint32_t max_held;
     bool private_run;
     bool ack_explicit;
+    bool named;          /* open: client_id was chosen by the user */
+    uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
+    int dtype, ndim;     /* feed: the tensor; data and offsets point into the message */
+    int64_t shape[STG_LAYOUT_MAX_DIMS];
+    const void *data;
+    size_t data_bytes;
+    const int64_t *offsets; /* feed, strings: n_offsets == elements + 1; else NULL */
+    size_t n_offsets;
 };
 
 struct stg_list_entry {
@@ -56,6 +65,9 @@ struct stg_client_status {
     const char *client_id, *program, *state;
     uint32_t pid, uid, max_held, held;
     uint64_t assigned, taken, released, redelivered, wait_ns, violations;
+    uint64_t acknowledged, gaps, lost, daemon_wait_ns;
+    const char *last_error;
+    uint32_t batch_size, rank;
 };
 
 struct stg_pipeline_status {
@@ -66,6 +78,11 @@ struct stg_pipeline_status {
         bytes;
     uint64_t memory_bytes, memory_used_bytes, quarantined_bytes, max_batch_bytes;
     uint64_t producer_wait_ns, producer_busy_ns, timeouts;
+    /* made = published + dropped + ignored + in_hand + discarded; under split published =
+     * acknowledged + lost + buffered + unacknowledged + discarded_published */
+    uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
+    uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
+    const char *on_timeout;
     struct stg_client_status *clients;
     size_t n_clients;
     uint32_t n_clients_left_out; /* that did not fit the message */
@@ -103,6 +120,7 @@ struct stg_reply {
     uint32_t max_held;
     const char *client_id, *structure;
     uint64_t first_number;
+    uint64_t feed_version; /* feed */
     const struct stg_pipeline_spec
         *pipeline; /* for stager_run; decode owns it: see below */
 };

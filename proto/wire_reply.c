@@ -138,6 +138,13 @@ static void client_fill(const struct stg_client_status *from, Stager__ClientStat
     PUT(to, redelivered, from->redelivered);
     PUT(to, wait_ns, from->wait_ns);
     PUT(to, violations, from->violations);
+    PUT(to, acknowledged, from->acknowledged);
+    PUT(to, gaps, from->gaps);
+    PUT(to, lost, from->lost);
+    PUT(to, daemon_wait_ns, from->daemon_wait_ns);
+    to->last_error = optional(from->last_error);
+    PUT(to, batch_size, from->batch_size);
+    PUT(to, rank, from->rank);
 }
 
 static void counters_fill(const struct stg_pipeline_status *from, Stager__StatusReply *to)
@@ -170,6 +177,17 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     PUT(to, producer_busy_ns, from->producer_busy_ns);
     PUT(to, timeouts, from->timeouts);
     PUT(to, n_clients_left_out, from->n_clients_left_out);
+    PUT(to, made, from->made);
+    PUT(to, ignored, from->ignored);
+    PUT(to, in_hand, from->in_hand);
+    PUT(to, discarded, from->discarded);
+    PUT(to, acknowledged, from->acknowledged);
+    PUT(to, unacknowledged, from->unacknowledged);
+    PUT(to, discarded_published, from->discarded_published);
+    PUT(to, evicted, from->evicted);
+    PUT(to, feed_version, from->feed_version);
+    PUT(to, incomplete_rounds, from->incomplete_rounds);
+    to->on_timeout = optional(from->on_timeout);
 }
 
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -214,6 +232,17 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     return boundary_fill(&from->boundary, bump, &open->n_boundary, &open->boundary);
 }
 
+static int feed_fill(const struct stg_reply *from, struct stg_bump *bump,
+                     Stager__Reply *to)
+{
+    to->feed = stg_bump_alloc(bump, sizeof(*to->feed));
+    if (to->feed == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__feed_reply__init(to->feed);
+    to->feed->feed_version = from->feed_version;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -224,6 +253,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_LIST: return list_fill(from, bump, to);
     case STG_REQUEST_STATUS: return status_fill(from, bump, to);
     case STG_REQUEST_OPEN: return open_fill(from, bump, to);
+    case STG_REQUEST_FEED: return feed_fill(from, bump, to);
     default: return 0;
     }
 }
@@ -359,7 +389,14 @@ static void client_take(const Stager__ClientStatus *from, struct stg_client_stat
                                       .released = from->released,
                                       .redelivered = from->redelivered,
                                       .wait_ns = from->wait_ns,
-                                      .violations = from->violations};
+                                      .violations = from->violations,
+                                      .acknowledged = from->acknowledged,
+                                      .gaps = from->gaps,
+                                      .lost = from->lost,
+                                      .daemon_wait_ns = from->daemon_wait_ns,
+                                      .last_error = taken(from->last_error),
+                                      .batch_size = from->batch_size,
+                                      .rank = from->rank};
 }
 
 static void counters_take(const Stager__StatusReply *from,
@@ -392,6 +429,17 @@ static void counters_take(const Stager__StatusReply *from,
                                         .producer_wait_ns = from->producer_wait_ns,
                                         .producer_busy_ns = from->producer_busy_ns,
                                         .timeouts = from->timeouts,
+                                        .made = from->made,
+                                        .ignored = from->ignored,
+                                        .in_hand = from->in_hand,
+                                        .discarded = from->discarded,
+                                        .acknowledged = from->acknowledged,
+                                        .unacknowledged = from->unacknowledged,
+                                        .discarded_published = from->discarded_published,
+                                        .evicted = from->evicted,
+                                        .feed_version = from->feed_version,
+                                        .incomplete_rounds = from->incomplete_rounds,
+                                        .on_timeout = taken(from->on_timeout),
                                         .n_clients_left_out = from->n_clients_left_out};
 }
 
@@ -435,6 +483,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->list != NULL, kind == STG_REQUEST_LIST},
         {m->status != NULL, kind == STG_REQUEST_STATUS},
         {m->open != NULL, kind == STG_REQUEST_OPEN},
+        {m->feed != NULL, kind == STG_REQUEST_FEED},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -445,7 +494,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_DELETE + KIND_FIELD;
+    uint32_t last = STG_REQUEST_FEED + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: kind: %u is no request", m->kind);
@@ -470,6 +519,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_LIST: return list_take(m->list, bump, ret, err);
     case STG_REQUEST_STATUS: return status_take(m->status, bump, ret, err);
     case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
+    case STG_REQUEST_FEED: ret->feed_version = m->feed->feed_version; return 0;
     default: return 0;
     }
 }

@@ -140,10 +140,9 @@ static void an_unknown_key_suggests_the_nearest(void)
         {"dataset: [{line: 3}]\n",
          "p:1:12: dataset[0]: unknown key \"line\"; known here: files, text_line, range, "
          "shuffle, repeat, batch"},
-        {STEPS "staged: {\"a\\nb\\e\": 1}\n",
-         "p:2:10: staged: unknown key \"a\\x0ab\\x1b\"; known here: features, capacity, "
-         "num_threads, num_clients, timeout_millis, delivery, max_batch_bytes, "
-         "memory_budget, hold_timeout_millis, start_timeout_millis, redeliver"},
+        {STEPS "staged: {feed_dict: [{name: x, value: 1, \"a\\nb\\e\": 1}]}\n",
+         "p:2:42: staged.feed_dict[0]: unknown key \"a\\x0ab\\x1b\"; known here: name, "
+         "value, tensor, client"},
     };
     CHECK_CASES(cases);
 }
@@ -165,11 +164,26 @@ static void what_a_later_release_brings_is_named(void)
         {"dataset:\n  - map\n", "p:2:5: dataset[0]: \"map\" is not supported by this "
                                 "release; leave it out (known "
                                 "here: files, text_line, range, shuffle, repeat, batch)"},
-        {STEPS "staged: {on_timeout: drop}\n",
-         "p:2:10: staged: \"on_timeout\" is not supported by this release; leave it out "
-         "(known here: features, capacity, num_threads, num_clients, timeout_millis, "
-         "delivery, max_batch_bytes, memory_budget, hold_timeout_millis, "
-         "start_timeout_millis, redeliver)"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void exception_types_are_status_codes(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "staged: {closed_exception_types: OUT_OF_RANGE}\n",
+         "p:2:34: staged.closed_exception_types: found OUT_OF_RANGE; expected a list of "
+         "status codes: [OUT_OF_RANGE]"},
+        {STEPS "staged: {ignored_exception_types: [DATA_LOS]}\n",
+         "p:2:36: staged.ignored_exception_types[0]: found DATA_LOS; expected the name "
+         "of "
+         "a status code, as OUT_OF_RANGE, or its number from 1 to 16; did you mean "
+         "DATA_LOSS?"},
+        {STEPS "staged: {ignored_exception_types: [17]}\n",
+         "p:2:36: staged.ignored_exception_types[0]: found 17; expected the name of a "
+         "status code, as OUT_OF_RANGE, or its number from 1 to 16"},
+        {STEPS "staged: {feed_dict: {x: {value: 1, tensor: y}}}\n",
+         "p: feed_dict \"x\" (line 2) needs one of value and tensor"},
     };
     CHECK_CASES(cases);
 }
@@ -535,6 +549,7 @@ static const struct stg_test tests[] = {
     TEST(a_text_of_another_shape_says_what_a_pipeline_is),
     TEST(an_unknown_key_suggests_the_nearest),
     TEST(what_a_later_release_brings_is_named),
+    TEST(exception_types_are_status_codes),
     TEST(a_wrong_type_says_what_was_found_and_expected),
     TEST(a_number_out_of_range_says_the_range),
     TEST(a_bad_name_says_what_a_name_is),
