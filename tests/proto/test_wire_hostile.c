@@ -114,7 +114,7 @@ static void a_malformed_reply_is_refused_by_name(void)
             "text: a NUL inside a text"),
         BAD("\x48\x00", "kind: 0 is no request"),
         BAD("\x48\x01", "kind: 1 is no request"),
-        BAD("\x48\x09", "kind: 9 is no request"),
+        BAD("\x48\x63", "kind: 99 is no request"),
         BAD("\x48\xff\xff\xff\xff\x0f", "kind: 4294967295 is no request"),
         BAD("\x10\x05\x48\x08", "an error that answers as if it were none"),
         BAD("\x48\x02", "a reply without its part, or with another's"),
