@@ -200,6 +200,28 @@ void fixture_apply(struct fixture *fixture, const char *yaml)
         FAIL("apply: %s\n%s", err.text, yaml);
 }
 
+static void copy_client(const struct stg_client_status *from, size_t i,
+                        struct fixture_status *ret)
+{
+    snprintf(ret->clients[i].client_id, sizeof(ret->clients[i].client_id), "%s",
+             from->client_id);
+    snprintf(ret->clients[i].state, sizeof(ret->clients[i].state), "%s", from->state);
+    snprintf(ret->clients[i].last_error, sizeof(ret->clients[i].last_error), "%s",
+             from->last_error);
+    ret->clients[i].pid = from->pid;
+    ret->clients[i].held = from->held;
+    ret->clients[i].rank = from->rank;
+    ret->clients[i].violations = from->violations;
+    ret->clients[i].assigned = from->assigned;
+    ret->clients[i].taken = from->taken;
+    ret->clients[i].released = from->released;
+    ret->clients[i].acknowledged = from->acknowledged;
+    ret->clients[i].redelivered = from->redelivered;
+    ret->clients[i].gaps = from->gaps;
+    ret->clients[i].lost = from->lost;
+    ret->clients[i].wait_ns = from->wait_ns;
+}
+
 static void copy_status(const struct stg_pipeline_status *from,
                         struct fixture_status *ret)
 {
@@ -217,17 +239,23 @@ static void copy_status(const struct stg_pipeline_status *from,
         .memory_used_bytes = from->memory_used_bytes,
         .quarantined_bytes = from->quarantined_bytes,
         .buffered = from->buffered,
+        .made = from->made,
+        .ignored = from->ignored,
+        .in_hand = from->in_hand,
+        .discarded = from->discarded,
+        .acknowledged = from->acknowledged,
+        .unacknowledged = from->unacknowledged,
+        .discarded_published = from->discarded_published,
+        .evicted = from->evicted,
+        .incomplete_rounds = from->incomplete_rounds,
+        .timeouts = from->timeouts,
+        .feed_version = from->feed_version,
     };
     snprintf(ret->state, sizeof(ret->state), "%s", from->state);
     snprintf(ret->last_error, sizeof(ret->last_error), "%s",
              from->last_error != NULL ? from->last_error : "");
     for (size_t i = 0; i < from->n_clients && i < 16; i++) {
-        const struct stg_client_status *client = &from->clients[i];
-        snprintf(ret->clients[i].client_id, sizeof(ret->clients[i].client_id), "%s",
-                 client->client_id);
-        ret->clients[i].pid = client->pid;
-        ret->clients[i].held = client->held;
-        ret->clients[i].violations = client->violations;
+        copy_client(&from->clients[i], i, ret);
         ret->n_clients++;
     }
 }
