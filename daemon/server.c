@@ -25,6 +25,7 @@
 #define ACCEPT_PAUSE_MILLIS 100
 #define ACCEPTS_A_TURN 64
 #define STOP_MILLIS 2000
+#define LOCK_TRIES 16
 
 /* ---- runtime directory ---- */
 
@@ -35,31 +36,75 @@ static int system_error(const char *what, const char *path, struct stg_err *err)
     return stg_err(err, code, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
+static void lock_path(const struct stg_server *server, char *ret, size_t bytes)
+{
+    snprintf(ret, bytes, "%s/stagerd.lock", server->settings->runtime_dir);
+}
+
+static int locked_by_other(const struct stg_server *server, int fd, struct stg_err *err)
+{
+    char pid[32] = "";
+    ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+    pid[n > 0 ? n : 0] = '\0';
+    pid[strcspn(pid, "\n")] = '\0';
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set another "
+        "runtime_dir in stagerd.yaml",
+        pid[0] != '\0' ? pid : "?", server->settings->runtime_dir);
+}
+
+/* A daemon that ends removes its lock file: the file that was locked must be the one that
+ * has the name. */
+static bool has_name(int fd, const char *path)
+{
+    struct stat open_file, named;
+    return fstat(fd, &open_file) == 0 && lstat(path, &named) == 0 &&
+           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
 static int take_lock(struct stg_server *server, struct stg_err *err)
 {
     const char *dir = server->settings->runtime_dir;
-    char path[4096], pid[32] = "";
+    char path[4096], pid[32];
     if (mkdir(dir, 0755) < 0 && errno != EEXIST)
         return system_error("make runtime_dir", dir, err);
-    snprintf(path, sizeof(path), "%s/stagerd.lock", dir);
-    server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (server->lock_fd < 0)
-        return system_error("open", path, err);
-    if (flock(server->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        ssize_t n = pread(server->lock_fd, pid, sizeof(pid) - 1, 0);
-        pid[n > 0 ? n : 0] = '\0';
-        pid[strcspn(pid, "\n")] = '\0';
-        return stg_err(
-            err, -STAGER_FAILED_PRECONDITION,
-            "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set another "
-            "runtime_dir in stagerd.yaml",
-            pid[0] != '\0' ? pid : "?", dir);
+    lock_path(server, path, sizeof(path));
+    int fd = -1;
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0)
+            return system_error("open", path, err);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+            break;
+        if (has_name(fd, path)) {
+            server->lock_fd = fd;
+            break;
+        }
+        close(fd);
+        fd = -1;
+    }
+    if (server->lock_fd < 0) {
+        int rc = locked_by_other(server, fd, err);
+        if (fd >= 0)
+            close(fd);
+        return rc;
     }
     int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (ftruncate(server->lock_fd, 0) < 0 ||
-        pwrite(server->lock_fd, pid, (size_t)n, 0) < 0)
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)n, 0) < 0)
         return system_error("write", path, err);
     return 0;
+}
+
+static void release_lock(struct stg_server *server)
+{
+    char path[4096];
+    if (server->lock_fd < 0)
+        return;
+    lock_path(server, path, sizeof(path));
+    unlink(path);
+    close(server->lock_fd);
+    server->lock_fd = -1;
 }
 
 /* Members of access_group may connect; without such a group, who runs the daemon may. */
@@ -122,17 +167,38 @@ static int bind_socket(struct stg_server *server, struct stg_err *err)
     return 0;
 }
 
-/* systemd may have bound it for us (stagerd.socket). */
+/* What systemd bound for us. The unit of the socket says who may connect. */
+static int inherit_socket(struct stg_server *server, int n, struct stg_err *err)
+{
+    int fd = SD_LISTEN_FDS_START;
+    struct sockaddr_un address = {0};
+    socklen_t bytes = sizeof(address);
+    if (n != 1 || sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
+        return stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            "stagerd was started with %d open sockets, and wants one that listens: "
+            "stagerd.socket has one line Listen, ListenSequentialPacket=%s/attach.sock",
+            n, server->settings->runtime_dir);
+    server->listen_fd = fd;
+    server->inherited_socket = true;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    snprintf(server->socket_path, sizeof(server->socket_path), "%.*s",
+             (int)sizeof(address.sun_path) - 1, address.sun_path);
+    char wanted[4096];
+    snprintf(wanted, sizeof(wanted), "%s/attach.sock", server->settings->runtime_dir);
+    if (strcmp(wanted, server->socket_path) != 0)
+        stg_log(STG_LOG_WARNING,
+                "stagerd.socket listens on %s, runtime_dir in stagerd.yaml wants %s: "
+                "clients that look there do not find it",
+                server->socket_path, wanted);
+    return 0;
+}
+
 static int open_socket(struct stg_server *server, struct stg_err *err)
 {
-    if (sd_listen_fds(1) >= 1 &&
-        sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_SEQPACKET, 1, NULL, 0) > 0) {
-        server->listen_fd = SD_LISTEN_FDS_START;
-        server->inherited_socket = true;
-        fcntl(server->listen_fd, F_SETFL, O_NONBLOCK);
-        return 0;
-    }
-    return bind_socket(server, err);
+    int n = sd_listen_fds(1);
+    return n > 0 ? inherit_socket(server, n, err) : bind_socket(server, err);
 }
 
 /* ---- accepting ---- */
@@ -234,6 +300,7 @@ static void on_stop_timeout(uv_timer_t *timer)
     stg_log(STG_LOG_WARNING, "a runner still reads or computes after %d ms: stopped",
             STOP_MILLIS);
     remove_socket(server);
+    release_lock(server);
     _exit(EXIT_SUCCESS);
 }
 
@@ -363,8 +430,8 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
 
 void stg_server_run(struct stg_server *server)
 {
-    stg_log(STG_LOG_INFO, "stagerd %s ready on %s, memory_budget %.0f MiB", STG_VERSION,
-            server->inherited_socket ? "systemd's socket" : server->socket_path,
+    stg_log(STG_LOG_INFO, "stagerd %s ready on %s%s, memory_budget %.0f MiB", STG_VERSION,
+            server->socket_path, server->inherited_socket ? " (of systemd)" : "",
             (double)server->budget.total / 1048576.0);
     sd_notify(0, "READY=1\nSTATUS=ready");
     uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -393,8 +460,7 @@ void stg_server_finish(struct stg_server *server)
         close(server->listen_fd);
     if (server->spare_fd >= 0)
         close(server->spare_fd);
-    if (server->lock_fd >= 0)
-        close(server->lock_fd);
+    release_lock(server);
     if (server->catalog != NULL)
         stg_budget_finish(&server->budget);
 }

@@ -22,7 +22,7 @@ struct stg_server {
     uint64_t instance;
     char cuda[256]; /* what there is, or why there is none */
 
-    int lock_fd;
+    int lock_fd; /* stagerd.lock in runtime_dir; -1 while it is not ours */
     int listen_fd;
     int spare_fd;          /* given up for a moment when descriptors run out */
     bool inherited_socket; /* systemd's: not ours to remove */
