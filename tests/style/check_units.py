@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""systemd-analyze has no word to say about the units, and finds the system unit well shut in.
+"""systemd-analyze has no word to say about the units, and finds the system unit well shut in, also
+with the drop-ins that open what CUDA and the network need.
 
     check_units.py ROOT FOLDER_OF_BUILT_UNITS
 
@@ -17,17 +18,26 @@ import tempfile
 
 import house
 
-# systemd's exposure times ten; see the comments in stagerd.service.in for what is left open.
+# systemd's exposure times ten; see the comments in the units for what is left open.
 THRESHOLD = 7
+DROP_INS = {"cuda": 10, "network": 16}
 UNITS = [("stagerd.service", "--system"), ("stagerd-user.service", "--user")]
 
 
-def verify(text, mode):
-    """What `systemd-analyze verify` says of a unit."""
+def programless(text):
+    return re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.M)
+
+
+def verify(text, mode, socket=None):
+    """What `systemd-analyze verify` says of a unit, and of a socket for it."""
     with tempfile.TemporaryDirectory(prefix="stg-units-") as folder:
         unit = os.path.join(folder, "stagerd.service")
         with open(unit, "w", encoding="utf-8") as file:
-            file.write(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.M))
+            file.write(programless(text))
+        if socket is not None:
+            unit = os.path.join(folder, "stagerd.socket")
+            with open(unit, "w", encoding="utf-8") as file:
+                file.write(socket)
         env = dict(os.environ, XDG_RUNTIME_DIR=folder)
         result = subprocess.run(["systemd-analyze", "verify", mode, "--man=no", unit], env=env,
                                 capture_output=True, text=True)
@@ -35,18 +45,27 @@ def verify(text, mode):
         result.stdout + result.stderr).strip() or result.returncode else []
 
 
-def security(text, threshold):
+def exposure(text):
+    """(systemd's figure times ten, the doors it finds open)."""
     with tempfile.TemporaryDirectory(prefix="stg-units-") as folder:
         unit = os.path.join(folder, "stagerd.service")
         with open(unit, "w", encoding="utf-8") as file:
             file.write(text)
-        result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager",
-                                 f"--threshold={threshold}", unit],
+        result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", unit],
                                 capture_output=True, text=True)
-    if result.returncode == 0:
+    level = re.search(r"exposure level for .*: (\d+)\.(\d)", result.stdout)
+    if level is None:
+        return 1000, [result.stderr.strip() or result.stdout.strip()]
+    return (int(level.group(1)) * 10 + int(level.group(2)),
+            [line for line in result.stdout.split("\n") if line.startswith("✗")])
+
+
+def security(text, threshold, what="stagerd.service"):
+    level, doors = exposure(text)
+    print(f"{what}: exposure {level / 10}, at most {threshold / 10}")
+    if level <= threshold:
         return []
-    open_doors = [line for line in result.stdout.split("\n") if line.startswith("✗")]
-    return [result.stderr.strip() or result.stdout.strip().split("\n")[-1]] + open_doors
+    return [f"exposure {level / 10}, at most {threshold / 10}"] + doors
 
 
 def problems(root, folder):
@@ -54,8 +73,15 @@ def problems(root, folder):
     for name, mode in UNITS:
         text = house.read(folder, name)
         found += [f"systemd/{name}.in:1: {line}" for line in verify(text, mode)]
-    found += [f"systemd/stagerd.service.in:1: {line}"
-              for line in security(house.read(folder, "stagerd.service"), THRESHOLD)]
+    unit = house.read(folder, "stagerd.service")
+    found += [f"systemd/stagerd.socket:1: {line}"
+              for line in verify(unit, "--system", house.read(root, "systemd/stagerd.socket"))]
+    found += [f"systemd/stagerd.service.in:1: {line}" for line in security(unit, THRESHOLD)]
+    for name, threshold in DROP_INS.items():
+        # A drop-in is read as if it stood at the end of the unit.
+        text = unit + house.read(folder, f"stagerd-{name}.conf")
+        found += [f"systemd/stagerd-{name}.conf.in:1: {line}" for line in
+                  verify(text, "--system") + security(text, threshold, f"with {name}.conf")]
     return found
 
 
