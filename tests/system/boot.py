@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Boots a real systemd and lets boot_inside.py, its only service, look at stagerd there.
+
+    boot.py SOURCE BUILD TRAINER
+
+The machine's own root is the container's, below an overlay in memory: nothing is downloaded, and
+nothing is written but in memory. All that runs, runs in namespaces and in a control group of this
+test's own. A janitor, a process beside the test, waits for the test's end, be it by SIGKILL, then
+ends what is left in that group and removes the group and the folder.
+
+Skipped (77) where no container can boot: no root, no systemd-nspawn, no namespaces, no control
+group to write to.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77
+SLOW = max(int(os.environ.get("STG_TEST_SLOW", "1") or 1), 1)
+BOOT_S = 90 * SLOW
+HERE = os.path.dirname(os.path.abspath(__file__))
+NEEDED = {"systemd-nspawn": "systemd-container", "unshare": "util-linux", "meson": "meson"}
+UNIT = """[Unit]
+Requires=basic.target
+After=basic.target
+SuccessAction=exit
+FailureAction=exit
+[Service]
+Type=oneshot
+StandardOutput=append:/run/boot/log
+StandardError=append:/run/boot/log
+ExecStart={command}
+"""
+# Whom boot_inside.py trains as: two of the group stager, and a stranger.
+USERS = """u stg-one 2001 "one" /home/stg-one /bin/sh
+u stg-two 2002 "two" /home/stg-two /bin/sh
+u stg-stranger 2003 "stranger" / /bin/sh
+m stg-one stager
+m stg-two stager
+g stager -
+"""
+
+
+class Skip(Exception):
+    """Why no container can boot here."""
+
+
+# ---- control groups -------------------------------------------------------------------------
+
+def own_groups():
+    """Folders of this process's control groups that systemd uses: its named one, and version 2."""
+    mounts = {}
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        for line in file:
+            left, right = line.rstrip("\n").split(" - ")
+            root, point = left.split()[3:5]
+            kind, _, options = right.split()[:3]
+            if kind == "cgroup2":
+                mounts[""] = (root, point)
+            elif kind == "cgroup" and "name=systemd" in options.split(","):
+                mounts["name=systemd"] = (root, point)
+    groups = []
+    with open("/proc/self/cgroup", encoding="utf-8") as file:
+        for line in file:
+            _, name, path = line.rstrip("\n").split(":", 2)
+            if name in mounts:
+                root, point = mounts[name]
+                path = os.path.relpath(path, root) if path.startswith(root) else path.lstrip("/")
+                groups.append(os.path.normpath(os.path.join(point, path)))
+    if not groups:
+        raise Skip("there is no control group of systemd's (cgroup2, or name=systemd)")
+    return groups
+
+
+def make_groups():
+    made = []
+    try:
+        for group in own_groups():
+            path = os.path.join(group, f"stager-boot-{os.getpid()}")
+            os.mkdir(path)
+            made.append(path)
+    except OSError as error:
+        remove_groups(made)
+        raise Skip(f"no control group can be made: {error}") from None
+    return made
+
+
+def members(group):
+    pids = []
+    for folder, _, _ in os.walk(group):
+        try:
+            with open(os.path.join(folder, "cgroup.procs"), encoding="utf-8") as file:
+                pids += [int(line) for line in file]
+        except OSError:
+            continue
+    return [pid for pid in pids if pid > 0]
+
+
+def remove_groups(groups):
+    for group in groups:
+        for folder, _, _ in os.walk(group, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+
+
+def end_groups(groups, limit_s=20):
+    """Kills what is in the groups, and removes them; False when that did not work in time."""
+    end = time.monotonic() + limit_s
+    while any(os.path.isdir(group) for group in groups) and time.monotonic() < end:
+        for pid in {pid for group in groups for pid in members(group)}:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        remove_groups(groups)
+        time.sleep(0.02)
+    return not any(os.path.isdir(group) for group in groups)
+
+
+def start_janitor(groups, folder):
+    """(pid of the janitor, descriptor to close when it shall begin)."""
+    readable, writable = os.pipe()
+    pid = os.fork()
+    if pid > 0:
+        os.close(readable)
+        return pid, writable
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        os.close(writable)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        while os.read(readable, 1):
+            pass
+        good = end_groups(groups)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0 if good else 1)
+    finally:
+        os._exit(2)
+
+
+# ---- in the namespaces ----------------------------------------------------------------------
+
+def mount(*arguments):
+    result = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if result.returncode != 0:
+        print(f"skipped: mount {' '.join(arguments)}: {result.stderr.strip()}")
+        sys.exit(SKIPPED)
+
+
+def overlay(lower, top, name):
+    """`lower` below a writable layer in memory; where it is."""
+    place = {kind: os.path.join(top, f"{name}-{kind}") for kind in ("low", "up", "work", "root")}
+    for path in place.values():
+        os.mkdir(path)
+    mount("--bind", lower, place["low"])
+    mount("-t", "overlay", "overlay", "-o",
+          f"lowerdir={place['low']},upperdir={place['up']},workdir={place['work']}", place["root"])
+    return place["root"]
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def prepare(root, top, folders):
+    """The machine's root without its services; the sources, which may be another file system."""
+    shutil.rmtree(f"{root}/etc/systemd/system", ignore_errors=True)
+    for path in ("/usr/local/lib/systemd", "/usr/local/lib/sysusers.d", "/etc/stager"):
+        shutil.rmtree(root + path, ignore_errors=True)
+    write(f"{root}/etc/machine-id", os.urandom(16).hex() + "\n")
+    write(f"{root}/etc/sysusers.d/boot.conf", USERS)
+    for i, folder in enumerate(folders):
+        if not os.path.exists(os.path.join(root + folder, "meson.build")) and \
+                not os.path.exists(os.path.join(root + folder, "build.ninja")):
+            os.makedirs(root + folder, exist_ok=True)
+            mount("--bind", overlay(folder, top, f"tree{i}"), root + folder)
+
+
+def boot_in_namespaces(folder, source, build, command):
+    """Becomes systemd-nspawn."""
+    top = os.path.join(folder, "memory")
+    mount("--make-rprivate", "/")
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", top)
+    # What nspawn notes down of itself lies in /run, and is nobody else's.
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    root = overlay("/", top, "root")
+    prepare(root, top, [source, build])
+    write(f"{root}/etc/systemd/system/boot.service", UNIT.format(command=command))
+    os.execvp("systemd-nspawn", [
+        "systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--boot",
+        "--console=pipe", "--private-network", "--resolv-conf=off", "--timezone=off",
+        "-M", "stager-boot", f"--bind={folder}/out:/run/boot", "systemd.unit=boot.service",
+        "--show-status=no"])
+
+
+# ---- outside --------------------------------------------------------------------------------
+
+def check_needs():
+    if os.geteuid() != 0:
+        raise Skip("a container is booted by root")
+    for name, package in NEEDED.items():
+        if shutil.which(name) is None:
+            raise Skip(f"no {name} (apt-get install {package})")
+    if not os.path.exists("/lib/systemd/systemd"):
+        raise Skip("no /lib/systemd/systemd (apt-get install systemd)")
+
+
+def boot(folder, groups, source, build, command):
+    """(exit status, what nspawn said, what the service said)."""
+    def join_groups():
+        for group in groups:
+            with open(os.path.join(group, "cgroup.procs"), "w", encoding="utf-8") as file:
+                file.write("0")
+    log = os.path.join(folder, "out/log")
+    write(log, "")
+    process = subprocess.Popen(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable,
+         os.path.abspath(__file__), "--in-namespaces", folder, source, build, command],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", preexec_fn=join_groups)
+    try:
+        said = process.communicate(timeout=BOOT_S)[0]
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said = process.communicate()[0] + f"\nnot done after {BOOT_S} s"
+        status = 1
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return status, said, file.read()
+
+
+def test(folder, groups, source, build, trainer):
+    for name in ("memory", "out"):
+        os.mkdir(os.path.join(folder, name))
+    shutil.copy(trainer, os.path.join(folder, "out/boot_trainer"))
+    shutil.copy(os.path.join(HERE, "boot_inside.py"), os.path.join(folder, "out"))
+    command = f"/usr/bin/python3 -u /run/boot/boot_inside.py {build}"
+    status, said, log = boot(folder, groups, source, build, command)
+    print(log, end="")
+    if log == "":
+        # Is it this machine, or is it us?
+        probe, said, _ = boot(folder, groups, source, build, "/bin/true")
+        if probe != 0:
+            raise Skip(f"no container boots here: {said.strip()}")
+    if status != 0:
+        print(said.strip())
+    return 1 if status != 0 else 0
+
+
+def main(source, build, trainer):
+    try:
+        check_needs()
+        groups = make_groups()
+    except Skip as why:
+        print(f"skipped: {why}")
+        return SKIPPED
+    folder = tempfile.mkdtemp(prefix="stg-boot-")
+    janitor, begin = start_janitor(groups, folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        return test(folder, groups, os.path.abspath(source), os.path.abspath(build), trainer)
+    except Skip as why:
+        print(f"skipped: {why}")
+        return SKIPPED
+    finally:
+        os.close(begin)
+        if os.waitpid(janitor, 0)[1] != 0:
+            print(f"FAIL the janitor could not remove {' '.join(groups)}")
+            os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
+    if sys.argv[1] == "--in-namespaces":
+        boot_in_namespaces(*sys.argv[2:6])
+    sys.exit(main(*sys.argv[1:4]))
