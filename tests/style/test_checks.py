@@ -13,6 +13,7 @@ import check_functions
 import check_headers
 import check_layers
 import check_links
+import check_man
 import check_prototypes
 import check_public_header
 import check_shell
@@ -246,6 +247,24 @@ def a_unit_with_an_unknown_value_is_found():
     unit = "[Service]\nType=%s\nExecStart=/nowhere/stagerd\n"
     assert check_units.verify(unit % "notifyy", "--system") != []
     assert check_units.verify(unit % "notify", "--system") == []
+
+
+def a_page_that_groff_warns_of_is_found():
+    if shutil.which("groff") is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.1")
+        for text, bad in ((".TH X 1\n.SH NAME\nx \\- y\n", False), (".TH X 1\n.SX NAME\n", True)):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            assert bool(check_man.warnings(path)) == bad
+
+
+def an_option_without_a_word_is_found():
+    assert check_man.compare("x.md", "--one FILE, --two", "--one FILE, --two") == []
+    assert "shows --two" in check_man.compare("x.md", "--one", "--one --two")[0]
+    assert "tells --two" in check_man.compare("x.md", "--one --two", "--one")[0]
+    assert check_man.missing("x.md", "runtime_dirs", ["runtime_dir"], "setting") != []
 
 
 def an_open_unit_is_found():
