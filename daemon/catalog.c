@@ -197,6 +197,33 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
     return 0;
 }
 
+static void unlink_pipeline(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
+{
+    struct stg_pipeline **at = &catalog->pipelines;
+    while (*at != pipeline)
+        at = &(*at)->next;
+    *at = pipeline->next;
+}
+
+/* Saved last: what is refused must not be there after a restart. */
+static int add_and_save(struct stg_catalog *catalog, const char *name,
+                        struct stg_definition *definition, struct stg_pipeline **ret,
+                        struct stg_err *err)
+{
+    struct stg_pipeline *pipeline;
+    int rc = stg_catalog_add(catalog, name, definition, 1, &pipeline, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_catalog_save(catalog, pipeline->name, definition, 1, err);
+    if (rc < 0) {
+        unlink_pipeline(catalog, pipeline);
+        free(pipeline);
+        return rc;
+    }
+    *ret = pipeline;
+    return 0;
+}
+
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, bool replace, struct stg_pipeline **ret,
                       bool *ret_unchanged, struct stg_err *err)
@@ -228,11 +255,8 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
             *ret = pipeline;
         return rc;
     }
-    rc = stg_catalog_save(catalog, name, definition, 1, err);
-    if (rc == 0)
-        rc = stg_catalog_add(catalog, name, definition, 1, ret, err);
     *ret_unchanged = false;
-    return rc;
+    return add_and_save(catalog, name, definition, ret, err);
 }
 
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
@@ -242,10 +266,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     if (rc < 0)
         return rc;
     retire(pipeline, "the pipeline was deleted");
-    struct stg_pipeline **at = &catalog->pipelines;
-    while (*at != pipeline)
-        at = &(*at)->next;
-    *at = pipeline->next;
+    unlink_pipeline(catalog, pipeline);
     free_pipeline(pipeline);
     return 0;
 }

@@ -233,9 +233,12 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
         return rc;
     }
     pipeline->from_dir = !from_state;
-    if (from_state)
-        rc = stg_catalog_save(catalog, name, definition, pipeline->generation, err);
-    return rc;
+    /* It can be served all the same. */
+    if (from_state &&
+        stg_catalog_save(catalog, name, definition, pipeline->generation, err) < 0)
+        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s", name,
+                err->text);
+    return 0;
 }
 
 static int has_suffix(const char *name)

@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "daemon/catalog_priv.h"
 #include "daemon/config.h"
+#include "daemon/loop.h"
 #include "daemon/session.h"
 #include "daemon/version.h"
 
@@ -354,26 +355,44 @@ static void on_reload(uv_signal_t *signal, int number)
 
 /* ---- life ---- */
 
-static void init_handles(struct stg_server *server)
+static int listen_to_signals(struct stg_server *server)
+{
+    const struct {
+        uv_signal_t *signal;
+        uv_signal_cb run;
+        int number;
+    } signals[] = {{&server->sigterm, on_stop, SIGTERM},
+                   {&server->sigint, on_stop, SIGINT},
+                   {&server->sighup, on_reload, SIGHUP}};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        int rc = uv_signal_init(&server->loop, signals[i].signal);
+        signals[i].signal->data = server;
+        if (rc == 0)
+            rc = uv_signal_start(signals[i].signal, signals[i].run, signals[i].number);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int start_loop(struct stg_server *server, struct stg_err *err)
 {
     uv_loop_t *loop = &server->loop;
-    uv_async_init(loop, &server->async, on_async);
+    int rc = stg_loop_init(loop, err);
+    if (rc < 0)
+        return rc;
+    server->has_loop = true;
     uv_timer_init(loop, &server->sweep_timer);
     uv_timer_init(loop, &server->accept_timer);
     uv_timer_init(loop, &server->stop_timer);
-    uv_signal_init(loop, &server->sigterm);
-    uv_signal_init(loop, &server->sigint);
-    uv_signal_init(loop, &server->sighup);
-    server->async.data = server;
     server->sweep_timer.data = server;
     server->accept_timer.data = server;
     server->stop_timer.data = server;
-    server->sigterm.data = server;
-    server->sigint.data = server;
-    server->sighup.data = server;
-    uv_signal_start(&server->sigterm, on_stop, SIGTERM);
-    uv_signal_start(&server->sigint, on_stop, SIGINT);
-    uv_signal_start(&server->sighup, on_reload, SIGHUP);
+    rc = uv_async_init(loop, &server->async, on_async);
+    server->async.data = server;
+    if (rc == 0)
+        rc = listen_to_signals(server);
+    return rc < 0 ? stg_loop_error("listen to signals", rc, err) : 0;
 }
 
 static int start_catalog(struct stg_server *server, struct stg_err *err)
@@ -410,9 +429,9 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                                   .lock_fd = -1,
                                   .listen_fd = -1,
                                   .spare_fd = -1};
-    uv_loop_init(&server->loop);
-    init_handles(server);
-    int rc = take_lock(server, err);
+    int rc = start_loop(server, err);
+    if (rc == 0)
+        rc = take_lock(server, err);
     if (rc == 0)
         rc = start_catalog(server, err);
     if (rc == 0)
@@ -422,7 +441,9 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
     look_for_cuda(server);
     stg_catalog_load(server->catalog);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);
+    rc = uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);
+    if (rc < 0)
+        return stg_loop_error("watch the socket", rc, err);
     server->listen_poll.data = server;
     uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
     return 0;
@@ -438,24 +459,18 @@ void stg_server_run(struct stg_server *server)
     stg_log(STG_LOG_INFO, "stopped");
 }
 
-static void close_any(uv_handle_t *handle, void *arg)
-{
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
-}
-
 void stg_server_finish(struct stg_server *server)
 {
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_abort(s);
-    uv_run(&server->loop, UV_RUN_NOWAIT);
+    if (server->has_loop)
+        uv_run(&server->loop, UV_RUN_NOWAIT);
     remove_socket(server);
     while (server->catalog != NULL && stg_catalog_working(server->catalog))
         uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
-    uv_walk(&server->loop, close_any, NULL);
-    uv_run(&server->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&server->loop);
+    if (server->has_loop)
+        stg_loop_finish(&server->loop);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     if (server->spare_fd >= 0)

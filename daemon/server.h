@@ -15,6 +15,7 @@ struct stg_session;
 
 struct stg_server {
     uv_loop_t loop;
+    bool has_loop;
     struct stg_settings *settings;
     const char *config_path; /* as given, or NULL: for SIGHUP */
     struct stg_budget budget;

@@ -325,19 +325,41 @@ static int identify(struct stg_session *session, int fd)
     return session->pidfd < 0 ? -1 : 0;
 }
 
-static void init_handles(struct stg_session *session)
+/* What could not be watched is closed again; the session goes with its last handle. */
+static int init_handles(struct stg_session *session)
 {
     uv_loop_t *loop = &session->server->loop;
-    uv_poll_init(loop, &session->poll, session->fd);
-    uv_poll_init(loop, &session->pid_poll, session->pidfd);
     uv_timer_init(loop, &session->deadline);
-    session->poll.data = session;
-    session->pid_poll.data = session;
     session->deadline.data = session;
-    session->n_handles = 3;
-    uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
-    uv_poll_start(&session->pid_poll, UV_READABLE, on_death);
-    uv_timer_start(&session->deadline, on_deadline, HELLO_MILLIS, 0);
+    session->n_handles = 1;
+    int rc = uv_poll_init(loop, &session->poll, session->fd);
+    if (rc == 0) {
+        session->poll.data = session;
+        session->n_handles++;
+        rc = uv_poll_init(loop, &session->pid_poll, session->pidfd);
+    }
+    if (rc == 0) {
+        session->pid_poll.data = session;
+        session->n_handles++;
+        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+        uv_poll_start(&session->pid_poll, UV_READABLE, on_death);
+        uv_timer_start(&session->deadline, on_deadline, HELLO_MILLIS, 0);
+        return 0;
+    }
+    session->closing = true;
+    if (session->n_handles > 1)
+        close_handle(&session->poll);
+    close_handle(&session->deadline);
+    return rc;
+}
+
+static void refuse(struct stg_session *session, int fd, const char *why)
+{
+    stg_log(STG_LOG_WARNING,
+            "a connection was refused: %s; raise LimitNOFILE or stop some clients", why);
+    close(fd);
+    if (session != NULL && session->pidfd >= 0)
+        close(session->pidfd);
 }
 
 void stg_session_create(struct stg_server *server, int fd)
@@ -346,21 +368,24 @@ void stg_session_create(struct stg_server *server, int fd)
     errno = 0;
     if (session == NULL || identify(session, fd) < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-            stg_log(STG_LOG_WARNING,
-                    "a connection was refused: %s; raise LimitNOFILE or stop some "
-                    "clients",
-                    strerror(errno));
+            refuse(NULL, fd, strerror(errno));
+        else
+            close(fd);
         free(session);
-        close(fd);
         return;
     }
     session->server = server;
     session->fd = fd;
     session->next = server->sessions;
     server->sessions = session;
-    server->n_sessions++;
     stg_bump_init(&session->open_bump, 1u << 20);
-    init_handles(session);
+    int rc = init_handles(session);
+    if (rc < 0) {
+        refuse(session, fd, uv_strerror(rc));
+        session->fd = session->pidfd = -1;
+        return;
+    }
+    server->n_sessions++;
     if (server->n_sessions > server->settings->max_clients) {
         stg_session_fail(
             session, 0, -STAGER_RESOURCE_EXHAUSTED,

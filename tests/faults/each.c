@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/status.h"
+#include "tests/check.h"
+#include "tests/core/random.h"
+#include "tests/faults/inside.h"
+
+#define ALL_BELOW 40u /* calls of one kind; of more, this many are drawn */
+#define N_WARM 3
+#define N_TRIES 4 /* what is kept each time is a leak, what is kept once is a cache */
+
+struct each {
+    struct inside *inside;
+    const struct inside_scenario *scenario;
+    struct inside_state before;
+    unsigned n_done, n_errors;
+};
+
+static int64_t now_millis(void)
+{
+    return (int64_t)(uv_hrtime() / 1000000);
+}
+
+static void settle(struct each *each, struct inside_state *ret)
+{
+    if (each->scenario->outside_loop)
+        *ret = (struct inside_state){.n_blocks = inject_blocks(),
+                                     .n_fds = inside_count_fds()};
+    else
+        inside_settle(each->inside, ret);
+}
+
+/* One fault; fails the test unless somebody was told in time. Returns whether the call
+ * was made at all. */
+static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool for_ever)
+{
+    static const char *const modes[] = {"", " and all after it"};
+    char text[512] = "";
+    int64_t start = now_millis();
+    inject_arm(call, n, for_ever);
+    int rc = each->scenario->attempt(each->inside, text);
+    bool failed = inject_off() > 0;
+    int64_t took = now_millis() - start;
+    if (rc == -STAGER_DEADLINE_EXCEEDED || took > 9000)
+        FAIL("%s: %s %llu failed%s: no answer in %lld ms: %d %s", each->scenario->name,
+             inject_name(call), (unsigned long long)n, modes[for_ever], (long long)took,
+             rc, text);
+    if (rc < 0 && text[0] == '\0')
+        FAIL("%s: %s %llu failed%s: an error without words: %d", each->scenario->name,
+             inject_name(call), (unsigned long long)n, modes[for_ever], rc);
+    if (rc < 0 && !failed)
+        FAIL("%s: nothing failed, and it returned %d %s", each->scenario->name, rc, text);
+    if (getenv("STG_FAULTS_SHOW") != NULL)
+        fprintf(stderr, "%s: %s %llu%s: %d %s (%lld ms)\n", each->scenario->name,
+                inject_name(call), (unsigned long long)n, modes[for_ever], rc, text,
+                (long long)took);
+    each->n_errors += rc < 0;
+    each->n_done++;
+    each->scenario->restore(each->inside);
+    return failed;
+}
+
+static bool is_same(const struct inside_state *a, const struct inside_state *b)
+{
+    return a->n_blocks <= b->n_blocks && a->n_fds <= b->n_fds &&
+           a->budget_used == b->budget_used && a->n_pipelines == b->n_pipelines;
+}
+
+/* Threads and libraries keep memory for the next time; then the next time takes no more.
+ */
+static void check(struct each *each, enum inject_call call, uint64_t n, bool for_ever)
+{
+    struct inside_state after;
+    attempt(each, call, n, for_ever);
+    settle(each, &after);
+    for (int i = 0; i < N_TRIES && !is_same(&after, &each->before); i++) {
+        each->before.n_blocks = after.n_blocks;
+        attempt(each, call, n, for_ever);
+        settle(each, &after);
+    }
+    const struct inside_state *b = &each->before;
+    if (!is_same(&after, b))
+        FAIL("%s: %s %llu failed%s: kept %lld blocks (%lld before), %d descriptors (%d), "
+             "%llu bytes of budget (%llu), %u pipelines (%u)",
+             each->scenario->name, inject_name(call), (unsigned long long)n,
+             for_ever ? " and all after it" : "", (long long)after.n_blocks,
+             (long long)b->n_blocks, after.n_fds, b->n_fds,
+             (unsigned long long)after.budget_used, (unsigned long long)b->budget_used,
+             after.n_pipelines, b->n_pipelines);
+}
+
+static void each_of(struct each *each, enum inject_call call, uint64_t n_calls,
+                    struct random *random)
+{
+    bool all = n_calls <= ALL_BELOW || getenv("STG_FAULTS_ALL") != NULL;
+    uint64_t n_drawn = all ? n_calls : ALL_BELOW;
+    for (uint64_t i = 1; i <= n_drawn; i++) {
+        uint64_t n = all ? i : 1 + random_next(random) % n_calls;
+        check(each, call, n, false);
+        if (call != INJECT_ACCEPT4) /* the spare descriptor makes room: not for ever */
+            check(each, call, n, true);
+    }
+}
+
+void inside_each(struct inside *inside, const struct inside_scenario *scenario)
+{
+    struct each each = {.inside = inside, .scenario = scenario};
+    const char *given = getenv("STG_FAULTS_SEED");
+    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    struct random random = {seed};
+    uint64_t n_calls[INJECT_N];
+    const char *only = getenv("STG_FAULTS_ONLY");
+    for (int i = 0; i < N_WARM; i++)
+        attempt(&each, INJECT_MALLOC, 0, false);
+    for (int i = 0; i < INJECT_N; i++)
+        n_calls[i] = 0;
+    for (int k = 0; k < N_WARM; k++) { /* the most of a few runs: threads differ */
+        char text[512];
+        inject_arm(INJECT_MALLOC, 0, false);
+        CHECK(scenario->attempt(inside, text) == 0);
+        inject_off();
+        for (int i = 0; i < INJECT_N; i++)
+            n_calls[i] = inject_count((enum inject_call)i) > n_calls[i]
+                             ? inject_count((enum inject_call)i)
+                             : n_calls[i];
+        scenario->restore(inside);
+    }
+    settle(&each, &each.before);
+    each.n_done = each.n_errors = 0;
+    for (int i = 0; i < INJECT_N; i++) {
+        enum inject_call call = (enum inject_call)i;
+        if (only == NULL || strcmp(only, inject_name(call)) == 0)
+            each_of(&each, call, n_calls[i], &random);
+    }
+    printf("     %s: %u faults, %u of them told as errors; STG_FAULTS_SEED=%llu\n",
+           scenario->name, each.n_done, each.n_errors, (unsigned long long)seed);
+}

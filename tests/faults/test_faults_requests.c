@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests while something fails: an answer or the end of that connection, and the daemon
+ * is as it was.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/status.h"
+#include "proto/wire.h"
+#include "tests/check.h"
+#include "tests/faults/inside.h"
+
+static struct inside in;
+
+static const char first[] =
+    "dataset:\n  - range: {start: 0, stop: 100}\n"
+    "  - shuffle: {buffer_size: 8, seed: 1}\n"
+    "  - batch: {batch_size: 2, drop_remainder: true}\n"
+    "graph:\n  - {name: f, op: cast, input: [value], dtype: float32}\n"
+    "staged:\n  features: {x: f}\n  capacity: 2\n";
+static const char second[] = "dataset:\n  - range: {start: 0, stop: 50}\n"
+                             "  - batch: {batch_size: 5, drop_remainder: true}\n"
+                             "staged:\n  capacity: 3\n";
+
+/* Is there a file of that pipeline in state_dir, and does it hold that text? */
+static bool is_kept(const char *name, const char *text)
+{
+    char path[256], kept[4096] = "";
+    snprintf(path, sizeof(path), "%s/state/pipelines/%s.yaml", in.dir, name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    (void)!fread(kept, 1, sizeof(kept) - 1, file);
+    fclose(file);
+    return strstr(kept, text) != NULL;
+}
+
+static bool is_there(const char *name)
+{
+    char text[512];
+    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = name};
+    int rc = inside_call(&in, &request, text);
+    CHECK(rc == 0 || rc == -STAGER_NOT_FOUND);
+    return rc == 0;
+}
+
+static void no_half_written_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/state/pipelines/%s.new", in.dir, name);
+    CHECK(access(path, F_OK) < 0);
+}
+
+static void must(int rc, const char *text)
+{
+    if (rc < 0)
+        FAIL("%d: %s", rc, text);
+}
+
+/* ---- questions ---- */
+
+static int ask(struct inside *inside, char text[512])
+{
+    struct stg_request status = {.kind = STG_REQUEST_STATUS, .name = "kept"};
+    struct stg_request list = {.kind = STG_REQUEST_LIST};
+    struct stg_request check = {.kind = STG_REQUEST_CHECK,
+                                .text = first,
+                                .text_bytes = strlen(first),
+                                .file = "f.yaml"};
+    int rc = inside_call(inside, &status, text);
+    if (rc == 0)
+        rc = inside_call(inside, &list, text);
+    return rc < 0 ? rc : inside_call(inside, &check, text);
+}
+
+static void ask_again(struct inside *inside)
+{
+    char text[512];
+    must(ask(inside, text), text);
+}
+
+static void questions_survive_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"status, list, check", ask, ask_again,
+                                                    false};
+    char text[512];
+    inside_init(&in);
+    inside_start(&in);
+    must(inside_apply(&in, "kept", first, false, text), text);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+/* ---- changes ---- */
+
+static int apply_new(struct inside *inside, char text[512])
+{
+    return inside_apply(inside, "new", first, false, text);
+}
+
+/* What was refused is nowhere; what was not is in memory and on disk. An answer may be
+ * lost: then memory and disk agree. */
+static void delete_new(struct inside *inside)
+{
+    char text[512];
+    no_half_written_file("new");
+    CHECK_INT(is_there("new"), is_kept("new", first));
+    if (is_there("new"))
+        must(inside_delete(inside, "new", text), text);
+    CHECK(!is_kept("new", first));
+    must(apply_new(inside, text), text);
+    must(inside_delete(inside, "new", text), text);
+}
+
+static void applying_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"apply", apply_new, delete_new,
+                                                    false};
+    inside_init(&in);
+    inside_start(&in);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+static int apply_changed(struct inside *inside, char text[512])
+{
+    return inside_apply(inside, "kept", second, true, text);
+}
+
+/* The old text or the new one, the same in memory and on disk. */
+static void apply_back(struct inside *inside)
+{
+    char text[512];
+    no_half_written_file("kept");
+    bool changed = is_kept("kept", second);
+    CHECK(changed != is_kept("kept", first));
+    struct stg_request status = {.kind = STG_REQUEST_STATUS, .name = "kept"};
+    must(inside_call(inside, &status, text), text);
+    must(inside_apply(inside, "kept", changed ? second : first, false, text), text);
+    must(inside_apply(inside, "kept", first, true, text), text);
+    CHECK(is_kept("kept", first));
+}
+
+static void replacing_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"replace", apply_changed, apply_back,
+                                                    false};
+    char text[512];
+    inside_init(&in);
+    inside_start(&in);
+    must(inside_apply(&in, "kept", first, false, text), text);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+static int delete_kept(struct inside *inside, char text[512])
+{
+    return inside_delete(inside, "kept", text);
+}
+
+static void apply_kept(struct inside *inside)
+{
+    char text[512];
+    CHECK_INT(is_there("kept"), is_kept("kept", first));
+    must(inside_apply(inside, "kept", first, true, text), text);
+}
+
+static void deleting_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"delete", delete_kept, apply_kept,
+                                                    false};
+    inside_init(&in);
+    inside_start(&in);
+    apply_kept(&in);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(questions_survive_every_fault, 100),
+    TEST_SLOW(applying_survives_every_fault, 100),
+    TEST_SLOW(replacing_survives_every_fault, 100),
+    TEST_SLOW(deleting_survives_every_fault, 100),
+};
+TEST_MAIN(tests)
