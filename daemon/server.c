@@ -385,6 +385,7 @@ static int start_loop(struct stg_server *server, struct stg_err *err)
     uv_timer_init(loop, &server->sweep_timer);
     uv_timer_init(loop, &server->accept_timer);
     uv_timer_init(loop, &server->stop_timer);
+    uv_timer_init(loop, &server->watchdog_timer);
     server->sweep_timer.data = server;
     server->accept_timer.data = server;
     server->stop_timer.data = server;
@@ -449,11 +450,27 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
     return 0;
 }
 
+static void on_watchdog(uv_timer_t *timer)
+{
+    sd_notify(0, "WATCHDOG=1");
+}
+
+/* A loop that does not turn for WatchdogSec is ended by systemd, and started again. */
+static void start_watchdog(struct stg_server *server)
+{
+    uint64_t micros;
+    if (sd_watchdog_enabled(0, &micros) <= 0)
+        return;
+    uint64_t half_millis = micros / 2000 > 0 ? micros / 2000 : 1;
+    uv_timer_start(&server->watchdog_timer, on_watchdog, half_millis, half_millis);
+}
+
 void stg_server_run(struct stg_server *server)
 {
     stg_log(STG_LOG_INFO, "stagerd %s ready on %s%s, memory_budget %.0f MiB", STG_VERSION,
             server->socket_path, server->inherited_socket ? " (of systemd)" : "",
             (double)server->budget.total / 1048576.0);
+    start_watchdog(server);
     sd_notify(0, "READY=1\nSTATUS=ready");
     uv_run(&server->loop, UV_RUN_DEFAULT);
     stg_log(STG_LOG_INFO, "stopped");

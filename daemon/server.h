@@ -33,6 +33,7 @@ struct stg_server {
     uv_timer_t sweep_timer;
     uv_timer_t accept_timer; /* a pause after EMFILE */
     uv_timer_t stop_timer;
+    uv_timer_t watchdog_timer; /* tells systemd that the loop turns */
     uv_signal_t sigterm, sigint, sighup;
 
     struct stg_session *sessions;

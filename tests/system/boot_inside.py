@@ -13,6 +13,7 @@ import pwd
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -222,7 +223,8 @@ def reload_reads_the_settings_and_disturbs_nobody():
         file.write("log_level: debug\nmax_clients: 77\n")
     systemctl("reload", "stagerd")
     wait_for(lambda: "reload: log_level debug" in journal(), "the reload is in the journal")
-    assert "max_clients 77" in journal()
+    assert "max_clients 77" in journal("-p", "info..info"), journal()
+    assert "max_clients 77" not in journal("-p", "warning"), journal()
     assert show("stagerd", "MainPID") == pid
     for trainer in trainers:
         trainer.go_on()
@@ -251,6 +253,29 @@ def a_killed_daemon_comes_back_with_its_pipelines():
     names = [p["name"] for p in json.loads(run("stagerctl", "list", "--json"))]
     assert sorted(names) == ["all", "shared"], names
     assert "status=9/KILL" in run("journalctl", "--no-pager", "-u", "stagerd")
+
+
+def a_daemon_that_hangs_is_started_again():
+    drop_in = "/run/systemd/system/stagerd.service.d/watchdog.conf"
+    os.makedirs(os.path.dirname(drop_in))
+    with open(drop_in, "w", encoding="utf-8") as file:
+        file.write("[Service]\nWatchdogSec=1\nTimeoutAbortSec=1\n")
+    systemctl("daemon-reload")
+    systemctl("restart", "stagerd")
+    pid, fed = show("stagerd", "MainPID", "WatchdogTimestampMonotonic")
+
+    def is_fed():
+        now, last = show("stagerd", "MainPID", "WatchdogTimestampMonotonic")
+        assert now == pid, journal("-n", "20")
+        return int(last) > int(fed) + 1200000
+    wait_for(is_fed, "the watchdog is fed for longer than it waits")
+    os.kill(int(pid), signal.SIGSTOP)
+    wait_for(lambda: show("stagerd", "ActiveState", "NRestarts") == ["active", "1"],
+             "stagerd is started again")
+    assert "Watchdog timeout" in run("journalctl", "--no-pager", "-u", "stagerd")
+    assert len(json.loads(run("stagerctl", "list", "--json"))) == 2
+    os.unlink(drop_in)
+    systemctl("daemon-reload")
 
 
 def stop_leaves_nothing():
@@ -347,7 +372,8 @@ CASES = [
     start_returns_when_stagerd_answers, the_daemon_is_shut_in, who_is_not_in_the_group_is_refused,
     two_trainers_under_two_users_get_every_row, two_trainers_share_every_row,
     reload_reads_the_settings_and_disturbs_nobody, trainers_see_a_restart_and_open_again,
-    a_killed_daemon_comes_back_with_its_pipelines, stop_leaves_nothing,
+    a_killed_daemon_comes_back_with_its_pipelines, a_daemon_that_hangs_is_started_again,
+    stop_leaves_nothing,
     the_socket_starts_the_daemon_and_outlives_it, drop_ins_open_what_they_say,
     a_user_has_a_daemon_of_their_own, an_upgrade_keeps_settings_and_pipelines,
     uninstall_leaves_settings_and_state_alone,
