@@ -4,6 +4,7 @@
 #include <string.h>
 
 extern const struct stg_op stg_op_as_string;
+extern const struct stg_op stg_op_assert;
 extern const struct stg_op stg_op_cast;
 extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
@@ -12,6 +13,7 @@ extern const struct stg_op stg_op_embedding_lookup;
 extern const struct stg_op stg_op_identity;
 extern const struct stg_op stg_op_log1p;
 extern const struct stg_op stg_op_maximum;
+extern const struct stg_op stg_op_sleep;
 extern const struct stg_op stg_op_stack;
 extern const struct stg_op stg_op_string_to_hash_bucket;
 extern const struct stg_op stg_op_string_to_hash_bucket_fast;
@@ -19,6 +21,7 @@ extern const struct stg_op stg_op_variable;
 
 static const struct stg_op *const ops[] = {
     &stg_op_as_string,
+    &stg_op_assert,
     &stg_op_cast,
     &stg_op_concat,
     &stg_op_constant,
@@ -27,6 +30,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_identity,
     &stg_op_log1p,
     &stg_op_maximum,
+    &stg_op_sleep,
     &stg_op_stack,
     &stg_op_string_to_hash_bucket,
     &stg_op_string_to_hash_bucket_fast,

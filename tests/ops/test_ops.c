@@ -58,6 +58,11 @@ static const struct op_case good[] = {
      0},
     {"log1p", "", "float64[2] 0 1", "float64[2] 0 0x1.62e42fefa39efp-1", NULL, 0},
     {"concat", "", "string[] \"x\"", "string[] \"x\"", NULL, 0},
+    {"assert", "", "bool[2] 1 1\nint32[1] 7\nstring[] \"x\"",
+     "int32[1] 7\nstring[] \"x\"", NULL, 0},
+    {"assert", "code=\"ABORTED\"", "bool[0]\nint32[] 7", "int32[] 7", NULL, 0},
+    {"sleep", "", "string[] \"x\"", "string[] \"x\"", NULL, 0},
+    {"sleep", "sleep_microseconds=5", "int32[1] 1\nint64[2] 1 2", "int32[1] 1", NULL, 0},
 };
 
 static void cases_by_hand_give_what_they_should(void)
@@ -67,6 +72,18 @@ static void cases_by_hand_give_what_they_should(void)
 }
 
 static const struct op_case bad[] = {
+    {"assert", "message=\"no\"", "bool[3, 2] 1 1 1 1 1 0\nint32[] 7", NULL,
+     "node y (assert): assertion failed: no", 2},
+    {"assert", "", "bool[] 0\nint32[] 7", NULL, "assertion failed", -1},
+    {"assert", "", "int32[] 1\nint32[] 7", NULL, "the condition is bool", -1},
+    {"assert", "code=\"OK\"", "bool[] 1\nint32[] 7", NULL,
+     "\"OK\" is no status code of an error", -1},
+    {"sleep", "sleep_microseconds=60000001", "int32[] 1", NULL, "sleep_microseconds", -1},
+    {"sleep", "sleep_microseconds=-1", "int32[] 1", NULL, "sleep_microseconds", -1},
+    {"sleep", "", "int32[] 1\nint32[] 1", NULL, "microseconds are int64", -1},
+    {"sleep", "", "int32[] 1\nint64[2] 1 -1", NULL, "-1 microseconds", 1},
+    {"sleep", "sleep_microseconds=2", "int32[] 1\nint64[] 59999999", NULL,
+     "not within 0 to 60000000 together", -1},
     {"decode_csv", "record_defaults=[0]", "string[2] \"1\" \"x\\x01\\\"y\"", NULL,
      "field 0: a field that does not start with a quote", 1},
     {"decode_csv", "record_defaults=[\"\", 0]", "string[3] \"a,1\" \"b,2\" \"c,\\x01q\"",
