@@ -3,38 +3,80 @@
 
 #include <string.h>
 
+extern const struct stg_op stg_op_abs;
+extern const struct stg_op stg_op_add;
 extern const struct stg_op stg_op_as_string;
 extern const struct stg_op stg_op_assert;
 extern const struct stg_op stg_op_cast;
 extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
 extern const struct stg_op stg_op_decode_csv;
+extern const struct stg_op stg_op_divide;
 extern const struct stg_op stg_op_embedding_lookup;
+extern const struct stg_op stg_op_equal;
+extern const struct stg_op stg_op_floordiv;
+extern const struct stg_op stg_op_floormod;
+extern const struct stg_op stg_op_greater;
+extern const struct stg_op stg_op_greater_equal;
 extern const struct stg_op stg_op_identity;
+extern const struct stg_op stg_op_less;
+extern const struct stg_op stg_op_less_equal;
 extern const struct stg_op stg_op_log1p;
+extern const struct stg_op stg_op_logical_and;
+extern const struct stg_op stg_op_logical_not;
+extern const struct stg_op stg_op_logical_or;
 extern const struct stg_op stg_op_maximum;
+extern const struct stg_op stg_op_minimum;
+extern const struct stg_op stg_op_multiply;
+extern const struct stg_op stg_op_negative;
+extern const struct stg_op stg_op_not_equal;
+extern const struct stg_op stg_op_ones_like;
 extern const struct stg_op stg_op_sleep;
 extern const struct stg_op stg_op_stack;
 extern const struct stg_op stg_op_string_to_hash_bucket;
 extern const struct stg_op stg_op_string_to_hash_bucket_fast;
+extern const struct stg_op stg_op_subtract;
 extern const struct stg_op stg_op_variable;
+extern const struct stg_op stg_op_where;
+extern const struct stg_op stg_op_zeros_like;
 
 static const struct stg_op *const ops[] = {
+    &stg_op_abs,
+    &stg_op_add,
     &stg_op_as_string,
     &stg_op_assert,
     &stg_op_cast,
     &stg_op_concat,
     &stg_op_constant,
     &stg_op_decode_csv,
+    &stg_op_divide,
     &stg_op_embedding_lookup,
+    &stg_op_equal,
+    &stg_op_floordiv,
+    &stg_op_floormod,
+    &stg_op_greater,
+    &stg_op_greater_equal,
     &stg_op_identity,
+    &stg_op_less,
+    &stg_op_less_equal,
     &stg_op_log1p,
+    &stg_op_logical_and,
+    &stg_op_logical_not,
+    &stg_op_logical_or,
     &stg_op_maximum,
+    &stg_op_minimum,
+    &stg_op_multiply,
+    &stg_op_negative,
+    &stg_op_not_equal,
+    &stg_op_ones_like,
     &stg_op_sleep,
     &stg_op_stack,
     &stg_op_string_to_hash_bucket,
     &stg_op_string_to_hash_bucket_fast,
+    &stg_op_subtract,
     &stg_op_variable,
+    &stg_op_where,
+    &stg_op_zeros_like,
 };
 
 #define N_OPS (sizeof(ops) / sizeof(ops[0]))

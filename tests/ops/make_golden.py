@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes golden/*.rows: what TensorFlow gives for each op, as rows of struct op_case.
 
-    make_golden.py        with a Python that has TensorFlow; what it writes is committed
+    make_golden.py [TABLE]...    with a Python that has TensorFlow; what it writes is committed
 """
 import os
 import random
@@ -16,6 +16,7 @@ import tensorflow as tf  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../peers"))
 from op_tool import quote  # noqa: E402
+from peer_elementwise import ALL, COMPARE, NUMBERS as NUMBER_DTYPES, TWO, random_values  # noqa: E402
 from peer_ops import Dialect, refused_by_tf, strings  # noqa: E402
 
 
@@ -230,15 +231,43 @@ def text_rows():
     return rows
 
 
+def element_rows():
+    """Two inputs of each dtype over the ways in which shapes meet; then one input; then three."""
+    rng = random.Random(15)
+    shapes = [((), ()), ((3,), ()), ((), (3,)), ((2, 1), (1, 3)), ((2, 3), (3,)), ((0, 3), (1, 3)), ((4,), (4,))]
+    rows = []
+    for op, call in [*TWO.items(), *COMPARE.items()]:
+        dtypes = ALL if op in ("equal", "not_equal") else NUMBER_DTYPES
+        for k, dtype in enumerate(dtypes):
+            for a, b in (shapes[k % 7], shapes[(k + 3) % 7]):
+                x, y = random_values(rng, dtype, a), random_values(rng, dtype, b, zeros=False)
+                rows.append(row(op, "", [x.numpy(), y.numpy()], [call(x, y).numpy()]))
+    for op in ("logical_and", "logical_or"):
+        x, y = random_values(rng, "bool", (8,)), random_values(rng, "bool", (8,))
+        rows.append(row(op, "", [x.numpy(), y.numpy()], [getattr(tf, op)(x, y).numpy()]))
+    for op in ("negative", "abs", "zeros_like", "ones_like", "logical_not"):
+        for dtype in ALL:
+            x = random_values(rng, dtype, rng.choice([(), (2, 3), (0, 2)]))
+            try:
+                want = [getattr(tf, op)(x).numpy()]
+            except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, TypeError, ValueError):
+                want = None
+            rows.append(row(op, "", [x.numpy()], want))
+    for dtype in ALL:
+        condition, x, y = random_values(rng, "bool", (3, 1)), random_values(rng, dtype, (2,)), random_values(rng, dtype, ())
+        rows.append(row("where", "", [condition.numpy(), x.numpy(), y.numpy()], [tf.where(condition, x, y).numpy()]))
+    return rows
+
+
+TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
+          "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
+          "elementwise": element_rows}
+
+
 def main():
     os.makedirs(os.path.join(HERE, "golden"), exist_ok=True)
-    write("decode_csv_numbers.rows", number_rows())
-    write("decode_csv_records.rows", record_rows())
-    write("decode_csv_batches.rows", batch_rows())
-    write("hash_bucket.rows", hash_rows())
-    write("cast.rows", cast_rows())
-    write("shapes.rows", shape_rows())
-    write("as_string.rows", text_rows())
+    for name in sys.argv[1:] or TABLES:
+        write(f"{name}.rows", TABLES[name]())
 
 
 if __name__ == "__main__":

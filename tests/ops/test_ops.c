@@ -150,7 +150,7 @@ static const struct op_case bad[] = {
     {"maximum", "", "float32[2] 1 2\nfloat32[3] 1 2 3", NULL,
      "shapes [2] and [3] do not broadcast", -1},
     {"maximum", "", "float32[2] 1 2\nint32[2] 1 2", NULL, "cast one", -1},
-    {"maximum", "", "string[1] \"a\"\nstring[1] \"b\"", NULL, "no order", -1},
+    {"maximum", "", "string[1] \"a\"\nstring[1] \"b\"", NULL, "is no number", -1},
     {"maximum", "", "float32[1] 1", NULL, "takes 2 inputs, has 1", -1},
     {"log1p", "", "int32[1] 1", NULL, "cast it to a float", -1},
     {"stack", "", "int32[2] 1 2\nint32[3] 1 2 3", NULL,

@@ -82,8 +82,9 @@ class OpTool:
         n, = struct.unpack("<I", self.read(4))
         return [self.read_tensor() for _ in range(n)]
 
-    def op(self, op, inputs, attrs="", outputs=1, dtypes=None):
-        """One op on the stage side. dtypes names inputs that numpy has no dtype for."""
+    def op(self, op, inputs, attrs="", outputs=1, dtypes=None, compute=False):
+        """One op, on the stage side or on the compute side. dtypes names inputs that numpy has no
+        dtype for."""
         lines, feeds = [], []
         for i, array in enumerate(inputs):
             array = np.asarray(array)
@@ -91,7 +92,9 @@ class OpTool:
             shape = ", ".join(["-1"] * array.ndim)
             lines.append(f"element in{i} {name} [{shape}]")
             feeds.append(self.pack(array, 14 if name == "bfloat16" else None))
-        names = ", ".join(f"in{i}" for i in range(len(inputs)))
+        if compute:
+            lines += [f"feature f{i} = in{i}" for i in range(len(inputs))]
+        names = ", ".join(f"staged:f{i}" if compute else f"in{i}" for i in range(len(inputs)))
         lines.append(f"y = {op}({names}) {attrs}")
-        lines += [f"feature f{k} = y:{k}" for k in range(outputs)]
-        return self.run("\n".join(lines) + "\n", feeds)
+        lines += [f"target y:{k}" if compute else f"feature f{k} = y:{k}" for k in range(outputs)]
+        return self.run("\n".join(lines) + "\n", feeds, compute)
