@@ -26,7 +26,6 @@ BATCH = 50
 SOCKET = "/run/stager/attach.sock"
 # It looks for the manual pages that a unit names, where there is a man(1) at all.
 NO_MAN = () if shutil.which("man") else ("--man=no",)
-UNITS = "/usr/local/lib/systemd/system"
 PIPELINE = """name: {name}
 dataset:
   - files: {{pattern: ["/srv/rows/*.csv"], shuffle: false}}
@@ -88,6 +87,12 @@ def processes_of(user):
         except OSError:
             continue
     return found
+
+
+def files_of_stager():
+    """What has it in its name, where it is installed; the build's own aside."""
+    return set(run("find", PREFIX, "/lib/systemd", "-name", "*stager*", "-not", "-type", "d", "-not",
+                   "-path", f"{BUILD}/*").splitlines())
 
 
 class Trainer:
@@ -157,9 +162,9 @@ def meson_install_is_all_that_it_takes():
 
 def systemd_has_nothing_to_say_about_the_units():
     for unit in ("stagerd.service", "stagerd.socket"):
-        assert run("systemd-analyze", "verify", *NO_MAN, f"{UNITS}/{unit}") == ""
+        assert run("systemd-analyze", "verify", *NO_MAN, f"{PREFIX}/lib/systemd/system/{unit}") == ""
     assert run("systemd-analyze", "verify", *NO_MAN, "--user",
-               "/usr/local/lib/systemd/user/stagerd.service",
+               f"{PREFIX}/lib/systemd/user/stagerd.service",
                env={"XDG_RUNTIME_DIR": "/run"}) == ""
 
 
@@ -314,8 +319,8 @@ def drop_ins_open_what_they_say():
     folder = "/etc/systemd/system/stagerd.service.d"
     os.makedirs(folder)
     for name in ("cuda", "network"):
-        os.symlink(f"/usr/local/share/stager/stagerd.service.d/{name}.conf", f"{folder}/{name}.conf")
-    assert run("systemd-analyze", "verify", *NO_MAN, f"{UNITS}/stagerd.service") == ""
+        os.symlink(f"{PREFIX}/share/stager/stagerd.service.d/{name}.conf", f"{folder}/{name}.conf")
+    assert run("systemd-analyze", "verify", *NO_MAN, f"{PREFIX}/lib/systemd/system/stagerd.service") == ""
     systemctl("daemon-reload")
     systemctl("start", "stagerd")
     assert show("stagerd", "PrivateNetwork", "PrivateDevices", "MemoryDenyWriteExecute") == ["no"] * 3
@@ -360,9 +365,8 @@ def an_upgrade_keeps_settings_and_pipelines():
 def uninstall_leaves_settings_and_state_alone():
     systemctl("disable", "--now", "stagerd")
     run("ninja", "-C", BUILD, "uninstall")
-    left = [line for line in run("find", "/usr/local", "-name", "*stager*", "-not", "-type", "d",
-                                 "-not", "-path", f"{BUILD}/*").splitlines()]
-    assert left == [], left
+    left = files_of_stager() - BEFORE
+    assert left == set(), left
     assert os.path.exists("/etc/stager/stagerd.yaml")
     assert len([name for name in os.listdir("/var/lib/stager")]) > 0
 
@@ -398,4 +402,8 @@ def main():
 
 if __name__ == "__main__":
     BUILD = sys.argv[1]
+    PREFIX = next(option["value"] for option in
+                  json.loads(run("meson", "introspect", "--buildoptions", BUILD))
+                  if option["name"] == "prefix")
+    BEFORE = files_of_stager()
     sys.exit(main())
