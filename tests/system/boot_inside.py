@@ -193,6 +193,14 @@ def the_daemon_is_shut_in():
     assert (st.st_mode & 0o777, st.st_gid) == (0o660, pwd.getpwnam("stager").pw_gid)
 
 
+def what_the_daemon_starts_runs_in_its_unit():
+    """stager-gate, where it was built, has to live with what the unit leaves it."""
+    if not any(path.endswith("/stager-gate") for path in files_of_stager()):
+        return
+    wait_for(lambda: any(line.endswith(" stager-gate") for line in processes_of("stager")),
+             "stager-gate runs as the user of the unit")
+
+
 def who_is_not_in_the_group_is_refused():
     refusal = run(TRAINER, "all", str(N_ROWS), user="stg-stranger", status=1)
     assert "PERMISSION_DENIED" in refusal and "group stager" in refusal, refusal
@@ -373,14 +381,14 @@ def uninstall_leaves_settings_and_state_alone():
 
 CASES = [
     meson_install_is_all_that_it_takes, systemd_has_nothing_to_say_about_the_units,
-    start_returns_when_stagerd_answers, the_daemon_is_shut_in, who_is_not_in_the_group_is_refused,
+    start_returns_when_stagerd_answers, the_daemon_is_shut_in,
+    what_the_daemon_starts_runs_in_its_unit, who_is_not_in_the_group_is_refused,
     two_trainers_under_two_users_get_every_row, two_trainers_share_every_row,
     reload_reads_the_settings_and_disturbs_nobody, trainers_see_a_restart_and_open_again,
     a_killed_daemon_comes_back_with_its_pipelines, a_daemon_that_hangs_is_started_again,
-    stop_leaves_nothing,
-    the_socket_starts_the_daemon_and_outlives_it, drop_ins_open_what_they_say,
-    a_user_has_a_daemon_of_their_own, an_upgrade_keeps_settings_and_pipelines,
-    uninstall_leaves_settings_and_state_alone,
+    stop_leaves_nothing, the_socket_starts_the_daemon_and_outlives_it,
+    drop_ins_open_what_they_say, a_user_has_a_daemon_of_their_own,
+    an_upgrade_keeps_settings_and_pipelines, uninstall_leaves_settings_and_state_alone,
 ]
 
 
