@@ -288,6 +288,9 @@ static void created_stage(uv_work_t *work, int status)
     if (instance->stage != NULL && instance->abandoned)
         stg_stage_stop(instance->stage, STAGER_ABORTED, "replaced", false);
     catalog->hooks.changed(catalog->hooks.owner);
+    if (instance->state ==
+        STG_INSTANCE_FAILED) /* who asked knows; who comes now did not */
+        stg_catalog_discard(instance);
     /* Whoever asked for it has attached by now, or gave up. */
     if (instance->stage != NULL && stg_stage_n_clients(instance->stage) == 0)
         stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);

@@ -404,16 +404,17 @@ static bool say_last_words(struct stg_stage *stage)
 /* ---- bells ---- */
 
 /* I4: the doorbell is non-blocking by call; a full socket means that a bell is there
- * already. */
+ * already. What else fails is tried again by the next sweep. */
 static void ring_bells(struct stg_stage *stage)
 {
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
         bool waiting = stg_control_waiting(&c->control);
-        if (waiting && c->pushed)
-            (void)!send(c->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        else if (waiting && c->waiting_since_ns == 0)
+        if (waiting && c->pushed &&
+            send(c->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+            continue;
+        if (waiting && !c->pushed && c->waiting_since_ns == 0)
             c->waiting_since_ns = stg_now_ns();
         c->pushed = false;
     }

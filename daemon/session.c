@@ -109,16 +109,22 @@ static void on_death(uv_poll_t *poll, int status, int events)
     stg_server_sweep_soon(session->server);
 }
 
+void stg_session_reap(struct stg_session *session)
+{
+    struct stg_client *client = session->client;
+    if (client == NULL)
+        return;
+    session->client = NULL;
+    stg_stage_dead(session->instance->stage, client);
+    end(session);
+}
+
 void stg_session_sweep(struct stg_session *session)
 {
     if (!session->closing || session->client == NULL)
         return;
-    if (stg_stage_client_held(session->instance->stage, session->client) > 0)
-        return;
-    struct stg_client *client = session->client;
-    session->client = NULL;
-    stg_stage_dead(session->instance->stage, client);
-    end(session);
+    if (stg_stage_client_held(session->instance->stage, session->client) == 0)
+        stg_session_reap(session);
 }
 
 void stg_session_abort(struct stg_session *session)
@@ -138,8 +144,8 @@ void stg_session_abort(struct stg_session *session)
 
 /* ---- replies ---- */
 
-static void send_message(struct stg_session *session, const void *bytes, size_t n,
-                         const int *fds, size_t n_fds)
+static int send_message(struct stg_session *session, const void *bytes, size_t n,
+                        const int *fds, size_t n_fds)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(int) * 8)];
@@ -157,26 +163,28 @@ static void send_message(struct stg_session *session, const void *bytes, size_t 
         memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
     }
     if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-        return;
+        return 0;
     if (errno == EAGAIN || errno == EWOULDBLOCK)
         stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was cut off",
                 (int)session->pid);
     stg_session_close(session);
+    return -STAGER_UNAVAILABLE;
 }
 
-void stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
-                       const int *fds, size_t n)
+int stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
+                      const int *fds, size_t n)
 {
     if (session->closing)
-        return;
+        return -STAGER_UNAVAILABLE;
     static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
     long bytes = stg_wire_encode_reply(reply, buf, sizeof(buf));
     if (bytes < 0) {
         stg_session_fail(session, reply->id, (int)bytes,
-                         "the reply does not fit a message of 64 KiB");
-        return;
+                         "the reply does not fit a message of 64 KiB, or stagerd is out "
+                         "of memory");
+        return (int)bytes;
     }
-    send_message(session, buf, (size_t)bytes, fds, n);
+    return send_message(session, buf, (size_t)bytes, fds, n);
 }
 
 void stg_session_fail(struct stg_session *session, uint64_t id, int code,
@@ -208,15 +216,20 @@ static void on_deadline(uv_timer_t *timer)
     }
 }
 
-static void wait_with_open(struct stg_session *session, const void *bytes, size_t n)
+static void wait_with_open(struct stg_session *session, uint64_t id, const void *bytes,
+                           size_t n)
 {
-    struct stg_err err;
+    struct stg_err err = {0};
     if (session->open_waits)
         return;
     stg_bump_reset(&session->open_bump);
     /* Decoded once more: its strings have to outlive this message. */
-    if (stg_wire_decode_request(bytes, n, &session->open_bump, &session->open, &err) < 0)
+    int rc = stg_wire_decode_request(bytes, n, &session->open_bump, &session->open, &err);
+    if (rc < 0) {
+        stop_waiting(session);
+        stg_session_fail(session, id, rc, err.text);
         return;
+    }
     session->open_waits = true;
     uv_timer_start(&session->deadline, on_deadline, OPEN_MILLIS, 0);
 }
@@ -251,7 +264,7 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
                          "this connection is a stream's: make another one for requests");
     } else if (request.kind == STG_REQUEST_OPEN) {
         if (stg_request_open(session, &request) == 1)
-            wait_with_open(session, bytes, n);
+            wait_with_open(session, request.id, bytes, n);
     } else {
         stg_request_serve(session, &request);
     }

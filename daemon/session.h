@@ -43,10 +43,11 @@ struct stg_session {
 /* Takes the accepted socket; on failure it is closed. */
 void stg_session_create(struct stg_server *server, int fd);
 
-/* Sends a reply, with n descriptors when n > 0. A session that cannot take it is closed.
- */
-void stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
-                       const int *fds, size_t n);
+/* Sends a reply, with n descriptors when n > 0. A session that cannot take it is closed;
+ * one that can is told an error when there is no memory for the reply. Then the code is
+ * negative, and no descriptor was sent. */
+int stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
+                      const int *fds, size_t n);
 void stg_session_fail(struct stg_session *session, uint64_t id, int code,
                       const char *text);
 
@@ -55,6 +56,10 @@ void stg_session_retry(struct stg_session *session);
 
 /* Reaps what a closed session's living process released late. */
 void stg_session_sweep(struct stg_session *session);
+
+/* A closed session's leases come back, though its process lives: it has none of the
+ * memory. */
+void stg_session_reap(struct stg_session *session);
 
 /* Closes the socket; the session goes when its process holds nothing. */
 void stg_session_close(struct stg_session *session);

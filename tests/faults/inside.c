@@ -151,7 +151,7 @@ static struct inside_state look(struct inside *inside)
     uv_async_send(&inside->probe);
     while (inside->n_seen == n_seen) {
         if (pthread_cond_timedwait(&inside->changed, &inside->lock, &until) != 0)
-            FAIL("the loop stands still");
+            FAIL("%s: the loop stands still", inside->doing);
     }
     state = inside->seen;
     pthread_mutex_unlock(&inside->lock);
@@ -167,8 +167,8 @@ void inside_settle(struct inside *inside, struct inside_state *ret)
         if (ret->n_sessions == 0 && ret->n_instances == 0)
             break;
         if (now_millis() > end)
-            FAIL("after 5 s there are still %u sessions and %u instances",
-                 ret->n_sessions, ret->n_instances);
+            FAIL("%s: after 5 s there are still %u sessions and %u instances",
+                 inside->doing, ret->n_sessions, ret->n_instances);
         nanosleep(&wait, NULL);
     }
     ret->n_blocks = inject_blocks();

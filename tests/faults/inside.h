@@ -31,6 +31,7 @@ struct inside {
     pthread_cond_t changed;
     struct inside_state seen;
     uint64_t n_seen;
+    char doing[160]; /* the fault of this moment, for messages */
 };
 
 /* Makes the folders and the file of settings; starts nothing. */

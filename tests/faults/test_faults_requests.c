@@ -57,7 +57,7 @@ static void no_half_written_file(const char *name)
 static void must(int rc, const char *text)
 {
     if (rc < 0)
-        FAIL("%d: %s", rc, text);
+        FAIL("after %s: %d: %s", in.doing, rc, text);
 }
 
 /* ---- questions ---- */

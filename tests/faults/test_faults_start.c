@@ -50,7 +50,7 @@ static void start_again(struct inside *inside)
     static const char *const names[] = {"a", "b", "c"};
     for (size_t i = 0; i < 3; i++) {
         if (stg_catalog_find(inside->server.catalog, names[i]) == NULL)
-            FAIL("after a start that failed, pipeline %s is gone", names[i]);
+            FAIL("after %s, pipeline %s is gone", inside->doing, names[i]);
     }
     stg_server_finish(&inside->server);
     stg_settings_finish(&inside->settings);

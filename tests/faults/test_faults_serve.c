@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Streams while something fails under the daemon: opening says so, or batches come, or an
+ * error comes instead of them; nobody waits in vain; and the next stream gets every row.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stager.h"
+#include "tests/check.h"
+#include "tests/faults/inside.h"
+
+#define N_LINES 23
+#define MAX_CALLS 200 /* of next, in one pass */
+
+static struct inside in;
+
+/* Two epochs of N_LINES rows {number, text}, in batches of 4. */
+static void apply_rows(const char *name, const char *staged)
+{
+    char lines[1024] = "", yaml[2048], text[512];
+    for (int i = 0; i < N_LINES; i++)
+        snprintf(lines + strlen(lines), sizeof(lines) - strlen(lines), "%d,t%d\n", i, i);
+    const char *path = inside_file(&in, "rows.csv", lines);
+    snprintf(
+        yaml, sizeof(yaml),
+        "dataset:\n  - files: {pattern: [\"%s\"]}\n"
+        "  - text_line: {}\n"
+        "  - shuffle: {buffer_size: 8, seed: 7}\n  - repeat: {count: 2}\n"
+        "  - batch: {batch_size: 4}\n"
+        "graph:\n"
+        "  - {name: c, op: decode_csv, input: [record], record_defaults: [0, \"\"]}\n"
+        "  - {name: h, op: string_to_hash_bucket_fast, input: [\"c:1\"], "
+        "num_buckets: 100}\n"
+        "staged:\n  features: {n: \"c:0\", t: \"c:1\", h: h}\n"
+        "  capacity: 2\n  max_batch_bytes: 65536\n  memory_budget: 16777216\n%s",
+        path, staged);
+    if (inside_apply(&in, name, yaml, false, text) < 0)
+        FAIL("%s", text);
+}
+
+static int open_stream(const char *name, bool private_run, struct stager_stream **ret,
+                       char text[512])
+{
+    struct stager_options options = {.runtime_dir = in.runtime,
+                                     .private_run = private_run};
+    int rc = stager_open(NULL, name, &options, ret);
+    if (rc < 0)
+        snprintf(text, 512, "%.500s", stager_error_text(NULL));
+    return rc;
+}
+
+static void add_numbers(const struct stager_batch *batch, unsigned seen[N_LINES])
+{
+    struct stager_tensor n;
+    CHECK_INT(stager_batch_tensor(batch, "n", &n), 0);
+    const int32_t *values = n.data;
+    for (int64_t i = 0; i < n.shape[0]; i++) {
+        CHECK(values[i] >= 0 && values[i] < N_LINES);
+        seen[values[i]]++;
+    }
+}
+
+/* One turn: 0 and more may come, OUT_OF_RANGE at the end; else the error with which it
+ * ended. An error item is one of its turns. */
+static int turn(struct stager_stream *stream, unsigned seen[N_LINES], int *item_error,
+                char text[512])
+{
+    struct stager_batch *batch;
+    struct stager_stream_info info;
+    int rc = stager_next(stream, 4000, &batch);
+    if (rc == 0) {
+        add_numbers(batch, seen);
+        stager_release(batch);
+        return 0;
+    }
+    if (rc != -STAGER_OUT_OF_RANGE)
+        snprintf(text, 512, "%.500s", stager_error_text(stream));
+    stager_stream_info(stream, &info);
+    if (info.at_end || info.finished || rc == -STAGER_DEADLINE_EXCEEDED)
+        return rc;
+    *item_error = rc;
+    return 0;
+}
+
+/* A whole pass; the code of what went wrong in it, or 0. */
+static int read_pass(struct stager_stream **streams, int n, unsigned seen[N_LINES],
+                     char text[512])
+{
+    int rc = 0, item_error = 0, n_ended = 0;
+    bool ended[2] = {false, false};
+    for (int i = 0; i < MAX_CALLS && n_ended < n; i++) {
+        if (ended[i % n])
+            continue;
+        int one = turn(streams[i % n], seen, &item_error, text);
+        ended[i % n] = one < 0;
+        n_ended += one < 0;
+        if (one < 0 && one != -STAGER_OUT_OF_RANGE)
+            rc = one;
+    }
+    if (n_ended < n)
+        FAIL("%s: no end after %d calls", in.doing, MAX_CALLS);
+    return rc < 0 ? rc : item_error;
+}
+
+static void check_all(const unsigned seen[N_LINES], unsigned times)
+{
+    for (int i = 0; i < N_LINES; i++) {
+        if (seen[i] != times)
+            FAIL("%s: row %d came %u times, not %u", in.doing, i, seen[i], times);
+    }
+}
+
+/* ---- one client, then many, then a private run ---- */
+
+static int read_shared(struct inside *inside, char text[512])
+{
+    struct stager_stream *stream;
+    unsigned seen[N_LINES] = {0};
+    int rc = open_stream("rows", false, &stream, text);
+    if (rc < 0)
+        return rc;
+    rc = read_pass(&stream, 1, seen, text);
+    stager_close(stream);
+    if (rc == 0)
+        check_all(seen, 2);
+    return rc;
+}
+
+static void read_shared_again(struct inside *inside)
+{
+    char text[512];
+    int rc = read_shared(inside, text);
+    if (rc < 0)
+        FAIL("after %s: %d: %s", in.doing, rc, text);
+}
+
+static void serving_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"serve", read_shared,
+                                                    read_shared_again, false};
+    inside_init(&in);
+    inside_start(&in);
+    apply_rows("rows", "  num_threads: 2\n");
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+static int read_private(struct inside *inside, char text[512])
+{
+    struct stager_stream *stream;
+    unsigned seen[N_LINES] = {0};
+    int rc = open_stream("rows", true, &stream, text);
+    if (rc < 0)
+        return rc;
+    rc = read_pass(&stream, 1, seen, text);
+    stager_close(stream);
+    if (rc == 0)
+        check_all(seen, 2);
+    return rc;
+}
+
+static void read_private_again(struct inside *inside)
+{
+    char text[512];
+    int rc = read_private(inside, text);
+    if (rc < 0)
+        FAIL("after %s: %d: %s", in.doing, rc, text);
+}
+
+static void a_private_run_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"private run", read_private,
+                                                    read_private_again, false};
+    inside_init(&in);
+    inside_start(&in);
+    apply_rows("rows", "");
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+/* ---- two clients that share every batch ---- */
+
+static int read_both(struct inside *inside, char text[512])
+{
+    struct stager_stream *streams[2] = {NULL, NULL};
+    unsigned seen[N_LINES] = {0};
+    int rc = open_stream("both", false, &streams[0], text);
+    if (rc == 0)
+        rc = open_stream("both", false, &streams[1], text);
+    if (rc == 0)
+        rc = read_pass(streams, 2, seen, text);
+    stager_close(streams[0]);
+    stager_close(streams[1]);
+    if (rc == 0)
+        check_all(seen, 4);
+    return rc;
+}
+
+static void read_both_again(struct inside *inside)
+{
+    char text[512];
+    int rc = read_both(inside, text);
+    if (rc < 0)
+        FAIL("after %s: %d: %s", in.doing, rc, text);
+}
+
+static void a_broadcast_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"broadcast", read_both,
+                                                    read_both_again, false};
+    inside_init(&in);
+    inside_start(&in);
+    apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(serving_survives_every_fault, 100),
+    TEST_SLOW(a_private_run_survives_every_fault, 100),
+    TEST_SLOW(a_broadcast_survives_every_fault, 100),
+};
+TEST_MAIN(tests)
