@@ -65,6 +65,40 @@ bool stg_parse_int64(const char *s, size_t n, int64_t *ret)
     return parse_int(s, s + n, INT64_MIN, ret);
 }
 
+/* A minus is refused, before a zero too. */
+static bool parse_uint(const char *s, const char *end, uint64_t max, uint64_t *ret)
+{
+    strip(&s, &end);
+    if (s < end && *s == '+')
+        s++;
+    if (s == end)
+        return false;
+    uint64_t value = 0;
+    for (; s < end; s++) {
+        if (*s < '0' || *s > '9')
+            return false;
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*s - '0'), &value) || value > max)
+            return false;
+    }
+    *ret = value;
+    return true;
+}
+
+bool stg_parse_uint32(const char *s, size_t n, uint32_t *ret)
+{
+    uint64_t value;
+    if (!parse_uint(s, s + n, UINT32_MAX, &value))
+        return false;
+    *ret = (uint32_t)value;
+    return true;
+}
+
+bool stg_parse_uint64(const char *s, size_t n, uint64_t *ret)
+{
+    return parse_uint(s, s + n, UINT64_MAX, ret);
+}
+
 /* ---- floats: what was read ---- */
 
 enum kind { KIND_DECIMAL, KIND_HEX, KIND_INFINITY, KIND_NAN };

@@ -20,6 +20,8 @@
 /* False: not such a number, or (integers) out of range. */
 bool stg_parse_int32(const char *s, size_t n, int32_t *ret);
 bool stg_parse_int64(const char *s, size_t n, int64_t *ret);
+bool stg_parse_uint32(const char *s, size_t n, uint32_t *ret);
+bool stg_parse_uint64(const char *s, size_t n, uint64_t *ret);
 bool stg_parse_float32(const char *s, size_t n, float *ret);
 bool stg_parse_float64(const char *s, size_t n, double *ret);
 

@@ -33,8 +33,15 @@ extern const struct stg_op stg_op_not_equal;
 extern const struct stg_op stg_op_ones_like;
 extern const struct stg_op stg_op_sleep;
 extern const struct stg_op stg_op_stack;
+extern const struct stg_op stg_op_string_length;
+extern const struct stg_op stg_op_string_lower;
+extern const struct stg_op stg_op_string_split;
+extern const struct stg_op stg_op_string_strip;
 extern const struct stg_op stg_op_string_to_hash_bucket;
 extern const struct stg_op stg_op_string_to_hash_bucket_fast;
+extern const struct stg_op stg_op_string_to_hash_bucket_strong;
+extern const struct stg_op stg_op_string_to_number;
+extern const struct stg_op stg_op_string_upper;
 extern const struct stg_op stg_op_subtract;
 extern const struct stg_op stg_op_variable;
 extern const struct stg_op stg_op_where;
@@ -71,8 +78,15 @@ static const struct stg_op *const ops[] = {
     &stg_op_ones_like,
     &stg_op_sleep,
     &stg_op_stack,
+    &stg_op_string_length,
+    &stg_op_string_lower,
+    &stg_op_string_split,
+    &stg_op_string_strip,
     &stg_op_string_to_hash_bucket,
     &stg_op_string_to_hash_bucket_fast,
+    &stg_op_string_to_hash_bucket_strong,
+    &stg_op_string_to_number,
+    &stg_op_string_upper,
     &stg_op_subtract,
     &stg_op_variable,
     &stg_op_where,

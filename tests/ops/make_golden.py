@@ -259,9 +259,47 @@ def element_rows():
     return rows
 
 
+NUMBER_TEXTS = [b"0", b" 7 ", b"+5", b"-5", b"-0", b"", b" ", b"4294967295", b"4294967296", b"18446744073709551615", b"18446744073709551616",
+                b"2147483648", b"1.5", b"1e-3", b"0x1p3", b"nan", b"-inf", b"1_0", b"1\0"]
+TEXTS = [b"", b" ", b"a", b" a b ", b"\t\n\x0b\x0c\r Ab\xc3\x89 \xff", b"\0A\0", b"\xa0x", b"[@`{Zz", "\u00e9\U0001f600".encode(), b"x" * 70]
+
+
+def string_rows():
+    rows = []
+    for dtype in ("float32", "float64", "int32", "int64", "uint32", "uint64"):
+        for text in NUMBER_TEXTS:
+            out, _ = refused_by_tf(lambda: [tf.strings.to_number([text], dtype).numpy()])
+            rows.append(row("string_to_number", f'out_type="{dtype}"', [strings([text])], out))
+    for op, call in (("string_strip", tf.strings.strip), ("string_lower", tf.strings.lower), ("string_upper", tf.strings.upper),
+                     ("string_length", tf.strings.length)):
+        rows.append(row(op, "", [strings(TEXTS).reshape(2, 5)], [call(tf.reshape(TEXTS, (2, 5))).numpy()]))
+        rows.append(row(op, "", [TEXTS[3]], [call(tf.constant(TEXTS[3])).numpy()]))
+        rows.append(row(op, "", [strings([])], [call(tf.zeros([0], tf.string)).numpy()]))
+    rows.append(row("string_length", 'unit="UTF8_CHAR"', [strings(TEXTS)], [tf.strings.length(TEXTS, "UTF8_CHAR").numpy()]))
+    texts = [b" a  b\tc\n", b"", b"  ", b"a,b,,c,", b",", b"a<>b<><>c<>", b"<<>>", b"a b "]
+    for sep in (b"", b",", b"<>", b" "):
+        for maxsplit in (-1, 0, 1, 2):
+            attrs = f"sep={quote(sep)} maxsplit={maxsplit}"
+            got = tf.strings.split(texts, sep, maxsplit)
+            rows.append(row("string_split", attrs, [strings(texts)], [got.values.numpy(), got.row_splits.numpy()]))
+            got = got.to_sparse()
+            rows.append(row("string_split", attrs + ' result_type="sparse"', [strings(texts)],
+                            [got.values.numpy(), got.indices.numpy(), got.dense_shape.numpy()]))
+    for delimiter in (b" ", b"", b",<"):
+        for skip in (True, False):
+            got = tf.compat.v1.string_split(tf.constant(texts), delimiter, skip)
+            rows.append(row("string_split", f'delimiter={quote(delimiter)} skip_empty={str(skip).lower()} result_type="sparse"',
+                            [strings(texts)], [got.values.numpy(), got.indices.numpy(), got.dense_shape.numpy()]))
+    values = [bytes(range(n)) for n in range(40)]
+    for key in ([0, 0], [1, 2], [-1, 2**62]):
+        rows.append(row("string_to_hash_bucket_strong", f"num_buckets={2**63 - 1} key={key}", [strings(values)],
+                        [tf.strings.to_hash_bucket_strong(tf.constant(values), 2**63 - 1, key).numpy()]))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
-          "elementwise": element_rows}
+          "elementwise": element_rows, "strings": string_rows}
 
 
 def main():

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/check.h"
+#include "tests/ops/cases.h"
+
+#define N(table) (sizeof(table) / sizeof((table)[0]))
+
+static const struct op_case golden[] = {
+#include "tests/ops/golden/strings.rows"
+};
+
+static void ops_on_strings_give_what_tensorflow_gives(void)
+{
+    for (size_t i = 0; i < N(golden); i++)
+        op_case_check(&golden[i], false);
+}
+
+/* By hand: ranks that TensorFlow says otherwise, and nothing at all. */
+static const struct op_case good[] = {
+    {"string_split", "", "string[] \"a b\"", "string[2] \"a\" \"b\"\nint64[2] 0 2", NULL,
+     0},
+    {"string_split", "", "string[0]", "string[0]\nint64[1] 0", NULL, 0},
+    {"string_split", "result_type=\"sparse\"", "string[0]",
+     "string[0]\nint64[0, 2]\nint64[2] 0 0", NULL, 0},
+    {"string_split", "sep=\",\"", "string[1, 2] \"a,b\" \"\"",
+     "string[3] \"a\" \"b\" \"\"\nint64[3] 0 2 3", NULL, 0},
+    {"string_split", "sep=\",\" result_type=\"sparse\"", "string[1, 2] \"a,b\" \"\"",
+     "string[3] \"a\" \"b\" \"\"\nint64[3, 3] 0 0 0 0 0 1 0 1 0\nint64[3] 1 2 2", NULL,
+     0},
+    {"string_split", "result_type=\"sparse\"", "string[] \"a b\"",
+     "string[2] \"a\" \"b\"\nint64[2, 1] 0 1\nint64[1] 2", NULL, 0},
+    {"string_split", "delimiter=\",;\"", "string[1] \",a;b\"",
+     "string[2] \"a\" \"b\"\nint64[2] 0 2", NULL, 0},
+    {"string_to_number", "", "string[0]", "float32[0]", NULL, 0},
+    {"string_to_hash_bucket_strong", "num_buckets=1 key=[1, 2]", "string[] \"\"",
+     "int64[] 0", NULL, 0},
+};
+
+static void cases_by_hand_give_what_they_should(void)
+{
+    for (size_t i = 0; i < N(good); i++)
+        op_case_check(&good[i], false);
+}
+
+static const struct op_case bad[] = {
+    {"string_to_number", "out_type=\"int32\"", "string[2, 2] \"1\" \"2\" \"3\" \"4x\"",
+     NULL, "node y (string_to_number): element 3, \"4x\", is no valid int32", 1},
+    {"string_to_number", "", "string[] \"\"", NULL,
+     "element 0, \"\", is no valid float32", -1},
+    {"string_to_number", "out_type=\"uint32\"", "string[2] \"1\" \"-1\"", NULL,
+     "\"-1\", is no valid uint32", 1},
+    {"string_to_number", "out_type=\"int8\"", "string[0]", NULL, "out_type is int8", -1},
+    {"string_to_number", "", "int32[1] 1", NULL, "string_to_number takes strings", -1},
+    {"string_split", "", "float32[1] 1", NULL, "string_split takes strings", -1},
+    {"string_split", "delimiter=\",\" sep=\",\"", "string[0]", NULL,
+     "delimiter goes neither with sep", -1},
+    {"string_split", "delimiter=\",\" maxsplit=1", "string[0]", NULL, "nor with maxsplit",
+     -1},
+    {"string_split", "skip_empty=false", "string[0]", NULL,
+     "skip_empty goes with delimiter", -1},
+    {"string_split", "result_type=\"dense\"", "string[0]", NULL,
+     "result_type must be ragged or sparse, and is \"dense\"", -1},
+    {"string_length", "unit=\"CHAR\"", "string[0]", NULL, "BYTE or UTF8_CHAR", -1},
+    {"string_length", "", "bool[1] 1", NULL, "string_length takes strings", -1},
+    {"string_strip", "", "int8[1] 1", NULL, "string_strip takes strings", -1},
+    {"string_to_hash_bucket_strong", "num_buckets=0 key=[1, 2]", "string[0]", NULL,
+     "num_buckets", -1},
+    {"string_to_hash_bucket_strong", "num_buckets=5 key=[1]", "string[0]", NULL,
+     "key has 1 elements, not 2", -1},
+    {"string_to_hash_bucket_strong", "num_buckets=5", "string[0]", NULL, "key", -1},
+};
+
+static void what_is_wrong_is_said_with_its_place(void)
+{
+    for (size_t i = 0; i < N(bad); i++)
+        op_case_check(&bad[i], false);
+}
+
+static const struct stg_test tests[] = {
+    TEST(ops_on_strings_give_what_tensorflow_gives),
+    TEST(cases_by_hand_give_what_they_should),
+    TEST(what_is_wrong_is_said_with_its_place),
+};
+TEST_MAIN(tests)
