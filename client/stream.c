@@ -115,6 +115,7 @@ static int attach(struct stager_stream *stream, const char *name,
         .max_held = options->max_held != 0 ? options->max_held : 2,
         .private_run = options->private_run != 0,
         .ack_explicit = options->ack_explicit != 0,
+        .named = options->client_id != NULL,
     };
     struct stg_reply reply;
     int fds[N_FDS];

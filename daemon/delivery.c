@@ -39,6 +39,24 @@ bool stg_stage_has_room(const struct stg_stage *stage)
     return stage->queue_next - stage->queue_first < stage->staged->capacity;
 }
 
+void stg_item_publish(struct stg_stage *stage, uint32_t extent,
+                      const struct stg_item *item)
+{
+    stage->items[extent] = (struct stg_item){
+        .number = item->number,
+        .bytes = item->bytes,
+        .rows = item->rows,
+        .is_error = item->is_error,
+        .skipped = stage->n_skipped,
+        .lender = true,
+    };
+    stage->queue[stage->queue_next % stage->queue_size] = extent;
+    stage->queue_next++;
+    stage->n_published++;
+    stage->n_rows += item->is_error ? 0 : item->rows;
+    stage->n_bytes += item->bytes;
+}
+
 /* ---- releases and acknowledgements ---- */
 
 /* Under split the stage keeps an item until it is acknowledged: it may have to go to
@@ -530,4 +548,30 @@ void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int co
     (void)!send(client->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     shutdown(client->socket, SHUT_RD); /* the loop sees the end of it and closes */
     detach(stage, client);
+}
+
+static struct stg_client *slowest(const struct stg_stage *stage)
+{
+    struct stg_client *found = NULL;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED &&
+            (found == NULL || c->cursor < found->cursor ||
+             (c->cursor == found->cursor && c->last_given_ns < found->last_given_ns)))
+            found = c;
+    }
+    return found;
+}
+
+bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
+{
+    struct stg_client *client =
+        stage->config.delivery != STG_DELIVERY_SPLIT ? slowest(stage) : NULL;
+    if (client == NULL)
+        return false;
+    stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) is evicted: %s",
+            stage->config.name, client->client_id, (int)client->pid, why);
+    stage->n_evicted++;
+    stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
+    stg_delivery_run(stage);
+    return true;
 }

@@ -22,6 +22,17 @@ bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *cli
  * round_robin; under broadcast until the slowest client was assigned it). */
 bool stg_stage_has_room(const struct stg_stage *stage);
 
+/* The item, of a sealed extent, takes its place at the end of the buffer, its turn and
+ * room being there. number, bytes, rows and is_error of *item are used. Give it out with
+ * stg_delivery_run. */
+void stg_item_publish(struct stg_stage *stage, uint32_t extent,
+                      const struct stg_item *item);
+
+/* on_timeout: evict. Detaches the client that holds up the others most, with
+ * DEADLINE_EXCEEDED and `why` as its last words: there may be room now. False when there
+ * is none to evict: under split nobody holds up another. */
+bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why);
+
 /* The stage's reference on an item's extent goes. */
 void stg_item_drop(struct stg_stage *stage, uint32_t extent);
 

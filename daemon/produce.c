@@ -253,6 +253,7 @@ static bool wait_for_room(struct stg_stage *stage, uint64_t sequence)
     if (stg_stage_has_room(stage))
         return true;
     stage->n_dropped++;
+    stage->n_skipped++;
     stage->n_timeouts++;
     stg_log(STG_LOG_WARNING,
             "pipeline %s: item %" PRIu64 " found no room for %" PRIu64
@@ -291,21 +292,16 @@ static void publish(struct stg_stage *stage, const struct drawn *drawn, uint32_t
     if (wait_for_room(stage, drawn->sequence)) {
         header->n_dropped = stage->n_dropped;
         stg_extent_seal(stage->leases, extent, bytes);
-        stage->items[extent] = (struct stg_item){
-            .number = header->number,
-            .bytes = bytes,
-            .rows = header->n_rows,
-            .is_error = err->code != 0,
-            .lender = true,
-        };
         if (err->code != 0)
             note_error(stage, header->number, err);
-        stage->queue[stage->queue_next % stage->queue_size] = extent;
-        stage->queue_next++;
         stage->epoch = drawn->epoch;
-        stage->n_published++;
-        stage->n_rows += err->code == 0 ? header->n_rows : 0;
-        stage->n_bytes += bytes;
+        stg_item_publish(stage, extent,
+                         &(struct stg_item){
+                             .number = header->number,
+                             .bytes = bytes,
+                             .rows = header->n_rows,
+                             .is_error = err->code != 0,
+                         });
     } else {
         stg_extent_drop(stage->leases, extent);
     }

@@ -25,6 +25,7 @@ struct stg_item {
     uint64_t bytes;
     uint64_t rows;
     bool is_error;
+    uint64_t skipped; /* the stage's n_skipped when it was published */
     bool redelivered;
     bool lender; /* the stage still holds its reference on the extent */
 };
@@ -129,6 +130,8 @@ struct stg_stage {
     uint64_t draw_epoch, draw_index;
     uint64_t drawn_pass; /* the pass that `dataset` is of; UINT64_MAX: none */
 
+    uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
+    uint64_t n_evicted;
     uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,
         n_lost;
     uint64_t n_rows, n_bytes, n_timeouts;
