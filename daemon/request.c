@@ -321,10 +321,8 @@ static int attach(struct stg_session *session, const struct stg_request *request
     reply.boundary = *stg_graph_boundary(instance->definition->graph);
     reply.pipeline = instance->definition->spec;
     reply.first_number = attached.first_number;
-    if (stg_session_reply(session, &reply, attached.fds, 3) < 0) {
-        stg_session_close(session);
-        stg_session_reap(session); /* the memory did not reach it */
-    }
+    if (stg_session_reply(session, &reply, attached.fds, 3) < 0)
+        stg_session_close(session); /* the memory did not reach it */
     stg_server_sweep_soon(session->server);
     return 0;
 }

@@ -109,22 +109,16 @@ static void on_death(uv_poll_t *poll, int status, int events)
     stg_server_sweep_soon(session->server);
 }
 
-void stg_session_reap(struct stg_session *session)
-{
-    struct stg_client *client = session->client;
-    if (client == NULL)
-        return;
-    session->client = NULL;
-    stg_stage_dead(session->instance->stage, client);
-    end(session);
-}
-
 void stg_session_sweep(struct stg_session *session)
 {
     if (!session->closing || session->client == NULL)
         return;
-    if (stg_stage_client_held(session->instance->stage, session->client) == 0)
-        stg_session_reap(session);
+    if (stg_stage_client_held(session->instance->stage, session->client) > 0)
+        return;
+    struct stg_client *client = session->client;
+    session->client = NULL;
+    stg_stage_dead(session->instance->stage, client);
+    end(session);
 }
 
 void stg_session_abort(struct stg_session *session)

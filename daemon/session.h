@@ -57,10 +57,6 @@ void stg_session_retry(struct stg_session *session);
 /* Reaps what a closed session's living process released late. */
 void stg_session_sweep(struct stg_session *session);
 
-/* A closed session's leases come back, though its process lives: it has none of the
- * memory. */
-void stg_session_reap(struct stg_session *session);
-
 /* Closes the socket; the session goes when its process holds nothing. */
 void stg_session_close(struct stg_session *session);
 

@@ -404,7 +404,8 @@ bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client)
 {
     pthread_mutex_lock(&stage->lock);
     stg_client_detach(stage, client);
-    bool gone = client->n_assigned == 0;
+    /* Who never asked for a pass was not told, or could not map, what it was given. */
+    bool gone = client->n_assigned == 0 || stg_control_pass_wanted(&client->control) == 0;
     if (gone)
         reap(stage, client);
     stop_when_left(stage);

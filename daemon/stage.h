@@ -97,7 +97,9 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
                      struct stg_attached *ret, struct stg_err *err);
 
 /* The socket is gone: no new batches; unacknowledged ones go to others; its memory stays
- * until it is released or the process dies. True: it held nothing and is gone; forget it.
+ * until it is released or the process dies. True: it held nothing, or never had the
+ * memory (its control page wants no pass, which is the last thing an open does), and is
+ * gone; forget it.
  * False: call stg_stage_dead when the process dies. */
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client);
 

@@ -60,6 +60,8 @@ static const struct {
     [INJECT_LISTEN] = {"listen", EADDRINUSE},
     [INJECT_ACCEPT4] = {"accept4", EMFILE},
     [INJECT_GETSOCKOPT] = {"getsockopt", EMFILE},
+    [INJECT_CONNECT] = {"connect", EAGAIN},
+    [INJECT_RECVMSG] = {"recvmsg", ENOMEM},
     [INJECT_RECV] = {"recv", ECONNRESET},
     [INJECT_SEND] = {"send", ENOBUFS},
     [INJECT_SENDMSG] = {"sendmsg", ENOBUFS},
@@ -74,7 +76,8 @@ static const struct {
 static _Atomic uint64_t counts[INJECT_N], first, last, n_failed;
 static _Atomic int armed = INJECT_N;
 static _Atomic int64_t n_blocks;
-static _Thread_local bool is_immune;
+static _Thread_local bool is_immune, is_chosen;
+static _Atomic bool only_chosen;
 static uintptr_t libuv_start, libuv_end;
 static _Atomic bool libuv_too, starting;
 
@@ -86,6 +89,12 @@ const char *inject_name(enum inject_call call)
 void inject_immune(bool immune)
 {
     is_immune = immune;
+}
+
+void inject_only_this(bool only)
+{
+    is_chosen = only;
+    atomic_store(&only_chosen, only);
 }
 
 void inject_into_libuv(void)
@@ -138,7 +147,8 @@ static bool libuv_would_abort(enum inject_call call, const void *caller)
 
 static bool fails(enum inject_call call, const void *caller)
 {
-    if (is_immune || libuv_would_abort(call, caller))
+    if ((atomic_load(&only_chosen) ? !is_chosen : is_immune) ||
+        libuv_would_abort(call, caller))
         return false;
     uint64_t n = atomic_fetch_add(&counts[call], 1) + 1;
     if (atomic_load(&armed) != (int)call || n < atomic_load(&first) ||
@@ -446,6 +456,18 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *bytes, int flags)
     return fails(INJECT_ACCEPT4, CALLER) ? -1 : real(fd, address, bytes, flags);
 }
 
+int connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t bytes)
+{
+    REAL(connect);
+    return fails(INJECT_CONNECT, CALLER) ? -1 : real(fd, address, bytes);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    REAL(recvmsg);
+    return fails(INJECT_RECVMSG, CALLER) ? -1 : real(fd, message, flags);
+}
+
 int getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
     REAL(getsockopt);
@@ -471,6 +493,17 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 }
 
 /* ---- the loop's own, threads ---- */
+
+/* The daemon gives up a runner that hangs, and the process with it: not a test that went
+ * well. */
+void _exit(int status)
+{
+    static void (*real)(int) __attribute__((noreturn));
+    *(void **)(void *)&real = dlsym(RTLD_NEXT, "_exit");
+    if (!is_immune && atomic_load(&n_blocks) > 0 && !atomic_load(&only_chosen))
+        abort();
+    real(status);
+}
 
 int epoll_create1(int flags)
 {

@@ -45,8 +45,10 @@ enum inject_call {
     INJECT_BIND,
     INJECT_LISTEN,
     INJECT_ACCEPT4,
+    INJECT_CONNECT,
     INJECT_GETSOCKOPT,
     INJECT_RECV,
+    INJECT_RECVMSG,
     INJECT_SEND,
     INJECT_SENDMSG,
     INJECT_EPOLL_CREATE1,
@@ -62,6 +64,9 @@ const char *inject_name(enum inject_call call);
 
 /* From now on calls of this thread are the test's own. */
 void inject_immune(bool immune);
+
+/* The other way round: only calls of this thread are counted and failed. */
+void inject_only_this(bool only);
 
 /* libuv ends the process when it cannot wake its loop, make its pipe or its threads
  * (daemon/loop.h). Those calls of its own are left alone, until this is called. */

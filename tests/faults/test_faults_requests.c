@@ -184,9 +184,9 @@ static void deleting_survives_every_fault(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST_SLOW(questions_survive_every_fault, 100),
-    TEST_SLOW(applying_survives_every_fault, 100),
-    TEST_SLOW(replacing_survives_every_fault, 100),
-    TEST_SLOW(deleting_survives_every_fault, 100),
+    TEST_SLOW(questions_survive_every_fault, 200),
+    TEST_SLOW(applying_survives_every_fault, 200),
+    TEST_SLOW(replacing_survives_every_fault, 200),
+    TEST_SLOW(deleting_survives_every_fault, 200),
 };
 TEST_MAIN(tests)

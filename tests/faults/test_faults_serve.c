@@ -220,8 +220,8 @@ static void a_broadcast_survives_every_fault(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST_SLOW(serving_survives_every_fault, 100),
-    TEST_SLOW(a_private_run_survives_every_fault, 100),
-    TEST_SLOW(a_broadcast_survives_every_fault, 100),
+    TEST_SLOW(serving_survives_every_fault, 200),
+    TEST_SLOW(a_private_run_survives_every_fault, 200),
+    TEST_SLOW(a_broadcast_survives_every_fault, 200),
 };
 TEST_MAIN(tests)
