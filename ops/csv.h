@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of decode_csv: one record taken apart by all the rules (csv_row.c), and the
- * kernels that do the ordinary records and fields fast, behind a table chosen by CPU
- * (kernel_scalar.c). Pure functions; any thread.
+ * kernels that do the ordinary records and fields fast, behind a table chosen by CPU:
+ * csv_scalar.c, the reference, and csv_vector.c, compiled for each instruction set. Pure
+ * functions; any thread.
  */
 #ifndef STG_OPS_CSV_H
 #define STG_OPS_CSV_H
@@ -10,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "ops/hash.h"
 
 /* A field: bytes [start, start + bytes) from the base of its row. */
 struct stg_span {
@@ -53,14 +56,27 @@ enum stg_csv_fault {
 int64_t stg_csv_row(const struct stg_csv_dialect *dialect, const char *s, size_t n,
                     char *text, struct stg_span *columns, uint32_t *ret_field);
 
+/* What a column of hashed strings needs beside its rule. */
+struct stg_csv_hash {
+    struct stg_modulus buckets;
+    int64_t missing; /* the bucket of rule->s */
+};
+
 /* ---- kernels ---- */
 
-/* A block of rows. Field bytes are base[i] + span.start; 8 bytes from any of them may be
- * read where they end at or before `limit`. */
+/* Rows of a block at most: its fields stay in the first-level cache between index and
+ * conversion. */
+#define STG_CSV_ROWS 32
+/* Fields of a matrix of spans behind the last one, and bytes behind the end of a row,
+ * that vectors may touch. */
+#define STG_CSV_SLACK_FIELDS 8
+#define STG_CSV_SLACK 64
+
+/* A block of rows. Field bytes are base[i] + span.start. */
 struct stg_csv_block {
     const char *const *base;
-    const char *limit;
-    size_t n;
+    const char *limit; /* scalar kernels: no byte at or after it is read */
+    size_t n;          /* at most STG_CSV_ROWS */
 };
 
 #define STG_CSV_ODD UINT32_MAX
@@ -68,14 +84,17 @@ struct stg_csv_block {
 struct stg_csv_kernels {
     const char *name;
 
-    /* Where the fields of n records [begin[i], end[i]) of `data` lie: for each field f
-     * below dialect->n_fields fields[f][i]. counts[i] is how many fields the record has
+    /* STG_CSV_SLACK bytes behind each row must be readable. False: none is touched. */
+    bool needs_slack;
+
+    /* Where the fields of the records [base[i], base[i] + bytes[i]) lie: for each field f
+     * below dialect->n_fields spans[f * STG_CSV_ROWS + i]; there is room for
+     * STG_CSV_SLACK_FIELDS fields more. counts[i] is how many fields the record has
      * (dialect->select: it may stop counting at n_fields; else at n_fields + 1), or
-     * STG_CSV_ODD when it needs stg_csv_row: quotes, line breaks, nothing at all. No
-     * byte at or after `limit` is read. Records are shorter than 4 GiB. */
-    void (*index)(const struct stg_csv_dialect *dialect, const char *data,
-                  const char *limit, const int64_t *begin, const int64_t *end, size_t n,
-                  struct stg_span *const *fields, uint32_t *counts);
+     * STG_CSV_ODD when it needs stg_csv_row: quotes, line breaks, nothing at all. */
+    void (*index)(const struct stg_csv_dialect *dialect,
+                  const struct stg_csv_block *block, const uint32_t *bytes,
+                  struct stg_span *spans, uint32_t *counts);
 
     /* A column of a block into out[0 .. n). False when a field is bad or missing. */
     bool (*int32)(const struct stg_csv_block *block, const struct stg_span *spans,
@@ -87,6 +106,11 @@ struct stg_csv_kernels {
     bool (*float64)(const struct stg_csv_block *block, const struct stg_span *spans,
                     const struct stg_csv_rule *rule, double *out);
 
+    /* Fingerprint64 of the column's strings, modulo hash->buckets. */
+    bool (*hash)(const struct stg_csv_block *block, const struct stg_span *spans,
+                 const struct stg_csv_rule *rule, const struct stg_csv_hash *hash,
+                 int64_t *out);
+
     /* Bytes that the column's strings take together; defaults filled in. False as above.
      */
     bool (*string_bytes)(const struct stg_csv_block *block, const struct stg_span *spans,
@@ -94,10 +118,22 @@ struct stg_csv_kernels {
     /* Appends the strings to data; offsets[0] is where, offsets[1 .. n] are set. */
     void (*string)(const struct stg_csv_block *block, const struct stg_span *spans,
                    const struct stg_csv_rule *rule, char *data, int64_t *offsets);
+
+    /* Positions of the newlines in data[0, n), at most n_max, into ret; how many there
+     * are. *ret_seen: bytes looked through, n or behind the last position. No byte
+     * outside is read. n is below 4 GiB. */
+    size_t (*newlines)(const char *data, size_t n, uint32_t *ret, size_t n_max,
+                       size_t *ret_seen);
 };
 
-/* The best table for this CPU. */
+/* The best table for this CPU, or what stg_csv_kernels_use said. */
 const struct stg_csv_kernels *stg_csv_kernels(void);
+
+/* The tables that this CPU can run, the reference first, the best last. */
+const struct stg_csv_kernels *const *stg_csv_kernels_all(size_t *ret_n);
+
+/* For tests and benchmarks: everybody uses this table from now on. NULL: the best one. */
+void stg_csv_kernels_use(const struct stg_csv_kernels *kernels);
 
 extern const struct stg_csv_kernels stg_csv_kernels_scalar;
 

@@ -93,7 +93,7 @@ static bool is_odd_row(const char *s, size_t n, const char *limit, bool quotes)
 }
 
 static uint32_t index_row(const struct stg_csv_dialect *dialect, const char *s, size_t n,
-                          const char *limit, struct stg_span *const *fields, size_t row)
+                          const char *limit, struct stg_span *spans)
 {
     uint64_t delim = EACH(dialect->delim), odd = 0;
     uint32_t field = 0, start = 0, n_fields = dialect->n_fields;
@@ -108,13 +108,13 @@ static uint32_t index_row(const struct stg_csv_dialect *dialect, const char *s, 
                 field++;
                 goto done;
             }
-            fields[field++][row] =
+            spans[field++ * (size_t)STG_CSV_ROWS] =
                 (struct stg_span){.start = start, .bytes = end - start};
             start = end + 1;
         }
     }
     if (field < n_fields)
-        fields[field][row] =
+        spans[field * (size_t)STG_CSV_ROWS] =
             (struct stg_span){.start = start, .bytes = (uint32_t)n - start};
     field++;
 done:
@@ -123,17 +123,16 @@ done:
     return field;
 }
 
-static void index_rows(const struct stg_csv_dialect *dialect, const char *data,
-                       const char *limit, const int64_t *begin, const int64_t *end,
-                       size_t n, struct stg_span *const *fields, uint32_t *counts)
+static void index_rows(const struct stg_csv_dialect *dialect,
+                       const struct stg_csv_block *block, const uint32_t *bytes,
+                       struct stg_span *spans, uint32_t *counts)
 {
     char d = dialect->delim;
     bool plain = d != '\n' && d != '\r' && d != '"';
-    for (size_t i = 0; i < n; i++) {
-        size_t bytes = (size_t)(end[i] - begin[i]);
-        counts[i] = plain ? index_row(dialect, data + begin[i], bytes, limit, fields, i)
-                          : STG_CSV_ODD;
-    }
+    for (size_t i = 0; i < block->n; i++)
+        counts[i] =
+            plain ? index_row(dialect, block->base[i], bytes[i], block->limit, spans + i)
+                  : STG_CSV_ODD;
 }
 
 /* ---- numbers ---- */
@@ -298,6 +297,24 @@ static bool float64_column(const struct stg_csv_block *block,
 
 /* ---- strings ---- */
 
+static bool hash_column(const struct stg_csv_block *block, const struct stg_span *spans,
+                        const struct stg_csv_rule *rule, const struct stg_csv_hash *hash,
+                        int64_t *out)
+{
+    bool good = true;
+    for (size_t i = 0; i < block->n; i++) {
+        const char *s = block->base[i] + spans[i].start;
+        if (is_missing(s, spans[i], rule)) {
+            out[i] = hash->missing;
+            good = good && !rule->required;
+        } else {
+            out[i] = (int64_t)stg_modulus(stg_fingerprint64(s, spans[i].bytes),
+                                          &hash->buckets);
+        }
+    }
+    return good;
+}
+
 static bool string_bytes(const struct stg_csv_block *block, const struct stg_span *spans,
                          const struct stg_csv_rule *rule, uint64_t *ret)
 {
@@ -356,6 +373,25 @@ static void string_column(const struct stg_csv_block *block, const struct stg_sp
     }
 }
 
+/* ---- lines ---- */
+
+static size_t newlines(const char *data, size_t n, uint32_t *ret, size_t n_max,
+                       size_t *ret_seen)
+{
+    size_t n_found = 0, at = 0;
+    while (n_found < n_max) {
+        const char *newline = memchr(data + at, '\n', n - at);
+        if (newline == NULL) {
+            at = n;
+            break;
+        }
+        ret[n_found++] = (uint32_t)(newline - data);
+        at = (size_t)(newline - data) + 1;
+    }
+    *ret_seen = at;
+    return n_found;
+}
+
 const struct stg_csv_kernels stg_csv_kernels_scalar = {
     .name = "scalar",
     .index = index_rows,
@@ -363,11 +399,8 @@ const struct stg_csv_kernels stg_csv_kernels_scalar = {
     .int64 = int64_column,
     .float32 = float32_column,
     .float64 = float64_column,
+    .hash = hash_column,
     .string_bytes = string_bytes,
     .string = string_column,
+    .newlines = newlines,
 };
-
-const struct stg_csv_kernels *stg_csv_kernels(void)
-{
-    return &stg_csv_kernels_scalar;
-}

@@ -8,11 +8,7 @@
 #include "ops/number.h"
 #include "ops/op.h"
 
-/* Rows whose spans stay in the first-level cache between index and conversion. */
-#define BLOCK_ROWS 64
 #define MAX_COLUMNS 65536
-/* So that a short number may be read in one piece behind the last byte. */
-#define SLACK 16
 
 static const struct stg_param params[] = {
     {.name = "record_defaults",
@@ -45,6 +41,7 @@ struct plan {
     int *dtypes;
     uint32_t *fields; /* column -> field */
     struct stg_csv_rule *rules;
+    const struct stg_csv_hash *const *hashes; /* column -> what hashes it; NULL: none */
 };
 
 /* ---- infer ---- */
@@ -221,18 +218,17 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
 struct work {
     struct stg_op_run *ctx;
     const struct plan *plan;
-    const struct stg_csv_kernels *kernels;
+    const struct stg_csv_kernels *kernels; /* of the block */
     const struct stg_tensor *input;
     const char *data, *limit;
     size_t n_rows;
     const char **base;         /* of every row */
-    struct stg_span **columns; /* strings: of every row; numbers: of the block */
-    struct stg_span **fields;  /* of the block: where the index writes */
-    struct stg_span *ignored;  /* of the block: fields that are no column */
+    struct stg_span **strings; /* column -> fields of every row; NULL: no string */
+    struct stg_span *spans;    /* of the block: field by field */
     struct stg_span *row;      /* one odd row */
-    uint32_t *counts;          /* of the block */
     struct stg_tensor *outputs;
     uint64_t *string_bytes; /* a column */
+    uint32_t bytes[STG_CSV_ROWS], counts[STG_CSV_ROWS];
 };
 
 static void *room(struct work *work, size_t n, size_t bytes)
@@ -243,27 +239,34 @@ static void *room(struct work *work, size_t n, size_t bytes)
     return stg_bump_alloc_raw(work->ctx->scratch, total);
 }
 
+/* The column is a tensor of strings. */
+static bool is_string(const struct plan *plan, uint32_t c)
+{
+    return plan->dtypes[c] == STAGER_STRING &&
+           (plan->hashes == NULL || plan->hashes[c] == NULL);
+}
+
 static int prepare(struct work *work, struct stg_err *err)
 {
     const struct plan *plan = work->plan;
     size_t n_columns = plan->n_columns, n_fields = plan->dialect.n_fields;
     work->base = room(work, work->n_rows, sizeof(*work->base));
-    work->columns = room(work, n_columns, sizeof(*work->columns));
-    work->fields = room(work, n_fields, sizeof(*work->fields));
-    work->ignored = room(work, BLOCK_ROWS, sizeof(*work->ignored));
+    work->strings = room(work, n_columns, sizeof(*work->strings));
+    work->spans = room(work, (n_fields + STG_CSV_SLACK_FIELDS) * STG_CSV_ROWS,
+                       sizeof(*work->spans));
     work->row = room(work, n_columns, sizeof(*work->row));
-    work->counts = room(work, BLOCK_ROWS, sizeof(*work->counts));
     work->outputs = room(work, n_columns, sizeof(*work->outputs));
     work->string_bytes = room(work, n_columns, sizeof(*work->string_bytes));
-    if (work->base == NULL || work->columns == NULL || work->fields == NULL ||
-        work->ignored == NULL || work->row == NULL || work->counts == NULL ||
-        work->outputs == NULL || work->string_bytes == NULL)
+    if (work->base == NULL || work->strings == NULL || work->spans == NULL ||
+        work->row == NULL || work->outputs == NULL || work->string_bytes == NULL)
         goto fail;
-    for (size_t c = 0; c < n_columns; c++) {
-        size_t n = plan->dtypes[c] == STAGER_STRING ? work->n_rows : BLOCK_ROWS;
+    for (uint32_t c = 0; c < n_columns; c++) {
         work->string_bytes[c] = 0;
-        work->columns[c] = room(work, n, sizeof(**work->columns));
-        if (work->columns[c] == NULL)
+        work->strings[c] = NULL;
+        if (!is_string(plan, c))
+            continue;
+        work->strings[c] = room(work, work->n_rows, sizeof(**work->strings));
+        if (work->strings[c] == NULL)
             goto fail;
     }
     /* The last byte that is surely there. */
@@ -278,10 +281,10 @@ fail:
                    "no memory for %zu rows of %zu fields", work->n_rows, n_fields);
 }
 
-static struct stg_span *spans_of(const struct work *work, uint32_t column, size_t first)
+/* Fields of the block. */
+static struct stg_span *spans_of(const struct work *work, uint32_t column)
 {
-    return work->columns[column] +
-           (work->plan->dtypes[column] == STAGER_STRING ? first : 0);
+    return work->spans + (size_t)work->plan->fields[column] * STG_CSV_ROWS;
 }
 
 static struct stg_csv_block block_of(const struct work *work, size_t first, size_t n)
@@ -290,40 +293,50 @@ static struct stg_csv_block block_of(const struct work *work, size_t first, size
         .base = work->base + first, .limit = work->limit, .n = n};
 }
 
+/* Takes up the rows from `first` on that the same kernels can do: those behind which too
+ * little is there to be read are the reference's. Returns how many; 0: a row is too long.
+ */
+static size_t begin_block(struct work *work, size_t first)
+{
+    const struct stg_csv_kernels *best = stg_csv_kernels();
+    const int64_t *begin = work->input->begin + first, *end = work->input->end + first;
+    int64_t limit = work->limit - work->data - (best->needs_slack ? STG_CSV_SLACK : 0);
+    size_t left = work->n_rows - first, most = left < STG_CSV_ROWS ? left : STG_CSV_ROWS;
+    bool fast = end[0] <= limit;
+    work->kernels = fast ? best : &stg_csv_kernels_scalar;
+    size_t n = 0;
+    for (; n < most && (end[n] <= limit) == fast; n++) {
+        if (end[n] - begin[n] >= UINT32_MAX)
+            return 0;
+        work->base[first + n] = work->data + begin[n];
+        work->bytes[n] = (uint32_t)(end[n] - begin[n]);
+    }
+    return n;
+}
+
 /* A row with quotes or line breaks: its fields are copied out, unescaped. */
 static bool index_odd_row(struct work *work, size_t first, size_t i)
 {
-    const struct stg_tensor *input = work->input;
-    size_t row = first + i, bytes = (size_t)(input->end[row] - input->begin[row]);
-    char *text = room(work, bytes + SLACK, 1);
+    char *text = room(work, (size_t)work->bytes[i] + STG_CSV_SLACK, 1);
     if (text == NULL)
         return false;
     uint32_t field;
-    int64_t n = stg_csv_row(&work->plan->dialect, work->data + input->begin[row], bytes,
+    int64_t n = stg_csv_row(&work->plan->dialect, work->base[first + i], work->bytes[i],
                             text, work->row, &field);
     if (n != work->plan->n_columns)
         return false;
-    work->base[row] = text;
+    memset(text + work->bytes[i], 0, STG_CSV_SLACK);
+    work->base[first + i] = text;
     for (uint32_t c = 0; c < work->plan->n_columns; c++)
-        spans_of(work, c, first)[i] = work->row[c];
+        spans_of(work, c)[i] = work->row[c];
     return true;
 }
 
 static bool index_block(struct work *work, size_t first, size_t n)
 {
     const struct stg_csv_dialect *dialect = &work->plan->dialect;
-    const int64_t *begin = work->input->begin + first, *end = work->input->end + first;
-    for (uint32_t f = 0; f < dialect->n_fields; f++)
-        work->fields[f] = dialect->column[f] >= 0
-                              ? spans_of(work, (uint32_t)dialect->column[f], first)
-                              : work->ignored;
-    for (size_t i = 0; i < n; i++) {
-        if (end[i] - begin[i] >= UINT32_MAX)
-            return false;
-        work->base[first + i] = work->data + begin[i];
-    }
-    work->kernels->index(dialect, work->data, work->limit, begin, end, n, work->fields,
-                         work->counts);
+    struct stg_csv_block block = block_of(work, first, n);
+    work->kernels->index(dialect, &block, work->bytes, work->spans, work->counts);
     for (size_t i = 0; i < n; i++) {
         uint32_t count = work->counts[i];
         if (count == dialect->n_fields ||
@@ -335,44 +348,50 @@ static bool index_block(struct work *work, size_t first, size_t n)
     return true;
 }
 
-static bool convert_block(struct work *work, size_t first, size_t n)
+static bool convert_column(struct work *work, const struct stg_csv_block *block,
+                           size_t first, uint32_t c)
 {
     const struct stg_csv_kernels *kernels = work->kernels;
-    struct stg_csv_block block = block_of(work, first, n);
-    bool good = true;
-    for (uint32_t c = 0; good && c < work->plan->n_columns; c++) {
-        const struct stg_span *spans = spans_of(work, c, first);
-        const struct stg_csv_rule *rule = &work->plan->rules[c];
-        void *out = work->outputs[c].data;
-        uint64_t bytes = 0;
-        switch (work->plan->dtypes[c]) {
-        case STAGER_INT32:
-            good = kernels->int32(&block, spans, rule, (int32_t *)out + first);
-            break;
-        case STAGER_INT64:
-            good = kernels->int64(&block, spans, rule, (int64_t *)out + first);
-            break;
-        case STAGER_FLOAT32:
-            good = kernels->float32(&block, spans, rule, (float *)out + first);
-            break;
-        case STAGER_FLOAT64:
-            good = kernels->float64(&block, spans, rule, (double *)out + first);
-            break;
-        default:
-            good = kernels->string_bytes(&block, spans, rule, &bytes);
-            work->string_bytes[c] += bytes;
-            break;
-        }
+    const struct stg_span *spans = spans_of(work, c);
+    const struct stg_csv_rule *rule = &work->plan->rules[c];
+    void *out = work->outputs[c].data;
+    switch (work->plan->dtypes[c]) {
+    case STAGER_INT32: return kernels->int32(block, spans, rule, (int32_t *)out + first);
+    case STAGER_INT64: return kernels->int64(block, spans, rule, (int64_t *)out + first);
+    case STAGER_FLOAT32:
+        return kernels->float32(block, spans, rule, (float *)out + first);
+    case STAGER_FLOAT64:
+        return kernels->float64(block, spans, rule, (double *)out + first);
+    default: break;
     }
+    if (!is_string(work->plan, c))
+        return kernels->hash(block, spans, rule, work->plan->hashes[c],
+                             (int64_t *)out + first);
+    uint64_t bytes = 0;
+    bool good = kernels->string_bytes(block, spans, rule, &bytes);
+    memcpy(work->strings[c] + first, spans, block->n * sizeof(*spans));
+    work->string_bytes[c] += bytes;
     return good;
+}
+
+static bool convert_block(struct work *work, size_t first, size_t n)
+{
+    struct stg_csv_block block = block_of(work, first, n);
+    for (uint32_t c = 0; c < work->plan->n_columns; c++) {
+        if (!convert_column(work, &block, first, c))
+            return false;
+    }
+    return true;
 }
 
 static int alloc_columns(struct work *work, bool strings, struct stg_err *err)
 {
     for (uint32_t c = 0; c < work->plan->n_columns; c++) {
-        int dtype = work->plan->dtypes[c];
-        if ((dtype == STAGER_STRING) != strings)
+        if (is_string(work->plan, c) != strings)
             continue;
+        int dtype = work->plan->dtypes[c];
+        if (dtype == STAGER_STRING && !strings)
+            dtype = STAGER_INT64;
         int rc =
             work->ctx->alloc(work->ctx, c, dtype, work->input->ndim, work->input->shape,
                              work->string_bytes[c], &work->outputs[c], err);
@@ -384,15 +403,17 @@ static int alloc_columns(struct work *work, bool strings, struct stg_err *err)
 
 static void copy_strings(struct work *work)
 {
-    for (size_t first = 0; first < work->n_rows; first += BLOCK_ROWS) {
-        size_t left = work->n_rows - first, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
-        struct stg_csv_block block = block_of(work, first, n);
+    const struct stg_csv_kernels *kernels = &stg_csv_kernels_scalar;
+    for (size_t first = 0; first < work->n_rows; first += STG_CSV_ROWS) {
+        size_t left = work->n_rows - first;
+        struct stg_csv_block block =
+            block_of(work, first, left < STG_CSV_ROWS ? left : STG_CSV_ROWS);
         for (uint32_t c = 0; c < work->plan->n_columns; c++) {
-            if (work->plan->dtypes[c] != STAGER_STRING)
+            if (!is_string(work->plan, c))
                 continue;
             int64_t *offsets = (int64_t *)(uintptr_t)work->outputs[c].begin;
-            work->kernels->string(&block, spans_of(work, c, first), &work->plan->rules[c],
-                                  work->outputs[c].data, offsets + first);
+            kernels->string(&block, work->strings[c] + first, &work->plan->rules[c],
+                            work->outputs[c].data, offsets + first);
         }
     }
 }
@@ -490,7 +511,7 @@ static int explain(struct work *work, struct stg_err *err)
         if (bytes < UINT32_MAX && bytes > longest)
             longest = bytes;
     }
-    char *text = room(work, longest + SLACK, 1);
+    char *text = room(work, longest + STG_CSV_SLACK, 1);
     if (text == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "no memory for a record of %zu bytes", longest);
@@ -507,7 +528,6 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     struct work work = {
         .ctx = ctx,
         .plan = ctx->plan,
-        .kernels = stg_csv_kernels(),
         .input = &ctx->inputs[0],
         .data = ctx->inputs[0].data,
         .n_rows = (size_t)stg_tensor_n(&ctx->inputs[0]),
@@ -518,9 +538,9 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     rc = alloc_columns(&work, false, err);
     if (rc < 0)
         return rc;
-    for (size_t first = 0; first < work.n_rows; first += BLOCK_ROWS) {
-        size_t left = work.n_rows - first, n = left < BLOCK_ROWS ? left : BLOCK_ROWS;
-        if (!index_block(&work, first, n) || !convert_block(&work, first, n))
+    for (size_t first = 0, n; first < work.n_rows; first += n) {
+        n = begin_block(&work, first);
+        if (n == 0 || !index_block(&work, first, n) || !convert_block(&work, first, n))
             return explain(&work, err);
     }
     rc = alloc_columns(&work, true, err);

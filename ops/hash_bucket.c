@@ -11,22 +11,18 @@ static const struct stg_param params[] = {
      .help = "the result is below it"},
 };
 
-struct plan {
-    uint64_t num_buckets;
-};
-
 static int infer(struct stg_op_infer *ctx, struct stg_err *err)
 {
     if (ctx->inputs[0].dtype != STAGER_STRING)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "input \"%s\" is %s; only strings are hashed", ctx->inputs[0].name,
                        stg_dtype_name(ctx->inputs[0].dtype));
-    struct plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
+    struct stg_hash_plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
     struct stg_component *output = stg_op_outputs(ctx, 1);
     if (plan == NULL || output == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    plan->num_buckets =
-        (uint64_t)stg_attr_int(ctx->node->attrs, ctx->node->n_attrs, "num_buckets", 1);
+    plan->buckets = stg_modulus_make(
+        (uint64_t)stg_attr_int(ctx->node->attrs, ctx->node->n_attrs, "num_buckets", 1));
     *output = ctx->inputs[0];
     output->dtype = STAGER_INT64;
     ctx->plan = plan;
@@ -36,7 +32,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
 static int run_with(struct stg_op_run *ctx, uint64_t (*hash)(const char *, size_t),
                     struct stg_err *err)
 {
-    const struct plan *plan = ctx->plan;
+    const struct stg_hash_plan *plan = ctx->plan;
     const struct stg_tensor *input = &ctx->inputs[0];
     struct stg_tensor output;
     int rc = ctx->alloc(ctx, 0, STAGER_INT64, input->ndim, input->shape, 0, &output, err);
@@ -46,7 +42,8 @@ static int run_with(struct stg_op_run *ctx, uint64_t (*hash)(const char *, size_
     const char *data = input->data;
     for (int64_t i = 0; i < n; i++) {
         size_t bytes = (size_t)(input->end[i] - input->begin[i]);
-        out[i] = (int64_t)(hash(data + input->begin[i], bytes) % plan->num_buckets);
+        out[i] =
+            (int64_t)stg_modulus(hash(data + input->begin[i], bytes), &plan->buckets);
     }
     return 0;
 }
