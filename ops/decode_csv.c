@@ -213,6 +213,45 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
+/* ---- hashes ---- */
+
+static const struct stg_csv_hash *plan_hash(const struct stg_hash_plan *plan,
+                                            const struct stg_csv_rule *rule,
+                                            struct stg_bump *bump)
+{
+    struct stg_csv_hash *hash = stg_bump_alloc(bump, sizeof(*hash));
+    if (hash == NULL)
+        return NULL;
+    hash->buckets = plan->buckets;
+    hash->missing =
+        (int64_t)stg_modulus(stg_fingerprint64(rule->s, rule->s_bytes), &plan->buckets);
+    return hash;
+}
+
+/* Columns that are only hashed: their strings are never written. */
+static const void *absorb(const void *own, struct stg_absorb *readers, size_t n,
+                          struct stg_bump *bump)
+{
+    const struct plan *plan = own;
+    struct plan *ret = stg_bump_alloc(bump, sizeof(*ret));
+    const struct stg_csv_hash **hashes =
+        stg_bump_alloc(bump, plan->n_columns * sizeof(struct stg_csv_hash *));
+    if (ret == NULL || hashes == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t c = readers[i].output;
+        if (readers[i].op != &stg_op_string_to_hash_bucket_fast)
+            continue;
+        hashes[c] = plan_hash(readers[i].plan, &plan->rules[c], bump);
+        if (hashes[c] == NULL)
+            return NULL;
+        readers[i].taken = true;
+    }
+    *ret = *plan;
+    ret->hashes = hashes;
+    return ret;
+}
+
 /* ---- run ---- */
 
 struct work {
@@ -560,4 +599,5 @@ const struct stg_op stg_op_decode_csv = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .absorb = absorb,
 };

@@ -36,7 +36,9 @@ static inline uint64_t stg_modulus(uint64_t value, const struct stg_modulus *by)
     return value - quotient * by->divisor;
 }
 
-/* The plan of string_to_hash_bucket_fast. */
+/* string_to_hash_bucket_fast and its plan, for who does its work. */
+struct stg_op;
+extern const struct stg_op stg_op_string_to_hash_bucket_fast;
 struct stg_hash_plan {
     struct stg_modulus buckets;
 };

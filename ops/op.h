@@ -8,6 +8,8 @@
 #ifndef STG_OPS_OP_H
 #define STG_OPS_OP_H
 
+#include <stdbool.h>
+
 #include "core/batch.h"
 #include "core/bump.h"
 #include "core/err.h"
@@ -60,6 +62,14 @@ struct stg_op_run {
     void *executor;
 };
 
+/* An op that reads one output of another, which nobody else reads, and nothing else. */
+struct stg_absorb {
+    size_t output; /* of the op that is asked to take over */
+    const struct stg_op *op;
+    const void *plan;
+    bool taken; /* set by the op that does the work */
+};
+
 enum stg_op_flags {
     STG_OP_VARIABLE = 1, /* the output is a variable: memory of whoever runs the graph */
     STG_OP_CONSTANT =
@@ -81,6 +91,12 @@ struct stg_op {
     /* Errors that belong to a row say so with stg_err_row. NULL for VARIABLE and
      * CONSTANT. */
     int (*run)(struct stg_op_run *ctx, struct stg_err *err);
+    /* May be NULL. Takes over what readers of single outputs do, where that is cheaper
+     * than to hand the output on: those taken are never run, their output 0 is written
+     * instead of the output they read, dtype and shape theirs. Returns the plan for run,
+     * from bump, or NULL when out of memory. */
+    const void *(*absorb)(const void *plan, struct stg_absorb *readers, size_t n,
+                          struct stg_bump *bump);
     /* VARIABLE only: fills the variable's memory before the first run. */
     int (*initialize)(const void *plan, struct stg_tensor *variable, struct stg_err *err);
 };

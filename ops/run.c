@@ -18,10 +18,20 @@ struct slot {
     bool is_view;   /* in this exec: not written, points elsewhere */
 };
 
+/* An output that an op writes: the node's own, or that of a reader whose work it took
+ * over. */
+struct output {
+    const struct stg_graph_node *node; /* to blame for want of memory */
+    const struct stg_component *component;
+    uint32_t slot;
+};
+
 struct step {
     const struct stg_graph_node *node;
+    const void *plan;       /* the node's, or one that does readers' work too */
     const uint32_t *inputs; /* slots */
-    uint32_t first_output;  /* slot of output 0 */
+    struct output *outputs; /* as many as the node has */
+    bool is_absorbed;       /* another step does it */
 };
 
 struct fetch {
@@ -47,6 +57,7 @@ struct stg_run {
     /* while an exec runs */
     const struct stg_sink *sink;
     const struct step *step;
+    const struct stg_graph_node *blamed; /* for an error of the op that runs */
 };
 
 /* ---- what an op calls ---- */
@@ -88,7 +99,7 @@ fail:
 static uint32_t output_slot(const struct stg_run *run, size_t i)
 {
     assert(i < run->step->node->n_outputs);
-    return run->step->first_output + (uint32_t)i;
+    return run->step->outputs[i].slot;
 }
 
 static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
@@ -104,8 +115,10 @@ static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                  ? run->sink->alloc(run->sink->owner, fetch, dtype, ndim, shape,
                                     string_bytes, &tensor, err)
                  : alloc_in_memory(run, dtype, ndim, shape, string_bytes, &tensor, err);
-    if (rc < 0)
+    if (rc < 0) {
+        run->blamed = run->step->outputs[i].node;
         return rc;
+    }
     run->tensors[slot] = tensor;
     *ret = tensor;
     return 0;
@@ -128,12 +141,13 @@ static int view_output(struct stg_op_run *ctx, size_t i, const struct stg_tensor
 static void check_outputs(struct stg_run *run, const struct step *step)
 {
     for (size_t i = 0; i < step->node->n_outputs; i++) {
-        struct stg_tensor *tensor = &run->tensors[step->first_output + i];
-        const struct stg_component *component = &step->node->outputs[i];
+        uint32_t slot = step->outputs[i].slot;
+        struct stg_tensor *tensor = &run->tensors[slot];
+        const struct stg_component *component = step->outputs[i].component;
         assert(tensor->dtype == component->dtype && tensor->ndim == component->ndim);
         for (int d = 0; d < tensor->ndim; d++)
             assert(component->shape[d] < 0 || component->shape[d] == tensor->shape[d]);
-        if (tensor->dtype == STAGER_STRING && !run->slots[step->first_output + i].is_view)
+        if (tensor->dtype == STAGER_STRING && !run->slots[slot].is_view)
             tensor->data_bytes = (uint64_t)tensor->begin[stg_tensor_n(tensor)];
     }
 }
@@ -145,11 +159,11 @@ static int run_step(struct stg_run *run, const struct step *step,
     for (size_t i = 0; i < node->n_inputs; i++)
         run->inputs[i] = run->tensors[step->inputs[i]];
     for (size_t i = 0; i < node->n_outputs; i++) {
-        run->tensors[step->first_output + i].dtype = STAGER_DT_INVALID;
-        run->slots[step->first_output + i].is_view = false;
+        run->tensors[step->outputs[i].slot].dtype = STAGER_DT_INVALID;
+        run->slots[step->outputs[i].slot].is_view = false;
     }
     struct stg_op_run ctx = {
-        .plan = node->plan,
+        .plan = step->plan,
         .inputs = run->inputs,
         .n_inputs = node->n_inputs,
         .key = *key,
@@ -159,10 +173,12 @@ static int run_step(struct stg_run *run, const struct step *step,
         .executor = run,
     };
     run->step = step;
+    run->blamed = node;
     int rc = node->op->run(&ctx, err);
     stg_bump_reset(&run->scratch);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "node %s (%s)", node->spec->name, node->op->name);
+        return stg_err_prefix(err, rc, "node %s (%s)", run->blamed->spec->name,
+                              run->blamed->op->name);
     check_outputs(run, step);
     return 0;
 }
@@ -257,12 +273,18 @@ static int plan_step(struct stg_run *run, const struct stg_graph_node *node,
                      const uint32_t *first_slot, uint32_t index, struct stg_err *err)
 {
     uint32_t *inputs = stg_bump_alloc(&run->plan, node->n_inputs * sizeof(*inputs));
-    if (inputs == NULL)
+    struct output *outputs =
+        stg_bump_alloc(&run->plan, node->n_outputs * sizeof(*outputs));
+    if (inputs == NULL || outputs == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; i < node->n_inputs; i++)
         inputs[i] = slot_of(&node->inputs[i], first_slot);
-    run->steps[run->n_steps++] =
-        (struct step){.node = node, .inputs = inputs, .first_output = first_slot[index]};
+    for (size_t i = 0; i < node->n_outputs; i++)
+        outputs[i] = (struct output){.node = node,
+                                     .component = &node->outputs[i],
+                                     .slot = first_slot[index] + (uint32_t)i};
+    run->steps[run->n_steps++] = (struct step){
+        .node = node, .plan = node->plan, .inputs = inputs, .outputs = outputs};
     return 0;
 }
 
@@ -342,6 +364,93 @@ static int plan_slots(struct stg_run *run, const bool *needed, size_t n_fetches,
     return 0;
 }
 
+/* ---- steps that do others' work ---- */
+
+/* Who reads a slot. */
+struct readers {
+    uint32_t n; /* steps' inputs and fetches */
+    struct step *step;
+};
+
+static struct readers *find_readers(struct stg_run *run)
+{
+    struct readers *readers = calloc(run->n_slots + 1, sizeof(*readers));
+    if (readers == NULL)
+        return NULL;
+    for (size_t i = 0; i < run->n_fetches; i++)
+        readers[run->fetches[i].slot].n++;
+    for (size_t i = 0; i < run->n_steps; i++) {
+        struct step *step = &run->steps[i];
+        for (size_t k = 0; k < step->node->n_inputs; k++) {
+            readers[step->inputs[k]].n++;
+            readers[step->inputs[k]].step = step;
+        }
+    }
+    return readers;
+}
+
+/* What reads nothing but this, waits for nothing else, and makes one tensor. */
+static bool is_only_reader(const struct readers *readers)
+{
+    return readers->n == 1 && readers->step != NULL &&
+           readers->step->node->n_inputs == 1 && readers->step->node->n_outputs == 1 &&
+           readers->step->node->n_controls == 0;
+}
+
+static int absorb(struct stg_run *run, struct step *step, const struct readers *readers,
+                  struct stg_absorb *list)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < step->node->n_outputs; i++) {
+        const struct readers *of = &readers[step->outputs[i].slot];
+        if (is_only_reader(of))
+            list[n++] = (struct stg_absorb){
+                .output = i, .op = of->step->node->op, .plan = of->step->plan};
+    }
+    if (n == 0)
+        return 0;
+    const void *plan = step->node->op->absorb(step->plan, list, n, &run->plan);
+    if (plan == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    step->plan = plan;
+    for (size_t i = 0; i < n; i++) {
+        struct output *output = &step->outputs[list[i].output];
+        if (!list[i].taken)
+            continue;
+        struct step *reader = readers[output->slot].step;
+        reader->is_absorbed = true;
+        *output = reader->outputs[0];
+    }
+    return 0;
+}
+
+static void drop_absorbed(struct stg_run *run)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < run->n_steps; i++) {
+        if (!run->steps[i].is_absorbed)
+            run->steps[n++] = run->steps[i];
+    }
+    run->n_steps = n;
+}
+
+static int plan_absorbed(struct stg_run *run, struct stg_err *err)
+{
+    int rc = 0;
+    struct readers *readers = find_readers(run);
+    struct stg_absorb *list = calloc(run->n_slots + 1, sizeof(*list));
+    if (readers == NULL || list == NULL)
+        rc = -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; rc == 0 && i < run->n_steps; i++) {
+        if (run->steps[i].node->op->absorb != NULL)
+            rc = absorb(run, &run->steps[i], readers, list);
+    }
+    free(readers);
+    free(list);
+    drop_absorbed(run);
+    return rc < 0 ? stg_err(err, rc, "out of memory") : 0;
+}
+
 static int plan_run(struct stg_run *run, const struct stg_resources *resources,
                     const struct stg_ref *refs, size_t n, struct stg_err *err)
 {
@@ -364,6 +473,7 @@ static int plan_run(struct stg_run *run, const struct stg_resources *resources,
     if (rc < 0)
         goto done;
     plan_fetches(run, refs, n, first_slot);
+    rc = plan_absorbed(run, err);
 
 done:
     free(needed);
