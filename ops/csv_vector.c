@@ -567,6 +567,7 @@ static size_t newlines(const char *data, size_t n, uint32_t *ret, size_t n_max,
 #define NAME_(x) #x
 #define NAME(x) NAME_(x)
 
+extern const struct stg_csv_kernels STG_CSV_TABLE;
 const struct stg_csv_kernels STG_CSV_TABLE = {
     .name = NAME(STG_CSV_SET),
     .needs_slack = true,

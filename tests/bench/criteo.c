@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/criteo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/bench.h"
+
+/* In percent, of criteo_sample.txt. */
+static const uint8_t empty_numbers[CRITEO_NUMBERS] = {45, 0, 17, 17, 3,  26, 5,
+                                                      0,  5, 45, 5,  79, 17};
+static const uint8_t empty_strings[CRITEO_STRINGS] = {
+    0, 0, 4, 4, 0, 16, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 41, 41, 4, 80, 0, 4, 41, 41};
+/* The numbers are below a power of ten that is drawn up to this one. */
+static const uint8_t digits[CRITEO_NUMBERS] = {2, 3, 3, 2, 6, 3, 2, 2, 3, 1, 2, 1, 2};
+
+static uint64_t random_below(uint64_t *state, uint64_t n)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (*state >> 11) % n;
+}
+
+size_t criteo_row(uint64_t *state, char delim, char *to)
+{
+    size_t at = (size_t)sprintf(to, "%d", random_below(state, 100) < 26);
+    for (int i = 0; i < CRITEO_NUMBERS; i++) {
+        to[at++] = delim;
+        if (random_below(state, 100) < empty_numbers[i])
+            continue;
+        unsigned limit = 1;
+        for (uint64_t d = 1 + random_below(state, digits[i]); d > 0; d--)
+            limit *= 10;
+        int value = (int)random_below(state, limit);
+        /* The second one is written as an integer, and may be -1. */
+        at += (size_t)(i == 1 ? sprintf(to + at, "%d",
+                                        random_below(state, 10) == 0 ? -1 : value)
+                              : sprintf(to + at, "%d.0", value));
+    }
+    for (int i = 0; i < CRITEO_STRINGS; i++) {
+        to[at++] = delim;
+        if (random_below(state, 100) >= empty_strings[i])
+            at += (size_t)sprintf(to + at, "%08x",
+                                  (unsigned)random_below(state, 1ull << 32));
+    }
+    return at;
+}
+
+uint64_t criteo_file(size_t n_rows, char delim, char *path)
+{
+    strcpy(path, "/tmp/stg-bench-XXXXXX");
+    int fd = mkstemp(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file == NULL)
+        bench_die("cannot make a file in /tmp");
+    uint64_t state = 20240607, bytes = 0;
+    char row[CRITEO_MAX_ROW_BYTES];
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t n = criteo_row(&state, delim, row);
+        row[n++] = '\n';
+        bytes += fwrite(row, 1, n, file);
+    }
+    if (fclose(file) != 0)
+        bench_die("cannot write %s", path);
+    return bytes;
+}
