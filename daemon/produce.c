@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runners: draw an element, run the stage subgraph on it straight into an extent, publish
- * it in the order of drawing. A runner reserves memory before it draws: whoever holds an
- * element can finish it, so that no runner waits for memory that a later one sits on.
+ * it. A runner reserves memory before it draws: whoever holds an element can finish it,
+ * so that no runner waits for memory that a later one sits on.
  */
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/log.h"
 #include "daemon/delivery.h"
+
+struct stg_runner {
+    struct stg_stage *stage;
+    struct stg_run *run;
+    pthread_t thread;
+};
 
 /* An element with its place in the stage's output. */
 struct drawn {
@@ -20,39 +25,25 @@ struct drawn {
     uint64_t sequence, pass, epoch, index;
 };
 
-uint64_t stg_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* ---- waiting ---- */
-
-void stg_wake_runners(struct stg_stage *stage, unsigned what)
-{
-    pthread_cond_broadcast(&stage->changed);
-}
 
 static bool wait_for_pass(struct stg_stage *stage)
 {
+    struct stg_runners *runners = &stage->runners;
     pthread_mutex_lock(&stage->lock);
+    runners->n_waiting_pass++;
     while (!stage->stopping && stage->pass_state != STG_PASS_RUNNING)
-        pthread_cond_wait(&stage->changed, &stage->lock);
+        pthread_cond_wait(&runners->pass, &stage->lock);
+    runners->n_waiting_pass--;
     bool go_on = !stage->stopping;
     pthread_mutex_unlock(&stage->lock);
     return go_on;
 }
 
-/* The loop sweeps while a runner waits, so that releases nobody rang for are seen. */
-static void announce_wait(struct stg_stage *stage)
-{
-    if (stage->n_waiting_runners++ == 0)
-        stage->config.wake(stage->config.owner);
-}
-
+/* One signal stands for any number of extents: who got one passes it on. */
 static bool reserve(struct stg_stage *stage, uint32_t *ret)
 {
+    struct stg_runners *runners = &stage->runners;
     bool ok = false;
     pthread_mutex_lock(&stage->lock);
     uint64_t began = 0;
@@ -62,13 +53,16 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
             break;
         if (began == 0) {
             began = stg_now_ns();
-            announce_wait(stage);
+            stg_runner_announce(stage);
         }
-        pthread_cond_wait(&stage->changed, &stage->lock);
+        runners->n_waiting_memory++;
+        pthread_cond_wait(&runners->memory, &stage->lock);
+        runners->n_waiting_memory--;
     }
     if (began != 0) {
-        stage->n_waiting_runners--;
+        runners->n_waiting--;
         stage->wait_ns += stg_now_ns() - began;
+        stg_wake_runners(stage, STG_WAKE_MEMORY);
     }
     pthread_mutex_unlock(&stage->lock);
     return ok;
@@ -78,39 +72,22 @@ static void unreserve(struct stg_stage *stage, uint32_t extent)
 {
     pthread_mutex_lock(&stage->lock);
     stg_extent_drop(stage->leases, extent);
-    stg_wake_runners(stage, STG_WAKE_ALL);
+    stg_wake_runners(stage, STG_WAKE_MEMORY);
     pthread_mutex_unlock(&stage->lock);
 }
 
 /* ---- drawing ---- */
 
-/* The dataset has no more, or failed: no runner draws again in this pass. */
-static void end_drawing(struct stg_stage *stage, int rc, const struct stg_err *err)
-{
-    pthread_mutex_lock(&stage->lock);
-    stage->pass_state = STG_PASS_DRAWN;
-    stage->end_sequence = stage->draw_sequence;
-    if (rc < 0 && !stage->stopping) {
-        stage->failure = *err;
-        stg_log(STG_LOG_ERROR, "pipeline %s: pass %" PRIu64 ": %s: %s",
-                stage->config.name, stage->passes_ended, stg_status_name(rc), err->text);
-        snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
-                 stg_status_name(rc), err->text);
-    }
-    stg_delivery_run(stage);
-    stg_wake_runners(stage, STG_WAKE_ALL);
-    pthread_mutex_unlock(&stage->lock);
-}
-
 static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
 {
-    if (stage->drawn_pass == pass)
+    struct stg_runners *runners = &stage->runners;
+    if (runners->drawn_pass == pass)
         return 0;
-    stg_dataset_destroy(stage->dataset);
-    stage->dataset = NULL;
-    stage->drawn_pass = pass;
-    stage->draw_epoch = 0;
-    stage->draw_index = 0;
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+    runners->drawn_pass = pass;
+    runners->draw_epoch = 0;
+    runners->draw_index = 0;
     struct stg_dataset_env env = {
         .uid = stage->config.uid,
         .gid = stage->config.gid,
@@ -120,46 +97,58 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .buffer_bytes = stage->plan.buffer_bytes,
         .stopped = &stage->stopped,
     };
-    return stg_dataset_create(stage->config.spec, &env, &stage->dataset, err);
+    return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }
 
-/* True and an element, or false: the pass is over (or another runner found that out). */
-static bool draw(struct stg_stage *stage, struct drawn *ret)
+static int read_element(struct stg_stage *stage, uint64_t pass, struct drawn *ret,
+                        struct stg_err *err)
 {
-    struct stg_err err = {0};
-    bool ok = false;
-    pthread_mutex_lock(&stage->draw_lock);
-
-    pthread_mutex_lock(&stage->lock);
-    bool running = stage->pass_state == STG_PASS_RUNNING && !stage->stopping;
-    uint64_t pass = stage->passes_ended;
-    pthread_mutex_unlock(&stage->lock);
-    if (!running)
-        goto out;
-
-    int rc = open_dataset(stage, pass, &err);
+    struct stg_runners *runners = &stage->runners;
     struct stg_block *block = NULL;
+    int rc = open_dataset(stage, pass, err);
     if (rc == 0)
-        rc = stg_dataset_next(stage->dataset, &block, &err);
-    if (rc != 0) {
-        end_drawing(stage, rc, &err);
-        goto out;
-    }
-    if (block->epoch != stage->draw_epoch) {
-        stage->draw_epoch = block->epoch;
-        stage->draw_index = 0;
+        rc = stg_dataset_next(runners->dataset, &block, err);
+    if (rc != 0)
+        return rc;
+    if (block->epoch != runners->draw_epoch) {
+        runners->draw_epoch = block->epoch;
+        runners->draw_index = 0;
     }
     *ret = (struct drawn){
         .block = block,
-        .sequence = stage->draw_sequence++,
         .pass = pass,
-        .epoch = stage->draw_epoch,
-        .index = stage->draw_index++,
+        .epoch = runners->draw_epoch,
+        .index = runners->draw_index++,
     };
-    ok = true;
+    return 0;
+}
 
-out:
-    pthread_mutex_unlock(&stage->draw_lock);
+/* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
+ * the pass is over. */
+static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_err err = {0};
+    int rc = read_element(stage, pass, ret, &err);
+
+    pthread_mutex_lock(&stage->lock);
+    runners->is_drawing = false;
+    if (runners->n_waiting_draw > 0)
+        pthread_cond_signal(&runners->draw);
+    /* Another item may have ended the pass meanwhile, and the next one begun. */
+    bool running = !stage->stopping && stage->pass_state == STG_PASS_RUNNING &&
+                   stage->passes_ended == pass;
+    bool ok = running && rc == 0;
+    if (ok) {
+        ret->sequence = runners->draw_sequence++;
+        stage->n_made++;
+        stage->n_in_hand++;
+    } else if (running) {
+        stg_publish_end(stage, rc, &err);
+    }
+    pthread_mutex_unlock(&stage->lock);
+    if (rc == 0 && !ok)
+        stg_block_unref(ret->block);
     return ok;
 }
 
@@ -185,19 +174,28 @@ static void add_place(struct stg_stage *stage, const struct drawn *drawn,
     const struct stg_block *block = drawn->block;
     if (err->row >= 0 && block->rows != NULL && err->row < block->n_rows) {
         char place[512];
-        stg_provenance_text(stage->dataset, &block->rows[err->row], place, sizeof(place));
+        stg_provenance_text(stage->runners.dataset, &block->rows[err->row], place,
+                            sizeof(place));
         stg_err_prefix(err, err->code, "%s", place);
     }
 }
 
-static uint64_t write_item(struct stg_stage *stage, struct stg_run *run,
-                           const struct drawn *drawn, char *base, struct stg_err *err)
+static uint64_t write_error(char *base, uint64_t capacity, const struct stg_err *err)
 {
+    struct stg_err seen = *err;
+    stg_publish_disguise(&seen);
+    return stg_batch_write_error(base, capacity, -seen.code, seen.text);
+}
+
+static uint64_t write_item(struct stg_runner *runner, const struct drawn *drawn,
+                           char *base, struct stg_err *err)
+{
+    struct stg_stage *stage = runner->stage;
     const struct stg_block *block = drawn->block;
     uint64_t capacity = stage->plan.max_batch_bytes;
     if (block->error.code != 0) {
         *err = block->error;
-        return stg_batch_write_error(base, capacity, -err->code, err->text);
+        return write_error(base, capacity, err);
     }
 
     struct stg_batch_writer writer;
@@ -207,157 +205,148 @@ static uint64_t write_item(struct stg_stage *stage, struct stg_run *run,
     int rc = stg_batch_writer_begin(&writer, base, capacity,
                                     stg_graph_boundary(stage->config.graph), err);
     if (rc == 0)
-        rc = stg_run_exec(run, block->tensors, &key, &sink, NULL, err);
+        rc = stg_run_exec(runner->run, block->tensors, &key, &sink, NULL, err);
     if (rc == 0)
         return stg_batch_writer_seal(&writer);
+    err->code = rc;
     add_place(stage, drawn, err);
-    return stg_batch_write_error(base, capacity, -rc, err->text);
+    return write_error(base, capacity, err);
 }
 
+/* All but the number, which is given when the item is published. */
 static void write_coordinates(struct stg_stage *stage, const struct drawn *drawn,
                               struct stg_batch_header *header)
 {
     header->generation = stage->config.generation;
-    header->number = stage->config.first_number + drawn->sequence;
     header->pass = drawn->pass;
     header->epoch = drawn->epoch;
     header->index = drawn->index;
     header->n_rows = (uint64_t)drawn->block->n_rows;
 }
 
-/* ---- publishing ---- */
-
-/* Waits for turn and room. False: the item has to go (stopping, or timed out: counted).
- */
-static bool wait_for_room(struct stg_stage *stage, uint64_t sequence)
+/* Takes the reference on the element: once it is read, its memory need not wait. */
+static void compute(struct stg_runner *runner, const struct drawn *drawn,
+                    struct stg_work *work)
 {
-    while (!stage->stopping && stage->publish_next != sequence)
-        pthread_cond_wait(&stage->changed, &stage->lock);
-    if (stage->stopping)
-        return false;
-    if (stg_stage_has_room(stage))
-        return true;
-
+    struct stg_stage *stage = runner->stage;
     uint64_t began = stg_now_ns();
-    uint64_t deadline = began + stage->staged->timeout_millis * 1000000u;
-    struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000u),
-                             .tv_nsec = (long)(deadline % 1000000000u)};
-    announce_wait(stage);
-    int rc = 0;
-    while (!stage->stopping && !stg_stage_has_room(stage) && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&stage->changed, &stage->lock, &until);
-    stage->n_waiting_runners--;
-    stage->wait_ns += stg_now_ns() - began;
-    if (stage->stopping)
-        return false;
-    if (stg_stage_has_room(stage))
-        return true;
-    stage->n_dropped++;
-    stage->n_skipped++;
-    stage->n_timeouts++;
-    stg_log(STG_LOG_WARNING,
-            "pipeline %s: item %" PRIu64 " found no room for %" PRIu64
-            " ms (timeout_millis) and was dropped",
-            stage->config.name, stage->config.first_number + sequence,
-            stage->staged->timeout_millis);
-    return false;
-}
-
-/* A data set that is bad throughout must not flood the log: the first ones, then ever
- * fewer. */
-static bool worth_a_line(uint64_t n)
-{
-    return n <= 8 || (n & (n - 1)) == 0;
-}
-
-static void note_error(struct stg_stage *stage, uint64_t number,
-                       const struct stg_err *err)
-{
-    stage->n_errors++;
-    snprintf(stage->last_error, sizeof(stage->last_error), "%s: item %" PRIu64 ": %.400s",
-             stg_status_name(err->code), number, err->text);
-    if (worth_a_line(stage->n_errors))
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
-                stage->config.name, stage->last_error, stage->n_errors);
-}
-
-/* Takes the reference on the element. */
-static void publish(struct stg_stage *stage, const struct drawn *drawn, uint32_t extent,
-                    uint64_t bytes, const struct stg_err *err)
-{
-    struct stg_batch_header *header =
-        (void *)((char *)stage->arena.base + stg_extent_offset(stage->leases, extent));
-    stg_block_unref(drawn->block); /* it is read: its memory need not wait for room */
-    pthread_mutex_lock(&stage->lock);
-    if (wait_for_room(stage, drawn->sequence)) {
-        header->n_dropped = stage->n_dropped;
-        stg_extent_seal(stage->leases, extent, bytes);
-        if (err->code != 0)
-            note_error(stage, header->number, err);
-        stage->epoch = drawn->epoch;
-        stg_item_publish(stage, extent,
-                         &(struct stg_item){
-                             .number = header->number,
-                             .bytes = bytes,
-                             .rows = header->n_rows,
-                             .is_error = err->code != 0,
-                         });
-    } else {
-        stg_extent_drop(stage->leases, extent);
-    }
-    if (stage->publish_next == drawn->sequence)
-        stage->publish_next++;
-    stg_delivery_run(stage);
-    stg_wake_runners(stage, STG_WAKE_ALL);
-    pthread_mutex_unlock(&stage->lock);
-}
-
-static void produce(struct stg_stage *stage, struct stg_run *run,
-                    const struct drawn *drawn, uint32_t extent)
-{
-    uint64_t began = stg_now_ns();
-    char *base = (char *)stage->arena.base + stg_extent_offset(stage->leases, extent);
-    struct stg_err err = {0};
-    uint64_t bytes = write_item(stage, run, drawn, base, &err);
+    char *base =
+        (char *)stage->arena.base + stg_extent_offset(stage->leases, work->extent);
+    work->err.code = 0;
+    work->err.text[0] = '\0';
+    work->bytes = write_item(runner, drawn, base, &work->err);
     write_coordinates(stage, drawn, (struct stg_batch_header *)base);
-    uint64_t busy = stg_now_ns() - began;
-
-    pthread_mutex_lock(&stage->lock);
-    stage->busy_ns += busy;
-    pthread_mutex_unlock(&stage->lock);
-    publish(stage, drawn, extent, bytes, &err);
+    work->sequence = drawn->sequence;
+    work->epoch = drawn->epoch;
+    stg_block_unref(drawn->block);
+    work->busy_ns = stg_now_ns() - began;
 }
 
-static void leave(struct stg_stage *stage)
+static void make_one(struct stg_runner *runner, uint32_t extent)
 {
+    struct stg_stage *stage = runner->stage;
+    struct drawn drawn = {0};
+    struct stg_work work;
+    uint64_t pass;
+    if (!stg_draw_take(stage, &pass) || !draw(stage, pass, &drawn)) {
+        unreserve(stage, extent);
+        return;
+    }
+    work.extent = extent;
+    compute(runner, &drawn, &work);
+    stg_publish(stage, &work);
+}
+
+/* ---- life ---- */
+
+static void *runner_main(void *arg)
+{
+    struct stg_runner *runner = arg;
+    struct stg_stage *stage = runner->stage;
+    uint32_t extent;
+    while (wait_for_pass(stage) && reserve(stage, &extent))
+        make_one(runner, extent);
     pthread_mutex_lock(&stage->lock);
-    stage->n_runners--;
+    stage->runners.n_alive--;
     stage->config.wake(stage->config.owner);
     pthread_mutex_unlock(&stage->lock);
+    return NULL;
 }
 
-void *stg_runner_main(void *arg)
+int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
 {
-    struct stg_stage *stage = arg;
-    struct stg_run *run = NULL;
-    struct stg_err err = {0};
-    int rc = stg_run_create_stage(stage->config.graph, &run, &err);
-    if (rc < 0) {
-        pthread_mutex_lock(&stage->draw_lock);
-        end_drawing(stage, rc, &err);
-        pthread_mutex_unlock(&stage->draw_lock);
+    struct stg_runners *runners = &stage->runners;
+    uint32_t n = stage->staged->num_threads;
+    runners->drawn_pass = UINT64_MAX;
+    runners->begun_pass = UINT64_MAX;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* I10 */
+    pthread_cond_init(&runners->memory, &attr);
+    pthread_cond_init(&runners->pass, &attr);
+    pthread_cond_init(&runners->draw, &attr);
+    runners->all = calloc(n, sizeof(runners->all[0]));
+    runners->turns = calloc(n, sizeof(runners->turns[0]));
+    int rc = 0;
+    if (runners->all == NULL || runners->turns == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        pthread_cond_init(&runners->turns[i].cond, &attr);
+        runners->n_turns++;
     }
-    while (rc == 0 && wait_for_pass(stage)) {
-        uint32_t extent;
-        struct drawn drawn;
-        if (!reserve(stage, &extent))
-            break;
-        if (draw(stage, &drawn))
-            produce(stage, run, &drawn, extent);
-        else
-            unreserve(stage, extent);
+    pthread_condattr_destroy(&attr);
+    return rc;
+}
+
+static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
+{
+    struct stg_runner *runner = &stage->runners.all[i];
+    runner->stage = stage;
+    int rc = stg_run_create_stage(stage->config.graph, &runner->run, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.n_alive++;
+    pthread_mutex_unlock(&stage->lock);
+    rc = pthread_create(&runner->thread, NULL, runner_main, runner);
+    if (rc != 0) {
+        pthread_mutex_lock(&stage->lock);
+        stage->runners.n_alive--;
+        pthread_mutex_unlock(&stage->lock);
+        stg_run_destroy(runner->run);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "cannot start runner %u of %u: %s", i + 1,
+                       stage->staged->num_threads, strerror(rc));
     }
-    stg_run_destroy(run);
-    leave(stage);
-    return NULL;
+    stage->runners.n_started++;
+    char name[32], index[16];
+    int n_index = snprintf(index, sizeof(index), "/%u", i);
+    snprintf(name, sizeof(name), "%.*s%s", 15 - n_index, stage->config.name, index);
+    pthread_setname_np(runner->thread, name);
+    return 0;
+}
+
+int stg_runners_start(struct stg_stage *stage, struct stg_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < stage->staged->num_threads; i++)
+        rc = start_one(stage, i, err);
+    return rc;
+}
+
+void stg_runners_finish(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    for (uint32_t i = 0; i < runners->n_started; i++) {
+        pthread_join(runners->all[i].thread, NULL);
+        stg_run_destroy(runners->all[i].run);
+    }
+    stg_dataset_destroy(runners->dataset);
+    for (uint32_t i = 0; i < runners->n_turns; i++)
+        pthread_cond_destroy(&runners->turns[i].cond);
+    pthread_cond_destroy(&runners->memory);
+    pthread_cond_destroy(&runners->pass);
+    pthread_cond_destroy(&runners->draw);
+    free(runners->turns);
+    free(runners->all);
 }

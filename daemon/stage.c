@@ -103,33 +103,6 @@ static int init_tables(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
-static int start_runners(struct stg_stage *stage, struct stg_err *err)
-{
-    uint32_t n = stage->staged->num_threads;
-    stage->threads = calloc(n, sizeof(stage->threads[0]));
-    if (stage->threads == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (uint32_t i = 0; i < n; i++) {
-        pthread_mutex_lock(&stage->lock);
-        stage->n_runners++;
-        pthread_mutex_unlock(&stage->lock);
-        int rc = pthread_create(&stage->threads[i], NULL, stg_runner_main, stage);
-        if (rc != 0) {
-            pthread_mutex_lock(&stage->lock);
-            stage->n_runners--;
-            pthread_mutex_unlock(&stage->lock);
-            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                           "cannot start runner %u of %u: %s", i + 1, n, strerror(rc));
-        }
-        stage->n_threads++;
-        char name[32];
-        snprintf(name, sizeof(name), "%.10s/%u", stage->config.name, i);
-        name[15] = '\0';
-        pthread_setname_np(stage->threads[i], name);
-    }
-    return 0;
-}
-
 int stg_stage_create(const struct stg_stage_config *config,
                      const struct stg_stage_plan *plan, struct stg_stage **ret,
                      struct stg_err *err)
@@ -148,21 +121,17 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->staged = &config->spec->staged;
     stage->budget_bytes = bytes;
     stage->passes_ended = config->first_pass;
-    stage->drawn_pass = UINT64_MAX;
+    stage->next_number = config->first_number;
     pthread_mutex_init(&stage->lock, NULL);
-    pthread_mutex_init(&stage->draw_lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* I10 */
-    pthread_cond_init(&stage->changed, &attr);
-    pthread_condattr_destroy(&attr);
 
-    rc = stg_segment_create("stager-arena", plan->arena_bytes, false, config->cancelled,
-                            &stage->arena, err);
+    rc = stg_runners_init(stage, err);
+    if (rc == 0)
+        rc = stg_segment_create("stager-arena", plan->arena_bytes, false,
+                                config->cancelled, &stage->arena, err);
     if (rc == 0)
         rc = init_tables(stage, err);
     if (rc == 0)
-        rc = start_runners(stage, err);
+        rc = stg_runners_start(stage, err);
     if (rc < 0) {
         stg_stage_destroy(stage);
         return rc;
@@ -187,20 +156,15 @@ void stg_stage_destroy(struct stg_stage *stage)
 {
     if (stage == NULL)
         return;
-    if (stage->n_threads > 0)
+    if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
-    for (uint32_t i = 0; i < stage->n_threads; i++)
-        pthread_join(stage->threads[i], NULL);
+    stg_runners_finish(stage);
     while (stage->clients != NULL)
         destroy_client(stage, stage->clients);
-    stg_dataset_destroy(stage->dataset);
     stg_lease_core_destroy(stage->leases);
     stg_segment_destroy(&stage->arena);
     stg_budget_give(stage->config.budget, stage->budget_bytes);
-    pthread_cond_destroy(&stage->changed);
-    pthread_mutex_destroy(&stage->draw_lock);
     pthread_mutex_destroy(&stage->lock);
-    free(stage->threads);
     free(stage->items);
     free(stage->queue);
     free(stage->returned);
@@ -241,7 +205,7 @@ bool stg_stage_stopping(struct stg_stage *stage)
 bool stg_stage_quiet(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    bool quiet = stage->stopping && stage->n_runners == 0;
+    bool quiet = stage->stopping && stage->runners.n_alive == 0;
     pthread_mutex_unlock(&stage->lock);
     return quiet;
 }
@@ -249,7 +213,8 @@ bool stg_stage_quiet(struct stg_stage *stage)
 bool stg_stage_finished(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    bool finished = stage->stopping && stage->n_runners == 0 && stage->clients == NULL;
+    bool finished =
+        stage->stopping && stage->runners.n_alive == 0 && stage->clients == NULL;
     pthread_mutex_unlock(&stage->lock);
     return finished;
 }
@@ -258,7 +223,7 @@ void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number, uint64_t 
 {
     pthread_mutex_lock(&stage->lock);
     bool unfinished = stage->pass_state != STG_PASS_NONE;
-    *ret_number = stage->config.first_number + stage->draw_sequence;
+    *ret_number = stage->next_number;
     *ret_pass = stage->passes_ended + unfinished;
     pthread_mutex_unlock(&stage->lock);
 }
@@ -370,11 +335,12 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
         stage->clients = client;
         if (stage->n_attached++ == 0)
             stage->first_attach_ns = stg_now_ns();
+        stg_wake_runners(stage, STG_WAKE_ROOM);
         *ret = (struct stg_attached){
             .client = client,
             .fds = {stage->arena.fd, client->ring_segment.fd, client->control_segment.fd},
             .segment_bytes = stage->arena.bytes,
-            .first_number = stage->config.first_number + stage->publish_next,
+            .first_number = stage->next_number,
         };
         stg_delivery_run(stage);
     }
@@ -445,7 +411,7 @@ int stg_stage_sweep(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
     uint32_t n_waiting = 0;
-    bool armed = stage->n_waiting_runners > 0 || stage->stopping;
+    bool armed = stage->runners.n_waiting > 0 || stage->stopping;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         c->bell_wanted = false; /* a bell may have been lost: ask anew */
         n_waiting += c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control);
@@ -518,6 +484,10 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->rows = stage->n_rows;
     ret->bytes = stage->n_bytes;
     ret->timeouts = stage->n_timeouts;
+    ret->made = stage->n_made;
+    ret->ignored = stage->n_ignored;
+    ret->in_hand = stage->n_in_hand;
+    ret->discarded = stage->n_discarded;
     ret->memory_bytes = usage.total;
     ret->memory_used_bytes = usage.total - usage.free;
     ret->quarantined_bytes = usage.quarantined;

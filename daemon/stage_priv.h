@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a stage, shared by stage.c (life), produce.c (runners), delivery.c (clients).
- * All fields are guarded by `lock` unless they say otherwise. Order of locks: draw_lock,
- * then lock.
+ * Inside of a stage, shared by stage.c (life), produce.c and publish.c (runners),
+ * delivery.c (clients). All fields are guarded by `lock` unless they say otherwise.
  */
 #ifndef STG_DAEMON_STAGE_PRIV_H
 #define STG_DAEMON_STAGE_PRIV_H
@@ -76,6 +75,51 @@ enum stg_pass_state {
     STG_PASS_DRAWN,   /* the dataset ended or failed; items may be left */
 };
 
+/* Where the pass ends before the data set does, or with more than an end. */
+struct stg_pass_end {
+    bool is_set;
+    uint64_t sequence;  /* no item with this sequence or a later one is published */
+    struct stg_err err; /* code 0: as an end of data */
+};
+
+/* Where a runner waits for its turn, and then for room. */
+struct stg_turn {
+    pthread_cond_t cond;
+    bool is_waiting;
+};
+
+/* What belongs to the runners: produce.c, publish.c. Each has at most one item in hand.
+ * The keys of items in hand (their sequence; without `deterministic`, their place among
+ * those that are finished) are contiguous from publish_next on, so that slot key % n of
+ * `turns` is one runner's. */
+struct stg_runners {
+    struct stg_runner *all;
+    uint32_t n_started;
+    uint32_t n_alive;
+    struct stg_turn *turns; /* num_threads */
+    uint32_t n_turns;
+    pthread_cond_t memory; /* an extent may be free */
+    pthread_cond_t pass;   /* pass_state is RUNNING */
+    pthread_cond_t draw;   /* nobody draws */
+    uint32_t n_waiting_memory, n_waiting_pass, n_waiting_draw;
+    uint32_t n_waiting; /* for room or memory: the loop sweeps meanwhile */
+    bool clock_runs;    /* the one whose turn it is counts its time */
+
+    /* Of whoever set is_drawing, without the lock. */
+    bool is_drawing;
+    struct stg_dataset *dataset;
+    uint64_t draw_epoch, draw_index;
+    uint64_t drawn_pass; /* the pass that `dataset` is of; UINT64_MAX: none */
+
+    uint64_t draw_sequence; /* of the next item drawn */
+    uint64_t finish_next;   /* items finished, when not deterministic */
+    uint64_t begun_pass;    /* what follows is of this pass */
+    struct stg_pass_end end;
+    uint64_t n_ignored_in_pass;
+    uint32_t n_ignored_in_row;
+    uint64_t pause_until_ns; /* too many were ignored in a row: nobody draws */
+};
+
 struct stg_stage {
     struct stg_stage_config config;
     struct stg_stage_plan plan;
@@ -84,7 +128,6 @@ struct stg_stage {
     uint64_t budget_bytes;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* room, memory, turn, pass, stop */
 
     struct stg_lease_core *leases;
     struct stg_item *items; /* by extent id */
@@ -107,9 +150,11 @@ struct stg_stage {
     enum stg_pass_state pass_state;
     uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */
     uint64_t epoch;        /* of the last item published */
-    uint64_t publish_next; /* sequence whose turn it is */
+    uint64_t
+        publish_next; /* items that are out of the runners' hands; whose turn it is */
     uint64_t
         end_sequence; /* DRAWN: the pass has no item with this sequence or a later one */
+    uint64_t next_number; /* of the next item that is published, dropped or ignored */
 
     struct stg_err
         failure;   /* code != 0: the source failed; sticky, after what is queued */
@@ -118,22 +163,15 @@ struct stg_stage {
     struct stg_err last_words;
     _Atomic int stopped; /* for the dataset: no lock */
 
-    uint32_t n_waiting_runners; /* for room or memory */
-    uint32_t n_runners;         /* alive */
-    pthread_t *threads;
-    uint32_t n_threads;
-
-    /* Guarded by draw_lock. */
-    pthread_mutex_t draw_lock;
-    struct stg_dataset *dataset;
-    uint64_t draw_sequence;
-    uint64_t draw_epoch, draw_index;
-    uint64_t drawn_pass; /* the pass that `dataset` is of; UINT64_MAX: none */
+    struct stg_runners runners;
 
     uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
     uint64_t n_evicted;
     uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,
         n_lost;
+    /* made = published + dropped + ignored + in_hand + discarded, whenever the lock is
+     * free; skipped = dropped + ignored, in the order of numbers. */
+    uint64_t n_made, n_ignored, n_in_hand, n_discarded, n_skipped;
     uint64_t n_rows, n_bytes, n_timeouts;
     uint64_t wait_ns, busy_ns;
     char last_error[512];
@@ -141,10 +179,52 @@ struct stg_stage {
 
 uint64_t stg_now_ns(void);
 
-/* produce.c */
-void *stg_runner_main(void *stage);
+/* ---- produce.c ---- */
 
-/* What a waiting runner may wait for; whoever brings it about, lock held, wakes them. */
+/* An item in a runner's hand. */
+struct stg_work {
+    uint64_t sequence, epoch;
+    uint32_t extent;
+    uint64_t bytes;
+    struct stg_err err; /* code != 0: what is in the extent is this error */
+    uint64_t busy_ns;
+};
+
+/* Makes what runners wait on, then starts them. On failure some may run: stop and join.
+ */
+int stg_runners_init(struct stg_stage *stage, struct stg_err *err);
+int stg_runners_start(struct stg_stage *stage, struct stg_err *err);
+
+/* Joins those that were started, frees everything. Only after a stop. */
+void stg_runners_finish(struct stg_stage *stage);
+
+/* ---- publish.c ---- */
+
+/* An item is finished: waits for its turn and for room, then it is published, dropped,
+ * ignored, or ends the pass. Takes the extent. Takes the lock itself. */
+void stg_publish(struct stg_stage *stage, const struct stg_work *work);
+
+/* The source has no more (rc 1) or failed (rc negative, err). Lock held. */
+void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err);
+
+/* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
+ * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
+void stg_publish_disguise(struct stg_err *err);
+
+/* Waits until nobody else draws, nor has to pause, and takes the data set for this
+ * thread. False: the pass is over, or stopping. Takes the lock itself. */
+bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
+
+/* The loop sweeps while a runner waits, so that releases nobody rang for are seen. Lock
+ * held. */
+void stg_runner_announce(struct stg_stage *stage);
+
+/* A wait on the monotonic clock. Lock held. */
+void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns);
+
+/* What a waiting runner may wait for; whoever brings it about, lock held, wakes those
+ * that can go on. Also to be called when the first client attaches or the last one
+ * leaves (ROOM: its clock runs and stands). */
 enum stg_wake {
     STG_WAKE_ROOM = 1,   /* stg_stage_has_room */
     STG_WAKE_MEMORY = 2, /* an extent may be free */

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What becomes of a finished item, in the order of drawing (or of finishing): it is
+ * published, dropped for want of room, ignored, or it ends the pass. And whom a waiting
+ * runner waits for.
+ *
+ * An end has a place in the order, as an item has: what was drawn before it comes before
+ * it, what was drawn after it is discarded, and of two the earlier one counts, whoever
+ * found it first. So the number of runners changes nothing.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/log.h"
+#include "daemon/delivery.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define MAX_WAIT_NS (UINT64_MAX / 4)
+/* So many ignored items in a row are a bad part of a file; more are a bad source, which
+ * must not take a core. */
+#define FREE_IN_ROW 16u
+#define MAX_PAUSE_MS 10u
+
+uint64_t stg_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- waiting and waking ---- */
+
+void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    pthread_cond_timedwait(cond, &stage->lock, &until);
+}
+
+void stg_runner_announce(struct stg_stage *stage)
+{
+    if (stage->runners.n_waiting++ == 0)
+        stage->config.wake(stage->config.owner);
+}
+
+static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)
+{
+    return &stage->runners.turns[key % stage->runners.n_turns];
+}
+
+static void wake_turn(struct stg_stage *stage)
+{
+    struct stg_turn *turn = turn_of(stage, stage->publish_next);
+    if (turn->is_waiting)
+        pthread_cond_signal(&turn->cond);
+    turn->is_waiting = false;
+}
+
+static void wake_all(struct stg_runners *runners)
+{
+    for (uint32_t i = 0; i < runners->n_turns; i++)
+        pthread_cond_signal(&runners->turns[i].cond);
+    pthread_cond_broadcast(&runners->memory);
+    pthread_cond_broadcast(&runners->pass);
+    pthread_cond_broadcast(&runners->draw);
+}
+
+void stg_wake_runners(struct stg_stage *stage, unsigned what)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (stage->stopping) {
+        wake_all(runners);
+        return;
+    }
+    if ((what & STG_WAKE_ROOM) != 0 &&
+        (stg_stage_has_room(stage) || runners->clock_runs != (stage->n_attached > 0)))
+        wake_turn(stage);
+    if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
+        pthread_cond_signal(&runners->memory);
+    if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
+        stage->pass_state == STG_PASS_RUNNING)
+        pthread_cond_broadcast(&runners->pass);
+}
+
+/* ---- where a pass ends ---- */
+
+/* A data set that is bad throughout must not flood the log: the first ones, then ever
+ * fewer. */
+static bool worth_a_line(uint64_t n)
+{
+    return n <= 8 || (n & (n - 1)) == 0;
+}
+
+/* Nothing with this sequence or a later one is published in this pass. err NULL: as an
+ * end of data. */
+static void propose_end(struct stg_stage *stage, uint64_t sequence,
+                        const struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->end.is_set && runners->end.sequence <= sequence)
+        return;
+    runners->end = (struct stg_pass_end){.is_set = true, .sequence = sequence};
+    if (err != NULL)
+        runners->end.err = *err;
+    if (stage->pass_state != STG_PASS_RUNNING)
+        return;
+    stage->pass_state = STG_PASS_DRAWN;
+    stage->end_sequence = runners->draw_sequence;
+    pthread_cond_broadcast(&runners->draw);
+}
+
+/* Once nothing of the pass is in hand, its end is what it is. */
+static void settle_end(struct stg_stage *stage)
+{
+    const struct stg_err *err = &stage->runners.end.err;
+    if (stage->pass_state != STG_PASS_DRAWN ||
+        stage->publish_next != stage->end_sequence || err->code == 0 ||
+        stage->failure.code != 0 || stage->stopping)
+        return;
+    stage->failure = *err;
+    stg_log(STG_LOG_ERROR, "pipeline %s: pass %" PRIu64 ": %s: %s", stage->config.name,
+            stage->passes_ended, stg_status_name(err->code), err->text);
+    snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
+             stg_status_name(err->code), err->text);
+}
+
+static bool is_cut(const struct stg_stage *stage, uint64_t sequence)
+{
+    const struct stg_pass_end *end = &stage->runners.end;
+    return end->is_set && sequence >= end->sequence;
+}
+
+/* ---- classes of errors: CANCELLED, closed, ignored, unexpected ---- */
+
+enum verdict { FINE, CANCELLED, CLOSED, IGNORED, UNEXPECTED };
+
+static enum verdict classify(const struct stg_stage *stage, int code)
+{
+    const struct stg_staged *staged = stage->staged;
+    if (code == 0)
+        return FINE;
+    if (code == -STAGER_CANCELLED)
+        return CANCELLED;
+    if ((staged->closed_codes & STG_CODE_BIT(-code)) != 0)
+        return CLOSED;
+    return (staged->ignored_codes & STG_CODE_BIT(-code)) != 0 ? IGNORED : UNEXPECTED;
+}
+
+void stg_publish_disguise(struct stg_err *err)
+{
+    if (err->code != -STAGER_OUT_OF_RANGE)
+        return;
+    err->code = -STAGER_FAILED_PRECONDITION;
+    stg_err_prefix(err, err->code, "OUT_OF_RANGE, not in closed_exception_types");
+}
+
+/* A source cannot go on after its end or its failure: to ignore that is no way on. */
+static void source_failed(const struct stg_stage *stage, int rc, struct stg_err *err)
+{
+    bool ignored = classify(stage, err->code) == IGNORED;
+    if (rc == 1)
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "end of data, not in closed_exception_types");
+    else
+        stg_publish_disguise(err);
+    if (ignored)
+        stg_err_append(err, err->code,
+                       " (but in ignored_exception_types: nothing follows what the "
+                       "source ended with)");
+}
+
+void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
+{
+    struct stg_err err = {.code = -STAGER_OUT_OF_RANGE};
+    if (rc < 0)
+        err = *why;
+    bool closed = classify(stage, err.code) == CLOSED;
+    if (closed && rc < 0)
+        stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
+                stage->config.name, stage->passes_ended, stg_status_name(rc), err.text);
+    if (!closed)
+        source_failed(stage, rc, &err);
+    propose_end(stage, stage->runners.draw_sequence, closed ? NULL : &err);
+    settle_end(stage);
+    stg_delivery_run(stage);
+}
+
+/* ---- drawing, one at a time ---- */
+
+static void begin_pass(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->begun_pass == stage->passes_ended)
+        return;
+    runners->begun_pass = stage->passes_ended;
+    runners->end = (struct stg_pass_end){0};
+    runners->n_ignored_in_pass = 0;
+    runners->n_ignored_in_row = 0;
+    runners->pause_until_ns = 0;
+}
+
+bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool ok = false;
+    pthread_mutex_lock(&stage->lock);
+    while (!stage->stopping && stage->pass_state == STG_PASS_RUNNING) {
+        begin_pass(stage);
+        uint64_t until = runners->pause_until_ns;
+        bool pause = until != 0 && stg_now_ns() < until;
+        ok = !runners->is_drawing && !pause;
+        if (ok)
+            break;
+        runners->n_waiting_draw++;
+        if (pause)
+            stg_wait_until(stage, &runners->draw, until);
+        else
+            pthread_cond_wait(&runners->draw, &stage->lock);
+        runners->n_waiting_draw--;
+    }
+    if (ok) {
+        runners->is_drawing = true;
+        *ret_pass = stage->passes_ended;
+    }
+    pthread_mutex_unlock(&stage->lock);
+    return ok;
+}
+
+/* ---- ignored items ---- */
+
+static void pause_drawing(struct stg_runners *runners)
+{
+    uint32_t more = runners->n_ignored_in_row - FREE_IN_ROW;
+    uint64_t millis = more > 4 ? MAX_PAUSE_MS : UINT64_C(1) << (more - 1);
+    runners->pause_until_ns =
+        stg_now_ns() + (millis < MAX_PAUSE_MS ? millis : MAX_PAUSE_MS) * NS_PER_MS;
+}
+
+/* The item is left out and counted; one more than max_ignored is where the pass ends.
+ * Returns whether it was left out. */
+static bool ignore(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->n_ignored_in_pass >= stage->staged->max_ignored) {
+        struct stg_err err = work->err;
+        stg_publish_disguise(&err);
+        stg_err_prefix(&err, err.code,
+                       "more than max_ignored %" PRIu64
+                       " items of this pass had errors of ignored_exception_types; the "
+                       "last one",
+                       stage->staged->max_ignored);
+        propose_end(stage, work->sequence, &err);
+        return false;
+    }
+    runners->n_ignored_in_pass++;
+    if (++runners->n_ignored_in_row > FREE_IN_ROW)
+        pause_drawing(runners);
+    stage->n_ignored++;
+    stage->n_skipped++;
+    snprintf(stage->last_error, sizeof(stage->last_error),
+             "%s: item %" PRIu64 " was ignored: %.400s", stg_status_name(work->err.code),
+             stage->next_number, work->err.text);
+    if (worth_a_line(stage->n_ignored))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " ignored so far)",
+                stage->config.name, stage->last_error, stage->n_ignored);
+    stage->next_number++;
+    return true;
+}
+
+static void end_row_of_ignored(struct stg_runners *runners)
+{
+    runners->n_ignored_in_row = 0;
+    if (runners->pause_until_ns != 0 && runners->n_waiting_draw > 0)
+        pthread_cond_broadcast(&runners->draw);
+    runners->pause_until_ns = 0;
+}
+
+/* ---- turn and room ---- */
+
+static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
+{
+    struct stg_turn *turn = turn_of(stage, key);
+    while (!stage->stopping && stage->publish_next != key) {
+        turn->is_waiting = true;
+        pthread_cond_wait(&turn->cond, &stage->lock);
+        turn->is_waiting = false;
+    }
+    return !stage->stopping;
+}
+
+/* timeout_millis is over. Returns whether the item has to go. */
+static bool time_is_over(struct stg_stage *stage)
+{
+    const struct stg_staged *staged = stage->staged;
+    enum stg_on_timeout policy = staged->on_timeout;
+    if (policy == STG_ON_TIMEOUT_EVICT && stage->config.delivery == STG_DELIVERY_SPLIT)
+        policy = STG_ON_TIMEOUT_WAIT; /* a private run of a pipeline that is not split */
+    stage->n_timeouts++;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "item %" PRIu64 " found no room for %" PRIu64 " ms (timeout_millis)",
+             stage->next_number, staged->timeout_millis);
+    if (worth_a_line(stage->n_timeouts))
+        stg_log(STG_LOG_WARNING,
+                "pipeline %s: %s and %s (timeout %" PRIu64 " of this stage)",
+                stage->config.name, text,
+                policy == STG_ON_TIMEOUT_DROP   ? "was dropped"
+                : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
+                                                : "the slowest client is detached",
+                stage->n_timeouts);
+    if (policy == STG_ON_TIMEOUT_EVICT)
+        stg_stage_evict_slowest(stage, text);
+    return policy == STG_ON_TIMEOUT_DROP;
+}
+
+enum room { ROOM, NO_ROOM, NO_NEED };
+
+/* The time that counts is that with a client attached: a pause without one is none of the
+ * item's doing. */
+static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t sequence)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_turn *turn = turn_of(stage, key);
+    uint64_t millis = stage->staged->timeout_millis;
+    uint64_t limit = millis < MAX_WAIT_NS / NS_PER_MS ? millis * NS_PER_MS : MAX_WAIT_NS;
+    uint64_t left = limit;
+    for (;;) {
+        if (stage->stopping || is_cut(stage, sequence))
+            return NO_NEED;
+        if (stg_stage_has_room(stage))
+            return ROOM;
+        if (left == 0 && time_is_over(stage))
+            return NO_ROOM;
+        if (left == 0) {
+            left = limit;
+            continue;
+        }
+        uint64_t since = stg_now_ns();
+        runners->clock_runs = stage->n_attached > 0;
+        bool runs = runners->clock_runs;
+        turn->is_waiting = true;
+        if (runs)
+            stg_wait_until(stage, &turn->cond, since + left);
+        else
+            pthread_cond_wait(&turn->cond, &stage->lock);
+        turn->is_waiting = false;
+        uint64_t spent = runs ? stg_now_ns() - since : 0;
+        left = spent < left ? left - spent : 0;
+    }
+}
+
+static enum room find_room(struct stg_stage *stage, uint64_t key, uint64_t sequence)
+{
+    if (stg_stage_has_room(stage))
+        return ROOM;
+    uint64_t began = stg_now_ns();
+    stg_runner_announce(stage);
+    enum room room = wait_for_room(stage, key, sequence);
+    stage->runners.n_waiting--;
+    stage->wait_ns += stg_now_ns() - began;
+    return room;
+}
+
+/* ---- publishing ---- */
+
+static void note_error(struct stg_stage *stage, uint64_t number,
+                       const struct stg_err *err)
+{
+    stage->n_errors++;
+    snprintf(stage->last_error, sizeof(stage->last_error), "%s: item %" PRIu64 ": %.400s",
+             stg_status_name(err->code), number, err->text);
+    if (worth_a_line(stage->n_errors))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
+                stage->config.name, stage->last_error, stage->n_errors);
+}
+
+static void put(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_batch_header *header =
+        (void *)((char *)stage->arena.base +
+                 stg_extent_offset(stage->leases, work->extent));
+    bool is_error = work->err.code != 0;
+    header->number = stage->next_number++;
+    header->n_dropped = stage->n_skipped;
+    stg_extent_seal(stage->leases, work->extent, work->bytes);
+    stage->items[work->extent] = (struct stg_item){
+        .number = header->number,
+        .bytes = work->bytes,
+        .rows = header->n_rows,
+        .is_error = is_error,
+        .lender = true,
+    };
+    if (is_error)
+        note_error(stage, header->number, &work->err);
+    stage->queue[stage->queue_next % stage->queue_size] = work->extent;
+    stage->queue_next++;
+    stage->epoch = work->epoch;
+    stage->n_published++;
+    stage->n_rows += is_error ? 0 : header->n_rows;
+    stage->n_bytes += work->bytes;
+}
+
+static void discard(struct stg_stage *stage, const struct stg_work *work)
+{
+    stg_extent_drop(stage->leases, work->extent);
+    stg_wake_runners(stage, STG_WAKE_MEMORY);
+}
+
+/* Its turn has come. */
+static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_t key,
+                   enum verdict verdict)
+{
+    enum room room = NO_NEED;
+    if (is_cut(stage, work->sequence))
+        stage->n_discarded++;
+    else if (verdict == IGNORED)
+        stage->n_discarded += !ignore(stage, work);
+    else {
+        end_row_of_ignored(&stage->runners);
+        room = find_room(stage, key, work->sequence);
+        stage->n_discarded += room == NO_NEED;
+    }
+    if (room == ROOM) {
+        put(stage, work);
+        return;
+    }
+    if (room == NO_ROOM) {
+        stage->n_dropped++;
+        stage->n_skipped++;
+        stage->next_number++;
+    }
+    discard(stage, work);
+}
+
+void stg_publish(struct stg_stage *stage, const struct stg_work *work)
+{
+    enum verdict verdict = classify(stage, work->err.code);
+    pthread_mutex_lock(&stage->lock);
+    stage->busy_ns += work->busy_ns;
+    uint64_t key = work->sequence;
+    if (!stage->staged->deterministic)
+        key = stage->runners.finish_next++;
+    if (verdict == CLOSED && !is_cut(stage, work->sequence))
+        stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
+                stage->config.name, stage->passes_ended, stg_status_name(work->err.code),
+                work->err.text);
+    if (verdict == CLOSED || verdict == CANCELLED)
+        propose_end(stage, work->sequence, verdict == CLOSED ? NULL : &work->err);
+    if (wait_for_turn(stage, key)) {
+        settle(stage, work, key, verdict);
+    } else {
+        stage->n_discarded++;
+        discard(stage, work);
+    }
+    stage->n_in_hand--;
+    if (stage->publish_next == key)
+        stage->publish_next++;
+    settle_end(stage);
+    stg_delivery_run(stage);
+    wake_turn(stage);
+    pthread_mutex_unlock(&stage->lock);
+}
