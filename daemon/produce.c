@@ -13,6 +13,9 @@
 #include "core/log.h"
 #include "daemon/delivery.h"
 
+/* Until items were made, each is thought to take long. */
+#define FIRST_BUSY_NS 1000000u
+
 struct stg_runner {
     struct stg_stage *stage;
     struct stg_run *run;
@@ -55,6 +58,7 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
             began = stg_now_ns();
             stg_runner_announce(stage);
         }
+        stg_draw_pass_on(stage, true);
         runners->n_waiting_memory++;
         pthread_cond_wait(&runners->memory, &stage->lock);
         runners->n_waiting_memory--;
@@ -133,8 +137,7 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
 
     pthread_mutex_lock(&stage->lock);
     runners->is_drawing = false;
-    if (runners->n_waiting_draw > 0)
-        pthread_cond_signal(&runners->draw);
+    stg_draw_pass_on(stage, false);
     /* Another item may have ended the pass meanwhile, and the next one begun. */
     bool running = !stage->stopping && stage->pass_state == STG_PASS_RUNNING &&
                    stage->passes_ended == pass;
@@ -279,6 +282,7 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
     uint32_t n = stage->staged->num_threads;
     runners->drawn_pass = UINT64_MAX;
     runners->begun_pass = UINT64_MAX;
+    runners->mean_busy_ns = FIRST_BUSY_NS;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* I10 */

@@ -22,6 +22,8 @@
  * must not take a core. */
 #define FREE_IN_ROW 16u
 #define MAX_PAUSE_MS 10u
+/* An item that takes less is not worth another thread's waking. */
+#define WORTH_WAKING_NS 30000u
 
 uint64_t stg_now_ns(void)
 {
@@ -228,6 +230,16 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
     return ok;
 }
 
+/* Of items that take less time than a thread takes to wake, one runner makes one after
+ * the other, until it has to wait. */
+void stg_draw_pass_on(struct stg_stage *stage, bool about_to_wait)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->n_waiting_draw > 0 && !runners->is_drawing &&
+        (about_to_wait || runners->mean_busy_ns >= WORTH_WAKING_NS))
+        pthread_cond_signal(&runners->draw);
+}
+
 /* ---- ignored items ---- */
 
 static void pause_drawing(struct stg_runners *runners)
@@ -283,6 +295,7 @@ static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
 {
     struct stg_turn *turn = turn_of(stage, key);
     while (!stage->stopping && stage->publish_next != key) {
+        stg_draw_pass_on(stage, true);
         turn->is_waiting = true;
         pthread_cond_wait(&turn->cond, &stage->lock);
         turn->is_waiting = false;
@@ -300,18 +313,16 @@ static bool time_is_over(struct stg_stage *stage)
     stage->n_timeouts++;
     char text[256];
     snprintf(text, sizeof(text),
-             "item %" PRIu64 " found no room for %" PRIu64 " ms (timeout_millis)",
-             stage->next_number, staged->timeout_millis);
-    if (worth_a_line(stage->n_timeouts))
-        stg_log(STG_LOG_WARNING,
-                "pipeline %s: %s and %s (timeout %" PRIu64 " of this stage)",
-                stage->config.name, text,
-                policy == STG_ON_TIMEOUT_DROP   ? "was dropped"
-                : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
-                                                : "the slowest client is detached",
-                stage->n_timeouts);
+             "item %" PRIu64 " found no room for timeout_millis %" PRIu64 " and %s",
+             stage->next_number, staged->timeout_millis,
+             policy == STG_ON_TIMEOUT_DROP   ? "was dropped"
+             : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
+                                             : "this client, the slowest, is detached");
     if (policy == STG_ON_TIMEOUT_EVICT)
         stg_stage_evict_slowest(stage, text);
+    else if (worth_a_line(stage->n_timeouts))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " timeouts so far)",
+                stage->config.name, text, stage->n_timeouts);
     return policy == STG_ON_TIMEOUT_DROP;
 }
 
@@ -337,6 +348,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
             left = limit;
             continue;
         }
+        stg_draw_pass_on(stage, true);
         uint64_t since = stg_now_ns();
         runners->clock_runs = stage->n_attached > 0;
         bool runs = runners->clock_runs;
@@ -385,21 +397,16 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
     header->number = stage->next_number++;
     header->n_dropped = stage->n_skipped;
     stg_extent_seal(stage->leases, work->extent, work->bytes);
-    stage->items[work->extent] = (struct stg_item){
-        .number = header->number,
-        .bytes = work->bytes,
-        .rows = header->n_rows,
-        .is_error = is_error,
-        .lender = true,
-    };
     if (is_error)
         note_error(stage, header->number, &work->err);
-    stage->queue[stage->queue_next % stage->queue_size] = work->extent;
-    stage->queue_next++;
     stage->epoch = work->epoch;
-    stage->n_published++;
-    stage->n_rows += is_error ? 0 : header->n_rows;
-    stage->n_bytes += work->bytes;
+    stg_item_publish(stage, work->extent,
+                     &(struct stg_item){
+                         .number = header->number,
+                         .bytes = work->bytes,
+                         .rows = header->n_rows,
+                         .is_error = is_error,
+                     });
 }
 
 static void discard(struct stg_stage *stage, const struct stg_work *work)
@@ -438,10 +445,12 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
 {
     enum verdict verdict = classify(stage, work->err.code);
     pthread_mutex_lock(&stage->lock);
+    struct stg_runners *runners = &stage->runners;
     stage->busy_ns += work->busy_ns;
+    runners->mean_busy_ns += work->busy_ns / 8 - runners->mean_busy_ns / 8;
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)
-        key = stage->runners.finish_next++;
+        key = runners->finish_next++;
     if (verdict == CLOSED && !is_cut(stage, work->sequence))
         stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
                 stage->config.name, stage->passes_ended, stg_status_name(work->err.code),

@@ -102,8 +102,9 @@ struct stg_runners {
     pthread_cond_t pass;   /* pass_state is RUNNING */
     pthread_cond_t draw;   /* nobody draws */
     uint32_t n_waiting_memory, n_waiting_pass, n_waiting_draw;
-    uint32_t n_waiting; /* for room or memory: the loop sweeps meanwhile */
-    bool clock_runs;    /* the one whose turn it is counts its time */
+    uint32_t n_waiting;    /* for room or memory: the loop sweeps meanwhile */
+    bool clock_runs;       /* the one whose turn it is counts its time */
+    uint64_t mean_busy_ns; /* of the last few items */
 
     /* Of whoever set is_drawing, without the lock. */
     bool is_drawing;
@@ -170,8 +171,8 @@ struct stg_stage {
     uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,
         n_lost;
     /* made = published + dropped + ignored + in_hand + discarded, whenever the lock is
-     * free; skipped = dropped + ignored, in the order of numbers. */
-    uint64_t n_made, n_ignored, n_in_hand, n_discarded, n_skipped;
+     * free. */
+    uint64_t n_made, n_ignored, n_in_hand, n_discarded;
     uint64_t n_rows, n_bytes, n_timeouts;
     uint64_t wait_ns, busy_ns;
     char last_error[512];
@@ -214,6 +215,10 @@ void stg_publish_disguise(struct stg_err *err);
 /* Waits until nobody else draws, nor has to pause, and takes the data set for this
  * thread. False: the pass is over, or stopping. Takes the lock itself. */
 bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
+
+/* This runner has given the data set back, or is about to wait: another one may draw.
+ * Lock held. */
+void stg_draw_pass_on(struct stg_stage *stage, bool about_to_wait);
 
 /* The loop sweeps while a runner waits, so that releases nobody rang for are seen. Lock
  * held. */
