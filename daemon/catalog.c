@@ -354,7 +354,10 @@ static void add_counters(const struct stg_pipeline_status *from,
     to->published += from->published;
     to->assigned += from->assigned;
     to->released += from->released;
+    to->made += from->made;
     to->dropped += from->dropped;
+    to->ignored += from->ignored;
+    to->discarded += from->discarded;
     to->timeouts += from->timeouts;
     to->errors += from->errors;
     to->redelivered += from->redelivered;

@@ -45,6 +45,23 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
                    reply.boundary.n, STG_MESSAGE_MAX_BYTES / 1024);
 }
 
+/* What no single field can be wrong about. */
+static int check_staged(const struct stg_staged *staged, struct stg_err *err)
+{
+    if (staged->on_timeout == STG_ON_TIMEOUT_EVICT &&
+        staged->delivery == STG_DELIVERY_SPLIT)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "staged.on_timeout: evict detaches the slowest client, and under "
+                       "delivery: split no client holds up another; use drop or wait, or "
+                       "delivery: broadcast or round_robin");
+    if (staged->stream_id != 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "staged.stage_subgraph_stream_id %u is out of range [0, 1): there "
+                       "is one stream, the trainer's own",
+                       staged->stream_id);
+    return 0;
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_err *err)
 {
@@ -62,8 +79,10 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
             "%s: staged.delivery: round_robin is not supported by this release; use "
             "split or broadcast",
             file);
-    rc =
-        stg_dataset_infer(definition->spec, &definition->bump, &definition->element, err);
+    rc = check_staged(&definition->spec->staged, err);
+    if (rc == 0)
+        rc = stg_dataset_infer(definition->spec, &definition->bump, &definition->element,
+                               err);
     if (rc == 0)
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);
@@ -133,20 +152,34 @@ size_t stg_definition_advice(const struct stg_definition *definition,
                              struct stg_bump *bump, const char **ret, size_t n)
 {
     const struct stg_pipeline_spec *spec = definition->spec;
-    const char *lines[3];
+    const struct stg_staged *staged = &spec->staged;
+    uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
+    const char *lines[8];
     size_t n_lines = 0;
     if (!has_step(spec, "batch"))
         lines[n_lines++] =
             say(bump, "no `batch` step: every record is an item of its own, which "
                       "costs a hand-off each; add `- batch: {batch_size: …}`");
-    lines[n_lines++] =
-        say(bump,
-            "an item that finds no room for timeout_millis %" PRIu64 " is dropped, "
-            "counted, and seen as n_dropped: then order and completeness are not "
-            "kept",
-            spec->staged.timeout_millis);
-    if (spec->staged.max_batch_bytes == 0 &&
-        stg_graph_batch_bytes(definition->graph) == 0)
+    if (staged->on_timeout == STG_ON_TIMEOUT_DROP)
+        lines[n_lines++] =
+            say(bump,
+                "on_timeout: drop: an item that finds no room for timeout_millis %" PRIu64
+                " is dropped, counted, and seen as n_dropped: this lifts the promises of "
+                "completeness and of an order that does not depend on timing; "
+                "on_timeout: wait keeps them",
+                staged->timeout_millis);
+    if (!staged->deterministic)
+        lines[n_lines++] =
+            say(bump, "deterministic: false: items come in the order in which they are "
+                      "finished, which differs from run to run");
+    if (((staged->closed_codes | staged->ignored_codes) & never) != 0)
+        lines[n_lines++] =
+            say(bump, "CANCELLED in closed_exception_types or ignored_exception_types "
+                      "has no effect: it always ends the pipeline with CANCELLED");
+    if ((staged->closed_codes & staged->ignored_codes) != 0)
+        lines[n_lines++] = say(bump, "a code in closed_exception_types and in "
+                                     "ignored_exception_types is a closed one");
+    if (staged->max_batch_bytes == 0 && stg_graph_batch_bytes(definition->graph) == 0)
         lines[n_lines++] =
             say(bump, "the size of a batch is not known beforehand (strings, or no "
                       "drop_remainder): max_batch_bytes is the pipeline's memory "
