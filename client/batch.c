@@ -6,20 +6,51 @@
 
 #include "client/stream.h"
 
-int stg_batch_open(const struct stager_batch *batch)
+int stg_lent_open(struct stg_lent *lent, struct stg_err *err)
 {
-    struct stager_batch *own = (struct stager_batch *)(uintptr_t)batch; /* of our pool */
-    struct stg_err *err = &batch->stream->err;
-    if (batch->open)
+    if (lent->open)
         return 0;
-    int rc = stg_batch_check(batch->base, batch->bytes, false, err);
+    int rc = stg_batch_check(lent->base, lent->bytes, false, err);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->number);
-    if (((const struct stg_batch_header *)batch->base)->kind != STG_BATCH_TENSORS)
+        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)lent->number);
+    if (((const struct stg_batch_header *)lent->base)->kind != STG_BATCH_TENSORS)
         return stg_err(err, -STAGER_DATA_LOSS, "batch %llu: holds no tensors",
-                       (unsigned long long)batch->number);
-    own->open = true;
+                       (unsigned long long)lent->number);
+    lent->open = true;
     return 0;
+}
+
+/* The slice's part of a tensor of the staged batch. */
+static void cut(const struct stg_window *window, struct stg_tensor *tensor)
+{
+    if (window->n < 0)
+        return;
+    tensor->shape[0] = window->n;
+    if (window->own != NULL) {
+        tensor->data = (void *)(uintptr_t)window->own;
+        tensor->data_bytes =
+            (uint64_t)(window->n * window->width) * sizeof(window->own[0]);
+        return;
+    }
+    int64_t width = 1;
+    for (int i = 1; i < tensor->ndim; i++)
+        width *= tensor->shape[i];
+    if (tensor->dtype == STAGER_STRING) {
+        tensor->begin += window->first * width;
+        tensor->end += window->first * width;
+        return;
+    }
+    uint64_t bytes = (uint64_t)width * stg_dtype_bytes(tensor->dtype);
+    tensor->data = (char *)tensor->data + (uint64_t)window->first * bytes;
+    tensor->data_bytes = (uint64_t)window->n * bytes;
+}
+
+void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
+                    const char **ret_name)
+{
+    stg_batch_tensor_at(batch->lent->base, i, ret, ret_name);
+    if (i < batch->n_windows)
+        cut(&batch->windows[i], ret);
 }
 
 static int enter(const struct stager_batch *batch)
@@ -30,12 +61,12 @@ static int enter(const struct stager_batch *batch)
     if (!batch->in_hand)
         return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
                        "this batch was released");
-    return stg_batch_open(batch);
+    return stg_lent_open(batch->lent, &batch->stream->err);
 }
 
 static uint32_t n_tensors(const struct stager_batch *batch)
 {
-    return ((const struct stg_batch_header *)batch->base)->n_tensors;
+    return ((const struct stg_batch_header *)batch->lent->base)->n_tensors;
 }
 
 void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
@@ -61,11 +92,12 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
     if (i >= n_tensors(batch))
         return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
                        "batch %llu has %u tensors, there is no tensor %u",
-                       (unsigned long long)batch->number, n_tensors(batch), i);
+                       (unsigned long long)batch->lent->number, n_tensors(batch), i);
     struct stg_tensor tensor;
     const char *name;
-    stg_batch_tensor_at(batch->base, i, &tensor, &name);
+    stg_batch_view(batch, i, &tensor, &name);
     stg_tensor_show(name, &tensor, ret);
+    ret->part = stg_batch_part(batch->lent->base, i);
     return 0;
 }
 
@@ -73,12 +105,12 @@ static int say_not_found(const struct stager_batch *batch, const char *name)
 {
     struct stg_err *err = &batch->stream->err;
     int rc = stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; there is",
-                     name, (unsigned long long)batch->number);
+                     name, (unsigned long long)batch->lent->number);
     uint32_t n = n_tensors(batch);
     for (uint32_t i = 0; i < n && i < 16; i++) {
         struct stg_tensor tensor;
         const char *there;
-        stg_batch_tensor_at(batch->base, i, &tensor, &there);
+        stg_batch_view(batch, i, &tensor, &there);
         stg_err_append(err, rc, "%s %s", i > 0 ? "," : "", there);
     }
     return n > 16 ? stg_err_append(err, rc, " and %u more", n - 16) : rc;
@@ -90,28 +122,98 @@ int stager_batch_tensor(const struct stager_batch *batch, const char *name,
     int rc = enter(batch);
     if (rc < 0)
         return rc;
-    int i = stg_batch_find(batch->base, name);
+    int i = stg_batch_find(batch->lent->base, name);
     if (i < 0)
         return say_not_found(batch, name);
     return stager_batch_tensor_at(batch, (uint32_t)i, ret);
 }
 
+/* ---- features of several tensors ---- */
+
+/* Tensor `name` below `path` whose part is `part`. */
+static int find_part(const struct stager_batch *batch, const char *path, const char *name,
+                     uint32_t part, uint32_t *ret)
+{
+    struct stg_err *err = &batch->stream->err;
+    char full[512];
+    snprintf(full, sizeof(full), "%s%s%s", path, path[0] != '\0' ? "/" : "", name);
+    int i = stg_batch_find(batch->lent->base, full);
+    if (i < 0)
+        return say_not_found(batch, full);
+    if (stg_batch_part(batch->lent->base, (uint32_t)i) != part)
+        return stg_err(err, -STAGER_NOT_FOUND,
+                       "tensor \"%s\" of batch %llu is a feature of its own", full,
+                       (unsigned long long)batch->lent->number);
+    *ret = (uint32_t)i;
+    return 0;
+}
+
+/* What stg_batch_open does not look at, because it takes time: their content. */
+static int check_content(const struct stager_batch *batch)
+{
+    struct stg_err why = {0};
+    if (stg_batch_check_parts(batch->lent->base, true, &why) == 0)
+        return 0;
+    return stg_err(&batch->stream->err, -STAGER_DATA_LOSS, "batch %llu is damaged: %s",
+                   (unsigned long long)batch->lent->number, why.text);
+}
+
+int stager_batch_sparse(const struct stager_batch *batch, const char *path,
+                        struct stager_sparse *ret)
+{
+    uint32_t i;
+    int rc = enter(batch);
+    if (rc == 0)
+        rc = find_part(batch, path, "indices", STG_PART_INDICES, &i);
+    if (rc == 0)
+        rc = check_content(batch);
+    if (rc < 0)
+        return rc;
+    stager_batch_tensor_at(batch, i - 1, &ret->values);
+    stager_batch_tensor_at(batch, i, &ret->indices);
+    stager_batch_tensor_at(batch, i + 1, &ret->dense_shape);
+    return 0;
+}
+
+int stager_batch_ragged(const struct stager_batch *batch, const char *path,
+                        struct stager_ragged *ret)
+{
+    uint32_t i;
+    int rc = enter(batch);
+    if (rc == 0)
+        rc = find_part(batch, path, "row_splits", STG_PART_ROW_SPLITS, &i);
+    if (rc == 0)
+        rc = check_content(batch);
+    if (rc < 0)
+        return rc;
+    stager_batch_tensor_at(batch, i - 1, &ret->values);
+    stager_batch_tensor_at(batch, i, &ret->row_splits);
+    return 0;
+}
+
+/* ---- what a batch says of itself ---- */
+
 void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
 {
+    const struct stg_lent *lent = batch->lent;
+    bool is_slice = batch->stream->batch_size != 0;
     *ret = (struct stager_batch_info){
-        .number = batch->number,
-        .bytes = batch->bytes,
-        .assigned_ns = batch->assigned_ns,
-        .redelivered = batch->redelivered,
+        .number = lent->number,
+        .bytes = lent->bytes,
+        .assigned_ns = lent->assigned_ns,
+        .redelivered = lent->redelivered,
+        .slice = batch->slice,
+        .n_slices = is_slice ? lent->n_slices : 1,
     };
     if (enter(batch) < 0)
         return;
-    const struct stg_batch_header *header = batch->base;
+    const struct stg_batch_header *header = lent->base;
     ret->generation = header->generation;
     ret->pass = header->pass;
     ret->epoch = header->epoch;
     ret->index = header->index;
     ret->n_dropped = header->n_dropped;
-    ret->n_rows = header->n_rows;
+    ret->n_rows = is_slice ? (uint64_t)batch->n_rows : header->n_rows;
+    ret->feed_version = header->feed_version;
     ret->n_tensors = header->n_tensors;
 }

@@ -80,7 +80,8 @@ static int exchange(struct stager *client, struct stg_request *request, int64_t 
     if (rc == 0)
         rc = receive_reply(client, request->id, deadline_ns, ret, fds, max_fds, ret_n_fds,
                            err);
-    client->broken = client->broken || rc < 0;
+    /* A reply that comes too late is told by its id. */
+    client->broken = client->broken || (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED);
     return rc;
 }
 

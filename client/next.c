@@ -10,7 +10,10 @@
 #include "core/batch.h"
 
 /* A sleep is never longer: bounds the harm of a bell that got lost. */
-#define SLICE_NS 1000000000
+#define SLEEP_NS 1000000000
+
+/* Handles that are made at once when a trainer holds more slices than ever before. */
+#define MORE_BATCHES 16
 
 static void pause_cpu(void)
 {
@@ -82,6 +85,79 @@ static void release_lease(struct stager_stream *stream, const struct stg_descrip
     ring_if_dry(stream);
 }
 
+static struct stg_lent *lent_of(struct stager_stream *stream,
+                                const struct stg_descriptor *d, const void *base)
+{
+    struct stg_lent *lent = stream->free_lents;
+    stream->free_lents = lent->next_free;
+    *lent = (struct stg_lent){
+        .base = base,
+        .number = d->number,
+        .bytes = d->length,
+        .assigned_ns = d->assigned_ns,
+        .lease = d->lease,
+        .lease_generation = d->lease_generation,
+        .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
+    };
+    stream->held++;
+    return lent;
+}
+
+void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent)
+{
+    lent->next_free = stream->free_lents;
+    stream->free_lents = lent;
+    stream->held--;
+}
+
+void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent)
+{
+    stg_control_release(&stream->control, lent->lease, lent->lease_generation);
+    stg_lent_forget(stream, lent);
+    ring_if_dry(stream);
+}
+
+/* Hands out a handle on the staged batch. */
+static struct stager_batch *hand_out(struct stager_stream *stream, struct stg_lent *lent)
+{
+    struct stager_batch *batch = stream->free_batches;
+    stream->free_batches = batch->next_free;
+    batch->lent = lent;
+    batch->in_hand = true;
+    lent->n_in_hand++;
+    stream->n_batches++;
+    return batch;
+}
+
+static void hand_in(struct stager_batch *batch)
+{
+    struct stager_stream *stream = batch->stream;
+    batch->in_hand = false;
+    batch->next_free = stream->free_batches;
+    stream->free_batches = batch;
+    batch->lent->n_in_hand--;
+}
+
+/* The next slice of the staged batch that is being cut. Out of memory: another try may
+ * get it. */
+static int take_slice(struct stager_stream *stream, struct stager_batch **ret)
+{
+    struct stg_lent *lent = stream->current;
+    if (stream->free_batches == NULL &&
+        stg_stream_add_batches(stream, MORE_BATCHES, &stream->err) < 0)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    struct stager_batch *batch = stream->free_batches;
+    batch->lent = lent;
+    int rc = stg_slice_make(batch, stream->batch_size, &stream->err);
+    if (rc < 0)
+        return rc;
+    hand_out(stream, lent);
+    if (++lent->next_slice == lent->n_slices)
+        stream->current = NULL;
+    *ret = batch;
+    return 0;
+}
+
 static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
                       struct stager_batch **ret)
 {
@@ -91,22 +167,21 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
         release_lease(stream, d);
         return rc;
     }
-    struct stager_batch *batch = stream->free_batches;
-    stream->free_batches = batch->next_free;
-    batch->base = base;
-    batch->open = false;
-    batch->number = d->number;
-    batch->bytes = d->length;
-    batch->assigned_ns = d->assigned_ns;
-    batch->lease = d->lease;
-    batch->lease_generation = d->lease_generation;
-    batch->redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0;
-    batch->in_hand = true;
-    stream->held++;
-    stream->n_batches++;
+    struct stg_lent *lent = lent_of(stream, d, base);
+    if (stream->batch_size == 0) {
+        ring_if_dry(stream);
+        *ret = hand_out(stream, lent);
+        return 0;
+    }
+    rc = stg_slice_prepare(lent, stream->batch_size, &stream->err);
+    if (rc < 0) {
+        stream->n_errors++;
+        stg_lent_return(stream, lent);
+        return rc;
+    }
+    stream->current = lent;
     ring_if_dry(stream);
-    *ret = batch;
-    return 0;
+    return take_slice(stream, ret);
 }
 
 /* Reads code and text of an error item; the caller gives its memory back. */
@@ -179,7 +254,7 @@ static bool spin(struct stager_stream *stream)
 
 static void sleep_once(struct stager_stream *stream, int64_t now_ns, int64_t deadline_ns)
 {
-    int64_t until_ns = now_ns + SLICE_NS;
+    int64_t until_ns = now_ns + SLEEP_NS;
     stg_socket_sleep(stream->client->fd, until_ns < deadline_ns ? until_ns : deadline_ns);
     stream->n_sleeps++;
     stream->wait_ns += (uint64_t)(stg_clock_ns() - now_ns);
@@ -225,17 +300,21 @@ static int say_all_held(struct stager_stream *stream)
     char numbers[256];
     size_t used = 0;
     numbers[0] = '\0';
-    for (uint32_t i = 0; i < stream->max_held && used < sizeof(numbers) - 32; i++) {
-        if (stream->pool[i].in_hand)
-            used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
-                                     used > 0 ? ", " : "",
-                                     (unsigned long long)stream->pool[i].number);
+    for (uint32_t i = 0; i < stream->max_held && used < sizeof(numbers) - 64; i++) {
+        const struct stg_lent *lent = &stream->lents[i]; /* all are out */
+        used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
+                                 used > 0 ? ", " : "", (unsigned long long)lent->number);
+        if (stream->batch_size != 0)
+            used +=
+                (size_t)snprintf(numbers + used, sizeof(numbers) - used,
+                                 ": %u of %u slices", lent->n_in_hand, lent->n_slices);
     }
     return stg_err(
         &stream->err, -STAGER_FAILED_PRECONDITION,
-        "would wait for ever: %u of %u batches are in hand (%s): release one, or "
+        "would wait for ever: %u of %u %sbatches are in hand (%s): release %s, or "
         "open with a larger max_held",
-        stream->held, stream->max_held, numbers);
+        stream->held, stream->max_held, stream->batch_size != 0 ? "staged " : "", numbers,
+        stream->batch_size != 0 ? "all slices of one" : "one");
 }
 
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
@@ -244,6 +323,8 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
     int rc = stg_stream_enter(stream);
     if (rc < 0)
         return rc;
+    if (stream->current != NULL)
+        return take_slice(stream, ret);
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (stream->at_end)
@@ -273,12 +354,10 @@ void stager_release(struct stager_batch *batch)
     struct stager_stream *stream = batch->stream;
     if (!stg_guard_holds(stream->guard))
         return;
-    batch->in_hand = false;
-    batch->next_free = stream->free_batches;
-    stream->free_batches = batch;
-    stream->held--;
-    stg_control_release(&stream->control, batch->lease, batch->lease_generation);
-    ring_if_dry(stream);
+    struct stg_lent *lent = batch->lent;
+    hand_in(batch);
+    if (lent->n_in_hand == 0 && lent != stream->current)
+        stg_lent_return(stream, lent);
     stg_stream_reap(stream);
 }
 

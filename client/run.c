@@ -197,14 +197,12 @@ static int find_feeds(struct stager_stream *stream, const struct stager_batch *b
 {
     for (size_t i = 0; i < stream->boundary.n; i++) {
         const char *name = stream->boundary.components[i].name;
-        int at = stg_batch_find(batch->base, name);
+        int at = stg_batch_find(batch->lent->base, name);
         if (at < 0)
             return stg_err(err, -STAGER_INTERNAL,
                            "batch %llu lacks the boundary tensor %s",
-                           (unsigned long long)batch->number, name);
-        const char *ignored;
-        stg_batch_tensor_at(batch->base, (uint32_t)at, &stream->computer->feeds[i],
-                            &ignored);
+                           (unsigned long long)batch->lent->number, name);
+        stg_batch_view(batch, (uint32_t)at, &stream->computer->feeds[i], NULL);
     }
     return 0;
 }
@@ -223,7 +221,7 @@ static int check_run(struct stager_stream *stream, const struct stager_batch *ba
             return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT, "fetch %zu is NULL",
                            i);
     }
-    return stg_batch_open(batch);
+    return stg_lent_open(batch->lent, &stream->err);
 }
 
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
@@ -243,17 +241,20 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
     if (rc < 0)
         return rc;
 
-    const struct stg_batch_header *header = batch->base;
+    const struct stg_batch_header *header = batch->lent->base;
+    bool is_slice = stream->batch_size != 0;
     struct stg_compute_key key = {
         .seed = header->random_key[0],
         .pass = header->pass,
         .epoch = header->epoch,
-        .index = header->index,
+        .index = is_slice ? header->index * batch->lent->n_slices + batch->slice
+                          : header->index, /* slices draw other random numbers */
     };
     rc = stream->computer->table->run(e->executor, stream->computer->feeds, &key,
                                       e->outputs, err);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->number);
+        return stg_err_prefix(err, rc, "batch %llu",
+                              (unsigned long long)batch->lent->number);
     for (size_t i = 0; i < n_fetches; i++)
         stg_tensor_show(e->fetches[i], &e->outputs[i], &ret[i]);
     return 0;

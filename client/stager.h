@@ -108,7 +108,20 @@ struct stager_options {
     uint32_t
         ack_explicit; /* 1: only stager_release acknowledges a batch, not the next call */
     uint32_t spin_ns; /* look this long at an empty ring before sleeping; default 0 */
-    uint64_t reserved[8];
+    uint32_t batch_size; /* rows of a batch: staged ones come in slices of so many; 0: as
+                            they are staged */
+    uint32_t reserved0;
+    uint64_t reserved[7];
+};
+
+/* What a tensor is to its feature. A sparse feature "ids" is three tensors in a row,
+ * "ids/values", "ids/indices", "ids/dense_shape"; a ragged one is two, "ids/values",
+ * "ids/row_splits"; every other tensor is VALUES. */
+enum stager_part {
+    STAGER_PART_VALUES = 0,
+    STAGER_PART_ROW_SPLITS = 1,  /* int64 [rows + 1] */
+    STAGER_PART_INDICES = 2,     /* int64 [values, rank] */
+    STAGER_PART_DENSE_SHAPE = 3, /* int64 [rank] */
 };
 
 /* A view of one tensor, row-major. All pointers point into the batch (or, from
@@ -119,14 +132,28 @@ struct stager_tensor {
     int32_t dtype; /* enum stager_dtype */
     int32_t ndim;
     int64_t shape[8];
-    const void
-        *data; /* elements, aligned to 64; for strings all bytes one after another */
-    uint64_t data_bytes;
-    const int64_t
-        *offsets; /* strings only: string i is data[offsets[i]] .. data[offsets[i + 1]] */
+    const void *data; /* elements, aligned to 64 (in a slice: to the element); for strings
+                         all bytes one after another */
+    uint64_t data_bytes;    /* of data; of a slice's strings, of all the staged batch's */
+    const int64_t *offsets; /* strings only: string i is data[offsets[i]] ..
+                               data[offsets[i + 1]]; in a slice the first is not 0 */
+    uint32_t part;          /* enum stager_part */
+    uint32_t reserved;
 };
 
-/* What a batch says of itself (DESIGN: number, pass, epoch, index). */
+/* The parts of a sparse feature: values [n], indices [n, rank], dense_shape [rank]. */
+struct stager_sparse {
+    struct stager_tensor values, indices, dense_shape;
+};
+
+/* The parts of a ragged feature: row r is values[row_splits[r]] to before
+ * values[row_splits[r + 1]], along the first dimension of values. */
+struct stager_ragged {
+    struct stager_tensor values, row_splits;
+};
+
+/* What a batch says of itself (DESIGN: number, pass, epoch, index). Of a slice n_rows is
+ * its own; all else up to redelivered is of the staged batch. */
 struct stager_batch_info {
     uint64_t generation; /* applies and restarts of the pipeline */
     uint64_t number;     /* position in the stage's output within the generation */
@@ -138,21 +165,26 @@ struct stager_batch_info {
     uint64_t bytes;       /* of shared memory */
     uint64_t assigned_ns; /* CLOCK_MONOTONIC, when the daemon gave it to this client */
     uint32_t n_tensors;
-    uint32_t redelivered; /* 1: another client had it before and went away */
+    uint32_t redelivered;  /* 1: another client had it before and went away */
+    uint32_t slice;        /* which slice of the staged batch this is, from 0 */
+    uint32_t n_slices;     /* 1: the staged batch as it is */
+    uint64_t feed_version; /* of stager_feed: with which values it was made */
 };
 
 /* Counters of a stream, since it was opened. */
 struct stager_stream_info {
-    uint64_t batches;
+    uint64_t batches; /* that stager_next gave, slices each */
     uint64_t
         errors; /* error items: stager_next said their code, and the stream goes on */
     uint64_t wait_ns;  /* time asleep in stager_next */
     uint64_t sleeps;   /* how often it slept */
-    uint32_t held;     /* batches in hand */
+    uint32_t held;     /* staged batches in hand, whole or in slices */
     uint32_t max_held; /* as granted */
     uint32_t at_end;   /* 1: the pass is over, until stager_rewind */
     uint32_t finished; /* 1: nothing follows any more; stager_next says why */
-    uint64_t reserved[4];
+    uint32_t unseen;   /* 1: stagerd cannot watch this process, only its socket */
+    uint32_t reserved0;
+    uint64_t reserved[3];
 };
 
 /* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for
@@ -168,7 +200,8 @@ void stager_disconnect(struct stager *client);
  * connection whose runtime_dir is used, or NULL. options: NULL for defaults. Maps the
  * pipeline's memory read-only. Errors: NOT_FOUND (no such pipeline, names near ones),
  * RESOURCE_EXHAUSTED (num_clients are attached, or memory, with the arithmetic),
- * PERMISSION_DENIED, UNAVAILABLE. */
+ * INVALID_ARGUMENT (batch_size does not divide the pipeline's, or a tensor has no rows to
+ * cut), PERMISSION_DENIED, UNAVAILABLE. */
 int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
@@ -178,8 +211,11 @@ int stager_open(struct stager *client, const char *name,
  * stager_pollfd. Errors: OUT_OF_RANGE at the end of the pass (and until stager_rewind);
  * DEADLINE_EXCEEDED; FAILED_PRECONDITION at once when max_held batches are in hand (says
  * which); UNAVAILABLE when the daemon is gone; ABORTED when the pipeline was replaced or
- * deleted; an error item's own code, after which the stream goes on (stager_stream_info
- * says whether it does). */
+ * deleted; an error item's own code, or INVALID_ARGUMENT for a staged batch that cannot
+ * be cut into slices, after which the stream goes on (stager_stream_info says whether it
+ * does).
+ * With batch_size the slices of a staged batch come in order; each is released by itself,
+ * and the staged batch goes back with its last one. max_held counts staged batches. */
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret);
 
@@ -191,6 +227,15 @@ int stager_batch_tensor(const struct stager_batch *batch, const char *name,
 /* Tensor i, in the order of `features`. OUT_OF_RANGE past the last one, else as above. */
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
                            struct stager_tensor *ret);
+
+/* The parts of the sparse or ragged feature at that path ("" when it is all of
+ * `features`), checked: row_splits begin with 0, never fall, and end with the rows of
+ * values; indices lie inside of dense_shape. NOT_FOUND: no feature of that kind there.
+ * DATA_LOSS: as stager_batch_tensor, or parts that do not fit. */
+int stager_batch_sparse(const struct stager_batch *batch, const char *path,
+                        struct stager_sparse *ret);
+int stager_batch_ragged(const struct stager_batch *batch, const char *path,
+                        struct stager_ragged *ret);
 
 /* What the batch says of itself. Of a damaged batch only number, bytes, assigned_ns and
  * redelivered are known; the rest is 0. */
@@ -210,6 +255,17 @@ int stager_rewind(struct stager_stream *stream);
  * UNAVAILABLE (library not found, says where), the op's. */
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
                const char *const *fetches, size_t n_fetches, struct stager_tensor *ret);
+
+/* Sets a tensor of the pipeline's feed_dict that says `client: true`, for all its
+ * clients: dtype, shape, data, data_bytes and, of strings, offsets of *value are read, at
+ * most 60 KiB. Items that were not drawn when the daemon answers are made with it;
+ * ret_feed_version (may be NULL): the first feed_version that says so. Waits at most 10
+ * s. A program that polls stager_pollfd calls stager_next before it polls again.
+ * Errors: INVALID_ARGUMENT (too large, or not what the pipeline has there), NOT_FOUND (no
+ * such tensor in feed_dict), DEADLINE_EXCEEDED (may have been set all the same),
+ * UNAVAILABLE. */
+int stager_feed(struct stager_stream *stream, const char *name,
+                const struct stager_tensor *value, uint64_t *ret_feed_version);
 
 /* The pipeline's `targets`: how many, and name i (NULL past the end), for use as fetches.
  */

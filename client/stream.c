@@ -50,6 +50,23 @@ static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segm
     return 0;
 }
 
+int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err)
+{
+    struct stg_batch_chunk *chunk =
+        calloc(1, sizeof(*chunk) + n * sizeof(chunk->batches[0]));
+    if (chunk == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    chunk->n = n;
+    chunk->next = stream->chunks;
+    stream->chunks = chunk;
+    for (uint32_t i = n; i-- > 0;) {
+        chunk->batches[i].stream = stream;
+        chunk->batches[i].next_free = stream->free_batches;
+        stream->free_batches = &chunk->batches[i];
+    }
+    return 0;
+}
+
 static int make_pool(struct stager_stream *stream, uint32_t max_held, struct stg_err *err)
 {
     if (max_held == 0 || max_held > STG_MAX_HELD)
@@ -57,16 +74,15 @@ static int make_pool(struct stager_stream *stream, uint32_t max_held, struct stg
                        "stagerd granted %u batches at once, 1 to %u "
                        "make sense",
                        max_held, STG_MAX_HELD);
-    stream->pool = calloc(max_held, sizeof(*stream->pool));
-    if (stream->pool == NULL)
+    stream->lents = calloc(max_held, sizeof(*stream->lents));
+    if (stream->lents == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stream->max_held = max_held;
     for (uint32_t i = max_held; i-- > 0;) {
-        stream->pool[i].stream = stream;
-        stream->pool[i].next_free = stream->free_batches;
-        stream->free_batches = &stream->pool[i];
+        stream->lents[i].next_free = stream->free_lents;
+        stream->free_lents = &stream->lents[i];
     }
-    return 0;
+    return stg_stream_add_batches(stream, max_held, err);
 }
 
 static const char *keep_text(struct stager_stream *stream, const char *text)
@@ -96,6 +112,13 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
             return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
     stream->boundary.n = n;
+    stream->unseen = reply->unseen;
+    if (stream->batch_size != 0) {
+        int rc = stg_slice_boundary(&stream->boundary, stream->batch_size,
+                                    reply->batch_rows, stream->name, err);
+        if (rc < 0)
+            return rc;
+    }
 
     int rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,
                                       &stream->spec, err);
@@ -116,6 +139,7 @@ static int attach(struct stager_stream *stream, const char *name,
         .private_run = options->private_run != 0,
         .ack_explicit = options->ack_explicit != 0,
         .named = options->client_id != NULL,
+        .batch_size = options->batch_size,
     };
     struct stg_reply reply;
     int fds[N_FDS];
@@ -167,6 +191,7 @@ static int open_stream(struct stager *client, const char *name,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stg_bump_init(&stream->bump, BUMP_BYTES);
     stream->spin_ns = options->spin_ns;
+    stream->batch_size = options->batch_size;
     rc = stg_guard_create(&stream->guard, err);
     if (rc == 0)
         rc = stg_client_connect(&address, &stream->client, err);
@@ -205,6 +230,34 @@ static void return_untaken(struct stager_stream *stream)
     }
 }
 
+/* A staged batch whose last slices were not taken goes to others as a whole: it may not
+ * be given back before the daemon has let go either. */
+static void leave_current(struct stager_stream *stream, bool parted)
+{
+    struct stg_lent *lent = stream->current;
+    stream->current = NULL;
+    if (lent == NULL || lent->n_in_hand > 0)
+        return;
+    if (parted)
+        stg_lent_return(stream, lent);
+    else
+        stg_lent_forget(stream, lent);
+}
+
+static void free_pool(struct stager_stream *stream)
+{
+    while (stream->chunks != NULL) {
+        struct stg_batch_chunk *chunk = stream->chunks;
+        for (uint32_t i = 0; i < chunk->n; i++) {
+            free(chunk->batches[i].windows);
+            free(chunk->batches[i].scratch);
+        }
+        stream->chunks = chunk->next;
+        free(chunk);
+    }
+    free(stream->lents);
+}
+
 /* A forked child has neither the mappings nor the lease: it frees its own copies. */
 static void free_stream(struct stager_stream *stream, bool ours)
 {
@@ -217,7 +270,7 @@ static void free_stream(struct stager_stream *stream, bool ours)
     stg_pipeline_spec_destroy(stream->spec);
     stg_guard_destroy(stream->guard);
     stg_bump_finish(&stream->bump);
-    free(stream->pool);
+    free_pool(stream);
     free(stream);
 }
 
@@ -233,8 +286,10 @@ void stager_close(struct stager_stream *stream)
         return;
     bool ours = stream->guard == NULL || stg_guard_holds(stream->guard);
     if (ours && stream->control.page != NULL && stream->client != NULL) {
-        if (stg_socket_part(stream->client->fd))
+        bool parted = stg_socket_part(stream->client->fd);
+        if (parted)
             return_untaken(stream);
+        leave_current(stream, parted);
     }
     stager_disconnect(stream->client);
     stream->client = NULL;
@@ -274,6 +329,7 @@ void stager_stream_info(const struct stager_stream *stream,
         .max_held = stream->max_held,
         .at_end = stream->at_end,
         .finished = stream->finished != 0,
+        .unseen = stream->unseen,
     };
 }
 

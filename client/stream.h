@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a stream, shared by stream.c (life), next.c (the way of a batch), batch.c
- * (views), run.c (compute). One thread at a time.
+ * Inside of a stream, shared by stream.c (life), next.c (the way of a batch), slice.c (a
+ * staged batch in pieces), batch.c (views), run.c (compute). One thread at a time.
  *
  * A closed stream lives on as long as one of its batches is in hand: the mappings go with
  * the last one.
@@ -17,17 +17,48 @@
 
 struct stg_computer;
 
-struct stager_batch {
-    struct stager_stream *stream;
+/* A staged batch that was taken from the ring: one lease. */
+struct stg_lent {
     const void *base; /* the batch at rest: read nothing before stg_batch_open */
     bool open;        /* it was checked */
+    bool redelivered;
     uint64_t number;
     uint64_t bytes;
     uint64_t assigned_ns;
     uint32_t lease, lease_generation;
-    bool redelivered;
+    uint32_t n_in_hand;            /* batches of the trainer that look into it */
+    uint32_t next_slice, n_slices; /* of a stream with batch_size */
+    int64_t n_rows;                /* of that */
+    struct stg_lent *next_free;
+};
+
+/* Where a slice lies in one tensor. */
+struct stg_window {
+    int64_t first, n;   /* along the first dimension; n < 0: all of it, in every slice */
+    int64_t width;      /* of `own`: elements of one along the first dimension */
+    const int64_t *own; /* not NULL: rebased elements, in the slice's scratch */
+    uint32_t part;      /* enum stg_part */
+};
+
+/* What the trainer holds: a staged batch, or a slice of one. */
+struct stager_batch {
+    struct stager_stream *stream;
+    struct stg_lent *lent;
     bool in_hand;
+    uint32_t slice;
+    int64_t n_rows;             /* of the slice */
+    struct stg_window *windows; /* of a slice: one a tensor; kept for the next one */
+    uint32_t n_windows, max_windows;
+    int64_t *scratch; /* rebased row_splits, indices, dense_shapes; kept too */
+    size_t max_scratch;
     struct stager_batch *next_free;
+};
+
+/* Handles, never moved. */
+struct stg_batch_chunk {
+    struct stg_batch_chunk *next;
+    uint32_t n;
+    struct stager_batch batches[];
 };
 
 struct stager_stream {
@@ -37,10 +68,15 @@ struct stager_stream {
     struct stg_ring_reader ring;
     struct stg_control_writer control;
 
-    struct stager_batch *pool; /* max_held of them: no malloc for a batch */
+    struct stg_lent *lents; /* max_held of them */
+    struct stg_lent *free_lents;
+    struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
     struct stager_batch *free_batches;
     uint32_t max_held;
-    uint32_t held;
+    uint32_t held;            /* lents out */
+    uint32_t batch_size;      /* 0: no slices */
+    struct stg_lent *current; /* slices of it are left to take */
+    bool unseen;
     uint32_t spin_ns;
 
     uint64_t passes;  /* asked for */
@@ -68,14 +104,38 @@ int stg_stream_enter(struct stager_stream *stream);
 /* Frees a stream that is closed and has no batch in hand; else nothing. */
 void stg_stream_reap(struct stager_stream *stream);
 
+/* stream.c: n more handles. RESOURCE_EXHAUSTED. */
+int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);
+
 /* batch.c: checks a batch at rest before the first look at it. Not when it is taken: its
- * head is cold then, and the hand-off need not wait for memory. DATA_LOSS in the stream's
- * err. */
-int stg_batch_open(const struct stager_batch *batch);
+ * head is cold then, and the hand-off need not wait for memory. DATA_LOSS in err. */
+int stg_lent_open(struct stg_lent *lent, struct stg_err *err);
+
+/* batch.c: tensor i of an open batch, a slice's part of it. */
+void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
+                    const char **ret_name);
 
 /* batch.c: a tensor in hand as the trainer sees it. */
 void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
                      struct stager_tensor *ret);
+
+/* slice.c: may this boundary be cut into batch_size rows? INVALID_ARGUMENT says why not;
+ * else the boundary becomes that of a slice. batch_rows: of a whole staged batch, 0: not
+ * known. */
+int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
+                       uint64_t batch_rows, const char *pipeline, struct stg_err *err);
+
+/* slice.c: opens a staged batch, checks that it can be cut and says into how many. */
+int stg_slice_prepare(struct stg_lent *lent, uint32_t batch_size, struct stg_err *err);
+
+/* slice.c: makes `batch` the next slice of its lent. After an error it is nothing yet. */
+int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err);
+
+/* next.c: the staged batch is in hand no more; its lease stays with the daemon. */
+void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);
+
+/* next.c: as that, and the lease goes back. */
+void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
 
 /* run.c: gives back the executors and the library. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer);

@@ -111,7 +111,7 @@ int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
         entry->name_bytes = (uint32_t)bytes;
         entry->dtype = (uint32_t)component->dtype;
         entry->ndim = (uint32_t)component->ndim;
-        entry->part = STG_PART_VALUES;
+        entry->part = component->part;
         memcpy(writer.base + names, component->name, bytes + 1);
         names += bytes + 1;
     }
@@ -426,6 +426,9 @@ int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err 
         if (rc < 0)
             return rc;
     }
+    struct stg_err why = {0};
+    if (stg_batch_check_parts(base, full, &why) < 0)
+        return stg_err(err, -STAGER_DATA_LOSS, "batch is damaged: %s", why.text);
     return 0;
 }
 
@@ -455,6 +458,11 @@ void stg_batch_tensor_at(const void *base, uint32_t i, struct stg_tensor *ret,
     }
     if (ret_name != NULL)
         *ret_name = bytes + entry->name_offset;
+}
+
+uint32_t stg_batch_part(const void *base, uint32_t i)
+{
+    return entry_of(base, i)->part;
 }
 
 int stg_batch_find(const void *base, const char *name)

@@ -44,6 +44,7 @@ struct stg_component {
     int dtype;
     int ndim;
     int64_t shape[STG_MAX_DIMS];
+    uint32_t part; /* enum stg_part */
 };
 
 struct stg_schema {
@@ -63,8 +64,9 @@ struct stg_batch_writer {
     uint32_t n_tensors;
 };
 
-/* Lays out header, entries and names. `schema` gives names, dtypes and ranks. Errors:
- * RESOURCE_EXHAUSTED when capacity is too small even for that. base must be 64-aligned.
+/* Lays out header, entries and names. `schema` gives names, dtypes, ranks and parts.
+ * Errors: RESOURCE_EXHAUSTED when capacity is too small even for that. base must be
+ * 64-aligned.
  */
 int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
                            uint64_t capacity_bytes, const struct stg_schema *schema,
@@ -104,6 +106,16 @@ int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err 
 /* Tensor i of a checked batch. */
 void stg_batch_tensor_at(const void *base, uint32_t i, struct stg_tensor *ret,
                          const char **ret_name);
+
+/* Which part of its feature tensor i of a checked batch is: enum stg_part. */
+uint32_t stg_batch_part(const void *base, uint32_t i);
+
+/* Do the parts of sparse and ragged features fit one another? Of ranks, dtypes and sizes
+ * alone; with `content` also that row_splits begin with 0, never fall and end with the
+ * rows of the values, and that indices lie inside of dense_shape. INVALID_ARGUMENT names
+ * the tensor. stg_batch_check does it too; who has written a batch calls it after seal,
+ * because parts come from ops that know nothing of one another. */
+int stg_batch_check_parts(const void *base, bool content, struct stg_err *err);
 
 /* Index of the tensor of that name, or -1. */
 int stg_batch_find(const void *base, const char *name);

@@ -185,11 +185,13 @@ struct stg_batch_header {
 };
 static_assert(sizeof(struct stg_batch_header) == 256, "ABI");
 
+/* A tensor by itself is VALUES. A ragged feature is VALUES, ROW_SPLITS in a row; a sparse
+ * one VALUES, INDICES, DENSE_SHAPE. */
 enum stg_part {
-    STG_PART_VALUES = 0, /* dense or string values */
-    STG_PART_ROW_SPLITS = 1,
-    STG_PART_INDICES = 2,
-    STG_PART_DENSE_SHAPE = 3,
+    STG_PART_VALUES = 0,      /* dense, or of a ragged or sparse feature */
+    STG_PART_ROW_SPLITS = 1,  /* int64 [rows + 1]: row r is values[splits[r]] on */
+    STG_PART_INDICES = 2,     /* int64 [values, rank] */
+    STG_PART_DENSE_SHAPE = 3, /* int64 [rank] */
 };
 
 struct stg_tensor_entry {

@@ -70,11 +70,14 @@ struct stg_step {
 };
 
 /* A leaf of `features`. path is "label", "0", "user/id": keys and list positions joined
- * by '/'; a single tensor has the tensor's own name. */
+ * by '/'; a single tensor has the tensor's own name. A sparse feature "ids" is three
+ * leaves in a row, "ids/values", "ids/indices", "ids/dense_shape"; a ragged one is two,
+ * "ids/values", "ids/row_splits". */
 struct stg_feature {
     const char *path;
     const char *tensor;
     int line, column;
+    uint32_t part; /* enum stg_part of core/layout.h */
 };
 
 enum stg_delivery {

@@ -26,6 +26,8 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
         .generation = UINT64_MAX,
         .segment_bytes = UINT64_MAX,
         .first_number = UINT64_MAX,
+        .batch_rows = UINT64_MAX,
+        .unseen = true,
         .max_held = UINT32_MAX,
         .structure = definition->spec->staged.structure,
         .boundary = *stg_graph_boundary(definition->graph),
@@ -191,4 +193,15 @@ size_t stg_definition_advice(const struct stg_definition *definition,
             ret[kept++] = lines[i];
     }
     return kept;
+}
+
+uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
+{
+    const struct stg_pipeline_spec *spec = definition->spec;
+    for (size_t i = spec->n_steps; i-- > 0;) {
+        const struct stg_step *step = &spec->steps[i];
+        if (strcmp(step->name, "batch") == 0)
+            return (uint64_t)stg_attr_int(step->attrs, step->n_attrs, "batch_size", 0);
+    }
+    return 1;
 }

@@ -43,6 +43,9 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
 struct stg_definition *stg_definition_ref(struct stg_definition *definition);
 void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed */
 
+/* Rows of a staged batch that is whole: what the last `batch` makes; 1 without one. */
+uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
+
 /* What a careful reader would say about it: up to n lines, each in bump. Returns how
  * many. */
 size_t stg_definition_advice(const struct stg_definition *definition,

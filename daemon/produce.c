@@ -209,8 +209,11 @@ static uint64_t write_item(struct stg_runner *runner, const struct drawn *drawn,
                                     stg_graph_boundary(stage->config.graph), err);
     if (rc == 0)
         rc = stg_run_exec(runner->run, block->tensors, &key, &sink, NULL, err);
+    uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&writer) : 0;
     if (rc == 0)
-        return stg_batch_writer_seal(&writer);
+        rc = stg_batch_check_parts(base, true, err);
+    if (rc == 0)
+        return bytes;
     err->code = rc;
     add_place(stage, drawn, err);
     return write_error(base, capacity, err);

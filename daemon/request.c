@@ -321,6 +321,8 @@ static int attach(struct stg_session *session, const struct stg_request *request
     reply.boundary = *stg_graph_boundary(instance->definition->graph);
     reply.pipeline = instance->definition->spec;
     reply.first_number = attached.first_number;
+    reply.batch_rows = stg_definition_batch_rows(instance->definition);
+    reply.unseen = session->pidfd < 0;
     if (stg_session_reply(session, &reply, attached.fds, 3) < 0)
         stg_session_close(session); /* the memory did not reach it */
     stg_server_sweep_soon(session->server);

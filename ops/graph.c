@@ -160,7 +160,8 @@ static int resolve_feature(struct stg_graph *graph, size_t i, struct stg_err *er
     assert(component != NULL);
     graph->boundary.components[i] = *component;
     graph->boundary.components[i].name = feature->path;
-    return 0;
+    graph->boundary.components[i].part = feature->part;
+    return stg_graph_check_part(&graph->boundary, i, err);
 }
 
 static int make_boundary(struct stg_graph *graph, struct stg_err *err)

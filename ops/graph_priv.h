@@ -79,6 +79,13 @@ int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err 
  * that. */
 int stg_graph_invalid(struct stg_err *err);
 
+/* ---- graph_part.c ---- */
+
+/* May feature i be the part of a sparse or ragged feature that it is said to be? The ones
+ * before it are known. INVALID_ARGUMENT. */
+int stg_graph_check_part(const struct stg_schema *boundary, size_t i,
+                         struct stg_err *err);
+
 /* ---- graph.c ---- */
 
 /* What is known of a tensor, or NULL when its node is not inferred. OUT_OF_RANGE of an

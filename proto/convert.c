@@ -340,7 +340,8 @@ static int features_convert(const Stager__Features *from, struct stg_bump *bump,
         features[i] = (struct stg_feature){.path = from->leaf[i]->path,
                                            .tensor = from->leaf[i]->tensor,
                                            .line = (int)from->leaf[i]->line,
-                                           .column = (int)from->leaf[i]->column};
+                                           .column = (int)from->leaf[i]->column,
+                                           .part = from->leaf[i]->part};
     ret->features = features;
     ret->n_features = from->n_leaf;
     if (from->structure != NULL)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `features`: one tensor, a list or a mapping, nested -> leaves with paths, and the
- * skeleton that a client gives the structure back from.
+ * skeleton that a client gives the structure back from. {sparse: {…}} and {ragged: {…}}
+ * are features of several tensors, null is a place that stays empty.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/layout.h"
 #include "proto/load_read.h"
 #include "proto/pipeline.pb-c.h"
 
@@ -82,7 +84,8 @@ static int path_check(struct stg_reader *r, const struct stg_text_node *node,
     return 0;
 }
 
-static int leaf_add(struct walk *w, const struct stg_text_node *node, const char *path)
+static int leaf_add(struct walk *w, const struct stg_text_node *node, const char *path,
+                    uint32_t part)
 {
     struct stg_reader *r = w->r;
     char found[80];
@@ -99,6 +102,8 @@ static int leaf_add(struct walk *w, const struct stg_text_node *node, const char
     if (leaf == NULL)
         return stg_read_fail_memory(r);
     stg_read_position(r, node, &leaf->base);
+    leaf->part = part;
+    leaf->has_part = part != STG_PART_VALUES;
     leaf->tensor = stg_bump_strndup(r->bump, node->s, node->s_bytes);
     if (leaf->tensor == NULL)
         return stg_read_fail_memory(r);
@@ -111,6 +116,100 @@ static int leaf_add(struct walk *w, const struct stg_text_node *node, const char
     w->ret->leaf[w->ret->n_leaf++] = leaf;
     return 0;
 }
+
+/* ---- features of several tensors ---- */
+
+static const struct composite {
+    const char *key;
+    struct {
+        const char *key;
+        uint32_t part;
+    } parts[3]; /* in the order in which they are staged */
+    const char *keys;
+} composites[] = {
+    {"sparse",
+     {{"values", STG_PART_VALUES},
+      {"indices", STG_PART_INDICES},
+      {"dense_shape", STG_PART_DENSE_SHAPE}},
+     "values, indices, dense_shape"},
+    {"ragged",
+     {{"values", STG_PART_VALUES}, {"row_splits", STG_PART_ROW_SPLITS}},
+     "values, row_splits"},
+};
+
+/* {sparse: {…}} or {ragged: {…}} and nothing beside it; else NULL: a mapping may well
+ * have a key of that name. */
+static const struct composite *composite_find(const struct stg_text_node *node)
+{
+    if (node->kind != STG_TEXT_MAPPING || node->n != 1 ||
+        node->first->kind != STG_TEXT_MAPPING)
+        return NULL;
+    for (size_t i = 0; i < sizeof(composites) / sizeof(composites[0]); i++) {
+        if (strcmp(node->first->key, composites[i].key) == 0)
+            return &composites[i];
+    }
+    return NULL;
+}
+
+static const struct stg_text_node *entry_find(const struct stg_text_node *map,
+                                              const char *key)
+{
+    const struct stg_text_node *e = map->first;
+    while (e != NULL && strcmp(e->key, key) != 0)
+        e = e->next;
+    return e;
+}
+
+static int part_walk(struct walk *w, const struct stg_text_node *entry, const char *key,
+                     uint32_t part, const char *parent)
+{
+    char path[MAX_PATH_BYTES + 64];
+    if (parent != NULL && strlen(parent) + 1 + strlen(key) > MAX_PATH_BYTES)
+        return stg_read_fail(w->r, entry->line, entry->column,
+                             "the name of a feature has %zu bytes; at most %u",
+                             strlen(parent) + 1 + strlen(key), MAX_PATH_BYTES);
+    snprintf(path, sizeof(path), "%s%s%s", parent != NULL ? parent : "",
+             parent != NULL ? "/" : "", key);
+    if (builder_quote(&w->structure, key) < 0 || builder_add(&w->structure, ":", 1) < 0)
+        return stg_read_fail_memory(w->r);
+    size_t mark = stg_read_push(w->r, ".%s", key);
+    int rc = leaf_add(w, entry, path, part);
+    if (rc == 0)
+        stg_read_pop(w->r, mark);
+    return rc;
+}
+
+static int composite_walk(struct walk *w, const struct stg_text_node *node,
+                          const struct composite *c, const char *path)
+{
+    const struct stg_text_node *map = node->first;
+    size_t mark = stg_read_push(w->r, ".%s", c->key), n = 0;
+    if (builder_add(&w->structure, "{", 1) < 0 ||
+        builder_quote(&w->structure, c->key) < 0)
+        return stg_read_fail_memory(w->r);
+    for (size_t i = 0; i < 3 && c->parts[i].key != NULL; i++, n++) {
+        const struct stg_text_node *entry = entry_find(map, c->parts[i].key);
+        if (entry == NULL)
+            return stg_read_fail(w->r, map->line, map->column,
+                                 "a %s feature has the keys %s; there is no %s", c->key,
+                                 c->keys, c->parts[i].key);
+        if (builder_add(&w->structure, i == 0 ? ":{" : ",", i == 0 ? 2 : 1) < 0)
+            return stg_read_fail_memory(w->r);
+        int rc = part_walk(w, entry, c->parts[i].key, c->parts[i].part, path);
+        if (rc < 0)
+            return rc;
+    }
+    if (map->n != n)
+        return stg_read_fail(w->r, map->line, map->column,
+                             "a %s feature has the keys %s and no other", c->key,
+                             c->keys);
+    if (builder_add(&w->structure, "}}", 2) < 0)
+        return stg_read_fail_memory(w->r);
+    stg_read_pop(w->r, mark);
+    return 0;
+}
+
+/* ---- the tree ---- */
 
 static int tree_walk(struct walk *w, const struct stg_text_node *node, const char *path);
 
@@ -151,8 +250,13 @@ static int entry_walk(struct walk *w, const struct stg_text_node *entry, size_t 
 
 static int tree_walk(struct walk *w, const struct stg_text_node *node, const char *path)
 {
+    const struct composite *composite = composite_find(node);
+    if (composite != NULL)
+        return composite_walk(w, node, composite, path);
+    if (node->kind == STG_TEXT_SCALAR && stg_text_is_null(node))
+        return builder_add(&w->structure, "null", 4) < 0 ? stg_read_fail_memory(w->r) : 0;
     if (node->kind == STG_TEXT_SCALAR)
-        return leaf_add(w, node, path);
+        return leaf_add(w, node, path, STG_PART_VALUES);
     bool is_list = node->kind == STG_TEXT_LIST;
     if (node->n == 0)
         return stg_read_fail(w->r, node->line, node->column,
@@ -221,6 +325,9 @@ int stg_read_features(struct stg_reader *r, const struct stg_text_node *node,
     int rc = tree_walk(&w, node, NULL);
     if (rc < 0)
         return rc;
+    if (w.ret->n_leaf == 0)
+        return stg_read_fail(r, node->line, node->column,
+                             "nothing but nulls; name at least one tensor");
     w.ret->structure = w.structure.s;
     return duplicates_check(&w);
 }

@@ -120,6 +120,8 @@ struct stg_reply {
     uint32_t max_held;
     const char *client_id, *structure;
     uint64_t first_number;
+    uint64_t batch_rows;   /* of a staged batch that is whole; 0: not known */
+    bool unseen;           /* the daemon has no pidfd of this process */
     uint64_t feed_version; /* feed */
     const struct stg_pipeline_spec
         *pipeline; /* for stager_run; decode owns it: see below */

@@ -94,6 +94,8 @@ static Stager__Features *features_fill(const struct stg_staged *from,
         each[i].has_line = f->line != 0;
         each[i].column = (uint32_t)f->column;
         each[i].has_column = f->column != 0;
+        each[i].part = f->part;
+        each[i].has_part = f->part != STG_PART_VALUES;
         leaves[i] = &each[i];
     }
     return to;

@@ -56,6 +56,8 @@ static int boundary_fill(const struct stg_schema *schema, struct stg_bump *bump,
         all[i]->dtype = (uint32_t)from->dtype;
         all[i]->n_shape = (size_t)from->ndim;
         all[i]->shape = from->shape;
+        all[i]->part = from->part;
+        all[i]->has_part = from->part != STG_PART_VALUES;
     }
     *ret_n = schema->n;
     *ret = all;
@@ -223,6 +225,9 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->client_id = optional(from->client_id);
     open->structure = optional(from->structure);
     PUT(open, first_number, from->first_number);
+    open->batch_rows = from->batch_rows;
+    open->has_batch_rows = from->batch_rows != 0;
+    open->unseen = open->has_unseen = from->unseen;
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -315,6 +320,12 @@ static int component_take(const Stager__Boundary *from, struct stg_component *re
                            from->name);
         ret->shape[i] = from->shape[i];
     }
+    if (from->part > STG_PART_DENSE_SHAPE)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: boundary \"%.64s\" has part %u, which this "
+                       "release does not know",
+                       from->name, from->part);
+    ret->part = from->part;
     return 0;
 }
 
@@ -469,6 +480,8 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->client_id = taken(from->client_id);
     ret->structure = taken(from->structure);
     ret->first_number = from->first_number;
+    ret->batch_rows = from->batch_rows;
+    ret->unseen = from->unseen != 0;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 

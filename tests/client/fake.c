@@ -120,6 +120,8 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .client_id = request->client_id,
                               .structure = "\"x\"",
                               .boundary = fake->boundary,
+                              .batch_rows = fake->batch_rows,
+                              .unseen = fake->unseen,
                               .pipeline = fake->pipeline};
     struct stg_reply late = {
         .id = request->id + 1000, .code = -STAGER_INTERNAL, .text = "late"};

@@ -34,6 +34,8 @@ struct fake {
     int open_code;     /* negative: refuses */
     uint32_t max_held; /* granted */
     uint64_t segment_bytes;
+    uint64_t batch_rows;
+    bool unseen;
     size_t n_fds;     /* with the open reply */
     unsigned n_bells; /* doorbells before each reply */
     bool unsealed;    /* the segment can shrink */

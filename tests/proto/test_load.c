@@ -416,6 +416,20 @@ static void features_keep_their_structure(void)
         {"{'q\"\\': a, x/y: b}", "{\"q\\\"\\\\\":\"q\\\"\\\\\",\"x/y\":\"x/y\"}",
          "q\"\\=a x/y=b "},
         {"{0: a}", "{\"0\":\"0\"}", "0=a "},
+        {"[~, a, {k: null}]", "[null,\"1\",{\"k\":null}]", "1=a "},
+        {"{u: {sparse: {dense_shape: s, values: v, indices: \"i:1\"}}, l: d}",
+         "{\"u\":{\"sparse\":{\"values\":\"u/values\",\"indices\":\"u/indices\","
+         "\"dense_shape\":\"u/dense_shape\"}},\"l\":\"l\"}",
+         "u/values=v u/indices=i:1(2) u/dense_shape=s(3) l=d "},
+        {"{ragged: {row_splits: r, values: v}}",
+         "{\"ragged\":{\"values\":\"values\",\"row_splits\":\"row_splits\"}}",
+         "values=v row_splits=r(1) "},
+        /* A mapping may have a key of that name. */
+        {"{ragged: r, l: d}", "{\"ragged\":\"ragged\",\"l\":\"l\"}", "ragged=r l=d "},
+        {"{sparse: s}", "{\"sparse\":\"sparse\"}", "sparse=s "},
+        {"{sparse: {values: v}, l: d}",
+         "{\"sparse\":{\"values\":\"sparse/values\"},\"l\":\"l\"}",
+         "sparse/values=v l=d "},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[256], paths[256] = "";
@@ -423,8 +437,14 @@ static void features_keep_their_structure(void)
         struct stg_pipeline_spec *spec = load(text);
         for (size_t k = 0; k < spec->staged.n_features; k++) {
             size_t used = strlen(paths);
-            snprintf(paths + used, sizeof(paths) - used, "%s=%s ",
+            snprintf(paths + used, sizeof(paths) - used, "%s=%s",
                      spec->staged.features[k].path, spec->staged.features[k].tensor);
+            used = strlen(paths);
+            if (spec->staged.features[k].part != 0)
+                snprintf(paths + used, sizeof(paths) - used, "(%u) ",
+                         spec->staged.features[k].part);
+            else
+                snprintf(paths + used, sizeof(paths) - used, " ");
         }
         CHECK_STR(spec->staged.structure, cases[i].structure);
         CHECK_STR(paths, cases[i].paths);

@@ -435,9 +435,8 @@ static void features_name_tensors(void)
          "p:2:28: staged.features[1].b: an empty list; name at least one tensor, or "
          "leave "
          "it out"},
-        {STEPS "staged: {features: {a: ~}}\n",
-         "p:2:24: staged.features.a: found ~; expected the name of a tensor: \"ids\" or "
-         "\"columns:0\""},
+        {STEPS "staged: {features: {a: ~, b: [null]}}\n",
+         "p:2:20: staged.features: nothing but nulls; name at least one tensor"},
         {STEPS "staged: {features: {a: ''}}\n",
          "p:2:24: staged.features.a: found the string \"\"; expected the name of a "
          "tensor: "
@@ -448,6 +447,32 @@ static void features_name_tensors(void)
          "rename one"},
         {STEPS "staged: {features: {\"a\\tb\": x}}\n",
          "p:2:29: staged.features: a control character in the name of a feature"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_sparse_or_ragged_feature_has_its_keys_and_no_other(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "staged: {features: {a: {sparse: {values: v, indices: i}}}}\n",
+         "p:2:33: staged.features.a.sparse: a sparse feature has the keys values, "
+         "indices, dense_shape; there is no dense_shape"},
+        {STEPS "staged: {features: {ragged: {row_splits: r}}}\n",
+         "p:2:29: staged.features.ragged: a ragged feature has the keys values, "
+         "row_splits; there is no values"},
+        {STEPS "staged: {features: [{ragged: {values: v, row_splits: r, x: y}}]}\n",
+         "p:2:30: staged.features[0].ragged: a ragged feature has the keys values, "
+         "row_splits and no other"},
+        {STEPS "staged: {features: {a: {ragged: {values: v, row_splits: ~}}}}\n",
+         "p:2:57: staged.features.a.ragged.row_splits: found ~; expected the name of a "
+         "tensor: \"ids\" or \"columns:0\""},
+        {STEPS "staged: {features: {a: {ragged: {values: v, row_splits: [r]}}}}\n",
+         "p:2:57: staged.features.a.ragged.row_splits: found a list; expected the name "
+         "of a tensor: \"ids\" or \"columns:0\""},
+        {STEPS "staged: {features: {a/values: x, a: {ragged: {values: v, row_splits: "
+               "r}}}}\n",
+         "p:2:55: staged.features: two features are called \"a/values\" (the other at "
+         "line 2); rename one"},
     };
     CHECK_CASES(cases);
 }
@@ -558,6 +583,7 @@ static const struct stg_test tests[] = {
     TEST(an_attribute_is_a_value_or_a_rectangular_list),
     TEST(a_range_of_inputs_is_bounded),
     TEST(features_name_tensors),
+    TEST(a_sparse_or_ragged_feature_has_its_keys_and_no_other),
     TEST(a_name_of_a_feature_is_bounded),
     TEST(too_many_values_are_refused),
     TEST(a_cut_text_never_loads_as_something_else),
