@@ -437,14 +437,10 @@ static void features_keep_their_structure(void)
         struct stg_pipeline_spec *spec = load(text);
         for (size_t k = 0; k < spec->staged.n_features; k++) {
             size_t used = strlen(paths);
-            snprintf(paths + used, sizeof(paths) - used, "%s=%s",
-                     spec->staged.features[k].path, spec->staged.features[k].tensor);
-            used = strlen(paths);
-            if (spec->staged.features[k].part != 0)
-                snprintf(paths + used, sizeof(paths) - used, "(%u) ",
-                         spec->staged.features[k].part);
-            else
-                snprintf(paths + used, sizeof(paths) - used, " ");
+            static const char *const parts[] = {"", "(1)", "(2)", "(3)"};
+            const struct stg_feature *f = &spec->staged.features[k];
+            snprintf(paths + used, sizeof(paths) - used, "%s=%s%s ", f->path, f->tensor,
+                     parts[f->part]);
         }
         CHECK_STR(spec->staged.structure, cases[i].structure);
         CHECK_STR(paths, cases[i].paths);
