@@ -130,7 +130,8 @@ void inside_each(struct inside *inside, const struct inside_scenario *scenario)
     each.n_done = each.n_errors = 0;
     for (int i = 0; i < INJECT_N; i++) {
         enum inject_call call = (enum inject_call)i;
-        if (only == NULL || strcmp(only, inject_name(call)) == 0)
+        if ((scenario->spared >> i & 1) == 0 &&
+            (only == NULL || strcmp(only, inject_name(call)) == 0))
             each_of(&each, call, n_calls[i], &random);
     }
     printf("     %s: %u faults, %u of them told as errors; STG_FAULTS_SEED=%llu\n",

@@ -78,7 +78,13 @@ static _Atomic int armed = INJECT_N;
 static _Atomic int64_t n_blocks;
 static _Thread_local bool is_immune, is_chosen;
 static _Atomic bool only_chosen;
-static uintptr_t libuv_start, libuv_end;
+/* From which address to which a library's code and data lie. */
+struct range {
+    const char *name;
+    uintptr_t start, end;
+};
+
+static struct range libuv = {.name = "libuv.so"}, libc = {.name = "libc.so"};
 static _Atomic bool libuv_too, starting;
 
 const char *inject_name(enum inject_call call)
@@ -134,6 +140,11 @@ int64_t inject_blocks(void)
     return atomic_load(&n_blocks);
 }
 
+static bool is_in(const struct range *range, const void *address)
+{
+    return (uintptr_t)address >= range->start && (uintptr_t)address < range->end;
+}
+
 /* libuv ends the process when it cannot watch a descriptor that it took on, wake its loop
  * or start its threads: nobody can be told. */
 static bool libuv_would_abort(enum inject_call call, const void *caller)
@@ -141,14 +152,23 @@ static bool libuv_would_abort(enum inject_call call, const void *caller)
     bool fatal = call == INJECT_READ || call == INJECT_WRITE || call == INJECT_PIPE2 ||
                  call == INJECT_PTHREAD_CREATE ||
                  (call == INJECT_REALLOC && atomic_load(&starting));
-    uintptr_t at = (uintptr_t)caller;
-    return fatal && at >= libuv_start && at < libuv_end && !atomic_load(&libuv_too);
+    return fatal && is_in(&libuv, caller) && !atomic_load(&libuv_too);
+}
+
+/* A sanitizer asks libc where a new thread's stack is, and takes no for a bug. */
+static bool sanitizer_would_abort(enum inject_call call, const void *caller)
+{
+#ifdef INJECT_SANITIZED
+    return call <= INJECT_POSIX_MEMALIGN && is_in(&libc, caller);
+#else
+    return false;
+#endif
 }
 
 static bool fails(enum inject_call call, const void *caller)
 {
     if ((atomic_load(&only_chosen) ? !is_chosen : is_immune) ||
-        libuv_would_abort(call, caller))
+        libuv_would_abort(call, caller) || sanitizer_would_abort(call, caller))
         return false;
     uint64_t n = atomic_fetch_add(&counts[call], 1) + 1;
     if (atomic_load(&armed) != (int)call || n < atomic_load(&first) ||
@@ -159,19 +179,20 @@ static bool fails(enum inject_call call, const void *caller)
     return true;
 }
 
-static int find_libuv(struct dl_phdr_info *info, size_t size, void *owner)
+static int find_range(struct dl_phdr_info *info, size_t size, void *owner)
 {
-    if (strstr(info->dlpi_name, "libuv") == NULL)
+    struct range *range = owner;
+    if (strstr(info->dlpi_name, range->name) == NULL)
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         if (part->p_type != PT_LOAD)
             continue;
         uintptr_t start = info->dlpi_addr + part->p_vaddr;
-        if (libuv_start == 0 || start < libuv_start)
-            libuv_start = start;
-        if (start + part->p_memsz > libuv_end)
-            libuv_end = start + part->p_memsz;
+        if (range->start == 0 || start < range->start)
+            range->start = start;
+        if (start + part->p_memsz > range->end)
+            range->end = start + part->p_memsz;
     }
     return 1;
 }
@@ -193,7 +214,8 @@ static void on_crash(int number)
 
 __attribute__((constructor)) static void prepare(void)
 {
-    dl_iterate_phdr(find_libuv, NULL);
+    dl_iterate_phdr(find_range, &libuv);
+    dl_iterate_phdr(find_range, &libc);
     signal(SIGABRT, on_crash);
     signal(SIGSEGV, on_crash);
 }
@@ -211,7 +233,7 @@ __attribute__((constructor)) static void prepare(void)
 
 /* ---- memory ---- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef INJECT_SANITIZED
 #define LIBC(name) __interceptor_##name
 #else
 #define LIBC(name) __libc_##name

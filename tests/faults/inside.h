@@ -68,6 +68,7 @@ struct inside_scenario {
     /* Without one: everything works, and what attempt may have made is gone. */
     void (*restore)(struct inside *inside);
     bool outside_loop; /* attempt runs the daemon itself: no thread is there to settle */
+    uint64_t spared;   /* bit i: call i does not fail */
 };
 
 /* Runs it with the first malloc failing, then the second, and so on for each call of

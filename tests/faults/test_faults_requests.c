@@ -85,7 +85,7 @@ static void ask_again(struct inside *inside)
 static void questions_survive_every_fault(void)
 {
     static const struct inside_scenario scenario = {"status, list, check", ask, ask_again,
-                                                    false};
+                                                    false, 0};
     char text[512];
     inside_init(&in);
     inside_start(&in);
@@ -118,8 +118,8 @@ static void delete_new(struct inside *inside)
 
 static void applying_survives_every_fault(void)
 {
-    static const struct inside_scenario scenario = {"apply", apply_new, delete_new,
-                                                    false};
+    static const struct inside_scenario scenario = {"apply", apply_new, delete_new, false,
+                                                    0};
     inside_init(&in);
     inside_start(&in);
     inside_each(&in, &scenario);
@@ -149,7 +149,7 @@ static void apply_back(struct inside *inside)
 static void replacing_survives_every_fault(void)
 {
     static const struct inside_scenario scenario = {"replace", apply_changed, apply_back,
-                                                    false};
+                                                    false, 0};
     char text[512];
     inside_init(&in);
     inside_start(&in);
@@ -174,7 +174,7 @@ static void apply_kept(struct inside *inside)
 static void deleting_survives_every_fault(void)
 {
     static const struct inside_scenario scenario = {"delete", delete_kept, apply_kept,
-                                                    false};
+                                                    false, 0};
     inside_init(&in);
     inside_start(&in);
     apply_kept(&in);

@@ -138,7 +138,7 @@ static void read_shared_again(struct inside *inside)
 static void serving_survives_every_fault(void)
 {
     static const struct inside_scenario scenario = {"serve", read_shared,
-                                                    read_shared_again, false};
+                                                    read_shared_again, false, 0};
     inside_init(&in);
     inside_start(&in);
     apply_rows("rows", "  num_threads: 2\n");
@@ -172,7 +172,7 @@ static void read_private_again(struct inside *inside)
 static void a_private_run_survives_every_fault(void)
 {
     static const struct inside_scenario scenario = {"private run", read_private,
-                                                    read_private_again, false};
+                                                    read_private_again, false, 0};
     inside_init(&in);
     inside_start(&in);
     apply_rows("rows", "");
@@ -210,7 +210,7 @@ static void read_both_again(struct inside *inside)
 static void a_broadcast_survives_every_fault(void)
 {
     static const struct inside_scenario scenario = {"broadcast", read_both,
-                                                    read_both_again, false};
+                                                    read_both_again, false, 0};
     inside_init(&in);
     inside_start(&in);
     apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");

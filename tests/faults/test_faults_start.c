@@ -59,7 +59,7 @@ static void start_again(struct inside *inside)
 static void starting_survives_every_fault(void)
 {
     static const struct inside_scenario scenario = {"start", start_and_finish,
-                                                    start_again, true};
+                                                    start_again, true, 0};
     char path[256];
     inside_init(&in);
     stg_log_set_level((enum stg_log_level)0);
