@@ -24,10 +24,16 @@ static void pause_cpu(void)
 #endif
 }
 
+static void ring_bell(struct stager_stream *stream)
+{
+    stream->bell_owed = !stg_socket_bell(stream->client->fd);
+}
+
 static void ring_if_dry(struct stager_stream *stream)
 {
-    if (stream->client != NULL && stg_ring_should_bell(&stream->ring))
-        stg_socket_bell(stream->client->fd);
+    if (stream->client != NULL &&
+        (stg_ring_should_bell(&stream->ring) || stream->bell_owed))
+        ring_bell(stream);
 }
 
 static void set_waiting(struct stager_stream *stream, bool waiting)
@@ -374,7 +380,7 @@ int stager_rewind(struct stager_stream *stream)
                        (unsigned long long)(stream->passes - 1), stream->name);
     stream->at_end = false;
     stg_control_want_pass(&stream->control, ++stream->passes);
-    stg_socket_bell(stream->client->fd);
+    ring_bell(stream);
     return 0;
 }
 

@@ -267,9 +267,10 @@ long stg_socket_receive(int fd, void *buf, size_t capacity, int *fds, size_t max
 
 /* ---- doorbells ---- */
 
-void stg_socket_bell(int fd)
+bool stg_socket_bell(int fd)
 {
-    (void)!send(fd, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return send(fd, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+           (errno != ENOBUFS && errno != ENOMEM && errno != EINTR);
 }
 
 int stg_socket_drain(int fd)

@@ -43,8 +43,9 @@ long stg_socket_receive(int fd, void *buf, size_t capacity, int *fds, size_t max
                         size_t *ret_n_fds, int64_t deadline_ns, struct stg_err *err);
 
 /* Rings the daemon's bell: one byte, never blocks. A full queue means that a bell is
- * there already; a dead daemon is noticed when sleeping. */
-void stg_socket_bell(int fd);
+ * there already; a dead daemon is noticed when sleeping. False: the system had no room
+ * for it, ring again. */
+bool stg_socket_bell(int fd);
 
 /* Takes doorbells off the socket without blocking. 0, or UNAVAILABLE (no text) when the
  * other end is closed. */
