@@ -101,6 +101,7 @@ static void on_probe(uv_async_t *probe)
     for (struct stg_pipeline *p = inside->server.catalog->pipelines; p != NULL;
          p = p->next)
         state.n_pipelines++;
+    state.max_clients = inside->server.settings->max_clients;
     state.budget_used = stg_budget_used(&inside->server.budget);
     pthread_mutex_lock(&inside->lock);
     inside->seen = state;

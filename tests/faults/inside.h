@@ -14,7 +14,7 @@
 
 /* What the daemon keeps when nobody is there. */
 struct inside_state {
-    uint32_t n_sessions, n_instances, n_pipelines;
+    uint32_t n_sessions, n_instances, n_pipelines, max_clients;
     uint64_t budget_used;
     int64_t n_blocks;
     int n_fds;

@@ -3,10 +3,13 @@
  * The start of a daemon while something fails: it runs, or says why not; and the next
  * start finds every pipeline that was applied.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "client/stager.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "daemon/config.h"
@@ -75,7 +78,101 @@ static void starting_survives_every_fault(void)
     inside_finish(&in);
 }
 
+/* ---- settings that are read again ---- */
+
+/* Each time with another number, in the file and then in the daemon. */
+static void write_max_clients(struct inside *inside, unsigned n)
+{
+    char text[1024];
+    snprintf(text, sizeof(text),
+             "runtime_dir: %s\nstate_dir: %s/state\npipeline_dir: %s\n"
+             "log_level: error\nmemory_budget: 134217728\nmax_clients: %u\n",
+             inside->runtime, inside->dir, inside->pipelines, n);
+    inside_file(inside, "stagerd.yaml", text);
+}
+
+static unsigned max_clients = 100;
+
+static int reload(struct inside *inside, char text[512])
+{
+    struct inside_state state;
+    write_max_clients(inside, ++max_clients);
+    kill(getpid(), SIGHUP);
+    for (int i = 0; i < 3; i++) /* the signal comes by a pipe of the loop */
+        inside_settle(inside, &state);
+    CHECK(state.max_clients <= max_clients);
+    return 0;
+}
+
+static void reload_again(struct inside *inside)
+{
+    struct inside_state state = {0};
+    write_max_clients(inside, ++max_clients);
+    kill(getpid(), SIGHUP);
+    for (int i = 0; i < 5000 && state.max_clients != max_clients; i++)
+        inside_settle(inside, &state);
+    if (state.max_clients != max_clients)
+        FAIL("after %s: max_clients is %u, not %u", inside->doing, state.max_clients,
+             max_clients);
+}
+
+static void reading_settings_again_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"reload", reload, reload_again, false,
+                                                    0};
+    inside_init(&in);
+    inside_start(&in);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+/* ---- the end, with a trainer in the middle of a pass ---- */
+
+/* Whatever the trainer was told, the daemon ends. */
+static int serve_and_stop(struct inside *inside, char text[512])
+{
+    struct stager_options options = {.runtime_dir = inside->runtime};
+    struct stager_stream *stream = NULL;
+    struct stager_batch *batch = NULL;
+    inside_start(inside);
+    if (stager_open(NULL, "c", &options, &stream) == 0)
+        (void)!stager_next(stream, 4000, &batch);
+    inside_stop(inside);
+    stager_release(batch);
+    stager_close(stream);
+    return 0;
+}
+
+static void serve_again(struct inside *inside)
+{
+    struct stager_options options = {.runtime_dir = inside->runtime};
+    struct stager_stream *stream;
+    struct stager_batch *batch;
+    inside_start(inside);
+    if (stager_open(NULL, "c", &options, &stream) < 0)
+        FAIL("after %s: %s", inside->doing, stager_error_text(NULL));
+    if (stager_next(stream, 4000, &batch) < 0)
+        FAIL("after %s: %s", inside->doing, stager_error_text(stream));
+    inside_stop(inside);
+    stager_release(batch);
+    stager_close(stream);
+}
+
+static void stopping_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"stop", serve_and_stop, serve_again,
+                                                    true, 0};
+    inside_init(&in);
+    CHECK(mkdir(in.pipelines, 0700) == 0);
+    inside_file(&in, "pipelines/c.yaml", pipeline);
+    inside_each(&in, &scenario);
+    inside_finish(&in);
+}
+
 static const struct stg_test tests[] = {
+    TEST_SLOW(stopping_survives_every_fault, 200),
+    TEST_SLOW(reading_settings_again_survives_every_fault, 100),
     TEST_SLOW(starting_survives_every_fault, 200),
 };
 TEST_MAIN(tests)
