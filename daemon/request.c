@@ -322,7 +322,14 @@ static int attach(struct stg_session *session, const struct stg_request *request
     reply.pipeline = instance->definition->spec;
     reply.first_number = attached.first_number;
     reply.batch_rows = stg_definition_batch_rows(instance->definition);
-    reply.unseen = session->pidfd < 0;
+    reply.unseen = session->unseen;
+    if (session->unseen)
+        stg_log(
+            STG_LOG_WARNING,
+            "pipeline %s: the process of client %s cannot be watched (it is in another "
+            "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
+            "its socket counts as its death",
+            reply.name, client_id);
     if (stg_session_reply(session, &reply, attached.fds, 3) < 0)
         stg_session_close(session); /* the memory did not reach it */
     stg_server_sweep_soon(session->server);

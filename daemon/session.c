@@ -53,7 +53,8 @@ static void end(struct stg_session *session)
         close(session->pidfd);
         session->pidfd = -1;
     }
-    close_handle(&session->pid_poll);
+    if (!session->unseen)
+        close_handle(&session->pid_poll);
     close_handle(&session->deadline);
 }
 
@@ -64,6 +65,25 @@ static void stop_waiting(struct stg_session *session)
     session->open_private = NULL;
     session->open_waits = false;
     uv_timer_stop(&session->deadline);
+}
+
+/* A process that nobody watches had time to release what it holds. */
+static void on_unseen(uv_timer_t *timer)
+{
+    struct stg_session *session = timer->data;
+    struct stg_client *client = session->client;
+    session->client = NULL;
+    stg_stage_dead(session->instance->stage, client);
+    end(session);
+    stg_server_sweep_soon(session->server);
+}
+
+/* It may live on and read what it took, and it may be dead: after a while it is. */
+static void give_it_time(struct stg_session *session)
+{
+    uint64_t hold = session->instance->config.spec->staged.hold_timeout_millis;
+    uint64_t millis = hold > 0 && hold < STG_UNSEEN_MILLIS ? hold : STG_UNSEEN_MILLIS;
+    uv_timer_start(&session->deadline, on_unseen, millis, 0);
 }
 
 void stg_session_close(struct stg_session *session)
@@ -89,6 +109,8 @@ void stg_session_close(struct stg_session *session)
     session->server->n_sessions--;
     if (gone)
         end(session);
+    else if (session->unseen)
+        give_it_time(session);
     stg_server_sweep_soon(session->server);
 }
 
@@ -296,12 +318,15 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 /* ---- who is there ---- */
 
+/* pid: 0 when it is of a namespace that we do not see into. */
 static int open_pidfd(int fd, pid_t pid)
 {
     int pidfd = -1;
     socklen_t n = sizeof(pidfd);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &n) == 0)
         return pidfd;
+    if (errno != ENOPROTOOPT)
+        return -1;
     pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (pidfd < 0)
         return -1;
@@ -329,7 +354,8 @@ static int identify(struct stg_session *session, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, session->who.groups, &n) == 0)
         session->who.n_groups = n / sizeof(gid_t);
     session->pidfd = open_pidfd(fd, cred.pid);
-    return session->pidfd < 0 ? -1 : 0;
+    session->unseen = session->pidfd < 0 && errno == EINVAL && cred.pid == 0;
+    return session->pidfd < 0 && !session->unseen ? -1 : 0;
 }
 
 /* What could not be watched is closed again; the session goes with its last handle. */
@@ -343,13 +369,16 @@ static int init_handles(struct stg_session *session)
     if (rc == 0) {
         session->poll.data = session;
         session->n_handles++;
-        rc = uv_poll_init(loop, &session->pid_poll, session->pidfd);
+        if (!session->unseen)
+            rc = uv_poll_init(loop, &session->pid_poll, session->pidfd);
     }
-    if (rc == 0) {
+    if (rc == 0 && !session->unseen) {
         session->pid_poll.data = session;
         session->n_handles++;
-        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
         uv_poll_start(&session->pid_poll, UV_READABLE, on_death);
+    }
+    if (rc == 0) {
+        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
         uv_timer_start(&session->deadline, on_deadline, HELLO_MILLIS, 0);
         return 0;
     }

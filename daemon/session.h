@@ -14,11 +14,17 @@
 #include "daemon/server.h"
 #include "proto/wire.h"
 
+/* For how long at most a client's memory is kept after the end of its socket, when its
+ * process cannot be watched: its pid is of another namespace, and the kernel has no
+ * SO_PEERPIDFD (before Linux 6.5). hold_timeout_millis may be shorter. */
+#define STG_UNSEEN_MILLIS 30000u
+
 struct stg_session {
     struct stg_session *next;
     struct stg_server *server;
-    int fd; /* -1: closed; the session lives on while its process holds memory */
-    int pidfd;
+    int fd;    /* -1: closed; the session lives on while its process holds memory */
+    int pidfd; /* -1: the process cannot be watched, its socket counts (unseen) */
+    bool unseen;
     uv_poll_t poll, pid_poll;
     uv_timer_t deadline; /* of hello, and of an open that waits */
     int n_handles;       /* closing the last one frees the session */
