@@ -127,7 +127,10 @@ static void print_clients(const struct stg_pipeline_status *status)
         const struct stg_client_status *c = &status->clients[i];
         stg_table_add(&table, "%s", text_or(c->client_id, "-"));
         stg_table_add(&table, "%s", text_or(c->program, "-"));
-        stg_table_add(&table, "%u", c->pid);
+        if (c->pid != 0)
+            stg_table_add(&table, "%u", c->pid);
+        else /* of another pid namespace */
+            stg_table_add(&table, "%s", "-");
         stg_table_add(&table, "%s", text_or(c->state, "-"));
         stg_table_add(&table, "%" PRIu64, c->assigned);
         stg_table_add(&table, "%u of %u", c->held, c->max_held);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
+#include "tests/system/enclosed.h"
 
 int64_t now_millis(void)
 {
@@ -53,7 +54,7 @@ static void write_settings(struct fixture *fixture, const char *settings)
 static void spawn(struct fixture *fixture)
 {
     fflush(NULL);
-    fixture->pid = fork();
+    fixture->pid = fixture->enclosed ? enclosed_fork() : fork();
     CHECK(fixture->pid >= 0);
     if (fixture->pid == 0) {
         char log[128];
@@ -62,6 +63,10 @@ static void spawn(struct fixture *fixture)
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(fd, 1);
         dup2(fd, 2);
+        if (fixture->preload != NULL) {
+            setenv("LD_PRELOAD", fixture->preload, 1);
+            setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+        }
         execl(STAGERD_PATH, "stagerd", "--foreground", "--config", fixture->config,
               (char *)NULL);
         _exit(127);
@@ -97,7 +102,13 @@ void fixture_restart(struct fixture *fixture)
 
 void fixture_start(struct fixture *fixture, const char *settings)
 {
-    *fixture = (struct fixture){0};
+    fixture_start_enclosed(fixture, settings, false, NULL);
+}
+
+void fixture_start_enclosed(struct fixture *fixture, const char *settings, bool enclosed,
+                            const char *preload)
+{
+    *fixture = (struct fixture){.enclosed = enclosed, .preload = preload};
     const char *base = getenv("TMPDIR");
     snprintf(fixture->dir, sizeof(fixture->dir), "%.30s/stg-XXXXXX",
              base ? base : "/tmp");

@@ -17,12 +17,19 @@ struct fixture {
     char dir[64];      /* everything is below it */
     char runtime[128]; /* its runtime_dir */
     char config[128];
-    pid_t pid; /* of stagerd; 0: not running */
+    pid_t pid;           /* of stagerd; 0: not running */
+    bool enclosed;       /* in user, pid and mount namespaces of its own */
+    const char *preload; /* a library that comes before libc; NULL: none */
 };
 
 /* Makes the folders and starts stagerd with these extra lines of settings ("" for none);
  * returns when it answers. Fails the test otherwise. */
 void fixture_start(struct fixture *fixture, const char *settings);
+
+/* As fixture_start, in namespaces of its own, with a library that comes before libc
+ * (NULL: none). Skips the test where namespaces are forbidden. */
+void fixture_start_enclosed(struct fixture *fixture, const char *settings, bool enclosed,
+                            const char *preload);
 
 /* Starts it again in the same folders, after fixture_kill or fixture_stop. */
 void fixture_restart(struct fixture *fixture);
