@@ -276,7 +276,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
 static void create_stage(uv_work_t *work)
 {
     struct stg_instance *instance = work->data;
-    stg_stage_create(&instance->config, &instance->plan, &instance->stage,
+    stg_stage_create(&instance->config, &instance->plan, &instance->at_work,
                      &instance->error);
 }
 
@@ -284,6 +284,8 @@ static void created_stage(uv_work_t *work, int status)
 {
     struct stg_instance *instance = work->data;
     struct stg_catalog *catalog = instance->catalog;
+    instance->stage = instance->at_work;
+    instance->at_work = NULL;
     instance->state = instance->stage != NULL ? STG_INSTANCE_LIVE : STG_INSTANCE_FAILED;
     if (instance->stage != NULL && instance->abandoned)
         stg_stage_stop(instance->stage, STAGER_ABORTED, "replaced", false);
@@ -477,7 +479,7 @@ static void remove_instance(struct stg_instance *instance)
 static void destroy_stage(uv_work_t *work)
 {
     struct stg_instance *instance = work->data;
-    stg_stage_destroy(instance->ending);
+    stg_stage_destroy(instance->at_work);
 }
 
 static void destroyed_stage(uv_work_t *work, int status)
@@ -494,7 +496,7 @@ static void end_instance(struct stg_instance *instance)
 {
     keep_counts(instance);
     instance->state = STG_INSTANCE_ENDING;
-    instance->ending = instance->stage;
+    instance->at_work = instance->stage;
     instance->stage = NULL;
     uv_queue_work(instance->catalog->loop, &instance->work, destroy_stage,
                   destroyed_stage);

@@ -35,9 +35,9 @@ struct stg_instance {
     struct stg_stage_config config;
     struct stg_stage_plan plan;
     struct stg_stage *stage;
-    struct stg_stage *ending; /* ENDING: the stage, the worker's alone */
-    bool quiet;               /* its runners have ended, and who waited for it was told */
-    uint64_t n_gone;          /* of the catalog when it was made */
+    struct stg_stage *at_work; /* CREATING, ENDING: the stage, the worker's alone */
+    bool quiet;      /* its runners have ended, and who waited for it was told */
+    uint64_t n_gone; /* of the catalog when it was made */
     struct stg_err error;
     uv_work_t work;
 };
