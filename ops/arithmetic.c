@@ -131,6 +131,57 @@ STG_EACH_SIGNED(SIGNED_KERNEL, floormod)
 STG_EACH_UNSIGNED(UNSIGNED_KERNEL, floordiv)
 STG_EACH_UNSIGNED(UNSIGNED_KERNEL, floormod)
 
+/* ---- powers ---- */
+
+#define POWER_KERNEL(op, dtype, type, value, ring, load, store)                          \
+    static int64_t op##_##dtype(const struct stg_strip *s)                               \
+    {                                                                                    \
+        STG_STRIP_LOOPS(type, type, value, load,                                         \
+                        store((_Generic((x), float                                       \
+                                        : powf, double                                   \
+                                        : pow)(x, y))));                                 \
+    }
+
+static inline uint64_t power(uint64_t x, uint64_t y)
+{
+    uint64_t ret = 1;
+    for (; y > 0; y >>= 1, x *= x)
+        ret *= (y & 1) != 0 ? x : 1;
+    return ret;
+}
+
+#define INT_POWER_KERNEL(op, dtype, type, value, ring, load, store)                      \
+    static int64_t op##_##dtype(const struct stg_strip *s)                               \
+    {                                                                                    \
+        const type *exponent = s->in[1];                                                 \
+        for (int64_t i = 0; i < (s->step[1] == 0 ? 1 : s->n); i++) {                     \
+            if (exponent[i] < 0)                                                         \
+                return i;                                                                \
+        }                                                                                \
+        STG_STRIP_LOOPS(type, type, value, , power((uint64_t)x, (uint64_t)y));           \
+    }
+
+STG_EACH_FLOAT(POWER_KERNEL, pow)
+STG_EACH_SIGNED(INT_POWER_KERNEL, pow)
+
+static const stg_strip_kernel pow_kernels[STG_N_DTYPES] = {STG_FLOAT_KERNELS(pow),
+                                                           STG_SIGNED_KERNELS(pow)};
+
+static int infer_pow(struct stg_op_infer *ctx, struct stg_err *err)
+{
+    return stg_binary_infer(ctx, pow_kernels, NULL,
+                            "is neither a float nor a signed integer", err);
+}
+
+const struct stg_op stg_op_pow = {
+    .name = "pow",
+    .summary = "The first to the power of the second, with broadcasting; as tf.pow.",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .infer = infer_pow,
+    .run = stg_binary_run,
+};
+
 /* ---- the ops ---- */
 
 #define OP(op, out_dtypes, text)                                                         \

@@ -2,10 +2,12 @@
 #include "ops/elementwise.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 struct binary {
     stg_strip_kernel kernel;
-    int dtype; /* of the result */
+    int dtype;           /* of the result */
+    const char *refusal; /* what an element that cannot be is */
 };
 
 int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
@@ -25,6 +27,8 @@ int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "inputs are %s, which %s",
                        stg_dtype_name(a->dtype), what);
     plan->dtype = out_dtypes != NULL ? out_dtypes[a->dtype] : a->dtype;
+    plan->refusal = strcmp(ctx->node->op, "pow") == 0 ? "an integer to a negative power"
+                                                      : "integer division by zero";
     output->dtype = plan->dtype;
     ctx->plan = plan;
     return stg_broadcast_infer(ctx->inputs, 2, output, err);
@@ -87,9 +91,9 @@ int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err)
     if (bad < 0)
         return 0;
     int64_t n = stg_tensor_n(&output);
-    return stg_err_row(
-        err, -STAGER_INVALID_ARGUMENT, output.ndim > 0 ? bad / (n / output.shape[0]) : -1,
-        "integer division by zero at element %" PRId64 " of the result", bad);
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT,
+                       output.ndim > 0 ? bad / (n / output.shape[0]) : -1,
+                       "%s at element %" PRId64 " of the result", plan->refusal, bad);
 }
 
 /* ---- one input ---- */

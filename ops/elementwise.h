@@ -57,7 +57,8 @@ struct stg_strip {
     const int64_t *first;
 };
 
-/* -1, or the number of the element that cannot be: an integer divided by zero. */
+/* -1, or the number of the element that cannot be: an integer divided by zero, or to a
+ * negative power. */
 typedef int64_t (*stg_strip_kernel)(const struct stg_strip *strip);
 
 /* The loops of a kernel of two inputs: `value` is of x and y. Both walk, or one is

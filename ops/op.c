@@ -7,20 +7,27 @@ extern const struct stg_op stg_op_abs;
 extern const struct stg_op stg_op_add;
 extern const struct stg_op stg_op_as_string;
 extern const struct stg_op stg_op_assert;
+extern const struct stg_op stg_op_bucketize;
 extern const struct stg_op stg_op_cast;
+extern const struct stg_op stg_op_clip_by_value;
 extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
 extern const struct stg_op stg_op_decode_csv;
+extern const struct stg_op stg_op_decode_raw;
 extern const struct stg_op stg_op_divide;
 extern const struct stg_op stg_op_embedding_lookup;
 extern const struct stg_op stg_op_equal;
+extern const struct stg_op stg_op_exp;
+extern const struct stg_op stg_op_expand_dims;
 extern const struct stg_op stg_op_floordiv;
 extern const struct stg_op stg_op_floormod;
+extern const struct stg_op stg_op_gather;
 extern const struct stg_op stg_op_greater;
 extern const struct stg_op stg_op_greater_equal;
 extern const struct stg_op stg_op_identity;
 extern const struct stg_op stg_op_less;
 extern const struct stg_op stg_op_less_equal;
+extern const struct stg_op stg_op_log;
 extern const struct stg_op stg_op_log1p;
 extern const struct stg_op stg_op_logical_and;
 extern const struct stg_op stg_op_logical_not;
@@ -29,9 +36,22 @@ extern const struct stg_op stg_op_maximum;
 extern const struct stg_op stg_op_minimum;
 extern const struct stg_op stg_op_multiply;
 extern const struct stg_op stg_op_negative;
+extern const struct stg_op stg_op_normalize;
 extern const struct stg_op stg_op_not_equal;
+extern const struct stg_op stg_op_one_hot;
 extern const struct stg_op stg_op_ones_like;
+extern const struct stg_op stg_op_pad;
+extern const struct stg_op stg_op_pow;
+extern const struct stg_op stg_op_relu;
+extern const struct stg_op stg_op_reshape;
+extern const struct stg_op stg_op_sequence_mask;
+extern const struct stg_op stg_op_sigmoid;
 extern const struct stg_op stg_op_sleep;
+extern const struct stg_op stg_op_slice;
+extern const struct stg_op stg_op_sparse_to_dense;
+extern const struct stg_op stg_op_split;
+extern const struct stg_op stg_op_sqrt;
+extern const struct stg_op stg_op_squeeze;
 extern const struct stg_op stg_op_stack;
 extern const struct stg_op stg_op_string_length;
 extern const struct stg_op stg_op_string_lower;
@@ -43,6 +63,8 @@ extern const struct stg_op stg_op_string_to_hash_bucket_strong;
 extern const struct stg_op stg_op_string_to_number;
 extern const struct stg_op stg_op_string_upper;
 extern const struct stg_op stg_op_subtract;
+extern const struct stg_op stg_op_tanh;
+extern const struct stg_op stg_op_transpose;
 extern const struct stg_op stg_op_variable;
 extern const struct stg_op stg_op_where;
 extern const struct stg_op stg_op_zeros_like;
@@ -52,20 +74,27 @@ static const struct stg_op *const ops[] = {
     &stg_op_add,
     &stg_op_as_string,
     &stg_op_assert,
+    &stg_op_bucketize,
     &stg_op_cast,
+    &stg_op_clip_by_value,
     &stg_op_concat,
     &stg_op_constant,
     &stg_op_decode_csv,
+    &stg_op_decode_raw,
     &stg_op_divide,
     &stg_op_embedding_lookup,
     &stg_op_equal,
+    &stg_op_exp,
+    &stg_op_expand_dims,
     &stg_op_floordiv,
     &stg_op_floormod,
+    &stg_op_gather,
     &stg_op_greater,
     &stg_op_greater_equal,
     &stg_op_identity,
     &stg_op_less,
     &stg_op_less_equal,
+    &stg_op_log,
     &stg_op_log1p,
     &stg_op_logical_and,
     &stg_op_logical_not,
@@ -74,9 +103,22 @@ static const struct stg_op *const ops[] = {
     &stg_op_minimum,
     &stg_op_multiply,
     &stg_op_negative,
+    &stg_op_normalize,
     &stg_op_not_equal,
+    &stg_op_one_hot,
     &stg_op_ones_like,
+    &stg_op_pad,
+    &stg_op_pow,
+    &stg_op_relu,
+    &stg_op_reshape,
+    &stg_op_sequence_mask,
+    &stg_op_sigmoid,
     &stg_op_sleep,
+    &stg_op_slice,
+    &stg_op_sparse_to_dense,
+    &stg_op_split,
+    &stg_op_sqrt,
+    &stg_op_squeeze,
     &stg_op_stack,
     &stg_op_string_length,
     &stg_op_string_lower,
@@ -88,6 +130,8 @@ static const struct stg_op *const ops[] = {
     &stg_op_string_to_number,
     &stg_op_string_upper,
     &stg_op_subtract,
+    &stg_op_tanh,
+    &stg_op_transpose,
     &stg_op_variable,
     &stg_op_where,
     &stg_op_zeros_like,

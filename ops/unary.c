@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <string.h>
 
 #include "ops/elementwise.h"
 
@@ -13,6 +14,12 @@
     static void op##_##dtype(const void *in, void *out, int64_t n)                       \
     {                                                                                    \
         STG_EACH_LOOP(type, value, load, store(float_##op(x)))                           \
+    }
+
+#define SAME_KERNEL(op, dtype, type, value, ring, load, store)                           \
+    static void op##_##dtype(const void *in, void *out, int64_t n)                       \
+    {                                                                                    \
+        memcpy(out, in, (size_t)n * sizeof(type));                                       \
     }
 
 #define SIGNED_ABS(op, dtype, type, value, ring, load, store)                            \
@@ -30,6 +37,23 @@ STG_EACH_FLOAT(VALUE_KERNEL, negative)
 STG_EACH_SIGNED(RING_KERNEL, negative)
 STG_EACH_FLOAT(VALUE_KERNEL, abs)
 STG_EACH_SIGNED(SIGNED_ABS, abs)
+
+#define float_exp(x) _Generic((x), float : expf, double : exp)(x)
+#define float_log(x) _Generic((x), float : logf, double : log)(x)
+#define float_sqrt(x) _Generic((x), float : sqrtf, double : sqrt)(x)
+#define float_tanh(x) _Generic((x), float : tanhf, double : tanh)(x)
+#define float_sigmoid(x) (1 / (1 + float_exp(-(x))))
+/* NaN stays, and so does -0. */
+#define float_relu(x) ((x) < 0 ? 0 : (x))
+
+STG_EACH_FLOAT(VALUE_KERNEL, exp)
+STG_EACH_FLOAT(VALUE_KERNEL, log)
+STG_EACH_FLOAT(VALUE_KERNEL, sqrt)
+STG_EACH_FLOAT(VALUE_KERNEL, tanh)
+STG_EACH_FLOAT(VALUE_KERNEL, sigmoid)
+STG_EACH_FLOAT(VALUE_KERNEL, relu)
+STG_EACH_SIGNED(VALUE_KERNEL, relu)
+STG_EACH_UNSIGNED(SAME_KERNEL, relu)
 
 static void logical_not_bool(const void *in, void *out,
                              int64_t n){STG_EACH_LOOP(uint8_t, uint8_t, , x == 0)}
@@ -50,8 +74,26 @@ static void logical_not_bool(const void *in, void *out,
     };
 
 OP(negative, "The number of the other sign; the smallest integer stays; as tf.negative.",
-   STG_FLOAT_KERNELS(negative), STG_SIGNED_KERNELS(negative))
-    OP(abs, "The magnitude; the smallest integer stays; as tf.abs.",
-       STG_FLOAT_KERNELS(abs), STG_SIGNED_KERNELS(abs))
-        OP(logical_not, "True becomes false, false true; as tf.logical_not.",
-           [STAGER_BOOL] = logical_not_bool)
+   STG_FLOAT_KERNELS(negative),
+   STG_SIGNED_KERNELS(
+       negative)) OP(abs, "The magnitude; the smallest integer stays; as tf.abs.",
+                     STG_FLOAT_KERNELS(abs),
+                     STG_SIGNED_KERNELS(
+                         abs)) OP(logical_not,
+                                  "True becomes false, false true; as tf.logical_not.",
+                                  [STAGER_BOOL] = logical_not_bool)
+    OP(exp, "e to the power of x, within two units in the last place; as tf.exp.",
+       STG_FLOAT_KERNELS(exp))
+        OP(log,
+           "The natural logarithm, within two units in the last place; as tf.math.log.",
+           STG_FLOAT_KERNELS(log)) OP(sqrt, "The square root, rounded right; as tf.sqrt.",
+                                      STG_FLOAT_KERNELS(sqrt))
+            OP(tanh,
+               "The hyperbolic tangent, within three units in the last place; as "
+               "tf.tanh.",
+               STG_FLOAT_KERNELS(tanh))
+                OP(sigmoid,
+                   "1 / (1 + e^-x), within four units in the last place; as tf.sigmoid.",
+                   STG_FLOAT_KERNELS(sigmoid))
+                    OP(relu, "What is negative becomes 0; as tf.nn.relu.",
+                       STG_NUMBER_KERNELS(relu))

@@ -297,9 +297,67 @@ def string_rows():
     return rows
 
 
+def move_rows():
+    """Where elements go: every dtype once, every shape of the question."""
+    rng = random.Random(16)
+    rows = []
+
+    def add(op, attrs, inputs, call):
+        want, _ = refused_by_tf(call)
+        want = None if want is None else [t.numpy() for t in (want if isinstance(want, list) else [want])]
+        rows.append(row(op, attrs, [t.numpy() for t in inputs], want))
+    for k, dtype in enumerate(ALL):
+        x = random_values(rng, dtype, (2, 3, 4))
+        add("reshape", "shape=[4, -1]", [x], lambda: tf.reshape(x, [4, -1]))
+        add("expand_dims", f"axis={k % 7 - 4}", [x], lambda: tf.expand_dims(x, k % 7 - 4))
+        add("transpose", "perm=[2, 0, 1]", [x], lambda: tf.transpose(x, [2, 0, 1]))
+        add("transpose", "", [x], lambda: tf.transpose(x))
+        add("slice", "begin=[1, 0, 1] size=[1, -1, 2]", [x], lambda: tf.slice(x, [1, 0, 1], [1, -1, 2]))
+        add("split", "num_or_size_splits=[1, -1] axis=-1", [x], lambda: tf.split(x, [1, -1], -1))
+        add("split", "num_or_size_splits=3 axis=1", [x], lambda: tf.split(x, 3, 1))
+        add("pad", "paddings=[[0, 0], [1, 2], [0, 1]]", [x], lambda: tf.pad(x, [[0, 0], [1, 2], [0, 1]]))
+        for mode in ("REFLECT", "SYMMETRIC"):
+            add("pad", f'paddings=[[1, 0], [0, 2], [3, 1]] mode="{mode}"', [x],
+                lambda: tf.pad(x, [[1, 0], [0, 2], [3, 1]], mode))
+        indices = tf.constant([[2, 0], [1, 1]], tf.int32)
+        add("gather", "axis=1", [x, indices], lambda: tf.gather(x, indices, axis=1))
+        add("gather", "batch_dims=1 axis=2", [x, indices], lambda: tf.gather(x, indices, axis=2, batch_dims=1))
+        cells, values = tf.constant([[0, 1], [1, 0], [1, 2]], tf.int64), random_values(rng, dtype, (3,))
+        zero = tf.constant(b"" if dtype == "string" else 0, tf.string if dtype == "string" else tf.int32)
+        default = zero if dtype == "string" else tf.cast(zero, dtype)
+        add("sparse_to_dense", "output_shape=[2, 3]", [cells, values],
+            lambda: tf.compat.v1.sparse_to_dense(cells, [2, 3], values, default))
+    ids = tf.constant([[0, 2], [-1, 5]], tf.int64)
+    for dtype in NUMBER_DTYPES:
+        for axis in (-1, 0, 1):
+            add("one_hot", f'depth=3 axis={axis} dtype="{dtype}" on_value=7 off_value=2', [ids],
+                lambda: tf.one_hot(ids, 3, 7, 2, axis, dtype))
+        add("sequence_mask", f'dtype="{dtype}"', [ids], lambda: tf.sequence_mask(ids, dtype=dtype))
+        x = random_values(rng, dtype, (2, 3))
+        add("clip_by_value", "clip_value_min=2 clip_value_max=50", [x], lambda: tf.clip_by_value(x, 2, 50))
+    add("sequence_mask", "maxlen=4", [ids], lambda: tf.sequence_mask(ids, 4))
+    for dtype in ("int32", "int64", "float32", "float64"):
+        x = random_values(rng, dtype, (12,))
+        add("bucketize", "boundaries=[-1.5, 0, 0, 7]", [x],
+            lambda: tf.raw_ops.Bucketize(input=x, boundaries=[-1.5, 0, 0, 7]))
+    texts = tf.constant([bytes(range(8)), bytes(range(248, 256))])
+    for dtype in ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16"):
+        for little in (True, False):
+            add("decode_raw", f'out_type="{dtype}" little_endian={str(little).lower()}', [texts],
+                lambda: tf.io.decode_raw(texts, dtype, little))
+    add("decode_raw", 'out_type="int16" fixed_length=10', [texts], lambda: tf.io.decode_raw(texts, "int16", fixed_length=10))
+    x = random_values(rng, "float32", (4, 3))
+    add("normalize", "mean=[0.5, 1.25, 3] std=[2.0, 3.0, 0.1]", [x],
+        lambda: (x - tf.constant([0.5, 1.25, 3.0])) / tf.constant([2.0, 3.0, 0.1]))
+    for dtype in ("int8", "int32", "int64"):
+        x, y = random_values(rng, dtype, (6,)), tf.constant([0, 1, 2, 3, 7, 64], dtype)
+        add("pow", "", [x, y], lambda: tf.pow(x, y))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
-          "elementwise": element_rows, "strings": string_rows}
+          "elementwise": element_rows, "strings": string_rows, "moves": move_rows}
 
 
 def main():

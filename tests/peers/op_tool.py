@@ -82,14 +82,14 @@ class OpTool:
         n, = struct.unpack("<I", self.read(4))
         return [self.read_tensor() for _ in range(n)]
 
-    def op(self, op, inputs, attrs="", outputs=1, dtypes=None, compute=False):
+    def op(self, op, inputs, attrs="", outputs=1, dtypes=None, compute=False, static=()):
         """One op, on the stage side or on the compute side. dtypes names inputs that numpy has no
-        dtype for."""
+        dtype for; static: the inputs whose shape is known when the graph is made."""
         lines, feeds = [], []
         for i, array in enumerate(inputs):
             array = np.asarray(array)
             name = (dtypes or {}).get(i) or dtype_name(array)
-            shape = ", ".join(["-1"] * array.ndim)
+            shape = ", ".join(map(str, array.shape) if i in static else ["-1"] * array.ndim)
             lines.append(f"element in{i} {name} [{shape}]")
             feeds.append(self.pack(array, 14 if name == "bfloat16" else None))
         if compute:

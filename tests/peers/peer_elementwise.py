@@ -77,7 +77,7 @@ def one_nan(bits):
     return np.where((bits & 0x7fff) > 0x7f80, np.uint16(0x7fc0), bits)
 
 
-def compare(tool, rng, op, tensors, attrs, call, units=0, outputs=1):
+def compare(tool, rng, op, tensors, attrs, call, units=0, outputs=1, static=()):
     """Either both refuse, or both give the same. True: both gave something."""
     compute = rng.random() < 0.3
     what = f"{op} {attrs} of {[t.dtype.name + str(tuple(t.shape)) for t in tensors]} {'compute' if compute else 'stage'}"
@@ -88,7 +88,8 @@ def compare(tool, rng, op, tensors, attrs, call, units=0, outputs=1):
         want, reason = None, str(e)
     pairs = [feed_of(t) for t in tensors]
     try:
-        got = tool.op(op, [a for a, _ in pairs], attrs, outputs, {i: name for i, (_, name) in enumerate(pairs)}, compute)
+        got = tool.op(op, [a for a, _ in pairs], attrs, outputs, {i: name for i, (_, name) in enumerate(pairs)}, compute,
+                      static)
     except OpError as e:
         assert reason is not None, f"{what}: refused ({e.text}); TensorFlow gives {want}"
         assert e.code == INVALID_ARGUMENT, f"{what}: {e.code} {e.text}"
@@ -176,7 +177,41 @@ def choices(tool, seconds):
     draw(seconds, 24, one)
 
 
-TESTS = [arithmetic, comparisons, logic, one_input, choices]
+# How far apart ours and TensorFlow's may be, in units in the last place: its own are not rounded right.
+FUNCTIONS = {"exp": (tf.exp, 3), "log": (tf.math.log, 3), "sqrt": (tf.sqrt, 1), "tanh": (tf.tanh, 12),
+             "sigmoid": (tf.sigmoid, 16), "relu": (tf.nn.relu, 0.1)}
+
+
+def functions(tool, seconds):
+    def one(rng):
+        op = rng.choice(list(FUNCTIONS))
+        call, units = FUNCTIONS[op]
+        x = random_values(rng, rng.choice(NUMBERS if op == "relu" else FLOATS), random_shapes(rng, 1)[0])
+        if op == "exp":
+            # TensorFlow takes subnormal results for zero.
+            x = tf.where(x < -10, tf.zeros_like(x), x)
+        if op == "sigmoid":
+            x = tf.where((x < -8) & (x > float("-inf")), tf.zeros_like(x), x)
+        return compare(tool, rng, op, [x], "", lambda: call(x), units)
+    draw(seconds, 25, one)
+
+
+def powers(tool, seconds):
+    def one(rng):
+        dtype = rng.choice(FLOATS + ["int8", "int16", "int32", "int64", "uint8"])
+        a, b = random_shapes(rng, 2)
+        x, y = random_values(rng, dtype, a), random_values(rng, dtype, b)
+        if dtype in INTS:
+            y = tf.cast(tf.cast(y, tf.int64) % 9 - (1 if rng.random() < 0.1 else 0), dtype)
+        else:
+            x, y = (tf.where(tf.math.is_finite(v), tf.clip_by_value(v, -9, 9), v) for v in (x, y))
+            if dtype in ("float16", "bfloat16"):
+                y = tf.where(tf.math.is_finite(y), tf.clip_by_value(y, -1, 2), y)
+        return compare(tool, rng, "pow", [x, y], "", lambda: tf.pow(x, y), 4)
+    draw(seconds, 26, one)
+
+
+TESTS = [functions, powers, arithmetic, comparisons, logic, one_input, choices]
 
 
 if __name__ == "__main__":
