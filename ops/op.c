@@ -7,6 +7,8 @@ extern const struct stg_op stg_op_abs;
 extern const struct stg_op stg_op_add;
 extern const struct stg_op stg_op_as_string;
 extern const struct stg_op stg_op_assert;
+extern const struct stg_op stg_op_batch_matmul;
+extern const struct stg_op stg_op_bias_add;
 extern const struct stg_op stg_op_bucketize;
 extern const struct stg_op stg_op_cast;
 extern const struct stg_op stg_op_clip_by_value;
@@ -25,6 +27,7 @@ extern const struct stg_op stg_op_gather;
 extern const struct stg_op stg_op_greater;
 extern const struct stg_op stg_op_greater_equal;
 extern const struct stg_op stg_op_identity;
+extern const struct stg_op stg_op_l2_normalize;
 extern const struct stg_op stg_op_less;
 extern const struct stg_op stg_op_less_equal;
 extern const struct stg_op stg_op_log;
@@ -32,6 +35,7 @@ extern const struct stg_op stg_op_log1p;
 extern const struct stg_op stg_op_logical_and;
 extern const struct stg_op stg_op_logical_not;
 extern const struct stg_op stg_op_logical_or;
+extern const struct stg_op stg_op_matmul;
 extern const struct stg_op stg_op_maximum;
 extern const struct stg_op stg_op_minimum;
 extern const struct stg_op stg_op_multiply;
@@ -42,12 +46,16 @@ extern const struct stg_op stg_op_one_hot;
 extern const struct stg_op stg_op_ones_like;
 extern const struct stg_op stg_op_pad;
 extern const struct stg_op stg_op_pow;
+extern const struct stg_op stg_op_reduce_max;
+extern const struct stg_op stg_op_reduce_mean;
+extern const struct stg_op stg_op_reduce_sum;
 extern const struct stg_op stg_op_relu;
 extern const struct stg_op stg_op_reshape;
 extern const struct stg_op stg_op_sequence_mask;
 extern const struct stg_op stg_op_sigmoid;
 extern const struct stg_op stg_op_sleep;
 extern const struct stg_op stg_op_slice;
+extern const struct stg_op stg_op_softmax;
 extern const struct stg_op stg_op_sparse_to_dense;
 extern const struct stg_op stg_op_split;
 extern const struct stg_op stg_op_sqrt;
@@ -74,6 +82,8 @@ static const struct stg_op *const ops[] = {
     &stg_op_add,
     &stg_op_as_string,
     &stg_op_assert,
+    &stg_op_batch_matmul,
+    &stg_op_bias_add,
     &stg_op_bucketize,
     &stg_op_cast,
     &stg_op_clip_by_value,
@@ -92,6 +102,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_greater,
     &stg_op_greater_equal,
     &stg_op_identity,
+    &stg_op_l2_normalize,
     &stg_op_less,
     &stg_op_less_equal,
     &stg_op_log,
@@ -99,6 +110,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_logical_and,
     &stg_op_logical_not,
     &stg_op_logical_or,
+    &stg_op_matmul,
     &stg_op_maximum,
     &stg_op_minimum,
     &stg_op_multiply,
@@ -109,12 +121,16 @@ static const struct stg_op *const ops[] = {
     &stg_op_ones_like,
     &stg_op_pad,
     &stg_op_pow,
+    &stg_op_reduce_max,
+    &stg_op_reduce_mean,
+    &stg_op_reduce_sum,
     &stg_op_relu,
     &stg_op_reshape,
     &stg_op_sequence_mask,
     &stg_op_sigmoid,
     &stg_op_sleep,
     &stg_op_slice,
+    &stg_op_softmax,
     &stg_op_sparse_to_dense,
     &stg_op_split,
     &stg_op_sqrt,

@@ -355,9 +355,35 @@ def move_rows():
     return rows
 
 
+def sum_rows():
+    """Whole numbers, so that no order of a sum matters."""
+    rng = np.random.default_rng(17)
+    rows = []
+    for k, dtype in enumerate(NUMBER_DTYPES):
+        x = tf.cast(tf.constant(rng.integers(0, 5, (2, 3, 2))), dtype)
+        for op, call in (("reduce_sum", tf.reduce_sum), ("reduce_max", tf.reduce_max)):
+            for axis in ([0], [1], [2], [0, 2], [1, 2], [0, 1, 2]):
+                rows.append(row(op, f"axis={axis}", [x.numpy()], [call(x, axis).numpy()]))
+        axis = k % 3
+        rows.append(row("reduce_mean", f"axis={axis} keepdims=true", [tf.cast(x * 6, dtype).numpy()],
+                        [tf.reduce_mean(x * 6, axis, True).numpy()]))
+        bias = tf.cast(tf.constant(rng.integers(0, 9, (2,))), dtype)
+        rows.append(row("bias_add", "", [x.numpy(), bias.numpy()], [tf.nn.bias_add(x, bias).numpy()]))
+    for dtype in ("float16", "bfloat16", "float32", "float64", "int32", "int64"):
+        for ta in (False, True):
+            for tb in (False, True):
+                a = tf.cast(tf.constant(rng.integers(-4, 5, (2, 1, 5, 3) if ta else (2, 1, 3, 5))), dtype)
+                b = tf.cast(tf.constant(rng.integers(-4, 5, (2, 4, 5) if tb else (2, 5, 4))), dtype)
+                rows.append(row("matmul", f"transpose_a={str(ta).lower()} transpose_b={str(tb).lower()}",
+                                [a.numpy(), b.numpy()], [tf.matmul(a, b, ta, tb).numpy()]))
+                rows.append(row("batch_matmul", f"adj_x={str(ta).lower()} adj_y={str(tb).lower()}",
+                                [a.numpy(), b.numpy()], [tf.raw_ops.BatchMatMulV2(x=a, y=b, adj_x=ta, adj_y=tb).numpy()]))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
-          "elementwise": element_rows, "strings": string_rows, "moves": move_rows}
+          "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows}
 
 
 def main():

@@ -212,7 +212,92 @@ def bounds(tool, seconds):
     draw(seconds, 47, one)
 
 
-TESTS = [views, parts, gathers, paddings, one_hots_and_masks, dense, raw_bytes, bounds]
+def finite(x, low=-9, high=9):
+    """Floats as they are in sums that TensorFlow adds up in another order."""
+    if x.dtype.name not in FLOATS:
+        return x
+    return tf.where(tf.math.is_finite(x), tf.clip_by_value(x, low, high), tf.ones_like(x))
+
+
+# Sums of floats: TensorFlow's own lose this many units in the last place, and more where terms cancel.
+UNITS = {"float32": 16, "float64": 16, "float16": 16, "bfloat16": 16}
+
+
+def reductions(tool, seconds):
+    calls = {"reduce_sum": tf.reduce_sum, "reduce_mean": tf.reduce_mean, "reduce_max": tf.reduce_max}
+
+    def one(rng):
+        x = some(rng, NUMBERS)
+        op, rank = rng.choice(list(calls)), len(x.shape)
+        if op != "reduce_max":
+            x = tf.abs(finite(x)) if x.dtype.name in FLOATS else x
+            if x.dtype.name in ("float16", "bfloat16"):
+                x = tf.where(x < 0.01, tf.ones_like(x), x)
+        if op == "reduce_mean" and x.dtype.name in ("int32", "int64", "uint32", "uint64"):
+            x = x % 1000  # the sum itself wraps in TensorFlow
+        axis = rng.sample(range(-rank, 0), rng.randrange(rank + 1)) if rng.random() < 0.9 else [0, 0]
+        keep = rng.random() < 0.5
+        attrs = f"axis={axis} keepdims={str(keep).lower()}"
+        if rng.random() < 0.2:
+            axis, attrs = None, f"keepdims={str(keep).lower()}"
+        elif len(axis) == 1 and rng.random() < 0.5:
+            axis = axis[0]
+            attrs = f"axis={axis} keepdims={str(keep).lower()}"
+        axes = axis if axis is None else tf.constant(axis, tf.int32)
+        return compare(tool, rng, op, [x], attrs, lambda: calls[op](x, axes, keep), UNITS.get(x.dtype.name, 0))
+    draw(seconds, 50, one)
+
+
+def rows(tool, seconds):
+    def one(rng):
+        x = finite(some(rng, FLOATS + (["int32"] if rng.random() < 0.05 else [])))
+        rank = len(x.shape)
+        axis = rng.randrange(-rank, rank) if rank else 0
+        if rng.random() < 0.5:
+            if rng.random() < 0.2:
+                x = tf.where(x > 8, tf.cast(float("inf"), x.dtype), x) if x.dtype.is_floating else x
+            return compare(tool, rng, "softmax", [x], f"axis={axis}", lambda: tf.nn.softmax(x, axis), 64)
+        epsilon = rng.choice([1e-12, 0.5])
+        if x.dtype == tf.float16:
+            epsilon = 0.5  # the other one is 0 there
+        return compare(tool, rng, "l2_normalize", [x], f"axis={axis} epsilon={epsilon}",
+                       lambda: tf.math.l2_normalize(x, axis, epsilon), 64)
+    draw(seconds, 51, one)
+
+
+def products(tool, seconds):
+    def one(rng):
+        m, k, n = (rng.choice([0, 1, 2, 3, 5, 9]) for _ in range(3))
+        left, right = random_shapes(rng, 2)
+        dtype, ta, tb = rng.choice(FLOATS + ["int32", "int64", "int8"][:2 if rng.random() < 0.9 else 3]), rng.random() < 0.5, rng.random() < 0.5
+        wrong = 1 if rng.random() < 0.05 else 0
+        left, right = left[:3] + ((k, m) if ta else (m, k)), right[:3] + ((n, k + wrong) if tb else (k + wrong, n))
+        a, b = (finite(random_values(rng, dtype, shape)) for shape in (left, right))
+        if dtype in FLOATS:
+            a, b = (tf.round(v) for v in (a, b))  # sums of whole numbers are exact in any order
+        if dtype == "int8":
+            return compare(tool, rng, "matmul", [a, b], "", lambda: tf.raw_ops.MatMul(a=a, b=b))
+        flags = f"{str(ta).lower()} {{}}={str(tb).lower()}"
+        if rng.random() < 0.3:
+            return compare(tool, rng, "batch_matmul", [a, b], "adj_x=" + flags.format("adj_y"),
+                           lambda: tf.raw_ops.BatchMatMulV2(x=a, y=b, adj_x=ta, adj_y=tb), 1)
+        return compare(tool, rng, "matmul", [a, b], "transpose_a=" + flags.format("transpose_b"),
+                       lambda: tf.matmul(a, b, ta, tb), 1)
+    draw(seconds, 52, one)
+
+
+def biases(tool, seconds):
+    def one(rng):
+        shape = tuple(rng.choice([0, 1, 2, 5]) for _ in range(rng.choice([1, 2, 2, 3, 4, 5])))
+        dtype, second = rng.choice(NUMBERS), rng.random() < 0.4
+        n = shape[1] if second and len(shape) > 1 else shape[-1]
+        x, b = random_values(rng, dtype, shape), random_values(rng, dtype, (n + (rng.random() < 0.05),))
+        attrs = 'data_format="NC.."' if second else ""
+        return compare(tool, rng, "bias_add", [x, b], attrs, lambda: tf.nn.bias_add(x, b, "NC.." if second else None))
+    draw(seconds, 53, one)
+
+
+TESTS = [reductions, rows, products, biases, views, parts, gathers, paddings, one_hots_and_masks, dense, raw_bytes, bounds]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "ops/elementwise.h"
+#include "ops/move.h"
+
+static const struct stg_param params[] = {
+    {.name = "axis",
+     .type = STG_PARAM_INT,
+     .preset = "-1",
+     .help = "the dimension that sums up to 1; negative counts from the last"},
+};
+
+/* Logits as [n_outer, n, n_inner]; row has room for n. */
+struct sizes {
+    int64_t n_outer, n, n_inner;
+};
+
+typedef void (*softmax_kernel)(const struct sizes *sizes, const void *in, void *out,
+                               void *row);
+
+struct plan {
+    int axis;
+    softmax_kernel kernel;
+};
+
+#define LARGEST(x, y) ((y) > (x) || (y) != (y) ? (y) : (x))
+#define EXP(x) _Generic((x), float : expf, double : exp)(x)
+
+#define KERNEL(op, dtype, type, value, ring, load, store)                                \
+    static void op##_##dtype(const struct sizes *s, const void *in, void *out,           \
+                             void *scratch)                                              \
+    {                                                                                    \
+        value *row = scratch;                                                            \
+        for (int64_t k = 0; k < s->n_outer * s->n_inner; k++) {                          \
+            int64_t first = k / s->n_inner * s->n * s->n_inner + k % s->n_inner;         \
+            const type *from = (const type *)in + first;                                 \
+            type *to = (type *)out + first;                                              \
+            value most = -(value)INFINITY, sum = 0;                                      \
+            for (int64_t i = 0; i < s->n; i++) {                                         \
+                row[i] = (value)load(from[i * s->n_inner]);                              \
+                most = LARGEST(most, row[i]);                                            \
+            }                                                                            \
+            for (int64_t i = 0; i < s->n; i++) {                                         \
+                row[i] = EXP(row[i] - most);                                             \
+                sum += row[i];                                                           \
+            }                                                                            \
+            for (int64_t i = 0; i < s->n; i++)                                           \
+                to[i * s->n_inner] = (type)store((row[i] / sum));                        \
+        }                                                                                \
+    }
+
+STG_EACH_FLOAT(KERNEL, softmax)
+
+static int infer(struct stg_op_infer *ctx, struct stg_err *err)
+{
+    static const softmax_kernel kernels[STG_N_DTYPES] = {STG_FLOAT_KERNELS(softmax)};
+    const struct stg_component *input = &ctx->inputs[0];
+    struct plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
+    struct stg_component *output = stg_op_outputs(ctx, 1);
+    if (plan == NULL || output == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    plan->kernel = kernels[input->dtype];
+    if (plan->kernel == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "input \"%s\" is %s; cast it to a float", input->name,
+                       stg_dtype_name(input->dtype));
+    *output = *input;
+    ctx->plan = plan;
+    return stg_move_axis(ctx->node, "axis", -1, input->ndim, &plan->axis, err);
+}
+
+static int run(struct stg_op_run *ctx, struct stg_err *err)
+{
+    const struct plan *plan = ctx->plan;
+    const struct stg_tensor *input = &ctx->inputs[0];
+    struct sizes sizes = {.n_outer = 1, .n = input->shape[plan->axis], .n_inner = 1};
+    for (int d = 0; d < input->ndim; d++) {
+        if (d != plan->axis)
+            *(d < plan->axis ? &sizes.n_outer : &sizes.n_inner) *= input->shape[d];
+    }
+    void *row = stg_bump_alloc_raw(ctx->scratch, (size_t)sizes.n * sizeof(double));
+    if (row == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    struct stg_tensor output;
+    int rc = ctx->alloc(ctx, 0, input->dtype, input->ndim, input->shape, 0, &output, err);
+    if (rc == 0 && stg_tensor_n(input) > 0)
+        plan->kernel(&sizes, input->data, output.data, row);
+    return rc;
+}
+
+const struct stg_op stg_op_softmax = {
+    .name = "softmax",
+    .summary = "e^x, scaled so that each row sums up to 1; as tf.nn.softmax.",
+    .params = params,
+    .n_params = sizeof(params) / sizeof(params[0]),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .infer = infer,
+    .run = run,
+};
