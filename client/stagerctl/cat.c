@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/values.h"
@@ -55,20 +56,86 @@ static void print_tensors(const struct stager_batch *batch,
     }
 }
 
+/* " ids=" of "ids/values". */
+static void print_name(const struct stager_tensor *values)
+{
+    const char *slash = strrchr(values->name, '/');
+    printf(
+        " %.*s=", slash != NULL ? (int)(slash - values->name) : (int)strlen(values->name),
+        values->name);
+}
+
+/* " ids=[3, 1]" */
+static void print_ragged_row(const struct stager_tensor *values,
+                             const struct stager_tensor *row_splits, int64_t row)
+{
+    const int64_t *splits = row_splits->data;
+    if (row + 1 >= row_splits->shape[0])
+        return;
+    int64_t first = splits[row] > 0 ? splits[row] : 0; /* the daemon's: not believed */
+    print_name(values);
+    putchar('[');
+    for (int64_t k = first; k < splits[row + 1] && k < values->shape[0]; k++) {
+        fputs(k > first ? ", " : "", stdout);
+        stg_values_row(stdout, values, k);
+    }
+    putchar(']');
+}
+
+/* " tags={0: "a", 7: "b"}": what stands where, without the row. */
+static void print_sparse_row(const struct stager_tensor *values,
+                             const struct stager_tensor *indices, int64_t row)
+{
+    const int64_t *at = indices->data;
+    int64_t rank = indices->shape[1], n = 0;
+    print_name(values);
+    putchar('{');
+    for (int64_t k = 0; k < values->shape[0]; k++, at += rank) {
+        if (at[0] != row)
+            continue;
+        fputs(n++ > 0 ? ", " : "", stdout);
+        for (int64_t d = 1; d < rank; d++)
+            printf("%" PRId64 "%s", at[d], d + 1 < rank ? "," : ": ");
+        stg_values_row(stdout, values, k);
+    }
+    putchar('}');
+}
+
+static uint32_t part_at(const struct stager_batch *batch,
+                        const struct stager_batch_info *info, uint32_t i,
+                        struct stager_tensor *ret)
+{
+    if (i >= info->n_tensors || stager_batch_tensor_at(batch, i, ret) < 0)
+        return STAGER_PART_VALUES;
+    return ret->part;
+}
+
 /* Row by row; a tensor that has no such row is left out of it. */
+static void print_row(const struct stager_batch *batch,
+                      const struct stager_batch_info *info, int64_t row)
+{
+    for (uint32_t i = 0; i < info->n_tensors; i++) {
+        struct stager_tensor tensor, next = {0};
+        if (part_at(batch, info, i, &tensor) != STAGER_PART_VALUES)
+            continue;
+        uint32_t part = part_at(batch, info, i + 1, &next);
+        if (part == STAGER_PART_ROW_SPLITS) {
+            print_ragged_row(&tensor, &next, row);
+        } else if (part == STAGER_PART_INDICES) {
+            print_sparse_row(&tensor, &next, row);
+        } else if (tensor.ndim > 0 && (uint64_t)tensor.shape[0] == info->n_rows) {
+            printf(" %s=", tensor.name);
+            stg_values_row(stdout, &tensor, row);
+        }
+    }
+}
+
 static void print_rows(const struct stager_batch *batch,
                        const struct stager_batch_info *info)
 {
     for (uint64_t row = 0; row < info->n_rows; row++) {
         printf("  row %" PRIu64 ":", row);
-        for (uint32_t i = 0; i < info->n_tensors; i++) {
-            struct stager_tensor tensor;
-            stager_batch_tensor_at(batch, i, &tensor);
-            if (tensor.ndim == 0 || (uint64_t)tensor.shape[0] != info->n_rows)
-                continue;
-            printf(" %s=", tensor.name);
-            stg_values_row(stdout, &tensor, (int64_t)row);
-        }
+        print_row(batch, info, (int64_t)row);
         printf("\n");
     }
 }

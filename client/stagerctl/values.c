@@ -158,6 +158,11 @@ void stg_values_json(struct stg_json *json, const struct stager_tensor *tensor)
     stg_json_object_begin(json);
     stg_json_key(json, "dtype");
     stg_json_string(json, stager_dtype_name(tensor->dtype));
+    static const char *const parts[] = {"", "row_splits", "indices", "dense_shape"};
+    if (tensor->part != STAGER_PART_VALUES && tensor->part < 4) {
+        stg_json_key(json, "part");
+        stg_json_string(json, parts[tensor->part]);
+    }
     stg_json_key(json, "shape");
     stg_json_array_begin(json);
     for (int i = 0; i < tensor->ndim; i++)

@@ -12,7 +12,8 @@
 #include "client/stager.h"
 #include "client/stagerctl/json.h"
 
-/* {"dtype": …, "shape": […], "values": …} */
+/* {"dtype": …, "shape": […], "values": …}; a part of a sparse or ragged feature that is
+ * not its values says `part` too. */
 void stg_values_json(struct stg_json *json, const struct stager_tensor *tensor);
 
 /* "[2, 3]" */

@@ -138,6 +138,40 @@ def cat_of_odd_values(daemon):
     assert second["s"]["values"] == ['q"q', ""], second
 
 
+def cat_of_sparse_and_ragged(daemon):
+    path = write(daemon, "words.txt", "a bb\n\nccc\n")
+    text = f"""
+name: words
+dataset:
+  - files: {{pattern: ["{path}"]}}
+  - text_line: {{}}
+  - batch: {{batch_size: 3}}
+graph:
+  - {{name: w, op: string_split, input: [record]}}
+  - {{name: s, op: string_split, input: [record], result_type: sparse}}
+staged:
+  features:
+    - null
+    - ragged: {{values: w, row_splits: "w:1"}}
+    - sparse: {{values: s, indices: "s:1", dense_shape: "s:2"}}
+"""
+    expect(daemon, 0, "", "apply", write(daemon, "words.yaml", text))
+    tensors = json.loads(expect(daemon, 0, "", "cat", "words", "--json"))["tensors"]
+    words = ["a", "bb", "ccc"]
+    assert tensors == {
+        "1/values": {"dtype": "string", "shape": [3], "values": words},
+        "1/row_splits": {"dtype": "int64", "part": "row_splits", "shape": [4],
+                         "values": [0, 2, 2, 3]},
+        "2/values": {"dtype": "string", "shape": [3], "values": words},
+        "2/indices": {"dtype": "int64", "part": "indices", "shape": [3, 2],
+                      "values": [[0, 0], [0, 1], [2, 0]]},
+        "2/dense_shape": {"dtype": "int64", "part": "dense_shape", "shape": [2], "values": [3, 2]},
+    }, tensors
+    rows = expect(daemon, 0, "", "cat", "words", "--rows").splitlines()
+    assert rows[1:] == ['  row 0: 1=["a", "bb"] 2={0: "a", 1: "bb"}', "  row 1: 1=[] 2={}",
+                        '  row 2: 1=["ccc"] 2={0: "ccc"}'], rows
+
+
 def cat_of_a_bad_row(daemon):
     data = write(daemon, "rows.csv", "1,1,a\n2,2,b\nx,3,c\n4,4,d\n5,5,e\n")
     expect(daemon, 0, "", "apply", write(daemon, "rows.yaml", numbers(data)), "--name", "rows")
@@ -226,7 +260,8 @@ def trainers_say_what_is_wrong(daemon):
     assert daemon.run("client/examples/criteo_lr").returncode == 2
 
 
-TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_a_bad_row, delete, version,
+TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
+         cat_of_a_bad_row, delete, version,
          a_closed_pipe_ends_cat, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
          trainers_say_what_is_wrong]
 
