@@ -9,7 +9,7 @@
 #include "tests/core/random.h"
 #include "tests/faults/inside.h"
 
-#define ALL_BELOW 40u /* calls of one kind; of more, this many are drawn */
+#define ALL_BELOW 24u /* calls of one kind; of more, this many are drawn */
 #define N_WARM 3
 #define N_TRIES 4 /* what is kept each time is a leak, what is kept once is a cache */
 
@@ -57,6 +57,8 @@ static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool f
         fprintf(stderr, "%s: %d %s (%lld ms)\n", doing, rc, text, (long long)took);
     each->n_errors += rc < 0;
     each->n_done++;
+    struct inside_state state; /* what began under the fault ends by it */
+    settle(each, &state);
     each->scenario->restore(each->inside);
     return failed;
 }

@@ -97,6 +97,7 @@ static int reload(struct inside *inside, char text[512])
 {
     struct inside_state state;
     write_max_clients(inside, ++max_clients);
+    stg_log_set_level((enum stg_log_level)0); /* the settings set it again */
     kill(getpid(), SIGHUP);
     for (int i = 0; i < 3; i++) /* the signal comes by a pipe of the loop */
         inside_settle(inside, &state);
