@@ -189,6 +189,7 @@ struct stg_settings {
     uint32_t max_clients;        /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;
+    bool gate_enable; /* the nanomsg door */
     struct stg_bump bump;
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "core/log.h"
 #include "core/param.h"
@@ -175,6 +176,7 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     pipeline->past = (struct stg_pipeline_status){0};
     pipeline->last_error[0] = '\0';
     pipeline->from_dir = false;
+    stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
     return 0;
 }
 
@@ -188,6 +190,8 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
     snprintf(pipeline->name, sizeof(pipeline->name), "%s", name);
     pipeline->definition = definition;
     pipeline->generation = generation;
+    if (getrandom(&pipeline->id, sizeof(pipeline->id), 0) < 0 || pipeline->id == 0)
+        pipeline->id = uv_hrtime();
     struct stg_pipeline **at = &catalog->pipelines;
     while (*at != NULL && strcmp((*at)->name, name) < 0)
         at = &(*at)->next;
@@ -256,7 +260,10 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
         return rc;
     }
     *ret_unchanged = false;
-    return add_and_save(catalog, name, definition, ret, err);
+    rc = add_and_save(catalog, name, definition, ret, err);
+    if (rc == 0)
+        stg_catalog_tell(catalog, STG_EVENT_APPLIED, (*ret)->id);
+    return rc;
 }
 
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
@@ -267,6 +274,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
         return rc;
     retire(pipeline, "the pipeline was deleted");
     unlink_pipeline(catalog, pipeline);
+    stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);
     free_pipeline(pipeline);
     return 0;
 }
@@ -317,6 +325,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->pipeline = private_run ? NULL : pipeline;
     instance->definition = stg_definition_ref(definition);
     instance->generation = pipeline->generation;
+    instance->pipeline_id = pipeline->id;
+    instance->told_state = "";
     instance->private_run = private_run;
     instance->plan = plan;
     instance->n_gone = catalog->n_gone;
@@ -465,6 +475,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->num_threads = staged->num_threads;
     ret->num_clients = staged->num_clients;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
+    ret->pipeline = pipeline->id;
 }
 
 static void remove_instance(struct stg_instance *instance)
@@ -505,6 +516,7 @@ static void end_instance(struct stg_instance *instance)
 /* Returns whether runners of it, for whom an open may wait, have ended since. */
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
 {
+    stg_catalog_note(instance);
     if (stg_stage_finished(instance->stage)) {
         end_instance(instance);
         return true;

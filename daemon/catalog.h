@@ -40,11 +40,17 @@ struct stg_instance {
     uint64_t n_gone; /* of the catalog when it was made */
     struct stg_err error;
     uv_work_t work;
+    /* What was told of a shared one. */
+    uint64_t pipeline_id;
+    const char *told_state;
+    uint32_t told_clients;
+    bool told_stopped;
 };
 
 struct stg_pipeline {
     struct stg_pipeline *next;
     char name[65];
+    uint64_t id; /* as events call it: random, not 0 */
     struct stg_definition *definition;
     uint64_t generation;
     uint64_t next_number,
@@ -59,6 +65,7 @@ struct stg_pipeline {
 struct stg_catalog_hooks {
     void (*changed)(void *owner); /* an instance became live, failed, quiet, or went */
     void (*wake)(void *owner);    /* any thread: sweep soon */
+    void (*event)(void *owner, enum stg_event_kind kind, uint64_t pipeline);
     void *owner;
 };
 
@@ -115,6 +122,10 @@ void stg_catalog_discard(struct stg_instance *instance);
 
 /* A waiting open gave up on a private instance. */
 void stg_catalog_abandon(struct stg_instance *instance);
+
+/* Tells, by events, what has changed in a shared instance since the last call: by every
+ * sweep, and where more than one change would otherwise be seen as none. */
+void stg_catalog_note(struct stg_instance *instance);
 
 /* Sweeps all stages, frees finished ones. Milliseconds until it wants to be called again,
  * or -1. */

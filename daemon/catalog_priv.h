@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the catalog: catalog.c (names and instances), persist.c (files).
+ * Inside of the catalog: catalog.c (names and instances), catalog_events.c (what is told
+ * of them), persist.c (files).
  */
 #ifndef STG_DAEMON_CATALOG_PRIV_H
 #define STG_DAEMON_CATALOG_PRIV_H
@@ -18,6 +19,10 @@ struct stg_catalog {
     struct stg_instance *instances; /* all that exist, of all generations */
     uint64_t n_gone;                /* instances whose memory came back */
 };
+
+/* catalog_events.c */
+void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,
+                      uint64_t pipeline_id);
 
 /* Takes the definition's reference on success. */
 int stg_catalog_add(struct stg_catalog *catalog, const char *name,

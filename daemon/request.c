@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "core/param.h"
+#include "daemon/gate.h"
 #include "daemon/session.h"
 #include "daemon/version.h"
 
@@ -48,8 +49,9 @@ static void serve_hello(struct stg_session *session, const struct stg_request *r
         stg_session_close(session);
         return;
     }
+    if (!session->greeted)
+        uv_timer_stop(&session->deadline);
     session->greeted = true;
-    uv_timer_stop(&session->deadline);
     snprintf(session->program, sizeof(session->program), "%s",
              request->client != NULL ? request->client : "?");
     struct stg_reply reply = reply_to(request);
@@ -124,6 +126,34 @@ static void serve_check(struct stg_session *session, const struct stg_request *r
     stg_bump_finish(&bump);
 }
 
+/* Is the pipeline what the caller thinks it is? An unseen one is refused later. */
+static int check_generation(struct stg_session *session,
+                            const struct stg_request *request, const char *name,
+                            struct stg_err *err)
+{
+    if (!request->has_if_generation)
+        return 0;
+    struct stg_catalog *catalog = catalog_of(session);
+    const struct stg_pipeline *p =
+        name != NULL && name[0] != '\0' ? stg_catalog_find(catalog, name) : NULL;
+    uint64_t generation = p != NULL ? p->generation : 0;
+    if (generation == request->if_generation ||
+        (p != NULL && !stg_catalog_allowed(catalog, p, &session->who)))
+        return 0;
+    return stg_err(err, -STAGER_ABORTED,
+                   "if_generation is %" PRIu64 ", and pipeline %.64s is at generation "
+                   "%" PRIu64 "%s: look at its status, then decide again",
+                   request->if_generation, name != NULL ? name : "", generation,
+                   generation == 0 ? " (there is none)" : "");
+}
+
+static const char *name_of(const struct stg_request *request,
+                           const struct stg_definition *definition)
+{
+    bool given = request->name != NULL && request->name[0] != '\0';
+    return given ? request->name : definition->spec->name;
+}
+
 static void serve_apply(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
@@ -135,6 +165,8 @@ static void serve_apply(struct stg_session *session, const struct stg_request *r
     int rc = define(session, request, &definition, &err);
     if (rc == 0)
         rc = describe(session, definition, "", &bump, &reply, &err);
+    if (rc == 0)
+        rc = check_generation(session, request, name_of(request, definition), &err);
     if (rc == 0)
         rc = stg_catalog_apply(catalog_of(session), definition, request->name,
                                request->replace, &pipeline, &reply.unchanged, &err);
@@ -212,6 +244,7 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
                              ? stg_stage_n_clients(instance->stage)
                              : 0,
             .uid = (uint32_t)p->definition->applier.uid,
+            .pipeline = p->id,
         };
     }
     shorten_list(&reply);
@@ -273,7 +306,10 @@ static void serve_delete(struct stg_session *session, const struct stg_request *
     if (pipeline == NULL)
         return;
     struct stg_err err = {0};
-    if (stg_catalog_delete(catalog_of(session), pipeline, &err) < 0) {
+    int rc = check_generation(session, request, request->name, &err);
+    if (rc == 0)
+        rc = stg_catalog_delete(catalog_of(session), pipeline, &err);
+    if (rc < 0) {
         fail(session, request, &err);
         return;
     }
@@ -283,6 +319,19 @@ static void serve_delete(struct stg_session *session, const struct stg_request *
     reply.name = request->name;
     stg_session_reply(session, &reply, NULL, 0);
     stg_server_sweep_soon(session->server);
+}
+
+/* ---- tickets ---- */
+
+static void serve_new_ticket(struct stg_session *session,
+                             const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = reply_to(request);
+    if (stg_gate_give_ticket(session->server->gate, &session->who, &reply, &err) < 0)
+        fail(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
 }
 
 /* ---- open ---- */
@@ -306,11 +355,13 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .socket = session->fd,
     };
     struct stg_attached attached;
+    stg_catalog_note(instance);
     int rc = stg_stage_attach(instance->stage, &who, &attached, err);
     if (rc < 0)
         return rc;
     session->instance = instance;
     session->client = attached.client;
+    stg_catalog_note(instance);
     struct stg_reply reply = reply_to(request);
     reply.name = instance->config.name;
     reply.generation = instance->generation;
@@ -417,9 +468,10 @@ static const struct {
     enum stg_request_kind kind;
     void (*serve)(struct stg_session *session, const struct stg_request *request);
 } requests[] = {
-    {STG_REQUEST_HELLO, serve_hello},   {STG_REQUEST_CHECK, serve_check},
-    {STG_REQUEST_APPLY, serve_apply},   {STG_REQUEST_LIST, serve_list},
-    {STG_REQUEST_STATUS, serve_status}, {STG_REQUEST_DELETE, serve_delete},
+    {STG_REQUEST_HELLO, serve_hello},           {STG_REQUEST_CHECK, serve_check},
+    {STG_REQUEST_APPLY, serve_apply},           {STG_REQUEST_LIST, serve_list},
+    {STG_REQUEST_STATUS, serve_status},         {STG_REQUEST_DELETE, serve_delete},
+    {STG_REQUEST_NEW_TICKET, serve_new_ticket},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

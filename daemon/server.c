@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "daemon/catalog_priv.h"
 #include "daemon/config.h"
+#include "daemon/gate.h"
 #include "daemon/loop.h"
 #include "daemon/session.h"
 #include "daemon/version.h"
@@ -285,6 +286,12 @@ static void catalog_changed(void *owner)
     stg_server_sweep_soon(server);
 }
 
+static void catalog_event(void *owner, enum stg_event_kind kind, uint64_t pipeline)
+{
+    struct stg_server *server = owner;
+    stg_gate_event(server->gate, kind, pipeline);
+}
+
 /* ---- signals ---- */
 
 static void remove_socket(const struct stg_server *server)
@@ -314,6 +321,7 @@ static void on_stop(uv_signal_t *signal, int number)
     stg_log(STG_LOG_INFO, "stopping on %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listen_poll);
+    stg_gate_stop(server->gate);
     stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE, "stagerd was stopped");
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_close(s);
@@ -343,6 +351,7 @@ static void on_reload(uv_signal_t *signal, int number)
             stg_budget_resize(&server->budget, fresh.memory_budget);
         server->settings->max_clients = fresh.max_clients;
         server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
+        stg_gate_enable(server->gate, fresh.gate_enable);
         stg_log(STG_LOG_INFO,
                 "reload: log_level %s, memory_budget %" PRIu64
                 ", default_pipeline_memory %" PRIu64 ", max_clients %u",
@@ -401,6 +410,7 @@ static int start_catalog(struct stg_server *server, struct stg_err *err)
     struct stg_catalog_hooks hooks = {
         .changed = catalog_changed,
         .wake = wake,
+        .event = catalog_event,
         .owner = server,
     };
     if (getrandom(&server->instance, sizeof(server->instance), 0) < 0)
@@ -437,6 +447,8 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
         rc = start_catalog(server, err);
     if (rc == 0)
         rc = open_socket(server, err);
+    if (rc == 0)
+        rc = stg_gate_create(server, &server->gate, err);
     if (rc < 0)
         return rc;
     look_for_cuda(server);
@@ -447,6 +459,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
         return stg_loop_error("watch the socket", rc, err);
     server->listen_poll.data = server;
     uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
+    stg_gate_enable(server->gate, settings->gate_enable);
     return 0;
 }
 
@@ -478,6 +491,7 @@ void stg_server_run(struct stg_server *server)
 
 void stg_server_finish(struct stg_server *server)
 {
+    stg_gate_stop(server->gate);
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_abort(s);
     if (server->has_loop)
@@ -488,6 +502,7 @@ void stg_server_finish(struct stg_server *server)
     stg_catalog_destroy(server->catalog);
     if (server->has_loop)
         stg_loop_finish(&server->loop);
+    stg_gate_destroy(server->gate);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     if (server->spare_fd >= 0)

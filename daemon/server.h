@@ -11,6 +11,7 @@
 #include "daemon/catalog.h"
 #include "daemon/memory.h"
 
+struct stg_gate;
 struct stg_session;
 
 struct stg_server {
@@ -20,6 +21,7 @@ struct stg_server {
     const char *config_path; /* as given, or NULL: for SIGHUP */
     struct stg_budget budget;
     struct stg_catalog *catalog;
+    struct stg_gate *gate;
     uint64_t instance;
     char cuda[256]; /* what there is, or why there is none */
 

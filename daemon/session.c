@@ -88,7 +88,7 @@ static void give_it_time(struct stg_session *session)
 
 void stg_session_close(struct stg_session *session)
 {
-    if (session->closing)
+    if (session->closing || session->answer != NULL)
         return;
     session->closing = true;
     stop_waiting(session);
@@ -163,6 +163,11 @@ void stg_session_abort(struct stg_session *session)
 static int send_message(struct stg_session *session, const void *bytes, size_t n,
                         const int *fds, size_t n_fds)
 {
+    if (session->answer != NULL) {
+        session->answer->n = n;
+        memcpy(session->answer->bytes, bytes, n);
+        return;
+    }
     union {
         char bytes[CMSG_SPACE(sizeof(int) * 8)];
         struct cmsghdr align;

@@ -19,6 +19,12 @@
  * SO_PEERPIDFD (before Linux 6.5). hold_timeout_millis may be shorter. */
 #define STG_UNSEEN_MILLIS 30000u
 
+/* A reply that is not sent on a socket. */
+struct stg_session_answer {
+    size_t n;
+    char bytes[STG_MESSAGE_MAX_BYTES];
+};
+
 struct stg_session {
     struct stg_session *next;
     struct stg_server *server;
@@ -33,6 +39,8 @@ struct stg_session {
     pid_t pid;
     struct stg_identity who;
     char program[64];
+    struct stg_session_answer
+        *answer; /* of a caller without a socket: where its replies go */
 
     struct stg_instance *instance; /* what it is attached to */
     struct stg_client *client;

@@ -437,6 +437,14 @@ static const char *state_name(const struct stg_stage *stage)
     return stage->passes_ended > stage->config.first_pass ? "ended" : "waiting";
 }
 
+const char *stg_stage_state(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    const char *state = state_name(stage);
+    pthread_mutex_unlock(&stage->lock);
+    return state;
+}
+
 static void client_status(const struct stg_stage *stage, const struct stg_client *client,
                           struct stg_bump *bump, struct stg_client_status *ret)
 {

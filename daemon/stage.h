@@ -121,6 +121,9 @@ int stg_stage_sweep(struct stg_stage *stage);
  * published), then the code (positive) and text. Returns at once. */
 void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool drain);
 
+/* waiting, running, ended, stopping or failed. */
+const char *stg_stage_state(struct stg_stage *stage);
+
 /* Clients attached now. */
 uint32_t stg_stage_n_clients(struct stg_stage *stage);
 

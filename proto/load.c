@@ -212,6 +212,7 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
         .max_clients = from->max_clients,
         .thread_pools = pools,
         .n_thread_pools = from->n_thread_pools,
+        .gate_enable = from->gate == NULL || from->gate->enable,
     };
     return 0;
 }

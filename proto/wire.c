@@ -67,6 +67,7 @@ struct parts {
     Stager__Name name;
     Stager__Open open;
     Stager__FeedRequest feed;
+    Stager__Empty new_ticket;
 };
 
 static char *text_of(const char *s)
@@ -142,6 +143,17 @@ static Stager__FeedRequest *feed_fill(Stager__FeedRequest *feed,
     return feed;
 }
 
+/* What a request through the gate has beside its part. */
+static void gate_fill(Stager__Request *message, const struct stg_request *from)
+{
+    message->ticket = bytes_of(from->ticket, from->ticket_bytes);
+    message->has_ticket = from->ticket != NULL;
+    message->request_id = bytes_of(from->request_id, from->request_id_bytes);
+    message->has_request_id = from->request_id != NULL;
+    message->if_generation = from->if_generation;
+    message->has_if_generation = from->has_if_generation;
+}
+
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
                              size_t capacity)
 {
@@ -161,8 +173,13 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         stager__empty__init(&parts.list);
         message.list = &parts.list;
         break;
+    case STG_REQUEST_NEW_TICKET:
+        stager__empty__init(&parts.new_ticket);
+        message.new_ticket = &parts.new_ticket;
+        break;
     default: return -STAGER_INVALID_ARGUMENT;
     }
+    gate_fill(&message, request);
     return stg_wire_pack(&message.base, buf, capacity);
 }
 
@@ -228,16 +245,27 @@ static void hello_take(const Stager__Hello *from, struct stg_request *ret)
     ret->client = from->client;
 }
 
+static void gate_take(const Stager__Request *from, struct stg_request *ret)
+{
+    ret->ticket = from->has_ticket ? from->ticket.data : NULL;
+    ret->ticket_bytes = from->has_ticket ? from->ticket.len : 0;
+    ret->request_id = from->has_request_id ? from->request_id.data : NULL;
+    ret->request_id_bytes = from->has_request_id ? from->request_id.len : 0;
+    ret->has_if_generation = from->has_if_generation != 0;
+    ret->if_generation = from->if_generation;
+}
+
 static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
 {
     const struct {
         const void *part;
         enum stg_request_kind kind;
     } parts[] = {
-        {m->hello, STG_REQUEST_HELLO},    {m->check, STG_REQUEST_CHECK},
-        {m->apply, STG_REQUEST_APPLY},    {m->list, STG_REQUEST_LIST},
-        {m->status, STG_REQUEST_STATUS},  {m->open, STG_REQUEST_OPEN},
-        {m->delete_, STG_REQUEST_DELETE}, {m->feed, STG_REQUEST_FEED},
+        {m->hello, STG_REQUEST_HELLO},           {m->check, STG_REQUEST_CHECK},
+        {m->apply, STG_REQUEST_APPLY},           {m->list, STG_REQUEST_LIST},
+        {m->status, STG_REQUEST_STATUS},         {m->open, STG_REQUEST_OPEN},
+        {m->delete_, STG_REQUEST_DELETE},        {m->feed, STG_REQUEST_FEED},
+        {m->new_ticket, STG_REQUEST_NEW_TICKET},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -283,6 +311,7 @@ int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump
     rc = part_take(m, bump, &request, err);
     if (rc < 0)
         return rc;
+    gate_take(m, &request);
     *ret = request;
     return 0;
 }

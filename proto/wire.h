@@ -27,6 +27,7 @@ enum stg_request_kind {
     STG_REQUEST_OPEN,
     STG_REQUEST_DELETE,
     STG_REQUEST_FEED,
+    STG_REQUEST_NEW_TICKET,
 };
 
 /* One request. Strings point into the bump given to decode (or are the encoder's
@@ -53,11 +54,21 @@ struct stg_request {
     size_t data_bytes;
     const int64_t *offsets; /* feed, strings: n_offsets == elements + 1; else NULL */
     size_t n_offsets;
+    const void *ticket; /* through the gate; points into the message */
+    size_t ticket_bytes;
+    const void *request_id;
+    size_t request_id_bytes;
+    bool has_if_generation; /* apply, delete */
+    uint64_t if_generation;
 };
+
+#define STG_TICKET_BYTES 32
+#define STG_REQUEST_ID_MAX_BYTES 64
 
 struct stg_list_entry {
     const char *name, *state, *file;
     uint64_t generation;
+    uint64_t pipeline; /* as events call it */
     uint32_t n_clients, uid;
 };
 
@@ -83,6 +94,7 @@ struct stg_pipeline_status {
     uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
     uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
     const char *on_timeout;
+    uint64_t pipeline; /* as events call it */
     struct stg_client_status *clients;
     size_t n_clients;
     uint32_t n_clients_left_out; /* that did not fit the message */
@@ -120,12 +132,38 @@ struct stg_reply {
     uint32_t max_held;
     const char *client_id, *structure;
     uint64_t first_number;
-    uint64_t batch_rows;   /* of a staged batch that is whole; 0: not known */
-    bool unseen;           /* the daemon has no pidfd of this process */
-    uint64_t feed_version; /* feed */
+    uint64_t batch_rows;         /* of a staged batch that is whole; 0: not known */
+    bool unseen;                 /* the daemon has no pidfd of this process */
+    uint64_t feed_version;       /* feed */
+    const unsigned char *ticket; /* new_ticket: STG_TICKET_BYTES */
+    uint32_t seconds;
+    const char *admin_url, *events_url;
     const struct stg_pipeline_spec
         *pipeline; /* for stager_run; decode owns it: see below */
 };
+
+/* What the gate publishes: the numbers of control.proto. */
+enum stg_event_kind {
+    STG_EVENT_GATE = 1,
+    STG_EVENT_APPLIED,
+    STG_EVENT_DELETED,
+    STG_EVENT_STARTED,
+    STG_EVENT_ENDED,
+    STG_EVENT_FAILED,
+    STG_EVENT_STOPPED,
+    STG_EVENT_ATTACHED,
+    STG_EVENT_DETACHED,
+};
+
+struct stg_event {
+    uint64_t instance, sequence, pipeline;
+    enum stg_event_kind kind;
+};
+
+#define STG_EVENT_MAX_BYTES 64
+
+/* "applied", …; "unknown" for a kind of a later release. */
+const char *stg_event_name(enum stg_event_kind kind);
 
 /* Encode into buf; returns the bytes or a negative code (RESOURCE_EXHAUSTED: does not
  * fit, or out of memory; INVALID_ARGUMENT: a request of no kind). Of the pipeline of an
@@ -133,6 +171,7 @@ struct stg_reply {
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
                              size_t capacity);
 long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity);
+long stg_wire_encode_event(const struct stg_event *event, void *buf, size_t capacity);
 
 /* Decode. Strings and arrays live in `bump`. What was not sent is 0; strings that were
  * not sent are NULL in a request and "" in a reply. A decoded reply has either a code
@@ -143,6 +182,8 @@ int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump
                             struct stg_request *ret, struct stg_err *err);
 int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
                           struct stg_reply *ret, struct stg_err *err);
+int stg_wire_decode_event(const void *buf, size_t bytes, struct stg_event *ret,
+                          struct stg_err *err);
 
 /* The pipeline inside an open reply as a spec of its own: nodes, targets and staged. The
  * steps and the fingerprint stay in the daemon: n_steps and fingerprint are 0. NOT_FOUND

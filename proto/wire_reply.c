@@ -116,6 +116,7 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
         PUT(all[i], generation, e->generation);
         PUT(all[i], n_clients, e->n_clients);
         PUT(all[i], uid, e->uid);
+        PUT(all[i], pipeline, e->pipeline);
     }
     list->entry = all;
     list->n_entry = from->n_entries;
@@ -190,6 +191,7 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     PUT(to, feed_version, from->feed_version);
     PUT(to, incomplete_rounds, from->incomplete_rounds);
     to->on_timeout = optional(from->on_timeout);
+    PUT(to, pipeline, from->pipeline);
 }
 
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -248,6 +250,22 @@ static int feed_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
+static int new_ticket_fill(const struct stg_reply *from, struct stg_bump *bump,
+                           Stager__Reply *to)
+{
+    Stager__TicketReply *ticket = stg_bump_alloc(bump, sizeof(*ticket));
+    if (ticket == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__ticket_reply__init(ticket);
+    ticket->ticket.data = (uint8_t *)(uintptr_t)from->ticket;
+    ticket->ticket.len = STG_TICKET_BYTES;
+    ticket->seconds = from->seconds;
+    ticket->admin_url = required(from->admin_url);
+    ticket->events_url = required(from->events_url);
+    to->new_ticket = ticket;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -259,6 +277,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_STATUS: return status_fill(from, bump, to);
     case STG_REQUEST_OPEN: return open_fill(from, bump, to);
     case STG_REQUEST_FEED: return feed_fill(from, bump, to);
+    case STG_REQUEST_NEW_TICKET: return new_ticket_fill(from, bump, to);
     default: return 0;
     }
 }
@@ -380,6 +399,7 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
                                                   .state = taken(e->state),
                                                   .file = taken(e->file),
                                                   .generation = e->generation,
+                                                  .pipeline = e->pipeline,
                                                   .n_clients = e->n_clients,
                                                   .uid = e->uid};
     }
@@ -451,6 +471,7 @@ static void counters_take(const Stager__StatusReply *from,
                                         .feed_version = from->feed_version,
                                         .incomplete_rounds = from->incomplete_rounds,
                                         .on_timeout = taken(from->on_timeout),
+                                        .pipeline = from->pipeline,
                                         .n_clients_left_out = from->n_clients_left_out};
 }
 
@@ -485,6 +506,20 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 
+static int new_ticket_take(const Stager__TicketReply *from, struct stg_reply *ret,
+                           struct stg_err *err)
+{
+    if (from->ticket.len != STG_TICKET_BYTES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: a ticket of %zu bytes, not %d",
+                       from->ticket.len, STG_TICKET_BYTES);
+    ret->ticket = from->ticket.data;
+    ret->seconds = from->seconds;
+    ret->admin_url = from->admin_url;
+    ret->events_url = from->events_url;
+    return 0;
+}
+
 /* How many parts there are, and whether the one that belongs to `kind` is there. */
 static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 {
@@ -497,6 +532,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->status != NULL, kind == STG_REQUEST_STATUS},
         {m->open != NULL, kind == STG_REQUEST_OPEN},
         {m->feed != NULL, kind == STG_REQUEST_FEED},
+        {m->new_ticket != NULL, kind == STG_REQUEST_NEW_TICKET},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -507,7 +543,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_FEED + KIND_FIELD;
+    uint32_t last = STG_REQUEST_NEW_TICKET + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: kind: %u is no request", m->kind);
@@ -533,6 +569,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_STATUS: return status_take(m->status, bump, ret, err);
     case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
     case STG_REQUEST_FEED: ret->feed_version = m->feed->feed_version; return 0;
+    case STG_REQUEST_NEW_TICKET: return new_ticket_take(m->new_ticket, ret, err);
     default: return 0;
     }
 }

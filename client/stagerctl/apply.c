@@ -106,17 +106,17 @@ static int send_text(const struct stg_ctl_options *options, struct stg_request *
     request->text_bytes = text.bytes;
     request->file = text.file;
 
-    struct stager *client = stg_ctl_connect(options);
-    if (client == NULL)
+    struct stg_ctl_link *link = stg_ctl_connect(options);
+    if (link == NULL)
         return EXIT_FAILED;
     struct stg_reply reply;
-    status = stg_ctl_ask(client, request, &reply);
+    status = stg_ctl_ask(link, request, &reply);
     if (status == 0) {
         (options->json ? print_json : print_text)(&reply,
                                                   request->kind == STG_REQUEST_APPLY);
         status = stg_ctl_finish();
     }
-    stager_disconnect(client);
+    stg_ctl_hang_up(link);
     return status;
 }
 
@@ -128,7 +128,10 @@ int stg_ctl_check(const struct stg_ctl_options *options)
 
 int stg_ctl_apply(const struct stg_ctl_options *options)
 {
-    struct stg_request request = {
-        .kind = STG_REQUEST_APPLY, .name = options->name, .replace = options->replace};
+    struct stg_request request = {.kind = STG_REQUEST_APPLY,
+                                  .name = options->name,
+                                  .replace = options->replace,
+                                  .has_if_generation = options->has_if_generation,
+                                  .if_generation = options->if_generation};
     return send_text(options, &request);
 }

@@ -21,7 +21,13 @@ struct stg_ctl_options {
     const char *name;        /* --name */
     bool replace;
     bool rows;
-    uint64_t limit; /* 0: none */
+    uint64_t limit;   /* 0: none */
+    uint64_t count;   /* watch: events; 0: no end */
+    uint64_t seconds; /* watch; 0: no end */
+    const char *gate; /* URL of the gate to ask through; NULL: attach.sock */
+    const char *ticket_file;
+    bool has_if_generation; /* apply, delete */
+    uint64_t if_generation;
 };
 
 /* Each returns an exit status. */
@@ -31,6 +37,8 @@ int stg_ctl_list(const struct stg_ctl_options *options);
 int stg_ctl_status(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
+int stg_ctl_watch(const struct stg_ctl_options *options);
+int stg_ctl_ticket(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);
 
 /* "stagerctl: CODE: text" on standard error. Returns EXIT_FAILED. */
@@ -39,12 +47,25 @@ int stg_ctl_fail(int code, const char *text);
 /* Control characters become '?': names come from other users, and a terminal obeys. */
 void stg_ctl_clean(char *text);
 
-/* Connects, or says why not: NULL. The caller calls stager_disconnect. */
-struct stager *stg_ctl_connect(const struct stg_ctl_options *options);
+/* ---- link.c: a way to the daemon ---- */
 
-/* Asks and waits; a refusal is told. 0 or EXIT_FAILED. */
-int stg_ctl_ask(struct stager *client, struct stg_request *request,
+struct stg_ctl_link;
+
+/* By attach.sock, or through options->gate with a ticket. NULL: it said why not. The
+ * caller calls stg_ctl_hang_up. */
+struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options);
+void stg_ctl_hang_up(struct stg_ctl_link *link); /* NULL is allowed */
+
+/* Asks and waits (10 s). ret lives until the next call. */
+int stg_ctl_call(struct stg_ctl_link *link, struct stg_request *request,
+                 struct stg_reply *ret, struct stg_err *err);
+
+/* The same, and a refusal is told. 0 or EXIT_FAILED. */
+int stg_ctl_ask(struct stg_ctl_link *link, struct stg_request *request,
                 struct stg_reply *ret);
+
+/* Who is at the other end; strings live as long as the link. */
+void stg_ctl_daemon(const struct stg_ctl_link *link, struct stg_admin_daemon *ret);
 
 /* Ends a JSON line; EXIT_FAILED when standard output could not take it. */
 int stg_ctl_finish(void);

@@ -24,24 +24,6 @@ int stg_ctl_fail(int code, const char *text)
     return EXIT_FAILED;
 }
 
-struct stager *stg_ctl_connect(const struct stg_ctl_options *options)
-{
-    struct stager *client;
-    int rc = stager_connect(options->runtime_dir, &client);
-    if (rc < 0) {
-        stg_ctl_fail(rc, stager_error_text(NULL));
-        return NULL;
-    }
-    return client;
-}
-
-int stg_ctl_ask(struct stager *client, struct stg_request *request, struct stg_reply *ret)
-{
-    struct stg_err err = {0};
-    int rc = stg_admin_call(client, request, ret, &err);
-    return rc < 0 ? stg_ctl_fail(rc, err.text) : 0;
-}
-
 int stg_ctl_finish(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -78,29 +78,32 @@ static void say_left_out(const struct stg_reply *reply)
 
 int stg_ctl_list(const struct stg_ctl_options *options)
 {
-    struct stager *client = stg_ctl_connect(options);
-    if (client == NULL)
+    struct stg_ctl_link *link = stg_ctl_connect(options);
+    if (link == NULL)
         return EXIT_FAILED;
     struct stg_request request = {.kind = STG_REQUEST_LIST};
     struct stg_reply reply;
-    int status = stg_ctl_ask(client, &request, &reply);
+    int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0) {
         (options->json ? print_json : print_text)(&reply);
         say_left_out(&reply);
         status = stg_ctl_finish();
     }
-    stager_disconnect(client);
+    stg_ctl_hang_up(link);
     return status;
 }
 
 int stg_ctl_delete(const struct stg_ctl_options *options)
 {
-    struct stager *client = stg_ctl_connect(options);
-    if (client == NULL)
+    struct stg_ctl_link *link = stg_ctl_connect(options);
+    if (link == NULL)
         return EXIT_FAILED;
-    struct stg_request request = {.kind = STG_REQUEST_DELETE, .name = options->argument};
+    struct stg_request request = {.kind = STG_REQUEST_DELETE,
+                                  .name = options->argument,
+                                  .has_if_generation = options->has_if_generation,
+                                  .if_generation = options->if_generation};
     struct stg_reply reply;
-    int status = stg_ctl_ask(client, &request, &reply);
+    int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0 && options->json) {
         struct stg_json json = {.out = stdout};
         stg_json_object_begin(&json);
@@ -111,6 +114,6 @@ int stg_ctl_delete(const struct stg_ctl_options *options)
     } else if (status == 0) {
         printf("Deleted %s.\n", options->argument);
     }
-    stager_disconnect(client);
+    stg_ctl_hang_up(link);
     return status == 0 ? stg_ctl_finish() : status;
 }

@@ -16,32 +16,42 @@ struct command {
     const char *name;
     int argument;
     const char *synopsis;
-    const char
-        *options; /* letters of its own options: n name, r replace, l limit, w rows */
+    const char *options; /* letters of its own options: see long_options */
     const char *help;
     int (*run)(const struct stg_ctl_options *options);
 };
 
 static const struct command commands[] = {
-    {"check", ARGUMENT_ONE, "FILE", "",
+    {"check", ARGUMENT_ONE, "FILE", "gt",
      "Says whether a pipeline file is good, and what its batches hold. FILE - is "
      "standard "
      "input.",
      stg_ctl_check},
-    {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace]", "nr",
+    {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace] [--if-generation G]", "nrgti",
      "Makes a pipeline known to stagerd, or changes it. With clients attached a change "
      "needs\n"
      "  --replace: they get what is published, then ABORTED.",
      stg_ctl_apply},
-    {"list", ARGUMENT_NONE, "", "", "The pipelines that there are.", stg_ctl_list},
-    {"status", ARGUMENT_MAYBE, "[NAME]", "",
+    {"list", ARGUMENT_NONE, "", "gt", "The pipelines that there are.", stg_ctl_list},
+    {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "What a pipeline (or each of them) does, and who takes from it.", stg_ctl_status},
     {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
      "Prints the batches of a run of its own, from the start, invisible to other "
      "clients.\n"
      "  With --json one line a batch. Without --limit until the end.",
      stg_ctl_cat},
-    {"delete", ARGUMENT_ONE, "NAME", "", "Forgets a pipeline.", stg_ctl_delete},
+    {"delete", ARGUMENT_ONE, "NAME [--if-generation G]", "gti", "Forgets a pipeline.",
+     stg_ctl_delete},
+    {"watch", ARGUMENT_MAYBE, "[NAME] [--count N] [--seconds S]", "cs",
+     "Tells what happens to a pipeline (or each of them) while it happens: N events, for "
+     "S\n"
+     "  seconds, or until control-C. With --json one line an event.",
+     stg_ctl_watch},
+    {"ticket", ARGUMENT_NONE, "", "",
+     "Prints a ticket for the gate, valid for an hour: what stagerctl --gate and "
+     "programs in\n"
+     "  other languages ask with. Who has it may do what you may.",
+     stg_ctl_ticket},
     {"version", ARGUMENT_NONE, "", "",
      "Releases and protocols of stagerctl, stagerd and CUDA.", stg_ctl_version},
 };
@@ -56,6 +66,8 @@ static void print_usage(FILE *out)
     fprintf(out,
             "\n`stagerctl COMMAND --help` says more. stagerd is looked for in DIR, else\n"
             "environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
+            "check, apply, list, status and delete also go through the gate: --gate URL, "
+            "with\n--ticket-file FILE or environment STAGER_TICKET.\n"
             "Exit status: 0 done, 1 an error was reported, 2 wrong usage.\n");
 }
 
@@ -97,21 +109,44 @@ static int unknown_command(const char *name)
     return usage_error(text, NULL);
 }
 
-static int read_limit(const char *text, uint64_t *ret)
+static int read_number(const char *option, const char *text, uint64_t *ret)
 {
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n == 0)
-        return usage_error("--limit wants a number of batches from 1, not", text);
+    char what[64];
+    snprintf(what, sizeof(what), "%s wants a number from 1, not", option);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n == 0 || n > UINT32_MAX)
+        return usage_error(what, text);
     *ret = n;
     return 0;
 }
 
+static int read_generation(const char *text, struct stg_ctl_options *ret)
+{
+    char *end;
+    ret->if_generation = strtoull(text, &end, 10);
+    ret->has_if_generation = true;
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0'
+               ? 0
+               : usage_error("--if-generation wants a number (0: there is no such "
+                             "pipeline yet), not",
+                             text);
+}
+
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},    {"runtime-dir", required_argument, NULL, 'd'},
-    {"help", no_argument, NULL, 'h'},    {"name", required_argument, NULL, 'n'},
-    {"replace", no_argument, NULL, 'r'}, {"limit", required_argument, NULL, 'l'},
-    {"rows", no_argument, NULL, 'w'},    {NULL, 0, NULL, 0},
+    {"json", no_argument, NULL, 'j'},
+    {"runtime-dir", required_argument, NULL, 'd'},
+    {"help", no_argument, NULL, 'h'},
+    {"name", required_argument, NULL, 'n'},
+    {"replace", no_argument, NULL, 'r'},
+    {"limit", required_argument, NULL, 'l'},
+    {"rows", no_argument, NULL, 'w'},
+    {"count", required_argument, NULL, 'c'},
+    {"seconds", required_argument, NULL, 's'},
+    {"gate", required_argument, NULL, 'g'},
+    {"ticket-file", required_argument, NULL, 't'},
+    {"if-generation", required_argument, NULL, 'i'},
+    {NULL, 0, NULL, 0},
 };
 
 /* Options may stand anywhere; ret_seen gets the letters of those that were there. */
@@ -128,7 +163,15 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
             ret->runtime_dir = optarg;
         if (letter == 'n')
             ret->name = optarg;
-        if (letter == 'l' && read_limit(optarg, &ret->limit) != 0)
+        if (letter == 'g')
+            ret->gate = optarg;
+        if (letter == 'i' && read_generation(optarg, ret) != 0)
+            return EXIT_USAGE;
+        if (letter == 't')
+            ret->ticket_file = optarg;
+        if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||
+            (letter == 'c' && read_number("--count", optarg, &ret->count) != 0) ||
+            (letter == 's' && read_number("--seconds", optarg, &ret->seconds) != 0))
             return EXIT_USAGE;
     }
     ret->json = strchr(ret_seen, 'j') != NULL;
@@ -171,7 +214,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         argv[1] += 2;
     struct stg_ctl_options options = {0};
-    char seen[16] = "";
+    char seen[32] = "";
     int status = read_options(argc, argv, &options, seen);
     if (status != 0)
         return status;

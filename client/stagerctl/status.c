@@ -208,14 +208,14 @@ static char **copy_names(const struct stg_reply *reply, size_t *ret_n)
     return names;
 }
 
-static int print_each(struct stager *client, char **names, size_t n,
+static int print_each(struct stg_ctl_link *link, char **names, size_t n,
                       struct stg_json *json)
 {
     for (size_t i = 0; i < n; i++) {
         struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = names[i]};
         struct stg_reply reply;
         struct stg_err err = {0};
-        int rc = stg_admin_call(client, &request, &reply, &err);
+        int rc = stg_ctl_call(link, &request, &reply, &err);
         if (rc == -STAGER_NOT_FOUND)
             continue; /* deleted meanwhile */
         if (rc < 0)
@@ -228,11 +228,11 @@ static int print_each(struct stager *client, char **names, size_t n,
     return 0;
 }
 
-static int print_all(struct stager *client, bool as_json)
+static int print_all(struct stg_ctl_link *link, bool as_json)
 {
     struct stg_request request = {.kind = STG_REQUEST_LIST};
     struct stg_reply reply;
-    int status = stg_ctl_ask(client, &request, &reply);
+    int status = stg_ctl_ask(link, &request, &reply);
     if (status != 0)
         return status;
     size_t n;
@@ -241,7 +241,7 @@ static int print_all(struct stager *client, bool as_json)
         return stg_ctl_fail(-STAGER_RESOURCE_EXHAUSTED, "out of memory");
 
     struct stg_admin_daemon daemon;
-    stg_admin_daemon(client, &daemon);
+    stg_ctl_daemon(link, &daemon);
     struct stg_json json = {.out = stdout};
     if (as_json) {
         stg_json_object_begin(&json);
@@ -253,7 +253,7 @@ static int print_all(struct stager *client, bool as_json)
         printf("stagerd %s, pid %u, at %s; %zu pipeline%s\n", daemon.release, daemon.pid,
                daemon.path, n, n == 1 ? "" : "s");
     }
-    status = print_each(client, names, n, as_json ? &json : NULL);
+    status = print_each(link, names, n, as_json ? &json : NULL);
     if (as_json) {
         stg_json_array_end(&json);
         stg_json_object_end(&json);
@@ -265,11 +265,11 @@ static int print_all(struct stager *client, bool as_json)
     return status;
 }
 
-static int print_one(struct stager *client, const struct stg_ctl_options *options)
+static int print_one(struct stg_ctl_link *link, const struct stg_ctl_options *options)
 {
     struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = options->argument};
     struct stg_reply reply;
-    int status = stg_ctl_ask(client, &request, &reply);
+    int status = stg_ctl_ask(link, &request, &reply);
     if (status != 0)
         return status;
     if (options->json) {
@@ -284,11 +284,11 @@ static int print_one(struct stager *client, const struct stg_ctl_options *option
 
 int stg_ctl_status(const struct stg_ctl_options *options)
 {
-    struct stager *client = stg_ctl_connect(options);
-    if (client == NULL)
+    struct stg_ctl_link *link = stg_ctl_connect(options);
+    if (link == NULL)
         return EXIT_FAILED;
-    int status = options->argument != NULL ? print_one(client, options)
-                                           : print_all(client, options->json);
-    stager_disconnect(client);
+    int status = options->argument != NULL ? print_one(link, options)
+                                           : print_all(link, options->json);
+    stg_ctl_hang_up(link);
     return status == 0 ? stg_ctl_finish() : status;
 }

@@ -60,6 +60,9 @@ def requests():
     yield "request_open", number(1, 1 << 40) + data(7, data(1, "criteo") + data(2, "rank-0")
                                                     + number(3, 300) + number(4, 1) + number(5, 1))
     yield "request_delete", number(1, 7) + data(8, data(1, "criteo"))
+    yield "request_new_ticket", number(1, 8) + data(10, b"")
+    yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
+                                  + data(17, b"id\0\xff") + number(18, 0))
 
 
 def client_status():
@@ -118,7 +121,15 @@ def replies():
                                             + data(6, '{"ids":"ids"}') + boundary(7, "ids", 9, [])
                                             + data(8, pipeline()) + number(9, 77)) + number(9, 7)
     yield "reply_delete", number(1, 7) + number(9, 8)
+    yield "reply_new_ticket", number(1, 9) + number(9, 10) + data(
+        11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))
+    yield "reply_gate_list", number(1, 4) + data(
+        6, data(1, data(1, "b") + fixed64(7, 0xFEDCBA9876543210))) + number(9, 5)
     yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
+
+
+def events():
+    yield "event", fixed64(1, 0x0123456789ABCDEF) + number(2, 300) + fixed64(3, 7) + number(4, 8)
 
 
 def header():
@@ -130,7 +141,7 @@ def header():
            "#define STG_TESTS_PROTO_GOLDEN_H",
            "",
            "/* clang-format off */"]
-    for name, message in list(requests()) + list(replies()):
+    for name, message in list(requests()) + list(replies()) + list(events()):
         out.append(f"static const unsigned char golden_{name}[{len(message)}] = {{")
         for i in range(0, len(message), 16):
             out.append("    " + " ".join(f"0x{b:02x}," for b in message[i:i + 16]))

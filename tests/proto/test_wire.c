@@ -26,6 +26,10 @@ struct golden_request {
 
 #define GOLDEN(name) #name, golden_##name, sizeof(golden_##name)
 
+static const unsigned char ticket[STG_TICKET_BYTES] = {
+    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+    16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
 static const struct golden_request requests[] = {
     {GOLDEN(request_hello),
      {.id = 1,
@@ -58,6 +62,16 @@ static const struct golden_request requests[] = {
       .private_run = true,
       .ack_explicit = true}},
     {GOLDEN(request_delete), {.id = 7, .kind = STG_REQUEST_DELETE, .name = "criteo"}},
+    {GOLDEN(request_new_ticket), {.id = 8, .kind = STG_REQUEST_NEW_TICKET}},
+    {GOLDEN(request_gate_delete),
+     {.id = 9,
+      .kind = STG_REQUEST_DELETE,
+      .name = "criteo",
+      .ticket = ticket,
+      .ticket_bytes = sizeof(ticket),
+      .request_id = "id\0\xff",
+      .request_id_bytes = 4,
+      .has_if_generation = true}},
 };
 
 static struct stg_component two_components[] = {
@@ -149,6 +163,9 @@ struct golden_reply {
     struct stg_reply reply;
 };
 
+static struct stg_list_entry entry_with_id = {.name = "b",
+                                              .pipeline = 0xfedcba9876543210};
+
 static const struct golden_reply replies[] = {
     {GOLDEN(reply_hello),
      {.id = 1,
@@ -217,6 +234,15 @@ static const struct golden_reply replies[] = {
       .pipeline = &golden_spec,
       .first_number = 77}},
     {GOLDEN(reply_delete), {.id = 7, .kind = STG_REQUEST_DELETE}},
+    {GOLDEN(reply_new_ticket),
+     {.id = 9,
+      .kind = STG_REQUEST_NEW_TICKET,
+      .ticket = ticket,
+      .seconds = 3600,
+      .admin_url = "ipc:///a",
+      .events_url = "ipc:///e"}},
+    {GOLDEN(reply_gate_list),
+     {.id = 4, .kind = STG_REQUEST_LIST, .entries = &entry_with_id, .n_entries = 1}},
     {GOLDEN(reply_error),
      {.id = 8, .code = -STAGER_NOT_FOUND, .text = "no pipeline \"x\""}},
 };
@@ -275,6 +301,15 @@ static void golden_bytes_are_the_requests(void)
         check_same("text", got.text, want->text);
         check_same("file", got.file, want->file);
         check_same("client_id", got.client_id, want->client_id);
+        CHECK_INT(got.has_if_generation, want->has_if_generation);
+        CHECK_INT(got.if_generation, want->if_generation);
+        CHECK_INT(got.ticket_bytes, want->ticket_bytes);
+        CHECK_INT(got.request_id_bytes, want->request_id_bytes);
+        CHECK((got.ticket == NULL) == (want->ticket == NULL));
+        CHECK(want->ticket == NULL ||
+              memcmp(got.ticket, want->ticket, want->ticket_bytes) == 0);
+        CHECK(want->request_id == NULL ||
+              memcmp(got.request_id, want->request_id, want->request_id_bytes) == 0);
         stg_bump_finish(&bump);
     }
 }
@@ -308,6 +343,27 @@ static void golden_bytes_are_the_replies(void)
         stg_pipeline_spec_destroy(spec);
         stg_bump_finish(&bump);
     }
+}
+
+static void an_event_is_its_golden_bytes(void)
+{
+    const struct stg_event event = {.instance = 0x0123456789abcdef,
+                                    .sequence = 300,
+                                    .pipeline = 7,
+                                    .kind = STG_EVENT_ATTACHED};
+    struct stg_event got;
+    struct stg_err err = {0};
+    long n = stg_wire_encode_event(&event, buf, sizeof(buf));
+    check_bytes("event", n, golden_event, sizeof(golden_event));
+    CHECK_OK(stg_wire_decode_event(golden_event, sizeof(golden_event), &got, &err), err);
+    CHECK_INT(got.instance, event.instance);
+    CHECK_INT(got.sequence, 300);
+    CHECK_INT(got.pipeline, 7);
+    CHECK_STR(stg_event_name(got.kind), "attached");
+    CHECK_STR(stg_event_name((enum stg_event_kind)77), "unknown");
+    CHECK(stg_wire_encode_event(&event, buf, 3) < 0);
+    for (size_t i = 0; i < sizeof(golden_event); i++)
+        CHECK(stg_wire_decode_event(golden_event, i, &got, &err) < 0);
 }
 
 static void what_was_not_sent_is_empty(void)
@@ -491,6 +547,7 @@ static const struct stg_test tests[] = {
     TEST(golden_bytes_are_the_requests),
     TEST(replies_are_the_golden_bytes),
     TEST(golden_bytes_are_the_replies),
+    TEST(an_event_is_its_golden_bytes),
     TEST(what_was_not_sent_is_empty),
     TEST(max_held_is_two_when_it_was_not_sent),
     TEST(a_pipeline_reaches_a_client_as_it_is),

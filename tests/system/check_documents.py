@@ -5,6 +5,7 @@
     check_documents.py ROOT BUILD
 """
 import glob
+import json
 import os
 import re
 import subprocess
@@ -36,12 +37,18 @@ def check(stagerd, folder, text):
     return None if result.returncode == 0 else result.stderr.strip()
 
 
+def value_of(text):
+    if text.startswith("{"):
+        return json.loads(re.sub(r"(\w+):", r'"\1":', text))
+    return int(text) if text.isdigit() else text
+
+
 def settings_with_defaults(root, folder):
     """systemd/stagerd.yaml with what stands there as a comment made real, folders but our own."""
     with open(os.path.join(root, "systemd/stagerd.yaml"), encoding="utf-8") as file:
         text = re.sub(r"^#(\w+: )", r"\1", file.read(), flags=re.M)
     keys = re.findall(r"^(\w+): (.*)$", text, re.M)
-    return {key: int(value) if value.isdigit() else value for key, value in keys
+    return {key: value_of(value) for key, value in keys
             if not key.endswith("_dir")}
 
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Lists the pipelines of stagerd and follows what happens to them, by stock packages alone.
+
+    pip install pynng protobuf grpcio-tools
+    python -m grpc_tools.protoc -I DIR --python_out=. control.proto pipeline.proto
+    STAGER_TICKET=$(stagerctl ticket) gate_watch.py [/run/stager/gate [N_EVENTS]]
+"""
+import os
+import sys
+
+import control_pb2 as stager
+import pynng
+
+GATE = "ipc://" + (sys.argv[1] if len(sys.argv) > 1 else "/run/stager/gate")
+TICKET = bytes.fromhex(os.environ["STAGER_TICKET"])
+
+
+def ask(door, request):
+    request.ticket = TICKET
+    door.send(request.SerializeToString())
+    reply = stager.Reply.FromString(door.recv())
+    if reply.code != 0:
+        sys.exit(f"code {reply.code}: {reply.text.decode()}")
+    return reply
+
+
+def pipelines(door):
+    return {entry.pipeline: entry for entry in ask(door, stager.Request(list={})).list.entry}
+
+
+limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
+with pynng.Sub0(dial=GATE + "/events.sock", topics=b"") as events, \
+        pynng.Req0(dial=GATE + "/admin.sock", recv_timeout=10000) as door:
+    known, seen, n = pipelines(door), None, 0
+    for entry in known.values():
+        print(f"{entry.name}: {entry.state}, {entry.n_clients} clients", flush=True)
+    while limit is None or n < limit:
+        event = stager.Event.FromString(events.recv())
+        if seen is not None and event.sequence <= seen[1] and event.instance == seen[0]:
+            continue  # a repeat: nothing has happened
+        if seen is not None and event.sequence != seen[1] + 1:
+            print("events were lost", flush=True)
+        if seen is not None and event.pipeline:
+            before, known = known, pipelines(door)
+            entry = known.get(event.pipeline) or before.get(event.pipeline)
+            print(entry.name if entry else "?", stager.EventKind.Name(event.kind), flush=True)
+            n += 1
+        seen = (event.instance, event.sequence)

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A request goes through attach.sock, or with --gate through the gate and with a ticket.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "client/stagerctl/command.h"
+#include "client/stagerctl/door.h"
+#include "core/bump.h"
+
+#define REQUEST_ID_BYTES 16
+
+struct stg_ctl_link {
+    struct stager *client; /* attach.sock, or NULL */
+    int door;              /* the gate, or -1 */
+    const char *url;
+    uint64_t last_id;
+    unsigned char ticket[STG_TICKET_BYTES];
+    struct stg_bump bump; /* of the last reply */
+    unsigned char buf[STG_MESSAGE_MAX_BYTES];
+    char release[64]; /* of the daemon behind the gate, and its pid */
+    uint32_t hello_pid;
+};
+
+/* ---- the ticket ---- */
+
+static int digit(char c)
+{
+    const char *digits = "0123456789abcdef";
+    const char *at = c != '\0' ? strchr(digits, c) : NULL;
+    return at != NULL ? (int)(at - digits) : -1;
+}
+
+static bool parse_ticket(const char *text, unsigned char ret[STG_TICKET_BYTES])
+{
+    for (size_t i = 0; i < STG_TICKET_BYTES; i++) {
+        int high = digit(text[2 * i]);
+        int low = high >= 0 ? digit(text[2 * i + 1]) : -1;
+        if (low < 0)
+            return false;
+        ret[i] = (unsigned char)(high << 4 | low);
+    }
+    const char *rest = text + 2 * STG_TICKET_BYTES;
+    return rest[strspn(rest, "\r\n ")] == '\0';
+}
+
+/* Of --ticket-file, else of the environment. */
+static int find_ticket(const struct stg_ctl_options *options,
+                       unsigned char ret[STG_TICKET_BYTES], struct stg_err *err)
+{
+    char text[256] = "";
+    const char *from =
+        options->ticket_file != NULL ? options->ticket_file : "STAGER_TICKET";
+    if (options->ticket_file != NULL) {
+        FILE *file = fopen(options->ticket_file, "re");
+        if (file == NULL)
+            return stg_err(err, -STAGER_NOT_FOUND, "%s: %s", from, strerror(errno));
+        text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+        fclose(file);
+    } else if (getenv("STAGER_TICKET") != NULL) {
+        snprintf(text, sizeof(text), "%s", getenv("STAGER_TICKET"));
+    } else {
+        return stg_err(err, -STAGER_UNAUTHENTICATED,
+                       "--gate needs a ticket: `export STAGER_TICKET=$(stagerctl "
+                       "ticket)`, or --ticket-file FILE");
+    }
+    if (!parse_ticket(text, ret))
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "%s: a ticket is %d hexadecimal digits, as `stagerctl ticket` "
+                       "prints them",
+                       from, 2 * STG_TICKET_BYTES);
+    return 0;
+}
+
+/* ---- through the gate ---- */
+
+static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
+                    struct stg_reply *ret, struct stg_err *err)
+{
+    unsigned char id[REQUEST_ID_BYTES];
+    request->id = ++link->last_id;
+    request->ticket = link->ticket;
+    request->ticket_bytes = sizeof(link->ticket);
+    if (request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE) {
+        if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
+            return stg_err(err, -STAGER_INTERNAL, "no random bytes");
+        request->request_id = id;
+        request->request_id_bytes = sizeof(id);
+    }
+    long n = stg_wire_encode_request(request, link->buf, sizeof(link->buf));
+    if (n < 0)
+        return stg_err(err, (int)n, "the request does not fit a message of %u bytes",
+                       STG_MESSAGE_MAX_BYTES);
+    n = stg_door_ask(link->door, link->buf, (size_t)n, link->buf, sizeof(link->buf), err);
+    if (n < 0)
+        return (int)n;
+    stg_bump_reset(&link->bump);
+    int rc = stg_wire_decode_reply(link->buf, (size_t)n, &link->bump, ret, err);
+    if (rc == 0 && ret->code != 0)
+        rc = stg_err(err, ret->code, "%s", ret->text);
+    else if (rc == 0 && (ret->id != request->id || ret->kind != request->kind))
+        rc = stg_err(err, -STAGER_INTERNAL, "the gate answered another request");
+    return rc;
+}
+
+static int say_hello(struct stg_ctl_link *link, struct stg_err *err)
+{
+    struct stg_request request = {.kind = STG_REQUEST_HELLO,
+                                  .min_version = STG_PROTOCOL_MIN,
+                                  .max_version = STG_PROTOCOL_MAX,
+                                  .client = "stagerctl"};
+    struct stg_reply reply;
+    int rc = ask_gate(link, &request, &reply, err);
+    if (rc == 0)
+        snprintf(link->release, sizeof(link->release), "%s", reply.daemon);
+    link->hello_pid = rc == 0 ? reply.pid : 0;
+    return rc;
+}
+
+/* ---- either way ---- */
+
+struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options)
+{
+    struct stg_err err = {0};
+    struct stg_ctl_link *link = calloc(1, sizeof(*link));
+    if (link == NULL) {
+        stg_ctl_fail(-STAGER_RESOURCE_EXHAUSTED, "out of memory");
+        return NULL;
+    }
+    link->door = -1;
+    link->url = options->gate;
+    int rc;
+    if (options->gate == NULL) {
+        rc = stager_connect(options->runtime_dir, &link->client);
+        if (rc < 0)
+            stg_err(&err, rc, "%s", stager_error_text(NULL));
+    } else {
+        rc = find_ticket(options, link->ticket, &err);
+        if (rc == 0)
+            rc = stg_door_open_admin(options->gate, &link->door, &err);
+        if (rc == 0)
+            rc = say_hello(link, &err);
+    }
+    if (rc == 0)
+        return link;
+    stg_ctl_fail(rc, err.text);
+    stg_ctl_hang_up(link);
+    return NULL;
+}
+
+void stg_ctl_hang_up(struct stg_ctl_link *link)
+{
+    if (link == NULL)
+        return;
+    stager_disconnect(link->client);
+    stg_door_close(link->door);
+    stg_bump_finish(&link->bump);
+    free(link);
+}
+
+int stg_ctl_call(struct stg_ctl_link *link, struct stg_request *request,
+                 struct stg_reply *ret, struct stg_err *err)
+{
+    return link->client != NULL ? stg_admin_call(link->client, request, ret, err)
+                                : ask_gate(link, request, ret, err);
+}
+
+int stg_ctl_ask(struct stg_ctl_link *link, struct stg_request *request,
+                struct stg_reply *ret)
+{
+    struct stg_err err = {0};
+    int rc = stg_ctl_call(link, request, ret, &err);
+    return rc < 0 ? stg_ctl_fail(rc, err.text) : 0;
+}
+
+void stg_ctl_daemon(const struct stg_ctl_link *link, struct stg_admin_daemon *ret)
+{
+    if (link->client != NULL)
+        stg_admin_daemon(link->client, ret);
+    else
+        *ret = (struct stg_admin_daemon){
+            .path = link->url, .release = link->release, .pid = link->hello_pid};
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stagerctl/command.h"
+
+static void print_json(const struct stg_reply *reply, const char *ticket)
+{
+    struct stg_json json = {.out = stdout};
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "ticket");
+    stg_json_string(&json, ticket);
+    stg_json_key(&json, "seconds");
+    stg_json_uint(&json, reply->seconds);
+    stg_json_key(&json, "admin_url");
+    stg_json_string(&json, reply->admin_url);
+    stg_json_key(&json, "events_url");
+    stg_json_string(&json, reply->events_url);
+    stg_json_object_end(&json);
+    putchar('\n');
+}
+
+int stg_ctl_ticket(const struct stg_ctl_options *options)
+{
+    struct stg_ctl_link *link = stg_ctl_connect(options);
+    if (link == NULL)
+        return EXIT_FAILED;
+    struct stg_request request = {.kind = STG_REQUEST_NEW_TICKET};
+    struct stg_reply reply;
+    int status = stg_ctl_ask(link, &request, &reply);
+    if (status == 0) {
+        char text[2 * STG_TICKET_BYTES + 1];
+        for (size_t i = 0; i < STG_TICKET_BYTES; i++)
+            snprintf(text + 2 * i, 3, "%02x", reply.ticket[i]);
+        if (options->json)
+            print_json(&reply, text);
+        else
+            puts(text);
+        explicit_bzero(text, sizeof(text));
+        status = stg_ctl_finish();
+    }
+    stg_ctl_hang_up(link);
+    return status;
+}

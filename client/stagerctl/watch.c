@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Live events. The gate says that something happened to a pipeline by a number; what it
+ * is called and how it stands is asked on attach.sock, which tells only what the user may
+ * know.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/stagerctl/command.h"
+#include "client/stagerctl/door.h"
+
+#define LISTEN_MILLIS 1000
+#define SILENT_TURNS 5 /* the gate repeats its last word twice a second */
+
+struct known {
+    uint64_t id, generation;
+    uint32_t n_clients;
+    char name[65], state[24];
+};
+
+struct watch {
+    const struct stg_ctl_options *options;
+    struct stg_ctl_link *link;
+    int door;
+    struct known *known;
+    size_t n_known;
+    struct known *before; /* as it was before the last refresh */
+    size_t n_before;
+    uint64_t instance, sequence; /* of the last event; 0: none yet */
+    uint64_t n_told;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+}
+
+/* ---- what there is ---- */
+
+static const struct known *find(const struct watch *watch, uint64_t id)
+{
+    for (size_t i = 0; i < watch->n_known; i++) {
+        if (watch->known[i].id == id)
+            return &watch->known[i];
+    }
+    return NULL;
+}
+
+/* A daemon that went away comes back behind the same name. */
+static int list(struct watch *watch, struct stg_reply *ret)
+{
+    struct stg_request request = {.kind = STG_REQUEST_LIST};
+    struct stg_err err = {0};
+    if (watch->link != NULL && stg_ctl_call(watch->link, &request, ret, &err) == 0)
+        return 0;
+    stg_ctl_hang_up(watch->link);
+    watch->link = stg_ctl_connect(watch->options);
+    return watch->link != NULL ? stg_ctl_call(watch->link, &request, ret, &err) : -1;
+}
+
+static void refresh(struct watch *watch)
+{
+    struct stg_reply reply;
+    if (list(watch, &reply) < 0)
+        return; /* told by now; what was known stays */
+    struct known *known = calloc(reply.n_entries + 1, sizeof(*known));
+    if (known == NULL)
+        return;
+    for (size_t i = 0; i < reply.n_entries; i++) {
+        const struct stg_list_entry *e = &reply.entries[i];
+        known[i].id = e->pipeline;
+        known[i].generation = e->generation;
+        known[i].n_clients = e->n_clients;
+        snprintf(known[i].name, sizeof(known[i].name), "%s", e->name);
+        snprintf(known[i].state, sizeof(known[i].state), "%s", e->state);
+        stg_ctl_clean(known[i].name);
+    }
+    free(watch->before);
+    watch->before = watch->known;
+    watch->n_before = watch->n_known;
+    watch->known = known;
+    watch->n_known = reply.n_entries;
+}
+
+static bool is_wanted(const struct watch *watch, const struct known *known)
+{
+    const char *name = watch->options->argument;
+    return name == NULL || strcmp(name, known->name) == 0;
+}
+
+/* ---- telling ---- */
+
+static void begin_line(struct stg_json *json, const char *event, uint64_t sequence)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    stg_json_object_begin(json);
+    stg_json_key(json, "time");
+    stg_json_float(json, (double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1000.0,
+                   STAGER_FLOAT64);
+    stg_json_key(json, "event");
+    stg_json_string(json, event);
+    stg_json_key(json, "sequence");
+    stg_json_uint(json, sequence);
+}
+
+static void end_line(struct stg_json *json)
+{
+    stg_json_object_end(json);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void print_clock(void)
+{
+    struct timespec now;
+    struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    printf("%02d:%02d:%02d.%03ld  ", local.tm_hour, local.tm_min, local.tm_sec,
+           now.tv_nsec / 1000000);
+}
+
+/* What went wrong, for an event that says that something did. */
+static void find_error(struct watch *watch, const struct known *known, char *ret,
+                       size_t bytes)
+{
+    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = known->name};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    if (watch->link != NULL && stg_ctl_call(watch->link, &request, &reply, &err) == 0) {
+        snprintf(ret, bytes, "%s", reply.status.last_error);
+        stg_ctl_clean(ret);
+    }
+}
+
+static void tell_pipeline(struct watch *watch, const char *event, uint64_t sequence,
+                          const struct known *known, const char *error)
+{
+    if (watch->options->json) {
+        struct stg_json json = {.out = stdout};
+        begin_line(&json, event, sequence);
+        stg_json_key(&json, "pipeline");
+        stg_json_string(&json, known->name);
+        stg_json_key(&json, "generation");
+        stg_json_uint(&json, known->generation);
+        stg_json_key(&json, "state");
+        stg_json_string(&json, known->state);
+        stg_json_key(&json, "n_clients");
+        stg_json_uint(&json, known->n_clients);
+        if (error[0] != '\0') {
+            stg_json_key(&json, "error");
+            stg_json_string(&json, error);
+        }
+        end_line(&json);
+        return;
+    }
+    print_clock();
+    printf("%-20s %-9s now %s, %u client%s, generation %" PRIu64 "%s%s\n", known->name,
+           event, known->state, known->n_clients, known->n_clients == 1 ? "" : "s",
+           known->generation, error[0] != '\0' ? ": " : "", error);
+    fflush(stdout);
+}
+
+static void tell_all(struct watch *watch, uint64_t sequence)
+{
+    for (size_t i = 0; i < watch->n_before; i++) {
+        struct known *gone = &watch->before[i];
+        if (find(watch, gone->id) != NULL || !is_wanted(watch, gone))
+            continue;
+        snprintf(gone->state, sizeof(gone->state), "deleted");
+        tell_pipeline(watch, "now", sequence, gone, "");
+    }
+    for (size_t i = 0; i < watch->n_known; i++) {
+        if (is_wanted(watch, &watch->known[i]))
+            tell_pipeline(watch, "now", sequence, &watch->known[i], "");
+    }
+}
+
+static void tell_beginning(struct watch *watch, uint64_t sequence)
+{
+    if (watch->options->json) {
+        struct stg_json json = {.out = stdout};
+        begin_line(&json, "watching", sequence);
+        end_line(&json);
+    } else {
+        print_clock();
+        printf("watching; end it with control-C\n");
+    }
+    tell_all(watch, sequence);
+    fflush(stdout);
+}
+
+/* Events were lost: how things stand is told instead. */
+static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
+{
+    if (watch->options->json) {
+        struct stg_json json = {.out = stdout};
+        begin_line(&json, "gap", sequence);
+        stg_json_key(&json, "missed");
+        stg_json_uint(&json, n);
+        end_line(&json);
+    } else {
+        print_clock();
+        printf("%" PRIu64 " events were lost; how it stands:\n", n);
+    }
+    tell_all(watch, sequence);
+}
+
+static void tell_restart(struct watch *watch, uint64_t sequence)
+{
+    if (watch->options->json) {
+        struct stg_json json = {.out = stdout};
+        begin_line(&json, "restarted", sequence);
+        end_line(&json);
+    } else {
+        print_clock();
+        printf("stagerd was started again; how it stands:\n");
+    }
+    tell_all(watch, sequence);
+}
+
+/* ---- listening ---- */
+
+/* An unknown number is a pipeline of somebody else. */
+static void take_known(struct watch *watch, const struct stg_event *event)
+{
+    struct known known = {.id = 0};
+    const struct known *before = find(watch, event->pipeline);
+    if (before != NULL)
+        known = *before;
+    refresh(watch);
+    const struct known *after = find(watch, event->pipeline);
+    if (after != NULL)
+        known = *after;
+    if (known.id == 0 || !is_wanted(watch, &known))
+        return;
+    char error[512] = "";
+    if (event->kind == STG_EVENT_FAILED)
+        find_error(watch, &known, error, sizeof(error));
+    if (event->kind == STG_EVENT_DELETED)
+        snprintf(known.state, sizeof(known.state), "deleted");
+    tell_pipeline(watch, stg_event_name(event->kind), event->sequence, &known, error);
+    watch->n_told++;
+}
+
+static void take_event(struct watch *watch, const struct stg_event *event)
+{
+    bool first = watch->instance == 0;
+    bool restarted = !first && event->instance != watch->instance;
+    uint64_t expected = watch->sequence + 1;
+    if (!first && !restarted && event->sequence < expected)
+        return; /* a repeat */
+    watch->instance = event->instance;
+    watch->sequence = event->sequence;
+    if (first || restarted || event->sequence > expected) {
+        refresh(watch);
+        if (first)
+            tell_beginning(watch, event->sequence);
+        else if (restarted)
+            tell_restart(watch, event->sequence);
+        else
+            tell_gap(watch, event->sequence - expected, event->sequence);
+    }
+    if (!first && event->pipeline != 0)
+        take_known(watch, event);
+}
+
+static int64_t now_millis(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void listen_on(struct watch *watch)
+{
+    const struct stg_ctl_options *options = watch->options;
+    int64_t end = options->seconds > 0 ? now_millis() + (int64_t)options->seconds * 1000
+                                       : INT64_MAX;
+    unsigned silent = 0;
+    while (!interrupted && (options->count == 0 || watch->n_told < options->count)) {
+        int64_t left = end - now_millis();
+        if (left <= 0)
+            return;
+        struct stg_event event;
+        if (stg_door_listen(watch->door, left < LISTEN_MILLIS ? (int)left : LISTEN_MILLIS,
+                            &event)) {
+            silent = 0;
+            take_event(watch, &event);
+        } else if (++silent == SILENT_TURNS) {
+            fprintf(stderr,
+                    "stagerctl: the gate has been silent for %d s; still "
+                    "listening\n",
+                    SILENT_TURNS * LISTEN_MILLIS / 1000);
+        }
+    }
+}
+
+static int open_events(struct watch *watch)
+{
+    struct stg_request request = {.kind = STG_REQUEST_NEW_TICKET};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    int status = stg_ctl_ask(watch->link, &request, &reply);
+    if (status != 0)
+        return status;
+    int rc = stg_door_open_events(reply.events_url, &watch->door, &err);
+    return rc < 0 ? stg_ctl_fail(rc, err.text) : 0;
+}
+
+int stg_ctl_watch(const struct stg_ctl_options *options)
+{
+    struct watch watch = {.options = options, .door = -1};
+    struct sigaction action = {.sa_handler = on_interrupt};
+    watch.link = stg_ctl_connect(options);
+    if (watch.link == NULL)
+        return EXIT_FAILED;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    int status = open_events(&watch);
+    if (status == 0) {
+        listen_on(&watch);
+        status = stg_ctl_finish();
+    }
+    stg_door_close(watch.door);
+    stg_ctl_hang_up(watch.link);
+    free(watch.known);
+    free(watch.before);
+    return status;
+}

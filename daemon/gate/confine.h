@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How stager-gate gives up what it does not need: whoever takes it over by a hole in
+ * libnanomsg has a process that opens no file, starts no program, and connects to nobody.
+ */
+#ifndef STG_DAEMON_GATE_CONFINE_H
+#define STG_DAEMON_GATE_CONFINE_H
+
+#include <sys/types.h>
+
+#include "core/err.h"
+
+/* As root: becomes uid and gid without further groups. Then: no capability, no new
+ * privilege, no core, few descriptors, bounded memory; dies with `parent`. */
+int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err);
+
+/* System calls that a door does not need fail from here on, in threads to come too. 0, or
+ * UNIMPLEMENTED where the kernel or a sandbox around us has no such filter. */
+int stg_gate_filter(struct stg_err *err);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stager-gate: the nanomsg door of stagerd, which starts, watches and ends it. It alone
+ * links libnanomsg, which any peer can make abort, spin or leak descriptors: so it is a
+ * process of its own, without rights, and knows nothing. What comes in on the REP socket
+ * goes to stagerd as it is; what stagerd sends goes to its asker, or to all subscribers.
+ *
+ * The last event is published again while nothing happens: who lost one learns of it.
+ */
+#include <errno.h>
+#include <nanomsg/ipc.h>
+#include <nanomsg/nn.h>
+#include <nanomsg/pubsub.h>
+#include <nanomsg/reqrep.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/gate/confine.h"
+#include "daemon/gate/frame.h"
+
+#define REPEAT_MILLIS 500
+
+struct gate {
+    int admin, events; /* nanomsg's numbers */
+    int admin_fd;      /* readable: a request is there; never read */
+    uint64_t tag;      /* of the last request */
+    bool asked;        /* the last request has no reply yet: REP takes one at a time */
+    bool alive;
+    char last_event[256];
+    size_t last_event_bytes;
+};
+
+/* ---- doors ---- */
+
+/* `path` lies in the working folder. */
+static int open_door(int protocol, const char *path, gid_t gid, struct stg_err *err)
+{
+    unlink(path); /* of a gate that died */
+    char url[64];
+    snprintf(url, sizeof(url), "ipc://%s", path);
+    int most = STG_GATE_PAYLOAD_MAX_BYTES;
+    int door = nn_socket(AF_SP, protocol);
+    if (door < 0)
+        return stg_err(err, -STAGER_UNAVAILABLE, "nn_socket: %s",
+                       nn_strerror(nn_errno()));
+    if (nn_setsockopt(door, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) < 0 ||
+        nn_bind(door, url) < 0)
+        return stg_err(err, -STAGER_UNAVAILABLE, "cannot bind %s: %s", url,
+                       nn_strerror(nn_errno()));
+    /* Nobody else could connect until here: umask. */
+    if (gid != (gid_t)-1 && (chown(path, (uid_t)-1, gid) < 0 || chmod(path, 0660) < 0))
+        return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot give %s to group %u: %s",
+                       path, (unsigned)gid, strerror(errno));
+    return door;
+}
+
+static int open_doors(struct gate *gate, gid_t gid, struct stg_err *err)
+{
+    umask(0177);
+    gate->admin = open_door(NN_REP, "admin.sock", gid, err);
+    if (gate->admin < 0)
+        return gate->admin;
+    gate->events = open_door(NN_PUB, "events.sock", gid, err);
+    if (gate->events < 0)
+        return gate->events;
+    size_t n = sizeof(gate->admin_fd);
+    if (nn_getsockopt(gate->admin, NN_SOL_SOCKET, NN_RCVFD, &gate->admin_fd, &n) < 0)
+        return stg_err(err, -STAGER_UNAVAILABLE, "NN_RCVFD: %s", nn_strerror(nn_errno()));
+    return 0;
+}
+
+/* ---- frames ---- */
+
+static void send_frame(struct gate *gate, uint32_t kind, uint64_t tag, void *payload,
+                       size_t n)
+{
+    struct stg_gate_frame frame = {.kind = kind, .tag = tag};
+    struct iovec parts[] = {{.iov_base = &frame, .iov_len = sizeof(frame)},
+                            {.iov_base = payload, .iov_len = n}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t sent;
+    do {
+        sent = sendmsg(STG_GATE_FD, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    gate->alive = gate->alive && sent >= 0;
+}
+
+static void publish(struct gate *gate)
+{
+    if (gate->last_event_bytes > 0)
+        nn_send(gate->events, gate->last_event, gate->last_event_bytes, NN_DONTWAIT);
+}
+
+/* A reply to who left meanwhile goes nowhere: nanomsg sees to it. */
+static void take_frame(struct gate *gate)
+{
+    static char buf[sizeof(struct stg_gate_frame) + STG_GATE_PAYLOAD_MAX_BYTES];
+    ssize_t n = recv(STG_GATE_FD, buf, sizeof(buf), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    struct stg_gate_frame frame;
+    if (n < (ssize_t)sizeof(frame)) {
+        gate->alive = false; /* stagerd has closed its end */
+        return;
+    }
+    memcpy(&frame, buf, sizeof(frame));
+    const char *payload = buf + sizeof(frame);
+    size_t bytes = (size_t)n - sizeof(frame);
+    if (frame.kind == STG_GATE_REPLY && gate->asked && frame.tag == gate->tag) {
+        nn_send(gate->admin, payload, bytes, NN_DONTWAIT);
+        gate->asked = false;
+    } else if (frame.kind == STG_GATE_EVENT && bytes <= sizeof(gate->last_event)) {
+        memcpy(gate->last_event, payload, bytes);
+        gate->last_event_bytes = bytes;
+        publish(gate);
+    }
+}
+
+static void take_request(struct gate *gate)
+{
+    void *request;
+    int n = nn_recv(gate->admin, &request, NN_MSG, NN_DONTWAIT);
+    if (n < 0)
+        return; /* it was none: nanomsg has thrown it away */
+    gate->asked = true;
+    send_frame(gate, STG_GATE_REQUEST, ++gate->tag, request, (size_t)n);
+    nn_freemsg(request);
+}
+
+/* ---- life ---- */
+
+/* A peer can make libnanomsg leak descriptors, and spin when there is none left. */
+static bool out_of_files(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd < 0;
+}
+
+static void look(struct gate *gate)
+{
+    struct pollfd fds[] = {
+        {.fd = STG_GATE_FD, .events = POLLIN},
+        {.fd = gate->asked ? -1 : gate->admin_fd, .events = POLLIN},
+    };
+    int n = poll(fds, 2, REPEAT_MILLIS);
+    if (n == 0)
+        publish(gate);
+    if (n > 0 && fds[0].revents != 0)
+        take_frame(gate);
+    if (n > 0 && gate->alive && fds[1].revents != 0)
+        take_request(gate);
+}
+
+static int parse_id(const char *text, long long *ret)
+{
+    char *end;
+    errno = 0;
+    *ret = strtoll(text, &end, 10);
+    return errno == 0 && *end == '\0' && end != text ? 0 : -1;
+}
+
+static int start(struct gate *gate, char **argv, struct stg_err *err)
+{
+    long long uid, gid, group, parent;
+    if (parse_id(argv[2], &uid) < 0 || parse_id(argv[3], &gid) < 0 ||
+        parse_id(argv[4], &group) < 0 || parse_id(argv[5], &parent) < 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "not a number");
+    /* A folder above it may be closed to whom we become. */
+    if (chdir(argv[1]) < 0)
+        return stg_err(err, -STAGER_UNAVAILABLE, "%s: %s", argv[1], strerror(errno));
+    int rc = stg_gate_confine((uid_t)uid, (gid_t)gid, (pid_t)parent, err);
+    if (rc == 0 && stg_gate_filter(err) < 0)
+        stg_log(STG_LOG_DEBUG, "gate: %s", err->text);
+    return rc == 0 ? open_doors(gate, (gid_t)group, err) : rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct gate gate = {.alive = true};
+    struct stg_err err = {0};
+    if (argc != 6) {
+        fprintf(stderr, "stager-gate is started by stagerd, and not by hand: see "
+                        "`gate` in stagerd.yaml\n");
+        return 2;
+    }
+    /* stagerd alone says when it ends: it gets these too, and closes the socket. */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    if (start(&gate, argv, &err) < 0) {
+        stg_log(STG_LOG_ERROR, "gate: %s", err.text);
+        return 1;
+    }
+    send_frame(&gate, STG_GATE_READY, 0, NULL, 0);
+    while (gate.alive) {
+        look(&gate);
+        if (out_of_files()) {
+            stg_log(STG_LOG_WARNING, "gate: out of file descriptors");
+            return 3;
+        }
+    }
+    return 0;
+}
