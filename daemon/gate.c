@@ -140,7 +140,7 @@ static void serve_as(struct stg_gate *gate, const struct stg_request *request,
         memcpy(answer->bytes, kept->bytes + kept->id_bytes, answer->n);
     } else {
         stg_request_serve(&session, request);
-        if (is_change(request))
+        if (is_change(request) && answer->n > 0)
             stg_kept_add(&gate->kept, who->uid, request->request_id,
                          request->request_id_bytes, sum, answer->bytes, answer->n, now);
     }

@@ -166,7 +166,7 @@ static int send_message(struct stg_session *session, const void *bytes, size_t n
     if (session->answer != NULL) {
         session->answer->n = n;
         memcpy(session->answer->bytes, bytes, n);
-        return;
+        return 0;
     }
     union {
         char bytes[CMSG_SPACE(sizeof(int) * 8)];
