@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/model/wrap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "client/guard.h"
+#include "client/socket.h"
+#include "core/log.h"
+#include "core/ring.h"
+#include "daemon/memory.h"
+#include "tests/check.h"
+#include "tests/model/explore.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wreserved-identifier"
+#endif
+
+struct waiting {
+    const void *cond;
+    const void *mutex;
+    bool woken;
+};
+
+struct world {
+    struct outside outside;
+    struct waiting waiting[MAX_FIBERS];
+};
+
+static struct world *world;
+
+struct outside *outside_create(void)
+{
+    world = region_alloc(sizeof(*world), 16);
+    CHECK(world != NULL);
+    world->outside.clock_ns = 1;
+    return &world->outside;
+}
+
+struct outside *outside(void)
+{
+    return &world->outside;
+}
+
+bool outside_time_left(void)
+{
+    return world->outside.timeouts_left > 0;
+}
+
+static bool always(void *arg)
+{
+    return true;
+}
+
+/* Others may run here. */
+static void point(const char *what)
+{
+    if (fiber_self() >= 0 && world->outside.fine)
+        fiber_block(always, NULL, false, what);
+}
+
+/* ---- memory ---- */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *pointer, size_t bytes);
+void *__real_aligned_alloc(size_t align, size_t bytes);
+void __real_free(void *pointer);
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return explore_inside() ? region_alloc(bytes, 16) : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return explore_inside() ? region_alloc(n * bytes, 16) : __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *pointer, size_t bytes)
+{
+    if (!explore_inside() || (pointer != NULL && !region_owns(pointer)))
+        return __real_realloc(pointer, bytes);
+    void *ret = region_alloc(bytes, 16);
+    if (ret != NULL && pointer != NULL) {
+        size_t n = region_size(pointer);
+        memcpy(ret, pointer, n < bytes ? n : bytes);
+        region_free(pointer);
+    }
+    return ret;
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t bytes)
+{
+    return explore_inside() ? region_alloc(bytes, align)
+                            : __real_aligned_alloc(align, bytes);
+}
+
+int __wrap_posix_memalign(void **ret, size_t align, size_t bytes)
+{
+    *ret = __wrap_aligned_alloc(align, bytes);
+    return *ret != NULL ? 0 : ENOMEM;
+}
+
+void __wrap_free(void *pointer)
+{
+    if (region_owns(pointer))
+        region_free(pointer);
+    else
+        __real_free(pointer);
+}
+
+static char *copy_text(const char *s, size_t n)
+{
+    char *ret = __wrap_malloc(n + 1);
+    if (ret != NULL) {
+        memcpy(ret, s, n);
+        ret[n] = '\0';
+    }
+    return ret;
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return copy_text(s, strlen(s));
+}
+
+char *__wrap_strndup(const char *s, size_t n)
+{
+    return copy_text(s, strnlen(s, n));
+}
+
+int __wrap_stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
+                              const _Atomic int *cancelled, struct stg_segment *ret,
+                              struct stg_err *err)
+{
+    *ret =
+        (struct stg_segment){.fd = -1, .bytes = bytes, .base = region_alloc(bytes, 4096)};
+    return 0;
+}
+
+void __wrap_stg_segment_destroy(struct stg_segment *segment)
+{
+    if (segment->base != NULL)
+        region_free(segment->base);
+    segment->base = NULL;
+}
+
+/* ---- locks: the first bytes of the program's own objects say who holds them ---- */
+
+struct mutex {
+    int held;
+};
+
+static bool is_free(void *arg)
+{
+    return ((struct mutex *)arg)->held == 0;
+}
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    struct mutex *m = (void *)mutex;
+    if (fiber_self() < 0 || !region_owns(mutex))
+        return 0;
+    fiber_block(is_free, m, false, "takes a lock");
+    m->held = 1;
+    return 0;
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    if (fiber_self() >= 0 && region_owns(mutex))
+        ((struct mutex *)(void *)mutex)->held = 0;
+    return 0;
+}
+
+int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
+{
+    memset(mutex, 0, sizeof(*mutex));
+    return 0;
+}
+
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex)
+{
+    return 0;
+}
+
+int __wrap_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr)
+{
+    memset(cond, 0, sizeof(*cond));
+    return 0;
+}
+
+int __wrap_pthread_cond_destroy(pthread_cond_t *cond)
+{
+    return 0;
+}
+
+static bool is_woken(void *arg)
+{
+    const struct waiting *w = arg;
+    return w->woken && ((const struct mutex *)w->mutex)->held == 0;
+}
+
+static bool wait_on(pthread_cond_t *cond, pthread_mutex_t *mutex, bool timed)
+{
+    struct waiting *w = &world->waiting[fiber_self()];
+    CHECK(((struct mutex *)(void *)mutex)->held != 0);
+    *w = (struct waiting){.cond = cond, .mutex = mutex};
+    ((struct mutex *)(void *)mutex)->held = 0;
+    bool woken = fiber_block(is_woken, w, timed, timed ? "waits a while" : "waits");
+    *w = (struct waiting){0};
+    if (!woken)
+        fiber_block(is_free, mutex, false, "takes a lock after its time");
+    ((struct mutex *)(void *)mutex)->held = 1;
+    return woken;
+}
+
+int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+    wait_on(cond, mutex, false);
+    return 0;
+}
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until)
+{
+    uint64_t deadline = (uint64_t)until->tv_sec * 1000000000u + (uint64_t)until->tv_nsec;
+    if (world->outside.clock_ns >= deadline)
+        return ETIMEDOUT;
+    if (wait_on(cond, mutex, true))
+        return 0;
+    if (world->outside.clock_ns < deadline)
+        world->outside.clock_ns = deadline;
+    if (world->outside.timeouts_left > 0)
+        world->outside.timeouts_left--;
+    return ETIMEDOUT;
+}
+
+static bool may_wake(void *arg, int i)
+{
+    return world->waiting[i].cond == arg && !world->waiting[i].woken;
+}
+
+int __wrap_pthread_cond_broadcast(pthread_cond_t *cond)
+{
+    for (int i = 0; i < MAX_FIBERS; i++) {
+        if (may_wake(cond, i))
+            world->waiting[i].woken = true;
+    }
+    return 0;
+}
+
+/* One of those that wait, whichever. */
+int __wrap_pthread_cond_signal(pthread_cond_t *cond)
+{
+    int n = 0, last = 0;
+    for (int i = 0; i < MAX_FIBERS; i++) {
+        n += may_wake(cond, i);
+        last = may_wake(cond, i) ? i : last;
+    }
+    if (n > 1 && fiber_self() >= 0)
+        last = fiber_choose(MAX_FIBERS, may_wake, cond, "wakes one");
+    if (n > 0)
+        world->waiting[last].woken = true;
+    return 0;
+}
+
+/* ---- threads ---- */
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*body)(void *arg), void *arg)
+{
+    static const char *const names[] = {"runner 0", "runner 1", "runner 2", "runner 3"};
+    static int n;
+    *thread = (pthread_t)fiber_start(names[n++ % 4], body, arg);
+    n %= 4;
+    return 0;
+}
+
+static bool has_ended(void *arg)
+{
+    return fiber_ended((int)(intptr_t)arg);
+}
+
+int __wrap_pthread_join(pthread_t thread, void **ret)
+{
+    fiber_block(has_ended, (void *)(intptr_t)thread, false, "joins");
+    return 0;
+}
+
+int __wrap_pthread_setname_np(pthread_t thread, const char *name)
+{
+    return 0;
+}
+
+/* ---- time and wires ---- */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    if (!explore_inside())
+        return __real_clock_gettime(clock, ret);
+    uint64_t now = world->outside.clock_ns;
+    *ret = (struct timespec){.tv_sec = (time_t)(now / 1000000000u),
+                             .tv_nsec = (long)(now % 1000000000u)};
+    return 0;
+}
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
+{
+    world->outside.wires[fd - SOCKET_OF(0)].bell_to_client = true;
+    return (ssize_t)n;
+}
+
+int __wrap_shutdown(int fd, int how)
+{
+    world->outside.wires[fd - SOCKET_OF(0)].shut = true;
+    return 0;
+}
+
+void __wrap_stg_socket_bell(int fd)
+{
+    world->outside.wires[fd - SOCKET_OF(0)].bell_to_daemon = true;
+}
+
+int __wrap_stg_socket_drain(int fd)
+{
+    struct wire *wire = &world->outside.wires[fd - SOCKET_OF(0)];
+    point("takes stale bells away");
+    wire->bell_to_client = false;
+    return wire->shut ? -STAGER_UNAVAILABLE : 0;
+}
+
+static bool has_bell(void *arg)
+{
+    const struct wire *wire = arg;
+    return wire->bell_to_client || wire->shut;
+}
+
+void __wrap_stg_socket_sleep(int fd, int64_t until_ns)
+{
+    fiber_block(has_bell, &world->outside.wires[fd - SOCKET_OF(0)], false,
+                "sleeps on its socket");
+}
+
+bool __wrap_stg_guard_holds(const struct stg_guard *guard)
+{
+    return true;
+}
+
+void __wrap_stg_log(enum stg_log_level level, const char *fmt, ...)
+{
+}
+
+/* ---- looks at shared pages ---- */
+
+bool __real_stg_control_waiting(const struct stg_control_reader *reader);
+int __real_stg_control_poll(struct stg_control_reader *reader,
+                            struct stg_release_entry *ret);
+void __real_stg_ring_want_bell(struct stg_ring_writer *writer);
+void __real_stg_ring_push(struct stg_ring_writer *writer,
+                          const struct stg_descriptor *descriptor);
+bool __real_stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
+bool __real_stg_ring_ready(const struct stg_ring_reader *reader);
+bool __real_stg_ring_should_bell(struct stg_ring_reader *reader);
+void __real_stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);
+void __real_stg_control_release(struct stg_control_writer *writer, uint32_t lease,
+                                uint32_t generation);
+
+bool __wrap_stg_control_waiting(const struct stg_control_reader *reader)
+{
+    point("looks whether a client sleeps");
+    return __real_stg_control_waiting(reader);
+}
+
+int __wrap_stg_control_poll(struct stg_control_reader *reader,
+                            struct stg_release_entry *ret)
+{
+    point("looks for releases");
+    return __real_stg_control_poll(reader, ret);
+}
+
+void __wrap_stg_ring_want_bell(struct stg_ring_writer *writer)
+{
+    point("asks for a bell");
+    __real_stg_ring_want_bell(writer);
+}
+
+void __wrap_stg_ring_push(struct stg_ring_writer *writer,
+                          const struct stg_descriptor *descriptor)
+{
+    point("gives a batch");
+    __real_stg_ring_push(writer, descriptor);
+}
+
+bool __wrap_stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
+{
+    if (fiber_self() >= 0)
+        fiber_block(always, NULL, false, "takes from its ring");
+    return __real_stg_ring_take(reader, ret);
+}
+
+bool __wrap_stg_ring_ready(const struct stg_ring_reader *reader)
+{
+    point("looks at its ring");
+    return __real_stg_ring_ready(reader);
+}
+
+bool __wrap_stg_ring_should_bell(struct stg_ring_reader *reader)
+{
+    point("looks whether to ring");
+    return __real_stg_ring_should_bell(reader);
+}
+
+void __wrap_stg_control_set_waiting(struct stg_control_writer *writer, bool waiting)
+{
+    point(waiting ? "says that it sleeps" : "says that it is awake");
+    __real_stg_control_set_waiting(writer, waiting);
+    world->outside.touched = true;
+}
+
+void __wrap_stg_control_release(struct stg_control_writer *writer, uint32_t lease,
+                                uint32_t generation)
+{
+    point("releases");
+    __real_stg_control_release(writer, lease, generation);
+    world->outside.touched = true;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the program under test calls outside of itself, as the explorer has it: threads,
+ * locks, the clock, memory, doorbells. Its calls are bent here by the linker (--wrap).
+ */
+#ifndef STG_TESTS_MODEL_WRAP_H
+#define STG_TESTS_MODEL_WRAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_SOCKETS 4
+
+/* One doorbell wire between the daemon and a client; the descriptor is its index + 1000.
+ */
+struct wire {
+    bool bell_to_client, bell_to_daemon;
+    bool shut; /* by the daemon */
+};
+
+struct outside {
+    struct wire wires[MAX_SOCKETS];
+    uint64_t clock_ns;
+    uint32_t timeouts_left; /* waits with a deadline that may still run out */
+    bool touched;           /* a client wrote to its page since this was cleared */
+    bool fine;              /* also interleave between single looks at shared pages */
+};
+
+/* In the region. Call first in set_up. */
+struct outside *outside_create(void);
+struct outside *outside(void);
+
+#define SOCKET_OF(wire) ((wire) + 1000)
+
+bool outside_time_left(void);
+
+#endif
