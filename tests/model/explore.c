@@ -439,6 +439,8 @@ struct level {
     struct step steps[32];
     int n_steps, next;
     bool moved; /* some step led to another state */
+    int last;   /* the fiber that came here */
+    uint32_t preemptions;
 };
 
 static struct level *levels;
@@ -472,22 +474,39 @@ void explore_fail(const char *fmt, ...)
 
 /* Open addressing; 0 is empty. */
 static uint64_t *visited;
-static uint64_t n_slots;
+static uint8_t *visited_preemptions; /* the fewest that led there */
+static uint64_t n_slots, n_visited;
 
-static bool visit(uint64_t hash)
+static bool visit(uint64_t hash, uint32_t preemptions)
 {
     uint64_t at = hash & (n_slots - 1);
-    while (visited[at] != 0) {
-        if (visited[at] == hash)
-            return false;
+    while (visited[at] != 0 && visited[at] != hash)
         at = (at + 1) & (n_slots - 1);
-    }
+    if (visited[at] == hash && visited_preemptions[at] <= preemptions)
+        return false;
+    n_visited += visited[at] == 0;
     visited[at] = hash;
+    visited_preemptions[at] = (uint8_t)preemptions;
     return true;
 }
 
-static void enter_level(struct level *level, uint64_t hash)
+/* Is this step one that interrupts? */
+static bool preempts(const struct level *level, const struct step *step)
 {
+    if (level->last < 0 || step->fiber == level->last)
+        return false;
+    for (int i = 0; i < level->n_steps; i++) {
+        if (level->steps[i].fiber == level->last)
+            return true;
+    }
+    return false;
+}
+
+static void enter_level(struct level *level, uint64_t hash, int last,
+                        uint32_t preemptions)
+{
+    level->last = last;
+    level->preemptions = preemptions;
     level->hash = hash;
     level->next = level->n_steps = 0;
     level->moved = false;
@@ -525,7 +544,9 @@ static void begin(const struct scenario *scenario)
         n_slots *= 2;
     visited = calloc(n_slots, sizeof(visited[0]));
     levels = calloc(MAX_DEPTH, sizeof(levels[0]));
-    CHECK(visited != NULL && levels != NULL);
+    visited_preemptions = calloc(n_slots, 1);
+    CHECK(visited != NULL && visited_preemptions != NULL && levels != NULL);
+    n_visited = 0;
     depth = 0;
     region_map();
     running = -1;
@@ -541,48 +562,66 @@ static void end(void)
         free(levels[i].snapshot.bytes);
     free(levels);
     free(visited);
+    free(visited_preemptions);
     region_unmap();
+}
+
+/* The hash of where the step leads; *ret_moved: to another state than this one. */
+static uint64_t follow(struct level *level, const struct step *step, bool *ret_moved)
+{
+    run_step(step);
+    depth++; /* for the trace */
+    current->check();
+    depth--;
+    uint64_t hash = state_hash(current);
+    *ret_moved = hash != level->hash;
+    return hash;
+}
+
+static void leave_level(struct explored *ret)
+{
+    if (!levels[depth].moved) {
+        ret->rests++;
+        current->at_rest();
+    }
+    depth--;
 }
 
 void explore(const struct scenario *scenario, struct explored *ret)
 {
     *ret = (struct explored){0};
     begin(scenario);
-    uint64_t hash = state_hash(scenario);
-    visit(hash);
-    enter_level(&levels[0], hash);
-    ret->states = 1;
+    uint32_t bound = scenario->max_preemptions;
+    enter_level(&levels[0], state_hash(scenario), -1, 0);
+    visit(levels[0].hash, 0);
     while (depth >= 0) {
-        if (getenv("EXPLORE_VERBOSE") && ret->steps % 20000 == 0)
-            fprintf(stderr, "%llu states %llu steps depth %d heap %zu snap %zu\n",
-                    (unsigned long long)ret->states, (unsigned long long)ret->steps,
-                    depth, region->heap_used, levels[depth].snapshot.n);
         struct level *level = &levels[depth];
         restore(&level->snapshot);
         if (level->next == level->n_steps) {
-            if (!level->moved) {
-                ret->rests++;
-                scenario->at_rest();
-            }
-            depth--;
+            leave_level(ret);
             continue;
         }
-        run_step(&level->steps[level->next++]);
-        ret->steps++;
-        depth++; /* for the trace */
-        scenario->check();
-        hash = state_hash(scenario);
-        depth--;
-        level->moved |= hash != level->hash;
-        if (!visit(hash))
+        const struct step *step = &level->steps[level->next++];
+        uint32_t preemptions = level->preemptions + (bound != 0 && preempts(level, step));
+        if (preemptions > bound) {
+            level->moved = true; /* there is a way on, which is not gone */
             continue;
-        if (++ret->states > scenario->max_states)
+        }
+        bool moved;
+        uint64_t hash = follow(level, step, &moved);
+        level->moved |= moved;
+        ret->steps++;
+        uint64_t place = bound == 0 ? hash : hash ^ (uint64_t)(step->fiber + 1) << 50;
+        if (!moved || !visit(place, preemptions))
+            continue;
+        if (n_visited > scenario->max_states)
             FAIL("scenario %s has more than %llu states", scenario->name,
                  (unsigned long long)scenario->max_states);
         CHECK(depth + 1 < MAX_DEPTH);
-        enter_level(&levels[++depth], hash);
+        enter_level(&levels[++depth], hash, step->fiber, preemptions);
         if ((uint32_t)depth > ret->depth)
             ret->depth = (uint32_t)depth;
     }
+    ret->states = n_visited;
     end();
 }

@@ -59,6 +59,9 @@ struct scenario {
     void (*canonical)(bool before);
     /* May one more wait with a deadline run out? NULL: never. */
     bool (*time_left)(void);
+    /* How often a fiber may be interrupted that could have gone on; 0: without bound,
+     * every interleaving. Switches where a fiber waits are free. */
+    uint32_t max_preemptions;
     uint64_t max_states; /* more is a failure: the scenario is too large */
 };
 
