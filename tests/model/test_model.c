@@ -38,7 +38,7 @@ struct cast {
 struct player {
     struct stager_stream stream;
     struct stager connection;
-    struct stager_batch pool[2];
+    struct stg_lent lents[2];
     struct stg_client *client; /* NULL: the daemon has forgotten it */
     int fiber;
     bool attached, closing, killed;
@@ -67,8 +67,8 @@ static struct stg_budget budget;
 static void note_batch(struct player *player, const struct stager_batch *batch)
 {
     CHECK(player->n_got < MAX_GOT);
-    player->got[player->n_got].number = batch->number;
-    player->got[player->n_got++].redelivered = batch->redelivered;
+    player->got[player->n_got].number = batch->lent->number;
+    player->got[player->n_got++].redelivered = batch->lent->redelivered;
 }
 
 static void *trainer_main(void *arg)
@@ -212,13 +212,13 @@ static void attach(int i)
     stream->control.page = attached.client->control_segment.base;
     stream->segment.base = play->stage->arena.base;
     stream->segment.bytes = attached.segment_bytes;
-    stream->pool = player->pool;
+    stream->lents = player->lents;
     stream->max_held = 2;
     for (int k = 0; k < 2; k++) {
-        player->pool[k].stream = stream;
-        player->pool[k].next_free = stream->free_batches;
-        stream->free_batches = &player->pool[k];
+        player->lents[k].next_free = stream->free_lents;
+        stream->free_lents = &player->lents[k];
     }
+    CHECK_OK(stg_stream_add_batches(stream, 2, &err), err);
     stg_control_want_pass(&stream->control, 1);
 }
 

@@ -325,9 +325,10 @@ int __wrap_shutdown(int fd, int how)
     return 0;
 }
 
-void __wrap_stg_socket_bell(int fd)
+bool __wrap_stg_socket_bell(int fd)
 {
     world->outside.wires[fd - SOCKET_OF(0)].bell_to_daemon = true;
+    return true;
 }
 
 int __wrap_stg_socket_drain(int fd)
