@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/model/region.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/check.h"
+
+#define REGION_BASE ((void *)0x200000000000)
+#define PAGE_BYTES 4096u
+#define N_PAGES (sizeof(struct region) / PAGE_BYTES)
+
+struct region *region;
+static char *stack_base;
+
+/* Most of the region never changes after set_up. Pages are write-protected until
+ * something writes to them; from then on they vary, and belong to every state. */
+static char *baseline; /* the region as set_up left it */
+static size_t set_up_used;
+static uint32_t *varying;
+static uint32_t n_varying;
+static uint64_t *baseline_hashes; /* by place in `varying` */
+
+/* ---- memory ---- */
+
+static uint64_t page_hash(uint32_t page, const char *base);
+
+static void on_write(int signal, siginfo_t *info, void *context)
+{
+    char *at = info->si_addr;
+    if (at < (char *)region || at >= (char *)(region + 1))
+        abort(); /* a fault of the program's own */
+    uint32_t page = (uint32_t)((size_t)(at - (char *)region) / PAGE_BYTES);
+    mprotect((char *)region + (size_t)page * PAGE_BYTES, PAGE_BYTES,
+             PROT_READ | PROT_WRITE);
+    varying[n_varying] = page;
+    baseline_hashes[n_varying++] = page_hash(page, baseline);
+}
+
+static void *map(size_t bytes, void *where)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *ret = mmap(where, bytes, PROT_READ | PROT_WRITE,
+                     flags | (where != NULL ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+    CHECK(ret != MAP_FAILED);
+    return ret;
+}
+
+void region_map(void)
+{
+    region = map(sizeof(struct region) + MAX_FIBERS * STACK_BYTES, REGION_BASE);
+    stack_base = (char *)(region + 1);
+    baseline = map(sizeof(struct region), NULL);
+    varying = map(N_PAGES * sizeof(varying[0]), NULL);
+    baseline_hashes = map(N_PAGES * sizeof(baseline_hashes[0]), NULL);
+    stack_t stack = {.ss_sp = map(65536, NULL), .ss_size = 65536};
+    CHECK(sigaltstack(&stack, NULL) == 0);
+    struct sigaction action = {.sa_sigaction = on_write,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+}
+
+/* What set_up left is where every state begins. What it freed is not used again. */
+void region_protect(void)
+{
+    memset(region->free_chunks, 0, sizeof(region->free_chunks));
+    region->heap_used = (region->heap_used + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    set_up_used = region->heap_used;
+    memcpy(baseline, region, offsetof(struct region, heap) + region->heap_used);
+    n_varying = 0;
+    CHECK(mprotect(region->heap, HEAP_BYTES, PROT_READ) == 0);
+    /* The kernel writes to contexts, and gets no signal for it: they vary from the start.
+     */
+    for (; n_varying * PAGE_BYTES < offsetof(struct region, heap); n_varying++) {
+        varying[n_varying] = n_varying;
+        baseline_hashes[n_varying] = page_hash(n_varying, baseline);
+    }
+}
+
+void region_unmap(void)
+{
+    munmap(region, sizeof(struct region) + MAX_FIBERS * STACK_BYTES);
+    munmap(baseline, sizeof(struct region));
+    munmap(varying, N_PAGES * sizeof(varying[0]));
+    munmap(baseline_hashes, N_PAGES * sizeof(baseline_hashes[0]));
+    region = NULL;
+}
+
+bool region_owns(const void *pointer)
+{
+    const char *p = pointer;
+    return region != NULL && p >= (char *)region &&
+           p < stack_base + MAX_FIBERS * STACK_BYTES;
+}
+
+static unsigned class_of(size_t bytes)
+{
+    unsigned i = 0;
+    while (((size_t)32 << i) < bytes)
+        i++;
+    assert(i < N_CLASSES);
+    return i;
+}
+
+void *region_alloc(size_t bytes, size_t align)
+{
+    unsigned class = class_of(bytes + align);
+    struct chunk *chunk = region->free_chunks[class];
+    if (chunk != NULL) {
+        region->free_chunks[class] = chunk->next_free;
+        chunk->next_free = NULL;
+    } else {
+        size_t whole = ((size_t)32 << class) + sizeof(struct chunk);
+        if (region->heap_used + whole > HEAP_BYTES)
+            return NULL;
+        chunk = (void *)(region->heap + region->heap_used);
+        chunk->bytes = (size_t)32 << class;
+        region->heap_used += whole;
+    }
+    chunk->used = true;
+    uintptr_t at = (uintptr_t)(chunk + 1);
+    if (align > 16)
+        at = (at + align - 1) / align * align;
+    return (void *)at;
+}
+
+/* The chunk that a pointer lies in. Aligned ones are not at its start. */
+static struct chunk *chunk_of(const void *pointer)
+{
+    for (size_t at = 0; at < region->heap_used;) {
+        struct chunk *chunk = (void *)(region->heap + at);
+        at += sizeof(*chunk) + chunk->bytes;
+        if ((const char *)pointer < region->heap + at)
+            return chunk;
+    }
+    return NULL;
+}
+
+size_t region_size(const void *pointer)
+{
+    const struct chunk *chunk = chunk_of(pointer);
+    return (size_t)((const char *)(chunk + 1) + chunk->bytes - (const char *)pointer);
+}
+
+void region_free(void *pointer)
+{
+    struct chunk *chunk = chunk_of(pointer);
+    assert(chunk != NULL);
+    uint64_t *word = (void *)(chunk + 1);
+    for (uint64_t i = 0; i < chunk->bytes / sizeof(*word); i++) {
+        if (word[i] != 0) /* a page that is zero need not vary */
+            word[i] = 0;
+    }
+    unsigned class = class_of(chunk->bytes);
+    chunk->used = false;
+    chunk->next_free = region->free_chunks[class];
+    region->free_chunks[class] = chunk;
+}
+
+/* ---- a state ---- */
+
+/* Addresses in the heap make no difference: who allocated first is no state. */
+static uint64_t plain(uint64_t word)
+{
+    return word - (uint64_t)(uintptr_t)region < sizeof(struct region) ? 1 : word;
+}
+
+static uint64_t mix(uint64_t h, const void *bytes, size_t n)
+{
+    const uint64_t *p = bytes;
+    for (size_t i = 0; i < n / sizeof(*p); i++) {
+        if (p[i] == 0)
+            continue;
+        h = (h ^ plain(p[i]) ^ i << 40) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
+    return h ^ h >> 32;
+}
+
+/* What of a fiber's stack is alive: from its stack pointer on. */
+static char *stack_from(const struct fiber *fiber)
+{
+#if defined(__x86_64__)
+    char *sp = (char *)(uintptr_t)fiber->context.uc_mcontext.gregs[15];
+    return fiber->state == FIBER_ENDED ? fiber->stack + STACK_BYTES : sp;
+#else
+    return fiber->state == FIBER_ENDED ? fiber->stack + STACK_BYTES : fiber->stack;
+#endif
+}
+
+static uint64_t page_hash(uint32_t page, const char *base)
+{
+    return mix(page + 1, base + (size_t)page * PAGE_BYTES, PAGE_BYTES);
+}
+
+/* Memory that was allocated since: what lies in it, wherever. */
+static uint64_t chunks_hash(void)
+{
+    uint64_t h = 0;
+    for (size_t at = set_up_used; at < region->heap_used;) {
+        const struct chunk *chunk = (const void *)(region->heap + at);
+        if (chunk->used)
+            h += mix(chunk->bytes, chunk + 1, chunk->bytes);
+        at += sizeof(*chunk) + chunk->bytes;
+    }
+    return h;
+}
+
+static uint64_t fiber_hash(uint64_t h, int i)
+{
+    const struct fiber *fiber = &region->fibers[i];
+    uint64_t head[] = {(uint64_t)fiber->state, (uint64_t)(uintptr_t)fiber->what};
+    h = mix(h, head, sizeof(head));
+    char *from = stack_from(fiber);
+    return mix(h, from, (size_t)(fiber->stack + STACK_BYTES - from));
+}
+
+/* Pages that are as set_up left them count as nothing, so that it does not matter how
+ * many vary by now. */
+uint64_t region_hash(void)
+{
+    uint64_t h = 0x51ab1e + chunks_hash();
+    uint32_t first = offsetof(struct region, heap) / PAGE_BYTES;
+    uint32_t last = first + (uint32_t)(set_up_used / PAGE_BYTES);
+    for (uint32_t i = 0; i < n_varying; i++) {
+        if (varying[i] >= first && varying[i] < last)
+            h += page_hash(varying[i], (char *)region) - baseline_hashes[i];
+    }
+    for (int i = 0; i < region->n_fibers; i++)
+        h = fiber_hash(h, i);
+    return h != 0 ? h : 1;
+}
+
+static void save_piece(struct snapshot *s, const void *bytes, size_t n)
+{
+    if (s->n + n > s->capacity) {
+        s->capacity = (s->n + n) * 3 / 2;
+        s->bytes = realloc(s->bytes, s->capacity);
+        CHECK(s->bytes != NULL);
+    }
+    memcpy(s->bytes + s->n, bytes, n);
+    s->n += n;
+}
+
+void region_save(struct snapshot *s)
+{
+    s->n = 0;
+    s->n_pages = n_varying;
+    for (uint32_t i = 0; i < n_varying; i++)
+        save_piece(s, (char *)region + (size_t)varying[i] * PAGE_BYTES, PAGE_BYTES);
+    for (int i = 0; i < region->n_fibers; i++) {
+        const struct fiber *fiber = &region->fibers[i];
+        char *from = stack_from(fiber);
+        save_piece(s, from, (size_t)(fiber->stack + STACK_BYTES - from));
+    }
+}
+
+void region_restore(const struct snapshot *s)
+{
+    const char *at = s->bytes;
+    for (uint32_t i = 0; i < n_varying; i++) {
+        size_t offset = (size_t)varying[i] * PAGE_BYTES;
+        bool old = i < s->n_pages;
+        memcpy((char *)region + offset, old ? at : baseline + offset, PAGE_BYTES);
+        at += old ? PAGE_BYTES : 0;
+    }
+    for (int i = 0; i < region->n_fibers; i++) {
+        const struct fiber *fiber = &region->fibers[i];
+        char *from = stack_from(fiber);
+        size_t n = (size_t)(fiber->stack + STACK_BYTES - from);
+        memcpy(from, at, n);
+        at += n;
+    }
+}
+
+char *region_stack(int fiber)
+{
+    return stack_base + (size_t)fiber * STACK_BYTES;
+}

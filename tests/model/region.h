@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The explorer's inside: the memory that is a state, and the fibers in it.
+ */
+#ifndef STG_TESTS_MODEL_REGION_H
+#define STG_TESTS_MODEL_REGION_H
+
+#include <ucontext.h>
+
+#include "tests/model/explore.h"
+
+#define HEAP_BYTES (64u << 20)
+#define STACK_BYTES (256u << 10)
+#define N_CLASSES 22
+
+enum fiber_state { FIBER_NONE, FIBER_BLOCKED, FIBER_CHOOSING, FIBER_ENDED };
+
+struct fiber {
+    ucontext_t context;
+    enum fiber_state state;
+    const char *name, *what;
+    void *(*body)(void *arg);
+    void *arg;
+    bool (*ready)(void *arg);
+    bool (*enabled)(void *arg, int i);
+    void *wait_arg;
+    bool may_time_out;
+    int n_choices;
+    int answer; /* of the step that lets it go on */
+    char *stack;
+};
+
+struct chunk {
+    uint64_t bytes; /* of what follows */
+    struct chunk *next_free;
+    bool used;
+    uint64_t reserved;
+};
+
+/* All that changes lies in here, at an address that never does. */
+struct region {
+    size_t heap_used;
+    struct chunk *free_chunks[N_CLASSES];
+    struct fiber fibers[MAX_FIBERS];
+    int n_fibers;
+    _Alignas(4096) char heap[HEAP_BYTES];
+};
+
+extern struct region *region;
+
+/* Maps a fresh one; what set_up leaves in it is protected from then on; unmaps. */
+void region_map(void);
+void region_protect(void);
+void region_unmap(void);
+char *region_stack(int fiber);
+
+struct snapshot {
+    uint32_t n_pages; /* that varied then; the others were as set_up left them */
+    char *bytes;
+    size_t n, capacity;
+};
+
+void region_save(struct snapshot *s);
+void region_restore(const struct snapshot *s);
+
+/* Equal for states between which no difference matters. Never 0. */
+uint64_t region_hash(void);
+
+#endif
