@@ -43,7 +43,7 @@ struct region {
     struct chunk *free_chunks[N_CLASSES];
     struct fiber fibers[MAX_FIBERS];
     int n_fibers;
-    _Alignas(4096) char heap[HEAP_BYTES];
+    char heap[HEAP_BYTES] __attribute__((aligned(4096)));
 };
 
 extern struct region *region;
