@@ -181,6 +181,13 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     if ((staged->closed_codes & staged->ignored_codes) != 0)
         lines[n_lines++] = say(bump, "a code in closed_exception_types and in "
                                      "ignored_exception_types is a closed one");
+    for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && n_lines < 6; i++) {
+        if (!stg_graph_feed_needed(definition->graph, i))
+            lines[n_lines++] = say(bump,
+                                   "feed_dict \"%s\": no feature depends on it; it has "
+                                   "no effect",
+                                   staged->feeds[i].name);
+    }
     if (staged->max_batch_bytes == 0 && stg_graph_batch_bytes(definition->graph) == 0)
         lines[n_lines++] =
             say(bump, "the size of a batch is not known beforehand (strings, or no "

@@ -20,12 +20,14 @@ struct stg_runner {
     struct stg_stage *stage;
     struct stg_run *run;
     pthread_t thread;
+    uint64_t feed_version; /* that `run` was given */
 };
 
 /* An element with its place in the stage's output. */
 struct drawn {
     struct stg_block *block;
     uint64_t sequence, pass, epoch, index;
+    struct stg_feed_set *feeds;
 };
 
 /* ---- waiting ---- */
@@ -144,6 +146,7 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
     bool ok = running && rc == 0;
     if (ok) {
         ret->sequence = runners->draw_sequence++;
+        ret->feeds = stg_feed_set_ref(stage->feeds);
         stage->n_made++;
         stage->n_in_hand++;
     } else if (running) {
@@ -228,6 +231,15 @@ static void write_coordinates(struct stg_stage *stage, const struct drawn *drawn
     header->epoch = drawn->epoch;
     header->index = drawn->index;
     header->n_rows = (uint64_t)drawn->block->n_rows;
+    header->feed_version = drawn->feeds != NULL ? drawn->feeds->version : 0;
+}
+
+static void feed(struct stg_runner *runner, const struct stg_feed_set *feeds)
+{
+    if (feeds == NULL || feeds->version == runner->feed_version)
+        return;
+    stg_run_feed(runner->run, feeds->tensors);
+    runner->feed_version = feeds->version;
 }
 
 /* Takes the reference on the element: once it is read, its memory need not wait. */
@@ -240,10 +252,12 @@ static void compute(struct stg_runner *runner, const struct drawn *drawn,
         (char *)stage->arena.base + stg_extent_offset(stage->leases, work->extent);
     work->err.code = 0;
     work->err.text[0] = '\0';
+    feed(runner, drawn->feeds);
     work->bytes = write_item(runner, drawn, base, &work->err);
     write_coordinates(stage, drawn, (struct stg_batch_header *)base);
     work->sequence = drawn->sequence;
     work->epoch = drawn->epoch;
+    work->feeds = drawn->feeds;
     stg_block_unref(drawn->block);
     work->busy_ns = stg_now_ns() - began;
 }

@@ -463,6 +463,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
         stage->n_discarded++;
         discard(stage, work);
     }
+    stg_feed_set_unref(work->feeds);
     stage->n_in_hand--;
     if (stage->publish_next == key)
         stage->publish_next++;

@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "core/param.h"
+#include "daemon/feed.h"
 #include "daemon/gate.h"
 #include "daemon/session.h"
 #include "daemon/version.h"
@@ -462,6 +463,25 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
     return 0;
 }
 
+/* ---- feed ---- */
+
+static void serve_feed(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = reply_to(request);
+    int rc;
+    if (session->client == NULL)
+        rc = stg_err(
+            &err, -STAGER_FAILED_PRECONDITION,
+            "a feed is sent on the connection of a stream: open a pipeline first");
+    else
+        rc = stg_stage_feed(session->instance->stage, request, &reply.feed_version, &err);
+    if (rc < 0)
+        fail(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
+}
+
 /* ---- the table ---- */
 
 static const struct {
@@ -471,7 +491,7 @@ static const struct {
     {STG_REQUEST_HELLO, serve_hello},           {STG_REQUEST_CHECK, serve_check},
     {STG_REQUEST_APPLY, serve_apply},           {STG_REQUEST_LIST, serve_list},
     {STG_REQUEST_STATUS, serve_status},         {STG_REQUEST_DELETE, serve_delete},
-    {STG_REQUEST_NEW_TICKET, serve_new_ticket},
+    {STG_REQUEST_NEW_TICKET, serve_new_ticket}, {STG_REQUEST_FEED, serve_feed},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

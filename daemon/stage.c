@@ -159,6 +159,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
+    stg_feed_set_unref(stage->feeds);
     while (stage->clients != NULL)
         destroy_client(stage, stage->clients);
     stg_lease_core_destroy(stage->leases);
@@ -496,6 +497,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->ignored = stage->n_ignored;
     ret->in_hand = stage->n_in_hand;
     ret->discarded = stage->n_discarded;
+    ret->feed_version = stage->feeds != NULL ? stage->feeds->version : 0;
     ret->memory_bytes = usage.total;
     ret->memory_used_bytes = usage.total - usage.free;
     ret->quarantined_bytes = usage.quarantined;

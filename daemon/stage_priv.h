@@ -12,6 +12,7 @@
 #include "core/lease.h"
 #include "core/ring.h"
 #include "daemon/dataset/dataset.h"
+#include "daemon/feed.h"
 #include "daemon/stage.h"
 #include "ops/run.h"
 
@@ -165,6 +166,7 @@ struct stg_stage {
     _Atomic int stopped; /* for the dataset: no lock */
 
     struct stg_runners runners;
+    struct stg_feed_set *feeds; /* of the next item drawn; NULL: as the file says */
 
     uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
     uint64_t n_evicted;
@@ -189,6 +191,7 @@ struct stg_work {
     uint64_t bytes;
     struct stg_err err; /* code != 0: what is in the extent is this error */
     uint64_t busy_ns;
+    struct stg_feed_set *feeds; /* one reference */
 };
 
 /* Makes what runners wait on, then starts them. On failure some may run: stop and join.

@@ -31,6 +31,11 @@ const struct stg_component *stg_graph_component(const struct stg_graph *graph,
     case STG_REF_STAGED:
         return ref->index < graph->boundary.n ? &graph->boundary.components[ref->index]
                                               : NULL;
+    case STG_REF_FEED: {
+        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
+        return feed->has_source ? stg_graph_component(graph, &feed->source)
+                                : &feed->component;
+    }
     case STG_REF_UNKNOWN: return NULL;
     }
     return NULL;
@@ -39,6 +44,12 @@ const struct stg_component *stg_graph_component(const struct stg_graph *graph,
 const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
                                             const struct stg_ref *ref)
 {
+    if (ref->kind == STG_REF_FEED) {
+        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
+        if (feed->has_source)
+            return stg_graph_constant(graph, &feed->source);
+        return feed->is_settled && !feed->spec->client ? &feed->value : NULL;
+    }
     if (ref->kind != STG_REF_NODE)
         return NULL;
     const struct stg_graph_node *node = &graph->nodes[ref->index];
@@ -81,6 +92,11 @@ static int infer_node(struct stg_graph *graph, struct stg_graph_node *node,
 
     for (size_t i = 0; i < n; i++) {
         const struct stg_ref *ref = &node->inputs[i];
+        if (ref->kind == STG_REF_FEED) {
+            int rc = stg_graph_settle_value(graph, ref, err);
+            if (rc < 0)
+                return rc;
+        }
         const struct stg_component *component = stg_graph_component(graph, ref);
         if (component == NULL && ref->kind == STG_REF_NODE &&
             graph->nodes[ref->index].inferred) {
@@ -300,7 +316,11 @@ static int create_inside(struct stg_graph *graph, const struct stg_schema *eleme
     if (rc < 0)
         return rc;
     if (element != NULL) {
-        rc = make_boundary(graph, err);
+        rc = stg_graph_settle_feeds(graph, err);
+        if (rc == 0)
+            rc = make_boundary(graph, err);
+        if (rc == 0)
+            rc = stg_graph_check_needed(graph, err);
         if (rc < 0)
             return rc;
     }

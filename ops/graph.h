@@ -36,6 +36,26 @@ uint64_t stg_graph_batch_bytes(const struct stg_graph *graph);
 int stg_graph_describe(const struct stg_graph *graph, const char *tensor,
                        struct stg_component *ret, struct stg_err *err);
 
+/* May this be where that is wanted? Unknown dimensions fit any. */
+bool stg_component_fits(const struct stg_component *is,
+                        const struct stg_component *wanted);
+
+/* Entries of feed_dict, in the order of the file; 0 in a client. */
+size_t stg_graph_n_feeds(const struct stg_graph *graph);
+
+/* What feed i is: dtype, shape, and its value as the file has it (NULL: another tensor).
+ */
+const struct stg_component *stg_graph_feed(const struct stg_graph *graph, size_t i,
+                                           const struct stg_tensor **ret_value);
+
+/* Does a feature depend on feed i? */
+bool stg_graph_feed_needed(const struct stg_graph *graph, size_t i);
+
+/* The feed of that tensor that a client may set. NOT_FOUND names the nearest;
+ * FAILED_PRECONDITION: there is none. */
+int stg_graph_find_feed(const struct stg_graph *graph, const char *name, size_t *ret,
+                        struct stg_err *err);
+
 /* Component of the element that feature i passes through unchanged, or -1: lets a caller
  * skip the executor for a pipeline without ops. */
 int stg_graph_passthrough(const struct stg_graph *graph, size_t i);

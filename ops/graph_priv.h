@@ -14,6 +14,7 @@ enum stg_ref_kind {
     STG_REF_NODE,    /* output `output` of node `index` */
     STG_REF_ELEMENT, /* component `index` of the dataset's element */
     STG_REF_STAGED,  /* boundary tensor `index` */
+    STG_REF_FEED,    /* feed `index` of feed_dict, instead of what it replaces */
     STG_REF_UNKNOWN, /* in a client: a component of an element that is not known here */
 };
 
@@ -45,6 +46,18 @@ struct stg_graph_node {
     const void *plan;
 };
 
+/* An entry of feed_dict. */
+struct stg_graph_feed {
+    const struct stg_feed *spec;
+    struct stg_ref target; /* what is replaced; nobody refers to it any more */
+    bool has_source;       /* by another tensor: `source`; else by `value` */
+    struct stg_ref source; /* no feed that has a source itself */
+    struct stg_tensor value;
+    struct stg_component component;
+    bool is_settled; /* value and component are there */
+    bool is_needed;  /* a feature depends on it */
+};
+
 struct stg_graph {
     const struct stg_pipeline_spec *spec;
     struct stg_bump bump;
@@ -54,6 +67,8 @@ struct stg_graph {
     struct stg_ref *features; /* of has_element: one a feature */
     struct stg_graph_node *nodes;
     size_t n_nodes;
+    struct stg_graph_feed *feeds;
+    size_t n_feeds;
     uint32_t *order; /* nodes, each after its inputs and controls */
 };
 
@@ -64,6 +79,10 @@ struct stg_graph {
  */
 int stg_graph_resolve(const struct stg_graph *graph, const char *name,
                       struct stg_ref *ret, struct stg_err *err);
+
+/* As stg_graph_resolve, and does not look into feed_dict. */
+int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
+                            struct stg_ref *ret, struct stg_err *err);
 
 /* Fills nodes: ops found, arity and attributes checked, inputs resolved, order and
  * depends set. */
@@ -85,6 +104,34 @@ int stg_graph_invalid(struct stg_err *err);
  * before it are known. INVALID_ARGUMENT. */
 int stg_graph_check_part(const struct stg_schema *boundary, size_t i,
                          struct stg_err *err);
+
+/* ---- graph_feed.c: tensors that are something else ---- */
+
+/* Resolves feed_dict; before any other name is resolved. */
+int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err);
+
+/* The feed that replaces this tensor, or the tensor itself. */
+struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref);
+
+/* The node that has to be inferred before who reads this tensor, or NULL. */
+const struct stg_ref *stg_graph_awaited(const struct stg_graph *graph,
+                                        const struct stg_ref *ref);
+
+/* Makes value and component of a feed that is a value, once what it replaces is inferred.
+ */
+int stg_graph_settle_value(struct stg_graph *graph, const struct stg_ref *ref,
+                           struct stg_err *err);
+
+/* Of all feeds, once every node of the stage subgraph is inferred: dtypes, shapes, sides.
+ */
+int stg_graph_settle_feeds(struct stg_graph *graph, struct stg_err *err);
+
+/* Marks nodes (and, unless NULL, feeds) that the tensor needs. */
+void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
+                    bool *needed, bool *fed);
+
+/* What the features need: no placeholder that nothing feeds; says which feeds. */
+int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err);
 
 /* ---- graph.c ---- */
 

@@ -143,6 +143,15 @@ static int output_error(const struct stg_graph_node *node, const char *name,
 int stg_graph_resolve(const struct stg_graph *graph, const char *name,
                       struct stg_ref *ret, struct stg_err *err)
 {
+    int rc = stg_graph_resolve_unfed(graph, name, ret, err);
+    if (rc == 0)
+        *ret = stg_graph_fed(graph, *ret);
+    return rc;
+}
+
+int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
+                            struct stg_ref *ret, struct stg_err *err)
+{
     if (strncmp(name, STAGED_PREFIX, STAGED_PREFIX_BYTES) == 0)
         return resolve_staged(graph, name + STAGED_PREFIX_BYTES, ret, err);
 
@@ -281,6 +290,11 @@ unsigned stg_graph_depends(const struct stg_graph *graph, const struct stg_ref *
     switch (ref->kind) {
     case STG_REF_NODE: return graph->nodes[ref->index].depends;
     case STG_REF_STAGED: return STG_DEPENDS_STAGED;
+    case STG_REF_FEED: {
+        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
+        return STG_DEPENDS_ELEMENT |
+               (feed->has_source ? stg_graph_depends(graph, &feed->source) : 0u);
+    }
     case STG_REF_ELEMENT:
     case STG_REF_UNKNOWN: return STG_DEPENDS_ELEMENT;
     }
@@ -300,8 +314,9 @@ static int cycle_error(const struct stg_graph *graph, const bool *placed,
         const struct stg_graph_node *node = &graph->nodes[at];
         size_t next = SIZE_MAX;
         for (size_t i = 0; i < node->n_inputs && next == SIZE_MAX; i++) {
-            if (node->inputs[i].kind == STG_REF_NODE && !placed[node->inputs[i].index])
-                next = node->inputs[i].index;
+            const struct stg_ref *from = stg_graph_awaited(graph, &node->inputs[i]);
+            if (from != NULL && !placed[from->index])
+                next = from->index;
         }
         for (size_t i = 0; i < node->n_controls && next == SIZE_MAX; i++) {
             if (!placed[node->controls[i]])
@@ -311,7 +326,8 @@ static int cycle_error(const struct stg_graph *graph, const bool *placed,
         if (step == graph->n_nodes) {
             start = at;
             stg_err(err, -STAGER_INVALID_ARGUMENT,
-                    "line %d: these nodes form a cycle: ", node->spec->line);
+                    "line %d: these nodes form a cycle%s: ", node->spec->line,
+                    graph->n_feeds > 0 ? " (with what feed_dict replaces)" : "");
         }
         if (step >= graph->n_nodes)
             stg_err_append(err, -STAGER_INVALID_ARGUMENT, "%s <- ", node->spec->name);
@@ -322,10 +338,12 @@ static int cycle_error(const struct stg_graph *graph, const bool *placed,
     }
 }
 
-static bool is_ready(const struct stg_graph_node *node, const bool *placed)
+static bool is_ready(const struct stg_graph *graph, const struct stg_graph_node *node,
+                     const bool *placed)
 {
     for (size_t i = 0; i < node->n_inputs; i++) {
-        if (node->inputs[i].kind == STG_REF_NODE && !placed[node->inputs[i].index])
+        const struct stg_ref *from = stg_graph_awaited(graph, &node->inputs[i]);
+        if (from != NULL && !placed[from->index])
             return false;
     }
     for (size_t i = 0; i < node->n_controls; i++) {
@@ -339,6 +357,8 @@ static void set_depends(const struct stg_graph *graph, struct stg_graph_node *no
 {
     node->depends =
         node->op->flags & (STG_OP_VARIABLE | STG_OP_STATEFUL) ? STG_DEPENDS_VARIABLE : 0u;
+    if ((node->op->flags & STG_OP_PLACEHOLDER) != 0)
+        node->depends |= STG_DEPENDS_ELEMENT; /* only the stage side feeds */
     for (size_t i = 0; i < node->n_inputs; i++)
         node->depends |= stg_graph_depends(graph, &node->inputs[i]);
     for (size_t i = 0; i < node->n_controls; i++)
@@ -360,7 +380,7 @@ static int sort_nodes(struct stg_graph *graph, struct stg_err *err)
     while (n < graph->n_nodes) {
         size_t before = n;
         for (size_t i = 0; i < graph->n_nodes; i++) {
-            if (placed[i] || !is_ready(&graph->nodes[i], placed))
+            if (placed[i] || !is_ready(graph, &graph->nodes[i], placed))
                 continue;
             placed[i] = true;
             graph->order[n++] = (uint32_t)i;
@@ -402,6 +422,9 @@ int stg_graph_link(struct stg_graph *graph, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; i < graph->n_nodes; i++)
         graph->nodes[i].spec = &graph->spec->nodes[i];
+    int fed = stg_graph_link_feeds(graph, err);
+    if (fed < 0)
+        return fed;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         int rc = link_node(graph, i, err);
         if (rc < 0)

@@ -74,7 +74,8 @@ enum stg_op_flags {
     STG_OP_VARIABLE = 1, /* the output is a variable: memory of whoever runs the graph */
     STG_OP_CONSTANT =
         2, /* the output is known when applied: plan is a struct stg_tensor */
-    STG_OP_STATEFUL = 4, /* writes a variable: never staged, never run twice */
+    STG_OP_STATEFUL = 4,    /* writes a variable: never staged, never run twice */
+    STG_OP_PLACEHOLDER = 8, /* the output is what feed_dict says: run is NULL */
 };
 
 struct stg_op {
@@ -88,8 +89,8 @@ struct stg_op {
      * plan. INVALID_ARGUMENT names the input or attribute; the caller adds node and line.
      */
     int (*infer)(struct stg_op_infer *ctx, struct stg_err *err);
-    /* Errors that belong to a row say so with stg_err_row. NULL for VARIABLE and
-     * CONSTANT. */
+    /* Errors that belong to a row say so with stg_err_row. NULL for VARIABLE,
+     * CONSTANT and PLACEHOLDER. */
     int (*run)(struct stg_op_run *ctx, struct stg_err *err);
     /* May be NULL. Takes over what readers of single outputs do, where that is cheaper
      * than to hand the output on: those taken are never run, their output 0 is written

@@ -45,6 +45,7 @@ struct stg_run {
     struct stg_bump memory;  /* intermediate tensors of one exec */
     struct stg_bump scratch; /* of one op */
     size_t n_feeds;
+    uint32_t first_feed; /* slots of feed_dict follow those of the feeds of an exec */
     struct stg_tensor *tensors; /* one a slot */
     struct slot *slots;
     size_t n_slots;
@@ -217,6 +218,18 @@ static int check_feed(const struct stg_run *run, size_t i, const struct stg_tens
                    stg_shape_text(c->shape, c->ndim, want, sizeof(want)));
 }
 
+void stg_run_feed(struct stg_run *run, const struct stg_tensor *const *values)
+{
+    for (size_t i = 0; i < run->graph->n_feeds; i++) {
+        const struct stg_tensor *value;
+        stg_graph_feed(run->graph, i, &value);
+        if (values != NULL && values[i] != NULL)
+            value = values[i];
+        if (value != NULL)
+            run->tensors[run->first_feed + i] = *value;
+    }
+}
+
 int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
                  const struct stg_key *key, const struct stg_sink *sink,
                  struct stg_tensor *outputs, struct stg_err *err)
@@ -250,22 +263,15 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
 
 /* ---- planning ---- */
 
-static void mark_needed(const struct stg_graph *graph, uint32_t index, bool *needed)
+/* Of a feed that is another tensor, that one's. */
+static uint32_t slot_of(const struct stg_run *run, const struct stg_ref *ref,
+                        const uint32_t *first_slot)
 {
-    if (needed[index])
-        return;
-    needed[index] = true;
-    const struct stg_graph_node *node = &graph->nodes[index];
-    for (size_t i = 0; i < node->n_inputs; i++) {
-        if (node->inputs[i].kind == STG_REF_NODE)
-            mark_needed(graph, node->inputs[i].index, needed);
-    }
-    for (size_t i = 0; i < node->n_controls; i++)
-        mark_needed(graph, node->controls[i], needed);
-}
-
-static uint32_t slot_of(const struct stg_ref *ref, const uint32_t *first_slot)
-{
+    const struct stg_graph_feed *feeds = run->graph->feeds;
+    if (ref->kind == STG_REF_FEED && feeds[ref->index].has_source)
+        ref = &feeds[ref->index].source;
+    if (ref->kind == STG_REF_FEED)
+        return run->first_feed + ref->index;
     return ref->kind == STG_REF_NODE ? first_slot[ref->index] + ref->output : ref->index;
 }
 
@@ -278,7 +284,7 @@ static int plan_step(struct stg_run *run, const struct stg_graph_node *node,
     if (inputs == NULL || outputs == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; i < node->n_inputs; i++)
-        inputs[i] = slot_of(&node->inputs[i], first_slot);
+        inputs[i] = slot_of(run, &node->inputs[i], first_slot);
     for (size_t i = 0; i < node->n_outputs; i++)
         outputs[i] = (struct output){.node = node,
                                      .component = &node->outputs[i],
@@ -302,6 +308,10 @@ static int plan_nodes(struct stg_run *run, const struct stg_resources *resources
             run->tensors[first_slot[index]] = *(const struct stg_tensor *)node->plan;
             continue;
         }
+        if ((node->op->flags & STG_OP_PLACEHOLDER) != 0)
+            return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                           "placeholder %s is needed and nothing feeds it",
+                           node->spec->name);
         if ((node->op->flags & STG_OP_VARIABLE) != 0) {
             const struct stg_tensor *variable =
                 resources != NULL ? stg_resources_tensor(resources, index) : NULL;
@@ -325,9 +335,12 @@ static void plan_fetches(struct stg_run *run, const struct stg_ref *refs, size_t
     for (size_t i = 0; i < run->n_slots; i++)
         run->slots[i].fetch = NO_FETCH;
     for (size_t i = 0; i < n; i++) {
-        uint32_t slot = slot_of(&refs[i], first_slot);
-        bool written = refs[i].kind == STG_REF_NODE &&
-                       run->graph->nodes[refs[i].index].op->run != NULL;
+        uint32_t slot = slot_of(run, &refs[i], first_slot);
+        const struct stg_ref *ref = &refs[i];
+        if (ref->kind == STG_REF_FEED && run->graph->feeds[ref->index].has_source)
+            ref = &run->graph->feeds[ref->index].source;
+        bool written =
+            ref->kind == STG_REF_NODE && run->graph->nodes[ref->index].op->run != NULL;
         run->fetches[i].slot = slot;
         run->fetches[i].is_primary = written && run->slots[slot].fetch == NO_FETCH;
         if (run->fetches[i].is_primary)
@@ -340,7 +353,7 @@ static int plan_slots(struct stg_run *run, const bool *needed, size_t n_fetches,
                       uint32_t *first_slot, struct stg_err *err)
 {
     const struct stg_graph *graph = run->graph;
-    size_t n_slots = run->n_feeds, n_needed = 0, max_inputs = 0;
+    size_t n_slots = run->n_feeds + graph->n_feeds, n_needed = 0, max_inputs = 0;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         first_slot[i] = NO_SLOT;
         if (!needed[i])
@@ -463,8 +476,7 @@ static int plan_run(struct stg_run *run, const struct stg_resources *resources,
         goto done;
     }
     for (size_t i = 0; i < n; i++) {
-        if (refs[i].kind == STG_REF_NODE)
-            mark_needed(graph, refs[i].index, needed);
+        stg_graph_mark(graph, &refs[i], needed, NULL);
     }
     rc = plan_slots(run, needed, n, first_slot, err);
     if (rc < 0)
@@ -490,11 +502,13 @@ static int create(const struct stg_graph *graph, const struct stg_resources *res
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     run->graph = graph;
     run->n_feeds = n_feeds;
+    run->first_feed = (uint32_t)n_feeds;
     int rc = plan_run(run, resources, refs, n, err);
     if (rc < 0) {
         stg_run_destroy(run);
         return rc;
     }
+    stg_run_feed(run, NULL);
     *ret = run;
     return 0;
 }

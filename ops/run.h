@@ -44,6 +44,11 @@ int stg_run_create_compute(const struct stg_graph *graph, struct stg_resources *
 
 void stg_run_destroy(struct stg_run *run);
 
+/* Values of feed_dict from the next exec on: one pointer an entry, NULL for what the file
+ * says; values NULL: all as the file says, as after creation. Borrowed until the next
+ * call. */
+void stg_run_feed(struct stg_run *run, const struct stg_tensor *const *values);
+
 /* Runs once. feeds: element components (stage) or boundary tensors (compute), in schema
  * order. outputs (may be NULL when a sink is given): one view a fetch, valid until the
  * next exec or destroy; with a sink they point where the sink said, those that were
