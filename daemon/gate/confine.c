@@ -16,9 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Connections, and room for descriptors that a peer makes libnanomsg leak: when they are
- * used up the gate ends, and a fresh one is started. */
-#define MAX_FILES 1024
 #define MAX_BYTES (1ull << 30)
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -71,7 +68,7 @@ int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return system_error("no_new_privs", err);
     limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_NOFILE, MAX_FILES);
+    limit(RLIMIT_NOFILE, STG_GATE_MAX_FILES);
 #ifndef SANITIZED
     limit(RLIMIT_AS, MAX_BYTES);
 #endif

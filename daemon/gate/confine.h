@@ -10,6 +10,10 @@
 
 #include "core/err.h"
 
+/* Connections, and room for descriptors that a peer makes libnanomsg leak: when they are
+ * nearly used up the gate ends, and a fresh one is started. */
+#define STG_GATE_MAX_FILES 1024
+
 /* As root: becomes uid and gid without further groups. Then: no capability, no new
  * privilege, no core, few descriptors, bounded memory; dies with `parent`. */
 int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err);

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -29,6 +28,7 @@
 #include "daemon/gate/frame.h"
 
 #define REPEAT_MILLIS 500
+#define LOOKS 64 /* frames between two looks at the descriptors */
 
 struct gate {
     int admin, events; /* nanomsg's numbers */
@@ -140,15 +140,20 @@ static void take_request(struct gate *gate)
 /* ---- life ---- */
 
 /* A peer can make libnanomsg leak descriptors, and spin when there is none left. */
-static bool out_of_files(void)
+static bool short_of_files(void)
 {
-    int fd = eventfd(0, EFD_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    return fd < 0;
+    static struct pollfd all[STG_GATE_MAX_FILES];
+    int n_open = STG_GATE_MAX_FILES;
+    for (int i = 0; i < STG_GATE_MAX_FILES; i++)
+        all[i] = (struct pollfd){.fd = i};
+    poll(all, STG_GATE_MAX_FILES, 0);
+    for (int i = 0; i < STG_GATE_MAX_FILES; i++)
+        n_open -= (all[i].revents & POLLNVAL) != 0;
+    return n_open > STG_GATE_MAX_FILES - STG_GATE_MAX_FILES / 8;
 }
 
-static void look(struct gate *gate)
+/* False: nothing was there. */
+static bool look(struct gate *gate)
 {
     struct pollfd fds[] = {
         {.fd = STG_GATE_FD, .events = POLLIN},
@@ -161,6 +166,7 @@ static void look(struct gate *gate)
         take_frame(gate);
     if (n > 0 && gate->alive && fds[1].revents != 0)
         take_request(gate);
+    return n > 0;
 }
 
 static int parse_id(const char *text, long long *ret)
@@ -205,10 +211,13 @@ int main(int argc, char **argv)
         return 1;
     }
     send_frame(&gate, STG_GATE_READY, 0, NULL, 0);
-    while (gate.alive) {
-        look(&gate);
-        if (out_of_files()) {
-            stg_log(STG_LOG_WARNING, "gate: out of file descriptors");
+    for (unsigned turn = 0; gate.alive; turn++) {
+        if ((!look(&gate) || turn % LOOKS == 0) && short_of_files()) {
+            stg_log(STG_LOG_WARNING,
+                    "gate: nearly all of %d descriptors are in use: a "
+                    "peer makes libnanomsg leak them, or connects "
+                    "without end",
+                    STG_GATE_MAX_FILES);
             return 3;
         }
     }
