@@ -175,6 +175,7 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     pipeline->next_pass = 0;
     pipeline->past = (struct stg_pipeline_status){0};
     pipeline->last_error[0] = '\0';
+    pipeline->gone = (struct stg_gone_list){0};
     pipeline->from_dir = false;
     stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
     return 0;
@@ -342,6 +343,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .groups = definition->applier.groups,
         .n_groups = definition->applier.n_groups,
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
+        .private_run = private_run,
         .num_clients = num_clients,
         .budget = catalog->budget,
         .cancelled = &instance->abandoned,
@@ -370,6 +372,10 @@ static void add_counters(const struct stg_pipeline_status *from,
     to->dropped += from->dropped;
     to->ignored += from->ignored;
     to->discarded += from->discarded;
+    to->acknowledged += from->acknowledged;
+    to->discarded_published += from->discarded_published;
+    to->incomplete_rounds += from->incomplete_rounds;
+    to->evicted += from->evicted;
     to->timeouts += from->timeouts;
     to->errors += from->errors;
     to->redelivered += from->redelivered;
@@ -395,6 +401,10 @@ static void keep_counts(struct stg_instance *instance)
     stg_bump_init(&bump, 0);
     stg_stage_status(instance->stage, &bump, &status);
     add_counters(&status, &pipeline->past);
+    for (size_t i = status.n_clients; i-- > 0;) { /* the last one gone comes first */
+        if (strcmp(status.clients[i].state, "attached") != 0)
+            stg_gone_add(&pipeline->gone, &status.clients[i]);
+    }
     if (status.last_error[0] != '\0')
         snprintf(pipeline->last_error, sizeof(pipeline->last_error), "%s",
                  status.last_error);
@@ -456,6 +466,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret)
 {
     static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
+    static const char *const on_timeouts[] = {"drop", "wait", "evict"};
     const struct stg_staged *staged = &pipeline->definition->spec->staged;
     struct stg_instance *instance = pipeline->instance;
     *ret =
@@ -471,6 +482,8 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->name = pipeline->name;
     ret->generation = pipeline->generation;
     ret->delivery = deliveries[staged->delivery];
+    stg_gone_show(&pipeline->gone, bump, ret);
+    ret->on_timeout = on_timeouts[staged->on_timeout];
     ret->capacity = staged->capacity;
     ret->num_threads = staged->num_threads;
     ret->num_clients = staged->num_clients;

@@ -57,6 +57,7 @@ struct stg_pipeline {
         next_pass; /* where the next instance of this generation goes on */
     struct stg_pipeline_status past; /* counters of this generation's earlier instances */
     char last_error[512];            /* of them */
+    struct stg_gone_list gone;       /* their clients */
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };

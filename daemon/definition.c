@@ -75,12 +75,6 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     int rc = stg_load_pipeline(text, text_bytes, file, &definition->spec, err);
     if (rc < 0)
         return rc;
-    if (definition->spec->staged.delivery == STG_DELIVERY_ROUND_ROBIN)
-        return stg_err(
-            err, -STAGER_UNIMPLEMENTED,
-            "%s: staged.delivery: round_robin is not supported by this release; use "
-            "split or broadcast",
-            file);
     rc = check_staged(&definition->spec->staged, err);
     if (rc == 0)
         rc = stg_dataset_infer(definition->spec, &definition->bump, &definition->element,

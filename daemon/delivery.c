@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets which item, and when a pass ends: DESIGN.md section 4, "Assigning and
- * acknowledging", "Delivery", "End". Everything here runs with the stage's lock held, on
- * any thread.
+ * What all deliveries share: releases and acknowledgements, giving one item to one
+ * client, passes, last words, bells. DESIGN.md section 4, "Assigning and acknowledging",
+ * "End". Everything here runs with the stage's lock held, on any thread.
  *
  * I3   What a client wrote is loaded once, checked, then used.
  * I6   A violation costs only its author.
@@ -10,15 +10,24 @@
  * I12  Delivered order equals the plan's order; every gap is reported with its exact
  * count.
  */
-#include <errno.h>
+#include "daemon/delivery.h"
+
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "core/log.h"
-#include "daemon/delivery.h"
+
+const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery)
+{
+    switch (delivery) {
+    case STG_DELIVERY_BROADCAST: return &stg_delivery_broadcast;
+    case STG_DELIVERY_ROUND_ROBIN: return &stg_delivery_round_robin;
+    case STG_DELIVERY_SPLIT: break;
+    }
+    return &stg_delivery_split;
+}
 
 bool stg_pass_drawn_out(const struct stg_stage *stage)
 {
@@ -26,48 +35,16 @@ bool stg_pass_drawn_out(const struct stg_stage *stage)
            stage->publish_next >= stage->end_sequence;
 }
 
-void stg_item_drop(struct stg_stage *stage, uint32_t extent)
-{
-    if (!stage->items[extent].lender)
-        return;
-    stage->items[extent].lender = false;
-    stg_extent_drop(stage->leases, extent);
-}
-
-bool stg_stage_has_room(const struct stg_stage *stage)
-{
-    return stage->queue_next - stage->queue_first < stage->staged->capacity;
-}
-
-void stg_item_publish(struct stg_stage *stage, uint32_t extent,
-                      const struct stg_item *item)
-{
-    stage->items[extent] = (struct stg_item){
-        .number = item->number,
-        .bytes = item->bytes,
-        .rows = item->rows,
-        .is_error = item->is_error,
-        .skipped = stage->n_skipped,
-        .lender = true,
-    };
-    stage->queue[stage->queue_next % stage->queue_size] = extent;
-    stage->queue_next++;
-    stage->n_published++;
-    stage->n_rows += item->is_error ? 0 : item->rows;
-    stage->n_bytes += item->bytes;
-}
-
 /* ---- releases and acknowledgements ---- */
 
-/* Under split the stage keeps an item until it is acknowledged: it may have to go to
- * another. */
-static void acknowledge(struct stg_stage *stage, struct stg_assigned *assigned)
+static void acknowledge(struct stg_stage *stage, struct stg_client *client,
+                        struct stg_assigned *assigned)
 {
     if (assigned->acked)
         return;
     assigned->acked = true;
-    if (stage->config.delivery == STG_DELIVERY_SPLIT)
-        stg_item_drop(stage, assigned->extent);
+    client->n_acknowledged++;
+    stg_item_acknowledge(stage, assigned->extent);
 }
 
 static void forget_assigned(struct stg_client *client, uint32_t i)
@@ -89,11 +66,11 @@ static int take_release(struct stg_stage *stage, struct stg_client *client,
             stg_lease_release(stage->leases, client->lease_client, lease, &extent, err);
         if (rc < 0)
             return rc;
-        if (client->state == STG_CLIENT_ATTACHED)
-            acknowledge(stage, &client->assigned[i]);
+        acknowledge(stage, client, &client->assigned[i]);
         forget_assigned(client, i);
         client->n_released++;
         stage->n_released++;
+        stage->wake |= STG_WAKE_MEMORY;
         return 0;
     }
     return stg_err(err, -STAGER_INVALID_ARGUMENT, "release of a lease it does not hold");
@@ -140,31 +117,16 @@ static bool take_acks(struct stg_stage *stage, struct stg_client *client)
     uint64_t asked = stg_control_asked(&client->control);
     if (asked > client->ring.head + 1)
         asked = client->ring.head + 1;
-    client->n_taken = asked > client->ring.head ? client->ring.head : asked;
+    client->asked = asked;
     bool changed = false;
     for (uint32_t i = 0; i < client->n_assigned && !client->ack_explicit; i++) {
         struct stg_assigned *assigned = &client->assigned[i];
         if (!assigned->acked && asked > assigned->position + 1) {
-            acknowledge(stage, assigned);
+            acknowledge(stage, client, assigned);
             changed = true;
         }
     }
     return changed;
-}
-
-/* ---- giving ---- */
-
-static uint64_t client_pass(const struct stg_client *client)
-{
-    return client->base_pass + client->ends;
-}
-
-/* Did the client ask for the pass that it is in now? One more than it was told the end of
- * is the most it can: a client that reads no ends must not have passes run on and on. */
-static bool wants_pass(const struct stg_client *client)
-{
-    uint64_t wanted = stg_control_pass_wanted(&client->control);
-    return client->ends == 0 || wanted == client->ends + 1;
 }
 
 /* Returns whether anything changed. */
@@ -176,10 +138,57 @@ static bool check_pass_wanted(struct stg_stage *stage, struct stg_client *client
     return true;
 }
 
-static bool in_pass(const struct stg_stage *stage, const struct stg_client *client)
+bool stg_client_take_in(struct stg_stage *stage, struct stg_client *client)
 {
-    return client->state == STG_CLIENT_ATTACHED && stage->pass_state != STG_PASS_NONE &&
-           client_pass(client) == stage->passes_ended && wants_pass(client);
+    bool changed = take_releases(stage, client);
+    if (client->state == STG_CLIENT_ATTACHED)
+        changed |= take_acks(stage, client);
+    if (client->state == STG_CLIENT_ATTACHED)
+        changed |= check_pass_wanted(stage, client);
+    return changed;
+}
+
+const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client)
+{
+    for (uint32_t i = 0; i < client->n_assigned; i++) {
+        if (!client->assigned[i].acked)
+            return &client->assigned[i];
+    }
+    return NULL;
+}
+
+/* ---- giving ---- */
+
+uint64_t stg_client_pass(const struct stg_client *client)
+{
+    return client->base_pass + client->ends;
+}
+
+/* Did the client ask for the pass that it is in now? One more than it was told the end of
+ * is the most it can: a client that reads no ends must not have passes run on and on. */
+static bool wants_pass(const struct stg_client *client)
+{
+    return client->ends == 0 ||
+           stg_control_pass_wanted(&client->control) == client->ends + 1;
+}
+
+bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED &&
+           stg_client_pass(client) == stage->passes_ended && wants_pass(client);
+}
+
+bool stg_client_in_pass(const struct stg_stage *stage, const struct stg_client *client)
+{
+    return stage->pass_state != STG_PASS_NONE && stg_client_asks(stage, client);
+}
+
+uint32_t stg_client_credits(const struct stg_stage *stage,
+                            const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED
+               ? stg_lease_client_credits(stage->leases, client->lease_client)
+               : 0;
 }
 
 static void push(struct stg_client *client, const struct stg_descriptor *descriptor)
@@ -188,12 +197,25 @@ static void push(struct stg_client *client, const struct stg_descriptor *descrip
     client->pushed = true;
 }
 
-static bool give(struct stg_stage *stage, struct stg_client *client, uint32_t extent)
+/* The item's own words, which lie in its extent. */
+static void note_error(const struct stg_stage *stage, struct stg_client *client,
+                       uint32_t extent)
+{
+    const char *base =
+        (const char *)stage->arena.base + stg_extent_offset(stage->leases, extent);
+    const struct stg_batch_header *header = (const void *)base;
+    snprintf(client->last_error, sizeof(client->last_error), "%s: item %" PRIu64 ": %.*s",
+             stg_status_name((int)header->error_code), header->number,
+             (int)header->error_bytes, base + header->error_offset);
+}
+
+bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
+                     bool again)
 {
     struct stg_lease lease;
     if (stg_lease_lend(stage->leases, extent, client->lease_client, &lease) < 0)
         return false;
-    const struct stg_item *item = &stage->items[extent];
+    struct stg_item *item = &stage->items[extent];
     uint64_t now = stg_now_ns();
     client->assigned[client->n_assigned++] = (struct stg_assigned){
         .lease = lease,
@@ -209,103 +231,45 @@ static bool give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
                      .offset = stg_extent_offset(stage->leases, extent),
                      .length = item->bytes,
                      .assigned_ns = now,
-                     .flags = item->redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
+                     .flags = again ? STG_DESCRIPTOR_REDELIVERED : 0,
                  });
+    item->n_owed += !again;
+    if (item->is_error)
+        note_error(stage, client, extent);
     client->last_given_ns = now;
     if (client->waiting_since_ns != 0)
         client->wait_ns += now - client->waiting_since_ns;
     client->waiting_since_ns = 0;
     client->n_given++;
-    client->n_redelivered += item->redelivered;
+    client->n_redelivered += again;
     stage->n_assigned++;
+    stage->n_redelivered += again;
     return true;
 }
 
-/* The client with the most free credits; ties to who was served longest ago. */
-static struct stg_client *neediest(struct stg_stage *stage)
+bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client)
 {
-    struct stg_client *best = NULL;
-    uint32_t best_credits = 0;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (!in_pass(stage, c))
-            continue;
-        uint32_t credits = stg_lease_client_credits(stage->leases, c->lease_client);
-        if (credits > best_credits || (best != NULL && credits == best_credits &&
-                                       c->last_given_ns < best->last_given_ns)) {
-            best = c;
-            best_credits = credits;
-        }
-    }
-    return best;
-}
-
-static bool give_split(struct stg_stage *stage)
-{
-    bool changed = false;
-    while (stage->n_returned > 0 || stage->queue_first < stage->queue_next) {
-        bool again = stage->n_returned > 0;
-        uint32_t extent = again ? stage->returned[0]
-                                : stage->queue[stage->queue_first % stage->queue_size];
-        struct stg_client *client = neediest(stage);
-        if (client == NULL || !give(stage, client, extent))
-            break;
-        if (again) {
-            stage->n_returned--;
-            memmove(&stage->returned[0], &stage->returned[1],
-                    stage->n_returned * sizeof(stage->returned[0]));
-        } else {
-            stage->queue_first++;
-        }
-        changed = true;
-    }
-    return changed;
-}
-
-/* An item leaves the buffer when the slowest attached client was assigned it. */
-static bool give_broadcast(struct stg_stage *stage)
-{
-    bool changed = false;
-    uint64_t slowest = stage->queue_next;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state != STG_CLIENT_ATTACHED)
-            continue;
-        while (in_pass(stage, c) && c->cursor < stage->queue_next &&
-               give(stage, c, stage->queue[c->cursor % stage->queue_size])) {
-            c->cursor++;
-            changed = true;
-        }
-        if (c->cursor < slowest)
-            slowest = c->cursor;
-    }
-    for (; stage->queue_first < slowest; stage->queue_first++) {
-        stg_item_drop(stage, stage->queue[stage->queue_first % stage->queue_size]);
-        changed = true; /* also when nothing was given: who was slowest may have left */
-    }
-    return changed;
+    uint32_t n = 0;
+    while (client->state == STG_CLIENT_ATTACHED && n < client->n_owed &&
+           stg_client_give(stage, client, client->owed[n], true))
+        n++;
+    client->n_owed -= n;
+    memmove(&client->owed[0], &client->owed[n], client->n_owed * sizeof(client->owed[0]));
+    return n > 0;
 }
 
 /* ---- passes ---- */
 
-static bool all_acknowledged(const struct stg_stage *stage)
+void stg_client_end(struct stg_stage *stage, struct stg_client *client)
 {
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        for (uint32_t i = 0; c->state == STG_CLIENT_ATTACHED && i < c->n_assigned; i++) {
-            if (!c->assigned[i].acked)
-                return false;
-        }
-    }
-    return true;
-}
-
-static void push_end(struct stg_client *client)
-{
+    client->end_position = client->ring.head;
     push(client, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_END,
-                                          .number = client_pass(client),
+                                          .number = stg_client_pass(client),
                                           .assigned_ns = stg_now_ns()});
     client->ends++;
 }
 
-static bool push_last_words(struct stg_client *client, const struct stg_err *words)
+bool stg_client_last_words(struct stg_client *client, const struct stg_err *words)
 {
     if (client->ring.finished)
         return false;
@@ -314,31 +278,12 @@ static bool push_last_words(struct stg_client *client, const struct stg_err *wor
     return true;
 }
 
-/* Broadcast ends a pass for each client by itself, split for all at once, when every item
- * is acknowledged: until then one may have to be delivered again. */
 static bool end_pass(struct stg_stage *stage)
 {
-    bool split = stage->config.delivery == STG_DELIVERY_SPLIT;
+    bool changed = false;
     if (!stg_pass_drawn_out(stage))
         return false;
-    if (split && (stage->n_returned > 0 || stage->queue_first < stage->queue_next ||
-                  !all_acknowledged(stage)))
-        return false;
-
-    bool changed = false, all = true;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state != STG_CLIENT_ATTACHED)
-            continue;
-        bool inside = client_pass(c) == stage->passes_ended;
-        if (!split && inside && c->cursor < stage->queue_next) {
-            all = false;
-        } else if (stage->failure.code != 0) {
-            changed |= push_last_words(c, &stage->failure);
-        } else if (!split && inside) {
-            push_end(c);
-            changed = true;
-        }
-    }
+    bool all = stage->kind->end(stage, &changed);
     if (stage->failure.code != 0 || !all)
         return changed;
     stage->pass_state = STG_PASS_NONE;
@@ -346,59 +291,52 @@ static bool end_pass(struct stg_stage *stage)
     return true;
 }
 
-/* Split: who asked for a pass that is over gets its end, also who came too late for it.
- */
+/* Who asked for a pass that is over gets its end, also who came too late for it. */
 static bool end_for_late(struct stg_stage *stage)
 {
     bool changed = false;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        while (c->state == STG_CLIENT_ATTACHED && client_pass(c) < stage->passes_ended &&
-               wants_pass(c)) {
-            push_end(c);
+        while (c->state == STG_CLIENT_ATTACHED && c->n_owed == 0 &&
+               stg_client_pass(c) < stage->passes_ended && wants_pass(c)) {
+            stg_client_end(stage, c);
             changed = true;
         }
     }
     return changed;
 }
 
-bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client)
+/* May the next pass begin? Split: the first who asks begins it; the others: all must. */
+static bool may_begin(const struct stg_stage *stage, bool *ret_any)
 {
-    return client->state == STG_CLIENT_ATTACHED &&
-           client_pass(client) == stage->passes_ended && wants_pass(client);
+    bool all = true;
+    *ret_any = false;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        bool asks = stg_client_asks(stage, c);
+        *ret_any = *ret_any || asks;
+        all = all && (asks || c->state == STG_CLIENT_DETACHED);
+    }
+    if (!stage->kind->together)
+        return *ret_any;
+    if (stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
+        all = all && stage->n_attached == stage->config.num_clients;
+    return stage->begun && *ret_any && all;
 }
 
 static bool begin_pass(struct stg_stage *stage)
 {
     if (stage->pass_state != STG_PASS_NONE || stage->stopping || stage->failure.code != 0)
         return false;
-    bool broadcast = stage->config.delivery != STG_DELIVERY_SPLIT;
-    if (broadcast && !stage->begun && stage->n_attached < stage->config.num_clients)
-        return false;
-    bool any = false, all = true;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state != STG_CLIENT_ATTACHED)
-            continue;
-        bool asks = stg_client_asks(stage, c);
-        any = any || asks;
-        all = all && asks;
-    }
-    if (!any || (broadcast && !all)) {
+    bool any;
+    if (!may_begin(stage, &any)) {
         stage->asked_ns = !any                   ? 0
                           : stage->asked_ns != 0 ? stage->asked_ns
                                                  : stg_now_ns();
         return false;
     }
     stage->asked_ns = 0;
-    stage->begun = true;
     stage->pass_state = STG_PASS_RUNNING;
+    stage->wake |= STG_WAKE_PASS;
     return true;
-}
-
-static bool has_more_for(const struct stg_stage *stage, const struct stg_client *client)
-{
-    if (stage->config.delivery == STG_DELIVERY_SPLIT)
-        return stage->n_returned > 0 || stage->queue_first < stage->queue_next;
-    return client->cursor < stage->queue_next;
 }
 
 /* After a stop, what is published is still delivered when draining; then come the last
@@ -407,32 +345,35 @@ static bool say_last_words(struct stg_stage *stage)
 {
     if (!stage->stopping)
         return false;
-    bool changed = false;
+    bool changed = false, all = true;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED || c->ring.finished)
             continue;
-        if (stage->draining && in_pass(stage, c) && has_more_for(stage, c))
+        if (stage->draining && stg_client_in_pass(stage, c) &&
+            (c->n_owed > 0 || stage->kind->has_more(stage, c))) {
+            all = false;
             continue;
-        push_last_words(c, &stage->last_words);
-        changed = true;
+        }
+        changed |= stg_client_last_words(c, &stage->last_words);
     }
+    if (all)
+        stg_buffer_discard(stage);
     return changed;
 }
 
 /* ---- bells ---- */
 
 /* I4: the doorbell is non-blocking by call; a full socket means that a bell is there
- * already. What else fails is tried again by the next sweep. */
+ * already. */
 static void ring_bells(struct stg_stage *stage)
 {
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
         bool waiting = stg_control_waiting(&c->control);
-        if (waiting && c->pushed &&
-            send(c->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
-            continue;
-        if (waiting && !c->pushed && c->waiting_since_ns == 0)
+        if (waiting && c->pushed)
+            (void)!send(c->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        else if (waiting && c->waiting_since_ns == 0)
             c->waiting_since_ns = stg_now_ns();
         c->pushed = false;
     }
@@ -453,24 +394,20 @@ static bool want_bells(struct stg_stage *stage)
     return asked;
 }
 
-static bool take_all(struct stg_stage *stage)
+static void take_all(struct stg_stage *stage)
 {
-    bool changed = false;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        changed |= take_releases(stage, c);
-        if (c->state == STG_CLIENT_ATTACHED)
-            changed |= take_acks(stage, c);
-        if (c->state == STG_CLIENT_ATTACHED)
-            changed |= check_pass_wanted(stage, c);
+        if (c->has_lease)
+            stg_client_take_in(stage, c);
     }
-    return changed;
 }
 
 static bool give_all(struct stg_stage *stage)
 {
     bool changed = begin_pass(stage);
-    changed |= stage->config.delivery == STG_DELIVERY_SPLIT ? give_split(stage)
-                                                            : give_broadcast(stage);
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        changed |= c->n_owed > 0 && stg_client_give_owed(stage, c);
+    changed |= stage->kind->give(stage);
     changed |= end_pass(stage);
     changed |= end_for_late(stage);
     changed |= say_last_words(stage);
@@ -479,99 +416,15 @@ static bool give_all(struct stg_stage *stage)
 
 void stg_delivery_run(struct stg_stage *stage)
 {
-    bool changed = false;
     do {
-        changed |= take_all(stage);
-        while (give_all(stage))
-            changed = true;
+        take_all(stage);
+        while (give_all(stage)) {
+        }
     } while (want_bells(stage));
     ring_bells(stage);
-    if (changed)
-        stg_wake_runners(stage, STG_WAKE_ALL);
-}
-
-/* ---- clients ---- */
-
-static void give_back(struct stg_stage *stage, uint32_t extent)
-{
-    uint32_t at = stage->n_returned;
-    while (at > 0 &&
-           stage->items[stage->returned[at - 1]].number > stage->items[extent].number) {
-        stage->returned[at] = stage->returned[at - 1];
-        at--;
-    }
-    stage->returned[at] = extent;
-    stage->n_returned++;
-    stage->items[extent].redelivered = true;
-    stage->n_redelivered++;
-}
-
-static void detach(struct stg_stage *stage, struct stg_client *client)
-{
-    bool split = stage->config.delivery == STG_DELIVERY_SPLIT;
-    client->state = STG_CLIENT_DETACHED;
-    client->socket = -1;
-    stage->n_attached--;
-    for (uint32_t i = 0; split && i < client->n_assigned; i++) {
-        struct stg_assigned *assigned = &client->assigned[i];
-        if (assigned->acked)
-            continue;
-        assigned->acked = true;
-        if (stage->staged->redeliver && !stage->stopping) {
-            give_back(stage, assigned->extent);
-        } else {
-            stage->n_lost++;
-            stg_item_drop(stage, assigned->extent);
-        }
-    }
-    stg_lease_client_detach(stage->leases, client->lease_client);
-    stg_wake_runners(stage, STG_WAKE_ALL);
-}
-
-void stg_client_detach(struct stg_stage *stage, struct stg_client *client)
-{
-    take_releases(stage, client);
-    if (client->state == STG_CLIENT_DETACHED)
-        return; /* before, or for its last releases */
-    take_acks(stage, client);
-    detach(stage, client);
-}
-
-void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
-                      const char *text)
-{
-    if (client->state == STG_CLIENT_DETACHED)
-        return;
-    struct stg_err words = {.code = -code};
-    snprintf(words.text, sizeof(words.text), "%s", text);
-    push_last_words(client, &words);
-    (void)!send(client->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    shutdown(client->socket, SHUT_RD); /* the loop sees the end of it and closes */
-    detach(stage, client);
-}
-
-static struct stg_client *slowest(const struct stg_stage *stage)
-{
-    struct stg_client *found = NULL;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_ATTACHED &&
-            (found == NULL || c->cursor < found->cursor ||
-             (c->cursor == found->cursor && c->last_given_ns < found->last_given_ns)))
-            found = c;
-    }
-    return found;
-}
-
-bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
-{
-    struct stg_client *client =
-        stage->config.delivery != STG_DELIVERY_SPLIT ? slowest(stage) : NULL;
-    if (client == NULL)
-        return false;
-    stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) is evicted: %s",
-            stage->config.name, client->client_id, (int)client->pid, why);
-    stage->n_evicted++;
-    stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
-    stg_delivery_run(stage);
-    return true;
+    stg_account_waits(stage);
+    stg_clients_bury(stage);
+    if (stage->wake != 0)
+        stg_wake_runners(stage, stage->wake);
+    stage->wake = 0;
 }

@@ -1,22 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What delivery.c and expire.c offer the rest of a stage. All with the stage's lock held,
- * any thread.
+ * Who gets which item, and when a pass ends: what delivery.c, item.c, client.c, expire.c
+ * and the three kinds of delivery offer each other and the rest of a stage. All with the
+ * stage's lock held, any thread.
+ *
+ * item.c       the buffer, and what becomes of each item
+ * client.c     attaching, leaving, coming back
+ * delivery.c   releases, acknowledgements, passes, bells: what all deliveries share
+ * split.c broadcast.c round_robin.c    what they do not: one table of functions each
+ * expire.c     the clocks
+ * account.c    the counters
  */
 #ifndef STG_DAEMON_DELIVERY_H
 #define STG_DAEMON_DELIVERY_H
 
 #include "daemon/stage_priv.h"
 
+/* ---- kinds (constant tables) ---- */
+
+struct stg_delivery_kind {
+    bool together; /* begins when num_clients are there; keeps the place of who may come
+                      back, and what it did not acknowledge */
+    /* Gives out what can be given. Returns whether anything changed. */
+    bool (*give)(struct stg_stage *stage);
+    /* The pass is drawn out: tells its end (stg_client_end), or the stage's failure, to
+     * who has had everything. Returns whether all were told; *changed: anybody. */
+    bool (*end)(struct stg_stage *stage, bool *changed);
+    /* Is something published that this client can still be given? */
+    bool (*has_more)(const struct stg_stage *stage, const struct stg_client *client);
+    /* Do others wait because of what this one did not acknowledge (or, when it is away,
+     * for it)? */
+    bool (*holds_up)(const struct stg_stage *stage, const struct stg_client *client);
+    /* It went for good; in the middle of a pass, or not; `why` completes a sentence.
+     * NULL: the others go on. */
+    void (*gone)(struct stg_stage *stage, const struct stg_client *client,
+                 bool in_the_middle, const char *why);
+};
+
+extern const struct stg_delivery_kind stg_delivery_split;
+extern const struct stg_delivery_kind stg_delivery_broadcast;
+extern const struct stg_delivery_kind stg_delivery_round_robin;
+
+const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery);
+
+/* ---- delivery.c ---- */
+
 /* Takes in releases and acknowledgements of every client, gives out what can be given,
- * ends the pass, begins the next one, rings whom it concerns, wakes waiting runners. */
+ * ends the pass, begins the next one, rings whom it concerns, wakes waiting runners,
+ * frees clients that nobody knows any more. */
 void stg_delivery_run(struct stg_stage *stage);
 
 /* Is every item of the pass published, and none to come? */
 bool stg_pass_drawn_out(const struct stg_stage *stage);
 
+/* The pass that it is in: the running one, or the next to begin. */
+uint64_t stg_client_pass(const struct stg_client *client);
+
 /* Is it attached, and asks for the pass that is next or runs? */
 bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client);
+
+/* Is it attached and in the running pass? Only then it is given new items. */
+bool stg_client_in_pass(const struct stg_stage *stage, const struct stg_client *client);
+
+/* Free credits of an attached client, 0 of another. */
+uint32_t stg_client_credits(const struct stg_stage *stage,
+                            const struct stg_client *client);
+
+/* The oldest item that it was given and did not acknowledge, or NULL. */
+const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
+
+/* Releases and acknowledgements that lie in its control page. Whether anything changed.
+ */
+bool stg_client_take_in(struct stg_stage *stage, struct stg_client *client);
+
+/* Assigns the item to the client. again: it was given before (it is owed already, and the
+ * descriptor says redelivered). False: no credit. */
+bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
+                     bool again);
+
+/* Gives what the client is owed since it came back. Whether anything changed. */
+bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
+
+/* The end of its pass, or the stage's failure. */
+void stg_client_end(struct stg_stage *stage, struct stg_client *client);
+
+/* Says why nothing follows (code negative), once. */
+bool stg_client_last_words(struct stg_client *client, const struct stg_err *words);
+
+/* ---- item.c ---- */
 
 /* May one more item be published? Counts items that were not yet assigned (rounds, under
  * round_robin; under broadcast until the slowest client was assigned it). */
@@ -28,24 +99,83 @@ bool stg_stage_has_room(const struct stg_stage *stage);
 void stg_item_publish(struct stg_stage *stage, uint32_t extent,
                       const struct stg_item *item);
 
+/* The extent of the buffer's item with that ordinal. */
+uint32_t stg_buffer_at(const struct stg_stage *stage, uint64_t ordinal);
+
+/* The first item leaves the buffer. */
+void stg_buffer_pop(struct stg_stage *stage);
+
+/* Nobody will take what is published and not given, or waits to be given again. */
+void stg_buffer_discard(struct stg_stage *stage);
+
+/* One of those that it is owed by acknowledged it, or lost it, or gave it up. */
+void stg_item_acknowledge(struct stg_stage *stage, uint32_t extent);
+void stg_item_lose(struct stg_stage *stage, uint32_t extent);
+
+/* split: it waits to be given to another. */
+void stg_item_return(struct stg_stage *stage, uint32_t extent);
+uint32_t stg_item_take_returned(struct stg_stage *stage);
+
+/* ---- client.c ---- */
+
+/* Makes a client attached, or the one that is away under its name come back. */
+int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
+                      struct stg_client **ret, struct stg_err *err);
+
+/* The number of the next item that it will be given. */
+uint64_t stg_client_next_number(const struct stg_stage *stage,
+                                const struct stg_client *client);
+
+/* Its socket is closed: it is away when it may come back, else gone. */
+void stg_client_leave(struct stg_stage *stage, struct stg_client *client);
+
+/* It is told why (code positive), its socket is shut, and it is gone; who is away is
+ * waited for no longer. */
+void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
+                      const char *text);
+
+/* Its process is dead, or holds nothing: leases and pages go. */
+void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
+
+/* Frees those that are gone and that no session knows. */
+void stg_clients_bury(struct stg_stage *stage);
+
+void stg_client_free(struct stg_client *client);
+
+/* Nobody can go on: ABORTED to all, and the stage stops. */
+void stg_stage_abort(struct stg_stage *stage, const char *text);
+
+/* Who is away is waited for no longer; `why` completes a sentence. */
+void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
+                       const char *why);
+
+/* When nobody is left, and nobody may come back, the stage stops (unless keep_warm). */
+void stg_stage_stop_when_left(struct stg_stage *stage);
+
 /* on_timeout: evict. Detaches the client that holds up the others most, with
  * DEADLINE_EXCEEDED and `why` as its last words: there may be room now. False when there
  * is none to evict: under split nobody holds up another. */
 bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why);
 
-/* The stage's reference on an item's extent goes. */
-void stg_item_drop(struct stg_stage *stage, uint32_t extent);
+/* ---- expire.c ---- */
 
-/* The client gets nothing any more; what it did not acknowledge goes to others (split).
- */
-void stg_client_detach(struct stg_stage *stage, struct stg_client *client);
+/* Detaches clients whose clock has run out. now_ns is not before the last assignment.
+ * Whether anybody went. */
+bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
 
-/* As detach, after telling it why (code positive) and shutting its socket. */
-void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
-                      const char *text);
+/* When the next who is away stops being waited for, or UINT64_MAX. */
+uint64_t stg_expire_next_ns(const struct stg_stage *stage);
 
-/* expire.c: detaches clients whose clock has run out. now_ns is not before the last
- * assignment. */
-void stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
+/* ---- account.c ---- */
+
+/* Items that it took out of its rings. */
+uint64_t stg_client_taken(const struct stg_client *client);
+
+/* Puts the time since the last call down to the client that all wait for, if there is
+ * one. */
+void stg_account_waits(struct stg_stage *stage);
+
+/* Remembers a client that is gone. */
+void stg_account_gone(struct stg_stage *stage, const struct stg_client *client);
 
 #endif

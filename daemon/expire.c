@@ -9,46 +9,61 @@
 #include "core/log.h"
 #include "daemon/delivery.h"
 
-static const struct stg_assigned *oldest_unacknowledged(const struct stg_client *client)
-{
-    for (uint32_t i = 0; i < client->n_assigned; i++) {
-        if (!client->assigned[i].acked)
-            return &client->assigned[i];
-    }
-    return NULL;
-}
-
-/* Does somebody wait for what this client holds? It may be itself, at the end of a pass:
- * the end comes when it acknowledges, and for a batch it waits like everybody. */
+/* Under split the holder itself may wait for the end, which comes when it acknowledges.
+ */
 static bool others_wait(const struct stg_stage *stage, const struct stg_client *holder)
 {
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control) &&
-            (c != holder || stg_pass_drawn_out(stage)))
+            (c != holder || !stage->kind->together))
             return true;
     }
     return false;
 }
 
 /* hold_timeout_millis: an unacknowledged lease that others wait for is expired. */
-static void expire_holders(struct stg_stage *stage, uint64_t now)
+static bool expire_holders(struct stg_stage *stage, uint64_t now)
 {
-    uint64_t limit = stage->staged->hold_timeout_millis * 1000000u;
+    bool any = false;
+    uint64_t millis = stage->staged->hold_timeout_millis, limit = millis * 1000000u;
     for (struct stg_client *c = stage->clients; limit != 0 && c != NULL; c = c->next) {
-        const struct stg_assigned *held = oldest_unacknowledged(c);
+        const struct stg_assigned *held = stg_client_unacknowledged(c);
         if (c->state != STG_CLIENT_ATTACHED || held == NULL ||
-            now - held->assigned_ns < limit || !others_wait(stage, c))
+            now - held->assigned_ns < limit || !stage->kind->holds_up(stage, c) ||
+            !others_wait(stage, c))
             continue;
         char text[256];
         snprintf(text, sizeof(text),
-                 "client %s held batch %" PRIu64
+                 "client %.100s held batch %" PRIu64
                  " for more than hold_timeout_millis %" PRIu64
                  " while others waited, and was detached",
-                 c->client_id, stage->items[held->extent].number,
-                 stage->staged->hold_timeout_millis);
+                 c->client_id, stage->items[held->extent].number, millis);
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+        stage->n_evicted++;
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);
+        any = true;
     }
+    return any;
+}
+
+/* rejoin_millis: who is away for longer is waited for no more. */
+static bool expire_away(struct stg_stage *stage, uint64_t now)
+{
+    bool any = false;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state != STG_CLIENT_AWAY || now < c->away_until_ns)
+            continue;
+        char text[128];
+        snprintf(text, sizeof(text),
+                 "left and did not come back within rejoin_millis %" PRIu64,
+                 stage->staged->rejoin_millis);
+        stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s", stage->config.name,
+                c->client_id, (int)c->pid, text);
+        stage->n_evicted += stage->kind->together;
+        stg_client_forget(stage, c, text);
+        any = true;
+    }
+    return any;
 }
 
 static void list_clients(const struct stg_stage *stage, bool asking, struct stg_err *err)
@@ -56,40 +71,69 @@ static void list_clients(const struct stg_stage *stage, bool asking, struct stg_
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED && stg_client_asks(stage, c) == asking)
             stg_err_append(err, err->code, " %s", c->client_id);
+        else if (c->state == STG_CLIENT_AWAY && !asking)
+            stg_err_append(err, err->code, " %s (away)", c->client_id);
     }
 }
 
-/* start_timeout_millis: a broadcast that still lacks clients says who is missing to those
- * that wait for it: at the start, and when some have not asked for the next pass. */
-static void expire_start(struct stg_stage *stage, uint64_t now)
+static void say_missing(const struct stg_stage *stage, struct stg_err *err)
 {
-    uint64_t millis = stage->staged->start_timeout_millis, limit = millis * 1000000u;
-    uint64_t since = stage->begun ? stage->asked_ns : stage->first_attach_ns;
-    uint32_t n_missing = stage->config.num_clients - stage->n_attached;
-    if (stage->config.delivery == STG_DELIVERY_SPLIT || limit == 0 ||
-        stage->n_attached == 0 || since == 0 || (!stage->begun && n_missing == 0) ||
-        now < since || now - since < limit)
-        return;
-    struct stg_err err;
-    if (stage->begun)
-        stg_err(&err, -STAGER_DEADLINE_EXCEEDED,
+    uint64_t millis = stage->staged->start_timeout_millis;
+    uint32_t n = stage->config.num_clients - stage->n_attached;
+    if (stage->begun) {
+        stg_err(err, -STAGER_DEADLINE_EXCEEDED,
                 "not all asked for the next pass within start_timeout_millis %" PRIu64
                 "; missing:",
                 millis);
-    else
-        stg_err(&err, -STAGER_DEADLINE_EXCEEDED,
+        list_clients(stage, false, err);
+        if (n > stage->n_away && stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
+            stg_err_append(err, err->code, " %u of num_clients %u left",
+                           n - stage->n_away, stage->config.num_clients);
+    } else {
+        stg_err(err, -STAGER_DEADLINE_EXCEEDED,
                 "%u of num_clients %u did not come within start_timeout_millis %" PRIu64
                 "; here:",
-                n_missing, stage->config.num_clients, millis);
-    list_clients(stage, !stage->begun, &err);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (stg_client_asks(stage, c))
-            stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
+                n, stage->config.num_clients, millis);
+        list_clients(stage, true, err);
     }
 }
 
-void stg_expire_clients(struct stg_stage *stage, uint64_t now_ns)
+/* start_timeout_millis: when not all are there, or not all asked for the next pass, those
+ * that wait for them are told who is missing. */
+static bool expire_start(struct stg_stage *stage, uint64_t now)
 {
-    expire_holders(stage, now_ns);
-    expire_start(stage, now_ns);
+    uint64_t limit = stage->staged->start_timeout_millis * 1000000u;
+    uint64_t since = stage->begun ? stage->asked_ns : stage->first_attach_ns;
+    if (!stage->kind->together || limit == 0 || stage->n_attached == 0 || since == 0 ||
+        stage->stopping || now < since || now - since < limit)
+        return false;
+    struct stg_err err;
+    say_missing(stage, &err);
+    bool any = false;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (!stg_client_asks(stage, c))
+            continue;
+        stage->n_evicted++;
+        stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
+        any = true;
+    }
+    return any;
+}
+
+bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns)
+{
+    bool any = expire_holders(stage, now_ns);
+    any |= expire_away(stage, now_ns);
+    any |= expire_start(stage, now_ns);
+    return any;
+}
+
+uint64_t stg_expire_next_ns(const struct stg_stage *stage)
+{
+    uint64_t next = UINT64_MAX;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_AWAY && c->away_until_ns < next)
+            next = c->away_until_ns;
+    }
+    return next;
 }

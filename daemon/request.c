@@ -341,7 +341,8 @@ static int attach(struct stg_session *session, const struct stg_request *request
                   struct stg_instance *instance, struct stg_err *err)
 {
     char client_id[128];
-    if (request->client_id != NULL && request->client_id[0] != '\0')
+    bool given = request->client_id != NULL && request->client_id[0] != '\0';
+    if (given)
         snprintf(client_id, sizeof(client_id), "%.120s", request->client_id);
     else
         snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
@@ -351,6 +352,8 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .program = session->program,
         .max_held = request->max_held,
         .ack_explicit = request->ack_explicit,
+        .named = given && request->named,
+        .batch_size = request->batch_size,
         .pid = session->pid,
         .uid = session->who.uid,
         .socket = session->fd,

@@ -42,6 +42,7 @@ struct stg_stage_config {
     const gid_t *groups;
     size_t n_groups;
     enum stg_delivery delivery;
+    bool private_run; /* ends with its client, whatever keep_warm and rejoin_millis say */
     uint32_t num_clients;
     struct stg_budget *budget;
     const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
@@ -53,7 +54,8 @@ struct stg_stage_config {
 
 /* How much memory a pipeline needs: the arithmetic of admission. */
 struct stg_stage_plan {
-    uint64_t n_extents; /* capacity + num_threads + all max_held + 1 */
+    uint64_t n_extents; /* capacity (round_robin: x num_clients) + num_threads + all
+                           max_held + 1 */
     uint64_t max_batch_bytes;
     uint64_t arena_bytes;
     uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs */
@@ -79,6 +81,8 @@ struct stg_attach {
     const char *program;
     uint32_t max_held;
     bool ack_explicit;
+    bool named; /* client_id was chosen by the user: it may come back under it */
+    uint32_t batch_size;
     pid_t pid;
     uid_t uid;
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
@@ -92,19 +96,20 @@ struct stg_attached {
     uint64_t first_number;
 };
 
-/* Errors: RESOURCE_EXHAUSTED (num_clients are there: who; memory: the arithmetic). */
+/* A named client that is away goes on where it was. Errors: RESOURCE_EXHAUSTED
+ * (num_clients are there, or a place is kept: who, and how long yet; memory: the
+ * arithmetic), ALREADY_EXISTS (one of that name is attached: its pid). */
 int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
                      struct stg_attached *ret, struct stg_err *err);
 
-/* The socket is gone: no new batches; unacknowledged ones go to others; its memory stays
- * until it is released or the process dies. True: it held nothing, or never had the
- * memory (its control page wants no pass, which is the last thing an open does), and is
- * gone; forget it.
- * False: call stg_stage_dead when the process dies. */
+/* The socket is gone: no new batches; unacknowledged ones go to others, or wait for it to
+ * come back; its memory stays until it is released or the process dies. True: it held
+ * nothing, or never had the memory (its control page wants no pass, which is the last
+ * thing an open does); forget it. False: call stg_stage_dead when the process dies. */
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client);
 
-/* The process is dead: its memory comes back. Detaches first if need be; the client is
- * gone afterwards. */
+/* The process is dead: its memory comes back. Detaches first if need be; forget the
+ * client. */
 void stg_stage_dead(struct stg_stage *stage, struct stg_client *client);
 
 /* How many leases that client holds; for detached ones the loop asks now and then. */
@@ -144,7 +149,23 @@ void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number,
  */
 void stg_stage_destroy(struct stg_stage *stage);
 
-/* Counters; strings live in bump or as long as the stage. */
+/* What is remembered of clients that are gone: the last few. Zero-initialise. */
+#define STG_MAX_GONE 8
+struct stg_gone_list {
+    struct stg_gone {
+        char client_id[128], program[64], last_error[256];
+        struct stg_client_status status; /* its strings are the ones above */
+    } entries[STG_MAX_GONE];             /* a ring */
+    uint64_t n;                          /* ever */
+};
+void stg_gone_add(struct stg_gone_list *list, const struct stg_client_status *status);
+
+/* Appends those that are gone to status->clients, the last one first, at most
+ * STG_MAX_GONE in all. */
+void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
+                   struct stg_pipeline_status *status);
+
+/* Counters, and every client: attached, away, detached, gone. Strings live in bump. */
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret);
 

@@ -19,15 +19,21 @@
 #define STG_NO_CLIENT UINT32_MAX
 #define STG_NO_EXTENT UINT32_MAX
 
-/* One item of the stage's output; its slot is its extent's id. */
+/* One item of the stage's output; its slot is its extent's id. It lives from publishing
+ * until it has left the buffer and nobody has it unacknowledged; then it is counted,
+ * once, as acknowledged, lost or discarded (stg_item_settle). */
 struct stg_item {
     uint64_t number;
     uint64_t bytes;
     uint64_t rows;
-    bool is_error;
     uint64_t skipped; /* the stage's n_skipped when it was published */
-    bool redelivered;
-    bool lender; /* the stage still holds its reference on the extent */
+    uint32_t n_owed;  /* unacknowledged assignments, and places where it waits to be given
+                         again */
+    bool is_error;
+    bool unqueued; /* it left the buffer */
+    bool acked;    /* somebody acknowledged it */
+    bool lost;     /* somebody had it, did not, and it is not given again */
+    bool lender;   /* the stage still holds its reference on the extent */
 };
 
 /* One descriptor that is out at a client and not yet released, in the order of
@@ -40,11 +46,19 @@ struct stg_assigned {
     uint64_t assigned_ns;
 };
 
-enum stg_client_state { STG_CLIENT_ATTACHED, STG_CLIENT_DETACHED };
+enum stg_client_state {
+    STG_CLIENT_ATTACHED,
+    STG_CLIENT_AWAY, /* it left, and may come back under its name until away_until_ns */
+    STG_CLIENT_DETACHED, /* it is gone; its process may hold memory */
+};
 
 struct stg_client {
     struct stg_client *next;
     enum stg_client_state state;
+    bool
+        forgotten; /* the session does not know it any more: may be freed when DETACHED */
+    bool has_lease;        /* lease_client is valid, and the pages are mapped */
+    bool adopted;          /* its place and its counts went to the one that came back */
     uint32_t lease_client; /* id in the lease core */
     struct stg_segment ring_segment, control_segment;
     struct stg_ring_writer ring;
@@ -53,21 +67,33 @@ struct stg_client {
     uint32_t n_assigned;
     uint32_t max_held;
     bool ack_explicit;
+    bool named; /* client_id was chosen by the user */
     char client_id[128];
     char program[64];
     pid_t pid;
     uid_t uid;
     int socket; /* -1 once detached */
+    uint32_t batch_size;
 
-    uint64_t cursor;    /* broadcast: ordinal of the next item it gets */
-    uint64_t base_pass; /* the pass that pass_wanted == 1 means */
-    uint64_t ends;      /* passes whose end it got, counted from base_pass */
-    bool bell_wanted;   /* asked to ring, has not rung since */
-    bool pushed;        /* something new lies in its ring: ring its bell if it sleeps */
+    uint32_t rank;               /* round_robin */
+    uint64_t cursor;             /* broadcast: ordinal of the next item it gets */
+    uint64_t base_pass;          /* the pass that pass_wanted == 1 means */
+    uint64_t ends;               /* passes whose end it got, counted from base_pass */
+    uint64_t end_position;       /* of the last end in its ring */
+    uint64_t asked;              /* its hint, last seen; at most ring.head + 1 */
+    uint32_t owed[STG_MAX_HELD]; /* not acknowledged before it came back: given first */
+    uint32_t n_owed;
+    uint64_t away_until_ns;
+    bool bell_wanted; /* asked to ring, has not rung since */
+    bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
     uint64_t waiting_since_ns; /* it sleeps for want of items; 0: it does not */
     uint64_t last_given_ns;
+    uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
 
-    uint64_t n_taken, n_released, n_redelivered, n_given, wait_ns, n_violations;
+    uint64_t taken_before; /* of connections before this one */
+    uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
+    uint64_t wait_ns, daemon_wait_ns, n_violations;
+    char last_error[256]; /* the last error item; once it left: why */
 };
 
 enum stg_pass_state {
@@ -143,11 +169,15 @@ struct stg_stage {
     uint32_t n_returned;
 
     struct stg_client *clients; /* attached and detached */
-    uint32_t n_attached;
-    bool begun; /* broadcast: all were there once */
+    uint32_t n_attached, n_away;
+    const struct stg_delivery_kind *kind;
+    bool begun; /* all num_clients were there once, and some still are */
     uint64_t first_attach_ns;
-    uint64_t
-        asked_ns; /* broadcast: since when some ask for a pass and some do not; or 0 */
+    uint64_t asked_ns;        /* since when some ask for a pass and some do not; or 0 */
+    struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
+    uint64_t alone_ns;
+    struct stg_gone_list gone;
+    unsigned wake; /* what stg_delivery_run has to wake runners for: enum stg_wake */
 
     enum stg_pass_state pass_state;
     uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */
@@ -168,6 +198,8 @@ struct stg_stage {
     struct stg_runners runners;
     struct stg_feed_set *feeds; /* of the next item drawn; NULL: as the file says */
 
+    uint64_t n_acknowledged, n_discarded_published, n_incomplete;
+    uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
     uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
     uint64_t n_evicted;
     uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,

@@ -108,8 +108,6 @@ static void mistakes_are_told_with_file_and_line(void)
     refuse("dataset:\n  - range: {stop: 1}\ngraph:\n  - {name: a, op: decode_cvs, input: "
            "[value]}\n",
            -STAGER_INVALID_ARGUMENT, "decode_csv");
-    refuse("dataset:\n  - range: {stop: 1}\nstaged: {delivery: round_robin}\n",
-           -STAGER_UNIMPLEMENTED, "round_robin");
 }
 
 static void a_constant_that_would_take_the_machine_is_refused(void)

@@ -231,6 +231,11 @@ static void copy_client(const struct stg_client_status *from, size_t i,
     ret->clients[i].gaps = from->gaps;
     ret->clients[i].lost = from->lost;
     ret->clients[i].wait_ns = from->wait_ns;
+    ret->clients[i].daemon_wait_ns = from->daemon_wait_ns;
+    ret->n_attached += strcmp(from->state, "attached") == 0;
+    ret->n_away += strcmp(from->state, "away") == 0;
+    ret->n_detached += strcmp(from->state, "detached") == 0;
+    ret->n_gone += strcmp(from->state, "gone") == 0;
 }
 
 static void copy_status(const struct stg_pipeline_status *from,

@@ -66,12 +66,12 @@ struct fixture_status {
     uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
     uint64_t discarded_published, evicted, incomplete_rounds, timeouts, feed_version;
     uint64_t memory_bytes, memory_used_bytes, quarantined_bytes;
-    uint32_t buffered, n_clients;
+    uint32_t buffered, n_clients, n_attached, n_away, n_detached, n_gone;
     struct {
         char client_id[128], state[16], last_error[256];
         uint32_t pid, held, rank;
         uint64_t violations, assigned, taken, released, acknowledged, redelivered, gaps,
-            lost, wait_ns;
+            lost, wait_ns, daemon_wait_ns;
     } clients[16];
 };
 void fixture_status(struct fixture *fixture, const char *name,

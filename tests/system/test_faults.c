@@ -42,7 +42,8 @@ static void holder_body(struct fixture *fixture, int fd, void *arg)
 static bool holder_gone(const struct fixture_status *status, void *arg)
 {
     for (uint32_t i = 0; i < status->n_clients; i++) {
-        if (strcmp(status->clients[i].client_id, "holder") == 0)
+        if (strcmp(status->clients[i].client_id, "holder") == 0 &&
+            strcmp(status->clients[i].state, "away") != 0)
             return false;
     }
     return status->quarantined_bytes == 0;
@@ -395,7 +396,7 @@ static void a_lying_client_is_detached_and_harms_nobody(void)
 
 static bool nobody_there(const struct fixture_status *status, void *arg)
 {
-    return status->n_clients == 0;
+    return status->n_attached + status->n_detached == 0;
 }
 
 /* An empty pass costs no credit: only the rule that a client asks for one pass at a time

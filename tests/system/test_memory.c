@@ -19,7 +19,7 @@ static void apply_floats(struct fixture *fixture, const char *name, uint64_t n_f
     snprintf(yaml, sizeof(yaml),
              "name: %s\ndataset:\n  - range: {stop: 1000000000}\n"
              "graph:\n  - {name: x, op: constant, value: 1.5, shape: [%llu]}\n"
-             "staged: {features: {i: value, x: x}%s%s}\n",
+             "staged: {features: {i: value, x: x}, rejoin_millis: 0%s%s}\n",
              name, (unsigned long long)n_floats, staged[0] != '\0' ? ", " : "", staged);
     fixture_apply(fixture, yaml);
 }
@@ -78,7 +78,7 @@ static void memory_is_reused_and_does_not_grow(void)
 
 static bool one_client(const struct fixture_status *status, void *arg)
 {
-    return status->n_clients == 1;
+    return status->n_attached + status->n_detached == 1;
 }
 
 static void attaching_and_leaving_costs_nothing_in_the_end(void)

@@ -229,7 +229,7 @@ static void opens_that_wait_for_memory_cost_no_time(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 220000000\n"); /* for one run */
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 1");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 1, rejoin_millis: 0");
     fixture_apply(&fixture, "name: late\n"
                             "dataset:\n  - range: {stop: 64}\n"
                             "  - batch: {batch_size: 2, drop_remainder: true}\n"

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The counters, as proto/control.proto has them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/delivery.h"
+
+uint64_t stg_client_taken(const struct stg_client *client)
+{
+    uint64_t taken =
+        client->asked < client->ring.head ? client->asked : client->ring.head;
+    uint64_t n_ends = client->ends;
+    if (client->ends > 0 && taken <= client->end_position)
+        n_ends--; /* pushed, not taken */
+    n_ends += client->ring.finished && taken == client->ring.head;
+    return client->taken_before + taken - n_ends;
+}
+
+/* The one client that all wait for, if there is exactly one. */
+static struct stg_client *find_alone(const struct stg_stage *stage)
+{
+    struct stg_client *found = NULL;
+    if (stage->stopping || stage->pass_state == STG_PASS_NONE)
+        return NULL;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_DETACHED || !stage->kind->holds_up(stage, c))
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = c;
+    }
+    return found;
+}
+
+void stg_account_waits(struct stg_stage *stage)
+{
+    struct stg_client *alone = find_alone(stage);
+    if (alone == stage->alone)
+        return;
+    uint64_t now = stg_now_ns();
+    if (stage->alone != NULL)
+        stage->alone->daemon_wait_ns += now - stage->alone_ns;
+    stage->alone = alone;
+    stage->alone_ns = now;
+}
+
+/* ---- one client ---- */
+
+static const char *client_state(const struct stg_client *client)
+{
+    switch (client->state) {
+    case STG_CLIENT_ATTACHED: return "attached";
+    case STG_CLIENT_AWAY: return "away";
+    case STG_CLIENT_DETACHED: break;
+    }
+    return client->forgotten ? "gone" : "detached";
+}
+
+static void fill(const struct stg_stage *stage, const struct stg_client *client,
+                 struct stg_client_status *ret)
+{
+    uint64_t now = stg_now_ns();
+    uint64_t waiting = client->waiting_since_ns != 0 ? now - client->waiting_since_ns : 0;
+    uint64_t alone = stage->alone == client ? now - stage->alone_ns : 0;
+    *ret = (struct stg_client_status){
+        .client_id = client->client_id,
+        .program = client->program,
+        .state = client_state(client),
+        .last_error = client->last_error,
+        .pid = (uint32_t)client->pid,
+        .uid = (uint32_t)client->uid,
+        .max_held = client->max_held,
+        .held = client->n_assigned,
+        .assigned = client->n_given,
+        .taken = stg_client_taken(client),
+        .released = client->n_released,
+        .redelivered = client->n_redelivered,
+        .wait_ns = client->wait_ns + waiting,
+        .violations = client->n_violations,
+        .acknowledged = client->n_acknowledged,
+        .gaps = client->n_gaps,
+        .lost = client->n_lost,
+        .daemon_wait_ns = client->daemon_wait_ns + alone,
+        .batch_size = client->batch_size,
+        .rank = client->rank,
+    };
+}
+
+/* ---- those that are gone ---- */
+
+void stg_gone_add(struct stg_gone_list *list, const struct stg_client_status *status)
+{
+    struct stg_gone *gone = &list->entries[list->n++ % STG_MAX_GONE];
+    gone->status = *status;
+    gone->status.held = 0;
+    gone->status.state = "gone";
+    snprintf(gone->client_id, sizeof(gone->client_id), "%s", status->client_id);
+    snprintf(gone->program, sizeof(gone->program), "%s", status->program);
+    snprintf(gone->last_error, sizeof(gone->last_error), "%s", status->last_error);
+}
+
+static const char *keep(struct stg_bump *bump, const char *text)
+{
+    const char *kept = stg_bump_strndup(bump, text, strlen(text));
+    return kept != NULL ? kept : "?";
+}
+
+static void append(struct stg_bump *bump, const struct stg_client_status *client,
+                   struct stg_pipeline_status *status)
+{
+    struct stg_client_status *to = &status->clients[status->n_clients++];
+    *to = *client;
+    to->client_id = keep(bump, client->client_id);
+    to->program = keep(bump, client->program);
+    to->last_error = keep(bump, client->last_error);
+}
+
+static size_t count_gone(const struct stg_pipeline_status *status)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < status->n_clients; i++)
+        n += strcmp(status->clients[i].state, "gone") == 0;
+    return n;
+}
+
+/* Room for n more clients. */
+static bool grow(struct stg_bump *bump, size_t n, struct stg_pipeline_status *status)
+{
+    struct stg_client_status *clients =
+        stg_bump_alloc(bump, (status->n_clients + n) * sizeof(clients[0]));
+    if (clients == NULL)
+        return false;
+    if (status->n_clients > 0)
+        memcpy(clients, status->clients, status->n_clients * sizeof(clients[0]));
+    status->clients = clients;
+    return true;
+}
+
+void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
+                   struct stg_pipeline_status *status)
+{
+    size_t n = list->n < STG_MAX_GONE ? list->n : STG_MAX_GONE;
+    size_t shown = count_gone(status);
+    if (n == 0 || shown >= STG_MAX_GONE || !grow(bump, n, status))
+        return;
+    for (size_t i = 1; i <= n && shown < STG_MAX_GONE; i++, shown++) {
+        const struct stg_gone *gone = &list->entries[(list->n - i) % STG_MAX_GONE];
+        struct stg_client_status one = gone->status;
+        one.client_id = gone->client_id;
+        one.program = gone->program;
+        one.last_error = gone->last_error;
+        append(bump, &one, status);
+    }
+}
+
+void stg_account_gone(struct stg_stage *stage, const struct stg_client *client)
+{
+    struct stg_client_status status;
+    fill(stage, client, &status);
+    stg_gone_add(&stage->gone, &status);
+}
+
+/* ---- the pipeline ---- */
+
+static const char *state_name(const struct stg_stage *stage)
+{
+    if (stage->stopping)
+        return "stopping";
+    if (stage->failure.code != 0)
+        return "failed";
+    if (stage->pass_state != STG_PASS_NONE)
+        return "running";
+    return stage->passes_ended > stage->config.first_pass ? "ended" : "waiting";
+}
+
+const char *stg_stage_state(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    const char *state = state_name(stage);
+    pthread_mutex_unlock(&stage->lock);
+    return state;
+}
+
+static void fill_memory(const struct stg_stage *stage, struct stg_pipeline_status *ret)
+{
+    struct stg_lease_usage usage;
+    stg_lease_usage(stage->leases, &usage);
+    ret->memory_bytes = usage.total;
+    ret->memory_used_bytes = usage.total - usage.free;
+    ret->quarantined_bytes = usage.quarantined;
+    ret->max_batch_bytes = stage->plan.max_batch_bytes;
+}
+
+/* Items that live: in the buffer or waiting to be given again, and the rest. */
+static void fill_items(const struct stg_stage *stage, struct stg_pipeline_status *ret)
+{
+    ret->buffered =
+        (uint32_t)(stage->queue_next - stage->queue_first) + stage->n_returned;
+    ret->unacknowledged = 0;
+    for (uint32_t i = 0; i < stage->max_extents; i++)
+        ret->unacknowledged += stage->items[i].lender && stage->items[i].unqueued;
+    ret->unacknowledged -= stage->n_returned;
+}
+
+static void fill_clients(const struct stg_stage *stage, struct stg_bump *bump,
+                         struct stg_pipeline_status *ret)
+{
+    size_t n = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        n++;
+    ret->n_clients = 0;
+    if (!grow(bump, n, ret))
+        return;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        struct stg_client_status one;
+        fill(stage, c, &one);
+        if (!c->adopted || c->n_assigned > 0)
+            append(bump, &one, ret);
+    }
+    stg_gone_show(&stage->gone, bump, ret);
+}
+
+void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
+                      struct stg_pipeline_status *ret)
+{
+    pthread_mutex_lock(&stage->lock);
+    stg_delivery_run(stage); /* what clients posted and nobody rang for counts too */
+    ret->state = state_name(stage);
+    ret->last_error = keep(bump, stage->last_error);
+    ret->pass = stage->passes_ended;
+    ret->epoch = stage->epoch;
+    ret->made = stage->n_made;
+    ret->published = stage->n_published;
+    ret->dropped = stage->n_dropped;
+    ret->ignored = stage->n_ignored;
+    ret->in_hand = stage->n_in_hand;
+    ret->discarded = stage->n_discarded;
+    ret->acknowledged = stage->n_acknowledged;
+    ret->lost = stage->n_lost;
+    ret->discarded_published = stage->n_discarded_published;
+    ret->incomplete_rounds = stage->n_incomplete;
+    ret->assigned = stage->n_assigned;
+    ret->released = stage->n_released;
+    ret->redelivered = stage->n_redelivered;
+    ret->evicted = stage->n_evicted;
+    ret->errors = stage->n_errors;
+    ret->timeouts = stage->n_timeouts;
+    ret->feed_version = stage->feeds != NULL ? stage->feeds->version : 0;
+    ret->rows = stage->n_rows;
+    ret->bytes = stage->n_bytes;
+    ret->producer_wait_ns = stage->wait_ns;
+    ret->producer_busy_ns = stage->busy_ns;
+    fill_items(stage, ret);
+    fill_memory(stage, ret);
+    fill_clients(stage, bump, ret);
+    pthread_mutex_unlock(&stage->lock);
+}
