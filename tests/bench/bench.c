@@ -17,20 +17,31 @@ void bench_die(const char *fmt, ...)
     exit(1);
 }
 
-void bench_options_parse(int argc, char **argv, double seconds, const char *about,
-                         struct bench_options *ret)
+void bench_options_parse_clients(int argc, char **argv, double seconds, unsigned clients,
+                                 const char *about, struct bench_options *ret)
 {
-    *ret = (struct bench_options){.seconds = seconds};
+    *ret = (struct bench_options){.seconds = seconds, .clients = clients};
+    setenv("STG_TEST_SLOW", "5", 0); /* a busy machine is no failure */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             ret->json = true;
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             ret->seconds = atof(argv[++i]);
+        } else if (strcmp(argv[i], "--clients") == 0 && i + 1 < argc && clients > 0 &&
+                   atoi(argv[i + 1]) > 0) {
+            ret->clients = (unsigned)atoi(argv[++i]);
         } else {
-            fprintf(stderr, "usage: %s [--json] [--seconds S]\n%s\n", argv[0], about);
+            fprintf(stderr, "usage: %s [--json] [--seconds S]%s\n%s\n", argv[0],
+                    clients > 0 ? " [--clients N]" : "", about);
             exit(strcmp(argv[i], "--help") == 0 ? 0 : 2);
         }
     }
+}
+
+void bench_options_parse(int argc, char **argv, double seconds, const char *about,
+                         struct bench_options *ret)
+{
+    bench_options_parse_clients(argc, argv, seconds, 0, about, ret);
 }
 
 uint64_t bench_now_ns(void)
@@ -53,4 +64,16 @@ uint64_t bench_percentile(uint64_t *samples, size_t n, double p)
     qsort(samples, n, sizeof(samples[0]), compare);
     size_t i = (size_t)(p * (double)(n - 1) + 0.5);
     return samples[i];
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(double *samples, size_t n)
+{
+    qsort(samples, n, sizeof(samples[0]), compare_doubles);
+    return (samples[(n - 1) / 2] + samples[n / 2]) / 2;
 }

@@ -11,7 +11,8 @@
 
 struct bench_options {
     bool json;
-    double seconds; /* how long to measure, about */
+    double seconds;   /* how long to measure, about */
+    unsigned clients; /* how many trainers; 0: not for this benchmark to choose */
 };
 
 /* --json, --seconds S, --help. Exits on nonsense. */
@@ -20,8 +21,16 @@ void bench_options_parse(int argc, char **argv, double seconds, const char *abou
 
 uint64_t bench_now_ns(void);
 
+/* As bench_options_parse, with --clients N, which is this many when not given. */
+void bench_options_parse_clients(int argc, char **argv, double seconds, unsigned clients,
+                                 const char *about, struct bench_options *ret);
+
 /* Sorts the samples; p in [0, 1]. */
 uint64_t bench_percentile(uint64_t *samples, size_t n, double p);
+
+/* Sorts the samples, at least one; of an even number the mean of the two in the middle.
+ */
+double bench_median(double *samples, size_t n);
 
 /* Ends the program with a message. */
 void bench_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));

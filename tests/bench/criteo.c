@@ -66,3 +66,35 @@ uint64_t criteo_file(size_t n_rows, char delim, char *path)
         bench_die("cannot write %s", path);
     return bytes;
 }
+
+void criteo_pipeline(const char *name, const char *path, const char *repeat,
+                     const char *staged, char *to)
+{
+    FILE *file = fmemopen(to, CRITEO_PIPELINE_BYTES, "w");
+    if (file == NULL)
+        bench_die("no memory for the text of a pipeline");
+    fprintf(file,
+            "name: %s\ndataset:\n  - files: {pattern: [%s]}\n  - text_line: {}\n"
+            "  - repeat: %s\n  - batch: {batch_size: %d}\ngraph:\n"
+            "  - {name: columns, op: decode_csv, input: [record], record_defaults: [0",
+            name, path, repeat, CRITEO_BATCH_ROWS);
+    for (int i = 0; i < CRITEO_NUMBERS; i++)
+        fprintf(file, ", 0.0");
+    for (int i = 0; i < CRITEO_STRINGS; i++)
+        fprintf(file, ", \"\"");
+    fprintf(file, "]}\n");
+    for (int i = 0; i < CRITEO_STRINGS; i++)
+        fprintf(file,
+                "  - {name: ids%d, op: string_to_hash_bucket_fast, "
+                "input: [\"columns:%d\"], num_buckets: 1000000}\n",
+                i, CRITEO_NUMBERS + 1 + i);
+    fprintf(file, "staged: {%s, max_batch_bytes: 2MiB, features: {label: \"columns:0\"",
+            staged);
+    for (int i = 0; i < CRITEO_NUMBERS; i++)
+        fprintf(file, ", I%d: \"columns:%d\"", i + 1, i + 1);
+    for (int i = 0; i < CRITEO_STRINGS; i++)
+        fprintf(file, ", C%d: ids%d", i + 1, i);
+    fprintf(file, "}}\n");
+    if (fclose(file) != 0)
+        bench_die("the text of pipeline %s is too long", name);
+}

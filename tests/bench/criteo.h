@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows like Criteo's: label, 13 numbers such as "260.0", 26 strings of 8 hexadecimal
- * digits, empty as often as in the real ones. The same ones each time.
+ * digits, empty as often as in the real ones. The same ones each time. And the pipeline
+ * that makes batches of them.
  */
 #ifndef STG_TESTS_BENCH_CRITEO_H
 #define STG_TESTS_BENCH_CRITEO_H
@@ -18,5 +19,15 @@ size_t criteo_row(uint64_t *state, char delim, char *to);
 
 /* Writes a file of n_rows lines into /tmp; returns its bytes. path: room for 64. */
 uint64_t criteo_file(size_t n_rows, char delim, char *path);
+
+#define CRITEO_PIPELINE_BYTES 8192
+#define CRITEO_BATCH_ROWS 4096
+
+/* The text of a pipeline over a file of commas: every column decoded, the strings hashed,
+ * batches of CRITEO_BATCH_ROWS, all of them features. repeat: how often the file is read
+ * in a pass, "{count: 4}"; staged: more of `staged`, "capacity: 4". to: room for
+ * CRITEO_PIPELINE_BYTES. */
+void criteo_pipeline(const char *name, const char *path, const char *repeat,
+                     const char *staged, char *to);
 
 #endif
