@@ -21,6 +21,7 @@
 #endif
 
 #define LANES STG_CSV_LANES
+#define AT_ONCE STG_CSV_SLACK_FIELDS
 #define INLINE static inline __attribute__((always_inline))
 #define EACH(byte) (0x0101010101010101ull * (uint8_t)(byte))
 
@@ -168,9 +169,20 @@ INLINE struct looked look64(const char *s, char a, char b)
 
 /* ---- index ---- */
 
+/* Of no bit: any number. */
 INLINE uint32_t first_bit(uint64_t x)
 {
-    return x != 0 ? (uint32_t)__builtin_ctzll(x) : 64;
+#if defined(__BMI__)
+    return (uint32_t)_tzcnt_u64(x);
+#else
+    return (uint32_t)__builtin_ctzll(x | (uint64_t)1 << 63);
+#endif
+}
+
+INLINE void put_span(struct stg_span *to, uint32_t start, uint32_t end)
+{
+    to->start = start;
+    to->bytes = end - start;
 }
 
 /* Eight fields at a time, more than there may be: what is too much is overwritten by the
@@ -179,11 +191,11 @@ INLINE void index_many(uint64_t delims, uint32_t at, uint32_t start,
                        struct stg_span *spans)
 {
     unsigned n = (unsigned)__builtin_popcountll(delims);
-    for (unsigned k = 0; k < n; k += 8) {
-        for (unsigned j = 0; j < 8; j++) {
+    for (unsigned k = 0; k < n; k += AT_ONCE) {
+#pragma GCC unroll 16
+        for (unsigned j = 0; j < AT_ONCE; j++) {
             uint32_t end = at + first_bit(delims);
-            spans[(size_t)(k + j) * STG_CSV_ROWS] =
-                (struct stg_span){.start = start, .bytes = end - start};
+            put_span(spans + (size_t)(k + j) * STG_CSV_ROWS, start, end);
             start = end + 1;
             delims &= delims - 1;
         }
@@ -196,8 +208,7 @@ INLINE void index_some(uint64_t delims, uint32_t at, uint32_t start,
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t end = at + first_bit(delims);
-        spans[(size_t)k * STG_CSV_ROWS] =
-            (struct stg_span){.start = start, .bytes = end - start};
+        put_span(spans + (size_t)k * STG_CSV_ROWS, start, end);
         start = end + 1;
         delims &= delims - 1;
     }
@@ -411,16 +422,41 @@ static bool int64_column(const struct stg_csv_block *block, const struct stg_spa
     COLUMN_END(int64, column, block, spans, rule, out, full);
 }
 
+#if defined(__AVX2__) && STG_CSV_LANES >= 4
+
+INLINE doubles_v powers_of(words_v exponents)
+{
+    const __m256 powers = _mm256_setr_ps(1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f);
+    ints_v narrow = __builtin_convertvector(exponents, ints_v);
+#if STG_CSV_LANES == 8
+    floats_v ret = (floats_v)_mm256_permutevar8x32_ps(powers, (__m256i)narrow);
+#else
+    __m256i index = _mm256_castsi128_si256((__m128i)narrow);
+    floats_v ret =
+        (floats_v)_mm256_castps256_ps128(_mm256_permutevar8x32_ps(powers, index));
+#endif
+    return __builtin_convertvector(ret, doubles_v);
+}
+
+#else
+
+INLINE doubles_v powers_of(words_v exponents)
+{
+    static const double powers[8] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
+    doubles_v ret;
+    for (int i = 0; i < LANES; i++)
+        ret[i] = powers[exponents[i] & 7];
+    return ret;
+}
+
+#endif
+
 /* As in the reference: value and power are exact, their quotient is rounded once. */
 INLINE doubles_v quotient(const struct numbers *n)
 {
-    static const double powers[8] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
-    doubles_v power;
-    for (int i = 0; i < LANES; i++)
-        power[i] = powers[n->fraction[i] & 7];
+    doubles_v value = __builtin_convertvector(n->value, doubles_v);
     words_v sign = n->negative & ((uint64_t)1 << 63);
-    return (doubles_v)((words_v)(__builtin_convertvector(n->value, doubles_v) / power) ^
-                       sign);
+    return (doubles_v)((words_v)(value / powers_of(n->fraction)) ^ sign);
 }
 
 static bool float32_column(const struct stg_csv_block *block,
@@ -467,20 +503,12 @@ static bool float64_column(const struct stg_csv_block *block,
 /* ---- strings ---- */
 
 /* Fingerprint64 of 8 to 16 bytes, whose first and last eight are given. */
-#if STG_CSV_LANES == 8
-#define HASH_AT_ONCE 8 /* the vector unit multiplies 64 bits */
-typedef words_v hash_t;
-#else
-#define HASH_AT_ONCE 1
-typedef uint64_t hash_t;
-#endif
-
-INLINE hash_t mix_8_to_16(hash_t first, hash_t last, hash_t bytes)
+INLINE uint64_t mix_8_to_16(uint64_t first, uint64_t last, uint64_t bytes)
 {
     const uint64_t k = 0x9ae16a3b2f90404full;
-    hash_t mul = bytes * 2 + k, a = first + k;
-    hash_t u = (last >> 37 | last << 27) * mul + a;
-    hash_t v = ((a >> 25 | a << 39) + last) * mul;
+    uint64_t mul = bytes * 2 + k, a = first + k;
+    uint64_t u = (last >> 37 | last << 27) * mul + a;
+    uint64_t v = ((a >> 25 | a << 39) + last) * mul;
     a = (u ^ v) * mul;
     a ^= a >> 47;
     v = (v ^ a) * mul;
@@ -488,50 +516,37 @@ INLINE hash_t mix_8_to_16(hash_t first, hash_t last, hash_t bytes)
     return v * mul;
 }
 
+/* The length that all strings have, 8 to 16, but for the missing ones; else 0. */
+INLINE uint32_t common_length(const struct stg_span *spans, size_t n, bool *ret_missing)
+{
+    uint32_t length = 0, other = 0, missing = 0;
+    for (size_t i = 0; i < n; i++)
+        length = spans[i].bytes > length ? spans[i].bytes : length;
+    for (size_t i = 0; i < n; i++) {
+        missing |= spans[i].bytes == 0;
+        other |= (spans[i].bytes != length) & (spans[i].bytes != 0);
+    }
+    *ret_missing = missing != 0;
+    return other == 0 && length >= 8 && length <= 16 ? length : 0;
+}
+
 static bool hash_column(const struct stg_csv_block *block, const struct stg_span *spans,
                         const struct stg_csv_rule *rule, const struct stg_csv_hash *hash,
                         int64_t *out)
 {
-    if (rule->na_bytes != 0)
+    const struct stg_modulus buckets = hash->buckets;
+    const int64_t otherwise = hash->missing;
+    bool missing;
+    uint32_t length = common_length(spans, block->n, &missing);
+    if (rule->na_bytes != 0 || length == 0)
         return stg_csv_kernels_scalar.hash(block, spans, rule, hash, out);
-    uint64_t first[STG_CSV_ROWS], last[STG_CSV_ROWS], bytes[STG_CSV_ROWS];
-    uint8_t others[STG_CSV_ROWS];
-    size_t n_others = 0;
     for (size_t i = 0; i < block->n; i++) {
         const char *s = block->base[i] + spans[i].start;
-        uint32_t n = spans[i].bytes;
-        first[i] = load8(s);
-        last[i] = load8(s + (n > 8 ? n - 8 : 0));
-        bytes[i] = n;
-        others[n_others] = (uint8_t)i;
-        n_others += n - 8 > 8;
+        uint64_t value = mix_8_to_16(load8(s), load8(s + length - 8), length);
+        int64_t bucket = (int64_t)stg_modulus(value, &buckets);
+        out[i] = spans[i].bytes != 0 ? bucket : otherwise;
     }
-    for (size_t i = block->n; i % HASH_AT_ONCE != 0; i++)
-        first[i] = last[i] = bytes[i] = 0;
-    for (size_t i = 0; i < block->n; i += HASH_AT_ONCE) {
-        hash_t a, b, n;
-        memcpy(&a, first + i, sizeof(a));
-        memcpy(&b, last + i, sizeof(b));
-        memcpy(&n, bytes + i, sizeof(n));
-        a = mix_8_to_16(a, b, n);
-        memcpy(first + i, &a, sizeof(a));
-    }
-    for (size_t i = 0; i < block->n; i++)
-        out[i] = (int64_t)stg_modulus(first[i], &hash->buckets);
-
-    bool good = true;
-    for (size_t k = 0; k < n_others; k++) {
-        size_t i = others[k];
-        const char *s = block->base[i] + spans[i].start;
-        if (spans[i].bytes == 0) {
-            out[i] = hash->missing;
-            good = !rule->required;
-        } else {
-            out[i] = (int64_t)stg_modulus(stg_fingerprint64(s, spans[i].bytes),
-                                          &hash->buckets);
-        }
-    }
-    return good;
+    return !missing || !rule->required;
 }
 
 static bool string_bytes(const struct stg_csv_block *block, const struct stg_span *spans,

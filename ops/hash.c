@@ -153,17 +153,3 @@ uint64_t stg_hash64(const char *s, size_t n)
     h = shift_mix(h) * m;
     return shift_mix(h);
 }
-
-struct stg_modulus stg_modulus_make(uint64_t divisor)
-{
-    if (divisor == 1)
-        return (struct stg_modulus){.divisor = 1, .magic = 1};
-    unsigned log = 64 - (unsigned)__builtin_clzll(divisor - 1);
-    uint64_t rest = (uint64_t)(((stg_uint128)1 << log) - divisor);
-    return (struct stg_modulus){
-        .divisor = divisor,
-        .magic = (uint64_t)(((stg_uint128)rest << 64) / divisor) + 1,
-        .before = 1,
-        .after = log - 1,
-    };
-}

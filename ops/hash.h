@@ -16,24 +16,25 @@ uint64_t stg_fingerprint64(const char *s, size_t n);
 /* TensorFlow's Hash64: MurmurHash64A with its own seed, 0xDECAFCAFFE. */
 uint64_t stg_hash64(const char *s, size_t n);
 
-/* A divisor that many numbers are taken modulo of, without a division (Granlund and
- * Montgomery: Division by invariant integers using multiplication; PLDI 1994). */
+/* A divisor that many numbers are taken modulo of, without a division: magic is its
+ * inverse rounded down, so that the quotient is right or one too small. */
 struct stg_modulus {
-    uint64_t divisor;
-    uint64_t magic;
-    unsigned before, after; /* shifts */
+    uint64_t divisor; /* at least 1 */
+    uint64_t magic;   /* floor((2^64 - 1) / divisor) */
 };
-
-/* divisor: at least 1. */
-struct stg_modulus stg_modulus_make(uint64_t divisor);
 
 __extension__ typedef unsigned __int128 stg_uint128;
 
+static inline struct stg_modulus stg_modulus_make(uint64_t divisor)
+{
+    return (struct stg_modulus){.divisor = divisor, .magic = UINT64_MAX / divisor};
+}
+
 static inline uint64_t stg_modulus(uint64_t value, const struct stg_modulus *by)
 {
-    uint64_t high = (uint64_t)((stg_uint128)value * by->magic >> 64);
-    uint64_t quotient = (((value - high) >> by->before) + high) >> by->after;
-    return value - quotient * by->divisor;
+    uint64_t quotient = (uint64_t)((stg_uint128)value * by->magic >> 64);
+    uint64_t rest = value - quotient * by->divisor;
+    return rest - (by->divisor & -(uint64_t)(rest >= by->divisor));
 }
 
 /* string_to_hash_bucket_fast and its plan, for who does its work. */

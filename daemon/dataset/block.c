@@ -32,6 +32,7 @@ static void owned_destroy(struct stg_block *block)
 {
     struct owned_block *own = block->owner;
     struct stg_quota *quota = own->quota;
+    stg_ahead_unref(block->ahead);
     stg_chunk_unref(own->chunk);
     stg_quota_give(quota, own->taken);
     free(own);

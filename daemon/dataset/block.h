@@ -8,6 +8,7 @@
 #define STG_DAEMON_BLOCK_H
 
 #include "daemon/dataset/dataset.h"
+#include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
 
 /* What an array takes of a block's bytes. */

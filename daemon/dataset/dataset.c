@@ -222,6 +222,7 @@ void stg_dataset_destroy(struct stg_dataset *dataset)
     if (dataset == NULL)
         return;
     stg_iter_destroy(dataset->last);
+    stg_ahead_unref(dataset->ahead);
     if (dataset->quota != NULL)
         stg_quota_give(dataset->quota, dataset->files_bytes);
     free(dataset->files);
@@ -261,8 +262,16 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
         return rc;
     if (block->error.code == 0)
         make_item(block);
+    if (dataset->ahead != NULL && block->ahead == NULL)
+        block->ahead = stg_ahead_ref(dataset->ahead);
     *ret = block;
     return 0;
+}
+
+void stg_block_read_ahead(const struct stg_block *block)
+{
+    if (block->ahead != NULL && stg_ahead_work(block->ahead))
+        stg_ahead_work(block->ahead);
 }
 
 const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file)

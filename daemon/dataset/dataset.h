@@ -37,6 +37,7 @@ struct stg_block {
     int64_t n_rows;                    /* rows in it, also without provenance */
     const struct stg_provenance *rows; /* one a row; NULL: no provenance (range) */
     uint64_t epoch;
+    struct stg_ahead *ahead; /* see stg_block_read_ahead; may be NULL */
     struct stg_err error;
     uint64_t bytes; /* memory it holds, counted on the pipeline's budget */
     void (*destroy)(struct stg_block *block);
@@ -80,6 +81,13 @@ int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bum
  * is over. */
 int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
                      struct stg_err *err);
+
+/* Reads, and splits into lines, some of what the dataset of an item will need next. To be
+ * called after an item was drawn, without the lock under which that was done, so that
+ * one large file is split on as many threads as draw; which item comes when does not
+ * depend on it. Any thread, also when the dataset is gone. Returns after two reads at the
+ * latest. */
+void stg_block_read_ahead(const struct stg_block *block);
 
 /* Path of a file in this pass, for messages; "?" when unknown. Any thread while the
  * dataset lives. */

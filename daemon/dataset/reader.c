@@ -59,8 +59,10 @@ static int out_of_memory(const struct reader *reader, struct stg_err *err)
 
 static void close_file(struct reader *reader)
 {
-    if (reader->source != NULL)
-        reader->source->storage->close(reader->source);
+    if (reader->source == NULL)
+        return;
+    reader->config.format->stop(reader->format_reader);
+    reader->source->storage->close(reader->source);
     reader->source = NULL;
 }
 
@@ -384,6 +386,7 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     reader->config = *config;
     reader->config.config.quota = dataset->quota;
     reader->config.config.stopped = dataset->env.stopped;
+    reader->config.config.ahead = dataset->ahead;
     int rc = config->format->create(&reader->config.config, &reader->format_reader);
     if (rc < 0) {
         out_of_memory(reader, err);

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "daemon/dataset/dataset.h"
+#include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/storage.h"
 
@@ -62,8 +63,9 @@ struct stg_dataset {
     struct stg_bump bump; /* schemas, file names */
     const char **files;   /* what `files` found, sorted; immutable after create */
     uint32_t n_files;
-    uint64_t files_bytes; /* counted on quota */
-    bool has_lines;       /* a record is a line of a file */
+    uint64_t files_bytes;    /* counted on quota */
+    struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */
+    bool has_lines;          /* a record is a line of a file */
     struct stg_iter *last;
     int failed; /* negative: sticky */
     struct stg_err failure;

@@ -10,6 +10,9 @@
  * It depends on the budget alone, not on what is taken: which lines are too long is the
  * same in every run. */
 #define BUDGET_SHARE 8
+/* A chunk takes no more than this share of the budget where one is filled ahead. */
+#define AHEAD_SHARE 16
+#define AHEAD_MIN_READ 65536
 
 static int text_line_infer(const struct stg_step *step, const struct stg_schema *in,
                            struct stg_bump *bump, struct stg_schema *ret,
@@ -49,6 +52,18 @@ static uint64_t at_most(uint64_t value, uint64_t limit)
     return value < limit ? value : limit;
 }
 
+/* Only one reader of a dataset reads ahead, and only where what it takes for that is
+ * little: what fits into the budget does not depend on it. */
+static int want_ahead(struct stg_dataset *dataset, const struct stg_step *step,
+                      const struct stg_format_config *config, struct stg_err *err)
+{
+    if (dataset->ahead != NULL || config->read_bytes < AHEAD_MIN_READ ||
+        stg_quota_limit(dataset->quota) / AHEAD_SHARE < config->chunk_bytes)
+        return 0;
+    int rc = stg_ahead_create(&dataset->ahead);
+    return rc < 0 ? stg_step_err(step, rc, err, "out of memory") : 0;
+}
+
 static int text_line_create(struct stg_dataset *dataset, const struct stg_step *step,
                             const struct stg_schema *schema, struct stg_iter *input,
                             struct stg_iter **ret, struct stg_err *err)
@@ -70,6 +85,9 @@ static int text_line_create(struct stg_dataset *dataset, const struct stg_step *
                        (uint64_t)stg_step_int(step, "skip_header_lines", 0)},
         .with_key = stg_step_bool(step, "with_key", false),
     };
+    int rc = want_ahead(dataset, step, &config.config, err);
+    if (rc < 0)
+        return rc;
     dataset->has_lines = true;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/storage.h"
 
@@ -19,6 +20,7 @@ struct stg_format_config {
     uint64_t max_record_bytes; /* a longer record is a bad record */
     const char *advice;        /* what to do about that, for the text */
     uint64_t skip_header_lines;
+    struct stg_ahead *ahead;    /* borrowed; NULL: nothing is read before it is needed */
     struct stg_quota *quota;    /* borrowed */
     const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */
 };
@@ -46,12 +48,14 @@ struct stg_format {
     int (*create)(const struct stg_format_config *config, void **ret);
     void (*destroy)(void *reader); /* NULL is allowed */
 
-    /* Begins a file; ends the one before. The source is borrowed until the next start. */
+    /* Begins a file; ends the one before. The source is borrowed until stop. */
     void (*start)(void *reader, struct stg_source *source);
+    /* The source is not touched any more. Without a start: nothing. */
+    void (*stop)(void *reader);
 
     /* Up to n_max (at least 1) records of the file. same_chunk: only from the chunk of
      * the last call. Returns an enum stg_format_more, or a negative code when the source
-     * failed, after which only start and destroy may follow. A bad record has been
+     * failed, after which only stop, start and destroy may follow. A bad record has been
      * skipped when it is told, and its text says line and offset, not the file. */
     int (*next)(void *reader, int64_t n_max, bool same_chunk, int64_t *begin,
                 int64_t *end, struct stg_records *ret, struct stg_err *err);

@@ -9,19 +9,39 @@
 #include <string.h>
 
 #include "daemon/format/format.h"
+#include "ops/csv.h"
 
-/* The bytes [scan, fill) of the chunk are read and not yet given out; there is no newline
- * in [scan, searched). What lies before scan may belong to blocks that are out: it is
- * only moved or overwritten while nobody else holds the chunk. */
+/* The bytes [scan, fill) of the chunk are read and not yet given out; the newlines in
+ * [scan, searched) are those of `lines` from next_line on. What lies before scan may
+ * belong to blocks that are out: it is only moved or overwritten while nobody else holds
+ * the chunk.
+ *
+ * While reads are planned ahead, they lie in a row behind fill: in the chunk, then in
+ * chunks of their own, each behind some room for the line that is cut by the end of the
+ * chunk before. */
 struct text_line {
     struct stg_format_config config;
     struct stg_source *source;
     struct stg_chunk *chunk;
     uint64_t scan, searched, fill;
+    struct stg_lines lines;
+    size_t next_line;
     uint64_t base; /* offset in the file of data[0] */
     uint64_t line; /* number of the next line, from 0 */
     bool at_end;   /* the source has no more */
+
+    bool looks_ahead;                /* in this file */
+    uint64_t size;                   /* of it, when it was opened */
+    struct stg_chunk *plan_chunk;    /* of the last read that is planned; NULL: none is */
+    uint64_t plan_fill, plan_offset; /* behind it */
 };
+
+/* Files of fewer reads are not read ahead. */
+#define MIN_READS 2
+/* Of a chunk, for a line that is cut. */
+#define HEAD_SHARE 16
+/* Looked through for newlines at once. */
+#define SEARCH_BYTES ((uint64_t)1 << 30)
 
 static int text_line_create(const struct stg_format_config *config, void **ret)
 {
@@ -30,8 +50,23 @@ static int text_line_create(const struct stg_format_config *config, void **ret)
         return -STAGER_RESOURCE_EXHAUSTED;
     r->config = *config;
     r->at_end = true;
+    r->lines.at = malloc(STG_AHEAD_LINES * sizeof(*r->lines.at));
+    if (r->lines.at == NULL) {
+        free(r);
+        return -STAGER_RESOURCE_EXHAUSTED;
+    }
     *ret = r;
     return 0;
+}
+
+/* No read is planned any more. */
+static void forget_plan(struct text_line *r)
+{
+    if (r->plan_chunk == NULL)
+        return;
+    stg_ahead_cancel(r->config.ahead);
+    stg_chunk_unref(r->plan_chunk);
+    r->plan_chunk = NULL;
 }
 
 static void text_line_destroy(void *reader)
@@ -39,7 +74,9 @@ static void text_line_destroy(void *reader)
     struct text_line *r = reader;
     if (r == NULL)
         return;
+    forget_plan(r);
     stg_chunk_unref(r->chunk);
+    free(r->lines.at);
     free(r);
 }
 
@@ -47,11 +84,21 @@ static void text_line_destroy(void *reader)
 static void text_line_start(void *reader, struct stg_source *source)
 {
     struct text_line *r = reader;
+    forget_plan(r);
     r->source = source;
     r->scan = r->searched = r->fill;
+    r->lines.n = r->next_line = 0;
     r->base = 0 - r->fill;
     r->line = 0;
     r->at_end = false;
+    r->looks_ahead = r->config.ahead != NULL &&
+                     source->storage->size(source, &r->size, NULL) == 0 &&
+                     r->size / MIN_READS >= r->config.read_bytes;
+}
+
+static void text_line_stop(void *reader)
+{
+    forget_plan(reader);
 }
 
 /* The bytes of a record at [begin, end), without a '\r' before a newline. */
@@ -66,6 +113,7 @@ static void move_to_front(struct text_line *r, char *data)
     memmove(data, r->chunk->data + r->scan, rest);
     r->base += r->scan;
     r->searched -= r->scan;
+    r->lines.origin -= r->scan;
     r->scan = 0;
     r->fill = rest;
 }
@@ -106,12 +154,17 @@ static int make_room(struct text_line *r, struct stg_err *err)
     return 0;
 }
 
-/* Appends what the source has next to the chunk, which has room. */
-static int fill(struct text_line *r, struct stg_err *err)
+static int check_stopped(const struct text_line *r, struct stg_err *err)
 {
     if (r->config.stopped != NULL &&
         atomic_load_explicit(r->config.stopped, memory_order_relaxed) != 0)
         return stg_err(err, -STAGER_CANCELLED, "the pipeline was stopped");
+    return 0;
+}
+
+/* Appends what the source has next to the chunk, which has room. */
+static int fill(struct text_line *r, struct stg_err *err)
+{
     uint64_t bytes = r->chunk->capacity - r->fill;
     if (bytes > r->config.read_bytes)
         bytes = r->config.read_bytes;
@@ -129,47 +182,160 @@ static bool is_full(const struct text_line *r)
     return r->chunk == NULL || r->fill == r->chunk->capacity;
 }
 
+/* ---- reading ahead ---- */
+
+/* A chunk for the next read that is planned. Where there is no memory for it, nothing is
+ * read ahead. */
+static bool plan_chunk(struct text_line *r)
+{
+    if (r->plan_chunk == NULL) {
+        r->plan_chunk = stg_chunk_ref(r->chunk);
+        r->plan_fill = r->fill;
+        r->plan_offset = r->base + r->fill;
+    }
+    if (r->plan_fill < r->plan_chunk->capacity)
+        return true;
+    struct stg_chunk *chunk;
+    if (stg_chunk_create(r->config.quota, r->config.chunk_bytes, "", &chunk, NULL) < 0)
+        return false;
+    stg_chunk_unref(r->plan_chunk);
+    r->plan_chunk = chunk;
+    r->plan_fill = chunk->capacity / HEAD_SHARE;
+    return true;
+}
+
+static void plan_ahead(struct text_line *r)
+{
+    const struct stg_storage *storage = r->source->storage;
+    if (!r->looks_ahead || r->chunk == NULL)
+        return;
+    while (!stg_ahead_is_full(r->config.ahead)) {
+        uint64_t offset = r->plan_chunk != NULL ? r->plan_offset : r->base + r->fill;
+        if (offset >= r->size || !plan_chunk(r))
+            break;
+        uint64_t bytes = r->plan_chunk->capacity - r->plan_fill;
+        if (bytes > r->config.read_bytes)
+            bytes = r->config.read_bytes;
+        if (storage->will_need != NULL)
+            storage->will_need(r->source, offset, bytes);
+        stg_ahead_plan(r->config.ahead, r->source, offset, r->plan_chunk, r->plan_fill,
+                       bytes);
+        r->plan_fill += bytes;
+        r->plan_offset += bytes;
+    }
+    if (stg_ahead_is_empty(r->config.ahead))
+        forget_plan(r);
+}
+
+/* Goes on in the chunk of a read, the line that is cut before it. False: it is longer
+ * than the room for it. */
+static bool enter_chunk(struct text_line *r, const struct stg_read *read)
+{
+    uint64_t rest = r->fill - r->scan;
+    if (read->chunk == r->chunk)
+        return true;
+    if (rest > read->at)
+        return false;
+    memcpy(read->chunk->data + read->at - rest, r->chunk->data + r->scan, rest);
+    stg_chunk_unref(r->chunk);
+    r->chunk = stg_chunk_ref(read->chunk);
+    r->base = read->offset - read->at;
+    r->scan = read->at - rest;
+    r->searched = r->fill = read->at;
+    return true;
+}
+
+/* The newlines that the read found are exchanged for ours, all of which are behind. */
+static void take_read(struct text_line *r, struct stg_read *read)
+{
+    struct stg_lines lines = r->lines;
+    r->lines = read->lines;
+    read->lines = lines;
+    r->next_line = 0;
+    r->searched = r->fill + r->lines.seen;
+    r->fill += (uint64_t)read->n;
+}
+
+/* Appends the first read that is planned. A file that turns out to be shorter than it
+ * was, or a line longer than the room for it, ends the plan. 1: nothing was appended. */
+static int fill_from_plan(struct text_line *r, struct stg_err *err)
+{
+    struct stg_read *read = stg_ahead_first(r->config.ahead);
+    int64_t n = read->n;
+    bool whole = n == (int64_t)read->bytes;
+    if (!enter_chunk(r, read)) {
+        r->looks_ahead = whole = false;
+        n = 0;
+    } else if (n > 0) {
+        take_read(r, read);
+    } else if (n < 0 && err != NULL) {
+        *err = read->err;
+    }
+    stg_ahead_drop(r->config.ahead);
+    if (!whole || stg_ahead_is_empty(r->config.ahead))
+        forget_plan(r);
+    if (n < 0)
+        return (int)n;
+    return n == 0;
+}
+
 static int fill_somewhere(struct text_line *r, struct stg_err *err)
 {
-    int rc = is_full(r) ? make_room(r, err) : 0;
+    int rc = check_stopped(r, err);
+    if (rc < 0)
+        return rc;
+    if (r->plan_chunk != NULL) {
+        rc = fill_from_plan(r, err);
+        if (rc <= 0)
+            return rc;
+    }
+    rc = is_full(r) ? make_room(r, err) : 0;
     return rc == 0 ? fill(r, err) : rc;
 }
 
-/* Records for every newline in the chunk, up to n_max. */
+/* ---- lines ---- */
+
+/* Position of the next newline, which stays the next one. */
+static bool next_newline(struct text_line *r, uint64_t *ret)
+{
+    while (r->next_line == r->lines.n) {
+        if (r->searched == r->fill)
+            return false;
+        uint64_t left = r->fill - r->searched;
+        r->lines.origin = r->searched;
+        r->lines.n = stg_csv_kernels()->newlines(
+            r->chunk->data + r->searched, left < SEARCH_BYTES ? left : SEARCH_BYTES,
+            r->lines.at, STG_AHEAD_LINES, &r->lines.seen);
+        r->searched += r->lines.seen;
+        r->next_line = 0;
+    }
+    *ret = r->lines.origin + r->lines.at[r->next_line];
+    return true;
+}
+
+/* Records for every newline in the chunk, up to n_max; up to a line that is too long. */
 static int64_t split(struct text_line *r, int64_t n_max, int64_t *begin, int64_t *end)
 {
-    if (r->chunk == NULL)
-        return 0;
     int64_t n = 0;
-    const char *data = r->chunk->data;
-    uint64_t scan = r->scan, from = r->searched;
-    while (n < n_max) {
-        const char *newline = memchr(data + from, '\n', r->fill - from);
-        if (newline == NULL) {
-            from = r->fill;
+    uint64_t newline;
+    while (n < n_max && next_newline(r, &newline)) {
+        uint64_t stop = line_end(r, r->scan, newline);
+        if (stop - r->scan > r->config.max_record_bytes)
             break;
-        }
-        uint64_t at = (uint64_t)(newline - data);
-        uint64_t stop = line_end(r, scan, at);
-        if (stop - scan > r->config.max_record_bytes) {
-            from = at;
-            break;
-        }
-        begin[n] = (int64_t)scan;
+        begin[n] = (int64_t)r->scan;
         end[n++] = (int64_t)stop;
-        scan = from = at + 1;
+        r->scan = newline + 1;
+        r->next_line++;
     }
-    r->scan = scan;
-    r->searched = from;
     return n;
 }
 
-/* After split found no record: there is no newline, or it is at `searched`. A last byte
- * may yet turn out to be the '\r' of a line end. */
-static bool too_long(const struct text_line *r)
+/* After split found no record: there is no newline, or it ends a line that is too long.
+ * A last byte may yet turn out to be the '\r' of a line end. */
+static bool too_long(struct text_line *r)
 {
-    uint64_t most = r->config.max_record_bytes + (r->at_end ? 0 : 1);
-    return r->fill - r->scan > most || r->searched < r->fill;
+    uint64_t most = r->config.max_record_bytes + (r->at_end ? 0 : 1), newline;
+    return r->fill - r->scan > most || next_newline(r, &newline);
 }
 
 /* Goes on to behind the next newline or to the end, in the memory of one chunk. Returns
@@ -180,26 +346,25 @@ static int skip_line(struct text_line *r, uint64_t *ret_bytes, struct stg_err *e
     char last = '\0';
     for (;;) {
         const char *data = r->chunk != NULL ? r->chunk->data : NULL;
-        const char *newline =
-            data != NULL ? memchr(data + r->searched, '\n', r->fill - r->searched) : NULL;
-        if (newline != NULL) {
-            uint64_t at = (uint64_t)(newline - data);
+        uint64_t at;
+        if (next_newline(r, &at)) {
             if (at > r->scan)
                 last = data[at - 1];
             *ret_bytes = r->base + at - start - (last == '\r');
-            r->scan = r->searched = at + 1;
+            r->scan = at + 1;
+            r->next_line++;
             r->line++;
             return 0;
         }
         if (r->fill > r->scan)
             last = data[r->fill - 1];
-        r->scan = r->searched = r->fill;
+        r->scan = r->fill;
         if (r->at_end) {
             *ret_bytes = r->base + r->fill - start;
             r->line += *ret_bytes > 0;
             return 0;
         }
-        if (r->chunk != NULL && is_mine(r))
+        if (r->chunk != NULL && r->plan_chunk == NULL && is_mine(r))
             move_to_front(r, r->chunk->data);
         int rc = fill_somewhere(r, err);
         if (rc < 0)
@@ -242,7 +407,7 @@ static int64_t last_line(struct text_line *r, int64_t *begin, int64_t *end)
         return 0;
     begin[0] = (int64_t)r->scan;
     end[0] = (int64_t)r->fill;
-    r->scan = r->searched = r->fill;
+    r->scan = r->fill;
     return 1;
 }
 
@@ -254,6 +419,7 @@ static int hand_out(struct text_line *r, int64_t n, struct stg_records *ret)
     ret->base = r->base;
     ret->first = r->line;
     r->line += (uint64_t)n;
+    plan_ahead(r);
     return STG_FORMAT_RECORDS;
 }
 
@@ -262,7 +428,7 @@ static int hand_out(struct text_line *r, int64_t n, struct stg_records *ret)
  * line is left as soon as what remains fits a usual one. */
 static int settle_chunk(struct text_line *r, struct stg_err *err)
 {
-    if (r->chunk == NULL)
+    if (r->chunk == NULL || r->plan_chunk != NULL)
         return 0;
     uint64_t rest = r->fill - r->scan;
     if (r->chunk->capacity / 2 > chunk_bytes_for(r, rest))
@@ -310,5 +476,6 @@ const struct stg_format stg_format_text_line = {
     .create = text_line_create,
     .destroy = text_line_destroy,
     .start = text_line_start,
+    .stop = text_line_stop,
     .next = text_line_next,
 };

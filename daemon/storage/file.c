@@ -107,6 +107,12 @@ static int64_t file_read(struct stg_source *source, uint64_t offset, void *buf,
     return (int64_t)done;
 }
 
+static void file_will_need(struct stg_source *source, uint64_t offset, uint64_t bytes)
+{
+    struct file_source *file = (struct file_source *)source;
+    posix_fadvise(file->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
+}
+
 static int file_size(struct stg_source *source, uint64_t *ret, struct stg_err *err)
 {
     struct file_source *file = (struct file_source *)source;
@@ -131,6 +137,7 @@ const struct stg_storage stg_storage_file = {
     .scheme = "file",
     .open = file_open,
     .read = file_read,
+    .will_need = file_will_need,
     .size = file_size,
     .close = file_close,
     .list = stg_glob,

@@ -7,7 +7,8 @@
  *
  * Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (no regular file), DATA_LOSS
  * (the device failed), RESOURCE_EXHAUSTED, UNIMPLEMENTED (unknown scheme). Texts begin
- * with the path. Any thread; one source by one thread at a time.
+ * with the path. Any thread; one source by one thread at a time, but for read, which
+ * several may call at once.
  */
 #ifndef STG_DAEMON_STORAGE_H
 #define STG_DAEMON_STORAGE_H
@@ -44,6 +45,8 @@ struct stg_storage {
      * it is read: then the answer is what is there now. */
     int64_t (*read)(struct stg_source *source, uint64_t offset, void *buf, size_t bytes,
                     struct stg_err *err);
+    /* May be NULL. Those bytes will be read soon: returns without them. */
+    void (*will_need)(struct stg_source *source, uint64_t offset, uint64_t bytes);
     int (*size)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
     void (*close)(struct stg_source *source); /* NULL is allowed */
 

@@ -201,6 +201,7 @@ static void *runner_main(void *arg)
             bench_die("%s", err.text);
         if (rc == 1)
             break;
+        stg_block_read_ahead(block);
         compute(runner, block);
         runner->n_rows += (uint64_t)block->n_rows;
         stg_block_unref(block);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads that a reader of lines will need soon. It plans them in the order in which it
+ * takes them; whoever has nothing better to do does one, on any thread: reads the bytes
+ * to where they will stay, and looks for the newlines in them. What nobody did by then is
+ * done by who takes it. So one large file is read and split on several threads while its
+ * lines come out in order.
+ */
+#ifndef STG_DAEMON_AHEAD_H
+#define STG_DAEMON_AHEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "daemon/storage/chunk.h"
+#include "daemon/storage/storage.h"
+
+/* Newlines that a read remembers; those behind them are looked for again. */
+#define STG_AHEAD_LINES 16384
+
+struct stg_ahead;
+
+/* Positions of newlines, counted from `origin` in a chunk. */
+struct stg_lines {
+    uint32_t *at; /* room for STG_AHEAD_LINES */
+    size_t n;
+    size_t seen; /* bytes from origin on that were looked through */
+    uint64_t origin;
+};
+
+struct stg_read {
+    struct stg_source *source;
+    uint64_t offset; /* in the source */
+    struct stg_chunk *chunk;
+    uint64_t at; /* in the chunk */
+    uint64_t bytes;
+    /* once done */
+    int64_t n; /* bytes read, or a negative code with err */
+    struct stg_err err;
+    struct stg_lines lines;
+};
+
+/* RESOURCE_EXHAUSTED when out of memory. */
+int stg_ahead_create(struct stg_ahead **ret);
+struct stg_ahead *stg_ahead_ref(struct stg_ahead *ahead);
+void stg_ahead_unref(struct stg_ahead *ahead); /* NULL is allowed */
+
+/* Any thread. Does the next read that nobody does; false: there is none. */
+bool stg_ahead_work(struct stg_ahead *ahead);
+
+/* ---- the reader's, one thread at a time ---- */
+
+bool stg_ahead_is_full(const struct stg_ahead *ahead);
+bool stg_ahead_is_empty(const struct stg_ahead *ahead);
+
+/* Plans a read behind those that are planned; it must not be full. Takes a reference on
+ * the chunk; the source must live until the read is taken or cancelled. */
+void stg_ahead_plan(struct stg_ahead *ahead, struct stg_source *source, uint64_t offset,
+                    struct stg_chunk *chunk, uint64_t at, uint64_t bytes);
+
+/* The first read that was planned, done; it must not be empty. Valid, with its chunk,
+ * until it is dropped. Its lines may be exchanged for others with room for as many. */
+struct stg_read *stg_ahead_first(struct stg_ahead *ahead);
+void stg_ahead_drop(struct stg_ahead *ahead);
+
+/* Forgets all that is planned; waits for those who are at it. */
+void stg_ahead_cancel(struct stg_ahead *ahead);
+
+#endif
