@@ -273,6 +273,7 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
         return;
     }
     work.extent = extent;
+    stg_block_read_ahead(drawn.block);
     compute(runner, &drawn, &work);
     stg_publish(stage, &work);
 }

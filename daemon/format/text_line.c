@@ -264,7 +264,7 @@ static int fill_from_plan(struct text_line *r, struct stg_err *err)
     int64_t n = read->n;
     bool whole = n == (int64_t)read->bytes;
     if (!enter_chunk(r, read)) {
-        r->looks_ahead = whole = false;
+        whole = false;
         n = 0;
     } else if (n > 0) {
         take_read(r, read);
