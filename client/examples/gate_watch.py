@@ -39,11 +39,13 @@ with pynng.Sub0(dial=GATE + "/events.sock", topics=b"") as events, \
         event = stager.Event.FromString(events.recv())
         if seen is not None and event.sequence <= seen[1] and event.instance == seen[0]:
             continue  # a repeat: nothing has happened
-        if seen is not None and event.sequence != seen[1] + 1:
+        if seen is None:
+            print("following", flush=True)
+        elif event.sequence != seen[1] + 1:
             print("events were lost", flush=True)
         if seen is not None and event.pipeline:
-            before, known = known, pipelines(door)
-            entry = known.get(event.pipeline) or before.get(event.pipeline)
+            known.update(pipelines(door))  # keeps the names of what is deleted
+            entry = known.get(event.pipeline)
             print(entry.name if entry else "?", stager.EventKind.Name(event.kind), flush=True)
             n += 1
         seen = (event.instance, event.sequence)

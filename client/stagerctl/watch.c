@@ -20,6 +20,7 @@
 struct known {
     uint64_t id, generation;
     uint32_t n_clients;
+    bool gone; /* no more listed; its end is not told yet */
     char name[65], state[24];
 };
 
@@ -29,8 +30,6 @@ struct watch {
     int door;
     struct known *known;
     size_t n_known;
-    struct known *before; /* as it was before the last refresh */
-    size_t n_before;
     uint64_t instance, sequence; /* of the last event; 0: none yet */
     uint64_t n_told;
 };
@@ -44,7 +43,7 @@ static void on_interrupt(int number)
 
 /* ---- what there is ---- */
 
-static const struct known *find(const struct watch *watch, uint64_t id)
+static struct known *find(const struct watch *watch, uint64_t id)
 {
     for (size_t i = 0; i < watch->n_known; i++) {
         if (watch->known[i].id == id)
@@ -65,28 +64,43 @@ static int list(struct watch *watch, struct stg_reply *ret)
     return watch->link != NULL ? stg_ctl_call(watch->link, &request, ret, &err) : -1;
 }
 
+static void take_entry(const struct stg_list_entry *entry, struct known *ret)
+{
+    *ret = (struct known){.id = entry->pipeline,
+                          .generation = entry->generation,
+                          .n_clients = entry->n_clients};
+    snprintf(ret->name, sizeof(ret->name), "%s", entry->name);
+    snprintf(ret->state, sizeof(ret->state), "%s", entry->state);
+    stg_ctl_clean(ret->name);
+}
+
+/* What is listed no more stays until its end is told: its events may still be on the way.
+ */
 static void refresh(struct watch *watch)
 {
     struct stg_reply reply;
     if (list(watch, &reply) < 0)
         return; /* told by now; what was known stays */
-    struct known *known = calloc(reply.n_entries + 1, sizeof(*known));
+    struct known *known = calloc(reply.n_entries + watch->n_known + 1, sizeof(*known));
     if (known == NULL)
         return;
-    for (size_t i = 0; i < reply.n_entries; i++) {
-        const struct stg_list_entry *e = &reply.entries[i];
-        known[i].id = e->pipeline;
-        known[i].generation = e->generation;
-        known[i].n_clients = e->n_clients;
-        snprintf(known[i].name, sizeof(known[i].name), "%s", e->name);
-        snprintf(known[i].state, sizeof(known[i].state), "%s", e->state);
-        stg_ctl_clean(known[i].name);
+    struct watch fresh = {.known = known, .n_known = reply.n_entries};
+    for (size_t i = 0; i < reply.n_entries; i++)
+        take_entry(&reply.entries[i], &known[i]);
+    for (size_t i = 0; i < watch->n_known; i++) {
+        if (find(&fresh, watch->known[i].id) != NULL)
+            continue;
+        known[fresh.n_known] = watch->known[i];
+        known[fresh.n_known++].gone = true;
     }
-    free(watch->before);
-    watch->before = watch->known;
-    watch->n_before = watch->n_known;
+    free(watch->known);
     watch->known = known;
-    watch->n_known = reply.n_entries;
+    watch->n_known = fresh.n_known;
+}
+
+static void forget(struct watch *watch, struct known *known)
+{
+    *known = watch->known[--watch->n_known];
 }
 
 static bool is_wanted(const struct watch *watch, const struct known *known)
@@ -171,16 +185,14 @@ static void tell_pipeline(struct watch *watch, const char *event, uint64_t seque
 
 static void tell_all(struct watch *watch, uint64_t sequence)
 {
-    for (size_t i = 0; i < watch->n_before; i++) {
-        struct known *gone = &watch->before[i];
-        if (find(watch, gone->id) != NULL || !is_wanted(watch, gone))
-            continue;
-        snprintf(gone->state, sizeof(gone->state), "deleted");
-        tell_pipeline(watch, "now", sequence, gone, "");
-    }
-    for (size_t i = 0; i < watch->n_known; i++) {
-        if (is_wanted(watch, &watch->known[i]))
-            tell_pipeline(watch, "now", sequence, &watch->known[i], "");
+    for (size_t i = watch->n_known; i-- > 0;) {
+        struct known *known = &watch->known[i];
+        if (known->gone)
+            snprintf(known->state, sizeof(known->state), "deleted");
+        if (is_wanted(watch, known))
+            tell_pipeline(watch, "now", sequence, known, "");
+        if (known->gone)
+            forget(watch, known);
     }
 }
 
@@ -232,23 +244,22 @@ static void tell_restart(struct watch *watch, uint64_t sequence)
 /* An unknown number is a pipeline of somebody else. */
 static void take_known(struct watch *watch, const struct stg_event *event)
 {
-    struct known known = {.id = 0};
-    const struct known *before = find(watch, event->pipeline);
-    if (before != NULL)
-        known = *before;
-    refresh(watch);
-    const struct known *after = find(watch, event->pipeline);
-    if (after != NULL)
-        known = *after;
-    if (known.id == 0 || !is_wanted(watch, &known))
-        return;
     char error[512] = "";
-    if (event->kind == STG_EVENT_FAILED)
-        find_error(watch, &known, error, sizeof(error));
-    if (event->kind == STG_EVENT_DELETED)
-        snprintf(known.state, sizeof(known.state), "deleted");
-    tell_pipeline(watch, stg_event_name(event->kind), event->sequence, &known, error);
-    watch->n_told++;
+    refresh(watch);
+    struct known *known = find(watch, event->pipeline);
+    if (known == NULL)
+        return;
+    bool deleted = event->kind == STG_EVENT_DELETED;
+    if (deleted)
+        snprintf(known->state, sizeof(known->state), "deleted");
+    if (is_wanted(watch, known)) {
+        if (event->kind == STG_EVENT_FAILED)
+            find_error(watch, known, error, sizeof(error));
+        tell_pipeline(watch, stg_event_name(event->kind), event->sequence, known, error);
+        watch->n_told++;
+    }
+    if (deleted)
+        forget(watch, known);
 }
 
 static void take_event(struct watch *watch, const struct stg_event *event)
@@ -333,6 +344,5 @@ int stg_ctl_watch(const struct stg_ctl_options *options)
     stg_door_close(watch.door);
     stg_ctl_hang_up(watch.link);
     free(watch.known);
-    free(watch.before);
     return status;
 }

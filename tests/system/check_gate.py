@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""stagerctl at the gate: watch, ticket, --gate; a runtime_dir that is too long for it; and a gate that
+was taken over and sends stagerd what it likes.
+
+    check_gate.py BUILD FAKE_GATE
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from daemon import SLOW, Daemon
+
+ROWS = "name: {}\ndataset: [{{range: {{stop: {}}}}}, {{batch: {{batch_size: 4}}}}]\n"
+
+
+def pipeline(daemon, name, stop=64):
+    path = os.path.join(daemon.folder, name + ".yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(ROWS.format(name, stop))
+    return path
+
+
+def until(what, seconds=10):
+    """Waits until what() is true."""
+    end = time.monotonic() + seconds * SLOW
+    while not what():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.01)
+
+
+def watch_tells_what_happens(build):
+    with Daemon(build) as daemon:
+        program = os.path.join(build, "client/stagerctl/stagerctl")
+        daemon.ctl("apply", pipeline(daemon, "old"))
+        watch = subprocess.Popen([program, "watch", "--json", "--count", "3", "--seconds", str(30 * SLOW)],
+                                 env=daemon.env(), stdout=subprocess.PIPE, text=True)
+        first = json.loads(watch.stdout.readline())
+        assert first["event"] == "watching", first
+        now = json.loads(watch.stdout.readline())
+        assert (now["event"], now["pipeline"]) == ("now", "old"), now
+        daemon.ctl("apply", pipeline(daemon, "fresh"))
+        daemon.ctl("cat", "fresh", "--limit", "1")  # a private run is nobody's business
+        daemon.ctl("delete", "fresh")
+        daemon.ctl("apply", pipeline(daemon, "old", 99))
+        lines = [json.loads(line) for line in watch.stdout]
+        assert watch.wait(10 * SLOW) == 0
+        got = [(line["event"], line["pipeline"], line["generation"]) for line in lines]
+        assert got == [("applied", "fresh", 1), ("deleted", "fresh", 1), ("applied", "old", 2)], got
+        numbers = [line["sequence"] for line in lines]
+        assert numbers == list(range(numbers[0], numbers[0] + 3)), numbers
+        result = daemon.run("client/stagerctl/stagerctl", "watch", "old", "--seconds", "1")
+        assert result.returncode == 0 and b"watching" in result.stdout, result
+
+
+def requests_go_through_the_gate(build):
+    with Daemon(build) as daemon:
+        ticket = json.loads(daemon.ctl("ticket", "--json"))
+        assert ticket["seconds"] == 3600 and len(ticket["ticket"]) == 64, ticket
+        path = os.path.join(daemon.folder, "ticket")
+        with open(path, "wb") as file:
+            file.write(daemon.ctl("ticket"))
+        gate = ["--gate", ticket["admin_url"], "--ticket-file", path]
+        text = pipeline(daemon, "rows")
+        daemon.ctl(*gate, "check", text)
+        daemon.ctl(*gate, "apply", text, "--if-generation", "0")
+        assert json.loads(daemon.ctl(*gate, "list", "--json")) == json.loads(daemon.ctl("list", "--json"))
+        assert b"rows" in daemon.ctl(*gate, "status")
+        for arguments, code in ((["apply", text, "--if-generation", "7"], b"ABORTED"),
+                                (["--gate", "tcp://1.2.3.4:5", "list"], b"INVALID_ARGUMENT"),
+                                (["--gate", "ipc:///" + "x" * 110, "list"], b"at most 107 bytes"),
+                                (["--gate", "ipc:///nonexistent", "list"], b"is stagerd running"),
+                                (["--ticket-file", "/nonexistent", "list"], b"NOT_FOUND"),
+                                (["--ticket-file", text, "list"], b"hexadecimal digits")):
+            result = daemon.run("client/stagerctl/stagerctl", *gate, *arguments)
+            assert result.returncode == 1 and code in result.stderr, (arguments, result)
+        result = daemon.run("client/stagerctl/stagerctl", *gate[:2], "list")
+        assert result.returncode == 1 and b"STAGER_TICKET=$(stagerctl ticket)" in result.stderr, result
+        daemon.ctl(*gate, "delete", "rows", "--if-generation", "1")
+
+
+def a_long_path_is_told(build):
+    """attach.sock fits into a path of 107 bytes, gate/events.sock does not."""
+    daemon = Daemon(build)
+    try:
+        long = os.path.join(daemon.folder, "x" * (93 - len(daemon.folder)))
+        os.makedirs(long)
+        with open(daemon.config, encoding="utf-8") as file:
+            text = file.read().replace(daemon.runtime_dir, long)
+        with open(daemon.config, "w", encoding="utf-8") as file:
+            file.write(text)
+        daemon.runtime_dir = long
+        daemon.start()
+        result = daemon.run("client/stagerctl/stagerctl", "ticket")
+        assert result.returncode == 1, result
+        for told in (result.stderr.decode(), daemon.log()):
+            assert "too long" in told and "gate: {enable: false}" in told, told
+        daemon.ctl("list")
+    finally:
+        daemon.close()
+
+
+def a_gate_that_was_taken_over_harms_nobody(build, fake):
+    copy = tempfile.mkdtemp(prefix="stg-fake-")
+    try:
+        os.makedirs(os.path.join(copy, "daemon/gate"))
+        os.symlink(os.path.abspath(os.path.join(build, "client")), os.path.join(copy, "client"))
+        shutil.copy2(os.path.join(build, "daemon/stagerd"), os.path.join(copy, "daemon"))
+        shutil.copy2(fake, os.path.join(copy, "daemon/gate/stager-gate"))
+        with Daemon(copy) as daemon:
+            daemon.ctl("apply", pipeline(daemon, "rows"))
+
+            def enough():
+                assert len(daemon.cat("rows")) == 16
+                return daemon.log().count("stager-gate (pid") >= 24
+
+            until(enough, 60)
+            assert "frame" in daemon.log()
+            assert [entry["name"] for entry in json.loads(daemon.ctl("list", "--json"))] == ["rows"]
+            assert daemon.stop() == 0, daemon.log()
+            assert "ERROR: AddressSanitizer" not in daemon.log() and "runtime error" not in daemon.log()
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def main():
+    build, fake = sys.argv[1:3]
+    watch_tells_what_happens(build)
+    print("ok   watch tells what happens")
+    requests_go_through_the_gate(build)
+    print("ok   requests go through the gate")
+    a_long_path_is_told(build)
+    print("ok   a long path is told")
+    a_gate_that_was_taken_over_harms_nobody(build, fake)
+    print("ok   a gate that was taken over harms nobody")
+    print("4 passed, 0 failed, 0 skipped")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
