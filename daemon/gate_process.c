@@ -370,24 +370,35 @@ static void choose_identity(struct stg_gate *gate)
         gate->gid = gate->group;
 }
 
+/* A unit forbids chown: what is right already is left alone. */
+static int give(const char *path, const struct stat *st, uid_t uid, gid_t gid)
+{
+    bool right = st->st_uid == uid && (gid == (gid_t)-1 || st->st_gid == gid);
+    return right ? 0 : chown(path, uid, gid);
+}
+
 /* The folder is in runtime_dir, which is ours; in it is the gate's to write. */
-static int make_folder(const struct stg_gate *gate, struct stg_err *err)
+static int make_folder(struct stg_gate *gate, struct stg_err *err)
 {
     struct stat st;
-    const char *what = NULL;
     if (mkdir(gate->dir, 0700) < 0 && errno != EEXIST)
-        what = "make";
-    else if (lstat(gate->dir, &st) < 0 || !S_ISDIR(st.st_mode))
+        return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot make %s: %s", gate->dir,
+                       strerror(errno));
+    if (lstat(gate->dir, &st) < 0 || !S_ISDIR(st.st_mode))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "%s is in the way and is no folder: remove it", gate->dir);
-    else if (chmod(gate->dir, 0700) < 0 ||
-             chown(gate->dir, geteuid() == 0 ? gate->uid : (uid_t)-1, gate->group) < 0 ||
-             chmod(gate->dir, gate->group != (gid_t)-1 ? 0750 : 0700) < 0)
-        what = "give the gate";
-    if (what == NULL)
-        return 0;
-    return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot %s %s: %s", what, gate->dir,
-                   strerror(errno));
+    if (gate->group != (gid_t)-1 && give(gate->dir, &st, gate->uid, gate->group) < 0) {
+        stg_log(STG_LOG_INFO,
+                "group %s cannot be given %s (%s): only uid %u and root use the gate",
+                gate->server->settings->access_group, gate->dir, strerror(errno),
+                (unsigned)gate->uid);
+        gate->group = (gid_t)-1;
+    }
+    if (give(gate->dir, &st, gate->uid, gate->group) < 0 ||
+        chmod(gate->dir, gate->group != (gid_t)-1 ? 0750 : 0700) < 0)
+        return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot give %s to uid %u: %s",
+                       gate->dir, (unsigned)gate->uid, strerror(errno));
+    return 0;
 }
 
 void stg_gate_enable(struct stg_gate *gate, bool enable)

@@ -58,7 +58,10 @@ static int open_door(int protocol, const char *path, gid_t gid, struct stg_err *
         return stg_err(err, -STAGER_UNAVAILABLE, "cannot bind %s: %s", url,
                        nn_strerror(nn_errno()));
     /* Nobody else could connect until here: umask. */
-    if (gid != (gid_t)-1 && (chown(path, (uid_t)-1, gid) < 0 || chmod(path, 0660) < 0))
+    struct stat st;
+    if (gid != (gid_t)-1 &&
+        (stat(path, &st) < 0 || (st.st_gid != gid && chown(path, (uid_t)-1, gid) < 0) ||
+         chmod(path, 0660) < 0))
         return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot give %s to group %u: %s",
                        path, (unsigned)gid, strerror(errno));
     return door;
