@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/stream.h"
 #include "tests/check.h"
 
 #define MAX_HELD 16
@@ -20,6 +21,7 @@ enum command_kind {
     COMMAND_NEXT,
     COMMAND_RELEASE,
     COMMAND_REWIND,
+    COMMAND_FORGE,
     COMMAND_CLOSE,
     COMMAND_LEAVE,
 };
@@ -97,6 +99,9 @@ static void play(struct player *player)
         case COMMAND_NEXT: play_next(player, &command, &result); break;
         case COMMAND_RELEASE: play_release(player, command.number); break;
         case COMMAND_REWIND: result.rc = stager_rewind(player->stream); break;
+        case COMMAND_FORGE:
+            stg_control_release(&player->stream->control, 12345, 1);
+            break;
         case COMMAND_CLOSE:
         case COMMAND_LEAVE:
             stager_close(player->stream);
@@ -286,6 +291,11 @@ void actor_release(struct actor *actor, uint64_t number)
 int actor_rewind(struct actor *actor)
 {
     return ask(actor, &(struct command){.kind = COMMAND_REWIND}).rc;
+}
+
+void actor_forge(struct actor *actor)
+{
+    ask(actor, &(struct command){.kind = COMMAND_FORGE});
 }
 
 void actor_stop(struct actor *actor)

@@ -83,6 +83,9 @@ void actor_drain_all(struct actor *actors, int n, struct actor_log *logs);
 void actor_release(struct actor *actor, uint64_t number);
 int actor_rewind(struct actor *actor);
 
+/* Writes releases of leases that it was never given. */
+void actor_forge(struct actor *actor);
+
 /* SIGSTOP, and returns when it has stopped; SIGCONT. */
 void actor_stop(struct actor *actor);
 void actor_continue(struct actor *actor);
