@@ -84,6 +84,8 @@ void stg_buffer_discard(struct stg_stage *stage)
         stage->items[extent].n_owed--;
         settle(stage, extent);
     }
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        c->cursor = stage->queue_next; /* nobody is given what is no more */
 }
 
 void stg_item_acknowledge(struct stg_stage *stage, uint32_t extent)
