@@ -4,152 +4,11 @@
  * three cells: split, broadcast, round_robin. Two trainers, alice and bob, and twelve
  * items.
  */
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/check.h"
-#include "tests/conformance/pipelines.h"
-
-#define N_ITEMS 12
-
-enum { SPLIT, BROADCAST, ROUND_ROBIN, N_DELIVERIES };
-static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
-
-static struct scene {
-    struct fixture fixture;
-    int delivery;
-    bool named; /* alice and bob say who they are */
-    struct actor alice, bob;
-    struct actor_log of_alice, of_bob;
-} scene;
-
-static void join(struct actor *actor, const char *name)
-{
-    struct actor_options options = {.client_id = scene.named ? name : NULL};
-    actor_start(actor, &scene.fixture, &options);
-}
-
-static void set(int delivery, bool named, const char *graph, const char *staged)
-{
-    char all[256];
-    memset(&scene, 0, sizeof(scene));
-    scene.delivery = delivery;
-    scene.named = named;
-    fixture_start(&scene.fixture, "");
-    snprintf(all, sizeof(all), "delivery: %s, num_clients: 2, capacity: 2%s%s",
-             deliveries[delivery], staged[0] != '\0' ? ", " : "", staged);
-    apply_rows(&scene.fixture, N_ITEMS, graph, all);
-}
-
-static void set_and_join(int delivery, bool named, const char *graph, const char *staged)
-{
-    set(delivery, named, graph, staged);
-    join(&scene.alice, "alice");
-    join(&scene.bob, "bob");
-}
-
-static void finish(void)
-{
-    check_accounts(&scene.fixture, scene.delivery == SPLIT);
-    fixture_finish(&scene.fixture);
-}
-
-static void drain(struct actor *actor, struct actor_log *log)
-{
-    actor_drain_all(actor, 1, log);
-}
-
-static void drain_both(void)
-{
-    struct actor actors[2] = {scene.alice, scene.bob};
-    struct actor_log *logs = calloc(2, sizeof(*logs));
-    CHECK(logs != NULL);
-    logs[0] = scene.of_alice;
-    logs[1] = scene.of_bob;
-    actor_drain_all(actors, 2, logs);
-    scene.alice = actors[0];
-    scene.bob = actors[1];
-    scene.of_alice = logs[0];
-    scene.of_bob = logs[1];
-    free(logs);
-}
-
-/* Values of two logs together, each at least once, none but marked ones twice. */
-static void check_together(int first, int n)
-{
-    int seen[N_ITEMS] = {0};
-    const struct actor_log *logs[] = {&scene.of_alice, &scene.of_bob};
-    for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < logs[k]->n; i++) {
-            const struct actor_step *step = &logs[k]->steps[i];
-            CHECK_INT(step->rc, 0);
-            CHECK(step->value >= first && step->value < first + n);
-            seen[step->value] += !step->redelivered;
-        }
-    }
-    for (int i = first; i < first + n; i++) {
-        if (seen[i] > 1)
-            FAIL("item %d came %d times", i, seen[i]);
-    }
-    for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < logs[k]->n; i++)
-            seen[logs[k]->steps[i].value]++;
-    }
-    for (int i = first; i < first + n; i++) {
-        if (seen[i] == 0)
-            FAIL("item %d did not come", i);
-    }
-}
-
-static void check_log(const struct actor_log *log, int first, int step, int n, int code)
-{
-    CHECK_INT(log->end.rc, code);
-    CHECK_INT(log->n, n);
-    for (int i = 0; i < n; i++) {
-        CHECK_INT(log->steps[i].rc, 0);
-        CHECK_INT(log->steps[i].value, first + i * step);
-    }
-}
-
-/* Both to the end, as if nothing had happened, from that item on. */
-static void check_both_to_the_end(int first)
-{
-    drain_both();
-    CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
-    CHECK_INT(scene.of_bob.end.rc, -STAGER_OUT_OF_RANGE);
-    int left = N_ITEMS - first;
-    if (scene.delivery == SPLIT) {
-        CHECK_INT(scene.of_alice.n + scene.of_bob.n, left);
-        check_together(first, left);
-    } else if (scene.delivery == BROADCAST) {
-        check_log(&scene.of_alice, first, 1, left, -STAGER_OUT_OF_RANGE);
-        check_log(&scene.of_bob, first, 1, left, -STAGER_OUT_OF_RANGE);
-    } else {
-        check_log(&scene.of_alice, first, 2, left / 2, -STAGER_OUT_OF_RANGE);
-        check_log(&scene.of_bob, first + 1, 2, left / 2, -STAGER_OUT_OF_RANGE);
-    }
-    actor_leave(&scene.alice);
-    actor_leave(&scene.bob);
-}
-
-/* Alice alone, after bob is out of it; he was given the first items. */
-static void check_alice_goes_on(const char *named)
-{
-    drain(&scene.alice, &scene.of_alice);
-    if (scene.delivery == ROUND_ROBIN) {
-        CHECK_INT(scene.of_alice.end.rc, -STAGER_ABORTED);
-        CHECK_CONTAINS(scene.of_alice.end.text, named);
-    } else {
-        CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
-        CHECK_INT(scene.of_alice.n, N_ITEMS);
-        check_together(0, N_ITEMS);
-    }
-    actor_leave(&scene.alice);
-}
-
-#define EACH_DELIVERY(d) for (int d = 0; d < N_DELIVERIES; d++)
+#include "tests/conformance/scene.h"
 
 /* ---- coming ---- */
 
@@ -157,16 +16,16 @@ static void event_joins_at_the_start(void)
 {
     EACH_DELIVERY(d)
     {
-        set(d, false, "", "");
-        join(&scene.alice, "alice");
+        scene_set(d, false, "", "");
+        scene_join(&scene.alice, "alice");
         struct actor_result first = actor_next(&scene.alice, d == SPLIT ? -1 : 50);
         CHECK_INT(first.rc, d == SPLIT ? 0 : -STAGER_DEADLINE_EXCEEDED);
         CHECK(!first.over);
         if (d == SPLIT)
             actor_release(&scene.alice, first.number);
-        join(&scene.bob, "bob");
-        check_both_to_the_end(d == SPLIT ? 1 : 0);
-        finish();
+        scene_join(&scene.bob, "bob");
+        scene_check_both_to_the_end(d == SPLIT ? 1 : 0);
+        scene_finish();
     }
 }
 
@@ -174,21 +33,21 @@ static void event_joins_late(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "start_timeout_millis: 200");
+        scene_set_and_join(d, false, "", "start_timeout_millis: 200");
         if (d == ROUND_ROBIN) { /* its place is taken by who was there at the start */
             CHECK_INT(actor_take(&scene.alice), 0);
             CHECK_INT(actor_take(&scene.bob), 1);
-            check_both_to_the_end(2);
-            finish();
+            scene_check_both_to_the_end(2);
+            scene_finish();
             continue;
         }
         actor_leave(&scene.bob);
         for (int i = 0; i < 4; i++)
             CHECK_INT(actor_take(&scene.alice), i);
         actor_keep(&scene.alice);
-        join(&scene.bob, "bob");
+        scene_join(&scene.bob, "bob");
         actor_release(&scene.alice, UINT64_MAX);
-        drain_both();
+        scene_drain_both();
         CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
         CHECK_INT(scene.of_bob.end.rc, -STAGER_OUT_OF_RANGE);
         if (d == SPLIT)
@@ -196,12 +55,12 @@ static void event_joins_late(void)
         else { /* from the next item on, in order, to the end */
             CHECK_INT(scene.of_alice.n, N_ITEMS - 5);
             CHECK(scene.of_bob.n > 0 && scene.of_bob.n < N_ITEMS);
-            check_log(&scene.of_bob, N_ITEMS - scene.of_bob.n, 1, scene.of_bob.n,
-                      -STAGER_OUT_OF_RANGE);
+            scene_check_log(&scene.of_bob, N_ITEMS - scene.of_bob.n, 1, scene.of_bob.n,
+                            -STAGER_OUT_OF_RANGE);
         }
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -210,7 +69,7 @@ static void event_one_too_many(void)
     EACH_DELIVERY(d)
     {
         struct actor carol;
-        set_and_join(d, true, "", "");
+        scene_set_and_join(d, true, "", "");
         struct actor_result refused = actor_try_start(
             &carol, &scene.fixture, &(struct actor_options){.client_id = "carol"});
         CHECK_INT(refused.rc, -STAGER_RESOURCE_EXHAUSTED);
@@ -219,8 +78,8 @@ static void event_one_too_many(void)
         refused = actor_try_start(&carol, &scene.fixture,
                                   &(struct actor_options){.client_id = "bob"});
         CHECK_INT(refused.rc, -STAGER_ALREADY_EXISTS);
-        check_both_to_the_end(0);
-        finish();
+        scene_check_both_to_the_end(0);
+        scene_finish();
     }
 }
 
@@ -230,10 +89,10 @@ static void event_leaves_cleanly(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         actor_leave(&scene.bob); /* what lies untaken in his ring goes to alice */
-        check_alice_goes_on("rank 1");
-        finish();
+        scene_check_alice_goes_on("rank 1");
+        scene_finish();
     }
 }
 
@@ -242,18 +101,18 @@ static void event_leaves_holding_a_batch(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         actor_keep(&scene.bob);
         actor_close(&scene.bob);
         if (d == SPLIT || d == BROADCAST)
-            check_alice_goes_on("");
+            scene_check_alice_goes_on("");
         else {
-            drain(&scene.alice, &scene.of_alice);
+            scene_drain(&scene.alice, &scene.of_alice);
             CHECK_INT(scene.of_alice.end.rc, -STAGER_ABORTED);
             actor_leave(&scene.alice);
         }
         actor_kill(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -261,11 +120,11 @@ static void event_crashes(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         actor_keep(&scene.bob);
         actor_kill(&scene.bob);
-        check_alice_goes_on("");
-        finish();
+        scene_check_alice_goes_on("");
+        scene_finish();
     }
 }
 
@@ -273,12 +132,12 @@ static void event_crashes_and_rejoins_in_time(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, true, "", "");
+        scene_set_and_join(d, true, "", "");
         actor_keep(&scene.bob);
         actor_kill(&scene.bob);
-        join(&scene.bob, "bob");
-        check_both_to_the_end(0);
-        finish();
+        scene_join(&scene.bob, "bob");
+        scene_check_both_to_the_end(0);
+        scene_finish();
     }
 }
 
@@ -286,25 +145,25 @@ static void event_rejoins_too_late(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, true, "", "rejoin_millis: 100");
+        scene_set_and_join(d, true, "", "rejoin_millis: 100");
         actor_keep(&scene.bob);
         actor_kill(&scene.bob);
         if (d == ROUND_ROBIN) {
-            check_alice_goes_on("bob");
+            scene_check_alice_goes_on("bob");
         } else {
             for (int i = 0; i < 8; i++)
                 actor_take(&scene.alice); /* bob is waited for, and no longer */
             if (d == BROADCAST)
                 WAIT_FOR(&scene.fixture, evicted, 1);
-            join(&scene.bob, "bob");
-            drain_both();
+            scene_join(&scene.bob, "bob");
+            scene_drain_both();
             CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
             CHECK_INT(scene.of_bob.end.rc, -STAGER_OUT_OF_RANGE);
             CHECK(scene.of_bob.n <= N_ITEMS - 8);
             actor_leave(&scene.alice);
             actor_leave(&scene.bob);
         }
-        finish();
+        scene_finish();
     }
 }
 
@@ -314,7 +173,7 @@ static void event_is_slow(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         struct actor_result held = actor_keep(&scene.bob); /* and asks for no more */
         int n = 0;
         struct actor_result got;
@@ -327,22 +186,22 @@ static void event_is_slow(void)
          * rounds: she is as far as he was offered. */
         CHECK_INT(n, d == SPLIT ? N_ITEMS - 2 : d == BROADCAST ? 4 : 2);
         actor_release(&scene.bob, held.number);
-        drain_both();
+        scene_drain_both();
         CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
         CHECK_INT(scene.of_bob.end.rc, -STAGER_OUT_OF_RANGE);
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
 static void stopped(int d, bool holding)
 {
-    set_and_join(d, false, "", "hold_timeout_millis: 200");
+    scene_set_and_join(d, false, "", "hold_timeout_millis: 200");
     if (holding)
         actor_keep(&scene.bob);
     actor_stop(&scene.bob);
-    check_alice_goes_on("");
+    scene_check_alice_goes_on("");
     actor_continue(&scene.bob);
     struct actor_result told;
     do {
@@ -351,7 +210,7 @@ static void stopped(int d, bool holding)
     if (told.rc != 0)
         CHECK(told.rc == -STAGER_DEADLINE_EXCEEDED || told.rc == -STAGER_ABORTED);
     actor_leave(&scene.bob);
-    finish();
+    scene_finish();
 }
 
 static void event_is_stopped_holding_a_batch(void)
@@ -368,11 +227,11 @@ static void event_never_releases(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "hold_timeout_millis: 200");
+        scene_set_and_join(d, false, "", "hold_timeout_millis: 200");
         actor_keep(&scene.bob);
         actor_keep(&scene.bob);
         CHECK_INT(actor_next(&scene.bob, -1).rc, -STAGER_FAILED_PRECONDITION);
-        drain(&scene.alice, &scene.of_alice);
+        scene_drain(&scene.alice, &scene.of_alice);
         CHECK_INT(scene.of_alice.end.rc,
                   d == ROUND_ROBIN ? -STAGER_ABORTED : -STAGER_OUT_OF_RANGE);
         struct actor_result told;
@@ -383,7 +242,7 @@ static void event_never_releases(void)
         CHECK_CONTAINS(told.text, "hold_timeout_millis");
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -391,16 +250,16 @@ static void event_releases_garbage(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         actor_forge(&scene.bob);
-        check_alice_goes_on("");
+        scene_check_alice_goes_on("");
         struct actor_result told;
         while ((told = actor_next(&scene.bob, -1)).rc == 0)
             actor_release(&scene.bob, told.number);
         CHECK_INT(told.rc, -STAGER_INVALID_ARGUMENT);
         CHECK_CONTAINS(told.text, "detached");
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -410,8 +269,8 @@ static void event_error_item(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, graph_failing(N_ITEMS, 5, "DATA_LOSS"), "");
-        drain_both();
+        scene_set_and_join(d, false, graph_failing(N_ITEMS, 5, "DATA_LOSS"), "");
+        scene_drain_both();
         int n_errors[2] = {0};
         const struct actor_log *logs[] = {&scene.of_alice, &scene.of_bob};
         for (int k = 0; k < 2; k++) {
@@ -433,7 +292,7 @@ static void event_error_item(void)
         }
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -441,9 +300,9 @@ static void event_dropped_item(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "timeout_millis: 20");
+        scene_set_and_join(d, false, "", "timeout_millis: 20");
         WAIT_FOR(&scene.fixture, dropped, 2);
-        drain_both();
+        scene_drain_both();
         struct fixture_status status;
         fixture_status(&scene.fixture, "rows", &status);
         CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
@@ -454,7 +313,7 @@ static void event_dropped_item(void)
             CHECK_INT(scene.of_alice.n, scene.of_bob.n);
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -462,9 +321,9 @@ static void event_ignored_item(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, graph_failing(6, 5, "DATA_LOSS"),
-                     "ignored_exception_types: [DATA_LOSS]");
-        drain_both();
+        scene_set_and_join(d, false, graph_failing(6, 5, "DATA_LOSS"),
+                           "ignored_exception_types: [DATA_LOSS]");
+        scene_drain_both();
         struct fixture_status status;
         fixture_status(&scene.fixture, "rows", &status);
         CHECK_INT(status.ignored, 2);
@@ -476,7 +335,7 @@ static void event_ignored_item(void)
             CHECK_INT(scene.of_alice.n, scene.of_bob.n);
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -493,18 +352,18 @@ static void event_source_fails(void)
                  "  - files: {pattern: [\"%.100s/none\"], shuffle: false}\n"
                  "  - text_line: {}\n  - batch: {batch_size: 2}\n"
                  "staged: {num_clients: 2, delivery: %s}\n",
-                 scene.fixture.dir, deliveries[d]);
+                 scene.fixture.dir, scene_deliveries[d]);
         fixture_apply(&scene.fixture, yaml);
-        join(&scene.alice, "alice");
-        join(&scene.bob, "bob");
-        drain_both();
+        scene_join(&scene.alice, "alice");
+        scene_join(&scene.bob, "bob");
+        scene_drain_both();
         CHECK_INT(scene.of_alice.end.rc, -STAGER_NOT_FOUND);
         CHECK_INT(scene.of_bob.end.rc, -STAGER_NOT_FOUND);
         CHECK_CONTAINS(scene.of_bob.end.text, "/none");
         CHECK_INT(actor_next(&scene.alice, -1).rc, -STAGER_NOT_FOUND); /* sticky */
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -514,13 +373,13 @@ static void event_end_of_a_pass_and_the_next(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
-        drain_both();
+        scene_set_and_join(d, false, "", "");
+        scene_drain_both();
         CHECK_INT(actor_next(&scene.alice, -1).rc, -STAGER_OUT_OF_RANGE);
         CHECK_INT(actor_rewind(&scene.alice), 0);
         CHECK_INT(actor_rewind(&scene.bob), 0);
         int first = scene.of_alice.n;
-        drain_both();
+        scene_drain_both();
         CHECK_INT(scene.of_alice.end.rc, -STAGER_OUT_OF_RANGE);
         CHECK_INT(scene.of_bob.end.rc, -STAGER_OUT_OF_RANGE);
         for (int i = first; i < scene.of_alice.n; i++)
@@ -529,7 +388,7 @@ static void event_end_of_a_pass_and_the_next(void)
         CHECK_INT(n, 2 * N_ITEMS);
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -537,8 +396,8 @@ static void event_not_all_ask_for_the_next_pass(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, true, "", "start_timeout_millis: 1500");
-        drain_both();
+        scene_set_and_join(d, true, "", "start_timeout_millis: 1500");
+        scene_drain_both();
         CHECK_INT(actor_rewind(&scene.alice), 0);
         struct actor_result got = actor_next(&scene.alice, -1);
         if (d == SPLIT) {
@@ -550,7 +409,7 @@ static void event_not_all_ask_for_the_next_pass(void)
         }
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
-        finish();
+        scene_finish();
     }
 }
 
@@ -559,7 +418,7 @@ static void event_not_all_ask_for_the_next_pass(void)
 /* What is published still comes; then the reason. */
 static void check_told(int code, const char *text)
 {
-    drain_both();
+    scene_drain_both();
     CHECK_INT(scene.of_alice.end.rc, code);
     CHECK_INT(scene.of_bob.end.rc, code);
     CHECK_CONTAINS(scene.of_alice.end.text, text);
@@ -574,7 +433,7 @@ static void event_is_replaced(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         WAIT_FOR(&scene.fixture, published, 4);
         CHECK_INT(replace_rows(&scene.fixture, 99, "", ""), 0);
         check_told(-STAGER_ABORTED, "replaced by generation");
@@ -587,7 +446,7 @@ static void event_is_deleted(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         WAIT_FOR(&scene.fixture, published, 4);
         CHECK_INT(delete_rows(&scene.fixture), 0);
         check_told(-STAGER_ABORTED, "deleted");
@@ -599,10 +458,10 @@ static void event_the_daemon_stops(void)
 {
     EACH_DELIVERY(d)
     {
-        set_and_join(d, false, "", "");
+        scene_set_and_join(d, false, "", "");
         struct actor_result held = actor_keep(&scene.alice);
         fixture_stop(&scene.fixture);
-        drain_both();
+        scene_drain_both();
         CHECK_INT(scene.of_alice.end.rc, -STAGER_UNAVAILABLE);
         CHECK_INT(scene.of_bob.end.rc, -STAGER_UNAVAILABLE);
         actor_release(&scene.alice, held.number); /* was readable to the end */
