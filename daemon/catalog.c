@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/catalog_priv.h"
+#include "daemon/pool.h"
 
 int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
                        struct stg_budget *budget, uint64_t instance_id,
@@ -346,6 +347,10 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .private_run = private_run,
         .num_clients = num_clients,
         .budget = catalog->budget,
+        .pool = definition->spec->staged.use_thread_pool
+                    ? stg_pools_get(catalog->hooks.pools,
+                                    definition->spec->staged.thread_pool_id)
+                    : NULL,
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,
         .owner = catalog->hooks.owner,

@@ -64,6 +64,7 @@ struct stg_pipeline {
 
 /* Callbacks into the server; on the loop. */
 struct stg_catalog_hooks {
+    struct stg_pools *pools;      /* for stages that name one */
     void (*changed)(void *owner); /* an instance became live, failed, quiet, or went */
     void (*wake)(void *owner);    /* any thread: sweep soon */
     void (*event)(void *owner, enum stg_event_kind kind, uint64_t pipeline);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/dataset/dataset.h"
+#include "daemon/pool.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 
@@ -122,6 +123,18 @@ void stg_definition_unref(struct stg_definition *definition)
     free(definition);
 }
 
+int stg_definition_check_settings(const struct stg_definition *definition,
+                                  const struct stg_settings *settings,
+                                  struct stg_err *err)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    int rc = 0;
+    if (staged->use_thread_pool)
+        rc = stg_pool_check_id(staged->thread_pool_id, settings->thread_pools,
+                               settings->n_thread_pools, err);
+    return rc < 0 ? stg_err_prefix(err, rc, "%s: staged", definition->file) : 0;
+}
+
 static const char *say(struct stg_bump *bump, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -150,7 +163,7 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     const struct stg_pipeline_spec *spec = definition->spec;
     const struct stg_staged *staged = &spec->staged;
     uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
-    const char *lines[8];
+    const char *lines[12];
     size_t n_lines = 0;
     if (!has_step(spec, "batch"))
         lines[n_lines++] =
@@ -172,10 +185,14 @@ size_t stg_definition_advice(const struct stg_definition *definition,
         lines[n_lines++] =
             say(bump, "CANCELLED in closed_exception_types or ignored_exception_types "
                       "has no effect: it always ends the pipeline with CANCELLED");
+    if (!staged->use_thread_pool && staged->thread_pool_id != 0)
+        lines[n_lines++] =
+            say(bump, "stage_subgraph_thread_pool_id has no effect without "
+                      "use_stage_subgraph_thread_pool: true");
     if ((staged->closed_codes & staged->ignored_codes) != 0)
         lines[n_lines++] = say(bump, "a code in closed_exception_types and in "
                                      "ignored_exception_types is a closed one");
-    for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && n_lines < 6; i++) {
+    for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && n_lines < 10; i++) {
         if (!stg_graph_feed_needed(definition->graph, i))
             lines[n_lines++] = say(bump,
                                    "feed_dict \"%s\": no feature depends on it; it has "

@@ -46,6 +46,11 @@ void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed
 /* Rows of a staged batch that is whole: what the last `batch` makes; 1 without one. */
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
 
+/* What it asks of stagerd.yaml: a thread pool that is there. INVALID_ARGUMENT. */
+int stg_definition_check_settings(const struct stg_definition *definition,
+                                  const struct stg_settings *settings,
+                                  struct stg_err *err);
+
 /* What a careful reader would say about it: up to n lines, each in bump. Returns how
  * many. */
 size_t stg_definition_advice(const struct stg_definition *definition,

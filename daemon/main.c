@@ -65,7 +65,20 @@ static int parse_options(int argc, char **argv, struct options *ret)
     return 0;
 }
 
-static int check(const char *path)
+/* Settings that were not asked for and cannot be read are as none. */
+static int check_settings(const struct stg_definition *definition, const char *config,
+                          struct stg_err *err)
+{
+    struct stg_settings settings = {0};
+    int rc = stg_config_load(config, &settings, err);
+    if (rc < 0 && config != NULL)
+        return rc;
+    rc = stg_definition_check_settings(definition, &settings, err);
+    stg_settings_finish(&settings);
+    return rc;
+}
+
+static int check(const char *path, const char *config)
 {
     struct stg_err err = {0};
     char *text = NULL;
@@ -75,9 +88,12 @@ static int check(const char *path)
     int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, &err);
     if (rc == 0)
         rc = stg_definition_create(text, bytes, path, &who, &definition, &err);
+    if (rc == 0)
+        rc = check_settings(definition, config, &err);
     free(text);
     if (rc < 0) {
         fprintf(stderr, "stagerd: %s: %s\n", stg_status_name(rc), err.text);
+        stg_definition_unref(definition);
         return 1;
     }
     const struct stg_schema *boundary = stg_graph_boundary(definition->graph);
@@ -111,7 +127,7 @@ int main(int argc, char **argv)
     if (parse_options(argc, argv, &options) < 0)
         return 2;
     if (options.check != NULL)
-        return check(options.check);
+        return check(options.check, options.config);
 
     signal(SIGPIPE, SIG_IGN);
     raise_file_limit();

@@ -208,14 +208,18 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
         header_bytes = strcspn(text, "\n");
         body = text + header_bytes + (text[header_bytes] == '\n');
     }
-    struct stg_definition *definition;
+    struct stg_definition *definition = NULL;
     int rc = stg_definition_create(body, bytes - (size_t)(body - text), path, &who,
                                    &definition, err);
     if (rc == 0)
         keep_file(definition, text, header_bytes);
     free(text);
-    if (rc < 0)
+    if (rc == 0)
+        rc = stg_definition_check_settings(definition, catalog->settings, err);
+    if (rc < 0) {
+        stg_definition_unref(definition);
         return rc;
+    }
     if (!from_state && definition->spec->name != NULL)
         name = definition->spec->name;
     struct stg_pipeline *pipeline;

@@ -20,6 +20,7 @@ struct stg_runner {
     struct stg_stage *stage;
     struct stg_run *run;
     pthread_t thread;
+    struct stg_pool_job job;
     uint64_t feed_version; /* that `run` was given */
 };
 
@@ -262,20 +263,51 @@ static void compute(struct stg_runner *runner, const struct drawn *drawn,
     work->busy_ns = stg_now_ns() - began;
 }
 
+/* What a thread of a pool does for a runner. */
+struct task {
+    struct stg_runner *runner;
+    uint64_t pass;
+    struct stg_work work;
+    bool is_made;
+};
+
+static void draw_and_compute(void *arg)
+{
+    struct task *task = arg;
+    struct drawn drawn = {0};
+    task->is_made = draw(task->runner->stage, task->pass, &drawn);
+    if (!task->is_made)
+        return;
+    stg_block_read_ahead(drawn.block);
+    compute(task->runner, &drawn, &task->work);
+}
+
+static void give_draw_back(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.is_drawing = false;
+    stg_draw_pass_on(stage, true);
+    pthread_mutex_unlock(&stage->lock);
+}
+
 static void make_one(struct stg_runner *runner, uint32_t extent)
 {
     struct stg_stage *stage = runner->stage;
-    struct drawn drawn = {0};
-    struct stg_work work;
-    uint64_t pass;
-    if (!stg_draw_take(stage, &pass) || !draw(stage, pass, &drawn)) {
-        unreserve(stage, extent);
-        return;
+    struct stg_pool_user *pool = &stage->runners.pool;
+    struct task task;
+    task.runner = runner;
+    task.work.extent = extent;
+    task.is_made = false;
+    if (stg_draw_take(stage, &task.pass)) {
+        if (pool->pool == NULL)
+            draw_and_compute(&task);
+        else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &task))
+            give_draw_back(stage);
     }
-    work.extent = extent;
-    stg_block_read_ahead(drawn.block);
-    compute(runner, &drawn, &work);
-    stg_publish(stage, &work);
+    if (task.is_made)
+        stg_publish(stage, &task.work);
+    else
+        unreserve(stage, extent);
 }
 
 /* ---- life ---- */
@@ -301,6 +333,7 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
     runners->drawn_pass = UINT64_MAX;
     runners->begun_pass = UINT64_MAX;
     runners->mean_busy_ns = FIRST_BUSY_NS;
+    runners->pool.pool = stage->config.pool;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* I10 */
@@ -314,6 +347,7 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         pthread_cond_init(&runners->turns[i].cond, &attr);
+        pthread_cond_init(&runners->all[i].job.done, NULL);
         runners->n_turns++;
     }
     pthread_condattr_destroy(&attr);
@@ -364,8 +398,10 @@ void stg_runners_finish(struct stg_stage *stage)
         stg_run_destroy(runners->all[i].run);
     }
     stg_dataset_destroy(runners->dataset);
-    for (uint32_t i = 0; i < runners->n_turns; i++)
+    for (uint32_t i = 0; i < runners->n_turns; i++) {
         pthread_cond_destroy(&runners->turns[i].cond);
+        pthread_cond_destroy(&runners->all[i].job.done);
+    }
     pthread_cond_destroy(&runners->memory);
     pthread_cond_destroy(&runners->pass);
     pthread_cond_destroy(&runners->draw);

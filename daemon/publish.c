@@ -62,6 +62,8 @@ static void wake_turn(struct stg_stage *stage)
 
 static void wake_all(struct stg_runners *runners)
 {
+    if (runners->pool.pool != NULL)
+        stg_pool_cancel(&runners->pool);
     for (uint32_t i = 0; i < runners->n_turns; i++)
         pthread_cond_signal(&runners->turns[i].cond);
     pthread_cond_broadcast(&runners->memory);

@@ -72,8 +72,16 @@ static int define(struct stg_session *session, const struct stg_request *request
 {
     const char *file =
         request->file != NULL && request->file[0] != '\0' ? request->file : "<text>";
-    return stg_definition_create(request->text, request->text_bytes, file, &session->who,
-                                 ret, err);
+    struct stg_definition *definition = NULL;
+    int rc = stg_definition_create(request->text, request->text_bytes, file,
+                                   &session->who, &definition, err);
+    if (rc == 0)
+        rc = stg_definition_check_settings(definition, session->server->settings, err);
+    if (rc < 0)
+        stg_definition_unref(definition);
+    else
+        *ret = definition;
+    return rc;
 }
 
 static int describe(struct stg_session *session, const struct stg_definition *definition,

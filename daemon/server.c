@@ -21,6 +21,7 @@
 #include "daemon/config.h"
 #include "daemon/gate.h"
 #include "daemon/loop.h"
+#include "daemon/pool.h"
 #include "daemon/session.h"
 #include "daemon/version.h"
 
@@ -329,6 +330,21 @@ static void on_stop(uv_signal_t *signal, int number)
     stg_server_sweep_soon(server);
 }
 
+static bool same_pools(const struct stg_settings *a, const struct stg_settings *b)
+{
+    bool same = a->n_thread_pools == b->n_thread_pools;
+    for (size_t i = 0; same && i < a->n_thread_pools; i++) {
+        const struct stg_thread_pool_spec *x = &a->thread_pools[i];
+        const struct stg_thread_pool_spec *y = &b->thread_pools[i];
+        same = strcmp(x->global_name, y->global_name) == 0 &&
+               x->inter_op_threads_num == y->inter_op_threads_num &&
+               x->intra_op_threads_num == y->intra_op_threads_num &&
+               strcmp(x->cpus, y->cpus) == 0 && x->nice == y->nice &&
+               x->numa_node == y->numa_node;
+    }
+    return same;
+}
+
 /* What can change live does; for the rest, the log says that it takes a restart. */
 static void on_reload(uv_signal_t *signal, int number)
 {
@@ -346,6 +362,8 @@ static void on_reload(uv_signal_t *signal, int number)
             stg_log(STG_LOG_WARNING,
                     "reload: runtime_dir, state_dir and access_group change only "
                     "with a restart");
+        if (!same_pools(&fresh, old))
+            stg_log(STG_LOG_WARNING, "reload: thread_pools change only with a restart");
         stg_log_set_level((enum stg_log_level)stg_log_level_from_name(fresh.log_level));
         if (fresh.memory_budget != 0 && fresh.memory_budget != server->budget.total)
             stg_budget_resize(&server->budget, fresh.memory_budget);
@@ -408,6 +426,7 @@ static int start_loop(struct stg_server *server, struct stg_err *err)
 static int start_catalog(struct stg_server *server, struct stg_err *err)
 {
     struct stg_catalog_hooks hooks = {
+        .pools = server->pools,
         .changed = catalog_changed,
         .wake = wake,
         .event = catalog_event,
@@ -443,6 +462,9 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
     int rc = start_loop(server, err);
     if (rc == 0)
         rc = take_lock(server, err);
+    if (rc == 0)
+        rc = stg_pools_create(settings->thread_pools, settings->n_thread_pools,
+                              &server->pools, err);
     if (rc == 0)
         rc = start_catalog(server, err);
     if (rc == 0)
@@ -500,6 +522,7 @@ void stg_server_finish(struct stg_server *server)
     while (server->catalog != NULL && stg_catalog_working(server->catalog))
         uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
+    stg_pools_destroy(server->pools);
     if (server->has_loop)
         stg_loop_finish(&server->loop);
     stg_gate_destroy(server->gate);

@@ -20,6 +20,7 @@ struct stg_server {
     struct stg_settings *settings;
     const char *config_path; /* as given, or NULL: for SIGHUP */
     struct stg_budget budget;
+    struct stg_pools *pools;
     struct stg_catalog *catalog;
     struct stg_gate *gate;
     uint64_t instance;

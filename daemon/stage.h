@@ -26,6 +26,7 @@
 #include "proto/wire.h"
 
 struct stg_stage;
+struct stg_pool;
 struct stg_client;
 
 /* What a stage is made of. Borrowed pointers must outlive the stage. */
@@ -45,6 +46,7 @@ struct stg_stage_config {
     bool private_run; /* ends with its client, whatever keep_warm and rejoin_millis say */
     uint32_t num_clients;
     struct stg_budget *budget;
+    struct stg_pool *pool; /* where to draw and compute; NULL: on threads of its own */
     const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
     /* Runs on any thread, with the stage's lock held: ask the loop to call
      * stg_stage_sweep. */

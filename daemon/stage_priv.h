@@ -13,6 +13,7 @@
 #include "core/ring.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/feed.h"
+#include "daemon/pool.h"
 #include "daemon/stage.h"
 #include "ops/run.h"
 
@@ -123,7 +124,8 @@ struct stg_runners {
     struct stg_runner *all;
     uint32_t n_started;
     uint32_t n_alive;
-    struct stg_turn *turns; /* num_threads */
+    struct stg_pool_user pool; /* its pool NULL: runners work on their own threads */
+    struct stg_turn *turns;    /* num_threads */
     uint32_t n_turns;
     pthread_cond_t memory; /* an extent may be free */
     pthread_cond_t pass;   /* pass_state is RUNNING */
