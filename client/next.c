@@ -223,7 +223,7 @@ static int say_end(struct stager_stream *stream)
 {
     return stg_err(&stream->err, -STAGER_OUT_OF_RANGE,
                    "end of pass %llu of pipeline %s: stager_rewind asks for the next",
-                   (unsigned long long)(stream->passes - 1), stream->name);
+                   (unsigned long long)stream->end_pass, stream->name);
 }
 
 static int take_descriptor(struct stager_stream *stream, const struct stg_descriptor *d,
@@ -232,7 +232,10 @@ static int take_descriptor(struct stager_stream *stream, const struct stg_descri
     switch (d->kind) {
     case STG_DESCRIPTOR_BATCH: return take_batch(stream, d, ret);
     case STG_DESCRIPTOR_ERROR: return take_error(stream, d);
-    case STG_DESCRIPTOR_END: stream->at_end = true; return say_end(stream);
+    case STG_DESCRIPTOR_END:
+        stream->at_end = true;
+        stream->end_pass = d->number;
+        return say_end(stream);
     case STG_DESCRIPTOR_FINAL: return take_final(stream);
     }
     char text[128];

@@ -184,7 +184,8 @@ struct stager_stream_info {
     uint32_t finished; /* 1: nothing follows any more; stager_next says why */
     uint32_t unseen;   /* 1: stagerd cannot watch this process, only its socket */
     uint32_t reserved0;
-    uint64_t reserved[3];
+    uint64_t end_pass; /* at_end: the pass that is over, as in stager_batch_info */
+    uint64_t reserved[2];
 };
 
 /* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for

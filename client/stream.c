@@ -330,6 +330,7 @@ void stager_stream_info(const struct stager_stream *stream,
         .at_end = stream->at_end,
         .finished = stream->finished != 0,
         .unseen = stream->unseen,
+        .end_pass = stream->end_pass,
     };
 }
 
