@@ -220,6 +220,7 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     client->assigned[client->n_assigned++] = (struct stg_assigned){
         .lease = lease,
         .extent = extent,
+        .number = item->number,
         .position = client->ring.head,
         .assigned_ns = now,
     };

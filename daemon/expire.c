@@ -21,13 +21,24 @@ static bool others_wait(const struct stg_stage *stage, const struct stg_client *
     return false;
 }
 
+/* The lease whose clock runs: the oldest that is not acknowledged; of a client that says
+ * that it is done with all of them and gives none back, the last one. */
+static const struct stg_assigned *holds(const struct stg_stage *stage,
+                                        const struct stg_client *client)
+{
+    const struct stg_assigned *held = stg_client_unacknowledged(client);
+    if (held == NULL && client->n_assigned > 0 && stg_client_credits(stage, client) == 0)
+        held = &client->assigned[client->n_assigned - 1];
+    return held;
+}
+
 /* hold_timeout_millis: an unacknowledged lease that others wait for is expired. */
 static bool expire_holders(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
     uint64_t millis = stage->staged->hold_timeout_millis, limit = millis * 1000000u;
     for (struct stg_client *c = stage->clients; limit != 0 && c != NULL; c = c->next) {
-        const struct stg_assigned *held = stg_client_unacknowledged(c);
+        const struct stg_assigned *held = holds(stage, c);
         if (c->state != STG_CLIENT_ATTACHED || held == NULL ||
             now - held->assigned_ns < limit || !stage->kind->holds_up(stage, c) ||
             !others_wait(stage, c))
@@ -37,7 +48,7 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
                  "client %.100s held batch %" PRIu64
                  " for more than hold_timeout_millis %" PRIu64
                  " while others waited, and was detached",
-                 c->client_id, stage->items[held->extent].number, millis);
+                 c->client_id, held->number, millis);
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
         stage->n_evicted++;
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);

@@ -42,6 +42,7 @@ struct stg_item {
 struct stg_assigned {
     struct stg_lease lease;
     uint32_t extent;
+    uint64_t number;
     bool acked;
     uint64_t position; /* of the descriptor in the client's ring */
     uint64_t assigned_ns;
