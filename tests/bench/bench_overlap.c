@@ -24,7 +24,7 @@
 
 #define TRAIN_NS UINT64_C(5000000)
 #define N_SKIPPED 5
-#define MIN_STEPS 10
+#define MIN_STEPS 20
 #define QUICK_SECONDS 5
 
 static void sleep_ns(uint64_t ns)
@@ -218,13 +218,24 @@ static double busy_of(struct fixture *fixture, const char *path, const char *del
     return least;
 }
 
+/* Also at the second try, when another program took the CPU during the first. */
+static bool stay_busy(struct fixture *fixture, const char *path, const char *delivery,
+                      unsigned n, double seconds)
+{
+    for (int i = 0; i < 2; i++) {
+        if (busy_of(fixture, path, delivery, n, seconds) >= BUSY)
+            return true;
+    }
+    return false;
+}
+
 /* The most trainers of `limit` or fewer that all stay busy. */
 static unsigned search(struct fixture *fixture, const char *path, const char *delivery,
                        unsigned limit, double seconds)
 {
     unsigned good = 0, bad = limit + 1, n = limit < 4 ? limit : 4;
     while (bad - good > 1) {
-        if (busy_of(fixture, path, delivery, n, seconds) >= BUSY)
+        if (stay_busy(fixture, path, delivery, n, seconds))
             good = n;
         else
             bad = n;
