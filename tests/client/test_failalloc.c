@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a stream survives every allocation that fails: it says so, and nothing leaks.
+ * Opening a stream and taking slices survive every allocation that fails: they say so,
+ * nothing leaks, and a slice that could not be made is there at the next call.
  * The daemon is a thread that sends replies made beforehand, so that only the client
  * allocates.
  */
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "tests/client/fake.h"
+#include "tests/client/rows.h"
 
 struct canned {
     struct fake fake;
@@ -108,8 +109,50 @@ static void opening_a_stream_survives_every_failed_allocation(void)
     fake_stop(&canned.fake);
 }
 
+/* All slices of the batch that lies in the ring, in hand at once; what failed is tried
+ * again. */
+static int take_slices(void *owner)
+{
+    struct canned *canned = owner;
+    struct stager_options options = {.runtime_dir = canned->fake.dir, .batch_size = 1};
+    struct stager_stream *stream = NULL;
+    struct stager_batch *slices[20];
+    int failed = stager_open(NULL, "fake", &options, &stream), n = 0;
+    for (int tries = 0; stream != NULL && n < 20 && tries < 2; tries++) {
+        int rc = 0;
+        while (n < 20 && (rc = stager_next(stream, 0, &slices[n])) == 0) {
+            rows_check(slices[n], n, 1);
+            n++;
+        }
+        if (rc == 0)
+            break;
+        CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
+        failed = rc;
+    }
+    for (int i = 0; i < n; i++)
+        stager_release(slices[i]);
+    stager_close(stream);
+    return failed;
+}
+
+static void taking_slices_survives_every_failed_allocation(void)
+{
+    static struct canned canned;
+    fake_start(&canned.fake);
+    canned.fake.boundary = rows_boundary(20);
+    can_replies(&canned);
+    rows_publish(&canned.fake, 0, 0, 0, 20);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, serve, &canned) == 0);
+    CHECK(stg_failalloc_each(take_slices, &canned) >= 25);
+    shutdown(canned.fake.listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    fake_stop(&canned.fake);
+}
+
 static const struct stg_test tests[] = {
     TEST(opening_a_stream_survives_every_failed_allocation),
+    TEST(taking_slices_survives_every_failed_allocation),
 };
 
 TEST_MAIN(tests)
