@@ -106,7 +106,7 @@ static void hold_two(struct fixture *fixture, int fd, void *arg)
 
 static bool nothing_is_held(const struct fixture_status *status, void *arg)
 {
-    return status->quarantined_bytes == 0 && status->n_clients == 0;
+    return status->quarantined_bytes == 0 && status->n_clients == status->n_gone;
 }
 
 static void a_trainer_in_a_container_trains_and_leaves(void)
@@ -154,7 +154,7 @@ static void a_trainer_that_dies_in_a_container_is_cleaned_up(void)
     struct fixture fixture;
     struct trainer trainer;
     fixture_start(&fixture, "");
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2, rejoin_millis: 0");
     enclosed_start(&trainer, hold_two, &fixture, NULL);
     check_burial(&fixture, &trainer, true);
     fixture_finish(&fixture);
@@ -167,7 +167,7 @@ static void a_daemon_in_a_container_serves_and_buries_trainers_outside(void)
     struct fixture fixture;
     struct trainer trainer;
     fixture_start_enclosed(&fixture, "", ENCLOSED, NULL);
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2, rejoin_millis: 0");
     trainer_start(&trainer, hold_two, &fixture, NULL);
     check_burial(&fixture, &trainer, false);
     fixture_finish(&fixture);
@@ -178,7 +178,7 @@ static void an_older_kernel_watches_a_visible_pid(void)
     struct fixture fixture;
     struct trainer trainer;
     fixture_start_enclosed(&fixture, "", OUTSIDE, BLIND_PATH);
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2");
+    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2, rejoin_millis: 0");
     enclosed_start(&trainer, hold_two, &fixture, NULL);
     check_burial(&fixture, &trainer, true);
     fixture_finish(&fixture);
@@ -219,8 +219,9 @@ static void an_unseen_trainer_that_dies_gives_back_after_a_while(void)
 {
     struct fixture fixture;
     struct trainer trainer;
-    start_unseen(&fixture, &trainer,
-                 "capacity: 2, num_clients: 2, hold_timeout_millis: 1500");
+    start_unseen(
+        &fixture, &trainer,
+        "capacity: 2, num_clients: 2, rejoin_millis: 0, hold_timeout_millis: 1500");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "heir", 2);
     trainer_kill(&trainer);
     /* Who waits gets its batches at once; its memory stays for a while. */
@@ -242,7 +243,7 @@ static void an_unseen_trainer_may_read_on_after_close_until_it_releases(void)
 {
     struct fixture fixture;
     struct trainer trainer;
-    start_unseen(&fixture, &trainer, "capacity: 2, num_clients: 2");
+    start_unseen(&fixture, &trainer, "capacity: 2, num_clients: 2, rejoin_millis: 0");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "other", 2);
     trainer_send(trainer.fd, 0);
     trainer_recv(trainer.fd);
