@@ -28,6 +28,7 @@
 #define ACCEPT_PAUSE_MILLIS 100
 #define ACCEPTS_A_TURN 64
 #define STOP_MILLIS 2000
+#define SOON_MILLIS 20
 #define LOCK_TRIES 16
 
 /* ---- runtime directory ---- */
@@ -263,9 +264,11 @@ static void on_sweep(uv_timer_t *timer)
 
 void stg_server_sweep_soon(struct stg_server *server)
 {
-    if (!uv_is_active((uv_handle_t *)&server->sweep_timer) &&
-        !uv_is_closing((uv_handle_t *)&server->sweep_timer))
-        uv_timer_start(&server->sweep_timer, on_sweep, 1, 0);
+    uv_timer_t *timer = &server->sweep_timer;
+    bool soon =
+        uv_is_active((uv_handle_t *)timer) && uv_timer_get_due_in(timer) <= SOON_MILLIS;
+    if (!soon && !uv_is_closing((uv_handle_t *)timer))
+        uv_timer_start(timer, on_sweep, 1, 0);
 }
 
 static void on_async(uv_async_t *async)

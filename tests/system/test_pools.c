@@ -130,7 +130,7 @@ static bool is_idle(const struct fixture_status *status, void *arg)
     return strcmp(status->state, "idle") == 0;
 }
 
-/* One takes a second for each item; the other's runners queue behind it. */
+/* One takes long for each item; the other's runners queue behind it. */
 static void a_stop_does_not_wait_for_a_thread_of_the_pool(void)
 {
     struct fixture fixture;
@@ -138,7 +138,7 @@ static void a_stop_does_not_wait_for_a_thread_of_the_pool(void)
     fixture_apply(&fixture,
                   "name: slow\ndataset:\n  - range: {stop: 100000}\n"
                   "graph:\n  - {name: v, op: sleep, input: [value], sleep_microseconds: "
-                  "3000000}\n"
+                  "1500000}\n"
                   "staged: {features: {v: v}, use_stage_subgraph_thread_pool: true}\n");
     apply(&fixture, "p", 0, "num_threads: 4, rejoin_millis: 0");
     struct stager_stream *slow = fixture_open(&fixture, "slow", "s", 1);
