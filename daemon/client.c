@@ -345,6 +345,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
         bool untold = client->ends > 0 && client->asked <= client->end_position;
         client->base_pass = stg_client_pass(client) - untold;
         client->taken_before = stg_client_taken(client);
+        client->asked = 0;
         client->ends = 0;
         client->away_until_ns = stg_now_ns() + stage->staged->rejoin_millis * 1000000u;
         stage->n_away++;

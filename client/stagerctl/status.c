@@ -26,14 +26,24 @@ static const struct counter counters[] = {
     COUNTER(num_threads, false),
     COUNTER(num_clients, false),
     COUNTER(buffered, false),
+    COUNTER(made, true),
     COUNTER(published, true),
+    COUNTER(dropped, true),
+    COUNTER(ignored, true),
+    COUNTER(in_hand, true),
+    COUNTER(discarded, true),
+    COUNTER(acknowledged, true),
+    COUNTER(unacknowledged, true),
+    COUNTER(lost, true),
+    COUNTER(discarded_published, true),
+    COUNTER(incomplete_rounds, true),
     COUNTER(assigned, true),
     COUNTER(released, true),
-    COUNTER(dropped, true),
+    COUNTER(redelivered, true),
+    COUNTER(evicted, true),
     COUNTER(timeouts, true),
     COUNTER(errors, true),
-    COUNTER(redelivered, true),
-    COUNTER(lost, true),
+    COUNTER(feed_version, true),
     COUNTER(rows, true),
     COUNTER(bytes, true),
     COUNTER(memory_bytes, true),
@@ -66,16 +76,31 @@ static void client_json(struct stg_json *json, const struct stg_client_status *c
         const char *name;
         const char *text;
     } texts[] = {
-        {"client_id", c->client_id}, {"program", c->program}, {"state", c->state}};
+        {"client_id", c->client_id},
+        {"program", c->program},
+        {"state", c->state},
+        {"last_error", c->last_error},
+    };
     const struct {
         const char *name;
         uint64_t value;
     } numbers[] = {
-        {"pid", c->pid},           {"uid", c->uid},
-        {"max_held", c->max_held}, {"held", c->held},
-        {"assigned", c->assigned}, {"taken", c->taken},
-        {"released", c->released}, {"redelivered", c->redelivered},
-        {"wait_ns", c->wait_ns},   {"violations", c->violations},
+        {"pid", c->pid},
+        {"uid", c->uid},
+        {"rank", c->rank},
+        {"batch_size", c->batch_size},
+        {"max_held", c->max_held},
+        {"held", c->held},
+        {"assigned", c->assigned},
+        {"taken", c->taken},
+        {"acknowledged", c->acknowledged},
+        {"released", c->released},
+        {"redelivered", c->redelivered},
+        {"lost", c->lost},
+        {"gaps", c->gaps},
+        {"wait_ns", c->wait_ns},
+        {"daemon_wait_ns", c->daemon_wait_ns},
+        {"violations", c->violations},
     };
     stg_json_object_begin(json);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -98,6 +123,8 @@ static void pipeline_json(struct stg_json *json, const struct stg_pipeline_statu
     stg_json_string(json, text_or(status->state, ""));
     stg_json_key(json, "delivery");
     stg_json_string(json, text_or(status->delivery, ""));
+    stg_json_key(json, "on_timeout");
+    stg_json_string(json, text_or(status->on_timeout, ""));
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
         stg_json_key(json, counters[i].name);
         stg_json_uint(json, counter_of(status, &counters[i]));
@@ -116,30 +143,70 @@ static void pipeline_json(struct stg_json *json, const struct stg_pipeline_statu
 
 /* ---- for people ---- */
 
+static void print_error(const char *before, const char *text)
+{
+    if (text == NULL || text[0] == '\0')
+        return;
+    char error[1024];
+    snprintf(error, sizeof(error), "%s", text);
+    stg_ctl_clean(error);
+    printf("  %s %s\n", before, error);
+}
+
 static void print_clients(const struct stg_pipeline_status *status)
 {
-    static const char *const titles[] = {"CLIENT",   "PROGRAM", "PID",   "STATE",
-                                         "ASSIGNED", "HELD",    "WAITED"};
-    struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
-    for (size_t i = 0; i < table.n_columns; i++)
+    static const char *const titles[] = {"CLIENT", "PID",  "STATE",  "TAKEN",
+                                         "HELD",   "LOST", "WAITED", "WAITED FOR"};
+    bool ranks = strcmp(text_or(status->delivery, ""), "round_robin") == 0;
+    size_t n = sizeof(titles) / sizeof(titles[0]);
+    struct stg_table table = {.n_columns = n + ranks};
+    for (size_t i = 0; i < n; i++)
         stg_table_add(&table, "%s", titles[i]);
+    if (ranks)
+        stg_table_add(&table, "RANK");
     for (size_t i = 0; i < status->n_clients; i++) {
         const struct stg_client_status *c = &status->clients[i];
         stg_table_add(&table, "%s", text_or(c->client_id, "-"));
-        stg_table_add(&table, "%s", text_or(c->program, "-"));
-        if (c->pid != 0)
-            stg_table_add(&table, "%u", c->pid);
-        else /* of another pid namespace */
-            stg_table_add(&table, "%s", "-");
+        stg_table_add(&table, "%u", c->pid);
         stg_table_add(&table, "%s", text_or(c->state, "-"));
-        stg_table_add(&table, "%" PRIu64, c->assigned);
+        stg_table_add(&table, "%" PRIu64, c->taken);
         stg_table_add(&table, "%u of %u", c->held, c->max_held);
+        stg_table_add(&table, "%" PRIu64, c->lost);
         stg_table_add(&table, "%.3f s", (double)c->wait_ns / 1e9);
+        stg_table_add(&table, "%.3f s", (double)c->daemon_wait_ns / 1e9);
+        if (ranks)
+            stg_table_add(&table, "%u", c->rank);
     }
     stg_table_print(&table, "  ");
+    for (size_t i = 0; i < status->n_clients; i++) {
+        char before[160];
+        snprintf(before, sizeof(before),
+                 "%s:", text_or(status->clients[i].client_id, "-"));
+        stg_ctl_clean(before);
+        print_error(before, status->clients[i].last_error);
+    }
 }
 
-/* Those who left but still hold batches are listed too. */
+/* Each item is in one place: the parts of a line add up to its first number. */
+static void print_items(const struct stg_pipeline_status *s)
+{
+    char bytes[32];
+    printf("  made       %" PRIu64 ": %" PRIu64 " published, %" PRIu64
+           " dropped, %" PRIu64 " ignored, %" PRIu64 " in hand, %" PRIu64 " discarded\n",
+           s->made, s->published, s->dropped, s->ignored, s->in_hand, s->discarded);
+    printf("  published  %" PRIu64 ": %" PRIu64 " acknowledged, %" PRIu64
+           " lost, %u buffered, %" PRIu64 " unacknowledged, %" PRIu64 " discarded\n",
+           s->published, s->acknowledged, s->lost, s->buffered, s->unacknowledged,
+           s->discarded_published);
+    printf("  size       %" PRIu64 " rows, %s\n", s->rows,
+           stg_ctl_bytes(s->bytes, bytes, sizeof(bytes)));
+    printf("  trouble    %" PRIu64 " error items, %" PRIu64 " redelivered, %" PRIu64
+           " timeouts (%s), %" PRIu64 " clients evicted\n",
+           s->errors, s->redelivered, s->timeouts, text_or(s->on_timeout, "drop"),
+           s->evicted);
+}
+
+/* Those who left are listed too. */
 static unsigned count_attached(const struct stg_pipeline_status *s)
 {
     unsigned n = 0;
@@ -150,7 +217,7 @@ static unsigned count_attached(const struct stg_pipeline_status *s)
 
 static void print_pipeline(const struct stg_pipeline_status *s)
 {
-    char used[32], all[32], bytes[32];
+    char used[32], all[32];
     printf("%s: %s, generation %" PRIu64 ", pass %" PRIu64 ", epoch %" PRIu64 "\n",
            s->name, text_or(s->state, "?"), s->generation, s->pass, s->epoch);
     printf("  delivery   %s to %u client%s; %u%s attached\n", text_or(s->delivery, "?"),
@@ -158,22 +225,13 @@ static void print_pipeline(const struct stg_pipeline_status *s)
            s->n_clients_left_out > 0 ? " or more" : "");
     printf("  buffer     %u of %u, filled by %u thread%s\n", s->buffered, s->capacity,
            s->num_threads, s->num_threads == 1 ? "" : "s");
-    printf("  published  %" PRIu64 " batches, %" PRIu64 " rows, %s\n", s->published,
-           s->rows, stg_ctl_bytes(s->bytes, bytes, sizeof(bytes)));
-    printf("  trouble    %" PRIu64 " error items, %" PRIu64 " dropped, %" PRIu64
-           " redelivered, %" PRIu64 " lost\n",
-           s->errors, s->dropped, s->redelivered, s->lost);
+    print_items(s);
     printf("  memory     %s of %s in use\n",
            stg_ctl_bytes(s->memory_used_bytes, used, sizeof(used)),
            stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
-    if (s->last_error != NULL && s->last_error[0] != '\0') {
-        char error[1024];
-        snprintf(error, sizeof(error), "%s", s->last_error);
-        stg_ctl_clean(error);
-        printf("  last error %s\n", error);
-    }
+    print_error("last error", s->last_error);
     if (s->n_clients > 0)
         print_clients(s);
     if (s->n_clients_left_out > 0)

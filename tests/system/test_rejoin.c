@@ -104,6 +104,10 @@ static void who_comes_back_to_a_broadcast_misses_nothing(void)
     struct fixture_status status = balance(&fixture);
     CHECK_INT(status.n_away, 1);
     CHECK_INT(status.buffered, 3);
+    for (uint32_t i = 0; i < status.n_clients; i++) {
+        if (strcmp(status.clients[i].state, "away") == 0)
+            CHECK_INT(status.clients[i].taken, 3);
+    }
     struct stager_stream *again = fixture_open(&fixture, "p", "victim", 2);
     for (int i = 2; i < 12; i++) {
         CHECK_INT(expect_value(again, i), i < 4);
@@ -116,6 +120,13 @@ static void who_comes_back_to_a_broadcast_misses_nothing(void)
     CHECK_INT(status.redelivered, 2);
     CHECK_INT(status.lost, 0);
     CHECK_INT(status.acknowledged, 12);
+    for (uint32_t i = 0; i < status.n_clients; i++) {
+        bool back = strcmp(status.clients[i].client_id, "victim") == 0;
+        CHECK_INT(status.clients[i].acknowledged, 12);
+        CHECK_INT(status.clients[i].redelivered, back ? 2 : 0);
+        CHECK_INT(status.clients[i].taken, back ? 13 : 12); /* one of them twice */
+        CHECK_INT(status.clients[i].assigned, back ? 14 : 12);
+    }
     stager_close(other);
     stager_close(again);
     fixture_finish(&fixture);
