@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/conformance/account_book.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -223,8 +224,12 @@ void book_trainer_body(struct fixture *fixture, int fd, void *arg)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no trainer */
     t.random = t.book->plan.seed * 0x9e3779b97f4a7c15u + t.me;
     t.max_held = t.book->plan.max_held[t.life->slot];
+    bool named = t.life->client_id[0] != '\0';
+    if (!named) /* what it is called then: stager.h */
+        snprintf(t.life->client_id, sizeof(t.life->client_id), "%.100s-%d",
+                 program_invocation_short_name, (int)getpid());
     struct stager_options options = {
-        .client_id = t.life->client_id,
+        .client_id = named ? t.life->client_id : NULL,
         .runtime_dir = fixture->runtime,
         .max_held = (uint32_t)t.max_held,
         .ack_explicit = t.book->plan.ack_explicit[t.life->slot],

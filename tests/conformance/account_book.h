@@ -28,7 +28,7 @@ enum book_event_kind { EVENT_KILL, EVENT_LEAVE, EVENT_STOP };
 struct book_event {
     enum book_event_kind kind;
     int slot;
-    bool same_id;    /* the successor comes under the same client_id */
+    bool same_id;    /* the successor has the same client_id; else none */
     bool wait_seen;  /* it starts when stagerd has seen the end of the one before */
     uint64_t at;     /* after so many batches were taken by all */
     uint64_t resume; /* EVENT_STOP: so many batches later it goes on */
@@ -69,11 +69,11 @@ enum life_order { ORDER_NONE, ORDER_LEAVE, ORDER_FINISH };
 
 struct book_life {
     /* Of the test. */
-    int slot, prev; /* prev: the life that had the slot before, or -1 */
-    char client_id[32];
-    bool goes_on;      /* under the same client_id as prev */
-    _Atomic int order; /* enum life_order */
-    _Atomic int fate;  /* also of the life itself, when it leaves */
+    int slot, prev;      /* prev: the life that had the slot before, or -1 */
+    char client_id[128]; /* "": none was chosen, and the life writes what it is called */
+    bool goes_on;        /* under the same client_id as prev */
+    _Atomic int order;   /* enum life_order */
+    _Atomic int fate;    /* also of the life itself, when it leaves */
 
     /* Of the life. */
     _Atomic uint32_t n;       /* entries */

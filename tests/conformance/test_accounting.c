@@ -19,7 +19,7 @@
 #include "tests/check.h"
 #include "tests/conformance/account_book.h"
 
-#define N_SEEDS 8
+#define N_SEEDS 10
 #define STALL_MILLIS 100
 #define END_MILLIS 60000
 
@@ -54,7 +54,7 @@ static void choose_events(struct book_plan *plan)
 {
     uint64_t most = (uint64_t)plan->n_items * (uint64_t)plan->n_passes *
                     (plan->delivery == 1 ? (uint64_t)plan->n_clients : 1);
-    plan->n_events = draw(4) == 0 ? 0 : 1 + draw(BOOK_MAX_EVENTS);
+    plan->n_events = draw(8) == 0 ? 0 : 1 + draw(BOOK_MAX_EVENTS);
     uint64_t at = 0;
     for (int i = 0; i < plan->n_events; i++) {
         struct book_event *event = &plan->events[i];
@@ -182,8 +182,8 @@ static void start_life(struct run *run, int slot, bool same_id)
     if (life->goes_on)
         memcpy(life->client_id, book->lives[life->prev].client_id,
                sizeof(life->client_id));
-    else
-        snprintf(life->client_id, sizeof(life->client_id), "c%d.%d", slot, index);
+    else if (life->prev < 0)
+        snprintf(life->client_id, sizeof(life->client_id), "c%d", slot);
     struct book_trainer who = {.book = book, .life = index};
     trainer_start(&run->trainers[index], book_trainer_body, &run->fixture, &who);
     run->current[slot] = index;
