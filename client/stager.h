@@ -287,7 +287,8 @@ void stager_stream_info(const struct stager_stream *stream,
  * status code on failure. */
 int stager_pollfd(struct stager_stream *stream);
 
-/* Leaves the pipeline; what was assigned to this stream and not taken goes to others.
+/* Leaves the pipeline; what was assigned to this stream and not taken goes to others
+ * (with `redeliver: false` it is counted as lost).
  * Batches in hand stay readable until each is released: the mapping goes with the last
  * one. NULL is allowed. In a child of fork it gives back the child's copies and leaves
  * the parent's stream alone. */
