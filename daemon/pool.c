@@ -122,6 +122,13 @@ size_t stg_pool_n_waiting(struct stg_pool_user *user)
 
 /* ---- threads ---- */
 
+void stg_pool_stay_with(struct stg_pool *pool)
+{
+    struct stg_err err = {0};
+    if (stg_pool_place_take(&pool->place, pool->spec, &err) < 0)
+        stg_log(STG_LOG_WARNING, "thread pool %s: %s", pool->spec->global_name, err.text);
+}
+
 static void begin_thread(struct stg_pool *pool)
 {
     struct stg_err err = {0};

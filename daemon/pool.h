@@ -48,6 +48,10 @@ void stg_pools_destroy(struct stg_pools *pools);
 /* Pool i, or NULL. */
 struct stg_pool *stg_pools_get(struct stg_pools *pools, size_t i);
 
+/* Puts the calling thread on the pool's CPUs, as its own threads are: for a thread that
+ * works with it and must stay off the same cores. */
+void stg_pool_stay_with(struct stg_pool *pool);
+
 /* Runs run(arg) on a thread of the user's pool and returns true when it has returned; or
  * false: cancelled before it began. Any thread that is not the pool's. job->done is
  * initialised, the rest is not the caller's. */

@@ -316,6 +316,8 @@ static void *runner_main(void *arg)
 {
     struct stg_runner *runner = arg;
     struct stg_stage *stage = runner->stage;
+    if (stage->runners.pool.pool != NULL)
+        stg_pool_stay_with(stage->runners.pool.pool);
     uint32_t extent;
     while (wait_for_pass(stage) && reserve(stage, &extent))
         make_one(runner, extent);
