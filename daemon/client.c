@@ -450,7 +450,8 @@ void stg_clients_bury(struct stg_stage *stage)
 
 void stg_stage_stop_when_left(struct stg_stage *stage)
 {
-    bool warm = stage->staged->keep_warm && !stage->config.private_run;
+    bool warm = stage->staged->keep_warm && !stage->config.private_run &&
+                stage->failure.code == 0;
     if (stage->n_attached + stage->n_away > 0 || (warm && !stage->stopping))
         return;
     if (!stage->stopping) {

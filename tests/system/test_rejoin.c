@@ -310,6 +310,28 @@ static void a_warm_stage_fills_its_buffer_and_waits(void)
     fixture_finish(&fixture);
 }
 
+static void a_warm_stage_that_failed_is_made_anew(void)
+{
+    struct fixture fixture;
+    char path[256], yaml[512];
+    fixture_start(&fixture, "");
+    fixture_numbers(&fixture, "late.csv", 0, 2, path);
+    CHECK_INT(unlink(path), 0);
+    snprintf(yaml, sizeof(yaml),
+             "name: p\ndataset:\n  - files: {pattern: [%s]}\n  - text_line: {}\n"
+             "staged: {max_batch_bytes: 64KiB, keep_warm: true}\n",
+             path);
+    fixture_apply(&fixture, yaml);
+    struct stager_stream *stream = fixture_open(&fixture, "p", "a", 2);
+    expect_code(stream, STAGER_NOT_FOUND, "late.csv");
+    stager_close(stream);
+    fixture_numbers(&fixture, "late.csv", 0, 2, path);
+    stream = fixture_open(&fixture, "p", "a", 2);
+    stager_release(fixture_take(stream));
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static void a_private_run_ends_with_its_client(void)
 {
     struct fixture fixture;
@@ -336,6 +358,7 @@ static const struct stg_test tests[] = {
     TEST(who_left_after_the_end_keeps_nothing_alive),
     TEST(who_is_not_waited_for_any_more_takes_the_stage_along),
     TEST(a_warm_stage_fills_its_buffer_and_waits),
+    TEST(a_warm_stage_that_failed_is_made_anew),
     TEST(a_private_run_ends_with_its_client),
 };
 
