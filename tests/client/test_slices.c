@@ -31,6 +31,8 @@ static struct stager_batch *take(struct stager_stream *stream)
 
 static void finish(struct fake *fake, struct stager_stream *stream)
 {
+    close(fake->socket); /* else close waits for the daemon to let go */
+    fake->socket = -1;
     stager_close(stream);
     fake_stop(fake);
 }
