@@ -42,13 +42,24 @@ static void limit(int resource, rlim_t most)
     setrlimit((__rlimit_resource_t)resource, &now);
 }
 
+static bool has_capabilities(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct held[2] = {0};
+    if (syscall(SYS_capget, &header, held) < 0)
+        return true;
+    return (held[0].effective | held[0].permitted | held[0].inheritable |
+            held[1].effective | held[1].permitted | held[1].inheritable) != 0;
+}
+
+/* A unit may forbid the call; it leaves nothing to drop either. */
 static int drop_capabilities(struct stg_err *err)
 {
     for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
         prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* refused unless root: then there are none */
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {0};
-    if (syscall(SYS_capset, &header, none) < 0)
+    if (has_capabilities() && syscall(SYS_capset, &header, none) < 0)
         return system_error("cannot drop capabilities", err);
     return 0;
 }
