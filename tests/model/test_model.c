@@ -478,7 +478,7 @@ static void two_runners_and_two_trainers_lose_nothing(void)
 {
     run(&(struct cast){.name = "2 runners, 2 trainers, 1 kill",
                        .staged = "capacity: 1, num_threads: 2",
-                       .n_items = 2,
+                       .n_items = 1,
                        .n_trainers = 2,
                        .n_passes = 1,
                        .n_kills = 1,
@@ -489,7 +489,7 @@ static void broadcast_to_two_goes_on_when_one_is_killed(void)
 {
     run(&(struct cast){.name = "2 runners, broadcast to 2 trainers, 1 kill",
                        .staged = "capacity: 1, num_threads: 2, delivery: broadcast",
-                       .n_items = 2,
+                       .n_items = 1,
                        .n_trainers = 2,
                        .n_passes = 1,
                        .n_kills = 1,
