@@ -100,7 +100,9 @@ struct stager_batch;  /* a batch in hand: a lease on shared memory */
 
 /* How to open a stream. Zero-initialise; zero means the default. */
 struct stager_options {
-    const char *client_id;   /* name of this consumer in status; default "PROGRAM-PID" */
+    const char *client_id; /* name of this consumer in status; default "PROGRAM-PID". One
+                              that is given is a place to come back to: who left in the
+                              middle of a pass goes on there within rejoin_millis */
     const char *runtime_dir; /* default: environment STAGER_RUNTIME_DIR, else /run/stager,
                                 else $XDG_RUNTIME_DIR/stager */
     uint32_t max_held;    /* batches at once, in hand or ready: default 2, at most 256 */
@@ -200,7 +202,8 @@ void stager_disconnect(struct stager *client);
 /* Opens pipeline `name` as one more consumer, on a socket of its own. client: a
  * connection whose runtime_dir is used, or NULL. options: NULL for defaults. Maps the
  * pipeline's memory read-only. Errors: NOT_FOUND (no such pipeline, names near ones),
- * RESOURCE_EXHAUSTED (num_clients are attached, or memory, with the arithmetic),
+ * RESOURCE_EXHAUSTED (num_clients are attached, or a place is kept for one that may come
+ * back; or memory, with the arithmetic), ALREADY_EXISTS (client_id is attached: its pid),
  * INVALID_ARGUMENT (batch_size does not divide the pipeline's, or a tensor has no rows to
  * cut), PERMISSION_DENIED, UNAVAILABLE. */
 int stager_open(struct stager *client, const char *name,
