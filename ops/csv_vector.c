@@ -34,6 +34,7 @@ typedef uint64_t words_v __attribute__((vector_size(8 * LANES)));
 typedef int64_t signed_v __attribute__((vector_size(8 * LANES)));
 typedef double doubles_v __attribute__((vector_size(8 * LANES)));
 typedef int32_t ints_v __attribute__((vector_size(4 * LANES))); /* half as long */
+typedef uint32_t counts_v __attribute__((vector_size(4 * LANES)));
 typedef float floats_v __attribute__((vector_size(4 * LANES)));
 
 INLINE uint64_t load8(const char *s)
@@ -284,9 +285,10 @@ INLINE ints_v eight_digits(words_v digits)
     quads_v quads = (quads_v)pairs;
     quads = (quads & 0xffff) * 100 + (quads >> 16);
     words_v words = (words_v)quads;
-    ints_v high = __builtin_convertvector(words, ints_v);
-    ints_v low = __builtin_convertvector(words >> 32, ints_v);
-    return high * 10000 + low;
+    /* What is no digit may overflow; nobody looks at it. */
+    counts_v high = __builtin_convertvector(words, counts_v);
+    counts_v low = __builtin_convertvector(words >> 32, counts_v);
+    return (ints_v)(high * 10000 + low);
 }
 
 /* The digits behind a point move up over it: 12.5 is 125 with one digit of fraction. A
