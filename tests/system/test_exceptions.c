@@ -171,13 +171,13 @@ static void a_source_that_is_bad_throughout_is_backed_off_from(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_failing(
-        &fixture, 1000000, "DATA_LOSS",
-        "ignored_exception_types: [DATA_LOSS], max_ignored: 60, num_threads: 4");
+    apply_failing(&fixture, 1000000, "DATA_LOSS",
+                  "ignored_exception_types: [DATA_LOSS], max_ignored: 60");
     int64_t began = now_millis();
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     expect(stream, STAGER_DATA_LOSS, "more than max_ignored 60");
-    CHECK(now_millis() - began >= 250); /* 60 - 16 times 10 ms, but for the first few */
+    CHECK(now_millis() - began >= 250); /* one runner: 60 - 16 times 10 ms, but for the
+                                           first few */
     CHECK_INT(balance(&fixture).ignored, 60);
     stager_close(stream);
     fixture_finish(&fixture);
