@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two string hashes that TensorFlow defines buckets by. Pure functions; any thread.
- * Nothing outside [s, s + n) is read.
+ * The two string hashes that TensorFlow defines buckets by, and what the ops that use
+ * hashes share. Pure functions; any thread. Nothing outside [s, s + n) is read.
  */
 #ifndef STG_OPS_HASH_H
 #define STG_OPS_HASH_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "ops/op.h"
 
 /* FarmHash Fingerprint64 (farmhashna::Hash64 of google/farmhash): never changes, on any
  * platform. */
@@ -37,11 +36,18 @@ static inline uint64_t stg_modulus(uint64_t value, const struct stg_modulus *by)
     return rest - (by->divisor & -(uint64_t)(rest >= by->divisor));
 }
 
-/* string_to_hash_bucket_fast and its plan, for who does its work. */
-struct stg_op;
+/* string_to_hash_bucket_fast and its plan, for who does its work. A plan that begins with
+ * this one may have more. */
 extern const struct stg_op stg_op_string_to_hash_bucket_fast;
 struct stg_hash_plan {
     struct stg_modulus buckets;
 };
+
+/* The run of an op whose plan begins with a stg_hash_plan: input 0, strings, to buckets.
+ */
+int stg_hash_run(struct stg_op_run *ctx,
+                 uint64_t (*hash)(const struct stg_hash_plan *plan, const char *s,
+                                  size_t n),
+                 struct stg_err *err);
 
 #endif

@@ -29,8 +29,10 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
-static int run_with(struct stg_op_run *ctx, uint64_t (*hash)(const char *, size_t),
-                    struct stg_err *err)
+int stg_hash_run(struct stg_op_run *ctx,
+                 uint64_t (*hash)(const struct stg_hash_plan *plan, const char *s,
+                                  size_t n),
+                 struct stg_err *err)
 {
     const struct stg_hash_plan *plan = ctx->plan;
     const struct stg_tensor *input = &ctx->inputs[0];
@@ -42,20 +44,30 @@ static int run_with(struct stg_op_run *ctx, uint64_t (*hash)(const char *, size_
     const char *data = input->data;
     for (int64_t i = 0; i < n; i++) {
         size_t bytes = (size_t)(input->end[i] - input->begin[i]);
-        out[i] =
-            (int64_t)stg_modulus(hash(data + input->begin[i], bytes), &plan->buckets);
+        out[i] = (int64_t)stg_modulus(hash(plan, data + input->begin[i], bytes),
+                                      &plan->buckets);
     }
     return 0;
 }
 
+static uint64_t hash_fast(const struct stg_hash_plan *plan, const char *s, size_t n)
+{
+    return stg_fingerprint64(s, n);
+}
+
+static uint64_t hash_legacy(const struct stg_hash_plan *plan, const char *s, size_t n)
+{
+    return stg_hash64(s, n);
+}
+
 static int run_fast(struct stg_op_run *ctx, struct stg_err *err)
 {
-    return run_with(ctx, stg_fingerprint64, err);
+    return stg_hash_run(ctx, hash_fast, err);
 }
 
 static int run_legacy(struct stg_op_run *ctx, struct stg_err *err)
 {
-    return run_with(ctx, stg_hash64, err);
+    return stg_hash_run(ctx, hash_legacy, err);
 }
 
 const struct stg_op stg_op_string_to_hash_bucket_fast = {

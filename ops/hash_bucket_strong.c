@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "ops/hash.h"
 #include "ops/text.h"
 
 static const struct stg_param params[] = {
@@ -17,7 +18,7 @@ static const struct stg_param params[] = {
 };
 
 struct plan {
-    uint64_t num_buckets;
+    struct stg_hash_plan hash; /* first: stg_hash_run */
     uint64_t key[2];
 };
 
@@ -35,8 +36,8 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     struct stg_component *output = stg_op_outputs(ctx, 1);
     if (plan == NULL || output == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    plan->num_buckets =
-        (uint64_t)stg_attr_int(ctx->node->attrs, ctx->node->n_attrs, "num_buckets", 1);
+    plan->hash.buckets = stg_modulus_make(
+        (uint64_t)stg_attr_int(ctx->node->attrs, ctx->node->n_attrs, "num_buckets", 1));
     plan->key[0] = (uint64_t)key->values[0].i;
     plan->key[1] = (uint64_t)key->values[1].i;
     *output = ctx->inputs[0];
@@ -97,22 +98,14 @@ static uint64_t siphash(const uint64_t key[2], const char *s, size_t n)
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
+static uint64_t hash_strong(const struct stg_hash_plan *plan, const char *s, size_t n)
+{
+    return siphash(((const struct plan *)plan)->key, s, n);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
-    const struct plan *plan = ctx->plan;
-    const struct stg_tensor *input = &ctx->inputs[0];
-    struct stg_tensor output;
-    int rc = ctx->alloc(ctx, 0, STAGER_INT64, input->ndim, input->shape, 0, &output, err);
-    if (rc < 0)
-        return rc;
-    int64_t *out = output.data, n = stg_tensor_n(input);
-    const char *data = input->data;
-    for (int64_t i = 0; i < n; i++) {
-        size_t bytes = (size_t)(input->end[i] - input->begin[i]);
-        uint64_t hash = siphash(plan->key, data + input->begin[i], bytes);
-        out[i] = (int64_t)(hash % plan->num_buckets);
-    }
-    return 0;
+    return stg_hash_run(ctx, hash_strong, err);
 }
 
 const struct stg_op stg_op_string_to_hash_bucket_strong = {

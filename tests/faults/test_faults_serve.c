@@ -113,11 +113,11 @@ static void check_all(const unsigned seen[N_LINES], unsigned times)
 
 /* ---- one client, then many, then a private run ---- */
 
-static int read_shared(struct inside *inside, char text[512])
+static int read_rows(bool private_run, char text[512])
 {
     struct stager_stream *stream;
     unsigned seen[N_LINES] = {0};
-    int rc = open_stream("rows", false, &stream, text);
+    int rc = open_stream("rows", private_run, &stream, text);
     if (rc < 0)
         return rc;
     rc = read_pass(&stream, 1, seen, text);
@@ -125,6 +125,11 @@ static int read_shared(struct inside *inside, char text[512])
     if (rc == 0)
         check_all(seen, 2);
     return rc;
+}
+
+static int read_shared(struct inside *inside, char text[512])
+{
+    return read_rows(false, text);
 }
 
 static void read_shared_again(struct inside *inside)
@@ -149,16 +154,7 @@ static void serving_survives_every_fault(void)
 
 static int read_private(struct inside *inside, char text[512])
 {
-    struct stager_stream *stream;
-    unsigned seen[N_LINES] = {0};
-    int rc = open_stream("rows", true, &stream, text);
-    if (rc < 0)
-        return rc;
-    rc = read_pass(&stream, 1, seen, text);
-    stager_close(stream);
-    if (rc == 0)
-        check_all(seen, 2);
-    return rc;
+    return read_rows(true, text);
 }
 
 static void read_private_again(struct inside *inside)
