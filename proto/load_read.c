@@ -458,7 +458,7 @@ int stg_read_fail_key(struct stg_reader *r, const struct stg_text_node *entry,
                       const ProtobufCMessageDescriptor *type)
 {
     const char *names[MAX_FIELDS];
-    char all[400] = "", shown[64];
+    char all[700] = "", shown[64];
     size_t n = 0;
     for (unsigned i = 0; i < type->n_fields; i++) {
         if (!stg_read_is_key(&type->fields[i]))

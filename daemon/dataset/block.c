@@ -10,6 +10,7 @@ struct owned_block {
     struct stg_block block;
     struct stg_quota *quota;
     struct stg_chunk *chunk;
+    struct stg_block *parent; /* whose memory it shows, or NULL */
     uint64_t taken;
     char *at, *end; /* what is left to carve */
 };
@@ -34,6 +35,7 @@ static void owned_destroy(struct stg_block *block)
     struct stg_quota *quota = own->quota;
     stg_ahead_unref(block->ahead);
     stg_chunk_unref(own->chunk);
+    stg_block_unref(own->parent);
     stg_quota_give(quota, own->taken);
     free(own);
     stg_quota_unref(quota);
@@ -61,6 +63,7 @@ int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t by
     own->block.error.text[0] = '\0';
     own->quota = stg_quota_ref(quota);
     own->chunk = chunk != NULL ? stg_chunk_ref(chunk) : NULL;
+    own->parent = NULL;
     own->taken = head + bytes;
     own->at = (char *)own + stg_block_room(sizeof(*own));
     own->end = (char *)own + head + bytes;
@@ -95,6 +98,152 @@ int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
         return rc;
     block->error = *error;
     block->epoch = epoch;
+    *ret = block;
+    return 0;
+}
+
+/* ---- views ---- */
+
+int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
+                     uint32_t n_components, uint64_t bytes, const char *what,
+                     struct stg_block **ret, struct stg_err *err)
+{
+    struct stg_block *block;
+    int rc = stg_block_create(quota, n_components, bytes, NULL, what, &block, err);
+    if (rc < 0)
+        return rc;
+    ((struct owned_block *)block->owner)->parent = stg_block_ref(parent);
+    block->n_records = parent->n_records;
+    block->n_rows = parent->n_rows;
+    block->rows = parent->rows;
+    block->epoch = parent->epoch;
+    *ret = block;
+    return 0;
+}
+
+/* Numbers or strings of one record. */
+static int64_t record_n(const struct stg_tensor *tensor)
+{
+    int64_t n = 1;
+    for (int d = 1; d < tensor->ndim; d++)
+        n *= tensor->shape[d];
+    return n;
+}
+
+static void slice_tensor(const struct stg_tensor *from, int64_t first, int64_t n,
+                         struct stg_tensor *to)
+{
+    int64_t each = record_n(from);
+    *to = *from;
+    to->shape[0] = n;
+    if (from->dtype == STAGER_STRING) {
+        to->begin = from->begin + first * each;
+        to->end = from->end + first * each;
+        return;
+    }
+    uint64_t bytes = (uint64_t)each * stg_dtype_bytes(from->dtype);
+    to->data = (char *)from->data + (uint64_t)first * bytes;
+    to->data_bytes = (uint64_t)n * bytes;
+}
+
+int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t first,
+                    int64_t n, struct stg_block **ret, struct stg_err *err)
+{
+    assert(first >= 0 && n >= 1 && n <= parent->n_records - first);
+    struct stg_block *block;
+    int rc = stg_block_derive(quota, parent, parent->n_components, 0, "a part of a block",
+                              &block, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t c = 0; c < block->n_components; c++)
+        slice_tensor(&parent->tensors[c], first, n, &block->tensors[c]);
+    if (n < parent->n_records) {
+        assert(parent->n_rows == parent->n_records);
+        block->n_records = block->n_rows = n;
+        block->rows = parent->rows != NULL ? parent->rows + first : NULL;
+    }
+    *ret = block;
+    return 0;
+}
+
+int stg_block_cut(struct stg_quota *quota, struct stg_block **from, int64_t *at,
+                  int64_t want, struct stg_block **ret, struct stg_err *err)
+{
+    struct stg_block *block = *from;
+    int64_t n = block->n_records - *at;
+    if (*at == 0 && n <= want) {
+        *from = NULL;
+        *ret = block;
+        return 0;
+    }
+    n = n > want ? want : n;
+    int rc = stg_block_slice(quota, block, *at, n, ret, err);
+    if (rc < 0)
+        return rc;
+    *at += n;
+    if (*at == block->n_records) {
+        stg_block_unref(block);
+        *from = NULL;
+        *at = 0;
+    }
+    return 0;
+}
+
+/* Bytes to carve for n records of one component. Strings stay where they are. */
+static uint64_t pick_room(const struct stg_tensor *tensor, int64_t n)
+{
+    uint64_t count = (uint64_t)(n * record_n(tensor));
+    if (tensor->dtype == STAGER_STRING)
+        return 2 * stg_block_room(count * sizeof(int64_t));
+    return stg_block_room(count * stg_dtype_bytes(tensor->dtype));
+}
+
+static void *pick_values(struct stg_block *to, const void *from, uint64_t bytes,
+                         const int64_t *index, int64_t n)
+{
+    char *ret = stg_block_carve(to, (uint64_t)n * bytes);
+    for (int64_t i = 0; i < n; i++)
+        memcpy(ret + (uint64_t)i * bytes, (const char *)from + (uint64_t)index[i] * bytes,
+               bytes);
+    return ret;
+}
+
+static void pick_tensor(struct stg_block *to, const struct stg_tensor *from,
+                        const int64_t *index, int64_t n, struct stg_tensor *tensor)
+{
+    uint64_t each = (uint64_t)record_n(from);
+    *tensor = *from;
+    tensor->shape[0] = n;
+    if (from->dtype == STAGER_STRING) {
+        tensor->begin = pick_values(to, from->begin, each * sizeof(int64_t), index, n);
+        tensor->end = pick_values(to, from->end, each * sizeof(int64_t), index, n);
+        return;
+    }
+    uint64_t bytes = each * stg_dtype_bytes(from->dtype);
+    tensor->data = pick_values(to, from->data, bytes, index, n);
+    tensor->data_bytes = (uint64_t)n * bytes;
+}
+
+int stg_block_pick(struct stg_quota *quota, struct stg_block *parent,
+                   const int64_t *index, int64_t n, struct stg_block **ret,
+                   struct stg_err *err)
+{
+    if (parent->n_records == 1)
+        return stg_block_slice(quota, parent, 0, 1, ret, err);
+    assert(n >= 1 && parent->n_rows == parent->n_records);
+    uint64_t bytes = stg_block_room((uint64_t)n * sizeof(struct stg_provenance));
+    for (uint32_t c = 0; c < parent->n_components; c++)
+        bytes += pick_room(&parent->tensors[c], n);
+    struct stg_block *block;
+    int rc = stg_block_derive(quota, parent, parent->n_components, bytes,
+                              "records of a block", &block, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t c = 0; c < block->n_components; c++)
+        pick_tensor(block, &parent->tensors[c], index, n, &block->tensors[c]);
+    block->n_records = block->n_rows = n;
+    if (parent->rows != NULL)
+        block->rows = pick_values(block, parent->rows, sizeof(*parent->rows), index, n);
     *ret = block;
     return 0;
 }

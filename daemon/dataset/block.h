@@ -31,6 +31,31 @@ void *stg_block_carve(struct stg_block *block, uint64_t bytes);
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err);
 
+/* ---- views: blocks that show the memory of another one, of which they take a reference
+ * of their own. The parent stays the caller's; it may be a view itself. ---- */
+
+/* With the parent's records, rows and epoch, n_components zeroed tensors that the caller
+ * fills in, and `bytes` to carve. */
+int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
+                     uint32_t n_components, uint64_t bytes, const char *what,
+                     struct stg_block **ret, struct stg_err *err);
+
+/* n (at least 1) records from `first` on: nothing is copied. */
+int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t first,
+                    int64_t n, struct stg_block **ret, struct stg_err *err);
+
+/* The records index[0 .. n), n at least 1: strings stay where they are, all else is
+ * copied. */
+int stg_block_pick(struct stg_quota *quota, struct stg_block *parent,
+                   const int64_t *index, int64_t n, struct stg_block **ret,
+                   struct stg_err *err);
+
+/* Hands out a block that a step keeps, up to `want` records a time: those from *at on.
+ * The whole block when it is no more; *from is NULL and *at 0 when it is used up. An
+ * error block goes whole. On failure both are as they were. */
+int stg_block_cut(struct stg_quota *quota, struct stg_block **from, int64_t *at,
+                  int64_t want, struct stg_block **ret, struct stg_err *err);
+
 /* All records of n blocks (n at least 1) with equal component shapes in one block, in
  * memory of its own. Epoch is the first one's. The blocks stay the caller's. */
 int stg_block_gather(struct stg_quota *quota, struct stg_block *const *blocks, size_t n,

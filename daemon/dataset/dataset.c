@@ -10,10 +10,6 @@
 
 #include "daemon/dataset/step.h"
 
-static const struct stg_transformation *const transformations[] = {
-    &stg_files, &stg_text_line, &stg_range, &stg_shuffle, &stg_repeat, &stg_batch,
-};
-
 /* ---- what steps share ---- */
 
 static void place(const struct stg_step *step, char *buf, size_t bytes)
@@ -120,13 +116,17 @@ int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err)
 static const struct stg_transformation *find(const struct stg_step *step,
                                              struct stg_err *err)
 {
-    for (size_t i = 0; i < sizeof(transformations) / sizeof(transformations[0]); i++) {
-        if (strcmp(transformations[i]->name, step->name) == 0)
-            return transformations[i];
+    const struct stg_transformation *ret = stg_transformation_find(step->name);
+    if (ret != NULL)
+        return ret;
+    char known[700] = "";
+    for (size_t i = 0; i < stg_n_transformations; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
+                 stg_transformations[i]->name);
     }
     stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
-                 "there is no step of that name; known: files, text_line, range, "
-                 "shuffle, repeat, batch");
+                 "there is no step of that name; known: %s", known);
     return NULL;
 }
 

@@ -26,6 +26,8 @@ struct stg_provenance {
 
 /* A block: n_records records of the step's schema. Before `batch` a record is one row;
  * after it a record is a whole batch. tensors[c].shape is [n_records, component shape…].
+ * A block of more than one record has one row a record: where a record is made of
+ * several rows (or may be), it is a block of its own.
  * A block never spans two epochs. An error block has error.code != 0, n_records 0, and
  * occupies one position of the stream: the dataset goes on after it. Reference counted,
  * because a batch may be a view of a chunk; immutable once handed on. */

@@ -198,15 +198,18 @@ static int files_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     uint32_t n = count_now(files, want);
     if (n == 0)
         return 1;
+    int rc = stg_iter_stopped(iter, err);
+    if (rc < 0)
+        return rc;
     const uint32_t *order = files->order + files->at;
     uint64_t data_bytes = 0, offsets = n * sizeof(int64_t);
     for (uint32_t i = 0; i < n; i++)
         data_bytes += strlen(iter->dataset->files[order[i]]);
     struct stg_block *block;
-    int rc = stg_block_create(iter->dataset->quota, 1,
-                              stg_block_room(data_bytes) + 2 * stg_block_room(offsets) +
-                                  stg_block_room(n * sizeof(struct stg_provenance)),
-                              NULL, "a block of files", &block, err);
+    rc = stg_block_create(iter->dataset->quota, 1,
+                          stg_block_room(data_bytes) + 2 * stg_block_room(offsets) +
+                              stg_block_room(n * sizeof(struct stg_provenance)),
+                          NULL, "a block of files", &block, err);
     if (rc < 0)
         return stg_step_prefix(iter->step, rc, err);
     char *data = stg_block_carve(block, data_bytes);

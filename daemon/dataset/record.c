@@ -71,11 +71,15 @@ static void pack(const struct stg_block *block, int64_t i, struct stg_record *re
 }
 
 static int take_boxed(struct stg_record_store *store, const struct stg_block *block,
-                      struct stg_record **ret)
+                      int64_t i, struct stg_record **ret)
 {
-    struct stg_block *only = (struct stg_block *)block, *copy;
-    assert(block->n_records == 1);
-    int rc = stg_block_gather(store->slabs.quota, &only, 1, "shuffle", &copy, NULL);
+    struct stg_quota *quota = store->slabs.quota;
+    struct stg_block *only, *copy;
+    int rc = stg_block_slice(quota, (struct stg_block *)block, i, 1, &only, NULL);
+    if (rc < 0)
+        return rc;
+    rc = stg_block_gather(quota, &only, 1, "shuffle", &copy, NULL);
+    stg_block_unref(only);
     if (rc < 0)
         return rc;
     store->n++;
@@ -88,7 +92,7 @@ int stg_record_take(struct stg_record_store *store, const struct stg_block *bloc
                     int64_t i, struct stg_record **ret)
 {
     if (store->boxed)
-        return take_boxed(store, block, ret);
+        return take_boxed(store, block, i, ret);
     uint64_t bytes = packed_bytes(block, i);
     struct stg_record *record = stg_slabs_alloc(&store->slabs, bytes);
     if (record == NULL)

@@ -56,6 +56,11 @@ struct stg_transformation {
 extern const struct stg_transformation stg_files, stg_text_line, stg_range, stg_shuffle,
     stg_repeat, stg_batch;
 
+/* All of them (table.c), and the one of that name or NULL. */
+extern const struct stg_transformation *const stg_transformations[];
+extern const size_t stg_n_transformations;
+const struct stg_transformation *stg_transformation_find(const char *name);
+
 struct stg_dataset {
     struct stg_dataset_env env;
     struct stg_identity who;

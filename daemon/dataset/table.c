@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transformations there are: one line each.
+ */
+#include <string.h>
+
+#include "daemon/dataset/step.h"
+
+const struct stg_transformation *const stg_transformations[] = {
+    &stg_files, &stg_text_line, &stg_range, &stg_shuffle, &stg_repeat, &stg_batch,
+};
+
+const size_t stg_n_transformations =
+    sizeof(stg_transformations) / sizeof(stg_transformations[0]);
+
+const struct stg_transformation *stg_transformation_find(const char *name)
+{
+    for (size_t i = 0; i < stg_n_transformations; i++) {
+        if (strcmp(stg_transformations[i]->name, name) == 0)
+            return stg_transformations[i];
+    }
+    return NULL;
+}
