@@ -17,6 +17,8 @@ static const struct {
 } ranges[] = {
     {&stager__text_line__descriptor, "buffer_size", {1, 1ll << 30}},
     {&stager__text_line__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__tf_record__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__tf_record__descriptor, "max_record_bytes", {1, 1ll << 40}},
     {&stager__shuffle__descriptor, "buffer_size", {1, INT64_MAX}},
     {&stager__repeat__descriptor, "count", {-1, INT64_MAX}},
     {&stager__batch__descriptor, "batch_size", {1, INT32_MAX}},
@@ -101,7 +103,6 @@ static const struct {
     {&stager__step__descriptor, "map"},
     {&stager__step__descriptor, "prefetch"},
     {&stager__step__descriptor, "tar"},
-    {&stager__step__descriptor, "tfrecord"},
     {&stager__step__descriptor, "zip"},
     {&stager__settings__descriptor, "gpu"},
     {&stager__settings__descriptor, "metrics"},

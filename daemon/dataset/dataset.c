@@ -287,6 +287,9 @@ const char *stg_provenance_text(const struct stg_dataset *dataset,
     else if (dataset->has_lines)
         snprintf(buf, bytes, "%s: line %" PRIu64 " (offset %" PRIu64 ")",
                  stg_dataset_file(dataset, row->file), row->record + 1, row->offset);
+    else if (dataset->has_records)
+        snprintf(buf, bytes, "%s: record %" PRIu64 " (offset %" PRIu64 ")",
+                 stg_dataset_file(dataset, row->file), row->record, row->offset);
     else
         snprintf(buf, bytes, "%s", stg_dataset_file(dataset, row->file));
     return buf;

@@ -95,7 +95,9 @@ void stg_block_read_ahead(const struct stg_block *block);
  * dataset lives. */
 const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file);
 
-/* "FILE: line 17 (offset 4711)" of a row. Returns buf. */
+/* "FILE: line 17 (offset 4711)" of a row, or "FILE: record 16 (offset 4711)". Returns
+ * buf.
+ */
 const char *stg_provenance_text(const struct stg_dataset *dataset,
                                 const struct stg_provenance *row, char *buf,
                                 size_t bytes);

@@ -38,17 +38,6 @@ struct reader {
     struct stg_err failure;
 };
 
-int stg_reader_needs_files(const struct stg_step *step, const struct stg_schema *in,
-                           struct stg_err *err)
-{
-    if (in != NULL && in->n == 1 && strcmp(in->components[0].name, "path") == 0 &&
-        in->components[0].dtype == STAGER_STRING && in->components[0].ndim == 0)
-        return 0;
-    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "it reads the files that a step before it names: put `files` "
-                        "before it, and nothing between them that makes other elements");
-}
-
 static int out_of_memory(const struct reader *reader, struct stg_err *err)
 {
     return stg_step_err(reader->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,

@@ -16,9 +16,22 @@ struct stg_reader_config {
     bool with_key;                   /* a second component: "FILE:NUMBER", from 1 */
 };
 
-/* INVALID_ARGUMENT unless `in` is the element {path: string} of `files`. */
-int stg_reader_needs_files(const struct stg_step *step, const struct stg_schema *in,
-                           struct stg_err *err);
+/* What every reader step has to check: that `in` is the element {path: string} of
+ * `files`, and the options that all readers have. INVALID_ARGUMENT. */
+int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
+                     struct stg_err *err);
+
+/* As stg_transformation.infer, of a step without options of its own that yields {record:
+ * string}. */
+int stg_reader_infer_record(const struct stg_step *step, const struct stg_schema *in,
+                            struct stg_bump *bump, struct stg_schema *ret,
+                            struct stg_err *err);
+
+/* A config with the options that all readers have, as far as the dataset's budget bears
+ * them. The step was checked. */
+struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
+                                            const struct stg_step *step,
+                                            const struct stg_format *format);
 
 /* As stg_transformation.create. */
 int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,

@@ -53,8 +53,8 @@ struct stg_transformation {
                   struct stg_iter **ret, struct stg_err *err);
 };
 
-extern const struct stg_transformation stg_files, stg_text_line, stg_range, stg_shuffle,
-    stg_repeat, stg_batch;
+extern const struct stg_transformation stg_files, stg_text_line, stg_tfrecord, stg_range,
+    stg_shuffle, stg_repeat, stg_batch;
 
 /* All of them (table.c), and the one of that name or NULL. */
 extern const struct stg_transformation *const stg_transformations[];
@@ -71,6 +71,7 @@ struct stg_dataset {
     uint64_t files_bytes;    /* counted on quota */
     struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */
     bool has_lines;          /* a record is a line of a file */
+    bool has_records;        /* or has a number and an offset in one */
     struct stg_iter *last;
     int failed; /* negative: sticky */
     struct stg_err failure;

@@ -7,7 +7,8 @@
 #include "daemon/dataset/step.h"
 
 const struct stg_transformation *const stg_transformations[] = {
-    &stg_files, &stg_text_line, &stg_range, &stg_shuffle, &stg_repeat, &stg_batch,
+    &stg_files,   &stg_text_line, &stg_tfrecord, &stg_range,
+    &stg_shuffle, &stg_repeat,    &stg_batch,
 };
 
 const size_t stg_n_transformations =

@@ -15,6 +15,7 @@
 #include "daemon/storage/storage.h"
 
 struct stg_format_config {
+    uint32_t n_parts;          /* components of a record; 0: one */
     uint64_t read_bytes;       /* bytes asked of the source at once, at least 1 */
     uint64_t chunk_bytes;      /* of a chunk, unless a record needs a larger one */
     uint64_t max_record_bytes; /* a longer record is a bad record */
@@ -25,8 +26,9 @@ struct stg_format_config {
     const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */
 };
 
-/* Records of one chunk. Record i is the bytes [begin[i], end[i]) of chunk->data, its
- * place in the file is base + begin[i], its number is first + i. */
+/* Records of one chunk. Part p of record i is the bytes [begin[k], end[k]) of
+ * chunk->data, k = i * n_parts + p; the record's place in the file is base + begin[i *
+ * n_parts], its number is first + i. */
 struct stg_records {
     struct stg_chunk *chunk; /* the reader's; take a reference to keep it */
     uint64_t chunk_used;     /* bytes of it that are filled */
@@ -61,6 +63,9 @@ struct stg_format {
                 int64_t *end, struct stg_records *ret, struct stg_err *err);
 };
 
-extern const struct stg_format stg_format_text_line;
+extern const struct stg_format stg_format_text_line, stg_format_tfrecord;
+
+/* All of them. */
+const struct stg_format *const *stg_formats(size_t *ret_n);
 
 #endif

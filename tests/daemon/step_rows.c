@@ -4,8 +4,11 @@
  * pipeline (golden_steps.py), but for batch, which loses nothing when an error goes by:
  * there it is what client/docs/dataset.md says.
  */
+#include <string.h>
+
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
+#include "tests/daemon/golden_tfrecord.h"
 #include "tests/daemon/step_harness.h"
 
 static void make_text(void)
@@ -13,6 +16,18 @@ static void make_text(void)
     STG_TEST_FILE("a.txt", "one\ntwo\na line that is too long\nfour\r\n\nsix");
     STG_TEST_FILE("b.txt", "");
     STG_TEST_FILE("c.txt", "seven\n");
+}
+
+/* The second file is damaged: one record, then a length. */
+static void make_tfrecords(void)
+{
+    unsigned char damaged[sizeof(golden_plain)];
+    memcpy(damaged, golden_plain, sizeof(damaged));
+    damaged[16 + 12] ^= 1;
+    damaged[33 + 25] ^= 1;
+    stg_test_file("a.tfrecord", golden_plain, sizeof(golden_plain));
+    stg_test_file("b.tfrecord", damaged, sizeof(damaged));
+    stg_test_file("c.tfrecord", golden_plain, sizeof(golden_plain));
 }
 
 const struct stg_step_row stg_step_rows[] = {
@@ -29,6 +44,11 @@ const struct stg_step_row stg_step_rows[] = {
                  "- text_line: {with_key: true, buffer_size: 4, max_record_bytes: 9}\n",
      .flags = STG_ROW_OWN_SOURCE,
      .prepare = make_text},
+    {.step = "tfrecord",
+     .pipeline = "dataset:\n- files: {pattern: \"$DIR/*.tfrecord\", shuffle: false}\n"
+                 "- tfrecord: {buffer_size: 50, max_record_bytes: 300}\n",
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_tfrecords},
     {.step = "range",
      .pipeline = "dataset: [{range: {start: 30, stop: -3, step: -4}}]",
      .flags = STG_ROW_OWN_SOURCE},

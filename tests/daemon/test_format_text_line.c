@@ -8,51 +8,7 @@
 
 #include "daemon/format/format.h"
 #include "tests/check.h"
-
-/* ---- a source in memory ---- */
-
-struct memory_source {
-    struct stg_source source;
-    const char *data;
-    uint64_t bytes;
-    uint64_t virtual_bytes;  /* zeros behind the data, up to here */
-    uint64_t fail_at;        /* reads that would pass it fail; 0: none */
-    uint64_t longest_read;   /* bytes asked for at once */
-    _Atomic int *stop_after; /* set once n_reads is reached */
-    int n_reads;
-};
-
-static int64_t memory_read(struct stg_source *source, uint64_t offset, void *buf,
-                           size_t bytes, struct stg_err *err)
-{
-    struct memory_source *memory = (struct memory_source *)source;
-    uint64_t all = memory->bytes + memory->virtual_bytes;
-    if (memory->longest_read < bytes)
-        memory->longest_read = bytes;
-    if (memory->stop_after != NULL && memory->n_reads-- == 0)
-        *memory->stop_after = 1;
-    if (memory->fail_at != 0 && offset + bytes > memory->fail_at)
-        return stg_err(err, -STAGER_DATA_LOSS, "mem: reading at offset %llu: broken",
-                       (unsigned long long)offset);
-    if (offset >= all)
-        return 0;
-    uint64_t n = all - offset < bytes ? all - offset : bytes;
-    for (uint64_t i = 0; i < n && offset + i < memory->bytes; i++)
-        ((char *)buf)[i] = memory->data[offset + i];
-    if (offset + n > memory->bytes) {
-        uint64_t from = offset > memory->bytes ? 0 : memory->bytes - offset;
-        memset((char *)buf + from, 0, n - from);
-    }
-    return (int64_t)n;
-}
-
-static const struct stg_storage memory_storage = {.scheme = "mem", .read = memory_read};
-
-static struct memory_source source_of(const char *data, size_t bytes)
-{
-    return (struct memory_source){
-        .source.storage = &memory_storage, .data = data, .bytes = bytes};
-}
+#include "tests/daemon/format_source.h"
 
 /* ---- the plain way ---- */
 
@@ -117,7 +73,7 @@ static void check_line(const struct stg_records *records, int64_t begin, int64_t
 
 /* Reads all of a source and compares; keeps chunks alive when `hold`, so that the reader
  * must not touch what it handed out. */
-static void check_source(struct opened opened, struct memory_source *source,
+static void check_source(struct opened opened, struct stg_test_memory *source,
                          const struct line *want, size_t n_want, int64_t ask, bool hold)
 {
     struct stg_chunk *held[8] = {NULL};
@@ -169,7 +125,7 @@ static void check_text(const char *data, size_t bytes, struct stg_format_config 
     static const int64_t asks[] = {1, 3, 64};
     for (size_t k = 0; k < 6; k++) {
         struct opened opened = open_reader(config);
-        struct memory_source source = source_of(data, bytes);
+        struct stg_test_memory source = stg_test_memory(data, bytes);
         check_source(opened, &source, want, n, asks[k % 3], k >= 3);
         CHECK(source.longest_read <= config.read_bytes);
         /* Again with the same reader: the next file goes on in the chunk. */
@@ -265,7 +221,7 @@ static void a_bad_line_is_told_with_line_offset_length_and_limit(void)
     static const char text[] = "one\n0123456789abcdef\r\nthree\n";
     struct opened opened = open_reader((struct stg_format_config){
         .read_bytes = 4, .chunk_bytes = 16, .max_record_bytes = 8, .advice = "do this"});
-    struct memory_source source = source_of(text, sizeof(text) - 1);
+    struct stg_test_memory source = stg_test_memory(text, sizeof(text) - 1);
     stg_format_text_line.start(opened.reader, &source.source);
     int64_t begin[4], end[4];
     struct stg_records records;
@@ -294,7 +250,7 @@ static void a_line_of_a_gigabyte_takes_no_more_memory_than_the_limit(void)
 {
     struct opened opened = open_reader((struct stg_format_config){
         .read_bytes = 1 << 20, .chunk_bytes = 4 << 20, .max_record_bytes = 16 << 20});
-    struct memory_source source = source_of("first\n", 6);
+    struct stg_test_memory source = stg_test_memory("first\n", 6);
     source.virtual_bytes = 1ull << 30;
     stg_format_text_line.start(opened.reader, &source.source);
     int64_t begin[4], end[4];
@@ -324,7 +280,7 @@ static void a_long_line_does_not_keep_a_large_chunk(void)
         text[i] = '\n';
     struct opened opened = open_reader((struct stg_format_config){
         .read_bytes = 4096, .chunk_bytes = 16384, .max_record_bytes = 16 << 20});
-    struct memory_source source = source_of(text, bytes);
+    struct stg_test_memory source = stg_test_memory(text, bytes);
     stg_format_text_line.start(opened.reader, &source.source);
     int64_t begin[8], end[8];
     struct stg_records records;
@@ -346,7 +302,7 @@ static void a_failing_source_is_told_after_the_records_before_it(void)
 {
     struct opened opened = open_reader((struct stg_format_config){
         .read_bytes = 4, .chunk_bytes = 64, .max_record_bytes = 100});
-    struct memory_source source = source_of("a\nbb\nccc\ndddd\n", 14);
+    struct stg_test_memory source = stg_test_memory("a\nbb\nccc\ndddd\n", 14);
     source.fail_at = 8;
     stg_format_text_line.start(opened.reader, &source.source);
     int64_t begin[4], end[4], n = 0;
@@ -369,7 +325,7 @@ static void a_stop_ends_the_search_in_a_long_line(void)
                                                                   .chunk_bytes = 1 << 18,
                                                                   .max_record_bytes = 1,
                                                                   .stopped = &stopped});
-    struct memory_source source = source_of("", 0);
+    struct stg_test_memory source = stg_test_memory("", 0);
     source.virtual_bytes = 1ull << 40;
     source.stop_after = &stopped;
     source.n_reads = 20;
@@ -393,7 +349,7 @@ static void a_quota_that_is_too_small_is_told(void)
                                        .quota = quota};
     void *reader;
     CHECK_INT(stg_format_text_line.create(&config, &reader), 0);
-    struct memory_source source = source_of("", 0);
+    struct stg_test_memory source = stg_test_memory("", 0);
     source.virtual_bytes = 1 << 20;
     stg_format_text_line.start(reader, &source.source);
     int64_t begin[1], end[1];

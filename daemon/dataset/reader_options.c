@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "daemon/dataset/reader.h"
+
+#define MIB (1ll << 20)
+#define CHUNK_READS 4 /* reads that a chunk has room for: batches end in mid-chunk */
+#define MAX_BUFFER_BYTES (1ll << 30)
+#define MAX_RECORD_BYTES (1ll << 40)
+
+/* A share of the budget, so that a few chunks and a few long records fit into it at once.
+ * It depends on the budget alone, not on what is taken: which records are too long is the
+ * same in every run. */
+#define BUDGET_SHARE 8
+
+static int needs_files(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_err *err)
+{
+    if (in != NULL && in->n == 1 && strcmp(in->components[0].name, "path") == 0 &&
+        in->components[0].dtype == STAGER_STRING && in->components[0].ndim == 0)
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "it reads the files that a step before it names: put `files` "
+                        "before it, and nothing between them that makes other elements");
+}
+
+int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
+                     struct stg_err *err)
+{
+    int rc = needs_files(step, in, err);
+    if (rc < 0)
+        return rc;
+    int64_t buffer = stg_step_int(step, "buffer_size", MIB);
+    if (buffer < 1 || buffer > MAX_BUFFER_BYTES)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "buffer_size is %lld bytes; it must be 1 to 1073741824",
+                            (long long)buffer);
+    int64_t most = stg_step_int(step, "max_record_bytes", 64 * MIB);
+    if (most < 1 || most > MAX_RECORD_BYTES)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "max_record_bytes is %lld; it must be 1 to 2^40",
+                            (long long)most);
+    return 0;
+}
+
+int stg_reader_infer_record(const struct stg_step *step, const struct stg_schema *in,
+                            struct stg_bump *bump, struct stg_schema *ret,
+                            struct stg_err *err)
+{
+    int rc = stg_reader_check(step, in, err);
+    if (rc == 0)
+        rc = stg_schema_create(bump, 1, ret, err);
+    if (rc == 0)
+        ret->components[0] =
+            (struct stg_component){.name = "record", .dtype = STAGER_STRING};
+    return rc;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
+                                            const struct stg_step *step,
+                                            const struct stg_format *format)
+{
+    uint64_t share = stg_quota_limit(dataset->quota) / BUDGET_SHARE + 64;
+    uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", MIB);
+    uint64_t most = (uint64_t)stg_step_int(step, "max_record_bytes", 64 * MIB);
+    const char *advice =
+        most <= share ? "raise max_record_bytes if it is data"
+                      : "that is an eighth of the dataset's buffers, less than "
+                        "max_record_bytes: raise staged.memory_budget if it is data";
+    return (struct stg_reader_config){
+        .format = format,
+        .config = {.read_bytes = at_most(buffer, share),
+                   .chunk_bytes = at_most(CHUNK_READS * buffer, share),
+                   .max_record_bytes = at_most(most, share),
+                   .advice = advice},
+    };
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/format/format.h"
+
+static const struct stg_format *const formats[] = {
+    &stg_format_text_line,
+    &stg_format_tfrecord,
+};
+
+const struct stg_format *const *stg_formats(size_t *ret_n)
+{
+    *ret_n = sizeof(formats) / sizeof(formats[0]);
+    return formats;
+}
