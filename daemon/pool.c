@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "daemon/pool_parts.h"
 #include "daemon/pool_place.h"
 
 struct stg_pool {
     const struct stg_thread_pool_spec *spec;
     struct stg_pool_place place;
-    pthread_mutex_t lock;        /* of everything below, and of users and jobs */
+    struct stg_pool_parts parts;
+    pthread_mutex_t lock;        /* of what is below, and of users and jobs */
     pthread_cond_t work;         /* a job waits, or stopping */
     pthread_cond_t ready;        /* a thread has started */
     struct stg_pool_user *round; /* the last one served; its next is served next */
@@ -122,6 +124,11 @@ size_t stg_pool_n_waiting(struct stg_pool_user *user)
 
 /* ---- threads ---- */
 
+const struct stg_parallel *stg_pool_parallel(struct stg_pool *pool)
+{
+    return pool->parts.parallel.n_threads > 1 ? &pool->parts.parallel : NULL;
+}
+
 void stg_pool_stay_with(struct stg_pool *pool)
 {
     struct stg_err err = {0};
@@ -129,13 +136,18 @@ void stg_pool_stay_with(struct stg_pool *pool)
         stg_log(STG_LOG_WARNING, "thread pool %s: %s", pool->spec->global_name, err.text);
 }
 
-static void begin_thread(struct stg_pool *pool)
+/* True: it does jobs. The first of them do, the others help. */
+static bool begin_thread(struct stg_pool *pool)
 {
     struct stg_err err = {0};
     int rc = stg_pool_place_take(&pool->place, pool->spec, &err);
     pthread_mutex_lock(&pool->lock);
+    uint32_t n_inter = pool->spec->inter_op_threads_num;
+    bool does_jobs = pool->n_ready < n_inter;
     char name[48], index[16];
-    int n = snprintf(index, sizeof(index), "/%u", pool->n_ready);
+    int n = does_jobs
+                ? snprintf(index, sizeof(index), "/%u", pool->n_ready)
+                : snprintf(index, sizeof(index), "+%u", pool->n_ready - n_inter + 1);
     snprintf(name, sizeof(name), "%.*s%s", 15 - n, pool->spec->global_name, index);
     pthread_setname_np(pthread_self(), name);
     if (rc < 0)
@@ -143,12 +155,11 @@ static void begin_thread(struct stg_pool *pool)
     pool->n_ready++;
     pthread_cond_signal(&pool->ready);
     pthread_mutex_unlock(&pool->lock);
+    return does_jobs;
 }
 
-static void *thread_main(void *arg)
+static void do_jobs(struct stg_pool *pool)
 {
-    struct stg_pool *pool = arg;
-    begin_thread(pool);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (pool->round == NULL && !pool->stopping)
@@ -163,12 +174,21 @@ static void *thread_main(void *arg)
         pthread_cond_signal(&job->done);
     }
     pthread_mutex_unlock(&pool->lock);
+}
+
+static void *thread_main(void *arg)
+{
+    struct stg_pool *pool = arg;
+    if (begin_thread(pool))
+        do_jobs(pool);
+    else
+        stg_pool_parts_help(&pool->parts);
     return NULL;
 }
 
 static int start_threads(struct stg_pool *pool, struct stg_err *err)
 {
-    uint32_t n = pool->spec->inter_op_threads_num;
+    uint32_t n = pool->spec->inter_op_threads_num + pool->spec->intra_op_threads_num - 1;
     pool->threads = calloc(n, sizeof(pool->threads[0]));
     if (pool->threads == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -192,6 +212,7 @@ static int start_threads(struct stg_pool *pool, struct stg_err *err)
 static void init_pool(struct stg_pool *pool, const struct stg_thread_pool_spec *spec)
 {
     pool->spec = spec;
+    stg_pool_parts_init(&pool->parts, spec->intra_op_threads_num);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->ready, NULL);
@@ -204,9 +225,11 @@ static void finish_pool(struct stg_pool *pool)
     pool->stopping = true;
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
+    stg_pool_parts_stop(&pool->parts);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         pthread_join(pool->threads[i], NULL);
     free(pool->threads);
+    stg_pool_parts_finish(&pool->parts);
     pthread_cond_destroy(&pool->ready);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);

@@ -3,7 +3,8 @@
  * Thread pools of the daemon (settings: thread_pools): where stages that say
  * use_stage_subgraph_thread_pool draw and compute. A job occupies a thread until it
  * returns; whoever waits for room, memory, a turn or a pass is no job. Stages that share
- * a pool take turns, however many jobs each of them has.
+ * a pool take turns, however many jobs each of them has. Beside the threads that do jobs
+ * a pool may have some that help a job in its ops (stg_pool_parallel).
  *
  * Pools and their threads live from the start of the daemon to its end.
  */
@@ -15,6 +16,7 @@
 
 #include "core/spec.h"
 
+struct stg_parallel;
 struct stg_pools;
 struct stg_pool;
 
@@ -36,8 +38,9 @@ struct stg_pool_job {
 };
 
 /* Starts all threads of all pools, on their CPUs, with their niceness and NUMA node; they
- * are named NAME/0, NAME/1 … INVALID_ARGUMENT: cpus that are no list, CPUs or nodes that
- * are not here (and which are), two pools of one name. RESOURCE_EXHAUSTED: no more
+ * are named NAME/0, NAME/1 … where they do jobs, NAME+1, NAME+2 … where they help (one
+ * less than intra_op_threads_num). INVALID_ARGUMENT: cpus that are no list, CPUs or nodes
+ * that are not here (and which are), two pools of one name. RESOURCE_EXHAUSTED: no more
  * threads. A niceness that stagerd may not have is a warning in the log. */
 int stg_pools_create(const struct stg_thread_pool_spec *specs, size_t n,
                      struct stg_pools **ret, struct stg_err *err);
@@ -47,6 +50,10 @@ void stg_pools_destroy(struct stg_pools *pools);
 
 /* Pool i, or NULL. */
 struct stg_pool *stg_pools_get(struct stg_pools *pools, size_t i);
+
+/* What a job may spread an op over: its own thread and all that help. NULL: there are
+ * none. Lives as long as the pool. */
+const struct stg_parallel *stg_pool_parallel(struct stg_pool *pool);
 
 /* Puts the calling thread on the pool's CPUs, as its own threads are: for a thread that
  * works with it and must stay off the same cores. */

@@ -356,11 +356,28 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
+static int create_run(struct stg_stage *stage, struct stg_run **ret, struct stg_err *err)
+{
+    struct stg_pool *pool = stage->config.pool;
+    struct stg_run *run;
+    int rc = stg_run_create_stage(stage->config.graph, &run, err);
+    if (rc < 0)
+        return rc;
+    if (pool != NULL && stg_pool_parallel(pool) != NULL)
+        rc = stg_run_parallel(run, stg_pool_parallel(pool), err);
+    if (rc < 0) {
+        stg_run_destroy(run);
+        return rc;
+    }
+    *ret = run;
+    return 0;
+}
+
 static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 {
     struct stg_runner *runner = &stage->runners.all[i];
     runner->stage = stage;
-    int rc = stg_run_create_stage(stage->config.graph, &runner->run, err);
+    int rc = create_run(stage, &runner->run, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&stage->lock);

@@ -180,6 +180,7 @@ const struct stg_op stg_op_pow = {
     .max_inputs = 2,
     .infer = infer_pow,
     .run = stg_binary_run,
+    .rows = stg_broadcast_rows,
 };
 
 /* ---- the ops ---- */
@@ -197,6 +198,7 @@ const struct stg_op stg_op_pow = {
         .max_inputs = 2,                                                                 \
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
+        .rows = stg_broadcast_rows,                                                      \
     };
 
 OP(add, NULL, "The sum of two, with broadcasting; integers wrap; as tf.add of numbers.")

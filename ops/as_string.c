@@ -229,4 +229,5 @@ const struct stg_op stg_op_as_string = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

@@ -116,4 +116,5 @@ const struct stg_op stg_op_bias_add = {
     .max_inputs = 2,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

@@ -94,4 +94,5 @@ const struct stg_op stg_op_bucketize = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

@@ -183,6 +183,13 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+/* Of the same dtype it is a view. */
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return ctx->inputs[0].dtype != plan->dtype;
+}
+
 const struct stg_op stg_op_cast = {
     .name = "cast",
     .summary = "Numbers of another dtype: integers wrap, floats are truncated towards "
@@ -193,4 +200,5 @@ const struct stg_op stg_op_cast = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

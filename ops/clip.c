@@ -228,6 +228,12 @@ static int run_normalize(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+static uint64_t rows_normalize(const struct stg_op_run *ctx)
+{
+    const struct normalize *plan = ctx->plan;
+    return plan->n == 1 || ctx->inputs[0].ndim > 1;
+}
+
 const struct stg_op stg_op_clip_by_value = {
     .name = "clip_by_value",
     .summary = "Numbers kept between two bounds; as tf.clip_by_value.",
@@ -237,6 +243,7 @@ const struct stg_op stg_op_clip_by_value = {
     .max_inputs = 1,
     .infer = infer_clip,
     .run = run_clip,
+    .rows = stg_rows_first,
 };
 
 const struct stg_op stg_op_normalize = {
@@ -248,4 +255,5 @@ const struct stg_op stg_op_normalize = {
     .max_inputs = 1,
     .infer = infer_normalize,
     .run = run_normalize,
+    .rows = rows_normalize,
 };

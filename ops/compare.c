@@ -80,6 +80,7 @@ static const int bools[STG_N_DTYPES] = {
         .max_inputs = 2,                                                                 \
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
+        .rows = stg_broadcast_rows,                                                      \
     };
 
 OP(equal, "cannot be compared",

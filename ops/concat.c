@@ -75,6 +75,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return stg_join(ctx, n_outer, first->ndim, shape, err);
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return ctx->n_inputs > 1 && plan->axis > 0 ? UINT64_MAX : 0;
+}
+
 const struct stg_op stg_op_concat = {
     .name = "concat",
     .summary = "Tensors joined along a dimension that they have; as tf.concat.",
@@ -84,4 +90,5 @@ const struct stg_op stg_op_concat = {
     .max_inputs = -1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

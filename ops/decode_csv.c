@@ -376,5 +376,6 @@ const struct stg_op stg_op_decode_csv = {
     .max_inputs = 1,
     .infer = stg_csv_plan_infer,
     .run = run,
+    .rows = stg_rows_first,
     .absorb = stg_csv_plan_absorb,
 };

@@ -138,4 +138,5 @@ const struct stg_op stg_op_decode_raw = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

@@ -96,6 +96,19 @@ int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err)
                        "%s at element %" PRId64 " of the result", plan->refusal, bad);
 }
 
+uint64_t stg_broadcast_rows(const struct stg_op_run *ctx)
+{
+    int ndim = 0;
+    uint64_t ret = 0;
+    for (size_t k = 0; k < ctx->n_inputs; k++)
+        ndim = ctx->inputs[k].ndim > ndim ? ctx->inputs[k].ndim : ndim;
+    for (size_t k = 0; k < ctx->n_inputs; k++) {
+        if (ctx->inputs[k].ndim == ndim && ndim > 0 && ctx->inputs[k].shape[0] != 1)
+            ret |= 1ull << k;
+    }
+    return ret;
+}
+
 /* ---- one input ---- */
 
 struct unary {

@@ -95,6 +95,10 @@ int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
 /* The run of an op whose plan stg_binary_infer made. */
 int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err);
 
+/* The rows of an op that broadcasts: inputs that have the dimension, and repeat nothing
+ * in it. */
+uint64_t stg_broadcast_rows(const struct stg_op_run *ctx);
+
 /* Walks `kernel` over the inputs. Gives -1, or the number of the output's element where
  * it stopped. out: NULL where the kernel writes elsewhere. */
 int64_t stg_strips_run(const struct stg_broadcast *broadcast,

@@ -72,6 +72,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+/* The ids. */
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    return 2;
+}
+
 const struct stg_op stg_op_embedding_lookup = {
     .name = "embedding_lookup",
     .summary = "Rows of a table by their ids; as tf.nn.embedding_lookup with one table "
@@ -80,4 +86,5 @@ const struct stg_op stg_op_embedding_lookup = {
     .max_inputs = 2,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

@@ -191,6 +191,14 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    if (plan->batch_dims > 0)
+        return 3;
+    return plan->axis == 0 ? 2 : 1;
+}
+
 const struct stg_op stg_op_gather = {
     .name = "gather",
     .summary = "Slices of a tensor by their numbers; as tf.gather.",
@@ -200,4 +208,5 @@ const struct stg_op stg_op_gather = {
     .max_inputs = 2,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

@@ -80,6 +80,7 @@ const struct stg_op stg_op_string_to_hash_bucket_fast = {
     .max_inputs = 1,
     .infer = infer,
     .run = run_fast,
+    .rows = stg_rows_first,
 };
 
 const struct stg_op stg_op_string_to_hash_bucket = {
@@ -92,4 +93,5 @@ const struct stg_op stg_op_string_to_hash_bucket = {
     .max_inputs = 1,
     .infer = infer,
     .run = run_legacy,
+    .rows = stg_rows_first,
 };

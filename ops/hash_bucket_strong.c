@@ -118,4 +118,5 @@ const struct stg_op stg_op_string_to_hash_bucket_strong = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

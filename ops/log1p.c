@@ -68,4 +68,5 @@ const struct stg_op stg_op_log1p = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

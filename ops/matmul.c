@@ -274,6 +274,15 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+/* Of the first matrix, or of the dimension before matrices. */
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    if (ctx->inputs[0].ndim == 2 && ctx->inputs[1].ndim == 2)
+        return !plan->transpose[0];
+    return stg_broadcast_rows(ctx);
+}
+
 const struct stg_op stg_op_matmul = {
     .name = "matmul",
     .summary =
@@ -285,6 +294,7 @@ const struct stg_op stg_op_matmul = {
     .max_inputs = 2,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };
 
 const struct stg_op stg_op_batch_matmul = {
@@ -296,4 +306,5 @@ const struct stg_op stg_op_batch_matmul = {
     .max_inputs = 2,
     .infer = infer_batch,
     .run = run,
+    .rows = rows,
 };

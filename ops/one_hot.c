@@ -131,6 +131,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return plan->axis > 0;
+}
+
 const struct stg_op stg_op_one_hot = {
     .name = "one_hot",
     .summary = "One value at the index, another elsewhere; as tf.one_hot.",
@@ -140,4 +146,5 @@ const struct stg_op stg_op_one_hot = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

@@ -157,6 +157,11 @@ static const struct stg_op *const ops[] = {
 
 #define N_OPS (sizeof(ops) / sizeof(ops[0]))
 
+uint64_t stg_rows_first(const struct stg_op_run *ctx)
+{
+    return 1;
+}
+
 const struct stg_op *const *stg_op_all(size_t *ret_n)
 {
     *ret_n = N_OPS;

@@ -92,6 +92,13 @@ struct stg_op {
     /* Errors that belong to a row say so with stg_err_row. NULL for VARIABLE,
      * CONSTANT and PLACEHOLDER. */
     int (*run)(struct stg_op_run *ctx, struct stg_err *err);
+    /* May be NULL: never. May run be called for parts of the rows, on many threads at
+     * once? Which inputs are cut like the outputs, a bit each (bit 63: that one and all
+     * behind it): row i of every output then depends on row i of those, on the other
+     * inputs as they are, and on no further row; what else is in a shape does not depend
+     * on which rows there are. 0: not with this plan and these shapes. Only plan, inputs
+     * and n_inputs are set. */
+    uint64_t (*rows)(const struct stg_op_run *ctx);
     /* May be NULL. Takes over what readers of single outputs do, where that is cheaper
      * than to hand the output on: those taken are never run, their output 0 is written
      * instead of the output they read, dtype and shape theirs. Returns the plan for run,
@@ -101,6 +108,9 @@ struct stg_op {
     /* VARIABLE only: fills the variable's memory before the first run. */
     int (*initialize)(const void *plan, struct stg_tensor *variable, struct stg_err *err);
 };
+
+/* For `rows`: input 0 alone is cut. */
+uint64_t stg_rows_first(const struct stg_op_run *ctx);
 
 /* The op of that name, or NULL. */
 const struct stg_op *stg_op_find(const char *name);

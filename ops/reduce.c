@@ -388,6 +388,12 @@ static int run_l2(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return (plan->reduced & 1) == 0;
+}
+
 #define OP(op, text, table, infer_op, run_op)                                            \
     const struct stg_op stg_op_##op = {                                                  \
         .name = #op,                                                                     \
@@ -398,6 +404,7 @@ static int run_l2(struct stg_op_run *ctx, struct stg_err *err)
         .max_inputs = 1,                                                                 \
         .infer = infer_op,                                                               \
         .run = run_op,                                                                   \
+        .rows = rows,                                                                    \
     };
 
 OP(reduce_sum, "Sums over dimensions; integers wrap; as tf.reduce_sum.", params,

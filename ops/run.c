@@ -7,6 +7,7 @@
 
 #include "ops/graph_priv.h"
 #include "ops/resource.h"
+#include "ops/split.h"
 
 #define NO_FETCH UINT32_MAX
 #define NO_SLOT UINT32_MAX
@@ -54,6 +55,7 @@ struct stg_run {
     struct fetch *fetches;
     size_t n_fetches;
     struct stg_tensor *inputs; /* of the op that runs; room for the largest */
+    struct stg_split *split;   /* NULL: one thread */
 
     /* while an exec runs */
     const struct stg_sink *sink;
@@ -103,13 +105,27 @@ static uint32_t output_slot(const struct stg_run *run, size_t i)
     return run->step->outputs[i].slot;
 }
 
+/* By an op that was run on parts, and now is run whole. */
+static int alloc_again(const struct stg_run *run, uint32_t slot, int dtype, int ndim,
+                       const int64_t *shape, uint64_t string_bytes,
+                       struct stg_tensor *ret)
+{
+    const struct stg_tensor *tensor = &run->tensors[slot];
+    assert(run->split != NULL && tensor->dtype == dtype && tensor->ndim == ndim &&
+           memcmp(tensor->shape, shape, (size_t)ndim * sizeof(*shape)) == 0 &&
+           tensor->data_bytes >= string_bytes);
+    *ret = *tensor;
+    return 0;
+}
+
 static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                         const int64_t *shape, uint64_t string_bytes,
                         struct stg_tensor *ret, struct stg_err *err)
 {
     struct stg_run *run = ctx->executor;
     uint32_t slot = output_slot(run, i);
-    assert(run->tensors[slot].dtype == STAGER_DT_INVALID);
+    if (run->tensors[slot].dtype != STAGER_DT_INVALID)
+        return alloc_again(run, slot, dtype, ndim, shape, string_bytes, ret);
     uint32_t fetch = run->slots[slot].fetch;
     struct stg_tensor tensor;
     int rc = fetch != NO_FETCH && run->sink != NULL
@@ -174,8 +190,12 @@ static int run_step(struct stg_run *run, const struct step *step,
         .executor = run,
     };
     run->step = step;
-    run->blamed = node;
-    int rc = node->op->run(&ctx, err);
+    int rc = 0;
+    if (run->split == NULL ||
+        !stg_split_run(run->split, node->op, &ctx, node->n_outputs)) {
+        run->blamed = node;
+        rc = node->op->run(&ctx, err);
+    }
     stg_bump_reset(&run->scratch);
     if (rc < 0)
         return stg_err_prefix(err, rc, "node %s (%s)", run->blamed->spec->name,
@@ -544,10 +564,22 @@ int stg_run_create_compute(const struct stg_graph *graph, struct stg_resources *
     return rc;
 }
 
+int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
+                     struct stg_err *err)
+{
+    struct stg_split *split = stg_split_create(parallel);
+    if (split == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_split_destroy(run->split);
+    run->split = split;
+    return 0;
+}
+
 void stg_run_destroy(struct stg_run *run)
 {
     if (run == NULL)
         return;
+    stg_split_destroy(run->split);
     stg_bump_finish(&run->plan);
     stg_bump_finish(&run->memory);
     stg_bump_finish(&run->scratch);

@@ -8,6 +8,7 @@
 #define STG_OPS_RUN_H
 
 #include "ops/graph.h"
+#include "ops/parallel.h"
 
 struct stg_run;
 struct stg_resources;
@@ -43,6 +44,12 @@ int stg_run_create_compute(const struct stg_graph *graph, struct stg_resources *
                            struct stg_run **ret, struct stg_err *err);
 
 void stg_run_destroy(struct stg_run *run);
+
+/* From the next exec on, ops that can be split over rows are, where there are enough of
+ * them; the bytes that come out, and the errors, are the same. parallel is borrowed.
+ * RESOURCE_EXHAUSTED. */
+int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
+                     struct stg_err *err);
 
 /* Values of feed_dict from the next exec on: one pointer an entry, NULL for what the file
  * says; values NULL: all as the file says, as after creation. Borrowed until the next

@@ -85,6 +85,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return plan->maxlen >= 0;
+}
+
 const struct stg_op stg_op_sequence_mask = {
     .name = "sequence_mask",
     .summary = "True for the first n of each row; as tf.sequence_mask.",
@@ -94,4 +100,5 @@ const struct stg_op stg_op_sequence_mask = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

@@ -89,6 +89,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return rc;
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return plan->axis > 0;
+}
+
 const struct stg_op stg_op_softmax = {
     .name = "softmax",
     .summary = "e^x, scaled so that each row sums up to 1; as tf.nn.softmax.",
@@ -98,4 +104,5 @@ const struct stg_op stg_op_softmax = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

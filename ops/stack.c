@@ -74,6 +74,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return stg_join(ctx, n_outer, first->ndim + 1, shape, err);
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct plan *plan = ctx->plan;
+    return plan->axis > 0 ? UINT64_MAX : 0;
+}
+
 const struct stg_op stg_op_stack = {
     .name = "stack",
     .summary = "Tensors of one shape joined along a new dimension; as tf.stack.",
@@ -83,4 +89,5 @@ const struct stg_op stg_op_stack = {
     .max_inputs = -1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

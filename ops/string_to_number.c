@@ -104,4 +104,5 @@ const struct stg_op stg_op_string_to_number = {
     .max_inputs = 1,
     .infer = infer,
     .run = run,
+    .rows = stg_rows_first,
 };

@@ -106,6 +106,7 @@ const struct stg_op stg_op_string_strip = {
     .max_inputs = 1,
     .infer = infer_same,
     .run = run_strip,
+    .rows = stg_rows_first,
 };
 
 const struct stg_op stg_op_string_lower = {
@@ -115,6 +116,7 @@ const struct stg_op stg_op_string_lower = {
     .max_inputs = 1,
     .infer = infer_same,
     .run = run_lower,
+    .rows = stg_rows_first,
 };
 
 const struct stg_op stg_op_string_upper = {
@@ -124,6 +126,7 @@ const struct stg_op stg_op_string_upper = {
     .max_inputs = 1,
     .infer = infer_same,
     .run = run_upper,
+    .rows = stg_rows_first,
 };
 
 /* ---- length ---- */
@@ -192,4 +195,5 @@ const struct stg_op stg_op_string_length = {
     .max_inputs = 1,
     .infer = infer_length,
     .run = run_length,
+    .rows = stg_rows_first,
 };

@@ -71,6 +71,7 @@ static void logical_not_bool(const void *in, void *out,
         .max_inputs = 1,                                                                 \
         .infer = infer_##op,                                                             \
         .run = stg_unary_run,                                                            \
+        .rows = stg_rows_first,                                                          \
     };
 
 OP(negative, "The number of the other sign; the smallest integer stays; as tf.negative.",

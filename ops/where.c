@@ -135,4 +135,5 @@ const struct stg_op stg_op_where = {
     .max_inputs = 3,
     .infer = infer,
     .run = run,
+    .rows = stg_broadcast_rows,
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/pool.h"
+#include "ops/parallel.h"
 #include "tests/check.h"
 
 static struct stg_thread_pool_spec spec_of(const char *name)
@@ -270,6 +271,147 @@ static void a_cancelled_user_waits_for_no_thread(void)
     stg_pools_destroy(scene.pools);
 }
 
+/* ---- work in parts ---- */
+
+#define MAX_PARTS 64
+
+/* Parts that wait until `n_wanted` of them are at work. */
+struct crowd {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t n_wanted, n_here;
+    struct seen seen[MAX_PARTS];
+    pthread_t threads[MAX_PARTS];
+};
+
+static void meet(void *arg, uint32_t i)
+{
+    struct crowd *crowd = arg;
+    look(&crowd->seen[i]);
+    crowd->threads[i] = pthread_self();
+    pthread_mutex_lock(&crowd->lock);
+    crowd->n_here++;
+    pthread_cond_broadcast(&crowd->changed);
+    while (crowd->n_here < crowd->n_wanted)
+        pthread_cond_wait(&crowd->changed, &crowd->lock);
+    pthread_mutex_unlock(&crowd->lock);
+}
+
+#define CROWD(n)                                                                         \
+    {                                                                                    \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER,          \
+        .n_wanted = (n)                                                                  \
+    }
+
+static const struct stg_parallel *start_helped(struct stg_thread_pool_spec *spec,
+                                               uint32_t n_threads, struct stg_pools **ret)
+{
+    struct stg_err err = {0};
+    *spec = spec_of("a_pool_with_a_long_name");
+    spec->intra_op_threads_num = n_threads;
+    spec->nice = 7;
+    CHECK_OK(stg_pools_create(spec, 1, ret, &err), err);
+    return stg_pool_parallel(stg_pools_get(*ret, 0));
+}
+
+static bool was_seen(const struct crowd *crowd, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(crowd->seen[i].name, name) == 0 && crowd->seen[i].nice == 7)
+            return true;
+    }
+    return false;
+}
+
+static void threads_that_help_have_their_names_and_their_niceness(void)
+{
+    struct stg_thread_pool_spec spec;
+    struct stg_pools *pools;
+    struct crowd crowd = CROWD(3);
+    const struct stg_parallel *parallel = start_helped(&spec, 3, &pools);
+    CHECK_INT(parallel->n_threads, 3);
+    parallel->run(parallel->owner, 3, meet, &crowd);
+    CHECK_INT(crowd.n_here, 3);
+    CHECK(was_seen(&crowd, 3, "a_pool_with_a+1"));
+    CHECK(was_seen(&crowd, 3, "a_pool_with_a+2"));
+    CHECK(!was_seen(&crowd, 3, "a_pool_with_a/0")); /* the third is the caller's own */
+    stg_pools_destroy(pools);
+}
+
+static void a_pool_of_one_thread_an_op_has_none_that_help(void)
+{
+    struct stg_thread_pool_spec spec;
+    struct stg_pools *pools;
+    CHECK(start_helped(&spec, 1, &pools) == NULL);
+    stg_pools_destroy(pools);
+}
+
+static void *meet_main(void *arg)
+{
+    struct crowd *crowd = ((void **)arg)[0];
+    const struct stg_parallel *parallel = ((void **)arg)[1];
+    parallel->run(parallel->owner, 2, meet, crowd);
+    return NULL;
+}
+
+static void who_has_work_does_it_while_nobody_can_help(void)
+{
+    struct stg_thread_pool_spec spec;
+    struct stg_pools *pools;
+    struct crowd busy = CROWD(3), alone = CROWD(0);
+    const struct stg_parallel *parallel = start_helped(&spec, 2, &pools);
+    void *args[] = {&busy, (void *)(uintptr_t)parallel};
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, meet_main, args), 0);
+    pthread_mutex_lock(&busy.lock);
+    while (busy.n_here < 2)
+        pthread_cond_wait(&busy.changed, &busy.lock);
+    pthread_mutex_unlock(&busy.lock);
+    parallel->run(parallel->owner, 8, meet, &alone);
+    CHECK_INT(alone.n_here, 8);
+    for (int i = 0; i < 8; i++)
+        CHECK(pthread_equal(alone.threads[i], pthread_self()));
+    pthread_mutex_lock(&busy.lock);
+    busy.n_here = 3;
+    pthread_cond_broadcast(&busy.changed);
+    pthread_mutex_unlock(&busy.lock);
+    pthread_join(thread, NULL);
+    stg_pools_destroy(pools);
+}
+
+/* Not atomic: a part that ran twice, or before its work was handed over, is a race. */
+static void count(void *arg, uint32_t i)
+{
+    ((uint32_t *)arg)[i]++;
+}
+
+static void *count_main(void *arg)
+{
+    const struct stg_parallel *parallel = arg;
+    for (uint32_t round = 0; round < 2000; round++) {
+        uint32_t counts[MAX_PARTS] = {0}, n = 1 + round % MAX_PARTS;
+        parallel->run(parallel->owner, n, count, counts);
+        for (uint32_t i = 0; i < MAX_PARTS; i++)
+            CHECK_INT(counts[i], i < n);
+    }
+    return NULL;
+}
+
+static void each_part_runs_once_whoever_asks_at_the_same_time(void)
+{
+    struct stg_thread_pool_spec spec;
+    struct stg_pools *pools;
+    pthread_t threads[4];
+    const struct stg_parallel *parallel = start_helped(&spec, 4, &pools);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(
+            pthread_create(&threads[i], NULL, count_main, (void *)(uintptr_t)parallel),
+            0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    stg_pools_destroy(pools);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_list_of_cpus_is_read_as_the_kernel_writes_it),
     TEST(what_is_no_list_of_cpus_is_refused),
@@ -278,6 +420,10 @@ static const struct stg_test tests[] = {
     TEST(a_thread_has_its_name_its_cpus_and_its_niceness),
     TEST(users_take_turns_however_many_jobs_each_has),
     TEST(a_cancelled_user_waits_for_no_thread),
+    TEST(threads_that_help_have_their_names_and_their_niceness),
+    TEST(a_pool_of_one_thread_an_op_has_none_that_help),
+    TEST(who_has_work_does_it_while_nobody_can_help),
+    TEST(each_part_runs_once_whoever_asks_at_the_same_time),
 };
 
 TEST_MAIN(tests)

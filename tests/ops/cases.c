@@ -9,7 +9,6 @@
 #include "ops/element.h"
 #include "tests/check.h"
 
-#define MAX_TENSORS 64
 #define TEXT_BYTES 65536
 
 /* ---- tensors ---- */
@@ -110,7 +109,7 @@ static size_t read_tensors(struct stg_bump *bump, const char *text,
 {
     size_t n = 0;
     for (skip(&text, " \n"); *text != '\0'; skip(&text, " \n")) {
-        CHECK(n < MAX_TENSORS);
+        CHECK(n < OP_CASE_TENSORS);
         ret[n++] = case_tensor(bump, &text);
     }
     return n;
@@ -178,12 +177,11 @@ static size_t print_inputs(char *text, const struct stg_tensor *feeds, size_t n)
     return at;
 }
 
-static int run_case(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
-                    size_t n_outputs, void (*each)(void *, const struct stg_tensor *),
-                    void *owner, struct stg_err *err)
+int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
+                  size_t n_outputs, struct fixture *fixture, struct stg_graph **ret,
+                  struct stg_err *err)
 {
     static char text[TEXT_BYTES];
-    static struct stg_tensor outputs[MAX_TENSORS];
     size_t at = print_inputs(text, feeds, n);
     at += (size_t)sprintf(text + at, "y = %s(", c->op);
     for (size_t i = 0; i < n; i++)
@@ -191,13 +189,20 @@ static int run_case(const struct op_case *c, const struct stg_tensor *feeds, siz
     at += (size_t)sprintf(text + at, ") %s\n", c->attrs);
     for (size_t k = 0; k < n_outputs; k++)
         at += (size_t)sprintf(text + at, "feature f%zu = y:%zu\n", k, k);
+    int rc = fixture_parse(fixture, text, err);
+    return rc < 0 ? rc
+                  : stg_graph_create(&fixture->spec, &fixture->element, NULL, ret, err);
+}
 
+static int run_case(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
+                    size_t n_outputs, void (*each)(void *, const struct stg_tensor *),
+                    void *owner, struct stg_err *err)
+{
+    static struct stg_tensor outputs[OP_CASE_TENSORS];
     struct fixture fx;
     struct stg_graph *graph = NULL;
     struct stg_run *run = NULL;
-    int rc = fixture_parse(&fx, text, err);
-    if (rc == 0)
-        rc = stg_graph_create(&fx.spec, &fx.element, NULL, &graph, err);
+    int rc = op_case_graph(c, feeds, n, n_outputs, &fx, &graph, err);
     if (rc == 0)
         rc = stg_run_create_stage(graph, &run, err);
     if (rc == 0)
@@ -228,11 +233,19 @@ static void check_outputs(void *owner, const struct stg_tensor *outputs)
                      expected->exact_nan);
 }
 
+size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,
+                      struct stg_tensor *ret, size_t *ret_n_outputs)
+{
+    static struct stg_tensor want[OP_CASE_TENSORS];
+    *ret_n_outputs = c->want != NULL ? read_tensors(bump, c->want, want) : 1;
+    return read_tensors(bump, c->inputs, ret);
+}
+
 void op_case_check(const struct op_case *c, bool exact_nan)
 {
     struct stg_bump bump = {0};
     struct stg_err err = {.row = -1};
-    static struct stg_tensor feeds[MAX_TENSORS], want[MAX_TENSORS];
+    static struct stg_tensor feeds[OP_CASE_TENSORS], want[OP_CASE_TENSORS];
     size_t n = read_tensors(&bump, c->inputs, feeds);
     size_t n_want = c->want != NULL ? read_tensors(&bump, c->want, want) : 1;
     struct expected expected = {

@@ -23,6 +23,18 @@ struct op_case {
  * when anything differs. exact_nan: which NaN it is counts too. */
 void op_case_check(const struct op_case *c, bool exact_nan);
 
+/* The inputs of the case, and how many outputs it wants (1 where it is refused). Memory
+ * from bump; at most OP_CASE_TENSORS of each. */
+#define OP_CASE_TENSORS 64
+size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,
+                      struct stg_tensor *ret, size_t *ret_n_outputs);
+
+/* The op alone as a graph, outputs as features. The caller finishes fixture and graph,
+ * after a failure too. */
+int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
+                  size_t n_outputs, struct fixture *fixture, struct stg_graph **ret,
+                  struct stg_err *err);
+
 /* A tensor from its text; *text moves behind it. Memory from bump. */
 struct stg_tensor case_tensor(struct stg_bump *bump, const char **text);
 

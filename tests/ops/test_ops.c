@@ -303,13 +303,37 @@ static const char *section_of(const char *doc, const char *op)
     return NULL;
 }
 
-static void ops_and_attributes_are_documented(void)
+static const char *read_doc(void)
 {
-    static char doc[65536], wanted[128];
+    static char doc[65536];
     FILE *file = fopen(OPS_DOC, "r");
     CHECK(file != NULL);
     CHECK(fread(doc, 1, sizeof(doc) - 1, file) > 1000);
     fclose(file);
+    return doc;
+}
+
+static void ops_that_are_not_split_are_documented(void)
+{
+    char list[1024] = "", wanted[128];
+    const char *section = strstr(read_doc(), "\n## On many threads\n");
+    CHECK(section != NULL);
+    const char *first = strstr(section, "These ops are not: ");
+    CHECK(first != NULL);
+    memcpy(list, first, strcspn(first, ";"));
+    size_t n;
+    const struct stg_op *const *all = stg_op_all(&n);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(wanted, sizeof(wanted), "`%s`", all[i]->name);
+        if ((strstr(list, wanted) != NULL) != (all[i]->rows == NULL))
+            FAIL("%s says of %s what is not true", OPS_DOC, all[i]->name);
+    }
+}
+
+static void ops_and_attributes_are_documented(void)
+{
+    char wanted[128];
+    const char *doc = read_doc();
     size_t n;
     const struct stg_op *const *all = stg_op_all(&n);
     for (size_t i = 0; i < n; i++) {
@@ -338,5 +362,6 @@ static const struct stg_test tests[] = {
     TEST(fingerprints_are_those_of_libfarmhash),
     TEST(ops_are_found_by_name_and_all_are_described),
     TEST(ops_and_attributes_are_documented),
+    TEST(ops_that_are_not_split_are_documented),
 };
 TEST_MAIN(tests)

@@ -13,7 +13,8 @@
 #define POOLS                                                                            \
     "thread_pools:\n"                                                                    \
     "  - {global_name: io, nice: 3}\n"                                                   \
-    "  - {global_name: parse, inter_op_threads_num: 2}\n"
+    "  - {global_name: parse, inter_op_threads_num: 2}\n"                                \
+    "  - {global_name: wide, nice: 3, intra_op_threads_num: 3}\n"
 
 static void apply(struct fixture *fixture, const char *name, int pool, const char *staged)
 {
@@ -98,6 +99,60 @@ static void the_work_is_done_by_the_pools_threads(void)
     fixture_finish(&fixture);
 }
 
+/* How often it went to sleep; each time it was given something to do before. */
+static long sleeps_of(struct fixture *fixture, long thread)
+{
+    static const char key[] = "\nvoluntary_ctxt_switches:";
+    char path[128], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/task/%ld/status", (int)fixture->pid, thread);
+    read_word(path, text, sizeof(text));
+    const char *at = strstr(text, key);
+    CHECK(at != NULL);
+    return atol(at + sizeof(key) - 1);
+}
+
+#define WIDE_ROWS 200000
+
+/* Twice first, first + 1 …; the whole batch is looked at. */
+static void take_wide(struct stager_stream *stream, int64_t first)
+{
+    struct stager_batch *batch = fixture_take(stream);
+    struct stager_tensor tensor;
+    CHECK_INT(stager_batch_tensor(batch, "v", &tensor), 0);
+    CHECK_INT(tensor.shape[0], WIDE_ROWS);
+    for (int64_t i = 0; i < WIDE_ROWS; i++) {
+        if (((const double *)tensor.data)[i] != 2.0 * (double)(first + i))
+            FAIL("element %lld is %g", (long long)i, ((const double *)tensor.data)[i]);
+    }
+    stager_release(batch);
+}
+
+static void an_op_of_many_rows_is_done_by_all_threads_of_its_pool(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "memory_budget: 256MiB\n" POOLS);
+    fixture_apply(&fixture,
+                  "name: p\ndataset:\n  - range: {stop: 100000000}\n  - batch: "
+                  "{batch_size: 200000}\n"
+                  "graph:\n  - {name: x, op: cast, input: [value], dtype: float64}\n"
+                  "  - {name: v, op: add, input: [x, x]}\n"
+                  "staged: {features: {v: v}, use_stage_subgraph_thread_pool: true, "
+                  "stage_subgraph_thread_pool_id: 2, num_threads: 2}\n");
+    long first = thread_of(&fixture, "wide+1"), second = thread_of(&fixture, "wide+2");
+    CHECK(first != 0 && second != 0);
+    CHECK(thread_of(&fixture, "wide/0") != 0);
+    CHECK(thread_of(&fixture, "wide/1") == 0 && thread_of(&fixture, "wide+3") == 0);
+    CHECK(thread_of(&fixture, "io+1") == 0);
+    CHECK_INT(stat_field(&fixture, second, 19), 3); /* nice */
+    struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
+    int64_t i = 0;
+    while (sleeps_of(&fixture, first) < 5 || sleeps_of(&fixture, second) < 5)
+        take_wide(stream, i++ * WIDE_ROWS);
+    take_wide(stream, i * WIDE_ROWS);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static bool in_hand_is(const struct fixture_status *status, void *n)
 {
     return status->in_hand == *(uint64_t *)n;
@@ -162,8 +217,8 @@ static void a_pool_that_is_not_there_is_refused_with_those_that_are(void)
                        "staged: {use_stage_subgraph_thread_pool: true, "
                        "stage_subgraph_thread_pool_id: 3}\n";
     CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, "stage_subgraph_thread_pool_id 3 is out of range [0, 2): "
-                             "stagerd.yaml has the pools io, parse");
+    CHECK_CONTAINS(err.text, "stage_subgraph_thread_pool_id 3 is out of range [0, 3): "
+                             "stagerd.yaml has the pools io, parse, wide");
     CHECK_INT(fixture_try_apply(&fixture,
                                 "name: p\ndataset:\n  - range: {stop: 4}\n"
                                 "staged: {stage_subgraph_stream_id: 1}\n",
@@ -175,6 +230,7 @@ static void a_pool_that_is_not_there_is_refused_with_those_that_are(void)
 
 static const struct stg_test tests[] = {
     TEST(the_work_is_done_by_the_pools_threads),
+    TEST(an_op_of_many_rows_is_done_by_all_threads_of_its_pool),
     TEST(a_runner_that_waits_holds_no_thread_of_the_pool),
     TEST(a_stop_does_not_wait_for_a_thread_of_the_pool),
     TEST(a_pool_that_is_not_there_is_refused_with_those_that_are),
