@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/dataset/random.h"
 #include "daemon/dataset/record.h"
@@ -13,7 +14,7 @@
 /* What is in the buffer of one epoch. Pick k of an epoch takes slot random(k) below n;
  * the last slot fills the hole, and what comes in goes to the end. */
 struct epoch {
-    struct stg_record **slots;
+    struct stg_record *slots;
     uint64_t n, size;
     uint64_t number;    /* of this epoch, from 0 */
     uint64_t iteration; /* runs of the input before, in this pass: keys the order */
@@ -42,11 +43,13 @@ struct shuffle {
     struct stg_block
         *block; /* of the input, records from block_at on are not taken yet */
     int64_t block_at;
-    struct stg_record **picked;
-    int64_t n_picked, picked_size;
-    struct stg_record *held; /* picked, of another epoch than the block before */
-    struct stg_block *error; /* to be handed on before anything else */
-    int failed;              /* to be returned before anything else */
+    /* Of that block, taken, but not in the buffer yet: those from first_fresh on. */
+    struct stg_record fresh[PULL_RECORDS];
+    int64_t first_fresh, n_fresh;
+    /* Not in the buffer any more, in their order: those from first_picked on. */
+    struct stg_record *picked;
+    int64_t first_picked, n_picked, picked_size;
+    int failed; /* to be returned after those */
     struct stg_err failure;
 };
 
@@ -78,8 +81,7 @@ static struct epoch *following(struct shuffle *shuffle)
 /* Empties an epoch; keeps the memory of its slots. */
 static void epoch_clear(struct shuffle *shuffle, struct epoch *epoch)
 {
-    for (uint64_t i = 0; i < epoch->n; i++)
-        stg_record_free(&shuffle->store, epoch->slots[i]);
+    stg_record_free(&shuffle->store, epoch->slots, (int64_t)epoch->n);
     for (unsigned i = epoch->first_error; i < epoch->n_errors; i++)
         stg_block_unref(epoch->errors[i]);
     *epoch = (struct epoch){.slots = epoch->slots, .size = epoch->size};
@@ -103,6 +105,12 @@ static void epoch_open(struct shuffle *shuffle)
 
 /* ---- memory ---- */
 
+static int out_of_memory(const struct shuffle *shuffle, struct stg_err *err)
+{
+    return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "out of memory");
+}
+
 static int too_large(struct shuffle *shuffle, struct stg_err *err)
 {
     const struct stg_record_store *store = &shuffle->store;
@@ -120,53 +128,39 @@ static int too_large(struct shuffle *shuffle, struct stg_err *err)
                         stg_quota_limit(quota), stg_quota_used(quota));
 }
 
-static int grow_slots(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+/* Room for n slots. */
+static int grow_slots(struct shuffle *shuffle, struct epoch *epoch, uint64_t n,
+                      struct stg_err *err)
 {
-    uint64_t size = epoch->size > 0 ? 2 * epoch->size : 64;
+    if (n <= epoch->size)
+        return 0;
+    uint64_t size = 2 * epoch->size > n ? 2 * epoch->size : n;
     if (size > shuffle->buffer_size)
         size = shuffle->buffer_size;
-    uint64_t more = (size - epoch->size) * sizeof(struct stg_record *);
+    uint64_t more = (size - epoch->size) * sizeof(struct stg_record);
     if (stg_quota_take(shuffle->iter.dataset->quota, more, "", NULL) < 0)
         return too_large(shuffle, err);
-    struct stg_record **slots = realloc(epoch->slots, size * sizeof(struct stg_record *));
+    struct stg_record *slots = realloc(epoch->slots, size * sizeof(*slots));
     if (slots == NULL) {
         stg_quota_give(shuffle->iter.dataset->quota, more);
-        return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
-                            "out of memory");
+        return out_of_memory(shuffle, err);
     }
     epoch->slots = slots;
     epoch->size = size;
     return 0;
 }
 
-static int epoch_add(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
-{
-    int rc = epoch->n == epoch->size ? grow_slots(shuffle, epoch, err) : 0;
-    if (rc < 0)
-        return rc;
-    struct stg_record *record;
-    if (stg_record_take(&shuffle->store, shuffle->block, shuffle->block_at, &record) < 0)
-        return too_large(shuffle, err);
-    if (shuffle->store.n > 1 && shuffle->block->epoch != shuffle->last_epoch)
-        shuffle->mixed = true;
-    shuffle->last_epoch = shuffle->block->epoch;
-    epoch->slots[epoch->n++] = record;
-    epoch->any = true;
-    if (++shuffle->block_at == shuffle->block->n_records) {
-        stg_block_unref(shuffle->block);
-        shuffle->block = NULL;
-    }
-    return 0;
-}
-
 /* ---- filling ---- */
 
-/* The epoch that what comes in belongs to, or NULL: nothing comes in now. */
-static struct epoch *filling(struct shuffle *shuffle)
+static uint64_t room(struct shuffle *shuffle)
+{
+    return shuffle->buffer_size - current(shuffle)->n - following(shuffle)->n;
+}
+
+/* The epoch that what comes in belongs to, or NULL: nothing comes in any more. */
+static struct epoch *entering(struct shuffle *shuffle)
 {
     struct epoch *now = current(shuffle), *next = following(shuffle);
-    if (now->n + next->n >= shuffle->buffer_size)
-        return NULL;
     if (!now->ended)
         return now;
     if (now->number + 1 >= shuffle->count || !now->any)
@@ -174,6 +168,47 @@ static struct epoch *filling(struct shuffle *shuffle)
     if (next->ended || next->failed < 0 || next->n_errors == MAX_EARLY_ERRORS)
         return NULL;
     return next;
+}
+
+/* Fills the room with what was taken. */
+static int enter(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    uint64_t n = (uint64_t)(shuffle->n_fresh - shuffle->first_fresh);
+    if (n > room(shuffle))
+        n = room(shuffle);
+    int rc = grow_slots(shuffle, epoch, epoch->n + n, err);
+    if (rc < 0)
+        return rc;
+    memcpy(epoch->slots + epoch->n, shuffle->fresh + shuffle->first_fresh,
+           n * sizeof(*epoch->slots));
+    epoch->n += n;
+    shuffle->first_fresh += (int64_t)n;
+    return 0;
+}
+
+/* Takes from the block what will find room while `left` more are picked. */
+static int take(struct shuffle *shuffle, int64_t left, struct stg_err *err)
+{
+    struct stg_block *block = shuffle->block;
+    uint64_t want = room(shuffle) + (uint64_t)left;
+    int64_t n = block->n_records - shuffle->block_at;
+    if (n > PULL_RECORDS)
+        n = PULL_RECORDS;
+    if ((uint64_t)n > want)
+        n = (int64_t)want;
+    if (shuffle->store.n > 0 && block->epoch != shuffle->last_epoch)
+        shuffle->mixed = true;
+    shuffle->last_epoch = block->epoch;
+    if (stg_record_take(&shuffle->store, block, shuffle->block_at, n, shuffle->fresh) < 0)
+        return too_large(shuffle, err);
+    shuffle->first_fresh = 0;
+    shuffle->n_fresh = n;
+    shuffle->block_at += n;
+    if (shuffle->block_at == block->n_records) {
+        stg_block_unref(block);
+        shuffle->block = NULL;
+    }
+    return 0;
 }
 
 /* The input has no more of this epoch. It is rewound only if another one follows. */
@@ -223,15 +258,25 @@ static int fill_failed(struct shuffle *shuffle, struct epoch *epoch, int rc,
     return 0;
 }
 
-/* Fills up, unless an error has to be handed on first. */
-static int fill(struct shuffle *shuffle, struct stg_err *err)
+static bool has_error(const struct epoch *epoch)
+{
+    return epoch->first_error < epoch->n_errors;
+}
+
+/* Fills up, unless an error has to be handed on first. `left` will be picked then. */
+static int fill(struct shuffle *shuffle, int64_t left, struct stg_err *err)
 {
     struct epoch *epoch;
-    while ((epoch = filling(shuffle)) != NULL) {
-        if (epoch == current(shuffle) && epoch->first_error < epoch->n_errors)
+    while (room(shuffle) > 0 && (epoch = entering(shuffle)) != NULL) {
+        int rc;
+        if (epoch == current(shuffle) && has_error(epoch))
             return 0;
-        int rc = shuffle->block != NULL ? epoch_add(shuffle, epoch, err)
-                                        : pull(shuffle, epoch, err);
+        if (shuffle->first_fresh < shuffle->n_fresh)
+            rc = enter(shuffle, epoch, err);
+        else if (shuffle->block != NULL)
+            rc = take(shuffle, left, err);
+        else
+            rc = pull(shuffle, epoch, err);
         if (rc < 0)
             rc = fill_failed(shuffle, epoch, rc, err);
         if (rc < 0)
@@ -261,99 +306,130 @@ static int advance(struct shuffle *shuffle, struct stg_err *err)
 
 /* ---- picking ---- */
 
-static struct stg_record *pick(struct shuffle *shuffle)
+static int grow_picked(struct shuffle *shuffle, int64_t n, struct stg_err *err)
 {
-    struct epoch *epoch = current(shuffle);
-    uint64_t at = stg_random_below(&shuffle->random, epoch->n_picked++, epoch->n);
-    struct stg_record *record = epoch->slots[at];
-    epoch->slots[at] = epoch->slots[--epoch->n];
-    return record;
-}
-
-static int grow_picked(struct shuffle *shuffle, struct stg_err *err)
-{
-    int64_t size = shuffle->picked_size > 0 ? 2 * shuffle->picked_size : 64;
-    struct stg_record **picked =
-        realloc(shuffle->picked, (size_t)size * sizeof(struct stg_record *));
+    if (n <= shuffle->picked_size)
+        return 0;
+    int64_t size = 2 * shuffle->picked_size > n ? 2 * shuffle->picked_size : n;
+    struct stg_record *picked =
+        realloc(shuffle->picked, (size_t)size * sizeof(*shuffle->picked));
     if (picked == NULL)
-        return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
-                            "out of memory");
+        return out_of_memory(shuffle, err);
     shuffle->picked = picked;
     shuffle->picked_size = size;
     return 0;
 }
 
-/* Adds to what is picked. 1: the record is of another epoch, and is held back. */
-static int keep(struct shuffle *shuffle, struct stg_record *record)
+/* Each place that becomes free is filled at once. */
+static void pick_and_enter(struct shuffle *shuffle, int64_t n, struct stg_record *picked)
 {
-    const struct stg_record_store *store = &shuffle->store;
-    if (shuffle->n_picked > 0 && shuffle->mixed && !shuffle->fused &&
-        stg_record_epoch(store, shuffle->picked[0]) != stg_record_epoch(store, record)) {
-        shuffle->held = record;
-        return 1;
+    struct epoch *now = current(shuffle);
+    struct stg_record *last = &now->slots[now->n - 1];
+    const struct stg_record *fresh = shuffle->fresh + shuffle->first_fresh;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = stg_random_below(&shuffle->random, now->n_picked++, now->n);
+        picked[i] = now->slots[at];
+        now->slots[at] = *last;
+        *last = fresh[i];
     }
-    shuffle->picked[shuffle->n_picked++] = record;
-    return 0;
+    shuffle->first_fresh += n;
 }
 
-/* One more record, or an error in its place. 1: the block that is being made ends here.
- */
-static int pick_one(struct shuffle *shuffle, struct stg_err *err)
+static void pick(struct shuffle *shuffle, int64_t n, struct stg_record *picked)
 {
-    if (shuffle->n_picked == shuffle->picked_size) {
-        int rc = grow_picked(shuffle, err);
-        if (rc < 0)
-            return rc;
+    struct epoch *now = current(shuffle);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = stg_random_below(&shuffle->random, now->n_picked++, now->n);
+        picked[i] = now->slots[at];
+        now->slots[at] = now->slots[--now->n];
     }
-    if (shuffle->held != NULL) {
-        struct stg_record *record = shuffle->held;
-        shuffle->held = NULL;
-        return keep(shuffle, record);
-    }
-    int rc = fill(shuffle, err);
+}
+
+/* Picks up to n more. What comes in for this epoch can be picked at once; for the next
+ * one, it has time. */
+static int pick_some(struct shuffle *shuffle, int64_t n, struct stg_err *err)
+{
+    struct epoch *now = current(shuffle);
+    int64_t n_fresh = shuffle->n_fresh - shuffle->first_fresh;
+    bool enters = entering(shuffle) == now;
+    if ((uint64_t)n > now->n)
+        n = (int64_t)now->n;
+    if (enters && n > n_fresh)
+        n = n_fresh > 0 ? n_fresh : 1;
+    int rc = grow_picked(shuffle, shuffle->n_picked + n, err);
     if (rc < 0)
         return rc;
-    struct epoch *now = current(shuffle);
-    if (now->first_error < now->n_errors) {
-        if (shuffle->n_picked > 0)
-            return 1;
-        shuffle->error = now->errors[now->first_error++];
-        if (now->first_error == now->n_errors)
-            now->first_error = now->n_errors = 0;
-        shuffle->error->epoch = shuffle->fused ? now->number : shuffle->error->epoch;
-        return 1;
-    }
-    if (now->n == 0)
-        return 1;
-    return keep(shuffle, pick(shuffle));
-}
-
-static int emit(struct shuffle *shuffle, struct stg_block **ret, struct stg_err *err)
-{
-    int64_t n = shuffle->n_picked;
-    uint64_t number = current(shuffle)->number;
-    shuffle->n_picked = 0;
-    int rc = stg_record_emit(&shuffle->store, shuffle->picked, n, ret, err);
-    if (rc < 0)
-        return stg_step_prefix(shuffle->iter.step, rc, err);
-    if (shuffle->fused)
-        (*ret)->epoch = number;
+    struct stg_record *picked = shuffle->picked + shuffle->n_picked;
+    if (enters && n_fresh > 0)
+        pick_and_enter(shuffle, n, picked);
+    else
+        pick(shuffle, n, picked);
+    shuffle->n_picked += n;
     return 0;
 }
 
-/* Picks until the block is full or has to end. A failure waits behind what is picked. */
+/* Picks until there are `want`, or an error or the end has to come first. A failure waits
+ * behind what is picked. */
 static int gather(struct shuffle *shuffle, int64_t want, struct stg_err *err)
 {
     int rc = 0;
-    while (rc == 0 && shuffle->n_picked < want)
-        rc = pick_one(shuffle, err);
+    while (rc == 0 && shuffle->n_picked < want) {
+        int64_t left = want - shuffle->n_picked;
+        rc = fill(shuffle, left, err);
+        if (rc == 0 && (has_error(current(shuffle)) || current(shuffle)->n == 0))
+            break;
+        if (rc == 0)
+            rc = pick_some(shuffle, left, err);
+    }
     if (rc < 0 && shuffle->n_picked > 0) {
         shuffle->failed = rc;
         if (err != NULL)
             shuffle->failure = *err;
         return 0;
     }
-    return rc < 0 ? rc : 0;
+    return rc;
+}
+
+/* How many of what is picked make a block: up to n, of one epoch. */
+static int64_t count_block(const struct shuffle *shuffle, int64_t n)
+{
+    const struct stg_record *picked = shuffle->picked + shuffle->first_picked;
+    if (n > shuffle->n_picked - shuffle->first_picked)
+        n = shuffle->n_picked - shuffle->first_picked;
+    if (!shuffle->mixed || shuffle->fused)
+        return n;
+    uint64_t epoch = stg_record_epoch(&shuffle->store, picked[0]);
+    int64_t same = 1;
+    while (same < n && stg_record_epoch(&shuffle->store, picked[same]) == epoch)
+        same++;
+    return same;
+}
+
+static int emit(struct shuffle *shuffle, int64_t want, struct stg_block **ret,
+                struct stg_err *err)
+{
+    int64_t n = count_block(shuffle, want);
+    int rc = stg_record_emit(&shuffle->store, shuffle->picked + shuffle->first_picked, n,
+                             ret, err);
+    shuffle->first_picked += n;
+    if (shuffle->first_picked == shuffle->n_picked)
+        shuffle->first_picked = shuffle->n_picked = 0;
+    if (rc < 0)
+        return stg_step_prefix(shuffle->iter.step, rc, err);
+    if (shuffle->fused)
+        (*ret)->epoch = current(shuffle)->number;
+    return 0;
+}
+
+static void hand_on_error(struct shuffle *shuffle, struct stg_block **ret)
+{
+    struct epoch *now = current(shuffle);
+    struct stg_block *error = now->errors[now->first_error++];
+    if (now->first_error == now->n_errors)
+        now->first_error = now->n_errors = 0;
+    if (shuffle->fused)
+        error->epoch = now->number;
+    *ret = error;
 }
 
 static int failed(struct shuffle *shuffle, int rc, struct stg_err *err)
@@ -374,21 +450,22 @@ static int shuffle_next(struct stg_iter *iter, int64_t want, struct stg_block **
     if (shuffle->store.boxed)
         want = 1;
     for (;;) {
+        if (shuffle->n_picked > 0)
+            return emit(shuffle, want, ret, err);
         if (shuffle->failed < 0)
             return failed(shuffle, shuffle->failed, err);
         int rc = gather(shuffle, want, err);
         if (rc < 0)
             return rc;
         if (shuffle->n_picked > 0)
-            return emit(shuffle, ret, err);
-        if (shuffle->error != NULL) {
-            *ret = shuffle->error;
-            shuffle->error = NULL;
+            continue;
+        if (has_error(current(shuffle))) {
+            hand_on_error(shuffle, ret);
             return 0;
         }
-        if (shuffle->failed < 0)
-            continue;
         rc = advance(shuffle, err);
+        if (rc == 1)
+            stg_record_store_finish(&shuffle->store);
         if (rc != 0)
             return rc;
         if (current(shuffle)->failed < 0)
@@ -402,16 +479,14 @@ static void start(struct shuffle *shuffle)
 {
     epoch_clear(shuffle, &shuffle->epochs[0]);
     epoch_clear(shuffle, &shuffle->epochs[1]);
-    for (int64_t i = 0; i < shuffle->n_picked; i++)
-        stg_record_free(&shuffle->store, shuffle->picked[i]);
-    shuffle->n_picked = 0;
-    if (shuffle->held != NULL)
-        stg_record_free(&shuffle->store, shuffle->held);
-    shuffle->held = NULL;
+    stg_record_free(&shuffle->store, shuffle->fresh + shuffle->first_fresh,
+                    shuffle->n_fresh - shuffle->first_fresh);
+    shuffle->first_fresh = shuffle->n_fresh = 0;
+    stg_record_free(&shuffle->store, shuffle->picked + shuffle->first_picked,
+                    shuffle->n_picked - shuffle->first_picked);
+    shuffle->first_picked = shuffle->n_picked = 0;
     stg_block_unref(shuffle->block);
     shuffle->block = NULL;
-    stg_block_unref(shuffle->error);
-    shuffle->error = NULL;
     shuffle->now = 0;
 }
 
@@ -433,7 +508,7 @@ static void shuffle_destroy(struct stg_iter *iter)
     start(shuffle);
     for (int i = 0; i < 2; i++) {
         stg_quota_give(iter->dataset->quota,
-                       shuffle->epochs[i].size * sizeof(struct stg_record *));
+                       shuffle->epochs[i].size * sizeof(struct stg_record));
         free(shuffle->epochs[i].slots);
     }
     free(shuffle->picked);

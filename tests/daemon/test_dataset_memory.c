@@ -151,6 +151,25 @@ static void memory_does_not_grow_over_epochs(void)
     CHECK(most[0] > 0 && most[1] <= most[0] + 65536);
 }
 
+static void a_shuffle_that_is_over_has_given_its_records_memory_back(void)
+{
+    struct stg_test_spec spec = {0};
+    stg_test_range(&spec, 100000);
+    step(&spec, "shuffle", "buffer_size", 50000);
+    step(&spec, "batch", "batch_size", 1000);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    struct stg_block *block;
+    uint64_t most = 0;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        uint64_t used = stg_quota_used(dataset->quota);
+        most = used > most ? used : most;
+        stg_block_unref(block);
+    }
+    CHECK(most > 50000 * 64 && stg_quota_used(dataset->quota) < most / 4);
+    stg_dataset_destroy(dataset);
+}
+
 /* ---- threads ---- */
 
 #define QUEUE 8
@@ -287,6 +306,7 @@ static const struct stg_test tests[] = {
     TEST(any_allocation_of_other_steps_may_fail),
     TEST(every_budget_is_kept),
     TEST(memory_does_not_grow_over_epochs),
+    TEST(a_shuffle_that_is_over_has_given_its_records_memory_back),
     TEST(blocks_are_used_and_given_back_by_any_thread),
     TEST(another_thread_may_stop_a_dataset),
 };

@@ -306,6 +306,77 @@ static void shuffle_after_batch_shuffles_batches(void)
     stg_dataset_destroy(dataset);
 }
 
+/* ---- records ---- */
+
+#define N_LINES 600
+
+/* From nothing to more than a slab. */
+static size_t line_bytes(int i)
+{
+    return i % 50 == 49 ? 1300u * (unsigned)(i % 71) : (unsigned)(i * 37 % 700);
+}
+
+static const char *make_lines(uint64_t *offsets)
+{
+    const char *path = stg_test_path("lines");
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    for (int i = 0; i < N_LINES; i++) {
+        offsets[i] = (uint64_t)ftell(file);
+        for (size_t k = 0; k < line_bytes(i); k++)
+            fputc('0' + (int)((k + (unsigned)i) % 71), file);
+        fputc('\n', file);
+    }
+    CHECK_INT(fclose(file), 0);
+    return path;
+}
+
+static void check_line(const struct stg_block *block, int64_t row, const char *path,
+                       const uint64_t *offsets)
+{
+    const struct stg_tensor *line = &block->tensors[0], *key = &block->tensors[1];
+    int i = (int)block->rows[row].record;
+    char want[256];
+    int n = snprintf(want, sizeof(want), "%s:%d", path, i + 1);
+    CHECK_INT(block->rows[row].file, 0);
+    CHECK_INT(block->rows[row].offset, offsets[i]);
+    CHECK_INT(line->end[row] - line->begin[row], line_bytes(i));
+    for (size_t k = 0; k < line_bytes(i); k++)
+        CHECK_INT(((const char *)line->data)[(size_t)line->begin[row] + k],
+                  '0' + (int)((k + (unsigned)i) % 71));
+    CHECK_INT(key->end[row] - key->begin[row], n);
+    CHECK(memcmp((const char *)key->data + key->begin[row], want, (size_t)n) == 0);
+}
+
+static void records_of_any_length_come_out_as_they_went_in(void)
+{
+    static uint64_t offsets[N_LINES];
+    const char *path = make_lines(offsets);
+    struct stg_test_spec spec = {0};
+    stg_test_lines(&spec, path);
+    stg_test_bool(&spec, "with_key", true);
+    stg_test_step(&spec, "shuffle");
+    stg_test_int(&spec, "buffer_size", 100);
+    stg_test_step(&spec, "repeat");
+    stg_test_int(&spec, "count", 5);
+    stg_test_step(&spec, "batch");
+    stg_test_int(&spec, "batch_size", 7);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    int seen[N_LINES] = {0};
+    struct stg_block *block;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        for (int64_t row = 0; row < block->n_rows; row++) {
+            check_line(block, row, path, offsets);
+            seen[block->rows[row].record]++;
+        }
+        stg_block_unref(block);
+    }
+    stg_dataset_destroy(dataset);
+    for (int i = 0; i < N_LINES; i++)
+        CHECK_INT(seen[i], 5);
+}
+
 /* ---- files ---- */
 
 static void files_come_in_the_golden_orders(void)
@@ -357,38 +428,91 @@ static void a_buffer_over_the_budget_is_refused_with_the_arithmetic(void)
     stg_dataset_destroy(dataset);
 }
 
-static void slabs_give_back_what_they_took(void)
+static void check_slabs(uint64_t limit, int n, uint64_t most_bytes)
 {
     struct stg_quota *quota;
-    CHECK_INT(stg_quota_create(0, &quota), 0);
+    CHECK_INT(stg_quota_create(limit, &quota), 0);
     struct stg_slabs slabs = {.quota = quota};
-    enum { N = 20000 };
-    static void *pieces[N];
-    static uint64_t bytes[N];
+    uint32_t *pieces = calloc((size_t)n, sizeof(*pieces));
+    uint64_t *bytes = calloc((size_t)n, sizeof(*bytes));
     uint64_t state = 1, total = 0;
-    for (int i = 0; i < N * 5; i++) {
+    for (int i = 0; i < n * 5; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        int at = (int)((state >> 33) % N);
-        if (pieces[at] != NULL) {
-            unsigned char *p = pieces[at];
+        int at = (int)((state >> 33) % (unsigned)n);
+        if (pieces[at] != 0) {
+            const unsigned char *p = stg_slabs_at(&slabs, pieces[at]);
             for (uint64_t k = 0; k < bytes[at]; k += 7)
                 CHECK_INT(p[k], at & 255);
-            stg_slabs_free(&slabs, pieces[at], bytes[at]);
+            stg_slabs_free(&slabs, pieces[at]);
             total -= bytes[at];
-            pieces[at] = NULL;
+            pieces[at] = 0;
         } else {
-            bytes[at] = 1 + (state >> 20) % (i % 100 == 0 ? 40000 : 600);
+            bytes[at] = 1 + (state >> 20) % (i % 100 == 0 ? 40000 : most_bytes);
             pieces[at] = stg_slabs_alloc(&slabs, bytes[at]);
-            CHECK(pieces[at] != NULL && (uintptr_t)pieces[at] % 8 == 0);
-            memset(pieces[at], at & 255, bytes[at]);
+            CHECK(pieces[at] != 0);
+            char *p = stg_slabs_at(&slabs, pieces[at]);
+            CHECK_INT((uintptr_t)p % 64, 0);
+            memset(p, at & 255, bytes[at]);
             total += bytes[at];
         }
+        CHECK(stg_quota_used(quota) >= total);
     }
-    CHECK(stg_quota_used(quota) >= total);
-    for (int i = 0; i < N; i++) {
-        if (pieces[i] != NULL)
-            stg_slabs_free(&slabs, pieces[i], bytes[i]);
+    for (int i = 0; i < n; i++) {
+        if (pieces[i] != 0)
+            stg_slabs_free(&slabs, pieces[i]);
     }
+    stg_slabs_finish(&slabs);
+    CHECK_INT(stg_quota_used(quota), 0);
+    stg_quota_unref(quota);
+    free(pieces);
+    free(bytes);
+}
+
+static void slabs_give_back_what_they_took(void)
+{
+    check_slabs(0, 20000, 600);
+    check_slabs(64u << 20, 2000, 5000);
+    check_slabs(16u << 20, 100, 16384);
+}
+
+/* Pieces of all sizes, one size after the other, each in the memory of the one before. */
+static void an_empty_slab_serves_any_size(void)
+{
+    struct stg_quota *quota;
+    CHECK_INT(stg_quota_create(1u << 20, &quota), 0);
+    struct stg_slabs slabs = {.quota = quota};
+    uint32_t pieces[1024];
+    for (uint64_t bytes = 1; bytes <= 16384; bytes += 37) {
+        int n = 0;
+        while ((uint64_t)n * bytes < 400000 && n < 1024) {
+            pieces[n] = stg_slabs_alloc(&slabs, bytes);
+            CHECK(pieces[n++] != 0);
+        }
+        while (n > 0)
+            stg_slabs_free(&slabs, pieces[--n]);
+    }
+    CHECK(stg_quota_used(quota) < 600000);
+    stg_slabs_finish(&slabs);
+    CHECK_INT(stg_quota_used(quota), 0);
+    stg_quota_unref(quota);
+}
+
+/* At the limit memory comes in small pieces: most of it can be had. */
+static void slabs_use_up_their_quota_and_refuse_the_rest(void)
+{
+    struct stg_quota *quota;
+    CHECK_INT(stg_quota_create(100u << 20, &quota), 0);
+    struct stg_slabs slabs = {.quota = quota};
+    static uint32_t pieces[400000];
+    uint32_t n = 0;
+    while ((pieces[n] = stg_slabs_alloc(&slabs, 300)) != 0)
+        n++;
+    CHECK(n * 320ull > 95u << 20 && stg_quota_used(quota) <= 100u << 20);
+    stg_slabs_free(&slabs, pieces[n / 2]);
+    pieces[n / 2] = stg_slabs_alloc(&slabs, 257);
+    CHECK(pieces[n / 2] != 0 && stg_slabs_alloc(&slabs, 300) == 0);
+    while (n > 0)
+        stg_slabs_free(&slabs, pieces[--n]);
     stg_slabs_finish(&slabs);
     CHECK_INT(stg_quota_used(quota), 0);
     stg_quota_unref(quota);
@@ -407,9 +531,12 @@ static const struct stg_test tests[] = {
     TEST(shuffle_after_repeat_mixes_epochs_and_keeps_each_record_s_epoch),
     TEST(the_order_does_not_depend_on_how_many_are_asked_for),
     TEST(shuffle_after_batch_shuffles_batches),
+    TEST(records_of_any_length_come_out_as_they_went_in),
     TEST(files_come_in_the_golden_orders),
     TEST(a_buffer_over_the_budget_is_refused_with_the_arithmetic),
     TEST(slabs_give_back_what_they_took),
+    TEST(an_empty_slab_serves_any_size),
+    TEST(slabs_use_up_their_quota_and_refuse_the_rest),
 };
 
 TEST_MAIN(tests)
