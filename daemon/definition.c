@@ -213,13 +213,29 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     return kept;
 }
 
+/* The size that all batches of the step have, or 0. */
+static uint64_t batch_size(const struct stg_step *step)
+{
+    const struct stg_attr *sizes =
+        stg_attr_find(step->attrs, step->n_attrs, "batch_size");
+    for (size_t i = 1; sizes != NULL && i < sizes->n_values; i++) {
+        if (sizes->values[i].i != sizes->values[0].i)
+            return 0;
+    }
+    return sizes != NULL && sizes->n_values > 0 ? (uint64_t)sizes->values[0].i : 0;
+}
+
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
 {
     const struct stg_pipeline_spec *spec = definition->spec;
+    unsigned undone = 0; /* batches that an unbatch after them takes apart */
     for (size_t i = spec->n_steps; i-- > 0;) {
         const struct stg_step *step = &spec->steps[i];
-        if (strcmp(step->name, "batch") == 0)
-            return (uint64_t)stg_attr_int(step->attrs, step->n_attrs, "batch_size", 0);
+        bool is_batch = strcmp(step->name, "batch") == 0;
+        if (undone == 0 && (is_batch || strcmp(step->name, "rebatch") == 0))
+            return batch_size(step);
+        undone += strcmp(step->name, "unbatch") == 0;
+        undone -= is_batch;
     }
     return 1;
 }

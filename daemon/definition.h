@@ -43,7 +43,8 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
 struct stg_definition *stg_definition_ref(struct stg_definition *definition);
 void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed */
 
-/* Rows of a staged batch that is whole: what the last `batch` makes; 1 without one. */
+/* Rows of a staged batch that is whole: what the last `batch` or `rebatch` makes, that no
+ * `unbatch` takes apart; 1 without one, 0 when it makes batches of several sizes. */
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
 
 /* What it asks of stagerd.yaml: a thread pool that is there. INVALID_ARGUMENT. */

@@ -157,10 +157,12 @@ int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t f
         return rc;
     for (uint32_t c = 0; c < block->n_components; c++)
         slice_tensor(&parent->tensors[c], first, n, &block->tensors[c]);
+    int64_t rows_each = parent->n_rows / parent->n_records;
     if (n < parent->n_records) {
-        assert(parent->n_rows == parent->n_records);
-        block->n_records = block->n_rows = n;
-        block->rows = parent->rows != NULL ? parent->rows + first : NULL;
+        assert(parent->n_rows == rows_each * parent->n_records);
+        block->n_records = n;
+        block->n_rows = n * rows_each;
+        block->rows = parent->rows != NULL ? parent->rows + first * rows_each : NULL;
     }
     *ret = block;
     return 0;

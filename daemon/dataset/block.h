@@ -40,7 +40,8 @@ int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
                      uint32_t n_components, uint64_t bytes, const char *what,
                      struct stg_block **ret, struct stg_err *err);
 
-/* n (at least 1) records from `first` on: nothing is copied. */
+/* n (at least 1) records from `first` on: nothing is copied. Each must have equally many
+ * rows, unless it is the only one. */
 int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t first,
                     int64_t n, struct stg_block **ret, struct stg_err *err);
 

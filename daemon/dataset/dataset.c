@@ -68,6 +68,17 @@ int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
                         "it is a source, which takes no input: it must come first");
 }
 
+int stg_step_check_count(const struct stg_step *step, const char *all,
+                         struct stg_err *err)
+{
+    int64_t count = stg_step_int(step, "count", -1);
+    if (count >= -1)
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "count is %lld; it must be 0 or more, or -1: %s",
+                        (long long)count, all);
+}
+
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
                       struct stg_err *err)
 {
@@ -272,6 +283,11 @@ void stg_block_read_ahead(const struct stg_block *block)
 {
     if (block->ahead != NULL && stg_ahead_work(block->ahead))
         stg_ahead_work(block->ahead);
+}
+
+uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset)
+{
+    return atomic_load_explicit(&dataset->n_ignored, memory_order_relaxed);
 }
 
 const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file)

@@ -91,6 +91,9 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
  * latest. */
 void stg_block_read_ahead(const struct stg_block *block);
 
+/* Errors that the steps `ignore_errors` have left out so far in this pass. Any thread. */
+uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset);
+
 /* Path of a file in this pass, for messages; "?" when unknown. Any thread while the
  * dataset lives. */
 const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file);

@@ -19,13 +19,10 @@ static int repeat_infer(const struct stg_step *step, const struct stg_schema *in
     int rc = stg_step_needs_input(step, in, err);
     if (rc < 0)
         return rc;
-    int64_t count = stg_step_int(step, "count", -1);
-    if (count < -1)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "count is %lld; it must be 0 or more, or -1: without end",
-                            (long long)count);
-    *ret = *in;
-    return 0;
+    rc = stg_step_check_count(step, "without end", err);
+    if (rc == 0)
+        *ret = *in;
+    return rc;
 }
 
 /* An iteration without anything ends it: the next ones would be as empty, for ever. */

@@ -549,3 +549,32 @@ static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *st
 }
 
 const struct stg_transformation stg_shuffle = {"shuffle", shuffle_infer, shuffle_create};
+
+/* ---- shuffle_and_repeat: the two as one ---- */
+
+static int fused_infer(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
+{
+    int rc = shuffle_infer(step, in, bump, ret, err);
+    int64_t count = stg_step_int(step, "count", -1);
+    if (rc == 0 && (count < -1 || count == 0))
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "count is %lld; it must be 1 or more, or -1: without end",
+                            (long long)count);
+    return rc;
+}
+
+static int fused_create(struct stg_dataset *dataset, const struct stg_step *step,
+                        const struct stg_schema *schema, struct stg_iter *input,
+                        struct stg_iter **ret, struct stg_err *err)
+{
+    int rc = shuffle_create(dataset, step, schema, input, ret, err);
+    if (rc < 0)
+        return rc;
+    int64_t count = stg_step_int(step, "count", -1);
+    stg_shuffle_fuse(*ret, count < 0 ? UINT64_MAX : (uint64_t)count);
+    return 0;
+}
+
+const struct stg_transformation stg_shuffle_and_repeat = {"shuffle_and_repeat",
+                                                          fused_infer, fused_create};

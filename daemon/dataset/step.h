@@ -53,8 +53,21 @@ struct stg_transformation {
                   struct stg_iter **ret, struct stg_err *err);
 };
 
-extern const struct stg_transformation stg_files, stg_text_line, stg_tfrecord, stg_range,
-    stg_shuffle, stg_repeat, stg_batch;
+extern const struct stg_transformation stg_files;
+extern const struct stg_transformation stg_text_line;
+extern const struct stg_transformation stg_tfrecord;
+extern const struct stg_transformation stg_range;
+extern const struct stg_transformation stg_shuffle;
+extern const struct stg_transformation stg_repeat;
+extern const struct stg_transformation stg_batch;
+extern const struct stg_transformation stg_take;
+extern const struct stg_transformation stg_skip;
+extern const struct stg_transformation stg_shard;
+extern const struct stg_transformation stg_enumerate;
+extern const struct stg_transformation stg_unbatch;
+extern const struct stg_transformation stg_rebatch;
+extern const struct stg_transformation stg_shuffle_and_repeat;
+extern const struct stg_transformation stg_ignore_errors;
 
 /* All of them (table.c), and the one of that name or NULL. */
 extern const struct stg_transformation *const stg_transformations[];
@@ -73,7 +86,8 @@ struct stg_dataset {
     bool has_lines;          /* a record is a line of a file */
     bool has_records;        /* or has a number and an offset in one */
     struct stg_iter *last;
-    int failed; /* negative: sticky */
+    _Atomic uint64_t n_ignored; /* errors that ignore_errors left out */
+    int failed;                 /* negative: sticky */
     struct stg_err failure;
 };
 
@@ -91,6 +105,9 @@ int stg_step_needs_input(const struct stg_step *step, const struct stg_schema *i
                          struct stg_err *err);
 int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_err *err);
+/* Refuses a `count` below -1, which is `all`: "without end". */
+int stg_step_check_count(const struct stg_step *step, const char *all,
+                         struct stg_err *err);
 /* A schema of n components in bump; the caller fills them in. */
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
                       struct stg_err *err);

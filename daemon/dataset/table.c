@@ -7,8 +7,14 @@
 #include "daemon/dataset/step.h"
 
 const struct stg_transformation *const stg_transformations[] = {
-    &stg_files,   &stg_text_line, &stg_tfrecord, &stg_range,
-    &stg_shuffle, &stg_repeat,    &stg_batch,
+    &stg_files,         &stg_text_line,
+    &stg_tfrecord,      &stg_range,
+    &stg_shuffle,       &stg_repeat,
+    &stg_batch,         &stg_take,
+    &stg_skip,          &stg_shard,
+    &stg_enumerate,     &stg_unbatch,
+    &stg_rebatch,       &stg_shuffle_and_repeat,
+    &stg_ignore_errors,
 };
 
 const size_t stg_n_transformations =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One row or more for each transformation. in_place is what TensorFlow gives for the same
- * pipeline (golden_steps.py), but for batch, which loses nothing when an error goes by:
- * there it is what client/docs/dataset.md says.
+ * pipeline (golden_steps.py). Where it loses what was collected or counted when an error
+ * goes by (batch, rebatch, skip, shard), it is what client/docs/dataset.md says.
  */
 #include <string.h>
 
@@ -81,6 +81,108 @@ const struct stg_step_row stg_step_rows[] = {
     {.step = "batch",
      .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 1}"),
      .elements = STG_ELEMENTS_VARIED},
+    {.step = "take",
+     .pipeline = STG_AFTER_SOURCE("take: {count: 5}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = "0 1 ! 2 3 4"},
+    {.step = "take",
+     .pipeline = STG_AFTER_SOURCE("take: {count: 2}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = "0 1"},
+    {.step = "take",
+     .pipeline = STG_AFTER_SOURCE("take: {count: 0}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = ""},
+    {.step = "take",
+     .pipeline = STG_AFTER_SOURCE("take: {count: -1}"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "take",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 3}\n- take: {count: 2}\n"
+                                  "- repeat: {count: 3}"),
+     .flags = STG_ROW_DROPS_ERRORS},
+    {.step = "skip",
+     .pipeline = STG_AFTER_SOURCE("skip: {count: 3}"),
+     .in_place = "! 3 4 5 6 7 !"},
+    {.step = "skip",
+     .pipeline = STG_AFTER_SOURCE("skip: {count: 2}"),
+     .in_place = "! 2 3 4 5 6 7 !"},
+    {.step = "skip",
+     .pipeline = STG_AFTER_SOURCE("skip: {count: 0}"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "skip", .pipeline = STG_AFTER_SOURCE("skip: {count: 8}"), .in_place = "! !"},
+    {.step = "skip",
+     .pipeline = STG_AFTER_SOURCE("skip: {count: -1}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = ""},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: 3, index: 1}"),
+     .in_place = "1 ! 4 7 !"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: 3, index: 0}"),
+     .in_place = "0 ! 3 6 !"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: 1, index: 0}"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: 2147483647, index: 3}"),
+     .in_place = "! 3 !"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 2}\n"
+                                  "- shard: {num_shards: 2, index: 1}")},
+    {.step = "enumerate",
+     .pipeline = STG_AFTER_SOURCE("enumerate: {start: 5}"),
+     .flags = STG_ROW_COUNTS_ERRORS,
+     .in_place = "5 6 ! 8 9 10 11 12 13 !"},
+    {.step = "enumerate",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 3}\n- enumerate\n"
+                                  "- enumerate: {start: -4, name: again}\n"
+                                  "- repeat: {count: 2}"),
+     .flags = STG_ROW_COUNTS_ERRORS},
+    {.step = "unbatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 1}\n- unbatch"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "unbatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 6}\n- unbatch\n"
+                                  "- shuffle: {buffer_size: 1}")},
+    {.step = "unbatch",
+     .pipeline =
+         STG_AFTER_SOURCE("batch: {batch_size: 2}\n"
+                          "- batch: {batch_size: 3, drop_remainder: true}\n- unbatch")},
+    {.step = "unbatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 4}\n- unbatch\n"
+                                  "- batch: {batch_size: 6}\n- unbatch\n"
+                                  "- batch: {batch_size: 5}"),
+     .in_place = "! [0 1 2 3 4] ! [5 6 7]"},
+    {.step = "rebatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 1}\n- rebatch: {batch_size: 2}"),
+     .in_place = "[0 1] ! [2 3] [4 5] [6 7] !"},
+    {.step = "rebatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 1}\n"
+                                  "- rebatch: {batch_size: [1, 3]}"),
+     .in_place = "[0] ! [1 2 3] [4] [5 6 7] !"},
+    {.step = "rebatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 4}\n"
+                                  "- rebatch: {batch_size: 3, drop_remainder: true}"),
+     .in_place = "! [0 1 2] [3 4 5] !"},
+    {.step = "rebatch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 2}\n- batch: {batch_size: 2}\n"
+                                  "- rebatch: {batch_size: 3}")},
+    {.step = "shuffle_and_repeat",
+     .pipeline = STG_AFTER_SOURCE("shuffle_and_repeat: {buffer_size: 1, count: 2}"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 ! 0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "shuffle_and_repeat",
+     .pipeline =
+         STG_AFTER_SOURCE("shuffle_and_repeat: {buffer_size: 6, count: 3, seed: 7}"),
+     .flags = STG_ROW_RESHUFFLES},
+    {.step = "ignore_errors",
+     .pipeline = STG_AFTER_SOURCE("ignore_errors"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = "0 1 2 3 4 5 6 7"},
+    {.step = "ignore_errors",
+     .pipeline = STG_AFTER_SOURCE("ignore_errors: {max_ignored: 6}\n"
+                                  "- batch: {batch_size: 3}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = "[0 1 2] [3 4 5] [6 7]"},
 };
 
 const size_t stg_n_step_rows = sizeof(stg_step_rows) / sizeof(stg_step_rows[0]);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "daemon/dataset/step.h"
+
+#define EACH_OF 16 /* so many are logged each, then the 32nd, the 64th … */
+
+struct ignore_errors {
+    struct stg_iter iter;
+    uint64_t max_ignored;
+    bool log_warning;
+    uint64_t n; /* in this iteration */
+};
+
+static int ignore_errors_infer(const struct stg_step *step, const struct stg_schema *in,
+                               struct stg_bump *bump, struct stg_schema *ret,
+                               struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    int64_t max = stg_step_int(step, "max_ignored", 1000);
+    if (max < 0)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "max_ignored is %lld; it must be 0 or more", (long long)max);
+    *ret = *in;
+    return 0;
+}
+
+static bool worth_a_line(uint64_t n)
+{
+    return n <= EACH_OF || (n & (n - 1)) == 0;
+}
+
+/* Counts the error; one more than max_ignored is where the pass ends, with its code. */
+static int ignore(struct ignore_errors *ignore, const struct stg_err *bad,
+                  struct stg_err *err)
+{
+    const struct stg_step *step = ignore->iter.step;
+    if (ignore->n == ignore->max_ignored) {
+        stg_step_err(step, bad->code, err,
+                     "there are more than max_ignored %" PRIu64
+                     " errors in this epoch; mend the data, or raise it. This one is: %s",
+                     ignore->max_ignored, bad->text);
+        return bad->code;
+    }
+    ignore->n++;
+    atomic_fetch_add_explicit(&ignore->iter.dataset->n_ignored, 1, memory_order_relaxed);
+    if (ignore->log_warning && worth_a_line(ignore->n))
+        stg_log(STG_LOG_WARNING,
+                "step ignore_errors (line %d): %s: %s (%" PRIu64
+                " ignored in this epoch)",
+                step->line, stg_status_name(bad->code), bad->text, ignore->n);
+    return 0;
+}
+
+static int ignore_errors_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                              struct stg_err *err)
+{
+    for (;;) {
+        struct stg_block *block;
+        int rc = iter->input->impl->next(iter->input, want, &block, err);
+        if (rc != 0)
+            return rc;
+        if (block->error.code == 0) {
+            *ret = block;
+            return 0;
+        }
+        rc = ignore((struct ignore_errors *)iter, &block->error, err);
+        stg_block_unref(block);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int ignore_errors_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    ((struct ignore_errors *)iter)->n = 0;
+    return iter->input->impl->rewind(iter->input, err);
+}
+
+static void ignore_errors_destroy(struct stg_iter *iter)
+{
+    free(iter);
+}
+
+static const struct stg_iter_impl ignore_errors_impl = {
+    ignore_errors_next, ignore_errors_rewind, ignore_errors_destroy};
+
+static int ignore_errors_create(struct stg_dataset *dataset, const struct stg_step *step,
+                                const struct stg_schema *schema, struct stg_iter *input,
+                                struct stg_iter **ret, struct stg_err *err)
+{
+    struct ignore_errors *ignore = stg_iter_create(sizeof(*ignore), &ignore_errors_impl,
+                                                   dataset, step, schema, input, err);
+    if (ignore == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    ignore->max_ignored = (uint64_t)stg_step_int(step, "max_ignored", 1000);
+    ignore->log_warning = stg_step_bool(step, "log_warning", false);
+    *ret = &ignore->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_ignore_errors = {"ignore_errors", ignore_errors_infer,
+                                                     ignore_errors_create};

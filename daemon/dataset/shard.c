@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/step.h"
+
+struct shard {
+    struct stg_iter iter;
+    int64_t num_shards, index;
+    int64_t at;     /* of the next record, modulo num_shards */
+    int64_t *picks; /* room for STG_BLOCK_MAX_RECORDS */
+};
+
+static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    int64_t n = stg_step_int(step, "num_shards", 0);
+    int64_t index = stg_step_int(step, "index", -1);
+    if (n < 1 || n > INT32_MAX)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "num_shards is %lld; it must be from 1 to %d", (long long)n,
+                            INT32_MAX);
+    if (index < 0 || index >= n)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "index is %lld; with num_shards %lld it must be from 0 to "
+                            "%lld",
+                            (long long)index, (long long)n, (long long)n - 1);
+    *ret = *in;
+    return 0;
+}
+
+/* Which records of the next n are ours. */
+static int64_t find_picks(struct shard *shard, int64_t n)
+{
+    int64_t n_picks = 0;
+    int64_t first = shard->index - shard->at;
+    for (int64_t i = first < 0 ? first + shard->num_shards : first; i < n;
+         i += shard->num_shards)
+        shard->picks[n_picks++] = i;
+    shard->at = (shard->at + n) % shard->num_shards;
+    return n_picks;
+}
+
+/* So many that no more than `want` of them are ours. */
+static int64_t ask_for(const struct shard *shard, int64_t want)
+{
+    int64_t n;
+    if (__builtin_mul_overflow(want, shard->num_shards, &n) || n > STG_BLOCK_MAX_RECORDS)
+        return STG_BLOCK_MAX_RECORDS;
+    return n;
+}
+
+static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                      struct stg_err *err)
+{
+    struct shard *shard = (struct shard *)iter;
+    for (;;) {
+        struct stg_block *block;
+        int rc = iter->input->impl->next(iter->input, ask_for(shard, want), &block, err);
+        if (rc != 0)
+            return rc;
+        int64_t n = find_picks(shard, block->n_records);
+        if (block->error.code != 0 || (n > 0 && n == block->n_records)) {
+            *ret = block;
+            return 0;
+        }
+        if (n > 0)
+            rc = stg_block_pick(iter->dataset->quota, block, shard->picks, n, ret, err);
+        stg_block_unref(block);
+        if (rc < 0)
+            return stg_step_prefix(iter->step, rc, err);
+        if (n > 0)
+            return 0;
+    }
+}
+
+static int shard_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    ((struct shard *)iter)->at = 0;
+    return iter->input->impl->rewind(iter->input, err);
+}
+
+static void shard_destroy(struct stg_iter *iter)
+{
+    free(((struct shard *)iter)->picks);
+    free(iter);
+}
+
+static const struct stg_iter_impl shard_impl = {shard_next, shard_rewind, shard_destroy};
+
+static int shard_create(struct stg_dataset *dataset, const struct stg_step *step,
+                        const struct stg_schema *schema, struct stg_iter *input,
+                        struct stg_iter **ret, struct stg_err *err)
+{
+    struct shard *shard =
+        stg_iter_create(sizeof(*shard), &shard_impl, dataset, step, schema, input, err);
+    if (shard == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    shard->num_shards = stg_step_int(step, "num_shards", 1);
+    shard->index = stg_step_int(step, "index", 0);
+    shard->picks = malloc(STG_BLOCK_MAX_RECORDS * sizeof(int64_t));
+    if (shard->picks == NULL) {
+        free(shard);
+        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    }
+    *ret = &shard->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_shard = {"shard", shard_infer, shard_create};
