@@ -9,6 +9,7 @@
 #include "daemon/dataset/record.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once */
+#define GROUP 64          /* slots that are chosen before the first is read */
 #define MAX_EARLY_ERRORS 16
 
 /* What is in the buffer of one epoch. Pick k of an epoch takes slot random(k) below n;
@@ -320,16 +321,29 @@ static int grow_picked(struct shuffle *shuffle, int64_t n, struct stg_err *err)
     return 0;
 }
 
-/* Each place that becomes free is filled at once. */
+/* Which slots come next, n of them: in a buffer that stays as full as it is, or in one
+ * that loses a slot each time. */
+static void choose(struct shuffle *shuffle, int64_t n, bool shrinks, uint64_t *ret)
+{
+    struct epoch *now = current(shuffle);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t left = now->n - (shrinks ? (uint64_t)i : 0);
+        ret[i] = stg_random_below(&shuffle->random, now->n_picked++, left);
+        __builtin_prefetch(&now->slots[ret[i]], 1);
+    }
+}
+
+/* Each slot that becomes free is filled at once. */
 static void pick_and_enter(struct shuffle *shuffle, int64_t n, struct stg_record *picked)
 {
     struct epoch *now = current(shuffle);
     struct stg_record *last = &now->slots[now->n - 1];
     const struct stg_record *fresh = shuffle->fresh + shuffle->first_fresh;
+    uint64_t at[GROUP];
+    choose(shuffle, n, false, at);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t at = stg_random_below(&shuffle->random, now->n_picked++, now->n);
-        picked[i] = now->slots[at];
-        now->slots[at] = *last;
+        picked[i] = now->slots[at[i]];
+        now->slots[at[i]] = *last;
         *last = fresh[i];
     }
     shuffle->first_fresh += n;
@@ -338,10 +352,11 @@ static void pick_and_enter(struct shuffle *shuffle, int64_t n, struct stg_record
 static void pick(struct shuffle *shuffle, int64_t n, struct stg_record *picked)
 {
     struct epoch *now = current(shuffle);
+    uint64_t at[GROUP];
+    choose(shuffle, n, true, at);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t at = stg_random_below(&shuffle->random, now->n_picked++, now->n);
-        picked[i] = now->slots[at];
-        now->slots[at] = now->slots[--now->n];
+        picked[i] = now->slots[at[i]];
+        now->slots[at[i]] = now->slots[--now->n];
     }
 }
 
@@ -352,6 +367,8 @@ static int pick_some(struct shuffle *shuffle, int64_t n, struct stg_err *err)
     struct epoch *now = current(shuffle);
     int64_t n_fresh = shuffle->n_fresh - shuffle->first_fresh;
     bool enters = entering(shuffle) == now;
+    if (n > GROUP)
+        n = GROUP;
     if ((uint64_t)n > now->n)
         n = (int64_t)now->n;
     if (enters && n > n_fresh)

@@ -3,6 +3,8 @@
  * Rows a second of CPU through the steps, on one thread: files, text_line and batch of
  * 4096 on Criteo-like lines, alone and with a shuffle, and range. Beside them, in the
  * same run, what no reader can beat: pread of the same file and memchr of its newlines.
+ * And what a shuffle of a million lines takes to fill: time, and memory as the system
+ * counts it.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +19,8 @@
 #define FILE_ROWS 262144
 #define BATCH 4096
 #define SHUFFLE 65536
+#define LARGE_SHUFFLE 1000000
+#define LARGE_READS 4 /* of the file: more rows than that */
 
 static char path[64];
 
@@ -86,10 +90,16 @@ static struct stg_value number(int64_t i)
     return (struct stg_value){.kind = STG_VALUE_INT, .i = i};
 }
 
-static void add_lines(struct plan *plan)
+/* The file as often as that, up to LARGE_READS. */
+static void add_lines(struct plan *plan, size_t n_times)
 {
-    add(plan, "files", "pattern",
-        (struct stg_value){.kind = STG_VALUE_STRING, .s = path, .s_bytes = strlen(path)});
+    static struct stg_value paths[LARGE_READS];
+    for (size_t i = 0; i < LARGE_READS; i++)
+        paths[i] = (struct stg_value){
+            .kind = STG_VALUE_STRING, .s = path, .s_bytes = strlen(path)};
+    add(plan, "files", "pattern", paths[0]);
+    plan->attrs[0][0].values = paths;
+    plan->attrs[0][0].n_values = n_times;
     add(plan, "text_line", NULL, number(0));
 }
 
@@ -156,6 +166,38 @@ static double best_rate(const struct plan *plan, double seconds)
     return best;
 }
 
+/* Bytes of memory that the process has in use. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%*u %llu", &pages) != 1)
+        bench_die("cannot read /proc/self/statm");
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Until the first batch is there. */
+static void measure_fill(double *ret_seconds, double *ret_bytes)
+{
+    struct plan plan = {0};
+    add_lines(&plan, LARGE_READS);
+    add(&plan, "shuffle", "buffer_size", number(LARGE_SHUFFLE));
+    add(&plan, "batch", "batch_size", number(BATCH));
+    struct stg_dataset_env env = {.uid = 0};
+    struct stg_dataset *dataset;
+    struct stg_block *block;
+    struct stg_err err;
+    uint64_t memory = resident_bytes(), began = cpu_ns();
+    if (stg_dataset_create(&plan.spec, &env, &dataset, &err) < 0 ||
+        stg_dataset_next(dataset, &block, &err) < 0)
+        bench_die("%s", err.text);
+    *ret_seconds = (double)(cpu_ns() - began) / 1e9;
+    *ret_bytes = (double)(resident_bytes() - memory) / LARGE_SHUFFLE;
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+}
+
 int main(int argc, char **argv)
 {
     struct bench_options options;
@@ -165,14 +207,16 @@ int main(int argc, char **argv)
     double each = options.seconds / 4;
 
     struct plan lines = {0}, shuffled = {0}, range = {0};
-    add_lines(&lines);
+    add_lines(&lines, 1);
     add(&lines, "batch", "batch_size", number(BATCH));
-    add_lines(&shuffled);
+    add_lines(&shuffled, 1);
     add(&shuffled, "shuffle", "buffer_size", number(SHUFFLE));
     add(&shuffled, "batch", "batch_size", number(BATCH));
     add(&range, "range", "stop", number(10000000));
     add(&range, "batch", "batch_size", number(BATCH));
 
+    double fill_seconds, fill_bytes;
+    measure_fill(&fill_seconds, &fill_bytes);
     double bound = best_rate(NULL, each);
     double rows = best_rate(&lines, each);
     double shuffle = best_rate(&shuffled, each);
@@ -182,8 +226,11 @@ int main(int argc, char **argv)
     printf("text_line, batch    %7.2f million rows/s\n", rows / 1e6);
     printf("with shuffle %6d %7.2f million rows/s\n", SHUFFLE, shuffle / 1e6);
     printf("range, batch        %7.2f million rows/s\n", numbers / 1e6);
+    printf("shuffle of %d: filled in %.3f s, %.0f bytes a record\n", LARGE_SHUFFLE,
+           fill_seconds, fill_bytes);
     printf("{\"bench\": \"dataset\", \"rows_per_s\": %.0f, \"ratio\": %.3f, "
-           "\"shuffle_rows_per_s\": %.0f, \"range_rows_per_s\": %.0f}\n",
-           rows, rows / bound, shuffle, numbers);
+           "\"shuffle_rows_per_s\": %.0f, \"range_rows_per_s\": %.0f, "
+           "\"fill_seconds\": %.3f, \"fill_bytes_per_record\": %.1f}\n",
+           rows, rows / bound, shuffle, numbers, fill_seconds, fill_bytes);
     return 0;
 }
