@@ -279,10 +279,15 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
     return 0;
 }
 
+/* Of one thread: as much as it drew, about, where items are large. */
+#define READS_AT_ONCE 4
+
 void stg_block_read_ahead(const struct stg_block *block)
 {
-    if (block->ahead != NULL && stg_ahead_work(block->ahead))
-        stg_ahead_work(block->ahead);
+    for (int i = 0; block->ahead != NULL && i < READS_AT_ONCE; i++) {
+        if (!stg_ahead_work(block->ahead))
+            break;
+    }
 }
 
 uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset)

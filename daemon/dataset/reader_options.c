@@ -4,7 +4,11 @@
 #include "daemon/dataset/reader.h"
 
 #define MIB (1ll << 20)
-#define CHUNK_READS 4 /* reads that a chunk has room for: batches end in mid-chunk */
+#define READ_BYTES (256ll << 10) /* what was read is in the cache until it is used */
+/* What a chunk has room for: batches end in mid-chunk. */
+#define CHUNK_READS 16
+#define CHUNK_BYTES (4 * MIB)
+#define CHUNK_LARGE_READS 4
 #define MAX_BUFFER_BYTES (1ll << 30)
 #define MAX_RECORD_BYTES (1ll << 40)
 
@@ -30,7 +34,7 @@ int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
     int rc = needs_files(step, in, err);
     if (rc < 0)
         return rc;
-    int64_t buffer = stg_step_int(step, "buffer_size", MIB);
+    int64_t buffer = stg_step_int(step, "buffer_size", READ_BYTES);
     if (buffer < 1 || buffer > MAX_BUFFER_BYTES)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "buffer_size is %lld bytes; it must be 1 to 1073741824",
@@ -61,12 +65,18 @@ static uint64_t at_most(uint64_t value, uint64_t limit)
     return value < limit ? value : limit;
 }
 
+static uint64_t chunk_bytes(uint64_t read_bytes)
+{
+    uint64_t large = CHUNK_LARGE_READS * read_bytes;
+    return large > CHUNK_BYTES ? large : at_most(CHUNK_READS * read_bytes, CHUNK_BYTES);
+}
+
 struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
                                             const struct stg_step *step,
                                             const struct stg_format *format)
 {
     uint64_t share = stg_quota_limit(dataset->quota) / BUDGET_SHARE + 64;
-    uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", MIB);
+    uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", READ_BYTES);
     uint64_t most = (uint64_t)stg_step_int(step, "max_record_bytes", 64 * MIB);
     const char *advice =
         most <= share ? "raise max_record_bytes if it is data"
@@ -75,7 +85,7 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
     return (struct stg_reader_config){
         .format = format,
         .config = {.read_bytes = at_most(buffer, share),
-                   .chunk_bytes = at_most(CHUNK_READS * buffer, share),
+                   .chunk_bytes = at_most(chunk_bytes(buffer), share),
                    .max_record_bytes = at_most(most, share),
                    .advice = advice},
     };

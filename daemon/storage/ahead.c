@@ -8,7 +8,7 @@
 
 #include "ops/csv.h"
 
-#define MAX_READS 4u
+#define MAX_READS 8u
 
 enum state { FREE, PLANNED, RUNNING, DONE };
 

@@ -171,7 +171,7 @@ static void what_is_not_written_has_the_default_of_the_schema(void)
     check_attr(attr_of_step(spec, 0, "seed"), STG_VALUE_INT, 0, true);
     check_attr(attr_of_step(spec, 1, "skip_header_lines"), STG_VALUE_INT, 0, true);
     check_attr(attr_of_step(spec, 1, "with_key"), STG_VALUE_BOOL, 0, true);
-    check_attr(attr_of_step(spec, 1, "buffer_size"), STG_VALUE_INT, 1048576, true);
+    check_attr(attr_of_step(spec, 1, "buffer_size"), STG_VALUE_INT, 262144, true);
     check_attr(attr_of_step(spec, 1, "max_record_bytes"), STG_VALUE_INT, 67108864, true);
     check_attr(attr_of_step(spec, 2, "seed"), STG_VALUE_INT, 0, true);
     check_attr(attr_of_step(spec, 2, "reshuffle_each_iteration"), STG_VALUE_BOOL, 1,
