@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/storage/decompress.h"
 
 #define NUMBER_DIGITS 20
 
@@ -71,6 +72,20 @@ static int set_path(struct reader *reader, const struct stg_block *block,
     return 0;
 }
 
+static int decompress(struct reader *reader, struct stg_err *err)
+{
+    struct stg_decompress_config config = {.type = reader->config.compression,
+                                           .path = reader->path,
+                                           .quota = reader->iter.dataset->quota,
+                                           .stopped = reader->iter.dataset->env.stopped};
+    int rc = stg_decompress_open(&config, &reader->source, err);
+    if (rc < 0) {
+        reader->source->storage->close(reader->source);
+        reader->source = NULL;
+    }
+    return rc;
+}
+
 static int open_path(struct reader *reader, struct stg_err *err)
 {
     const struct stg_storage *storage;
@@ -78,6 +93,8 @@ static int open_path(struct reader *reader, struct stg_err *err)
     int rc = stg_storage_find(reader->path, &storage, &path, err);
     if (rc == 0)
         rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);
+    if (rc == 0)
+        rc = decompress(reader, err);
     if (rc < 0)
         return stg_step_prefix(reader->iter.step, rc, err);
     reader->config.format->start(reader->format_reader, reader->source);
@@ -152,15 +169,32 @@ static int bad_record(struct reader *reader, struct stg_err *bad, struct stg_err
                                   &reader->error, err);
 }
 
+/* The storage failed, which ends the pass; or, 1, the file is damaged, which costs its
+ * rest. */
+static int failed_read(struct reader *reader, int code, const struct stg_err *why,
+                       struct stg_err *err)
+{
+    if (!reader->source->spoiled) {
+        if (err != NULL)
+            *err = *why;
+        return stg_step_prefix(reader->iter.step, code, err);
+    }
+    int rc = stg_block_create_error(reader->iter.dataset->quota, why, reader->epoch,
+                                    &reader->error, err);
+    close_file(reader);
+    return rc < 0 ? rc : 1;
+}
+
 /* Adds records of the open file to the block. 1: the block ends here. */
 static int collect_records(struct reader *reader, int64_t want, struct stg_err *err)
 {
     struct stg_records records;
+    struct stg_err why;
     int rc = reader->config.format->next(reader->format_reader, want - reader->n,
                                          reader->n > 0, reader->begin + reader->n,
-                                         reader->end + reader->n, &records, err);
+                                         reader->end + reader->n, &records, &why);
     if (rc < 0)
-        return stg_step_prefix(reader->iter.step, rc, err);
+        return failed_read(reader, rc, &why, err);
     if (rc == STG_FORMAT_FULL)
         return 1;
     if (rc == STG_FORMAT_END) {

@@ -13,6 +13,7 @@
 struct stg_reader_config {
     const struct stg_format *format;
     struct stg_format_config config; /* quota and stopped are filled in by the reader */
+    const char *compression;         /* struct stg_decompress_config.type */
     bool with_key;                   /* a second component: "FILE:NUMBER", from 1 */
 };
 

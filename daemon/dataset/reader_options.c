@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "daemon/dataset/reader.h"
+#include "daemon/storage/decompress.h"
 
 #define MIB (1ll << 20)
 #define READ_BYTES (256ll << 10) /* what was read is in the cache until it is used */
@@ -28,6 +29,11 @@ static int needs_files(const struct stg_step *step, const struct stg_schema *in,
                         "before it, and nothing between them that makes other elements");
 }
 
+static const char *compression_of(const struct stg_step *step)
+{
+    return stg_attr_string(step->attrs, step->n_attrs, "compression_type", "auto");
+}
+
 int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
                      struct stg_err *err)
 {
@@ -44,7 +50,8 @@ int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "max_record_bytes is %lld; it must be 1 to 2^40",
                             (long long)most);
-    return 0;
+    rc = stg_decompress_check(compression_of(step), err);
+    return rc < 0 ? stg_step_prefix(step, rc, err) : 0;
 }
 
 int stg_reader_infer_record(const struct stg_step *step, const struct stg_schema *in,
@@ -84,6 +91,7 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
                         "max_record_bytes: raise staged.memory_budget if it is data";
     return (struct stg_reader_config){
         .format = format,
+        .compression = compression_of(step),
         .config = {.read_bytes = at_most(buffer, share),
                    .chunk_bytes = at_most(chunk_bytes(buffer), share),
                    .max_record_bytes = at_most(most, share),

@@ -65,7 +65,7 @@ static int file_open(const char *path, const struct stg_identity *who,
     struct file_source *file = malloc(sizeof(*file) + strlen(path) + 1);
     if (file == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", path);
-    file->source.storage = &stg_storage_file;
+    file->source = (struct stg_source){.storage = &stg_storage_file};
     strcpy(file->path, path);
 
     int at;

@@ -13,6 +13,7 @@
 #ifndef STG_DAEMON_STORAGE_H
 #define STG_DAEMON_STORAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,6 +31,8 @@ struct stg_identity {
 /* An opened file. The implementation's struct begins with it. */
 struct stg_source {
     const struct stg_storage *storage;
+    bool spoiled; /* a read failed because of what is in the file, not of the storage: the
+                     rest of this file is lost, and others are not concerned */
 };
 
 /* Called for each name that matches; a negative code ends the listing and is returned. */

@@ -44,6 +44,12 @@ void stg_test_bool(struct stg_test_spec *spec, const char *name, bool value)
     *set(spec, name) = (struct stg_value){.kind = STG_VALUE_BOOL, .i = value};
 }
 
+void stg_test_string(struct stg_test_spec *spec, const char *name, const char *value)
+{
+    *set(spec, name) = (struct stg_value){
+        .kind = STG_VALUE_STRING, .s = value, .s_bytes = strlen(value)};
+}
+
 /* Patterns share one attribute, which is a list. */
 void stg_test_pattern(struct stg_test_spec *spec, const char *pattern)
 {

@@ -26,6 +26,7 @@ void stg_test_step(struct stg_test_spec *spec, const char *name);
 /* Sets attributes of the last step. */
 void stg_test_int(struct stg_test_spec *spec, const char *name, int64_t value);
 void stg_test_bool(struct stg_test_spec *spec, const char *name, bool value);
+void stg_test_string(struct stg_test_spec *spec, const char *name, const char *value);
 void stg_test_pattern(struct stg_test_spec *spec, const char *pattern);
 
 /* The usual beginnings. */

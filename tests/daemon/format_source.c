@@ -24,6 +24,8 @@ static int64_t memory_read(struct stg_source *source, uint64_t offset, void *buf
     if (offset >= all)
         return 0;
     uint64_t n = all - offset < bytes ? all - offset : bytes;
+    if (memory->most != 0 && n > memory->most)
+        n = memory->most;
     uint64_t real = offset < memory->bytes ? memory->bytes - offset : 0;
     if (real > n)
         real = n;

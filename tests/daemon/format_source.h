@@ -12,6 +12,7 @@ struct stg_test_memory {
     const char *data;
     uint64_t bytes;
     uint64_t virtual_bytes;  /* zeros behind the data, up to here */
+    uint64_t most;           /* bytes that a read gives; 0: all that were asked for */
     uint64_t fail_at;        /* reads that would pass it fail; 0: none */
     uint64_t longest_read;   /* bytes asked for at once */
     _Atomic int *stop_after; /* set once n_reads is reached */

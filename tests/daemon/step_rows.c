@@ -30,6 +30,14 @@ static void make_tfrecords(void)
     stg_test_file("c.tfrecord", golden_plain, sizeof(golden_plain));
 }
 
+/* The second is cut. */
+static void make_compressed(void)
+{
+    stg_test_file("a.gz", golden_gzip, sizeof(golden_gzip));
+    stg_test_file("b.gz", golden_gzip, sizeof(golden_gzip) / 2);
+    stg_test_file("c.gz", golden_gzip, sizeof(golden_gzip));
+}
+
 const struct stg_step_row stg_step_rows[] = {
     {.step = "files",
      .pipeline = "dataset: [{files: {pattern: \"$DIR/*.txt\", shuffle: false}}]",
@@ -49,6 +57,11 @@ const struct stg_step_row stg_step_rows[] = {
                  "- tfrecord: {buffer_size: 50, max_record_bytes: 300}\n",
      .flags = STG_ROW_OWN_SOURCE,
      .prepare = make_tfrecords},
+    {.step = "tfrecord",
+     .pipeline = "dataset:\n- files: {pattern: \"$DIR/*.gz\", shuffle: false}\n"
+                 "- tfrecord: {buffer_size: 100}\n",
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_compressed},
     {.step = "range",
      .pipeline = "dataset: [{range: {start: 30, stop: -3, step: -4}}]",
      .flags = STG_ROW_OWN_SOURCE},

@@ -90,6 +90,106 @@ static void a_damaged_file_is_an_error_item_and_the_next_file_is_read(void)
     stg_dataset_destroy(dataset);
 }
 
+/* ---- compression ---- */
+
+static void what_tensorflow_compressed_is_read_by_name_and_by_magic(void)
+{
+    stg_test_file("gzip", golden_gzip, sizeof(golden_gzip));
+    stg_test_file("zlib", golden_zlib, sizeof(golden_zlib));
+    stg_test_file("plain", golden_plain, sizeof(golden_plain));
+    static const char *const files[][2] = {
+        {"gzip", "GZIP"},  {"zlib", "ZLIB"},  {"plain", ""},  {"gzip", "auto"},
+        {"plain", "auto"}, {"plain", "none"}, {"gzip", NULL}, {"plain", NULL}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct stg_test_spec spec = {0};
+        reader(&spec, stg_test_path(files[i][0]), "tfrecord");
+        if (files[i][1] != NULL)
+            stg_test_string(&spec, "compression_type", files[i][1]);
+        batch(&spec, 100);
+        struct stg_dataset_env env = stg_test_env();
+        struct stg_dataset *dataset = stg_test_open(&spec, &env);
+        struct stg_block *block = stg_test_next(dataset);
+        CHECK_INT(block->error.code, 0);
+        CHECK_INT(block->tensors[0].shape[0], N_GOLDEN);
+        check_golden(&block->tensors[0], 0, N_GOLDEN);
+        CHECK_INT(block->rows[2].offset, 33);
+        stg_block_unref(block);
+        stg_dataset_destroy(dataset);
+    }
+}
+
+/* TFD-E4: wrong compression. TensorFlow takes an unknown one for none. */
+static void the_wrong_compression_is_an_error_item_and_an_unknown_one_is_refused(void)
+{
+    const char *path = stg_test_file("a", golden_plain, sizeof(golden_plain));
+    struct stg_test_spec spec = {0};
+    reader(&spec, path, "tfrecord");
+    stg_test_string(&spec, "compression_type", "GZIP");
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(block->error.code, -STAGER_DATA_LOSS);
+    CHECK_CONTAINS(block->error.text, path);
+    CHECK_CONTAINS(block->error.text, "the gzip stream at offset 0");
+    stg_block_unref(block);
+    CHECK(stg_test_next(dataset) == NULL);
+    stg_dataset_destroy(dataset);
+
+    struct stg_test_spec unknown = {0};
+    struct stg_err err = {0};
+    reader(&unknown, path, "tfrecord");
+    stg_test_string(&unknown, "compression_type", "SNAPPI");
+    CHECK_INT(stg_dataset_create(&unknown.spec, &env, &dataset, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "step tfrecord (line 2): compression_type is \"SNAPPI\"");
+}
+
+static void a_compressed_file_that_is_cut_costs_its_rest_and_the_next_one_is_read(void)
+{
+    const char *path = stg_test_file("a", golden_gzip, sizeof(golden_gzip) - 5);
+    stg_test_file("b", golden_gzip, sizeof(golden_gzip));
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("?"), "tfrecord");
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    size_t n = 0, n_errors = 0;
+    struct stg_block *block;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        if (block->error.code != 0) {
+            CHECK_INT(n, N_GOLDEN);
+            CHECK_INT(block->error.code, -STAGER_DATA_LOSS);
+            CHECK_CONTAINS(block->error.text, path);
+            CHECK_CONTAINS(block->error.text, "the file ends inside of it");
+            n_errors++;
+        } else {
+            n++;
+        }
+        stg_block_unref(block);
+    }
+    CHECK_INT(n, 2 * N_GOLDEN);
+    CHECK_INT(n_errors, 1);
+    stg_dataset_destroy(dataset);
+}
+
+static void memory_of_decompressing_is_given_back(void)
+{
+    for (int i = 0; i < 200; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "f%03d", i);
+        stg_test_file(name, golden_gzip, sizeof(golden_gzip));
+    }
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("f*"), "tfrecord");
+    batch(&spec, 200 * (int64_t)N_GOLDEN);
+    struct stg_dataset_env env = stg_test_env();
+    env.buffer_bytes = 2 << 20;
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(block->tensors[0].shape[0], 200 * N_GOLDEN);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+}
+
 static void a_step_that_reads_files_needs_them_and_sane_sizes(void)
 {
     static const char *const names[] = {"tfrecord"};
@@ -119,6 +219,10 @@ static void a_step_that_reads_files_needs_them_and_sane_sizes(void)
 static const struct stg_test tests[] = {
     TEST(records_of_several_files_make_one_batch),
     TEST(a_damaged_file_is_an_error_item_and_the_next_file_is_read),
+    TEST(what_tensorflow_compressed_is_read_by_name_and_by_magic),
+    TEST(the_wrong_compression_is_an_error_item_and_an_unknown_one_is_refused),
+    TEST(a_compressed_file_that_is_cut_costs_its_rest_and_the_next_one_is_read),
+    TEST(memory_of_decompressing_is_given_back),
     TEST(a_step_that_reads_files_needs_them_and_sane_sizes),
 };
 

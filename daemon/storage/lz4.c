@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LZ4 frames, by liblz4.
+ */
+#include <lz4frame.h>
+#include <stdlib.h>
+
+#include "daemon/storage/codec.h"
+
+/* Bytes of a frame from its start to where the size of its blocks is told. */
+#define HEAD_BYTES 6
+#define HISTORY_BYTES ((uint64_t)128 << 10)
+static const uint8_t magic[4] = {0x04, 0x22, 0x4d, 0x18};
+
+struct lz4 {
+    LZ4F_dctx *context;
+    struct stg_quota *quota;
+    uint64_t taken; /* of it */
+    uint8_t head[HEAD_BYTES];
+    unsigned n_head; /* of the frame */
+};
+
+static void lz4_destroy(void *state)
+{
+    struct lz4 *lz4 = state;
+    if (lz4 == NULL)
+        return;
+    LZ4F_freeDecompressionContext(lz4->context);
+    stg_quota_give(lz4->quota, lz4->taken);
+    free(lz4);
+}
+
+static int lz4_create(struct stg_quota *quota, void **ret, struct stg_err *err)
+{
+    struct lz4 *lz4 = calloc(1, sizeof(*lz4));
+    if (lz4 == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    lz4->quota = quota;
+    if (LZ4F_isError(LZ4F_createDecompressionContext(&lz4->context, LZ4F_VERSION))) {
+        free(lz4);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    *ret = lz4;
+    return 0;
+}
+
+/* The library keeps a block as it was read, one decoded, and what came before it. Blocks
+ * have 64 KiB, 256 KiB, 1 MiB or 4 MiB; it refuses what is none of these. */
+static int count(struct lz4 *lz4, struct stg_err *err)
+{
+    unsigned size = lz4->head[5] >> 4 & 7;
+    bool is_frame = true;
+    for (int i = 0; i < 4; i++)
+        is_frame &= lz4->head[i] == magic[i];
+    if (!is_frame || size < 4)
+        return 0;
+    uint64_t bytes = (UINT64_C(2) << (8 + 2 * size)) + HISTORY_BYTES;
+    if (bytes <= lz4->taken)
+        return 0;
+    int rc = stg_quota_take(lz4->quota, bytes - lz4->taken, "decompressing", err);
+    if (rc == 0)
+        lz4->taken = bytes;
+    return rc;
+}
+
+/* Byte by byte, until the size of the blocks is known. */
+static int take_head(struct lz4 *lz4, const struct stg_coding *io, size_t *ret_bytes,
+                     struct stg_err *err)
+{
+    *ret_bytes = io->in_bytes;
+    if (lz4->n_head == HEAD_BYTES || io->in_bytes == 0)
+        return 0;
+    *ret_bytes = 1;
+    lz4->head[lz4->n_head++] = io->in[0];
+    return lz4->n_head == HEAD_BYTES ? count(lz4, err) : 0;
+}
+
+static int lz4_decode(void *state, struct stg_coding *io, struct stg_err *err)
+{
+    struct lz4 *lz4 = state;
+    size_t in_bytes, out_bytes = io->out_bytes;
+    int rc = take_head(lz4, io, &in_bytes, err);
+    if (rc < 0)
+        return rc;
+    size_t want =
+        LZ4F_decompress(lz4->context, io->out, &out_bytes, io->in, &in_bytes, NULL);
+    if (LZ4F_isError(want))
+        return stg_err(err, -STAGER_DATA_LOSS, "%s", LZ4F_getErrorName(want));
+    io->in += in_bytes;
+    io->in_bytes -= in_bytes;
+    io->out += out_bytes;
+    io->out_bytes -= out_bytes;
+    if (want != 0)
+        return STG_CODEC_MORE;
+    lz4->n_head = 0;
+    return STG_CODEC_END;
+}
+
+const struct stg_codec stg_codec_lz4 = {.name = "lz4",
+                                        .magic = {0x04, 0x22, 0x4d, 0x18},
+                                        .n_magic = 4,
+                                        .create = lz4_create,
+                                        .destroy = lz4_destroy,
+                                        .decode = lz4_decode};
