@@ -280,6 +280,7 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
     int64_t deadline_ns = STG_NEVER;
     if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
         deadline_ns = now_ns + timeout_millis * 1000000;
+    stg_control_set_waiting_since(&stream->control, (uint64_t)now_ns);
     for (;;) {
         set_waiting(stream, true);
         int rc = stg_socket_drain(stream->client->fd);

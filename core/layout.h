@@ -69,7 +69,7 @@ enum stg_descriptor_kind {
  *   who     calls                changes
  *   daemon  stg_ring_push        the slot at head, then head (release)
  *   daemon  stg_ring_finish      final, then as push; nothing afterwards
- *   daemon  stg_ring_want_bell   bell_wanted
+ *   daemon  stg_ring_want_bell   bell_wanted, while what clients do can change anything
  *   client  stg_ring_take        nothing here: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
@@ -130,7 +130,7 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
 
 /*   who     calls                      changes
  *   client  stg_control_release        an entry, then released (release)
- *   client  next                       asked, waiting
+ *   client  next                       asked; waiting_since_ns, then waiting
  *   client  rewind                     pass_wanted
  *   daemon  stg_control_poll           nothing: loads once, checks, then uses */
 struct stg_control_page {
@@ -139,7 +139,8 @@ struct stg_control_page {
     _Alignas(
         64) _Atomic uint64_t asked; /* descriptors taken, plus one while inside `next` */
     _Alignas(
-        64) _Atomic uint32_t waiting; /* 1: asleep or about to sleep, ring the bell */
+        64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep, ring the bell */
+    _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC */
     _Alignas(64) _Atomic uint64_t
         pass_wanted; /* passes asked for: 1 at open, +1 a rewind */
     _Alignas(64) struct stg_release_entry releases[STG_RELEASE_ENTRIES];
@@ -147,6 +148,7 @@ struct stg_control_page {
 static_assert(offsetof(struct stg_control_page, released) == 64, "ABI");
 static_assert(offsetof(struct stg_control_page, asked) == 128, "ABI");
 static_assert(offsetof(struct stg_control_page, waiting) == 192, "ABI");
+static_assert(offsetof(struct stg_control_page, waiting_since_ns) == 200, "ABI");
 static_assert(offsetof(struct stg_control_page, pass_wanted) == 256, "ABI");
 static_assert(offsetof(struct stg_control_page, releases) == 320, "ABI");
 static_assert(sizeof(struct stg_control_page) <= STG_CONTROL_BYTES, "ABI");

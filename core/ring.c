@@ -125,6 +125,14 @@ bool stg_control_waiting(const struct stg_control_reader *reader)
     return atomic_load_explicit(&reader->page->waiting, memory_order_relaxed) != 0;
 }
 
+uint64_t stg_control_waiting_since(const struct stg_control_reader *reader)
+{
+    const struct stg_control_page *page = reader->page;
+    if (atomic_load_explicit(&page->waiting, memory_order_relaxed) == 0)
+        return 0;
+    return atomic_load_explicit(&page->waiting_since_ns, memory_order_relaxed);
+}
+
 /* ---- client ---- */
 
 static int check_header(const struct stg_object_header *header, const char *what,
@@ -212,6 +220,12 @@ void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
 void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked)
 {
     atomic_store_explicit(&writer->page->asked, asked, memory_order_release);
+}
+
+void stg_control_set_waiting_since(struct stg_control_writer *writer, uint64_t since_ns)
+{
+    atomic_store_explicit(&writer->page->waiting_since_ns, since_ns,
+                          memory_order_relaxed);
 }
 
 void stg_control_set_waiting(struct stg_control_writer *writer, bool waiting)

@@ -55,6 +55,9 @@ uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader);
 /* Full fence, then the client's flag: call after stg_ring_push to know whether to ring.
  */
 bool stg_control_waiting(const struct stg_control_reader *reader);
+/* Since when it sleeps, as it says (CLOCK_MONOTONIC); 0: it is awake. No fence: for
+ * counters. */
+uint64_t stg_control_waiting_since(const struct stg_control_reader *reader);
 
 /* ---- client ---- */
 
@@ -89,6 +92,8 @@ struct stg_control_writer {
 void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
                          uint32_t generation);
 void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked);
+/* What the flag, once it is set, says of the time. */
+void stg_control_set_waiting_since(struct stg_control_writer *writer, uint64_t since_ns);
 /* Sets or clears the flag, then a full fence: look at the ring once more before sleeping.
  */
 void stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);

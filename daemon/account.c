@@ -62,7 +62,6 @@ static void fill(const struct stg_stage *stage, const struct stg_client *client,
                  struct stg_client_status *ret)
 {
     uint64_t now = stg_now_ns();
-    uint64_t waiting = client->waiting_since_ns != 0 ? now - client->waiting_since_ns : 0;
     uint64_t alone = stage->alone == client ? now - stage->alone_ns : 0;
     *ret = (struct stg_client_status){
         .client_id = client->client_id,
@@ -77,7 +76,7 @@ static void fill(const struct stg_stage *stage, const struct stg_client *client,
         .taken = stg_client_taken(client),
         .released = client->n_released,
         .redelivered = client->n_redelivered,
-        .wait_ns = client->wait_ns + waiting,
+        .wait_ns = client->wait_ns + stg_client_waits_ns(client, now),
         .violations = client->n_violations,
         .acknowledged = client->n_acknowledged,
         .gaps = client->n_gaps,

@@ -332,9 +332,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
                    const char *why)
 {
     bool middle = stg_client_in_pass(stage, client);
-    if (client->waiting_since_ns != 0)
-        client->wait_ns += stg_now_ns() - client->waiting_since_ns;
-    client->waiting_since_ns = 0;
+    client->wait_ns += stg_client_waits_ns(client, stg_now_ns());
     client->state = back ? STG_CLIENT_AWAY : STG_CLIENT_DETACHED;
     client->socket = -1;
     stage->n_attached--;

@@ -191,6 +191,15 @@ uint32_t stg_client_credits(const struct stg_stage *stage,
                : 0;
 }
 
+/* A sleep that began before the last item came is that item's. */
+uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns)
+{
+    if (client->state != STG_CLIENT_ATTACHED)
+        return 0;
+    uint64_t since = stg_control_waiting_since(&client->control);
+    return since > client->last_given_ns && since < now_ns ? now_ns - since : 0;
+}
+
 static void push(struct stg_client *client, const struct stg_descriptor *descriptor)
 {
     stg_ring_push(&client->ring, descriptor);
@@ -237,10 +246,8 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     item->n_owed += !again;
     if (item->is_error)
         note_error(stage, client, extent);
+    client->wait_ns += stg_client_waits_ns(client, now);
     client->last_given_ns = now;
-    if (client->waiting_since_ns != 0)
-        client->wait_ns += now - client->waiting_since_ns;
-    client->waiting_since_ns = 0;
     client->n_given++;
     client->n_redelivered += again;
     stage->n_assigned++;
@@ -368,16 +375,30 @@ static bool say_last_words(struct stg_stage *stage)
  * already. */
 static void ring_bells(struct stg_stage *stage)
 {
+    bool any_waits = false;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
-        bool waiting = stg_control_waiting(&c->control);
-        if (waiting && c->pushed)
+        bool waits = stg_control_waiting(&c->control);
+        if (waits && c->pushed)
             (void)!send(c->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        else if (waiting && c->waiting_since_ns == 0)
-            c->waiting_since_ns = stg_now_ns();
+        any_waits |= waits && !c->pushed;
         c->pushed = false;
     }
+    if (any_waits && stg_awaits_clients(stage))
+        stg_stage_sweep_on(stage);
+}
+
+bool stg_awaits_clients(const struct stg_stage *stage)
+{
+    if (stage->pass_state != STG_PASS_RUNNING || stage->stopping ||
+        stage->runners.n_waiting > 0)
+        return true;
+    bool any = false;
+    for (const struct stg_client *c = stage->clients; c != NULL && !any; c = c->next)
+        any = c->state == STG_CLIENT_ATTACHED &&
+              (c->n_owed > 0 || stage->kind->has_more(stage, c));
+    return any;
 }
 
 /* Returns whether any client was asked anew: then its control page is looked at once
@@ -385,6 +406,8 @@ static void ring_bells(struct stg_stage *stage)
 static bool want_bells(struct stg_stage *stage)
 {
     bool asked = false;
+    if (!stg_awaits_clients(stage))
+        return false;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED || c->bell_wanted)
             continue;

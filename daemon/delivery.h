@@ -50,6 +50,13 @@ const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery);
  * frees clients that nobody knows any more. */
 void stg_delivery_run(struct stg_stage *stage);
 
+/* Does what clients do change anything before the next item is published? While it does
+ * not, nobody is asked to ring: that item's runner looks at what they did. */
+bool stg_awaits_clients(const struct stg_stage *stage);
+
+/* How long it has slept for want of what it was not given yet. */
+uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns);
+
 /* Is every item of the pass published, and none to come? */
 bool stg_pass_drawn_out(const struct stg_stage *stage);
 

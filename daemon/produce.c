@@ -60,6 +60,8 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
         if (began == 0) {
             began = stg_now_ns();
             stg_runner_announce(stage);
+            stg_delivery_run(stage); /* nobody was asked to ring for this */
+            continue;
         }
         stg_draw_pass_on(stage, true);
         runners->n_waiting_memory++;

@@ -43,8 +43,8 @@ void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t dead
 
 void stg_runner_announce(struct stg_stage *stage)
 {
-    if (stage->runners.n_waiting++ == 0)
-        stage->config.wake(stage->config.owner);
+    stage->runners.n_waiting++;
+    stg_stage_sweep_on(stage);
 }
 
 static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)

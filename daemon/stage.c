@@ -296,13 +296,23 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
     pthread_mutex_unlock(&stage->lock);
 }
 
+void stg_stage_sweep_on(struct stg_stage *stage)
+{
+    if (!stage->is_swept)
+        stage->config.wake(stage->config.owner);
+    stage->is_swept = true;
+}
+
 /* How long until somebody has to be looked at, whatever happens meanwhile. */
-static int sweep_again(const struct stg_stage *stage, uint64_t now)
+static int sweep_again(struct stg_stage *stage, uint64_t now)
 {
     bool armed = stage->runners.n_waiting > 0 || stage->stopping;
+    bool awaits = stg_awaits_clients(stage);
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
         armed = armed || c->state == STG_CLIENT_DETACHED ||
-                (c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control));
+                (awaits && c->state == STG_CLIENT_ATTACHED &&
+                 stg_control_waiting(&c->control));
+    stage->is_swept = armed;
     if (armed)
         return SWEEP_MILLIS;
     uint64_t next = stg_expire_next_ns(stage);

@@ -88,7 +88,6 @@ struct stg_client {
     uint64_t away_until_ns;
     bool bell_wanted; /* asked to ring, has not rung since */
     bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
-    uint64_t waiting_since_ns; /* it sleeps for want of items; 0: it does not */
     uint64_t last_given_ns;
     uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
 
@@ -181,6 +180,7 @@ struct stg_stage {
     uint64_t alone_ns;
     struct stg_gone_list gone;
     unsigned wake; /* what stg_delivery_run has to wake runners for: enum stg_wake */
+    bool is_swept; /* the loop was asked to sweep, or does so every few milliseconds */
 
     enum stg_pass_state pass_state;
     uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */
@@ -216,6 +216,9 @@ struct stg_stage {
 };
 
 uint64_t stg_now_ns(void);
+
+/* Somebody waits for a client: the loop is to look at them now and then. */
+void stg_stage_sweep_on(struct stg_stage *stage);
 
 /* ---- produce.c ---- */
 

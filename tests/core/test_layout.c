@@ -116,6 +116,7 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_control_page, released, 64, 8);
     FIELD(stg_control_page, asked, 128, 8);
     FIELD(stg_control_page, waiting, 192, 4);
+    FIELD(stg_control_page, waiting_since_ns, 200, 8);
     FIELD(stg_control_page, pass_wanted, 256, 8);
     FIELD(stg_control_page, releases, 320, 8192);
 }

@@ -174,10 +174,14 @@ static void hints_arrive(void)
 {
     struct pair p = pair_make();
     CHECK(!stg_control_waiting(&p.in));
+    stg_control_set_waiting_since(&p.give, 1ull << 50);
+    CHECK_INT(stg_control_waiting_since(&p.in), 0); /* not yet */
     stg_control_set_waiting(&p.give, true);
     CHECK(stg_control_waiting(&p.in));
+    CHECK_INT(stg_control_waiting_since(&p.in), 1ull << 50);
     stg_control_set_waiting(&p.give, false);
     CHECK(!stg_control_waiting(&p.in));
+    CHECK_INT(stg_control_waiting_since(&p.in), 0);
     stg_control_set_asked(&p.give, 1ull << 40);
     stg_control_want_pass(&p.give, 3);
     CHECK_INT(stg_control_asked(&p.in), 1ull << 40);

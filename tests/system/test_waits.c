@@ -216,6 +216,57 @@ static long cpu_ticks(pid_t pid)
     return (long)(user + system);
 }
 
+/* How often its first thread, the loop, has gone to sleep. */
+static long loop_sleeps(pid_t pid)
+{
+    char path[64], line[256];
+    long n = -1;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)pid);
+    FILE *file = fopen(path, "re");
+    CHECK(file != NULL);
+    while (n < 0 && fgets(line, sizeof(line), file) != NULL)
+        sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+    fclose(file);
+    CHECK(n >= 0);
+    return n;
+}
+
+#define N_SLOW 50
+
+/* Its items come from the runner, which also looks at what it gives back. */
+static void a_trainer_that_waits_for_a_slow_runner_does_not_wake_the_loop(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(
+        &fixture,
+        "name: slow\n"
+        "dataset:\n  - range: {stop: 1000}\n  - batch: {batch_size: 1}\n"
+        "graph:\n  - {name: out, op: sleep, input: [value], sleep_microseconds: 10000}\n"
+        "staged: {features: {value: out}, num_threads: 1}\n");
+    struct stager_stream *stream = fixture_open(&fixture, "slow", "patient", 2);
+    for (int i = 0; i < 3; i++)
+        stager_release(fixture_take(stream));
+    long before = loop_sleeps(fixture.pid);
+    for (int i = 0; i < N_SLOW; i++)
+        stager_release(fixture_take(stream));
+    long n = loop_sleeps(fixture.pid) - before;
+    if (n > N_SLOW / 2)
+        FAIL("the loop woke %ld times for %d items", n, N_SLOW);
+
+    struct stager_stream_info info;
+    struct fixture_status status;
+    stager_stream_info(stream, &info);
+    fixture_status(&fixture, "slow", &status);
+    CHECK_INT(status.clients[0].released, 3 + N_SLOW);
+    uint64_t seen_ns = status.clients[0].wait_ns;
+    if (seen_ns < info.wait_ns / 2 || seen_ns > info.wait_ns)
+        FAIL("it slept %llu ns, the status says %llu", (unsigned long long)info.wait_ns,
+             (unsigned long long)seen_ns);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static void waiting_body(struct fixture *fixture, int fd, void *arg)
 {
     trainer_send(fd, 1);
@@ -266,6 +317,7 @@ static const struct stg_test tests[] = {
     TEST(a_stop_does_not_wait_for_batches_in_hand),
     TEST(a_runner_that_hangs_does_not_keep_the_daemon),
     TEST(opens_that_wait_for_memory_cost_no_time),
+    TEST(a_trainer_that_waits_for_a_slow_runner_does_not_wake_the_loop),
 };
 
 TEST_MAIN(tests)
