@@ -24,6 +24,8 @@
 #define MAX_PAUSE_MS 10u
 /* An item that takes less is not worth another thread's waking. */
 #define WORTH_WAKING_NS 30000u
+/* One that took long because others had the CPU does not lift the mean that far. */
+#define MOST_BUSY_NS 200000u
 
 uint64_t stg_now_ns(void)
 {
@@ -205,6 +207,14 @@ static void begin_pass(struct stg_stage *stage)
     runners->pause_until_ns = 0;
 }
 
+/* Of items that take less time than a thread takes to wake, one runner makes one after
+ * the other: nobody draws while another has one in hand, and once that is published its
+ * runner draws again. */
+static bool is_worth_waking(const struct stg_runners *runners)
+{
+    return runners->mean_busy_ns >= WORTH_WAKING_NS;
+}
+
 bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
 {
     struct stg_runners *runners = &stage->runners;
@@ -214,7 +224,8 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
         begin_pass(stage);
         uint64_t until = runners->pause_until_ns;
         bool pause = until != 0 && stg_now_ns() < until;
-        ok = !runners->is_drawing && !pause;
+        ok = !runners->is_drawing && !pause &&
+             (stage->n_in_hand == 0 || is_worth_waking(runners));
         if (ok)
             break;
         runners->n_waiting_draw++;
@@ -232,13 +243,11 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
     return ok;
 }
 
-/* Of items that take less time than a thread takes to wake, one runner makes one after
- * the other, until it has to wait. */
-void stg_draw_pass_on(struct stg_stage *stage, bool about_to_wait)
+void stg_draw_pass_on(struct stg_stage *stage, bool leaves)
 {
     struct stg_runners *runners = &stage->runners;
     if (runners->n_waiting_draw > 0 && !runners->is_drawing &&
-        (about_to_wait || runners->mean_busy_ns >= WORTH_WAKING_NS))
+        (leaves || is_worth_waking(runners)))
         pthread_cond_signal(&runners->draw);
 }
 
@@ -297,7 +306,7 @@ static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
 {
     struct stg_turn *turn = turn_of(stage, key);
     while (!stage->stopping && stage->publish_next != key) {
-        stg_draw_pass_on(stage, true);
+        stg_draw_pass_on(stage, false);
         turn->is_waiting = true;
         pthread_cond_wait(&turn->cond, &stage->lock);
         turn->is_waiting = false;
@@ -350,7 +359,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
             left = limit;
             continue;
         }
-        stg_draw_pass_on(stage, true);
+        stg_draw_pass_on(stage, false);
         uint64_t since = stg_now_ns();
         runners->clock_runs = stage->n_attached > 0;
         bool runs = runners->clock_runs;
@@ -443,13 +452,19 @@ static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_
     discard(stage, work);
 }
 
+static void note_busy(struct stg_runners *runners, uint64_t busy_ns)
+{
+    busy_ns = busy_ns < MOST_BUSY_NS ? busy_ns : MOST_BUSY_NS;
+    runners->mean_busy_ns += busy_ns / 8 - runners->mean_busy_ns / 8;
+}
+
 void stg_publish(struct stg_stage *stage, const struct stg_work *work)
 {
     enum verdict verdict = classify(stage, work->err.code);
     pthread_mutex_lock(&stage->lock);
     struct stg_runners *runners = &stage->runners;
     stage->busy_ns += work->busy_ns;
-    runners->mean_busy_ns += work->busy_ns / 8 - runners->mean_busy_ns / 8;
+    note_busy(runners, work->busy_ns);
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)
         key = runners->finish_next++;

@@ -253,13 +253,15 @@ void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err)
  * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
 void stg_publish_disguise(struct stg_err *err);
 
-/* Waits until nobody else draws, nor has to pause, and takes the data set for this
- * thread. False: the pass is over, or stopping. Takes the lock itself. */
+/* Waits until nobody else draws, nor has to pause, nor has an item in hand that is not
+ * worth another runner's waking, and takes the data set for this thread. False: the pass
+ * is over, or stopping. Takes the lock itself. */
 bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
 
 /* This runner has given the data set back, or is about to wait: another one may draw.
- * Lock held. */
-void stg_draw_pass_on(struct stg_stage *stage, bool about_to_wait);
+ * leaves: it must, because this one has nothing in hand and may not come back soon. Lock
+ * held. */
+void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
 
 /* The loop sweeps while a runner waits, so that releases nobody rang for are seen. Lock
  * held. */

@@ -30,6 +30,7 @@ struct cast {
     bool may_stop;     /* the pipeline is replaced (draining) at any moment */
     bool may_abort;    /* the stage is stopped without draining at any moment */
     uint32_t timeouts; /* waits for room that may run out */
+    bool tiny;         /* items are known to take no time */
     bool fine;
     uint32_t max_preemptions; /* 0: every interleaving */
     uint64_t max_states;
@@ -245,6 +246,8 @@ static void set_up(void)
                             1 << 20, &plan, &err),
              err);
     CHECK_OK(stg_stage_create(&config, &plan, &play->stage, &err), err);
+    if (cast->tiny)
+        play->stage->runners.mean_busy_ns = 0;
     for (int i = 0; i < cast->n_trainers; i++) {
         attach(i);
         static const char *const names[] = {"trainer 0", "trainer 1"};
@@ -494,6 +497,18 @@ static void two_runners_and_two_trainers_lose_nothing(void)
                        .max_preemptions = 1});
 }
 
+static void of_two_runners_of_tiny_items_one_always_goes_on(void)
+{
+    run(&(struct cast){.name = "2 runners of tiny items, 1 trainer, stopped",
+                       .staged = "capacity: 1, num_threads: 2",
+                       .n_items = 3,
+                       .n_trainers = 1,
+                       .n_passes = 1,
+                       .may_abort = true,
+                       .tiny = true,
+                       .max_preemptions = 1});
+}
+
 static void broadcast_to_two_goes_on_when_one_is_killed(void)
 {
     run(&(struct cast){.name = "2 runners, broadcast to 2 trainers, 1 kill",
@@ -526,6 +541,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_stop_at_any_moment_reaches_everybody, SECONDS),
     TEST_SLOW(a_wait_for_room_may_run_out_at_any_moment, SECONDS),
     TEST_SLOW(two_runners_and_two_trainers_lose_nothing, SECONDS),
+    TEST_SLOW(of_two_runners_of_tiny_items_one_always_goes_on, SECONDS),
     TEST_SLOW(broadcast_to_two_goes_on_when_one_is_killed, SECONDS),
     TEST_SLOW(round_robin_deals_whole_rounds_or_says_why_not, SECONDS),
 };

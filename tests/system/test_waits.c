@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -216,19 +217,28 @@ static long cpu_ticks(pid_t pid)
     return (long)(user + system);
 }
 
-/* How often its first thread, the loop, has gone to sleep. */
-static long loop_sleeps(pid_t pid)
+/* How often a thread of it has gone to sleep, and its name. */
+static long thread_sleeps(pid_t pid, int tid, char ret_name[32])
 {
     char path[64], line[256];
     long n = -1;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, tid);
     FILE *file = fopen(path, "re");
     CHECK(file != NULL);
-    while (n < 0 && fgets(line, sizeof(line), file) != NULL)
+    while (n < 0 && fgets(line, sizeof(line), file) != NULL) {
+        sscanf(line, "Name: %31s", ret_name);
         sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+    }
     fclose(file);
     CHECK(n >= 0);
     return n;
+}
+
+/* Its first thread. */
+static long loop_sleeps(pid_t pid)
+{
+    char name[32];
+    return thread_sleeps(pid, (int)pid, name);
 }
 
 #define N_SLOW 50
@@ -263,6 +273,69 @@ static void a_trainer_that_waits_for_a_slow_runner_does_not_wake_the_loop(void)
     if (seen_ns < info.wait_ns / 2 || seen_ns > info.wait_ns)
         FAIL("it slept %llu ns, the status says %llu", (unsigned long long)info.wait_ns,
              (unsigned long long)seen_ns);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+#define N_RUNNERS 4
+#define N_TINY 1000
+#define WORK_NS 50000
+
+/* Each runner of "tiny". */
+static void runner_sleeps(pid_t pid, long ret[N_RUNNERS])
+{
+    char path[64], name[32];
+    int i, n = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        long sleeps = thread_sleeps(pid, atoi(entry->d_name), name);
+        if (sscanf(name, "tiny/%d", &i) == 1 && i < N_RUNNERS) {
+            ret[i] = sleeps;
+            n++;
+        }
+    }
+    closedir(dir);
+    CHECK_INT(n, N_RUNNERS);
+}
+
+/* A trainer that is slower than the runners. */
+static void work_on(struct stager_stream *stream, int n)
+{
+    struct timespec began, now;
+    for (int i = 0; i < n; i++) {
+        stager_release(fixture_take(stream));
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        do {
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        } while ((now.tv_sec - began.tv_sec) * 1000000000 + now.tv_nsec - began.tv_nsec <
+                 WORK_NS);
+    }
+}
+
+static void of_items_that_take_no_time_one_runner_makes_all(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("under a sanitizer every item takes its time");
+#endif
+    struct fixture fixture;
+    long before[N_RUNNERS], after[N_RUNNERS];
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: tiny\ndataset:\n  - range: {stop: 100000}\n"
+                            "staged: {capacity: 4, num_threads: 4}\n");
+    struct stager_stream *stream = fixture_open(&fixture, "tiny", "slow", 2);
+    work_on(stream, 100); /* until the daemon knows how long an item takes */
+    runner_sleeps(fixture.pid, before);
+    work_on(stream, N_TINY);
+    runner_sleeps(fixture.pid, after);
+    int n = 0;
+    for (int i = 0; i < N_RUNNERS; i++)
+        n += after[i] - before[i] > N_TINY / 20;
+    if (n > 1)
+        FAIL("%d runners were woken for items that one makes in less time", n);
     stager_close(stream);
     fixture_finish(&fixture);
 }
@@ -318,6 +391,7 @@ static const struct stg_test tests[] = {
     TEST(a_runner_that_hangs_does_not_keep_the_daemon),
     TEST(opens_that_wait_for_memory_cost_no_time),
     TEST(a_trainer_that_waits_for_a_slow_runner_does_not_wake_the_loop),
+    TEST(of_items_that_take_no_time_one_runner_makes_all),
 };
 
 TEST_MAIN(tests)
