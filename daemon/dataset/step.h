@@ -68,6 +68,7 @@ extern const struct stg_transformation stg_unbatch;
 extern const struct stg_transformation stg_rebatch;
 extern const struct stg_transformation stg_shuffle_and_repeat;
 extern const struct stg_transformation stg_ignore_errors;
+extern const struct stg_transformation stg_prefetch;
 
 /* All of them (table.c), and the one of that name or NULL. */
 extern const struct stg_transformation *const stg_transformations[];

@@ -14,7 +14,7 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_skip,          &stg_shard,
     &stg_enumerate,     &stg_unbatch,
     &stg_rebatch,       &stg_shuffle_and_repeat,
-    &stg_ignore_errors,
+    &stg_ignore_errors, &stg_prefetch,
 };
 
 const size_t stg_n_transformations =

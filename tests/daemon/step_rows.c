@@ -196,6 +196,18 @@ const struct stg_step_row stg_step_rows[] = {
                                   "- batch: {batch_size: 3}"),
      .flags = STG_ROW_DROPS_ERRORS,
      .in_place = "[0 1 2] [3 4 5] [6 7]"},
+    {.step = "prefetch",
+     .pipeline = STG_AFTER_SOURCE("prefetch: {buffer_size: 3}"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "prefetch",
+     .pipeline = STG_AFTER_SOURCE("prefetch: {buffer_size: 1}"),
+     .elements = STG_ELEMENTS_VARIED | STG_ELEMENTS_SCALAR,
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "prefetch",
+     .pipeline =
+         STG_AFTER_SOURCE("prefetch: {buffer_size: 1000}\n- batch: {batch_size: 3}\n"
+                          "- prefetch: {buffer_size: 2}\n- repeat: {count: 2}"),
+     .in_place = "! [0 1 2] [3 4 5] ! [6 7] ! [0 1 2] [3 4 5] ! [6 7]"},
 };
 
 const size_t stg_n_step_rows = sizeof(stg_step_rows) / sizeof(stg_step_rows[0]);

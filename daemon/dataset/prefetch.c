@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/step.h"
+
+#define PULL_RECORDS 1024 /* asked of the input at once, at most */
+
+/* A block that waits. */
+struct waiting {
+    struct waiting *next;
+    struct stg_block *block;
+};
+
+enum wish { PULL, REST, QUIT };
+
+/* The thread alone touches the input, but while it rests. */
+struct prefetch {
+    struct stg_iter iter;
+    int64_t buffer_size, max_want;
+    pthread_t thread;
+    bool has_thread; /* this and what follows up to lock: the caller's */
+    struct stg_block *block;
+    int64_t at;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    enum wish wish;
+    bool rests;
+    struct waiting *first, **last;
+    int64_t n;        /* elements and errors that wait */
+    int64_t want;     /* asked of the input next */
+    int64_t got;      /* of it last; batches come one by one */
+    uint64_t largest; /* block so far, bytes */
+    uint64_t each;    /* bytes of an element in a block, at most so far */
+    int ended;        /* 1: the input has no more; negative: it failed */
+    struct stg_err failure;
+};
+
+static int prefetch_infer(const struct stg_step *step, const struct stg_schema *in,
+                          struct stg_bump *bump, struct stg_schema *ret,
+                          struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    int64_t size = stg_step_int(step, "buffer_size", 0);
+    if (size < 1)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "buffer_size is %lld; it must be 1 or more", (long long)size);
+    *ret = *in;
+    return 0;
+}
+
+/* ---- the thread ---- */
+
+/* What works ahead must not take the memory that the steps need to go on: a quarter of it
+ * stays free. When nothing waits, somebody else is to say that it does not do. */
+static bool has_memory(const struct prefetch *prefetch)
+{
+    const struct stg_quota *quota = prefetch->iter.dataset->quota;
+    uint64_t limit = stg_quota_limit(quota), used = stg_quota_used(quota);
+    uint64_t most = limit - limit / 4;
+    return used < most && 2 * prefetch->largest <= most - used;
+}
+
+static bool may_pull(const struct prefetch *prefetch)
+{
+    if (prefetch->wish != PULL || prefetch->ended != 0)
+        return false;
+    int64_t more = prefetch->got < prefetch->want ? prefetch->got : prefetch->want;
+    return prefetch->n == 0 ||
+           (prefetch->n + more <= prefetch->buffer_size && has_memory(prefetch));
+}
+
+/* More at once while it is little memory: what one element takes is not known before. */
+static void learn(struct prefetch *prefetch, const struct stg_block *block)
+{
+    uint64_t limit = stg_quota_limit(prefetch->iter.dataset->quota);
+    uint64_t each = block->bytes / (uint64_t)prefetch->got;
+    if (block->bytes > prefetch->largest)
+        prefetch->largest = block->bytes;
+    if (each > prefetch->each)
+        prefetch->each = each;
+    uint64_t most = limit / 16 / prefetch->each;
+    prefetch->want *= 2;
+    if ((uint64_t)prefetch->want > most)
+        prefetch->want = most > 0 ? (int64_t)most : 1;
+    if (prefetch->want > prefetch->max_want)
+        prefetch->want = prefetch->max_want;
+}
+
+/* The lock is held, and given back meanwhile. */
+static void pull(struct prefetch *prefetch)
+{
+    struct stg_iter *input = prefetch->iter.input;
+    struct stg_block *block = NULL;
+    struct stg_err err = {0};
+    int64_t want = prefetch->want;
+    pthread_mutex_unlock(&prefetch->lock);
+    struct waiting *entry = malloc(sizeof(*entry));
+    int rc = entry != NULL ? input->impl->next(input, want, &block, &err)
+                           : stg_step_err(prefetch->iter.step, -STAGER_RESOURCE_EXHAUSTED,
+                                          &err, "out of memory");
+    pthread_mutex_lock(&prefetch->lock);
+    if (rc != 0) {
+        free(entry);
+        prefetch->ended = rc;
+        prefetch->failure = err;
+        return;
+    }
+    *entry = (struct waiting){.block = block};
+    *prefetch->last = entry;
+    prefetch->last = &entry->next;
+    prefetch->got = block->n_records > 0 ? block->n_records : 1;
+    prefetch->n += prefetch->got;
+    learn(prefetch, block);
+}
+
+static void *thread_main(void *owner)
+{
+    struct prefetch *prefetch = owner;
+    pthread_mutex_lock(&prefetch->lock);
+    while (prefetch->wish != QUIT) {
+        if (may_pull(prefetch)) {
+            pull(prefetch);
+        } else {
+            prefetch->rests = true;
+            pthread_cond_broadcast(&prefetch->changed);
+            pthread_cond_wait(&prefetch->changed, &prefetch->lock);
+            prefetch->rests = false;
+        }
+        pthread_cond_broadcast(&prefetch->changed);
+    }
+    pthread_mutex_unlock(&prefetch->lock);
+    return NULL;
+}
+
+static int start_thread(struct prefetch *prefetch, struct stg_err *err)
+{
+    int error = pthread_create(&prefetch->thread, NULL, thread_main, prefetch);
+    if (error != 0)
+        return stg_step_err(prefetch->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "no thread can be started: %s", strerror(error));
+    prefetch->has_thread = true;
+    return 0;
+}
+
+/* ---- the caller ---- */
+
+/* The next block that waits, waiting for it. 1 at the end, or what the input said. */
+static int take_first(struct prefetch *prefetch, struct stg_err *err)
+{
+    pthread_mutex_lock(&prefetch->lock);
+    while (prefetch->first == NULL && prefetch->ended == 0)
+        pthread_cond_wait(&prefetch->changed, &prefetch->lock);
+    struct waiting *entry = prefetch->first;
+    int rc = entry != NULL ? 0 : prefetch->ended;
+    if (entry != NULL) {
+        prefetch->block = entry->block;
+        prefetch->n -= entry->block->n_records > 0 ? entry->block->n_records : 1;
+        prefetch->first = entry->next;
+        if (entry->next == NULL)
+            prefetch->last = &prefetch->first;
+        pthread_cond_broadcast(&prefetch->changed);
+    } else if (rc < 0 && err != NULL) {
+        *err = prefetch->failure;
+    }
+    pthread_mutex_unlock(&prefetch->lock);
+    free(entry);
+    return rc;
+}
+
+static int prefetch_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                         struct stg_err *err)
+{
+    struct prefetch *prefetch = (struct prefetch *)iter;
+    int rc = prefetch->has_thread ? 0 : start_thread(prefetch, err);
+    if (rc == 0 && prefetch->block == NULL)
+        rc = take_first(prefetch, err);
+    if (rc != 0)
+        return rc;
+    rc = stg_block_cut(iter->dataset->quota, &prefetch->block, &prefetch->at, want, ret,
+                       err);
+    return rc < 0 ? stg_step_prefix(iter->step, rc, err) : 0;
+}
+
+/* Nothing waits any more. The thread rests, or there is none. */
+static void forget(struct prefetch *prefetch)
+{
+    while (prefetch->first != NULL) {
+        struct waiting *entry = prefetch->first;
+        prefetch->first = entry->next;
+        stg_block_unref(entry->block);
+        free(entry);
+    }
+    prefetch->last = &prefetch->first;
+    prefetch->n = 0;
+    prefetch->want = prefetch->got = 1;
+    prefetch->ended = 0;
+    stg_block_unref(prefetch->block);
+    prefetch->block = NULL;
+    prefetch->at = 0;
+}
+
+static int prefetch_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct prefetch *prefetch = (struct prefetch *)iter;
+    pthread_mutex_lock(&prefetch->lock);
+    prefetch->wish = REST;
+    while (prefetch->has_thread && !prefetch->rests)
+        pthread_cond_wait(&prefetch->changed, &prefetch->lock);
+    forget(prefetch);
+    int rc = iter->input->impl->rewind(iter->input, err);
+    if (rc == 0)
+        prefetch->wish = PULL;
+    pthread_cond_broadcast(&prefetch->changed);
+    pthread_mutex_unlock(&prefetch->lock);
+    return rc;
+}
+
+static void prefetch_destroy(struct stg_iter *iter)
+{
+    struct prefetch *prefetch = (struct prefetch *)iter;
+    pthread_mutex_lock(&prefetch->lock);
+    prefetch->wish = QUIT;
+    pthread_cond_broadcast(&prefetch->changed);
+    pthread_mutex_unlock(&prefetch->lock);
+    if (prefetch->has_thread)
+        pthread_join(prefetch->thread, NULL);
+    forget(prefetch);
+    pthread_cond_destroy(&prefetch->changed);
+    pthread_mutex_destroy(&prefetch->lock);
+    free(prefetch);
+}
+
+static const struct stg_iter_impl prefetch_impl = {prefetch_next, prefetch_rewind,
+                                                   prefetch_destroy};
+
+static int prefetch_create(struct stg_dataset *dataset, const struct stg_step *step,
+                           const struct stg_schema *schema, struct stg_iter *input,
+                           struct stg_iter **ret, struct stg_err *err)
+{
+    struct prefetch *prefetch = stg_iter_create(sizeof(*prefetch), &prefetch_impl,
+                                                dataset, step, schema, input, err);
+    if (prefetch == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    prefetch->buffer_size = stg_step_int(step, "buffer_size", 1);
+    /* Half of it at once: the other half is handed out meanwhile. */
+    prefetch->max_want = (prefetch->buffer_size + 1) / 2;
+    if (prefetch->max_want > PULL_RECORDS)
+        prefetch->max_want = PULL_RECORDS;
+    prefetch->want = prefetch->got = 1;
+    prefetch->last = &prefetch->first;
+    pthread_mutex_init(&prefetch->lock, NULL);
+    pthread_cond_init(&prefetch->changed, NULL);
+    *ret = &prefetch->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_prefetch = {"prefetch", prefetch_infer,
+                                                prefetch_create};
