@@ -14,7 +14,7 @@
 
 #include "ops/hash.h"
 
-/* A field: bytes [start, start + bytes) from the base of its row. */
+/* Bytes [start, start + bytes) from the base of a row. */
 struct stg_span {
     uint32_t start;
     uint32_t bytes;
@@ -50,9 +50,10 @@ enum stg_csv_fault {
 };
 
 /* Takes record [s, s + n) apart by the rules of TensorFlow's DecodeCSV. The bytes of the
- * fields of interest are written to `text` (room for n), columns[c] says where. Returns
- * how many columns there are in the record (more than n_columns are counted, not
- * written), or an enum stg_csv_fault, with the number of the field in *ret_field. */
+ * fields of interest are written to `text` (room for n + 1), with one byte of any value
+ * behind each; columns[c] says where. Returns how many columns there are in the record
+ * (more than n_columns are counted, not written), or an enum stg_csv_fault, with the
+ * number of the field in *ret_field. */
 int64_t stg_csv_row(const struct stg_csv_dialect *dialect, const char *s, size_t n,
                     char *text, struct stg_span *columns, uint32_t *ret_field);
 
@@ -67,17 +68,45 @@ struct stg_csv_hash {
 /* Rows of a block at most: its fields stay in the first-level cache between index and
  * conversion. */
 #define STG_CSV_ROWS 32
-/* Fields of a matrix of spans behind the last one, and bytes behind the end of a row,
- * that vectors may touch. */
-#define STG_CSV_SLACK_FIELDS 8
+/* Fields of a block's ends behind the last one, and bytes behind the end of a row, that
+ * vectors may touch. */
+#define STG_CSV_SLACK_FIELDS 16
 #define STG_CSV_SLACK 64
 
-/* A block of rows. Field bytes are base[i] + span.start. */
+/* A block of rows. */
 struct stg_csv_block {
     const char *const *base;
     const char *limit; /* scalar kernels: no byte at or after it is read */
     size_t n;          /* at most STG_CSV_ROWS */
 };
+
+/* Where the fields of a block end, field by field: field f of row i ends before byte
+ * ends[(f + 1) * STG_CSV_ROWS + i] of its row, and begins behind the delimiter, one byte
+ * after the end of the field before; ends[i], "before" the first field, is -1. What a
+ * kernel of columns is given begins at the field before its own. */
+static inline struct stg_span stg_csv_field(const uint32_t *ends, size_t i)
+{
+    uint32_t start = ends[i] + 1;
+    return (struct stg_span){.start = start, .bytes = ends[STG_CSV_ROWS + i] - start};
+}
+
+/* How many ends a block has with its slack. */
+static inline size_t stg_csv_n_ends(uint32_t n_fields)
+{
+    return ((size_t)n_fields + 1 + STG_CSV_SLACK_FIELDS) * STG_CSV_ROWS;
+}
+
+/* What an index may use for itself: the ends of sixteen rows, row by row, each with room
+ * for what 64 more characters may have, and a vector behind that. */
+static inline size_t stg_csv_stride(uint32_t n_fields)
+{
+    return (((size_t)n_fields + 16) & ~(size_t)15) + 64 + 16;
+}
+
+static inline size_t stg_csv_n_room(uint32_t n_fields)
+{
+    return 16 * stg_csv_stride(n_fields);
+}
 
 #define STG_CSV_ODD UINT32_MAX
 
@@ -87,34 +116,35 @@ struct stg_csv_kernels {
     /* STG_CSV_SLACK bytes behind each row must be readable. False: none is touched. */
     bool needs_slack;
 
-    /* Where the fields of the records [base[i], base[i] + bytes[i]) lie: for each field f
-     * below dialect->n_fields spans[f * STG_CSV_ROWS + i]; there is room for
-     * STG_CSV_SLACK_FIELDS fields more. counts[i] is how many fields the record has
-     * (dialect->select: it may stop counting at n_fields; else at n_fields + 1), or
-     * STG_CSV_ODD when it needs stg_csv_row: quotes, line breaks, nothing at all. */
+    /* Where the fields of the records [base[i], base[i] + bytes[i]) end, into ends of
+     * which the first STG_CSV_ROWS are -1 and stay so. counts[i] is how many fields the
+     * record has (dialect->select: it may stop counting at n_fields; else at n_fields +
+     * 1), or STG_CSV_ODD when it needs stg_csv_row: quotes, line breaks, nothing at all.
+     */
     void (*index)(const struct stg_csv_dialect *dialect,
                   const struct stg_csv_block *block, const uint32_t *bytes,
-                  struct stg_span *spans, uint32_t *counts);
+                  uint32_t *room, uint32_t *ends, uint32_t *counts);
 
     /* A column of a block into out[0 .. n). False when a field is bad or missing. */
-    bool (*int32)(const struct stg_csv_block *block, const struct stg_span *spans,
+    bool (*int32)(const struct stg_csv_block *block, const uint32_t *ends,
                   const struct stg_csv_rule *rule, int32_t *out);
-    bool (*int64)(const struct stg_csv_block *block, const struct stg_span *spans,
+    bool (*int64)(const struct stg_csv_block *block, const uint32_t *ends,
                   const struct stg_csv_rule *rule, int64_t *out);
-    bool (*float32)(const struct stg_csv_block *block, const struct stg_span *spans,
+    bool (*float32)(const struct stg_csv_block *block, const uint32_t *ends,
                     const struct stg_csv_rule *rule, float *out);
-    bool (*float64)(const struct stg_csv_block *block, const struct stg_span *spans,
+    bool (*float64)(const struct stg_csv_block *block, const uint32_t *ends,
                     const struct stg_csv_rule *rule, double *out);
 
     /* Fingerprint64 of the column's strings, modulo hash->buckets. */
-    bool (*hash)(const struct stg_csv_block *block, const struct stg_span *spans,
+    bool (*hash)(const struct stg_csv_block *block, const uint32_t *ends,
                  const struct stg_csv_rule *rule, const struct stg_csv_hash *hash,
                  int64_t *out);
 
-    /* Bytes that the column's strings take together; defaults filled in. False as above.
-     */
-    bool (*string_bytes)(const struct stg_csv_block *block, const struct stg_span *spans,
-                         const struct stg_csv_rule *rule, uint64_t *ret);
+    /* The column's fields, and the bytes that its strings take together; defaults filled
+     * in. False as above. */
+    bool (*spans)(const struct stg_csv_block *block, const uint32_t *ends,
+                  const struct stg_csv_rule *rule, struct stg_span *ret,
+                  uint64_t *ret_bytes);
     /* Appends the strings to data; offsets[0] is where, offsets[1 .. n] are set. */
     void (*string)(const struct stg_csv_block *block, const struct stg_span *spans,
                    const struct stg_csv_rule *rule, char *data, int64_t *offsets);

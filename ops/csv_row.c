@@ -63,7 +63,7 @@ int64_t stg_csv_row(const struct stg_csv_dialect *dialect, const char *s, size_t
         if (column >= 0) {
             columns[column] =
                 (struct stg_span){.start = (uint32_t)used, .bytes = (uint32_t)bytes};
-            used += bytes;
+            used += bytes + 1;
         }
         n_columns += column >= 0 || !dialect->select;
         field++;

@@ -93,29 +93,27 @@ static bool is_odd_row(const char *s, size_t n, const char *limit, bool quotes)
 }
 
 static uint32_t index_row(const struct stg_csv_dialect *dialect, const char *s, size_t n,
-                          const char *limit, struct stg_span *spans)
+                          const char *limit, uint32_t *ends)
 {
     uint64_t delim = EACH(dialect->delim), odd = 0;
-    uint32_t field = 0, start = 0, n_fields = dialect->n_fields;
+    uint32_t field = 0, n_fields = dialect->n_fields;
     for (size_t at = 0; at < n; at += 64) {
         size_t rest = n - at;
         struct masks masks = rest >= 64 ? look(s + at, 64, limit, delim, false, false)
                                         : look(s + at, rest, limit, delim, false, false);
         odd |= masks.odd;
         for (uint64_t left = masks.delims; left != 0; left &= left - 1) {
-            uint32_t end = (uint32_t)at + (uint32_t)__builtin_ctzll(left);
             if (field == n_fields) {
                 field++;
                 goto done;
             }
-            spans[field++ * (size_t)STG_CSV_ROWS] =
-                (struct stg_span){.start = start, .bytes = end - start};
-            start = end + 1;
+            field++;
+            ends[field * (size_t)STG_CSV_ROWS] =
+                (uint32_t)at + (uint32_t)__builtin_ctzll(left);
         }
     }
     if (field < n_fields)
-        spans[field * (size_t)STG_CSV_ROWS] =
-            (struct stg_span){.start = start, .bytes = (uint32_t)n - start};
+        ends[(field + 1) * (size_t)STG_CSV_ROWS] = (uint32_t)n;
     field++;
 done:
     if (n == 0 || (odd != 0 && is_odd_row(s, n, limit, dialect->quotes)))
@@ -125,13 +123,13 @@ done:
 
 static void index_rows(const struct stg_csv_dialect *dialect,
                        const struct stg_csv_block *block, const uint32_t *bytes,
-                       struct stg_span *spans, uint32_t *counts)
+                       uint32_t *room, uint32_t *ends, uint32_t *counts)
 {
     char d = dialect->delim;
     bool plain = d != '\n' && d != '\r' && d != '"';
     for (size_t i = 0; i < block->n; i++)
         counts[i] =
-            plain ? index_row(dialect, block->base[i], bytes[i], block->limit, spans + i)
+            plain ? index_row(dialect, block->base[i], bytes[i], block->limit, ends + i)
                   : STG_CSV_ODD;
 }
 
@@ -215,81 +213,83 @@ static inline double short_double(const struct short_number *number)
     return number->negative ? -value : value;
 }
 
-static bool int32_column(const struct stg_csv_block *block, const struct stg_span *spans,
+static bool int32_column(const struct stg_csv_block *block, const uint32_t *ends,
                          const struct stg_csv_rule *rule, int32_t *out)
 {
     bool good = true;
     for (size_t i = 0; i < block->n; i++) {
-        const char *s = block->base[i] + spans[i].start;
+        struct stg_span span = stg_csv_field(ends, i);
+        const char *s = block->base[i] + span.start;
         struct short_number number;
-        if (is_missing(s, spans[i], rule)) {
+        if (is_missing(s, span, rule)) {
             out[i] = rule->i32;
             good = good && !rule->required;
-        } else if (read_short(s, spans[i].bytes, block->limit, false, &number)) {
+        } else if (read_short(s, span.bytes, block->limit, false, &number)) {
             int32_t value = (int32_t)number.value;
             out[i] = number.negative ? -value : value;
         } else {
-            good = stg_parse_int32(s, spans[i].bytes, &out[i]) && good;
+            good = stg_parse_int32(s, span.bytes, &out[i]) && good;
         }
     }
     return good;
 }
 
-static bool int64_column(const struct stg_csv_block *block, const struct stg_span *spans,
+static bool int64_column(const struct stg_csv_block *block, const uint32_t *ends,
                          const struct stg_csv_rule *rule, int64_t *out)
 {
     bool good = true;
     for (size_t i = 0; i < block->n; i++) {
-        const char *s = block->base[i] + spans[i].start;
+        struct stg_span span = stg_csv_field(ends, i);
+        const char *s = block->base[i] + span.start;
         struct short_number number;
-        if (is_missing(s, spans[i], rule)) {
+        if (is_missing(s, span, rule)) {
             out[i] = rule->i64;
             good = good && !rule->required;
-        } else if (read_short(s, spans[i].bytes, block->limit, false, &number)) {
+        } else if (read_short(s, span.bytes, block->limit, false, &number)) {
             int64_t value = (int64_t)number.value;
             out[i] = number.negative ? -value : value;
         } else {
-            good = stg_parse_int64(s, spans[i].bytes, &out[i]) && good;
+            good = stg_parse_int64(s, span.bytes, &out[i]) && good;
         }
     }
     return good;
 }
 
-static bool float32_column(const struct stg_csv_block *block,
-                           const struct stg_span *spans, const struct stg_csv_rule *rule,
-                           float *out)
+static bool float32_column(const struct stg_csv_block *block, const uint32_t *ends,
+                           const struct stg_csv_rule *rule, float *out)
 {
     bool good = true;
     for (size_t i = 0; i < block->n; i++) {
-        const char *s = block->base[i] + spans[i].start;
+        struct stg_span span = stg_csv_field(ends, i);
+        const char *s = block->base[i] + span.start;
         struct short_number number;
-        if (is_missing(s, spans[i], rule)) {
+        if (is_missing(s, span, rule)) {
             out[i] = rule->f32;
             good = good && !rule->required;
-        } else if (read_short(s, spans[i].bytes, block->limit, true, &number)) {
+        } else if (read_short(s, span.bytes, block->limit, true, &number)) {
             out[i] = (float)short_double(&number);
         } else {
-            good = stg_parse_float32(s, spans[i].bytes, &out[i]) && good;
+            good = stg_parse_float32(s, span.bytes, &out[i]) && good;
         }
     }
     return good;
 }
 
-static bool float64_column(const struct stg_csv_block *block,
-                           const struct stg_span *spans, const struct stg_csv_rule *rule,
-                           double *out)
+static bool float64_column(const struct stg_csv_block *block, const uint32_t *ends,
+                           const struct stg_csv_rule *rule, double *out)
 {
     bool good = true;
     for (size_t i = 0; i < block->n; i++) {
-        const char *s = block->base[i] + spans[i].start;
+        struct stg_span span = stg_csv_field(ends, i);
+        const char *s = block->base[i] + span.start;
         struct short_number number;
-        if (is_missing(s, spans[i], rule)) {
+        if (is_missing(s, span, rule)) {
             out[i] = rule->f64;
             good = good && !rule->required;
-        } else if (read_short(s, spans[i].bytes, block->limit, true, &number)) {
+        } else if (read_short(s, span.bytes, block->limit, true, &number)) {
             out[i] = short_double(&number);
         } else {
-            good = stg_parse_float64(s, spans[i].bytes, &out[i]) && good;
+            good = stg_parse_float64(s, span.bytes, &out[i]) && good;
         }
     }
     return good;
@@ -297,41 +297,44 @@ static bool float64_column(const struct stg_csv_block *block,
 
 /* ---- strings ---- */
 
-static bool hash_column(const struct stg_csv_block *block, const struct stg_span *spans,
+static bool hash_column(const struct stg_csv_block *block, const uint32_t *ends,
                         const struct stg_csv_rule *rule, const struct stg_csv_hash *hash,
                         int64_t *out)
 {
     bool good = true;
     for (size_t i = 0; i < block->n; i++) {
-        const char *s = block->base[i] + spans[i].start;
-        if (is_missing(s, spans[i], rule)) {
+        struct stg_span span = stg_csv_field(ends, i);
+        const char *s = block->base[i] + span.start;
+        if (is_missing(s, span, rule)) {
             out[i] = hash->missing;
             good = good && !rule->required;
         } else {
-            out[i] = (int64_t)stg_modulus(stg_fingerprint64(s, spans[i].bytes),
-                                          &hash->buckets);
+            out[i] =
+                (int64_t)stg_modulus(stg_fingerprint64(s, span.bytes), &hash->buckets);
         }
     }
     return good;
 }
 
-static bool string_bytes(const struct stg_csv_block *block, const struct stg_span *spans,
-                         const struct stg_csv_rule *rule, uint64_t *ret)
+static bool string_spans(const struct stg_csv_block *block, const uint32_t *ends,
+                         const struct stg_csv_rule *rule, struct stg_span *ret,
+                         uint64_t *ret_bytes)
 {
     uint64_t bytes = 0;
     size_t n_missing = 0;
     for (size_t i = 0; i < block->n; i++) {
-        bytes += spans[i].bytes;
-        n_missing += spans[i].bytes == 0;
+        ret[i] = stg_csv_field(ends, i);
+        bytes += ret[i].bytes;
+        n_missing += ret[i].bytes == 0;
     }
     for (size_t i = 0; rule->na_bytes != 0 && i < block->n; i++) {
-        if (spans[i].bytes != 0 &&
-            is_missing(block->base[i] + spans[i].start, spans[i], rule)) {
-            bytes -= spans[i].bytes;
+        if (ret[i].bytes != 0 &&
+            is_missing(block->base[i] + ret[i].start, ret[i], rule)) {
+            bytes -= ret[i].bytes;
             n_missing++;
         }
     }
-    *ret = bytes + n_missing * rule->s_bytes;
+    *ret_bytes = bytes + n_missing * rule->s_bytes;
     return n_missing == 0 || !rule->required;
 }
 
@@ -400,7 +403,7 @@ const struct stg_csv_kernels stg_csv_kernels_scalar = {
     .float32 = float32_column,
     .float64 = float64_column,
     .hash = hash_column,
-    .string_bytes = string_bytes,
+    .spans = string_spans,
     .string = string_column,
     .newlines = newlines,
 };

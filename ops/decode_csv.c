@@ -40,7 +40,7 @@ struct work {
     size_t n_rows;
     const char **base;         /* of every row */
     struct stg_span **strings; /* column -> fields of every row; NULL: no string */
-    struct stg_span *spans;    /* of the block: field by field */
+    uint32_t *ends, *room;     /* of the block */
     struct stg_span *row;      /* one odd row */
     struct stg_tensor *outputs;
     uint64_t *string_bytes; /* a column */
@@ -65,17 +65,19 @@ static bool is_string(const struct stg_csv_plan *plan, uint32_t c)
 static int prepare(struct work *work, struct stg_err *err)
 {
     const struct stg_csv_plan *plan = work->plan;
-    size_t n_columns = plan->n_columns, n_fields = plan->dialect.n_fields;
+    uint32_t n_columns = plan->n_columns, n_fields = plan->dialect.n_fields;
     work->base = room(work, work->n_rows, sizeof(*work->base));
     work->strings = room(work, n_columns, sizeof(*work->strings));
-    work->spans = room(work, (n_fields + STG_CSV_SLACK_FIELDS) * STG_CSV_ROWS,
-                       sizeof(*work->spans));
+    work->ends = room(work, stg_csv_n_ends(n_fields), sizeof(*work->ends));
+    work->room = room(work, stg_csv_n_room(n_fields), sizeof(*work->room));
     work->row = room(work, n_columns, sizeof(*work->row));
     work->outputs = room(work, n_columns, sizeof(*work->outputs));
     work->string_bytes = room(work, n_columns, sizeof(*work->string_bytes));
-    if (work->base == NULL || work->strings == NULL || work->spans == NULL ||
-        work->row == NULL || work->outputs == NULL || work->string_bytes == NULL)
+    if (work->base == NULL || work->strings == NULL || work->ends == NULL ||
+        work->room == NULL || work->row == NULL || work->outputs == NULL ||
+        work->string_bytes == NULL)
         goto fail;
+    memset(work->ends, 0xff, STG_CSV_ROWS * sizeof(*work->ends));
     for (uint32_t c = 0; c < n_columns; c++) {
         work->string_bytes[c] = 0;
         work->strings[c] = NULL;
@@ -93,14 +95,14 @@ static int prepare(struct work *work, struct stg_err *err)
     return 0;
 
 fail:
-    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                   "no memory for %zu rows of %zu fields", work->n_rows, n_fields);
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no memory for %zu rows of %u fields",
+                   work->n_rows, n_fields);
 }
 
-/* Fields of the block. */
-static struct stg_span *spans_of(const struct work *work, uint32_t column)
+/* As the kernels of columns take them. */
+static const uint32_t *ends_of(const struct work *work, uint32_t column)
 {
-    return work->spans + (size_t)work->plan->fields[column] * STG_CSV_ROWS;
+    return work->ends + (size_t)work->plan->fields[column] * STG_CSV_ROWS;
 }
 
 static struct stg_csv_block block_of(const struct work *work, size_t first, size_t n)
@@ -143,8 +145,13 @@ static bool index_odd_row(struct work *work, size_t first, size_t i)
         return false;
     memset(text + work->bytes[i], 0, STG_CSV_SLACK);
     work->base[first + i] = text;
-    for (uint32_t c = 0; c < work->plan->n_columns; c++)
-        spans_of(work, c)[i] = work->row[c];
+    uint32_t *ends = work->ends + i, end = UINT32_MAX;
+    for (uint32_t f = 0; f < work->plan->dialect.n_fields; f++) {
+        int32_t c = work->plan->dialect.column[f];
+        if (c >= 0)
+            end = work->row[c].start + work->row[c].bytes;
+        ends[(f + 1) * (size_t)STG_CSV_ROWS] = end;
+    }
     return true;
 }
 
@@ -152,7 +159,8 @@ static bool index_block(struct work *work, size_t first, size_t n)
 {
     const struct stg_csv_dialect *dialect = &work->plan->dialect;
     struct stg_csv_block block = block_of(work, first, n);
-    work->kernels->index(dialect, &block, work->bytes, work->spans, work->counts);
+    work->kernels->index(dialect, &block, work->bytes, work->room, work->ends,
+                         work->counts);
     for (size_t i = 0; i < n; i++) {
         uint32_t count = work->counts[i];
         if (count == dialect->n_fields ||
@@ -168,24 +176,22 @@ static bool convert_column(struct work *work, const struct stg_csv_block *block,
                            size_t first, uint32_t c)
 {
     const struct stg_csv_kernels *kernels = work->kernels;
-    const struct stg_span *spans = spans_of(work, c);
+    const uint32_t *ends = ends_of(work, c);
     const struct stg_csv_rule *rule = &work->plan->rules[c];
     void *out = work->outputs[c].data;
     switch (work->plan->dtypes[c]) {
-    case STAGER_INT32: return kernels->int32(block, spans, rule, (int32_t *)out + first);
-    case STAGER_INT64: return kernels->int64(block, spans, rule, (int64_t *)out + first);
-    case STAGER_FLOAT32:
-        return kernels->float32(block, spans, rule, (float *)out + first);
+    case STAGER_INT32: return kernels->int32(block, ends, rule, (int32_t *)out + first);
+    case STAGER_INT64: return kernels->int64(block, ends, rule, (int64_t *)out + first);
+    case STAGER_FLOAT32: return kernels->float32(block, ends, rule, (float *)out + first);
     case STAGER_FLOAT64:
-        return kernels->float64(block, spans, rule, (double *)out + first);
+        return kernels->float64(block, ends, rule, (double *)out + first);
     default: break;
     }
     if (!is_string(work->plan, c))
-        return kernels->hash(block, spans, rule, work->plan->hashes[c],
+        return kernels->hash(block, ends, rule, work->plan->hashes[c],
                              (int64_t *)out + first);
     uint64_t bytes = 0;
-    bool good = kernels->string_bytes(block, spans, rule, &bytes);
-    memcpy(work->strings[c] + first, spans, block->n * sizeof(*spans));
+    bool good = kernels->spans(block, ends, rule, work->strings[c] + first, &bytes);
     work->string_bytes[c] += bytes;
     return good;
 }

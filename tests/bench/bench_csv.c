@@ -22,7 +22,7 @@
 #include "tests/ops/fixture.h"
 
 #define BATCH_ROWS 4096
-#define FILE_ROWS (24 * BATCH_ROWS)
+#define FILE_ROWS (96 * BATCH_ROWS)
 #define SHUFFLE_ROWS 65536
 #define N_BUCKETS 1000000
 #define MAX_RUNNERS 2

@@ -15,8 +15,8 @@
 #include "tests/check.h"
 #include "tests/ops/fixture.h"
 
-extern const struct stg_csv_kernels test_csv_kernels_two, test_csv_kernels_four,
-    test_csv_kernels_eight;
+extern const struct stg_csv_kernels stg_csv_kernels_two, stg_csv_kernels_four,
+    stg_csv_kernels_eight;
 
 #define MAX_TABLES 6
 #define MAX_ROWS 100
@@ -31,9 +31,9 @@ static size_t find_tables(const struct stg_csv_kernels **ret)
     CHECK(all[0] == &stg_csv_kernels_scalar);
     for (size_t i = 1; i < n; i++)
         ret[i - 1] = all[i];
-    ret[n - 1] = &test_csv_kernels_two;
-    ret[n] = &test_csv_kernels_four;
-    ret[n + 1] = &test_csv_kernels_eight;
+    ret[n - 1] = &stg_csv_kernels_two;
+    ret[n] = &stg_csv_kernels_four;
+    ret[n + 1] = &stg_csv_kernels_eight;
     return n + 2;
 }
 
