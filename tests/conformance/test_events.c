@@ -167,6 +167,54 @@ static void event_rejoins_too_late(void)
     }
 }
 
+static bool is_full(const struct fixture_status *status, void *arg)
+{
+    return status->buffered >= 2;
+}
+
+/* What lies in the buffer is kept for whoever comes; one of round_robin ends with a place
+ * left in the middle, and is kept after the end of a pass. */
+static void event_all_have_left_and_it_stays_warm(void)
+{
+    EACH_DELIVERY(d)
+    {
+        scene_set_and_join(d, false, "", "keep_warm: true");
+        if (d == ROUND_ROBIN) {
+            scene_check_both_to_the_end(0);
+        } else {
+            for (int i = 0; i < (d == SPLIT ? 1 : 4); i++)
+                actor_take(&scene.bob);
+            for (int i = 0; i < 4; i++)
+                actor_take(&scene.alice);
+            actor_leave(&scene.alice);
+            actor_leave(&scene.bob);
+            fixture_wait(&scene.fixture, "rows", 20000, is_full, NULL);
+        }
+        memset(&scene.of_alice, 0, sizeof(scene.of_alice));
+        memset(&scene.of_bob, 0, sizeof(scene.of_bob));
+        scene_join(&scene.alice, "alice");
+        scene_join(&scene.bob, "bob");
+        scene_drain_both();
+        const struct actor_log *alice = &scene.of_alice, *bob = &scene.of_bob;
+        CHECK_INT(alice->end.rc, -STAGER_OUT_OF_RANGE);
+        CHECK_INT(bob->end.rc, -STAGER_OUT_OF_RANGE);
+        if (d == SPLIT) {
+            CHECK_INT(alice->n + bob->n, N_ITEMS - 5);
+        } else if (d == BROADCAST) {
+            CHECK(alice->n >= 2);
+            scene_check_log(alice, N_ITEMS - alice->n, 1, alice->n, -STAGER_OUT_OF_RANGE);
+            scene_check_log(bob, N_ITEMS - alice->n, 1, alice->n, -STAGER_OUT_OF_RANGE);
+        } else {
+            scene_check_log(alice, 0, 2, N_ITEMS / 2, -STAGER_OUT_OF_RANGE);
+            scene_check_log(bob, 1, 2, N_ITEMS / 2, -STAGER_OUT_OF_RANGE);
+            CHECK_INT(bob->steps[0].pass, 1);
+        }
+        actor_leave(&scene.alice);
+        actor_leave(&scene.bob);
+        scene_finish();
+    }
+}
+
 /* ---- slowness ---- */
 
 static void event_is_slow(void)
@@ -480,6 +528,7 @@ static const struct stg_test tests[] = {
     TEST(event_crashes),
     TEST(event_crashes_and_rejoins_in_time),
     TEST(event_rejoins_too_late),
+    TEST(event_all_have_left_and_it_stays_warm),
     TEST(event_is_slow),
     TEST(event_is_stopped_holding_a_batch),
     TEST(event_is_stopped_holding_none),
