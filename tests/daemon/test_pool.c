@@ -111,6 +111,7 @@ static void a_thread_has_its_name_its_cpus_and_its_niceness(void)
     while (!CPU_ISSET(cpu, &allowed))
         cpu++;
     char cpus[16];
+    int own = getpriority(PRIO_PROCESS, 0);
     snprintf(cpus, sizeof(cpus), "%d", cpu);
     struct stg_thread_pool_spec spec = spec_of("a_pool_with_a_long_name");
     spec.cpus = cpus;
@@ -128,7 +129,7 @@ static void a_thread_has_its_name_its_cpus_and_its_niceness(void)
     CHECK_INT(seen.nice, 7);
     CHECK_INT(CPU_COUNT(&seen.cpus), 1);
     CHECK(CPU_ISSET(cpu, &seen.cpus));
-    CHECK_INT(getpriority(PRIO_PROCESS, 0), 0); /* of the caller */
+    CHECK_INT(getpriority(PRIO_PROCESS, 0), own); /* of the caller */
     stg_pools_destroy(pools);
 }
 
