@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/names.h"
 #include "daemon/storage/decompress.h"
 
 #define NUMBER_DIGITS 20
@@ -21,6 +22,7 @@ struct reader {
     struct stg_iter iter;
     struct stg_reader_config config;
     void *format_reader;
+    struct stg_names names;
     struct stg_source *source; /* the open file, or NULL */
     char *path;                /* its url */
     uint32_t file;             /* its index */
@@ -56,22 +58,6 @@ static void close_file(struct reader *reader)
     reader->source = NULL;
 }
 
-static int set_path(struct reader *reader, const struct stg_block *block,
-                    struct stg_err *err)
-{
-    const struct stg_tensor *tensor = &block->tensors[0];
-    size_t bytes = (size_t)(tensor->end[0] - tensor->begin[0]);
-    char *path = realloc(reader->path, bytes + 1);
-    if (path == NULL)
-        return out_of_memory(reader, err);
-    memcpy(path, (const char *)tensor->data + tensor->begin[0], bytes);
-    path[bytes] = '\0';
-    reader->path = path;
-    reader->file = block->rows != NULL ? block->rows[0].file : UINT32_MAX;
-    reader->epoch = block->epoch;
-    return 0;
-}
-
 static int decompress(struct reader *reader, struct stg_err *err)
 {
     struct stg_decompress_config config = {.type = reader->config.compression,
@@ -91,7 +77,7 @@ static int open_path(struct reader *reader, struct stg_err *err)
     const struct stg_storage *storage;
     const char *path;
     int rc = stg_storage_find(reader->path, &storage, &path, err);
-    if (rc == 0)
+    if (rc == 0 && reader->source == NULL)
         rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);
     if (rc == 0)
         rc = decompress(reader, err);
@@ -104,20 +90,21 @@ static int open_path(struct reader *reader, struct stg_err *err)
 /* Opens the next file. 1: there is none; 2: an error came instead, in reader->error. */
 static int next_file(struct reader *reader, struct stg_err *err)
 {
-    struct stg_iter *input = reader->iter.input;
-    struct stg_block *block;
+    struct stg_name name;
     int rc = stg_iter_stopped(&reader->iter, err);
     if (rc == 0)
-        rc = input->impl->next(input, 1, &block, err);
+        rc = stg_names_next(&reader->names, &name, &reader->source, err);
     if (rc != 0)
         return rc;
-    if (block->error.code != 0) {
-        reader->error = block;
+    if (name.error != NULL) {
+        reader->error = name.error;
         return 2;
     }
-    rc = set_path(reader, block, err);
-    stg_block_unref(block);
-    return rc == 0 ? open_path(reader, err) : rc;
+    free(reader->path);
+    reader->path = name.url;
+    reader->file = name.file;
+    reader->epoch = name.epoch;
+    return open_path(reader, err);
 }
 
 /* ---- collecting ---- */
@@ -369,6 +356,7 @@ static int reader_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 static void forget(struct reader *reader)
 {
     close_file(reader);
+    stg_names_clear(&reader->names);
     stg_block_unref(reader->error);
     reader->error = NULL;
     reader->n = 0;
@@ -409,7 +397,10 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     reader->config = *config;
     reader->config.config.quota = dataset->quota;
     reader->config.config.stopped = dataset->env.stopped;
-    reader->config.config.ahead = dataset->ahead;
+    reader->names.input = input;
+    reader->names.step = step;
+    reader->names.who = &dataset->who;
+    reader->names.ahead = config->config.ahead;
     int rc = config->format->create(&reader->config.config, &reader->format_reader);
     if (rc < 0) {
         out_of_memory(reader, err);

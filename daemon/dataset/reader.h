@@ -12,9 +12,10 @@
 
 struct stg_reader_config {
     const struct stg_format *format;
-    struct stg_format_config config; /* quota and stopped are filled in by the reader */
-    const char *compression;         /* struct stg_decompress_config.type */
-    bool with_key;                   /* a second component: "FILE:NUMBER", from 1 */
+    /* The reader fills in quota and stopped. What is ahead is for it alone. */
+    struct stg_format_config config;
+    const char *compression; /* struct stg_decompress_config.type */
+    bool with_key;           /* a second component: "FILE:NUMBER", from 1 */
 };
 
 /* What every reader step has to check: that `in` is the element {path: string} of

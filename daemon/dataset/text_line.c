@@ -31,13 +31,16 @@ static int text_line_infer(const struct stg_step *step, const struct stg_schema 
 /* Only one reader of a dataset reads ahead, and only where what it takes for that is
  * little: what fits into the budget does not depend on it. */
 static int want_ahead(struct stg_dataset *dataset, const struct stg_step *step,
-                      const struct stg_format_config *config, struct stg_err *err)
+                      struct stg_format_config *config, struct stg_err *err)
 {
     if (dataset->ahead != NULL || config->read_bytes < AHEAD_MIN_READ ||
         stg_quota_limit(dataset->quota) / AHEAD_SHARE < config->chunk_bytes)
         return 0;
     int rc = stg_ahead_create(&dataset->ahead);
-    return rc < 0 ? stg_step_err(step, rc, err, "out of memory") : 0;
+    if (rc < 0)
+        return stg_step_err(step, rc, err, "out of memory");
+    config->ahead = dataset->ahead;
+    return 0;
 }
 
 static int text_line_create(struct stg_dataset *dataset, const struct stg_step *step,

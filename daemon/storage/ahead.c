@@ -17,14 +17,25 @@ struct slot {
     enum state state;
 };
 
+#define FIRST_BYTES ((uint64_t)256 << 10) /* asked for when a file is opened */
+
+struct open_slot {
+    const char *url;
+    const struct stg_identity *who;
+    struct stg_source *source; /* once done; NULL: it failed */
+    enum state state;
+};
+
 /* Slots first … first + n, modulo MAX_READS, are not FREE. */
 struct stg_ahead {
     _Atomic uint32_t refs;
-    pthread_mutex_t lock; /* guards states; a slot's read belongs to who runs it, then to
-                             the reader */
+    pthread_mutex_t lock; /* guards states; what is in a slot belongs to who runs it, then
+                             to the reader */
     pthread_cond_t done;
     struct slot slots[MAX_READS];
-    unsigned first, n; /* the reader's; the lock is held to change them */
+    struct open_slot opens[STG_AHEAD_OPENS]; /* first_open … as the slots */
+    unsigned first, n; /* the reader's; the lock is held to change them, and these */
+    unsigned first_open, n_opens;
 };
 
 int stg_ahead_create(struct stg_ahead **ret)
@@ -58,7 +69,7 @@ void stg_ahead_unref(struct stg_ahead *ahead)
     if (ahead == NULL ||
         atomic_fetch_sub_explicit(&ahead->refs, 1, memory_order_acq_rel) != 1)
         return;
-    assert(ahead->n == 0);
+    assert(ahead->n == 0 && ahead->n_opens == 0);
     for (unsigned i = 0; i < MAX_READS; i++)
         free(ahead->slots[i].read.lines.at);
     pthread_cond_destroy(&ahead->done);
@@ -89,16 +100,59 @@ static void run_slot(struct stg_ahead *ahead, struct slot *slot)
     pthread_cond_broadcast(&ahead->done);
 }
 
+static struct stg_source *open_source(const char *url, const struct stg_identity *who)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    struct stg_source *source;
+    if (stg_storage_find(url, &storage, &path, NULL) < 0 ||
+        storage->open(path, who, &source, NULL) < 0)
+        return NULL;
+    if (storage->will_need != NULL)
+        storage->will_need(source, 0, FIRST_BYTES);
+    return source;
+}
+
+/* As run_slot. */
+static void run_open(struct stg_ahead *ahead, struct open_slot *slot)
+{
+    slot->state = RUNNING;
+    pthread_mutex_unlock(&ahead->lock);
+    slot->source = open_source(slot->url, slot->who);
+    pthread_mutex_lock(&ahead->lock);
+    slot->state = DONE;
+    pthread_cond_broadcast(&ahead->done);
+}
+
+/* The lock is held. */
+static bool work_open(struct stg_ahead *ahead)
+{
+    for (unsigned i = 0; i < ahead->n_opens; i++) {
+        struct open_slot *slot = &ahead->opens[(ahead->first_open + i) % STG_AHEAD_OPENS];
+        if (slot->state != PLANNED)
+            continue;
+        run_open(ahead, slot);
+        return true;
+    }
+    return false;
+}
+
+static bool work_read(struct stg_ahead *ahead)
+{
+    for (unsigned i = 0; i < ahead->n; i++) {
+        struct slot *slot = &ahead->slots[(ahead->first + i) % MAX_READS];
+        if (slot->state != PLANNED)
+            continue;
+        run_slot(ahead, slot);
+        return true;
+    }
+    return false;
+}
+
 bool stg_ahead_work(struct stg_ahead *ahead)
 {
-    bool found = false;
     pthread_mutex_lock(&ahead->lock);
-    for (unsigned i = 0; !found && i < ahead->n; i++) {
-        struct slot *slot = &ahead->slots[(ahead->first + i) % MAX_READS];
-        found = slot->state == PLANNED;
-        if (found)
-            run_slot(ahead, slot);
-    }
+    bool found = work_open(ahead) || work_read(ahead);
     pthread_mutex_unlock(&ahead->lock);
     return found;
 }
@@ -174,4 +228,40 @@ void stg_ahead_cancel(struct stg_ahead *ahead)
         free_first(ahead);
     }
     pthread_mutex_unlock(&ahead->lock);
+}
+
+/* ---- files ---- */
+
+void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
+                         const struct stg_identity *who)
+{
+    assert(ahead->n_opens < STG_AHEAD_OPENS);
+    pthread_mutex_lock(&ahead->lock);
+    ahead->opens[(ahead->first_open + ahead->n_opens++) % STG_AHEAD_OPENS] =
+        (struct open_slot){.url = url, .who = who, .state = PLANNED};
+    pthread_mutex_unlock(&ahead->lock);
+}
+
+struct stg_source *stg_ahead_take_open(struct stg_ahead *ahead)
+{
+    assert(ahead->n_opens > 0);
+    struct open_slot *slot = &ahead->opens[ahead->first_open];
+    pthread_mutex_lock(&ahead->lock);
+    while (slot->state == RUNNING)
+        pthread_cond_wait(&ahead->done, &ahead->lock);
+    struct stg_source *source = slot->source;
+    *slot = (struct open_slot){.state = FREE};
+    ahead->first_open = (ahead->first_open + 1) % STG_AHEAD_OPENS;
+    ahead->n_opens--;
+    pthread_mutex_unlock(&ahead->lock);
+    return source;
+}
+
+void stg_ahead_cancel_opens(struct stg_ahead *ahead)
+{
+    while (ahead->n_opens > 0) {
+        struct stg_source *source = stg_ahead_take_open(ahead);
+        if (source != NULL)
+            source->storage->close(source);
+    }
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads that a reader of lines will need soon. It plans them in the order in which it
- * takes them; whoever has nothing better to do does one, on any thread: reads the bytes
- * to where they will stay, and looks for the newlines in them. What nobody did by then is
- * done by who takes it. So one large file is read and split on several threads while its
- * lines come out in order.
+ * What a reader of files will need soon: files opened, and, of a reader of lines, reads.
+ * It plans them in the order in which it takes them; whoever has nothing better to do
+ * does one, on any thread: reads the bytes to where they will stay, and looks for the
+ * newlines in them. What nobody did by then is done by who takes it. So one large file is
+ * read and split on several threads while its lines come out in order.
  */
 #ifndef STG_DAEMON_AHEAD_H
 #define STG_DAEMON_AHEAD_H
@@ -45,7 +45,11 @@ int stg_ahead_create(struct stg_ahead **ret);
 struct stg_ahead *stg_ahead_ref(struct stg_ahead *ahead);
 void stg_ahead_unref(struct stg_ahead *ahead); /* NULL is allowed */
 
-/* Any thread. Does the next read that nobody does; false: there is none. */
+/* Files that are planned to be opened at most. */
+#define STG_AHEAD_OPENS 8
+
+/* Any thread. Opens the next file, or else does the next read, that nobody does; false:
+ * there is none. */
 bool stg_ahead_work(struct stg_ahead *ahead);
 
 /* ---- the reader's, one thread at a time ---- */
@@ -65,5 +69,18 @@ void stg_ahead_drop(struct stg_ahead *ahead);
 
 /* Forgets all that is planned; waits for those who are at it. */
 void stg_ahead_cancel(struct stg_ahead *ahead);
+
+/* Plans to open a file, and to ask for its first bytes, behind those that are planned, of
+ * which there must be fewer than STG_AHEAD_OPENS. url and who are borrowed until it is
+ * taken or cancelled. */
+void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
+                         const struct stg_identity *who);
+
+/* The first file that was planned, open and the caller's; or NULL: nobody opened it, or
+ * it cannot be opened. There must be one; it is forgotten. */
+struct stg_source *stg_ahead_take_open(struct stg_ahead *ahead);
+
+/* Forgets and closes all of them; waits for those who are at it. */
+void stg_ahead_cancel_opens(struct stg_ahead *ahead);
 
 #endif
