@@ -32,7 +32,7 @@ void wait_counter(struct fixture *fixture, size_t offset, uint64_t at_least);
 void wait_state(struct fixture *fixture, const char *state);
 
 /* Fails the test unless every item is accounted for (core of proto/control.proto). */
-void check_accounts(struct fixture *fixture, bool split);
+void check_accounts(struct fixture *fixture);
 
 /* Fails the test unless values are first, first + step … */
 void check_sequence(const int64_t *values, int n, int64_t first, int64_t step);

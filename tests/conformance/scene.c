@@ -38,7 +38,7 @@ void scene_set_and_join(int delivery, bool named, const char *graph, const char 
 
 void scene_finish(void)
 {
-    check_accounts(&scene.fixture, scene.delivery == SPLIT);
+    check_accounts(&scene.fixture);
     fixture_finish(&scene.fixture);
 }
 

@@ -156,7 +156,7 @@ static void check_trainers(const struct book *book)
 static struct fixture_status check_status(struct run *run)
 {
     struct fixture_status s;
-    check_accounts(&run->fixture, true);
+    check_accounts(&run->fixture);
     fixture_status(&run->fixture, "rows", &s);
     for (uint32_t i = 0; run->book->plan.delivery == 2 && i < s.n_clients; i++) {
         if (strcmp(s.clients[i].state, "attached") != 0 || s.pass > 0 ||

@@ -105,7 +105,7 @@ static void stage_c5_nothing_is_published_after_a_stop_even_with_room(void)
     CHECK_INT(status.made, 1);
     CHECK_INT(status.published, 0);
     CHECK_INT(status.discarded, 1);
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     fixture_finish(&fixture);
 }
 
@@ -191,7 +191,7 @@ static void stage_c9_leaving_does_not_clear_the_buffer(void)
     CHECK_INT(actor_drain(&actor, values, 10, &n).rc, -STAGER_OUT_OF_RANGE);
     CHECK_INT(n, 8);
     check_sequence(values, n, 2, 1);
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     actor_leave(&actor);
     fixture_finish(&fixture);
 }

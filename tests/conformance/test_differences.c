@@ -31,7 +31,7 @@ static void stage_d1_a_dropped_item_is_counted_and_seen_as_a_gap(void)
     CHECK(got.n_dropped >= 3);
     CHECK_INT(got.value, 2 + (int64_t)got.n_dropped);
     CHECK_INT(got.number, 2 + got.n_dropped);
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     actor_leave(&actor);
     fixture_finish(&fixture);
 }

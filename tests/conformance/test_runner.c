@@ -38,7 +38,7 @@ static void stage_c13_takers_get_disjoint_items_all_of_them_and_one_end_each(voi
     CHECK_INT(n, 60);
     qsort(values, 60, sizeof(values[0]), ascending);
     check_sequence(values, 60, 0, 1);
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     for (int i = 0; i < 3; i++)
         actor_leave(&actors[i]);
     fixture_finish(&fixture);
@@ -80,7 +80,7 @@ static void stage_c15_runners_share_a_source_and_lose_nothing_at_its_end(void)
         check_sequence(values, n, 0, 1);
         CHECK_INT(actor_rewind(&actor), 0);
     }
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     actor_leave(&actor);
     fixture_finish(&fixture);
 }
@@ -105,7 +105,7 @@ static void stage_c16_an_ignored_code_costs_its_item_and_no_other(void)
     fixture_status(&fixture, "rows", &status);
     CHECK_INT(status.ignored, 4);
     CHECK_INT(status.errors, 0);
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     actor_leave(&actor);
     fixture_finish(&fixture);
 }
@@ -325,7 +325,7 @@ static void stage_c23_a_stop_while_runners_are_blocked_joins_them_at_once(void)
     int64_t began = now_millis();
     wait_state(&fixture, "idle");
     CHECK(now_millis() - began < fixture_millis(1500));
-    check_accounts(&fixture, true);
+    check_accounts(&fixture);
     actor_start(&actor, &fixture, NULL);
     WAIT_FOR(&fixture, made, 15);
     began = now_millis();

@@ -106,7 +106,7 @@ static void withhold(int delivery, enum event event, enum items items)
             FAIL("%s: the other got %d: %s", what, log.end.rc, log.end.text);
         check_all_came(&fixture, &log, what);
     }
-    check_accounts(&fixture, delivery == 0);
+    check_accounts(&fixture);
     recover(&actors[0], event);
     actor_leave(&actors[1]);
     fixture_finish(&fixture);
@@ -162,7 +162,7 @@ static void pause_and_go_on(int delivery, enum items items)
         CHECK_INT(came + status.dropped + status.incomplete_rounds, N_ITEMS);
     if (items != ITEMS_DROP)
         CHECK_INT(status.dropped, 0);
-    check_accounts(&fixture, delivery == 0);
+    check_accounts(&fixture);
     for (int i = 0; i < 2; i++)
         actor_leave(&actors[i]);
     fixture_finish(&fixture);
@@ -210,7 +210,7 @@ static void ranks_after(int delivery, enum event event, enum items items)
         if (delivery == 1)
             CHECK_INT(logs[0].steps[i].number, logs[1].steps[i].number);
     }
-    check_accounts(&fixture, delivery == 0);
+    check_accounts(&fixture);
     recover(&actors[2], event);
     actor_leave(&actors[0]);
     actor_leave(&actors[1]);
@@ -236,7 +236,7 @@ static void ranks_to_the_end(int delivery, enum items items)
         if (delivery != 0)
             CHECK_INT(logs[i].n, logs[0].n);
     }
-    check_accounts(&fixture, delivery == 0);
+    check_accounts(&fixture);
     for (int i = 0; i < 3; i++)
         actor_leave(&actors[i]);
     fixture_finish(&fixture);
