@@ -353,6 +353,7 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
             return rc;
         }
     }
+    stg_control_set_taken(&stream->control, stream->ring.cursor);
     set_waiting(stream, false);
     return take_descriptor(stream, &d, ret);
 }

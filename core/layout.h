@@ -130,14 +130,15 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
 
 /*   who     calls                      changes
  *   client  stg_control_release        an entry, then released (release)
- *   client  next                       asked; waiting_since_ns, then waiting
+ *   client  next                       asked, taken; waiting_since_ns, then waiting
  *   client  rewind                     pass_wanted
  *   daemon  stg_control_poll           nothing: loads once, checks, then uses */
 struct stg_control_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t released; /* release entries ever posted */
     _Alignas(
-        64) _Atomic uint64_t asked; /* descriptors taken, plus one while inside `next` */
+        64) _Atomic uint64_t asked; /* the next descriptor that `next` wanted, from 1 */
+    _Atomic uint64_t taken;         /* descriptors taken: asked, or one less */
     _Alignas(
         64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep, ring the bell */
     _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC */
@@ -147,6 +148,7 @@ struct stg_control_page {
 };
 static_assert(offsetof(struct stg_control_page, released) == 64, "ABI");
 static_assert(offsetof(struct stg_control_page, asked) == 128, "ABI");
+static_assert(offsetof(struct stg_control_page, taken) == 136, "ABI");
 static_assert(offsetof(struct stg_control_page, waiting) == 192, "ABI");
 static_assert(offsetof(struct stg_control_page, waiting_since_ns) == 200, "ABI");
 static_assert(offsetof(struct stg_control_page, pass_wanted) == 256, "ABI");

@@ -114,6 +114,11 @@ uint64_t stg_control_asked(const struct stg_control_reader *reader)
     return atomic_load_explicit(&reader->page->asked, memory_order_acquire);
 }
 
+uint64_t stg_control_taken(const struct stg_control_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->taken, memory_order_relaxed);
+}
+
 uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader)
 {
     return atomic_load_explicit(&reader->page->pass_wanted, memory_order_acquire);
@@ -215,6 +220,11 @@ void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
         &page->releases[writer->released % STG_RELEASE_ENTRIES];
     __atomic_store_n((uint64_t *)(void *)slot, word, __ATOMIC_RELAXED);
     atomic_store_explicit(&page->released, ++writer->released, memory_order_release);
+}
+
+void stg_control_set_taken(struct stg_control_writer *writer, uint64_t taken)
+{
+    atomic_store_explicit(&writer->page->taken, taken, memory_order_relaxed);
 }
 
 void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked)

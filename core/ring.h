@@ -51,6 +51,8 @@ int stg_control_poll(struct stg_control_reader *reader, struct stg_release_entry
 
 /* Single loads of hints; they can only harm the client that wrote them. */
 uint64_t stg_control_asked(const struct stg_control_reader *reader);
+/* After stg_control_asked: at least one less than that, of a client that counts right. */
+uint64_t stg_control_taken(const struct stg_control_reader *reader);
 uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader);
 /* Full fence, then the client's flag: call after stg_ring_push to know whether to ring.
  */
@@ -92,6 +94,7 @@ struct stg_control_writer {
 void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
                          uint32_t generation);
 void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked);
+void stg_control_set_taken(struct stg_control_writer *writer, uint64_t taken);
 /* What the flag, once it is set, says of the time. */
 void stg_control_set_waiting_since(struct stg_control_writer *writer, uint64_t since_ns);
 /* Sets or clears the flag, then a full fence: look at the ring once more before sleeping.

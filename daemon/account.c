@@ -9,8 +9,9 @@
 
 uint64_t stg_client_taken(const struct stg_client *client)
 {
-    uint64_t taken =
-        client->asked < client->ring.head ? client->asked : client->ring.head;
+    uint64_t taken = client->asked - (client->asked > 0 && client->is_asking);
+    if (taken > client->ring.head)
+        taken = client->ring.head;
     uint64_t n_ends = client->ends;
     if (client->ends > 0 && taken <= client->end_position)
         n_ends--; /* pushed, not taken */

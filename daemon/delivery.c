@@ -115,6 +115,7 @@ static bool take_releases(struct stg_stage *stage, struct stg_client *client)
 static bool take_acks(struct stg_stage *stage, struct stg_client *client)
 {
     uint64_t asked = stg_control_asked(&client->control);
+    client->is_asking = stg_control_taken(&client->control) < asked;
     if (asked > client->ring.head + 1)
         asked = client->ring.head + 1;
     client->asked = asked;

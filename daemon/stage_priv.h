@@ -83,6 +83,7 @@ struct stg_client {
     uint64_t ends;               /* passes whose end it got, counted from base_pass */
     uint64_t end_position;       /* of the last end in its ring */
     uint64_t asked;              /* its hint, last seen; at most ring.head + 1 */
+    bool is_asking;              /* the last one that it asked for it has not taken */
     uint32_t owed[STG_MAX_HELD]; /* not acknowledged before it came back: given first */
     uint32_t n_owed;
     uint64_t away_until_ns;

@@ -183,8 +183,10 @@ static void hints_arrive(void)
     CHECK(!stg_control_waiting(&p.in));
     CHECK_INT(stg_control_waiting_since(&p.in), 0);
     stg_control_set_asked(&p.give, 1ull << 40);
+    stg_control_set_taken(&p.give, (1ull << 40) - 1);
     stg_control_want_pass(&p.give, 3);
     CHECK_INT(stg_control_asked(&p.in), 1ull << 40);
+    CHECK_INT(stg_control_taken(&p.in), (1ull << 40) - 1);
     CHECK_INT(stg_control_pass_wanted(&p.in), 3);
     pair_free(&p);
 }
