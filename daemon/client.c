@@ -13,8 +13,6 @@
 #include "core/log.h"
 #include "daemon/delivery.h"
 
-#define MIB (1024.0 * 1024.0)
-
 /* ---- attaching ---- */
 
 static uint64_t millis_left(const struct stg_client *client)
@@ -51,6 +49,27 @@ static bool has_place(const struct stg_stage *stage, const struct stg_client *ba
     return taken < stage->config.num_clients;
 }
 
+/* The memory was divided when the first one opened the pipeline; more memory would make
+ * larger batches, not more of them. */
+static int refuse_held(const struct stg_stage *stage, uint32_t max_held, uint64_t others,
+                       uint64_t n_wanted, struct stg_err *err)
+{
+    const struct stg_stage_plan *plan = &stage->plan;
+    uint64_t over = n_wanted - plan->n_extents;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "max_held %u is too much: pipeline %s has room for num_clients %u x max_held "
+            "%u batches in the hands of clients, by the max_held of the one that opened "
+            "it first (at least 2), and others may hold %" PRIu64 ": ",
+            max_held, stage->config.name, stage->config.num_clients, plan->max_held,
+            others);
+    if (over < max_held)
+        stg_err_append(err, err->code, "open with at most %" PRIu64 ", or ",
+                       max_held - over);
+    return stg_err_append(err, err->code,
+                          "let the one that opens it first ask for more, or raise "
+                          "num_clients");
+}
+
 /* (capacity + num_threads + sum of max_held + 1) x max_batch_bytes must fit the arena;
  * and with what processes hold that have left, a batch more than all can hold, so that
  * nobody waits for memory without end. */
@@ -76,15 +95,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
                        " batches, and its memory has %" PRIu64
                        ": end them, or let them release",
                        stage->config.name, kept, stage->plan.n_extents);
-    return stg_err(
-        err, -STAGER_RESOURCE_EXHAUSTED,
-        "max_held %u is too much: (capacity %" PRIu64
-        " + num_threads %u + all max_held %" PRIu64 " + 1) x max_batch_bytes %" PRIu64
-        " = %.1f MiB, but the pipeline has %.1f MiB: "
-        "open with a smaller max_held, or raise num_clients or memory_budget",
-        max_held, items, stage->staged->num_threads, held, stage->plan.max_batch_bytes,
-        (double)(n * stage->plan.max_batch_bytes) / MIB,
-        (double)stage->plan.arena_bytes / MIB);
+    return refuse_held(stage, max_held, held - max_held, n, err);
 }
 
 static void unmap(struct stg_client *client)

@@ -61,6 +61,7 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
     struct stg_stage_plan plan = {
         .n_extents = (uint64_t)staged->capacity * round_items(staged, num_clients) +
                      staged->num_threads + (uint64_t)num_clients * max_held + 1,
+        .max_held = max_held,
         .max_batch_bytes = staged->max_batch_bytes,
         .buffer_bytes = BUFFER_BYTES,
     };

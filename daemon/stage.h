@@ -58,6 +58,7 @@ struct stg_stage_config {
 struct stg_stage_plan {
     uint64_t n_extents; /* capacity (round_robin: x num_clients) + num_threads + all
                            max_held + 1 */
+    uint32_t max_held;  /* that each of num_clients is counted with */
     uint64_t max_batch_bytes;
     uint64_t arena_bytes;
     uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs */

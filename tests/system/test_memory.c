@@ -182,6 +182,11 @@ static void the_budget_counts_all_pipelines_together(void)
     fixture_finish(&fixture);
 }
 
+static bool is_idle(const struct fixture_status *status, void *arg)
+{
+    return strcmp(status->state, "idle") == 0;
+}
+
 static void more_credits_than_there_is_memory_for_are_refused(void)
 {
     struct fixture fixture;
@@ -192,6 +197,15 @@ static void more_credits_than_there_is_memory_for_are_refused(void)
     struct stager_stream *b;
     CHECK_INT(stager_open(NULL, "x", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "max_held 100 is too much");
+    CHECK_CONTAINS(stager_error_text(NULL), "open with at most 2, or let the one that "
+                                            "opens it first ask for more");
+    b = fixture_open(&fixture, "x", "b", 2);
+    stager_close(b);
+    stager_close(a);
+    fixture_wait(&fixture, "x", 20000, is_idle, NULL);
+    a = fixture_open(&fixture, "x", "a", 100);
+    CHECK_INT(stager_open(NULL, "x", &options, &b), 0);
+    stager_close(b);
     stager_close(a);
     fixture_finish(&fixture);
 }
