@@ -286,6 +286,7 @@ void stager_close(struct stager_stream *stream)
         return;
     bool ours = stream->guard == NULL || stg_guard_holds(stream->guard);
     if (ours && stream->control.page != NULL && stream->client != NULL) {
+        stg_control_part(&stream->control);
         bool parted = stg_socket_part(stream->client->fd);
         if (parted)
             return_untaken(stream);

@@ -132,6 +132,7 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
  *   client  stg_control_release        an entry, then released (release)
  *   client  next                       asked, taken; waiting_since_ns, then waiting
  *   client  rewind                     pass_wanted
+ *   client  close                      parting
  *   daemon  stg_control_poll           nothing: loads once, checks, then uses */
 struct stg_control_page {
     struct stg_object_header header;
@@ -141,6 +142,7 @@ struct stg_control_page {
     _Atomic uint64_t taken;         /* descriptors taken: asked, or one less */
     _Alignas(
         64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep, ring the bell */
+    _Atomic uint32_t parting;          /* 1: it closes the stream of its own will */
     _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC */
     _Alignas(64) _Atomic uint64_t
         pass_wanted; /* passes asked for: 1 at open, +1 a rewind */
@@ -150,6 +152,7 @@ static_assert(offsetof(struct stg_control_page, released) == 64, "ABI");
 static_assert(offsetof(struct stg_control_page, asked) == 128, "ABI");
 static_assert(offsetof(struct stg_control_page, taken) == 136, "ABI");
 static_assert(offsetof(struct stg_control_page, waiting) == 192, "ABI");
+static_assert(offsetof(struct stg_control_page, parting) == 196, "ABI");
 static_assert(offsetof(struct stg_control_page, waiting_since_ns) == 200, "ABI");
 static_assert(offsetof(struct stg_control_page, pass_wanted) == 256, "ABI");
 static_assert(offsetof(struct stg_control_page, releases) == 320, "ABI");

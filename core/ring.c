@@ -119,6 +119,11 @@ uint64_t stg_control_taken(const struct stg_control_reader *reader)
     return atomic_load_explicit(&reader->page->taken, memory_order_relaxed);
 }
 
+bool stg_control_parting(const struct stg_control_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->parting, memory_order_relaxed) != 0;
+}
+
 uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader)
 {
     return atomic_load_explicit(&reader->page->pass_wanted, memory_order_acquire);
@@ -220,6 +225,11 @@ void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
         &page->releases[writer->released % STG_RELEASE_ENTRIES];
     __atomic_store_n((uint64_t *)(void *)slot, word, __ATOMIC_RELAXED);
     atomic_store_explicit(&page->released, ++writer->released, memory_order_release);
+}
+
+void stg_control_part(struct stg_control_writer *writer)
+{
+    atomic_store_explicit(&writer->page->parting, 1, memory_order_relaxed);
 }
 
 void stg_control_set_taken(struct stg_control_writer *writer, uint64_t taken)

@@ -54,6 +54,7 @@ uint64_t stg_control_asked(const struct stg_control_reader *reader);
 /* After stg_control_asked: at least one less than that, of a client that counts right. */
 uint64_t stg_control_taken(const struct stg_control_reader *reader);
 uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader);
+bool stg_control_parting(const struct stg_control_reader *reader);
 /* Full fence, then the client's flag: call after stg_ring_push to know whether to ring.
  */
 bool stg_control_waiting(const struct stg_control_reader *reader);
@@ -100,6 +101,8 @@ void stg_control_set_waiting_since(struct stg_control_writer *writer, uint64_t s
 /* Sets or clears the flag, then a full fence: look at the ring once more before sleeping.
  */
 void stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);
+/* Before it closes: else its end is taken for its death. */
+void stg_control_part(struct stg_control_writer *writer);
 void stg_control_want_pass(struct stg_control_writer *writer, uint64_t pass_wanted);
 
 #endif

@@ -367,21 +367,30 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     stage->wake |= STG_WAKE_ALL;
 }
 
+const char *stg_client_how(const struct stg_client *client)
+{
+    return client->has_left ? "left" : "died";
+}
+
 void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
 {
     if (client->has_lease)
         stg_client_take_in(stage, client);
     if (client->state != STG_CLIENT_ATTACHED)
         return; /* before, or for its last releases */
+    client->has_left = client->has_lease && stg_control_parting(&client->control);
+    const char *how = stg_client_how(client);
     bool back = may_come_back(stage, client);
+    char why[64];
+    snprintf(why, sizeof(why), "%s%s", how,
+             is_done(client) ? " at the end of its pass" : "");
     if (back)
         stg_log(STG_LOG_INFO,
-                "pipeline %s: client %s (pid %d) left in the middle, and may come back "
+                "pipeline %s: client %s (pid %d) %s in the middle, and may come back "
                 "within %" PRIu64 " ms",
-                stage->config.name, client->client_id, (int)client->pid,
+                stage->config.name, client->client_id, (int)client->pid, how,
                 stage->staged->rejoin_millis);
-    detach(stage, client, back,
-           is_done(client) ? "left at the end of its pass" : "left, or died");
+    detach(stage, client, back, why);
 }
 
 void stg_client_forget(struct stg_stage *stage, struct stg_client *client,

@@ -136,6 +136,9 @@ uint64_t stg_client_next_number(const struct stg_stage *stage,
 /* Its socket is closed: it is away when it may come back, else gone. */
 void stg_client_leave(struct stg_stage *stage, struct stg_client *client);
 
+/* How it went that is away or gone of itself: "left" or "died". */
+const char *stg_client_how(const struct stg_client *client);
+
 /* It is told why (code positive), its socket is shut, and it is gone; who is away is
  * waited for no longer. */
 void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,

@@ -66,8 +66,8 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
             continue;
         char text[128];
         snprintf(text, sizeof(text),
-                 "left and did not come back within rejoin_millis %" PRIu64,
-                 stage->staged->rejoin_millis);
+                 "%s and did not come back within rejoin_millis %" PRIu64,
+                 stg_client_how(c), stage->staged->rejoin_millis);
         stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s", stage->config.name,
                 c->client_id, (int)c->pid, text);
         stage->n_evicted += stage->kind->together;

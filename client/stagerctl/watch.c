@@ -142,21 +142,37 @@ static void print_clock(void)
            now.tv_nsec / 1000000);
 }
 
-/* What went wrong, for an event that says that something did. */
-static void find_error(struct watch *watch, const struct known *known, char *ret,
-                       size_t bytes)
+/* "alice (died), bob (left)" */
+static void list_away(const struct stg_pipeline_status *status, char *ret, size_t bytes)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < status->n_clients && at < bytes; i++) {
+        const struct stg_client_status *c = &status->clients[i];
+        if (strcmp(c->state, "away") == 0)
+            at += (size_t)snprintf(ret + at, bytes - at, "%s%s (%s)", at > 0 ? ", " : "",
+                                   c->client_id, c->last_error);
+    }
+}
+
+/* What more there is to say of an event: what went wrong, who may come back. */
+static void find_more(struct watch *watch, enum stg_event_kind kind,
+                      const struct known *known, char *ret, size_t bytes)
 {
     struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = known->name};
     struct stg_reply reply;
     struct stg_err err = {0};
-    if (watch->link != NULL && stg_ctl_call(watch->link, &request, &reply, &err) == 0) {
+    if (watch->link == NULL || stg_ctl_call(watch->link, &request, &reply, &err) != 0)
+        return;
+    if (kind == STG_EVENT_FAILED)
         snprintf(ret, bytes, "%s", reply.status.last_error);
-        stg_ctl_clean(ret);
-    }
+    else
+        list_away(&reply.status, ret, bytes);
+    stg_ctl_clean(ret);
 }
 
+/* more: of `what`, or "". */
 static void tell_pipeline(struct watch *watch, const char *event, uint64_t sequence,
-                          const struct known *known, const char *error)
+                          const struct known *known, const char *what, const char *more)
 {
     if (watch->options->json) {
         struct stg_json json = {.out = stdout};
@@ -169,17 +185,20 @@ static void tell_pipeline(struct watch *watch, const char *event, uint64_t seque
         stg_json_string(&json, known->state);
         stg_json_key(&json, "n_clients");
         stg_json_uint(&json, known->n_clients);
-        if (error[0] != '\0') {
-            stg_json_key(&json, "error");
-            stg_json_string(&json, error);
+        if (more[0] != '\0') {
+            stg_json_key(&json, what);
+            stg_json_string(&json, more);
         }
         end_line(&json);
         return;
     }
     print_clock();
-    printf("%-20s %-9s now %s, %u client%s, generation %" PRIu64 "%s%s\n", known->name,
-           event, known->state, known->n_clients, known->n_clients == 1 ? "" : "s",
-           known->generation, error[0] != '\0' ? ": " : "", error);
+    printf("%-20s %-9s now %s, %u client%s, generation %" PRIu64, known->name, event,
+           known->state, known->n_clients, known->n_clients == 1 ? "" : "s",
+           known->generation);
+    if (more[0] != '\0')
+        printf("; %s: %s", what, more);
+    printf("\n");
     fflush(stdout);
 }
 
@@ -190,7 +209,7 @@ static void tell_all(struct watch *watch, uint64_t sequence)
         if (known->gone)
             snprintf(known->state, sizeof(known->state), "deleted");
         if (is_wanted(watch, known))
-            tell_pipeline(watch, "now", sequence, known, "");
+            tell_pipeline(watch, "now", sequence, known, "", "");
         if (known->gone)
             forget(watch, known);
     }
@@ -244,7 +263,7 @@ static void tell_restart(struct watch *watch, uint64_t sequence)
 /* An unknown number is a pipeline of somebody else. */
 static void take_known(struct watch *watch, const struct stg_event *event)
 {
-    char error[512] = "";
+    char more[512] = "";
     refresh(watch);
     struct known *known = find(watch, event->pipeline);
     if (known == NULL)
@@ -253,9 +272,11 @@ static void take_known(struct watch *watch, const struct stg_event *event)
     if (deleted)
         snprintf(known->state, sizeof(known->state), "deleted");
     if (is_wanted(watch, known)) {
-        if (event->kind == STG_EVENT_FAILED)
-            find_error(watch, known, error, sizeof(error));
-        tell_pipeline(watch, stg_event_name(event->kind), event->sequence, known, error);
+        bool failed = event->kind == STG_EVENT_FAILED;
+        if (failed || event->kind == STG_EVENT_DETACHED)
+            find_more(watch, event->kind, known, more, sizeof(more));
+        tell_pipeline(watch, stg_event_name(event->kind), event->sequence, known,
+                      failed ? "error" : "away", more);
         watch->n_told++;
     }
     if (deleted)

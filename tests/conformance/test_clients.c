@@ -87,9 +87,49 @@ static void who_is_killed_asleep_took_nothing_more(void)
     scene_finish();
 }
 
+/* ---- how it went ---- */
+
+static void who_left_is_told_from_who_died(void)
+{
+    static struct wish wish = {.client_id = "alice"};
+    EACH_DELIVERY(d)
+    {
+        scene_set_and_join(d, true, "", "");
+        actor_keep(&scene.alice);
+        wish.state = "away";
+        actor_kill(&scene.alice);
+        wait_for(&wish);
+        CHECK_STR(wish.seen.clients[wish.at].last_error, "died");
+        scene_join(&scene.alice, "alice");
+        actor_keep(&scene.alice);
+        actor_leave(&scene.alice);
+        wait_for(&wish);
+        CHECK_STR(wish.seen.clients[wish.at].last_error, "left");
+        actor_leave(&scene.bob);
+        scene_finish();
+    }
+}
+
+static void who_is_gone_for_good_is_told_apart_too(void)
+{
+    static struct wish left = {.client_id = "alice", .state = "gone"},
+                       died = {.client_id = "bob", .state = "gone"};
+    scene_set_and_join(SPLIT, true, "", "rejoin_millis: 0");
+    actor_take(&scene.alice);
+    actor_leave(&scene.alice);
+    wait_for(&left);
+    CHECK_STR(left.seen.clients[left.at].last_error, "left");
+    actor_kill(&scene.bob);
+    wait_for(&died);
+    CHECK_STR(died.seen.clients[died.at].last_error, "died");
+    scene_finish();
+}
+
 static const struct stg_test tests[] = {
     TEST(what_came_after_a_deadline_is_not_taken),
     TEST(who_is_killed_asleep_took_nothing_more),
+    TEST(who_left_is_told_from_who_died),
+    TEST(who_is_gone_for_good_is_told_apart_too),
 };
 
 TEST_MAIN(tests)

@@ -182,6 +182,9 @@ static void hints_arrive(void)
     stg_control_set_waiting(&p.give, false);
     CHECK(!stg_control_waiting(&p.in));
     CHECK_INT(stg_control_waiting_since(&p.in), 0);
+    CHECK(!stg_control_parting(&p.in));
+    stg_control_part(&p.give);
+    CHECK(stg_control_parting(&p.in));
     stg_control_set_asked(&p.give, 1ull << 40);
     stg_control_set_taken(&p.give, (1ull << 40) - 1);
     stg_control_want_pass(&p.give, 3);

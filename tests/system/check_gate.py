@@ -3,7 +3,7 @@
 """stagerctl at the gate: watch, ticket, --gate; a runtime_dir that is too long for it; and a gate that
 was taken over and sends stagerd what it likes.
 
-    check_gate.py BUILD FAKE_GATE
+    check_gate.py BUILD FAKE_GATE NAMED_TRAINER
 """
 import json
 import os
@@ -55,6 +55,28 @@ def watch_tells_what_happens(build):
         assert numbers == list(range(numbers[0], numbers[0] + 3)), numbers
         result = daemon.run("client/stagerctl/stagerctl", "watch", "old", "--seconds", "1")
         assert result.returncode == 0 and b"watching" in result.stdout, result
+
+
+def watch_tells_who_may_come_back_and_how_they_went(build, trainer):
+    with Daemon(build) as daemon:
+        daemon.ctl("apply", pipeline(daemon, "rows"))
+        watch = subprocess.Popen([os.path.join(build, "client/stagerctl/stagerctl"), "watch", "--json",
+                                  "--seconds", str(60 * SLOW)],
+                                 env=daemon.env(), stdout=subprocess.PIPE, text=True)
+        told = (json.loads(line) for line in watch.stdout)
+        assert next(told)["event"] == "watching"
+        for name, end, away in (("alice", lambda process: process.kill(), "alice (died)"),
+                                ("bob", lambda process: process.stdin.close(),
+                                 "bob (left), alice (died)")):
+            process = subprocess.Popen([trainer, "rows", name], env=daemon.env(), text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            assert process.stdout.readline() == "open\n"
+            end(process)
+            process.wait(10 * SLOW)
+            event = next(line for line in told if line["event"] == "detached")
+            assert event["away"] == away, event
+        watch.terminate()
+        watch.wait(10 * SLOW)
 
 
 def requests_go_through_the_gate(build):
@@ -128,16 +150,18 @@ def a_gate_that_was_taken_over_harms_nobody(build, fake):
 
 
 def main():
-    build, fake = sys.argv[1:3]
+    build, fake, trainer = sys.argv[1:4]
     watch_tells_what_happens(build)
     print("ok   watch tells what happens")
+    watch_tells_who_may_come_back_and_how_they_went(build, trainer)
+    print("ok   watch tells who may come back, and how they went")
     requests_go_through_the_gate(build)
     print("ok   requests go through the gate")
     a_long_path_is_told(build)
     print("ok   a long path is told")
     a_gate_that_was_taken_over_harms_nobody(build, fake)
     print("ok   a gate that was taken over harms nobody")
-    print("4 passed, 0 failed, 0 skipped")
+    print("5 passed, 0 failed, 0 skipped")
 
 
 if __name__ == "__main__":
