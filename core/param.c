@@ -65,6 +65,7 @@ static const char *type_text(enum stg_param_type type)
     case STG_PARAM_INTS: return "a list of integers";
     case STG_PARAM_STRINGS: return "a list of strings";
     case STG_PARAM_VALUES: return "a value or a list of values";
+    case STG_PARAM_FIELDS: return "a mapping of mappings: {name: {key: value}}";
     }
     return "?";
 }
@@ -155,6 +156,7 @@ static int check_value(const struct stg_param *param, const struct stg_attr *att
         break;
     case STG_PARAM_SHAPE: fits = value->kind == STG_VALUE_INT && value->i >= 0; break;
     case STG_PARAM_VALUES: break;
+    case STG_PARAM_FIELDS: fits = false; break;
     }
     return fits ? 0 : wrong_type(param, attr, value, err);
 }
@@ -183,6 +185,46 @@ static int check_attr(const struct stg_param *param, const struct stg_attr *attr
     return 0;
 }
 
+bool stg_attr_path(const struct stg_attr *attr, const char *param,
+                   struct stg_attr_path *ret)
+{
+    size_t bytes = strlen(param);
+    const char *last = strrchr(attr->name, '/');
+    if (last == NULL || strncmp(attr->name, param, bytes) != 0 ||
+        attr->name[bytes] != '/' || last == attr->name + bytes)
+        return false;
+    ret->entry = attr->name + bytes + 1;
+    ret->entry_bytes = (size_t)(last - ret->entry);
+    ret->field = last + 1;
+    return true;
+}
+
+size_t stg_attr_entry(const struct stg_attr *attrs, size_t n, const char *param)
+{
+    struct stg_attr_path first, path;
+    if (n == 0 || !stg_attr_path(&attrs[0], param, &first))
+        return 0;
+    size_t i = 1;
+    while (i < n && stg_attr_path(&attrs[i], param, &path) &&
+           path.entry_bytes == first.entry_bytes &&
+           memcmp(path.entry, first.entry, first.entry_bytes) == 0)
+        i++;
+    return i;
+}
+
+/* The FIELDS param that the attribute is a field of, or NULL. */
+static const struct stg_param *find_fields(const struct stg_param *params, size_t n,
+                                           const struct stg_attr *attr,
+                                           struct stg_attr_path *ret)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (params[i].type == STG_PARAM_FIELDS &&
+            stg_attr_path(attr, params[i].name, ret))
+            return &params[i];
+    }
+    return NULL;
+}
+
 static const struct stg_param *find(const struct stg_param *params, size_t n,
                                     const char *name)
 {
@@ -197,14 +239,15 @@ static int unknown(const struct stg_param *params, size_t n_params,
                    const struct stg_attr *attr, struct stg_err *err)
 {
     char place[WHERE_BYTES], list[LIST_BYTES];
-    const char *near = NULL;
+    const char *near = NULL, *name = strrchr(attr->name, '/');
+    name = name != NULL ? name + 1 : attr->name;
     size_t near_distance = SIZE_MAX, used = 0;
     list[0] = '\0';
     for (size_t i = 0; i < n_params; i++) {
-        const char *suggestion = stg_nearest(attr->name, &params[i].name, 1);
-        if (suggestion != NULL && edit_distance(attr->name, suggestion) < near_distance) {
+        const char *suggestion = stg_nearest(name, &params[i].name, 1);
+        if (suggestion != NULL && edit_distance(name, suggestion) < near_distance) {
             near = suggestion;
-            near_distance = edit_distance(attr->name, suggestion);
+            near_distance = edit_distance(name, suggestion);
         }
         if (used < sizeof(list))
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
@@ -221,28 +264,82 @@ static int unknown(const struct stg_param *params, size_t n_params,
                    list);
 }
 
+static int missing(const struct stg_param *param, const char *entry, size_t entry_bytes,
+                   struct stg_err *err)
+{
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s%.*s%sattribute '%s' is missing: %s",
+                   entry_bytes > 0 ? "'" : "",
+                   (int)(entry_bytes < NAME_MAX_BYTES ? entry_bytes : NAME_MAX_BYTES),
+                   entry, entry_bytes > 0 ? "': " : "", param->name,
+                   param->help != NULL ? param->help : type_text(param->type));
+}
+
+/* Of the attributes of one entry: is every required field there? */
+static int check_entry(const struct stg_param *param, const struct stg_attr *attrs,
+                       size_t n, struct stg_err *err)
+{
+    struct stg_attr_path path;
+    for (size_t i = 0; i < param->n_fields; i++) {
+        bool there = !param->fields[i].required;
+        for (size_t k = 0; k < n && !there; k++)
+            there = stg_attr_path(&attrs[k], param->name, &path) &&
+                    strcmp(path.field, param->fields[i].name) == 0;
+        if (!there) {
+            stg_attr_path(&attrs[0], param->name, &path);
+            return missing(&param->fields[i], path.entry, path.entry_bytes, err);
+        }
+    }
+    return 0;
+}
+
+static int check_known(const struct stg_param *params, size_t n_params,
+                       const struct stg_attr *attr, struct stg_err *err)
+{
+    struct stg_attr_path path;
+    const struct stg_param *param = find_fields(params, n_params, attr, &path);
+    const char *name = attr->name;
+    if (param != NULL) {
+        params = param->fields;
+        n_params = param->n_fields;
+        name = path.field;
+    }
+    param = find(params, n_params, name);
+    return param != NULL ? check_attr(param, attr, err)
+                         : unknown(params, n_params, attr, err);
+}
+
+static int check_required(const struct stg_param *param, const struct stg_attr *attrs,
+                          size_t n, struct stg_err *err)
+{
+    bool there = !param->required || stg_attr_find(attrs, n, param->name) != NULL;
+    for (size_t i = 0, step; param->type == STG_PARAM_FIELDS && i < n; i += step) {
+        size_t n_entry = stg_attr_entry(attrs + i, n - i, param->name);
+        int rc = n_entry > 0 ? check_entry(param, attrs + i, n_entry, err) : 0;
+        if (rc < 0)
+            return rc;
+        there = there || n_entry > 0;
+        step = n_entry > 0 ? n_entry : 1;
+    }
+    return there ? 0 : missing(param, "", 0, err);
+}
+
 int stg_param_check(const struct stg_param *params, size_t n_params,
                     const struct stg_attr *attrs, size_t n_attrs, struct stg_err *err)
 {
     for (size_t i = 0; i < n_attrs; i++) {
-        const struct stg_param *param = find(params, n_params, attrs[i].name);
-        if (param == NULL)
-            return unknown(params, n_params, &attrs[i], err);
         if (stg_attr_find(attrs, i, attrs[i].name) != NULL) {
             char place[WHERE_BYTES];
             return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is given twice",
                            where(&attrs[i], place));
         }
-        int rc = check_attr(param, &attrs[i], err);
+        int rc = check_known(params, n_params, &attrs[i], err);
         if (rc < 0)
             return rc;
     }
     for (size_t i = 0; i < n_params; i++) {
-        if (params[i].required && stg_attr_find(attrs, n_attrs, params[i].name) == NULL)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "attribute '%s' is missing: %s",
-                           params[i].name,
-                           params[i].help != NULL ? params[i].help
-                                                  : type_text(params[i].type));
+        int rc = check_required(&params[i], attrs, n_attrs, err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/graph_priv.h"
 
 #define STAGED_PREFIX "staged:"
+#define OUTPUT_NAME_BYTES 320
 #define STAGED_PREFIX_BYTES (sizeof(STAGED_PREFIX) - 1)
 
 int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err)
@@ -59,6 +61,33 @@ static bool split_output(const char *name, size_t *ret_bytes, uint32_t *ret_outp
     *ret_bytes = (size_t)(colon - name);
     *ret_output = output;
     return true;
+}
+
+/* Is `name`, of "node:name", that output? */
+static bool is_output(const struct stg_output_name *output, const char *name)
+{
+    return strncmp(output->entry, name, output->entry_bytes) == 0 &&
+           strcmp(output->part, name + output->entry_bytes) == 0;
+}
+
+/* "node:label" of an op whose outputs have names. False when it is not of that form. */
+static bool find_output(const struct stg_graph *graph, const char *name, int *ret_node,
+                        uint32_t *ret_output)
+{
+    const char *colon = strchr(name, ':');
+    int node = colon != NULL ? find_node(graph, name, (size_t)(colon - name)) : -1;
+    const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
+    if (op == NULL || op->next_output == NULL)
+        return false;
+    struct stg_output_name output = {0};
+    for (uint32_t i = 0; op->next_output(&graph->spec->nodes[node], &output); i++) {
+        if (is_output(&output, colon + 1)) {
+            *ret_node = node;
+            *ret_output = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The nearest of many names, without memory for all of them at once: the best so far
@@ -133,6 +162,32 @@ static int resolve_staged(const struct stg_graph *graph, const char *path,
                    "\"staged:%s\": no such feature in staged.features", path);
 }
 
+/* "node:lable" where the node has outputs with names: the nearest. NULL: it has none, or
+ * there is no such node. */
+static const char *nearest_output(const struct stg_graph *graph, const char *name,
+                                  char *buf, size_t bytes)
+{
+    const char *colon = strchr(name, ':');
+    int node = colon != NULL ? find_node(graph, name, (size_t)(colon - name)) : -1;
+    const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
+    if (op == NULL || op->next_output == NULL)
+        return NULL;
+    struct stg_output_name output = {0};
+    char next[OUTPUT_NAME_BYTES];
+    const char *names[2] = {buf, next}, *best = NULL;
+    while (op->next_output(&graph->spec->nodes[node], &output)) {
+        snprintf(next, sizeof(next), "%.*s:%.*s%s", (int)(colon - name), name,
+                 (int)output.entry_bytes, output.entry, output.part);
+        const char *near =
+            stg_nearest(name, best != NULL ? names : names + 1, best != NULL ? 2 : 1);
+        if (near != next)
+            continue;
+        snprintf(buf, bytes, "%s", next);
+        best = buf;
+    }
+    return best;
+}
+
 static int output_error(const struct stg_graph_node *node, const char *name,
                         struct stg_err *err)
 {
@@ -167,6 +222,8 @@ int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
         size_t bytes = 0;
         if (split_output(name, &bytes, &output))
             node = find_node(graph, name, bytes);
+        else
+            find_output(graph, name, &node, &output);
     }
     if (node >= 0) {
         const struct stg_graph_node *known = &graph->nodes[node];
@@ -176,7 +233,10 @@ int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
             .kind = STG_REF_NODE, .index = (uint32_t)node, .output = output};
         return 0;
     }
-    const char *near = nearest_tensor(graph, name);
+    char buf[OUTPUT_NAME_BYTES];
+    const char *near = nearest_output(graph, name, buf, sizeof(buf));
+    if (near == NULL)
+        near = nearest_tensor(graph, name);
     if (near != NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
                        "\"%s\": no such node or component; did you mean \"%s\"?", name,

@@ -45,6 +45,7 @@ extern const struct stg_op stg_op_not_equal;
 extern const struct stg_op stg_op_one_hot;
 extern const struct stg_op stg_op_ones_like;
 extern const struct stg_op stg_op_pad;
+extern const struct stg_op stg_op_parse_example;
 extern const struct stg_op stg_op_placeholder;
 extern const struct stg_op stg_op_pow;
 extern const struct stg_op stg_op_reduce_max;
@@ -121,6 +122,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_one_hot,
     &stg_op_ones_like,
     &stg_op_pad,
+    &stg_op_parse_example,
     &stg_op_placeholder,
     &stg_op_pow,
     &stg_op_reduce_max,

@@ -70,6 +70,15 @@ struct stg_absorb {
     bool taken; /* set by the op that does the work */
 };
 
+/* Outputs that have names, one after the other: "ids/values" is part "/values" of the
+ * entry "ids". Begins zeroed. */
+struct stg_output_name {
+    const char *entry;
+    size_t entry_bytes;
+    const char *part;    /* "" or "/…"; constant */
+    size_t attr, n_part; /* where the op is: its own */
+};
+
 enum stg_op_flags {
     STG_OP_VARIABLE = 1, /* the output is a variable: memory of whoever runs the graph */
     STG_OP_CONSTANT =
@@ -105,6 +114,9 @@ struct stg_op {
      * from bump, or NULL when out of memory. */
     const void *(*absorb)(const void *plan, struct stg_absorb *readers, size_t n,
                           struct stg_bump *bump);
+    /* May be NULL: outputs have numbers only. The name of the next output, by the
+     * attributes alone; false: there is none. */
+    bool (*next_output)(const struct stg_node *node, struct stg_output_name *name);
     /* VARIABLE only: fills the variable's memory before the first run. */
     int (*initialize)(const void *plan, struct stg_tensor *variable, struct stg_err *err);
 };

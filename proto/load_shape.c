@@ -145,19 +145,15 @@ static bool is_slip(const char *key, const ProtobufCMessageDescriptor *type)
     return false;
 }
 
-static int attribute_add(struct stg_reader *r, const struct stg_text_node *entry,
-                         ProtobufCMessage *message)
+/* An attribute of that name; place and value are the entry's. */
+static int attribute_append(struct stg_reader *r, const struct stg_text_node *entry,
+                            char *name, Stager__Node *node)
 {
-    Stager__Node *node = (Stager__Node *)message;
-    if (!is_identifier(entry->key) || is_slip(entry->key, message->descriptor))
-        return stg_read_fail_key(r, entry, message->descriptor);
     Stager__Attribute *a =
         (Stager__Attribute *)stg_read_new(r, &stager__attribute__descriptor);
-    if (a == NULL)
+    if (a == NULL || name == NULL)
         return stg_read_fail_memory(r);
-    a->name = stg_bump_strndup(r->bump, entry->key, strlen(entry->key));
-    if (a->name == NULL)
-        return stg_read_fail_memory(r);
+    a->name = name;
     stg_read_position(r, entry, &a->base);
     size_t mark = stg_read_push(r, ".%s", entry->key);
     int rc = attribute_fill(r, entry, a);
@@ -166,6 +162,79 @@ static int attribute_add(struct stg_reader *r, const struct stg_text_node *entry
     stg_read_pop(r, mark);
     node->attr[node->n_attr++] = a;
     return 0;
+}
+
+/* "features/label/dtype" */
+static char *join_keys(struct stg_reader *r, const char *attr, const char *entry,
+                       const char *field)
+{
+    size_t bytes = strlen(attr) + strlen(entry) + strlen(field) + 3;
+    char *ret = stg_bump_alloc(r->bump, bytes);
+    if (ret != NULL)
+        snprintf(ret, bytes, "%s/%s/%s", attr, entry, field);
+    return ret;
+}
+
+static int fields_add(struct stg_reader *r, const char *attr,
+                      const struct stg_text_node *entry, Stager__Node *node)
+{
+    size_t mark = stg_read_push(r, ".%s", entry->key);
+    if (entry->kind != STG_TEXT_MAPPING || entry->n == 0)
+        return fail_kind(r, entry, "a mapping with at least one key");
+    for (const struct stg_text_node *e = entry->first; e != NULL; e = e->next) {
+        if (!is_identifier(e->key))
+            return stg_read_fail(r, e->key_line, e->key_column,
+                                 "a key here is a word of letters, digits and '_'");
+        int rc = attribute_append(r, e, join_keys(r, attr, entry->key, e->key), node);
+        if (rc < 0)
+            return rc;
+    }
+    stg_read_pop(r, mark);
+    return 0;
+}
+
+/* A mapping of mappings: each field of each entry is an attribute. Entries come in the
+ * order of their names, however they are written: outputs are numbered by it. */
+static int mapping_add(struct stg_reader *r, const struct stg_text_node *entry,
+                       Stager__Node *node)
+{
+    size_t mark = stg_read_push(r, ".%s", entry->key);
+    struct stg_text_node **entries = stg_text_sorted(entry, r->bump);
+    if (entries == NULL)
+        return stg_read_fail_memory(r);
+    if (entry->n == 0)
+        return fail_kind(r, entry, "a mapping with at least one entry");
+    for (size_t i = 0; i < entry->n; i++) {
+        int rc = fields_add(r, entry->key, entries[i], node);
+        if (rc < 0)
+            return rc;
+    }
+    stg_read_pop(r, mark);
+    return 0;
+}
+
+static int attribute_add(struct stg_reader *r, const struct stg_text_node *entry,
+                         ProtobufCMessage *message)
+{
+    Stager__Node *node = (Stager__Node *)message;
+    if (!is_identifier(entry->key) || is_slip(entry->key, message->descriptor))
+        return stg_read_fail_key(r, entry, message->descriptor);
+    if (entry->kind == STG_TEXT_MAPPING)
+        return mapping_add(r, entry, node);
+    return attribute_append(
+        r, entry, stg_bump_strndup(r->bump, entry->key, strlen(entry->key)), node);
+}
+
+/* How many attributes the keys of a node may become. */
+static size_t attribute_count(const struct stg_text_node *mapping)
+{
+    size_t n = mapping->n;
+    for (const struct stg_text_node *e = mapping->first; e != NULL; e = e->next) {
+        for (const struct stg_text_node *k = e->first;
+             e->kind == STG_TEXT_MAPPING && k != NULL; k = k->next)
+            n += k->n;
+    }
+    return n;
 }
 
 /* ---- nodes ---- */
@@ -268,7 +337,8 @@ static int node_read(struct stg_reader *r, const struct stg_text_node *mapping,
     Stager__Node *node = (Stager__Node *)message;
     if (mapping->kind != STG_TEXT_MAPPING)
         return fail_kind(r, mapping, "a mapping: {name: ..., op: ..., input: [...]}");
-    node->attr = stg_bump_alloc(r->bump, mapping->n * sizeof(Stager__Attribute *));
+    node->attr =
+        stg_bump_alloc(r->bump, attribute_count(mapping) * sizeof(Stager__Attribute *));
     if (node->attr == NULL)
         return stg_read_fail_memory(r);
     int rc = stg_read_fields(r, mapping, message, attribute_add);

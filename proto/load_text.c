@@ -226,9 +226,8 @@ static int by_key(const void *a, const void *b)
     return x->key_column < y->key_column ? -1 : x->key_column > y->key_column;
 }
 
-/* The entries as an array ordered by key. NULL when out of memory. */
-static struct stg_text_node **sorted(const struct stg_text_node *mapping,
-                                     struct stg_bump *bump)
+struct stg_text_node **stg_text_sorted(const struct stg_text_node *mapping,
+                                       struct stg_bump *bump)
 {
     struct stg_text_node **ret =
         stg_bump_alloc(bump, mapping->n * sizeof(struct stg_text_node *));
@@ -246,7 +245,7 @@ static int mapping_close(struct parse *p)
     const struct stg_text_node *mapping = p->open[--p->depth];
     if (mapping->n < 2)
         return 0;
-    struct stg_text_node **entries = sorted(mapping, p->bump);
+    struct stg_text_node **entries = stg_text_sorted(mapping, p->bump);
     if (entries == NULL)
         return out_of_memory(p);
     for (size_t i = 1; i < mapping->n; i++) {
@@ -342,7 +341,7 @@ int stg_text_parse(const char *text, size_t bytes, const char *file,
 int stg_text_sort(struct stg_text_node *node, struct stg_bump *bump)
 {
     if (node->kind == STG_TEXT_MAPPING && node->n > 1) {
-        struct stg_text_node **entries = sorted(node, bump);
+        struct stg_text_node **entries = stg_text_sorted(node, bump);
         if (entries == NULL)
             return -STAGER_RESOURCE_EXHAUSTED;
         for (size_t i = 0; i + 1 < node->n; i++)

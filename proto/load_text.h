@@ -37,6 +37,10 @@ int stg_text_parse(const char *text, size_t bytes, const char *file,
                    struct stg_bump *bump, struct stg_text_node **ret,
                    struct stg_err *err);
 
+/* The entries of a mapping as an array ordered by key; in `bump`. NULL: out of memory. */
+struct stg_text_node **stg_text_sorted(const struct stg_text_node *mapping,
+                                       struct stg_bump *bump);
+
 /* Sorts the entries of all mappings by key: two texts that differ in order of keys only
  * become equal. RESOURCE_EXHAUSTED: out of memory. */
 int stg_text_sort(struct stg_text_node *node, struct stg_bump *bump);

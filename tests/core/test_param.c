@@ -184,6 +184,60 @@ static void required_ones_must_be_there(void)
     CHECK_INT(stg_param_check(params, N_PARAMS, NULL, 0, NULL), -STAGER_INVALID_ARGUMENT);
 }
 
+static void fields_of_entries_are_checked_each(void)
+{
+    static const struct stg_param fields[] = {
+        {.name = "dtype", .type = STG_PARAM_DTYPE, .required = true, .help = "which"},
+        {.name = "shape", .type = STG_PARAM_SHAPE},
+    };
+    static const struct stg_param table[] = {{.name = "features",
+                                              .type = STG_PARAM_FIELDS,
+                                              .required = true,
+                                              .fields = fields,
+                                              .n_fields = 2}};
+    struct stg_attr good[] = {
+        scalar("features/a/b/dtype", INT64_NAME), list("features/a/b/shape", THREE, 1),
+        scalar("features/c/dtype", INT64_NAME), scalar("features//dtype", INT64_NAME)};
+    struct stg_attr_path path;
+    struct stg_err err;
+    CHECK_OK(stg_param_check(table, 1, good, 4, &err), err);
+    CHECK(stg_attr_path(&good[1], "features", &path));
+    CHECK_INT(path.entry_bytes, 3);
+    CHECK(memcmp(path.entry, "a/b", 3) == 0);
+    CHECK_STR(path.field, "shape");
+    CHECK(!stg_attr_path(&good[1], "feature", &path));
+    CHECK_INT(stg_attr_entry(good, 4, "features"), 2);
+    CHECK_INT(stg_attr_entry(good + 2, 2, "features"), 1);
+
+    static const struct {
+        struct stg_attr attr;
+        const char *text;
+    } bad[] = {
+        {{.name = "features/c/shap"},
+         "attribute 'features/c/shap' is not known; did you "
+         "mean 'shape'?"},
+        {{.name = "feature/c/dtype"},
+         "attribute 'feature/c/dtype' is not known; there "
+         "are: features"},
+        {{.name = "features"},
+         "attribute 'features' must be a mapping of mappings: "
+         "{name: {key: value}}, and is an integer"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        good[3] = bad[i].attr;
+        good[3].n_values = 1;
+        good[3].values = &some[THREE];
+        CHECK_INT(stg_param_check(table, 1, good, 4, &err), -STAGER_INVALID_ARGUMENT);
+        CHECK_STR(err.text, bad[i].text);
+    }
+    good[2] = list("features/c/shape", THREE, 1);
+    CHECK_INT(stg_param_check(table, 1, good, 3, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(err.text, "'c': attribute 'dtype' is missing: which");
+    CHECK_INT(stg_param_check(table, 1, good, 0, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(err.text, "attribute 'features' is missing: a mapping of mappings: {name: "
+                        "{key: value}}");
+}
+
 static void nothing_is_given_twice(void)
 {
     refused(buckets, "attribute 'num_buckets' (line 1, column 1) is given twice");
@@ -210,6 +264,7 @@ static const struct stg_test tests[] = {
     TEST(ranges_are_checked),
     TEST(unknown_names_suggest_the_nearest),
     TEST(required_ones_must_be_there),
+    TEST(fields_of_entries_are_checked_each),
     TEST(nothing_is_given_twice),
     TEST(the_nearest_is_near),
 };

@@ -8,7 +8,7 @@
 #define MAX_NODES 256
 #define MAX_VALUES 4096
 #define MAX_INPUTS 128
-#define MAX_ATTRS 16
+#define MAX_ATTRS 512
 
 struct parser {
     struct fixture *fixture;

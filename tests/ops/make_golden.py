@@ -17,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../peers"))
 from op_tool import quote  # noqa: E402
 from peer_elementwise import ALL, COMPARE, NUMBERS as NUMBER_DTYPES, TWO, random_values  # noqa: E402
+from peer_example import node, random_features, random_record, theirs  # noqa: E402
 from peer_ops import Dialect, refused_by_tf, strings  # noqa: E402
 
 
@@ -381,9 +382,22 @@ def sum_rows():
     return rows
 
 
+def example_rows():
+    rng = random.Random(50)
+    rows = []
+    while len(rows) < 60:
+        features = random_features(rng)[:rng.choice([1, 2, 4])]
+        records = [random_record(rng, features, features) for _ in range(rng.choice([0, 1, 3, 5]))]
+        x = tf.constant(records, tf.string, [len(records)])
+        want, _ = refused_by_tf(lambda: [t.numpy() for t in theirs(features, x)])
+        if sum(map(len, records)) < 1500:
+            rows.append(row("parse_example", node(features)[0], [strings(records)], want))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
-          "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows}
+          "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows, "example": example_rows}
 
 
 def main():

@@ -396,7 +396,7 @@ static void an_attribute_is_a_value_or_a_rectangular_list(void)
          "p:2:35: graph[0].v: lists and values side by side; nested lists must be "
          "rectangular (use null for a required column)"},
         {STEPS "graph: [{name: a, op: x, v: {b: c}}]\n",
-         "p:2:29: graph[0].v: found a mapping; expected a value or a list"},
+         "p:2:33: graph[0].v.b: found c; expected a mapping with at least one key"},
         {STEPS "graph: [{name: a, op: x, v: [{b: c}]}]\n",
          "p:2:30: graph[0].v: found a mapping; expected a value or a list"},
         {STEPS "graph: [{name: a, op: x, v: [[[[[1]]]]]}]\n",

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A block of records at a time: first where the list of every key lies (the spans), then
+ * feature by feature the values. What has a known size is written at once, the rest is
+ * counted, and written when the whole batch is. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/element.h"
+#include "ops/example.h"
+
+/* Records whose spans stay in the nearest cache while they are made and used. */
+#define BLOCK 32
+
+/* Strings of a known number, copied while their records are at hand. */
+struct texts {
+    char *data;
+    size_t used, capacity;
+    int64_t *ends; /* of each string, in data */
+    int64_t n;
+};
+
+struct work {
+    struct stg_op_run *ctx;
+    const struct stg_example_plan *plan;
+    struct stg_example_input in;
+    const uint8_t *data;
+    size_t n_rows;
+    struct stg_example_span *block;  /* key by key, BLOCK of each */
+    struct stg_example_span **late;  /* key -> spans of all rows, or NULL */
+    struct stg_example_span **spans; /* key -> those of the block at hand */
+    void **outputs;                  /* feature -> where numbers go, or NULL */
+    struct texts *texts;             /* a feature */
+    struct stg_example_tally *tallies;
+};
+
+/* Numbers, or hashes, of a known shape. */
+static bool is_early(const struct stg_example_feature *f)
+{
+    return f->type == STG_EXAMPLE_FIXED_LEN &&
+           (f->dtype != STAGER_STRING || f->hash != NULL);
+}
+
+static bool is_late(const struct stg_example_feature *f)
+{
+    return f->type != STG_EXAMPLE_FIXED_LEN;
+}
+
+static void *room(struct work *work, size_t n, size_t bytes)
+{
+    size_t total;
+    if (__builtin_mul_overflow(n, bytes, &total))
+        return NULL;
+    return stg_bump_alloc_raw(work->ctx->scratch, total);
+}
+
+/* Spans of all rows for each key that a late feature reads. */
+static bool make_late(struct work *work)
+{
+    const struct stg_example_plan *plan = work->plan;
+    for (uint32_t k = 0; k < plan->n_features; k++) {
+        const struct stg_example_feature *f = &plan->features[k];
+        for (uint32_t d = 0; is_late(f) && d <= f->n_index_keys; d++) {
+            uint32_t key = d < f->n_index_keys ? f->index_keys[d] : f->key;
+            if (work->late[key] != NULL)
+                continue;
+            work->late[key] = room(work, work->n_rows + 1, sizeof(**work->late));
+            if (work->late[key] == NULL)
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool make_texts(struct work *work)
+{
+    for (uint32_t k = 0; k < work->plan->n_features; k++) {
+        const struct stg_example_feature *f = &work->plan->features[k];
+        size_t n;
+        if (is_early(f) || is_late(f))
+            continue;
+        if (__builtin_mul_overflow(work->n_rows, (size_t)f->n, &n))
+            return false;
+        work->texts[k].ends = room(work, n, sizeof(int64_t));
+        if (work->texts[k].ends == NULL)
+            return false;
+    }
+    return true;
+}
+
+static int prepare(struct work *work, struct stg_err *err)
+{
+    const struct stg_tensor *input = &work->ctx->inputs[0];
+    const struct stg_example_plan *plan = work->plan;
+    work->block = room(work, (size_t)plan->n_keys * BLOCK, sizeof(*work->block));
+    work->late = stg_bump_alloc(work->ctx->scratch, plan->n_keys * sizeof(*work->late));
+    work->spans = room(work, plan->n_keys, sizeof(*work->spans));
+    work->outputs = room(work, plan->n_features, sizeof(*work->outputs));
+    work->texts =
+        stg_bump_alloc(work->ctx->scratch, plan->n_features * sizeof(*work->texts));
+    work->tallies =
+        stg_bump_alloc(work->ctx->scratch, plan->n_features * sizeof(*work->tallies));
+    uint32_t *next = room(work, (size_t)plan->n_keys + 1, sizeof(*next));
+    if (work->block == NULL || work->late == NULL || work->spans == NULL ||
+        work->outputs == NULL || work->texts == NULL || work->tallies == NULL ||
+        next == NULL || !make_late(work) || !make_texts(work))
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no memory for %zu records",
+                       work->n_rows);
+    int64_t last = 0;
+    for (size_t i = 0; i < work->n_rows; i++)
+        last = input->end[i] > last ? input->end[i] : last;
+    work->in = (struct stg_example_input){
+        .plan = plan, .limit = work->data + last, .next = next};
+    stg_example_begin(&work->in);
+    return 0;
+}
+
+static int alloc_early(struct work *work, struct stg_err *err)
+{
+    const struct stg_tensor *input = &work->ctx->inputs[0];
+    for (uint32_t k = 0; k < work->plan->n_features; k++) {
+        const struct stg_example_feature *f = &work->plan->features[k];
+        int64_t shape[STG_MAX_DIMS + 1] = {(int64_t)work->n_rows};
+        struct stg_tensor output;
+        work->outputs[k] = NULL;
+        if (!is_early(f))
+            continue;
+        memcpy(shape + input->ndim, f->shape, (size_t)f->ndim * sizeof(*shape));
+        int rc = work->ctx->alloc(work->ctx, f->output,
+                                  f->hash != NULL ? STAGER_INT64 : f->dtype,
+                                  input->ndim + f->ndim, shape, 0, &output, err);
+        if (rc < 0)
+            return rc;
+        work->outputs[k] = output.data;
+    }
+    return 0;
+}
+
+static bool index_block(struct work *work, size_t first, size_t n)
+{
+    const struct stg_tensor *input = &work->ctx->inputs[0];
+    for (uint32_t k = 0; k < work->plan->n_keys; k++) {
+        work->spans[k] =
+            work->late[k] != NULL ? work->late[k] + first : work->block + k * BLOCK;
+        memset(work->spans[k], 0, n * sizeof(**work->spans));
+    }
+    struct stg_example_fault fault;
+    for (size_t i = 0; i < n; i++) {
+        int64_t begin = input->begin[first + i], end = input->end[first + i];
+        if (!stg_example_index(&work->in, work->data + begin, (size_t)(end - begin),
+                               work->spans, i, &fault))
+            return false;
+    }
+    return true;
+}
+
+/* ---- values ---- */
+
+/* The n values of a record of any form. */
+static bool take_any(const struct stg_example_feature *f,
+                     const struct stg_example_span *span, void *out)
+{
+    struct stg_example_fault fault;
+    uint64_t bytes = 0;
+    if (span->kind == STG_EXAMPLE_NONE) {
+        if (f->has_default && f->fill.data_bytes > 0)
+            memcpy(out, f->fill.data, f->fill.data_bytes);
+        return f->has_default;
+    }
+    if (span->kind != f->kind || stg_example_count(span, &bytes, &fault) != f->n)
+        return false;
+    stg_example_read(span, out);
+    return true;
+}
+
+static bool take_numbers(const struct stg_example_feature *f,
+                         const struct stg_example_span *spans, size_t n, char *out)
+{
+    size_t bytes = (size_t)f->n * stg_dtype_bytes(f->dtype);
+    for (size_t i = 0; i < n; i++, out += bytes) {
+        if (!take_any(f, &spans[i], out))
+            return false;
+    }
+    return true;
+}
+
+static bool take_floats(const struct stg_example_feature *f,
+                        const struct stg_example_span *spans, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_example_span *span = &spans[i];
+        if (span->kind == STG_EXAMPLE_FLOATS && span->bytes == 2 + sizeof(*out) &&
+            span->s[0] == 0x0a && span->s[1] == sizeof(*out))
+            memcpy(out + i, span->s + 2, sizeof(*out));
+        else if (!take_any(f, span, out + i))
+            return false;
+    }
+    return true;
+}
+
+/* A varint of n bytes, at most eight, seven bits of each; -1: it has another length. */
+static inline int64_t short_varint(const uint8_t *s, uint32_t n)
+{
+    uint64_t word;
+    memcpy(&word, s, sizeof(word));
+    uint64_t last = ~word & 0x8080808080808080u;
+    if (last == 0 || (uint32_t)__builtin_ctzll(last) != n * 8 - 1)
+        return -1;
+    word &= (last ^ (last - 1)) & 0x7f7f7f7f7f7f7f7fu;
+    word = (word & 0x007f007f007f007fu) | (word & 0x7f007f007f007f00u) >> 1;
+    word = (word & 0x00003fff00003fffu) | (word & 0x3fff00003fff0000u) >> 2;
+    return (int64_t)((word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4);
+}
+
+static bool take_ints(const struct work *work, const struct stg_example_feature *f,
+                      const struct stg_example_span *spans, size_t n, int64_t *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_example_span *span = &spans[i];
+        uint32_t bytes = span->bytes - 2;
+        int64_t value = -1;
+        if (span->kind == STG_EXAMPLE_INTS && bytes - 1 < 8 && span->s[0] == 0x0a &&
+            span->s[1] == bytes && work->in.limit - span->s >= 10)
+            value = short_varint(span->s + 2, bytes);
+        if (value >= 0)
+            out[i] = value;
+        else if (!take_any(f, span, out + i))
+            return false;
+    }
+    return true;
+}
+
+static bool take_hashes(const struct stg_example_feature *f,
+                        const struct stg_example_span *spans, size_t n, int64_t *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_example_span *span = &spans[i];
+        struct stg_example_text text;
+        if (span->kind == STG_EXAMPLE_NONE && f->has_default) {
+            out[i] = f->hash_default;
+            continue;
+        }
+        if ((span->kind != STG_EXAMPLE_BYTES || stg_example_text_of(span, &text) < 0) &&
+            (span->kind == STG_EXAMPLE_NONE || !take_any(f, span, &text)))
+            return false;
+        out[i] = (int64_t)stg_modulus(stg_fingerprint64(text.s, text.bytes),
+                                      &f->hash->buckets);
+    }
+    return true;
+}
+
+/* ---- strings ---- */
+
+#define SHORT_BYTES 16
+
+static bool grow(struct work *work, struct texts *to, size_t bytes)
+{
+    size_t capacity = to->capacity * 2 + bytes + SHORT_BYTES * (BLOCK + 1);
+    char *data =
+        capacity > to->capacity ? stg_bump_alloc_raw(work->ctx->scratch, capacity) : NULL;
+    if (data == NULL)
+        return false;
+    if (to->used > 0)
+        memcpy(data, to->data, to->used);
+    to->data = data;
+    to->capacity = capacity;
+    return true;
+}
+
+/* slack: more than these bytes may be read. */
+static bool put_text(struct work *work, struct texts *to, const char *s, size_t n,
+                     bool slack)
+{
+    if (to->capacity - to->used < n + SHORT_BYTES && !grow(work, to, n))
+        return false;
+    memcpy(to->data + to->used, s, slack && n <= SHORT_BYTES ? SHORT_BYTES : n);
+    to->used += n;
+    to->ends[to->n++] = (int64_t)to->used;
+    return true;
+}
+
+static bool put_fill(struct work *work, const struct stg_tensor *fill, struct texts *to)
+{
+    int64_t n = stg_tensor_n(fill);
+    for (int64_t i = 0; i < n; i++) {
+        if (!put_text(work, to, (const char *)fill->data + fill->begin[i],
+                      (size_t)(fill->end[i] - fill->begin[i]), false))
+            return false;
+    }
+    return true;
+}
+
+/* The strings of a record of any form. */
+static bool take_list(struct work *work, const struct stg_example_feature *f,
+                      const struct stg_example_span *span, struct texts *to)
+{
+    struct stg_example_text one, *list = &one;
+    if (f->n != 1)
+        list = room(work, (size_t)f->n, sizeof(*list));
+    if (list == NULL || !take_any(f, span, list))
+        return false;
+    for (int64_t i = 0; i < f->n; i++) {
+        if (!put_text(work, to, list[i].s, list[i].bytes, false))
+            return false;
+    }
+    return true;
+}
+
+static bool take_texts(struct work *work, const struct stg_example_feature *f,
+                       const struct stg_example_span *spans, size_t n, struct texts *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_example_span *span = &spans[i];
+        struct stg_example_text text;
+        bool good;
+        if (span->kind == STG_EXAMPLE_NONE)
+            good = f->has_default && put_fill(work, &f->fill, to);
+        else if (f->n == 1 && span->kind == STG_EXAMPLE_BYTES &&
+                 stg_example_text_of(span, &text) == 1)
+            good = put_text(work, to, text.s, text.bytes,
+                            work->in.limit - span->s >= SHORT_BYTES + 2);
+        else
+            good = take_list(work, f, span, to);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+static int write_texts(struct work *work, const struct stg_example_feature *f,
+                       const struct texts *from, struct stg_err *err)
+{
+    const struct stg_tensor *input = &work->ctx->inputs[0];
+    int64_t shape[STG_MAX_DIMS + 1] = {(int64_t)work->n_rows};
+    struct stg_tensor output;
+    memcpy(shape + input->ndim, f->shape, (size_t)f->ndim * sizeof(*shape));
+    int rc = work->ctx->alloc(work->ctx, f->output, STAGER_STRING, input->ndim + f->ndim,
+                              shape, from->used, &output, err);
+    if (rc < 0 || from->n == 0)
+        return rc;
+    memcpy((void *)(uintptr_t)output.end, from->ends,
+           (size_t)from->n * sizeof(*from->ends));
+    if (from->used > 0)
+        memcpy(output.data, from->data, from->used);
+    return 0;
+}
+
+/* ---- counting ---- */
+
+/* Indices are as many as values. */
+static bool count_indices(const struct work *work, const struct stg_example_feature *f,
+                          size_t i, int64_t n)
+{
+    struct stg_example_fault fault;
+    uint64_t bytes = 0;
+    for (uint32_t d = 0; d < f->n_index_keys; d++) {
+        const struct stg_example_span *span = &work->spans[f->index_keys[d]][i];
+        if ((span->kind != STG_EXAMPLE_NONE && span->kind != STG_EXAMPLE_INTS) ||
+            stg_example_count(span, &bytes, &fault) != n)
+            return false;
+    }
+    return true;
+}
+
+/* How many values there are, counted to `bytes` too; -1: it is not right. */
+static int64_t count_values(const struct stg_example_feature *f,
+                            const struct stg_example_span *span, uint64_t *bytes)
+{
+    struct stg_example_fault fault;
+    struct stg_example_text text;
+    if (span->kind == STG_EXAMPLE_NONE)
+        return 0;
+    if (span->kind != f->kind)
+        return -1;
+    if (f->kind == STG_EXAMPLE_BYTES && stg_example_text_of(span, &text) == 1) {
+        *bytes += text.bytes;
+        return 1;
+    }
+    return stg_example_count(span, bytes, &fault);
+}
+
+static bool tally(const struct work *work, const struct stg_example_feature *f, size_t n,
+                  struct stg_example_tally *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        int64_t n_values = count_values(f, &work->spans[f->key][i], &to->bytes);
+        bool good = n_values >= 0 &&
+                    (f->type != STG_EXAMPLE_FIXED_LEN_SEQUENCE || n_values % f->n == 0);
+        if (!good || !count_indices(work, f, i, n_values))
+            return false;
+        to->n += n_values;
+        to->most = n_values > to->most ? n_values : to->most;
+    }
+    return true;
+}
+
+static bool convert_block(struct work *work, size_t first, size_t n)
+{
+    for (uint32_t k = 0; k < work->plan->n_features; k++) {
+        const struct stg_example_feature *f = &work->plan->features[k];
+        const struct stg_example_span *spans = work->spans[f->key];
+        bool good;
+        if (is_late(f))
+            good = tally(work, f, n, &work->tallies[k]);
+        else if (!is_early(f))
+            good = take_texts(work, f, spans, n, &work->texts[k]);
+        else if (f->hash != NULL)
+            good = take_hashes(f, spans, n, (int64_t *)work->outputs[k] + first);
+        else if (f->n != 1)
+            good = take_numbers(f, spans, n,
+                                (char *)work->outputs[k] +
+                                    first * (size_t)f->n * stg_dtype_bytes(f->dtype));
+        else if (f->kind == STG_EXAMPLE_FLOATS)
+            good = take_floats(f, spans, n, (float *)work->outputs[k] + first);
+        else
+            good = take_ints(work, f, spans, n, (int64_t *)work->outputs[k] + first);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+/* ---- the rest ---- */
+
+static int write_rest(struct work *work, struct stg_err *err)
+{
+    int64_t most = 0;
+    for (uint32_t k = 0; k < work->plan->n_features; k++)
+        most = work->tallies[k].most > most ? work->tallies[k].most : most;
+    struct stg_example_batch batch = {
+        .ctx = work->ctx,
+        .n_rows = work->n_rows,
+        .spans = work->late,
+        .texts = room(work, (size_t)most, sizeof(*batch.texts)),
+    };
+    if (batch.texts == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "no memory for a record of %" PRId64 " values", most);
+    for (uint32_t k = 0; k < work->plan->n_features; k++) {
+        const struct stg_example_feature *f = &work->plan->features[k];
+        int rc = 0;
+        if (is_late(f))
+            rc = stg_example_write(&batch, f, &work->tallies[k], err);
+        else if (!is_early(f))
+            rc = write_texts(work, f, &work->texts[k], err);
+        if (rc == -STAGER_OUT_OF_RANGE)
+            return stg_example_explain(work->ctx, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int run(struct stg_op_run *ctx, struct stg_err *err)
+{
+    struct work work = {
+        .ctx = ctx,
+        .plan = ctx->plan,
+        .data = ctx->inputs[0].data,
+        .n_rows = (size_t)stg_tensor_n(&ctx->inputs[0]),
+    };
+    int rc = prepare(&work, err);
+    if (rc == 0)
+        rc = alloc_early(&work, err);
+    if (rc < 0)
+        return rc;
+    for (size_t first = 0; first < work.n_rows; first += BLOCK) {
+        size_t left = work.n_rows - first, n = left < BLOCK ? left : BLOCK;
+        if (!index_block(&work, first, n) || !convert_block(&work, first, n))
+            return stg_example_explain(ctx, err);
+    }
+    return write_rest(&work, err);
+}
+
+const struct stg_op stg_op_parse_example = {
+    .name = "parse_example",
+    .summary = "Records of tf.train.Example to tensors, one or more a feature; as "
+               "tf.io.parse_example.",
+    .params = stg_example_params,
+    .n_params = 1,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .infer = stg_example_infer,
+    .run = run,
+    .absorb = stg_example_absorb,
+    .next_output = stg_example_next_output,
+};

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records like Criteo's as tf.train.Example, in memory, to tensors in a batch at rest by
+ * parse_example: label and 13 integers, 26 strings of 8 hexadecimal digits, values
+ * missing as often as in the real ones. Strings hashed, strings as strings, the keys of
+ * each record in another order, and a fifth of the features alone. They take turns, the
+ * best round of each counts; rates are per second of CPU, of one thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/criteo.h"
+#include "tests/ops/fixture.h"
+
+#define BATCH_ROWS 4096
+#define N_BATCHES 8
+#define MAX_RECORD_BYTES 2048
+#define EXTENT_BYTES (16u << 20)
+#define N_COLUMNS (1 + CRITEO_NUMBERS + CRITEO_STRINGS)
+
+/* ---- records ---- */
+
+static size_t put_length(uint8_t *to, size_t n)
+{
+    size_t at = 0;
+    for (; n > 0x7f; n >>= 7)
+        to[at++] = (uint8_t)(n | 0x80);
+    to[at++] = (uint8_t)n;
+    return at;
+}
+
+static size_t put_field(uint8_t *to, int field, const uint8_t *s, size_t n)
+{
+    to[0] = (uint8_t)(field << 3 | 2);
+    size_t at = 1 + put_length(to + 1, n);
+    memcpy(to + at, s, n);
+    return at + n;
+}
+
+/* The entry of a feature of one value, which is text. */
+static size_t put_entry(uint8_t *to, int column, const char *text)
+{
+    uint8_t value[16], list[32], feature[48], entry[80];
+    char name[16] = "label";
+    bool is_string = column > CRITEO_NUMBERS;
+    if (column > 0)
+        snprintf(name, sizeof(name), "%c%d", is_string ? 'C' : 'I',
+                 is_string ? column - CRITEO_NUMBERS : column);
+    size_t n = strlen(text);
+    memcpy(value, text, n);
+    if (!is_string)
+        n = put_length(value, (size_t)strtoul(text, NULL, 10));
+    n = put_field(list, 1, value, n);
+    size_t n_feature = put_field(feature, is_string ? 1 : 3, list, n);
+    n = put_field(entry, 1, (const uint8_t *)name, strlen(name));
+    n += put_field(entry + n, 2, feature, n_feature);
+    return put_field(to, 1, entry, n);
+}
+
+static size_t make_record(uint64_t *state, bool shuffled, uint8_t *to)
+{
+    char row[CRITEO_MAX_ROW_BYTES + 1], *rest = row, *columns[N_COLUMNS];
+    uint8_t features[MAX_RECORD_BYTES];
+    int order[N_COLUMNS];
+    row[criteo_row(state, ',', row)] = '\0';
+    for (int c = 0; c < N_COLUMNS; c++) {
+        columns[c] = strsep(&rest, ",");
+        order[c] = c;
+    }
+    for (int c = N_COLUMNS - 1; shuffled && c > 0; c--) {
+        int other = rand() % (c + 1), swap = order[c];
+        order[c] = order[other];
+        order[other] = swap;
+    }
+    size_t n = 0;
+    for (int c = 0; c < N_COLUMNS; c++) {
+        if (*columns[order[c]] != '\0' && *columns[order[c]] != '-')
+            n += put_entry(features + n, order[c], columns[order[c]]);
+    }
+    return put_field(to, 1, features, n);
+}
+
+struct records {
+    struct stg_tensor batches[N_BATCHES];
+    uint64_t bytes;
+};
+
+static void make_records(bool shuffled, struct records *ret)
+{
+    uint64_t state = 20240607;
+    *ret = (struct records){0};
+    for (int b = 0; b < N_BATCHES; b++) {
+        uint8_t *data = malloc((size_t)BATCH_ROWS * MAX_RECORD_BYTES);
+        int64_t *offsets = malloc((BATCH_ROWS + 1) * sizeof(*offsets)), at = 0;
+        if (data == NULL || offsets == NULL)
+            bench_die("out of memory");
+        for (int i = 0; i < BATCH_ROWS; i++) {
+            offsets[i] = at;
+            at += (int64_t)make_record(&state, shuffled, data + at);
+        }
+        offsets[BATCH_ROWS] = at;
+        ret->bytes += (uint64_t)at;
+        ret->batches[b] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                              .ndim = 1,
+                                              .shape = {BATCH_ROWS},
+                                              .data = data,
+                                              .data_bytes = (uint64_t)at,
+                                              .begin = offsets,
+                                              .end = offsets + 1};
+    }
+}
+
+/* ---- graphs ---- */
+
+static void graph_text(char *text, size_t bytes, int step, bool hashed)
+{
+    FILE *to = fmemopen(text, bytes, "w");
+    if (to == NULL)
+        bench_die("no memory for the text of a graph");
+    fprintf(to, "element record string [-1]\n"
+                "p = parse_example(record) features/label/dtype=\"int64\"");
+    for (int i = 1; i <= CRITEO_NUMBERS; i += step)
+        fprintf(to,
+                " features/I%d/dtype=\"int64\" "
+                "features/I%d/default_value=0",
+                i, i);
+    for (int i = 1; i <= CRITEO_STRINGS; i += step)
+        fprintf(to,
+                " features/C%d/dtype=\"string\" "
+                "features/C%d/default_value=\"\"",
+                i, i);
+    fprintf(to, "\nfeature label = p:label\n");
+    for (int i = 1; i <= CRITEO_NUMBERS; i += step)
+        fprintf(to, "feature I%d = p:I%d\n", i, i);
+    for (int i = 1; i <= CRITEO_STRINGS; i += step) {
+        if (hashed)
+            fprintf(to, "h%d = string_to_hash_bucket_fast(p:C%d) num_buckets=1000000\n",
+                    i, i);
+        fprintf(to, hashed ? "feature C%d = h%d\n" : "feature C%d = p:C%d\n", i, i);
+    }
+    fclose(to);
+}
+
+struct contestant {
+    const char *name;
+    const struct records *records;
+    int step;
+    bool hashed;
+    struct fixture fx;
+    struct stg_graph *graph;
+    struct stg_run *run;
+    double rows_per_s;
+};
+
+static void contestant_init(struct contestant *c)
+{
+    static char text[16384];
+    struct stg_err err = {0};
+    graph_text(text, sizeof(text), c->step, c->hashed);
+    if (fixture_parse(&c->fx, text, &err) < 0 ||
+        stg_graph_create(&c->fx.spec, &c->fx.element, NULL, &c->graph, &err) < 0 ||
+        stg_run_create_stage(c->graph, &c->run, &err) < 0)
+        bench_die("%s", err.text);
+}
+
+static void contestant_finish(struct contestant *c)
+{
+    stg_run_destroy(c->run);
+    stg_graph_destroy(c->graph);
+    fixture_finish(&c->fx);
+}
+
+/* ---- running ---- */
+
+static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
+                      uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
+{
+    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
+                                  ret, err);
+}
+
+static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
+                     struct stg_err *err)
+{
+    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
+}
+
+static uint64_t thread_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void run_once(struct contestant *c, void *memory)
+{
+    struct stg_batch_writer writer;
+    struct stg_sink sink = {.owner = &writer, .alloc = sink_alloc, .copy = sink_copy};
+    struct stg_err err = {0};
+    uint64_t began = thread_ns();
+    for (int b = 0; b < N_BATCHES; b++) {
+        if (stg_batch_writer_begin(&writer, memory, EXTENT_BYTES,
+                                   stg_graph_boundary(c->graph), &err) < 0 ||
+            stg_run_exec(c->run, &c->records->batches[b], NULL, &sink, NULL, &err) < 0)
+            bench_die("%s", err.text);
+        stg_batch_writer_seal(&writer);
+    }
+    double rate = N_BATCHES * BATCH_ROWS * 1e9 / (double)(thread_ns() - began);
+    c->rows_per_s = rate > c->rows_per_s ? rate : c->rows_per_s;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options;
+    bench_options_parse(argc, argv, 4.0, "Criteo-like tf.train.Examples to tensors.",
+                        &options);
+    static struct records ordered, shuffled;
+    make_records(false, &ordered);
+    make_records(true, &shuffled);
+    struct contestant all[] = {
+        {.name = "hashed", .records = &ordered, .step = 1, .hashed = true},
+        {.name = "strings", .records = &ordered, .step = 1},
+        {.name = "shuffled", .records = &shuffled, .step = 1, .hashed = true},
+        {.name = "a fifth", .records = &ordered, .step = 5, .hashed = true},
+    };
+    size_t n = sizeof(all) / sizeof(all[0]);
+    void *memory = aligned_alloc(65536, EXTENT_BYTES);
+    if (memory == NULL)
+        bench_die("out of memory");
+    memset(memory, 1, EXTENT_BYTES);
+    for (size_t i = 0; i < n; i++)
+        contestant_init(&all[i]);
+    uint64_t end = bench_now_ns() + (uint64_t)(options.seconds * 1e9);
+    do {
+        for (size_t i = 0; i < n; i++)
+            run_once(&all[i], memory);
+    } while (bench_now_ns() < end);
+
+    double row_bytes = (double)ordered.bytes / (N_BATCHES * BATCH_ROWS);
+    printf("batches of %d records, %.0f bytes a record\n", BATCH_ROWS, row_bytes);
+    for (size_t i = 0; i < n; i++)
+        printf("%-10s %7.3f million rows/s a core\n", all[i].name,
+               all[i].rows_per_s / 1e6);
+    if (options.json)
+        printf("{\"bench\": \"example\", \"rows_per_s\": %.0f, \"bytes_per_s\": %.0f, "
+               "\"record_bytes\": %.0f, \"strings_rows_per_s\": %.0f, "
+               "\"shuffled_rows_per_s\": %.0f, \"fifth_rows_per_s\": %.0f, "
+               "\"ratio\": %.3f}\n",
+               all[0].rows_per_s, all[0].rows_per_s * row_bytes, row_bytes,
+               all[1].rows_per_s, all[2].rows_per_s, all[3].rows_per_s,
+               all[2].rows_per_s / all[0].rows_per_s);
+    for (size_t i = 0; i < n; i++)
+        contestant_finish(&all[i]);
+    for (int b = 0; b < N_BATCHES; b++) {
+        free(ordered.batches[b].data);
+        free((void *)(uintptr_t)ordered.batches[b].begin);
+        free(shuffled.batches[b].data);
+        free((void *)(uintptr_t)shuffled.batches[b].begin);
+    }
+    free(memory);
+    return 0;
+}
