@@ -14,6 +14,7 @@ extern const struct stg_op stg_op_cast;
 extern const struct stg_op stg_op_clip_by_value;
 extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
+extern const struct stg_op stg_op_cross;
 extern const struct stg_op stg_op_decode_csv;
 extern const struct stg_op stg_op_decode_raw;
 extern const struct stg_op stg_op_divide;
@@ -91,6 +92,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_clip_by_value,
     &stg_op_concat,
     &stg_op_constant,
+    &stg_op_cross,
     &stg_op_decode_csv,
     &stg_op_decode_raw,
     &stg_op_divide,

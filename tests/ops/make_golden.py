@@ -395,9 +395,24 @@ def example_rows():
     return rows
 
 
+def cross_rows():
+    columns = [tf.constant([[b"a", b""], [b"some longer text than that", b"\xff"]]), tf.constant([[1], [-7]], tf.int64),
+               tf.constant([[b"x", b"y", b"z"], [b"x", b"", b"q"]])]
+    rows = []
+    for count in (1, 2, 3):
+        for buckets, key in ((10, 0xDECAFCAFFE), (0, 0xDECAFCAFFE), (1000003, 5)):
+            got = tf.raw_ops.SparseCross(indices=[], values=[], shapes=[], dense_inputs=columns[:count], hashed_output=True,
+                                         num_buckets=buckets, hash_key=key, out_type=tf.int64, internal_type=tf.int64)
+            attrs = f"num_buckets={buckets}" + ("" if key == 0xDECAFCAFFE else f" hash_key={key}")
+            rows.append(row("cross", attrs, [c.numpy() for c in columns[:count]],
+                            [tf.reshape(got.output_values, (2, -1)).numpy()]))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
-          "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows, "example": example_rows}
+          "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows, "example": example_rows,
+          "cross": cross_rows}
 
 
 def main():

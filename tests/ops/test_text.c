@@ -5,6 +5,7 @@
 #define N(table) (sizeof(table) / sizeof((table)[0]))
 
 static const struct op_case golden[] = {
+#include "tests/ops/golden/cross.rows"
 #include "tests/ops/golden/strings.rows"
 };
 
@@ -31,6 +32,12 @@ static const struct op_case good[] = {
     {"string_split", "delimiter=\",;\"", "string[1] \",a;b\"",
      "string[2] \"a\" \"b\"\nint64[2] 0 2", NULL, 0},
     {"string_to_number", "", "string[0]", "float32[0]", NULL, 0},
+    {"cross", "num_buckets=1", "string[2] \"a\" \"b\"\nint32[2] 1 2", "int64[2] 0 0",
+     NULL, 0},
+    {"cross", "num_buckets=1", "string[1, 2] \"a\" \"b\"\nint64[1] 1", "int64[1, 2] 0 0",
+     NULL, 0},
+    {"cross", "num_buckets=1", "string[2, 0]\nint64[2, 3] 1 2 3 4 5 6", "int64[2, 0]",
+     NULL, 0},
     {"string_to_hash_bucket_strong", "num_buckets=1 key=[1, 2]", "string[] \"\"",
      "int64[] 0", NULL, 0},
 };
@@ -42,6 +49,11 @@ static void cases_by_hand_give_what_they_should(void)
 }
 
 static const struct op_case bad[] = {
+    {"cross", "num_buckets=1", "string[2] \"a\" \"b\"\nint32[1] 1", NULL,
+     "input 1 has 1 records, the first input 2", -1},
+    {"cross", "num_buckets=1", "float32[1] 1", NULL, "is float32 of rank 1", -1},
+    {"cross", "num_buckets=1", "int64[] 1", NULL, "is int64 of rank 0", -1},
+    {"cross", "", "int64[1] 1", NULL, "'num_buckets' is missing", -1},
     {"string_to_number", "out_type=\"int32\"", "string[2, 2] \"1\" \"2\" \"3\" \"4x\"",
      NULL, "node y (string_to_number): element 3, \"4x\", is no valid int32", 1},
     {"string_to_number", "", "string[] \"\"", NULL,

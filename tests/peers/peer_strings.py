@@ -105,7 +105,36 @@ def strong_hashes(tool, seconds):
     draw(seconds / 2, 34, one)
 
 
-TESTS = [splits, splits_by_a_set_of_bytes, numbers, texts, strong_hashes]
+def crosses(tool, seconds):
+    """Dense columns, as tf.feature_column.crossed_column hands them to the op below it."""
+    def one(rng):
+        n = rng.choice([0, 1, 5, 40])
+        columns = []
+        for _ in range(rng.choice([1, 2, 2, 3, 4])):
+            width = rng.choice([1, 1, 1, 2, 3, 0])
+            columns.append(random_texts(rng, (n, width)) if rng.random() < 0.6 else
+                           tf.constant([[rng.randrange(-2**63, 2**63) for _ in range(width)] for _ in range(n)], tf.int64,
+                                       (n, width)))
+        buckets, key = rng.choice([0, 1, 10, 1000, 2**62]), rng.choice([None, 0, 0xDECAFCAFFE, rng.randrange(2**62)])
+
+        def call():
+            got = tf.raw_ops.SparseCross(indices=[], values=[], shapes=[], dense_inputs=columns, hashed_output=True,
+                                         num_buckets=buckets, hash_key=0xDECAFCAFFE if key is None else key,
+                                         out_type=tf.int64, internal_type=tf.int64)
+            width = 1
+            for column in columns:
+                width *= column.shape[1]
+            want = tf.reshape(got.output_values, (n, width))
+            return want[:, 0] if flat else want
+        flat = all(column.shape[1] == 1 for column in columns) and rng.random() < 0.5
+        inputs = [column[:, 0] if flat or (column.shape[1] == 1 and rng.random() < 0.3) else column for column in columns]
+        flat = flat or all(len(x.shape) == 1 for x in inputs)
+        attrs = f"num_buckets={buckets}" + ("" if key is None else f" hash_key={key}")
+        return compare(tool, rng, "cross", inputs, attrs, call)
+    draw(seconds / 2, 35, one)
+
+
+TESTS = [crosses, splits, splits_by_a_set_of_bytes, numbers, texts, strong_hashes]
 
 
 if __name__ == "__main__":
