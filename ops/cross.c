@@ -168,6 +168,11 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    return UINT64_MAX;
+}
+
 const struct stg_op stg_op_cross = {
     .name = "cross",
     .summary = "Every combination of the values of a record, hashed into buckets; as "
@@ -178,4 +183,5 @@ const struct stg_op stg_op_cross = {
     .max_inputs = -1,
     .infer = infer,
     .run = run,
+    .rows = rows,
 };

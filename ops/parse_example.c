@@ -472,6 +472,17 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     return write_rest(&work, err);
 }
 
+/* Of what has no known size the shapes depend on all rows. */
+static uint64_t rows(const struct stg_op_run *ctx)
+{
+    const struct stg_example_plan *plan = ctx->plan;
+    for (uint32_t k = 0; k < plan->n_features; k++) {
+        if (is_late(&plan->features[k]))
+            return 0;
+    }
+    return ctx->inputs[0].ndim == 1 ? 1 : 0;
+}
+
 const struct stg_op stg_op_parse_example = {
     .name = "parse_example",
     .summary = "Records of tf.train.Example to tensors, one or more a feature; as "
@@ -482,6 +493,7 @@ const struct stg_op stg_op_parse_example = {
     .max_inputs = 1,
     .infer = stg_example_infer,
     .run = run,
+    .rows = rows,
     .absorb = stg_example_absorb,
     .next_output = stg_example_next_output,
 };
