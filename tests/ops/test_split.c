@@ -16,10 +16,12 @@
 static const struct op_case golden[] = {
 #include "tests/ops/golden/as_string.rows"
 #include "tests/ops/golden/cast.rows"
+#include "tests/ops/golden/cross.rows"
 #include "tests/ops/golden/decode_csv_batches.rows"
 #include "tests/ops/golden/decode_csv_numbers.rows"
 #include "tests/ops/golden/decode_csv_records.rows"
 #include "tests/ops/golden/elementwise.rows"
+#include "tests/ops/golden/example.rows"
 #include "tests/ops/golden/hash_bucket.rows"
 #include "tests/ops/golden/moves.rows"
 #include "tests/ops/golden/shapes.rows"
