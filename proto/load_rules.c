@@ -104,7 +104,6 @@ static const struct {
     {&stager__pipeline__descriptor, "datasets"},
     {&stager__pipeline__descriptor, "smart_stage"},
     {&stager__pipeline__descriptor, "deterministic"},
-    {&stager__step__descriptor, "cache"},
     {&stager__step__descriptor, "filter"},
     {&stager__step__descriptor, "interleave"},
     {&stager__step__descriptor, "map"},

@@ -212,6 +212,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
                                          .groups = env->groups,
                                          .n_groups = env->n_groups};
     stg_bump_init(&dataset->bump, 0);
+    dataset->fingerprint = spec->fingerprint;
     int rc = stg_quota_create(env->buffer_bytes, &dataset->quota);
     if (rc < 0) {
         stg_err(err, rc, "dataset: out of memory");

@@ -69,6 +69,7 @@ extern const struct stg_transformation stg_rebatch;
 extern const struct stg_transformation stg_shuffle_and_repeat;
 extern const struct stg_transformation stg_ignore_errors;
 extern const struct stg_transformation stg_prefetch;
+extern const struct stg_transformation stg_cache;
 
 /* All of them (table.c), and the one of that name or NULL. */
 extern const struct stg_transformation *const stg_transformations[];
@@ -80,6 +81,7 @@ struct stg_dataset {
     struct stg_identity who;
     struct stg_quota *quota;
     struct stg_bump bump; /* schemas, file names */
+    uint64_t fingerprint; /* of the pipeline */
     const char **files;   /* what `files` found, sorted; immutable after create */
     uint32_t n_files;
     uint64_t files_bytes;    /* counted on quota */

@@ -15,6 +15,7 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_enumerate,     &stg_unbatch,
     &stg_rebatch,       &stg_shuffle_and_repeat,
     &stg_ignore_errors, &stg_prefetch,
+    &stg_cache,
 };
 
 const size_t stg_n_transformations =

@@ -12,7 +12,7 @@
 
 #include "daemon/storage/storage.h"
 
-enum stg_access { STG_ACCESS_SEARCH = 1, STG_ACCESS_READ = 4 };
+enum stg_access { STG_ACCESS_SEARCH = 1, STG_ACCESS_WRITE = 2, STG_ACCESS_READ = 4 };
 
 /* Pure: st's owner, group and mode, and the bytes of the xattr system.posix_acl_access
  * (NULL: there is none). want: bits of enum stg_access. A malformed ACL grants nothing.

@@ -40,6 +40,7 @@ struct stg_step_row {
      * scalar elements; NULL: not checked. */
     const char *in_place;
     void (*prepare)(void); /* makes files; may be NULL */
+    void (*reset)(void);   /* before each run: takes away what the last one left; NULL */
 };
 
 /* The usual beginning of a row: a step after a source of 20 records. */

@@ -6,6 +6,9 @@
  */
 #include <string.h>
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/golden_tfrecord.h"
@@ -36,6 +39,14 @@ static void make_compressed(void)
     stg_test_file("a.gz", golden_gzip, sizeof(golden_gzip));
     stg_test_file("b.gz", golden_gzip, sizeof(golden_gzip) / 2);
     stg_test_file("c.gz", golden_gzip, sizeof(golden_gzip));
+}
+
+/* Allocates nothing: the failing allocator is on. */
+static void remove_cache(void)
+{
+    char path[200];
+    snprintf(path, sizeof(path), "%s/cache", stg_test_dir());
+    unlink(path);
 }
 
 const struct stg_step_row stg_step_rows[] = {
@@ -208,6 +219,27 @@ const struct stg_step_row stg_step_rows[] = {
          STG_AFTER_SOURCE("prefetch: {buffer_size: 1000}\n- batch: {batch_size: 3}\n"
                           "- prefetch: {buffer_size: 2}\n- repeat: {count: 2}"),
      .in_place = "! [0 1 2] [3 4 5] ! [6 7] ! [0 1 2] [3 4 5] ! [6 7]"},
+    {.step = "cache",
+     .pipeline = STG_AFTER_SOURCE("cache"),
+     .elements = STG_ELEMENTS_USUAL | STG_ELEMENTS_VARIED,
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "cache",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 3}\n- cache\n"
+                                  "- take: {count: 2}\n- repeat: {count: 3}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = "! [0 1 2] [3 4 5] ! [0 1 2] [3 4 5] ! [0 1 2] [3 4 5]"},
+    {.step = "cache",
+     .pipeline = STG_AFTER_SOURCE("cache: {filename: $DIR/cache}"),
+     .elements = STG_ELEMENTS_USUAL | STG_ELEMENTS_VARIED,
+     .in_place = "0 1 ! 2 3 4 5 6 7 !",
+     .reset = remove_cache},
+    {.step = "cache",
+     .pipeline = STG_AFTER_SOURCE("ignore_errors\n- batch: {batch_size: 3}\n"
+                                  "- cache: {filename: $DIR/cache}\n- unbatch\n"
+                                  "- repeat: {count: 3}"),
+     .flags = STG_ROW_DROPS_ERRORS,
+     .in_place = "0 1 2 3 4 5 6 7 0 1 2 3 4 5 6 7 0 1 2 3 4 5 6 7",
+     .reset = remove_cache},
 };
 
 const size_t stg_n_step_rows = sizeof(stg_step_rows) / sizeof(stg_step_rows[0]);

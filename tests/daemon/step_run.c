@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
@@ -39,6 +40,7 @@ void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
                                  .elements = elements,
                                  .n = INT64_MAX,
                                  .fail_at = -1};
+    stg_log_set_level(STG_LOG_ERROR);
     if (row->prepare != NULL)
         row->prepare();
     char *text = with_dir(row->pipeline);
@@ -60,6 +62,8 @@ void stg_step_run_finish(struct stg_step_run *run)
 int stg_step_run_try(struct stg_step_run *run, struct stg_err *err)
 {
     struct stg_dataset_env env = stg_test_env();
+    if (run->row->reset != NULL)
+        run->row->reset();
     env.stopped = &run->stopped;
     env.buffer_bytes = BUFFER_BYTES;
     atomic_store(&run->stopped, 0);

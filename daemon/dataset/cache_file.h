@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks in a file, for `cache`: written once, in order, and valid only when whole. The
+ * writer works on PATH.part, which it has locked, and gives it its name when every byte
+ * is on the disk: a crash leaves a .part that nobody holds, which the next writer takes
+ * over. A reader believes nothing: what is no cache, is of another pipeline, another
+ * list of files, another user or another version, is cut short or damaged, is refused
+ * with its path and what to do; no file is ever replaced.
+ *
+ * The file is the daemon's own, in a folder where the applier may write. One thread at a
+ * time.
+ */
+#ifndef STG_DAEMON_CACHE_FILE_H
+#define STG_DAEMON_CACHE_FILE_H
+
+#include "daemon/dataset/dataset.h"
+#include "daemon/storage/chunk.h"
+#include "daemon/storage/storage.h"
+
+/* Raised when blocks are written otherwise. */
+#define STG_CACHE_VERSION 1
+
+/* Whose blocks they are. */
+struct stg_cache_key {
+    uint64_t pipeline; /* its fingerprint */
+    uint64_t files;    /* of the list of files of the pass */
+    uint32_t step;     /* its place among the steps */
+    uint32_t uid;      /* of the applier */
+};
+
+struct stg_cache_reader;
+struct stg_cache_writer;
+
+/* 1: there is no such file. FAILED_PRECONDITION: it is another one's; DATA_LOSS: it is
+ * damaged; PERMISSION_DENIED. */
+int stg_cache_open(const char *path, const struct stg_identity *who,
+                   const struct stg_cache_key *key, struct stg_cache_reader **ret,
+                   struct stg_err *err);
+/* The next block; 1 at the end. DATA_LOSS, or as stg_block_create. */
+int stg_cache_read(struct stg_cache_reader *reader, struct stg_quota *quota,
+                   const struct stg_schema *schema, struct stg_block **ret,
+                   struct stg_err *err);
+void stg_cache_close(struct stg_cache_reader *reader); /* NULL is allowed */
+
+/* 1: somebody else is writing it now. */
+int stg_cache_create(const char *path, const struct stg_identity *who,
+                     const struct stg_cache_key *key, struct stg_cache_writer **ret,
+                     struct stg_err *err);
+/* Nothing of the block is kept. It must be compact (of stg_block_gather): all the bytes
+ * that its strings lie in are written. No error block. */
+int stg_cache_write(struct stg_cache_writer *writer, const struct stg_block *block,
+                    struct stg_err *err);
+/* Puts it on the disk and gives it its name; ends the writer, also on failure. */
+int stg_cache_commit(struct stg_cache_writer *writer, struct stg_err *err);
+/* Ends the writer, and what it wrote. NULL is allowed. */
+void stg_cache_abandon(struct stg_cache_writer *writer);
+
+#endif
