@@ -115,7 +115,7 @@ static bool expire_start(struct stg_stage *stage, uint64_t now)
 {
     uint64_t limit = stage->staged->start_timeout_millis * 1000000u;
     uint64_t since = stage->begun ? stage->asked_ns : stage->first_attach_ns;
-    if (!stage->kind->together || limit == 0 || stage->n_attached == 0 || since == 0 ||
+    if (!stage->kind->together || stage->n_attached == 0 || since == 0 ||
         stage->stopping || now < since || now - since < limit)
         return false;
     struct stg_err err;

@@ -159,7 +159,7 @@ static void gone(struct stg_stage *stage, const struct stg_client *client,
         return;
     char text[512];
     snprintf(text, sizeof(text),
-             "round_robin cannot go on without rank %u: client %s (pid %d) %s",
+             "round_robin cannot go on without rank %u, client %s (pid %d): %s",
              client->rank, client->client_id, (int)client->pid, why);
     stg_stage_abort(stage, text);
 }

@@ -34,23 +34,38 @@ static uint32_t round_items(const struct stg_staged *staged, uint32_t num_client
     return staged->delivery == STG_DELIVERY_ROUND_ROBIN ? num_clients : 1;
 }
 
+/* share 0: no memory_budget was given. A batch whose size is not known takes at least a
+ * granule. */
 static int too_small(const struct stg_staged *staged, const struct stg_stage_plan *plan,
                      uint32_t num_clients, uint32_t max_held, uint64_t share,
-                     struct stg_err *err)
+                     uint64_t default_bytes, struct stg_err *err)
 {
     char rounds[32] = "";
     if (round_items(staged, num_clients) > 1)
         snprintf(rounds, sizeof(rounds), " x num_clients %u", num_clients);
-    return stg_err(
-        err, -STAGER_RESOURCE_EXHAUSTED,
-        "(capacity %u%s + num_threads %u + num_clients %u x max_held %u + 1) x "
-        "max_batch_bytes %" PRIu64 " = %.1f MiB, and %.1f MiB for read buffers, do not "
-        "fit the pipeline's memory_budget of %.1f MiB: raise it, or lower capacity, "
-        "num_threads, max_held or batch_size",
-        staged->capacity, rounds, staged->num_threads, num_clients, max_held,
-        plan->max_batch_bytes,
-        (double)(plan->n_extents * round_up(plan->max_batch_bytes)) / MIB,
-        (double)plan->buffer_bytes / MIB, (double)share / MIB);
+    bool known = plan->max_batch_bytes >= STG_GRANULE_BYTES;
+    uint64_t bytes = known ? plan->max_batch_bytes : STG_GRANULE_BYTES;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "(capacity %u%s + num_threads %u + num_clients %u x max_held %u + 1) x %s "
+            "%" PRIu64 " = %.1f MiB",
+            staged->capacity, rounds, staged->num_threads, num_clients, max_held,
+            known ? "max_batch_bytes" : "the least bytes of a batch,", bytes,
+            (double)plan->n_extents * (double)round_up(bytes) / MIB);
+    if (share != 0)
+        stg_err_append(err, err->code,
+                       ", and %.1f MiB for read buffers, do not fit the pipeline's "
+                       "memory_budget of %.1f MiB: raise it, or",
+                       (double)plan->buffer_bytes / MIB, (double)share / MIB);
+    else if (!known)
+        stg_err_append(err, err->code,
+                       " do not fit stagerd's default_pipeline_memory of %.1f MiB: give "
+                       "the pipeline a memory_budget, or",
+                       (double)default_bytes / MIB);
+    else
+        stg_err_append(err, err->code, " are more than can be counted:");
+    return stg_err_append(err, err->code,
+                          " lower %scapacity, num_threads, max_held or batch_size",
+                          staged->max_batch_bytes != 0 ? "max_batch_bytes, " : "");
 }
 
 int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph *graph,
@@ -79,11 +94,11 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
     if (plan.max_batch_bytes > UINT64_MAX / 2 / plan.n_extents ||
         (known && share != 0 &&
          plan.n_extents * round_up(plan.max_batch_bytes) > share - plan.buffer_bytes))
-        return too_small(staged, &plan, num_clients, max_held, share, err);
+        return too_small(staged, &plan, num_clients, max_held, share, default_bytes, err);
     if (plan.max_batch_bytes < STG_GRANULE_BYTES) {
         if (!known)
-            return too_small(staged, &plan, num_clients, max_held,
-                             share != 0 ? share : default_bytes, err);
+            return too_small(staged, &plan, num_clients, max_held, share, default_bytes,
+                             err);
         plan.max_batch_bytes = STG_GRANULE_BYTES; /* room for an error's text */
     }
     plan.max_batch_bytes = round_up(plan.max_batch_bytes);

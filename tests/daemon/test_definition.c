@@ -70,6 +70,40 @@ static void a_share_that_is_too_small_is_refused_with_the_numbers(void)
     stg_definition_unref(definition);
 }
 
+/* 5 or 6 x 64 KiB; a quarter of a budget is for read buffers. */
+static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that_add_up(
+    void)
+{
+    static const struct {
+        const char *budget, *says;
+    } rows[] = {
+        {"memory_budget: 300KiB",
+         "+ 1) x the least bytes of a batch, 65536 = 0.3 MiB, and 0.1 MiB for read "
+         "buffers, do not fit the pipeline's memory_budget of 0.3 MiB: raise it"},
+        {"capacity: 2",
+         "+ 1) x the least bytes of a batch, 65536 = 0.4 MiB do not fit stagerd's "
+         "default_pipeline_memory of 0.3 MiB: give the pipeline a memory_budget"},
+        {"max_batch_bytes: 4000000000000000000",
+         "x max_batch_bytes 4000000000000000000 = 19073486328125.0 MiB are more than can "
+         "be counted: lower max_batch_bytes"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "dataset:\n  - range: {stop: 1}\n  - batch: {batch_size: 2}\n"
+                 "staged: {%s}\n",
+                 rows[i].budget);
+        struct stg_definition *definition = define(text);
+        struct stg_stage_plan plan;
+        struct stg_err err = {0};
+        CHECK_INT(stg_stage_plan(definition->spec, definition->graph, 1, 2, 320 << 10,
+                                 &plan, &err),
+                  -STAGER_RESOURCE_EXHAUSTED);
+        CHECK_CONTAINS(err.text, rows[i].says);
+        stg_definition_unref(definition);
+    }
+}
+
 static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
 {
     struct stg_definition *definition = define("dataset:\n  - files: {pattern: /x}\n  - "
@@ -150,6 +184,7 @@ static void a_pipeline_without_batch_is_advised_to_have_one(void)
 static const struct stg_test tests[] = {
     TEST(the_plan_is_capacity_threads_credits_and_one),
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
+    TEST(a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that_add_up),
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
     TEST(numbers_that_would_overflow_are_refused),
     TEST(mistakes_are_told_with_file_and_line),

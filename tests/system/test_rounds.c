@@ -332,7 +332,7 @@ static void a_rank_without_a_name_that_leaves_ends_it_at_once(void)
     expect_value(stay, 0);
     expect_value(leave, 1);
     stager_close(leave);
-    drain(stay, STAGER_ABORTED, "without rank 1");
+    drain(stay, STAGER_ABORTED, "without rank 1, client ");
     stager_close(stay);
     fixture_finish(&fixture);
 }
