@@ -413,7 +413,10 @@ static int list_read(struct stg_reader *r, const struct target *t,
     else if (node->kind == STG_TEXT_MAPPING && entries_have_names(t->field))
         rc = named_read(r, &list, &n);
     else if (is_message(t->field) || node->kind == STG_TEXT_MAPPING)
-        rc = fail_found(r, t, "a list", "; begin each entry with \"- \"");
+        rc = fail_found(r, t,
+                        entries_have_names(t->field) ? "a mapping by name, or a list"
+                                                     : "a list",
+                        "; begin each entry with \"- \"");
     else
         rc = value_read(r, &list);
     if (rc < 0)

@@ -187,6 +187,9 @@ static void exception_types_are_status_codes(void)
         {STEPS "staged: {ignored_exception_types: [17]}\n",
          "p:2:36: staged.ignored_exception_types[0]: found 17; expected the name of a "
          "status code, as OUT_OF_RANGE, or its number from 1 to 16"},
+        {STEPS "staged: {feed_dict: 3}\n", "p:2:21: staged.feed_dict: found 3; expected "
+                                           "a mapping by name, or a list; begin "
+                                           "each entry with \"- \""},
         {STEPS "staged: {feed_dict: {x: {value: 1, tensor: y}}}\n",
          "p: feed_dict \"x\" (line 2) needs one of value and tensor"},
     };
@@ -238,8 +241,8 @@ static void a_wrong_type_says_what_was_found_and_expected(void)
         {STEPS "graph: [a]\n",
          "p:2:9: graph[0]: found a; expected a mapping: {name: ..., "
          "op: ..., input: [...]}"},
-        {STEPS "graph: 3\n",
-         "p:2:8: graph: found 3; expected a list; begin each entry with \"- \""},
+        {STEPS "graph: 3\n", "p:2:8: graph: found 3; expected a mapping by name, or a "
+                             "list; begin each entry with \"- \""},
     };
     CHECK_CASES(cases);
 }
