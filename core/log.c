@@ -2,6 +2,7 @@
 #include "core/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,6 +13,15 @@
 #include <unistd.h>
 
 static _Atomic int max_level = STG_LOG_INFO;
+
+void stg_log_fill_standard(void)
+{
+    for (int fd = 0; fd <= 2; fd++) { /* what is opened gets the lowest that is free */
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            return;
+    }
+}
 
 void stg_log_set_level(enum stg_log_level level)
 {

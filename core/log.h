@@ -19,6 +19,11 @@ void stg_log_set_level(enum stg_log_level level);
 /* "error", "warning", "info", "debug" to a level; -1 for anything else. */
 int stg_log_level_from_name(const char *name);
 
+/* Puts /dev/null where descriptor 0, 1 or 2 is closed, so that nothing which is opened
+ * later is read from, or printed to, in its place: reading and writing fail. The first
+ * thing that a program does. */
+void stg_log_fill_standard(void);
+
 void stg_log(enum stg_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

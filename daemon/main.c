@@ -124,6 +124,7 @@ int main(int argc, char **argv)
     struct stg_settings settings;
     struct stg_server server;
     struct stg_err err = {0};
+    stg_log_fill_standard();
     if (parse_options(argc, argv, &options) < 0)
         return 2;
     if (options.check != NULL)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/stagerctl/command.h"
+#include "core/log.h"
 #include "core/param.h"
 
 enum { ARGUMENT_NONE, ARGUMENT_MAYBE, ARGUMENT_ONE };
@@ -211,6 +212,7 @@ static int check_arguments(const struct command *command, int argc, char **argv,
 
 int main(int argc, char **argv)
 {
+    stg_log_fill_standard();
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         argv[1] += 2;
     struct stg_ctl_options options = {0};

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.join(HERE, "../..")
@@ -215,6 +216,29 @@ def a_closed_pipe_ends_cat(daemon):
     assert result.returncode == 1 and b"standard output" in result.stderr, result
 
 
+def with_shell(build, redirections, *command, **more):
+    """A program of the build, started with its descriptors changed by a shell."""
+    return subprocess.Popen(["bash", "-c", f'exec "$@" {redirections}', "bash",
+                             os.path.join(build, command[0]), *command[1:]], **more)
+
+
+def closed_standard_descriptors_are_nobody_elses(daemon):
+    """What is printed must not go into a socket that got the number of standard output."""
+    for command in ("list",), ("status", "--json"), ("cat", "endless", "--limit", "1"), ("version",):
+        process = with_shell(daemon.build, ">&-", CTL, *command, env=daemon.env(), stderr=subprocess.PIPE)
+        err = process.communicate(timeout=60 * SLOW)[1]
+        assert process.returncode == 1 and b"standard output" in err, (command, process.returncode, err)
+    with Daemon(daemon.build) as other:
+        assert other.stop() == 0
+        other.process = with_shell(other.build, "<&- >&- 2>&-", "daemon/stagerd", "--config", other.config)
+        while not other.answers():
+            assert other.process.poll() is None, other.process.returncode
+            time.sleep(0.01)
+        for fd in range(3):
+            assert os.readlink(f"/proc/{other.process.pid}/fd/{fd}") == "/dev/null", fd
+        assert other.stop() == 0
+
+
 # ---- trainers ------------------------------------------------------------------------------
 
 def two_trainers_learn(daemon):
@@ -262,7 +286,7 @@ def trainers_say_what_is_wrong(daemon):
 
 TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
          cat_of_a_bad_row, delete, version,
-         a_closed_pipe_ends_cat, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
+         a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
          trainers_say_what_is_wrong]
 
 if __name__ == "__main__":
