@@ -310,7 +310,7 @@ static void a_rank_that_does_not_come_back_in_time_ends_it_for_all(void)
     expect_value(ranks[0], 0);
     expect_value(ranks[1], 1);
     stager_close(ranks[1]);
-    drain(ranks[0], STAGER_ABORTED, "rank 1: client bob");
+    drain(ranks[0], STAGER_ABORTED, "rank 1, client bob");
     CHECK_CONTAINS(stager_error_text(ranks[0]), "rejoin_millis 300");
     stager_close(ranks[0]);
     open_ranks(&fixture, 2, ranks); /* a new pass */
