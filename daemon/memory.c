@@ -98,14 +98,18 @@ uint64_t stg_memory_available(void)
     return available;
 }
 
+/* used: what of it is ours already. */
+static uint64_t total_or_default(uint64_t total, uint64_t used)
+{
+    if (total != 0)
+        return total;
+    total = (stg_memory_available() + used) / 4;
+    return total < 64 * MIB ? 64 * MIB : total;
+}
+
 void stg_budget_init(struct stg_budget *budget, uint64_t total)
 {
-    if (total == 0) {
-        total = stg_memory_available() / 4;
-        if (total < 64 * MIB)
-            total = 64 * MIB;
-    }
-    budget->total = total;
+    budget->total = total_or_default(total, 0);
     budget->used = 0;
     pthread_mutex_init(&budget->lock, NULL);
 }
@@ -144,7 +148,7 @@ void stg_budget_give(struct stg_budget *budget, uint64_t bytes)
 void stg_budget_resize(struct stg_budget *budget, uint64_t total)
 {
     pthread_mutex_lock(&budget->lock);
-    budget->total = total;
+    budget->total = total_or_default(total, budget->used);
     pthread_mutex_unlock(&budget->lock);
 }
 

@@ -361,15 +361,17 @@ static void on_reload(uv_signal_t *signal, int number)
         const struct stg_settings *old = server->settings;
         if (strcmp(fresh.runtime_dir, old->runtime_dir) != 0 ||
             strcmp(fresh.state_dir, old->state_dir) != 0 ||
+            strcmp(fresh.pipeline_dir, old->pipeline_dir) != 0 ||
             strcmp(fresh.access_group, old->access_group) != 0)
             stg_log(STG_LOG_WARNING,
-                    "reload: runtime_dir, state_dir and access_group change only "
-                    "with a restart");
+                    "reload: runtime_dir, state_dir, pipeline_dir and access_group "
+                    "change only with a restart");
         if (!same_pools(&fresh, old))
             stg_log(STG_LOG_WARNING, "reload: thread_pools change only with a restart");
         stg_log_set_level((enum stg_log_level)stg_log_level_from_name(fresh.log_level));
-        if (fresh.memory_budget != 0 && fresh.memory_budget != server->budget.total)
+        if (fresh.memory_budget != old->memory_budget)
             stg_budget_resize(&server->budget, fresh.memory_budget);
+        server->settings->memory_budget = fresh.memory_budget;
         server->settings->max_clients = fresh.max_clients;
         server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
         stg_gate_enable(server->gate, fresh.gate_enable);

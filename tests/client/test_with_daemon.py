@@ -6,6 +6,7 @@
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -239,6 +240,20 @@ def closed_standard_descriptors_are_nobody_elses(daemon):
         assert other.stop() == 0
 
 
+def a_reload_takes_what_is_not_written_any_more(running):
+    with Daemon(running.build, memory_budget="1MiB") as daemon:
+        with open(daemon.config, encoding="utf-8") as file:
+            lines_kept = [line for line in file if not line.startswith(("memory_budget", "pipeline_dir"))]
+        write(daemon, "stagerd.yaml", "".join(lines_kept))
+        daemon.process.send_signal(signal.SIGHUP)
+        while "reload: log_level" not in daemon.log():
+            assert daemon.process.poll() is None, daemon.log()
+            time.sleep(0.01)
+        assert "pipeline_dir and access_group change only with a restart" in daemon.log(), daemon.log()
+        budget = int(daemon.log().split("info, memory_budget ")[1].split(",")[0])
+        assert budget >= 64 << 20, daemon.log()
+
+
 # ---- trainers ------------------------------------------------------------------------------
 
 def two_trainers_learn(daemon):
@@ -286,7 +301,8 @@ def trainers_say_what_is_wrong(daemon):
 
 TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
          cat_of_a_bad_row, delete, version,
-         a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
+         a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
+         a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
          trainers_say_what_is_wrong]
 
 if __name__ == "__main__":
