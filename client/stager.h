@@ -101,8 +101,9 @@ struct stager_batch;  /* a batch in hand: a lease on shared memory */
 /* How to open a stream. Zero-initialise; zero means the default. */
 struct stager_options {
     const char *client_id; /* name of this consumer in status; default "PROGRAM-PID". One
-                              that is given is a place to come back to: who left in the
-                              middle of a pass goes on there within rejoin_millis */
+                              that is given (at most 127 bytes) is a place to come back
+                              to: who left in the middle of a pass goes on there within
+                              rejoin_millis */
     const char *runtime_dir; /* default: environment STAGER_RUNTIME_DIR, else /run/stager,
                                 else $XDG_RUNTIME_DIR/stager */
     uint32_t max_held;    /* batches at once, in hand or ready: default 2, at most 256 */
@@ -205,7 +206,7 @@ void stager_disconnect(struct stager *client);
  * RESOURCE_EXHAUSTED (num_clients are attached, or a place is kept for one that may come
  * back; or memory, with the arithmetic), ALREADY_EXISTS (client_id is attached: its pid),
  * INVALID_ARGUMENT (batch_size does not divide the pipeline's, or a tensor has no rows to
- * cut), PERMISSION_DENIED, UNAVAILABLE. */
+ * cut; client_id is too long), PERMISSION_DENIED, UNAVAILABLE. */
 int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
@@ -267,7 +268,7 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
  * s. A program that polls stager_pollfd calls stager_next before it polls again.
  * Errors: INVALID_ARGUMENT (too large, or not what the pipeline has there), NOT_FOUND (no
  * such tensor in feed_dict), DEADLINE_EXCEEDED (may have been set all the same),
- * UNAVAILABLE. */
+ * UNAVAILABLE; of a stream that is over, why it is. */
 int stager_feed(struct stager_stream *stream, const char *name,
                 const struct stager_tensor *value, uint64_t *ret_feed_version);
 

@@ -16,6 +16,7 @@
 #include "daemon/version.h"
 
 #define MAX_ADVICE 8
+#define CLIENT_ID_MAX_BYTES 127
 
 static struct stg_catalog *catalog_of(struct stg_session *session)
 {
@@ -348,10 +349,10 @@ static void serve_new_ticket(struct stg_session *session,
 static int attach(struct stg_session *session, const struct stg_request *request,
                   struct stg_instance *instance, struct stg_err *err)
 {
-    char client_id[128];
+    char client_id[CLIENT_ID_MAX_BYTES + 1];
     bool given = request->client_id != NULL && request->client_id[0] != '\0';
     if (given)
-        snprintf(client_id, sizeof(client_id), "%.120s", request->client_id);
+        snprintf(client_id, sizeof(client_id), "%s", request->client_id);
     else
         snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
                  (int)session->pid);
@@ -430,15 +431,28 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
     return 0;
 }
 
+/* A name that is cut short might be another one's. */
+static int check_options(const struct stg_request *request, struct stg_err *err)
+{
+    size_t bytes = request->client_id != NULL ? strlen(request->client_id) : 0;
+    if (request->max_held < 1 || request->max_held > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "max_held %u is not between 1 and %u", request->max_held,
+                       STG_MAX_HELD);
+    if (bytes > CLIENT_ID_MAX_BYTES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "client_id has %zu bytes, and may have %d: choose a shorter one",
+                       bytes, CLIENT_ID_MAX_BYTES);
+    return 0;
+}
+
 int stg_request_open(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
     struct stg_pipeline *pipeline = look_up(session, request);
     if (pipeline == NULL)
         return 0;
-    if (request->max_held < 1 || request->max_held > STG_MAX_HELD) {
-        stg_err(&err, -STAGER_INVALID_ARGUMENT, "max_held %u is not between 1 and %u",
-                request->max_held, STG_MAX_HELD);
+    if (check_options(request, &err) < 0) {
         fail(session, request, &err);
         return 0;
     }

@@ -219,6 +219,31 @@ static void a_name_that_is_attached_is_refused(void)
     fixture_finish(&fixture);
 }
 
+static void a_client_id_is_taken_whole_or_refused(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_range(&fixture, 12, "num_clients: 3");
+    char names[2][129];
+    for (int i = 0; i < 2; i++) {
+        memset(names[i], 'n', 128);
+        names[i][128] = '\0';
+        names[i][126] = (char)('0' + i);
+    }
+    struct stager_options options = {.client_id = names[0],
+                                     .runtime_dir = fixture.runtime};
+    struct stager_stream *refused, *streams[2];
+    CHECK_INT(stager_open(NULL, "p", &options, &refused), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(NULL), "client_id has 128 bytes, and may have 127");
+    for (int i = 0; i < 2; i++) {
+        names[i][127] = '\0'; /* they differ in the last byte */
+        streams[i] = fixture_open(&fixture, "p", names[i], 2);
+    }
+    stager_close(streams[0]);
+    stager_close(streams[1]);
+    fixture_finish(&fixture);
+}
+
 static void a_split_pass_waits_for_the_last_one_that_left(void)
 {
     struct fixture fixture;
@@ -354,6 +379,7 @@ static const struct stg_test tests[] = {
     TEST(a_broadcast_goes_on_without_who_does_not_come_back),
     TEST(the_place_of_who_may_come_back_is_kept),
     TEST(a_name_that_is_attached_is_refused),
+    TEST(a_client_id_is_taken_whole_or_refused),
     TEST(a_split_pass_waits_for_the_last_one_that_left),
     TEST(who_left_after_the_end_keeps_nothing_alive),
     TEST(who_is_not_waited_for_any_more_takes_the_stage_along),
