@@ -128,7 +128,7 @@ static int send_feed(struct stager_stream *stream, const char *name,
     free(offsets);
     if (rc == 0 && ret != NULL)
         *ret = reply.feed_version;
-    return rc;
+    return stg_stream_why(stream, rc);
 }
 
 int stager_feed(struct stager_stream *stream, const char *name,

@@ -54,18 +54,31 @@ static int finish(struct stager_stream *stream, int code, const char *text)
     return stg_err(&stream->err, code, "%s", text);
 }
 
-static int take_final(struct stager_stream *stream)
+static int read_final(const struct stager_stream *stream, char text[STG_FINAL_TEXT_BYTES])
 {
     const struct stg_final *page = &stream->ring.page->final;
     uint32_t code = page->code, bytes = page->text_bytes;
     if (bytes > sizeof(page->text) - 1)
         bytes = sizeof(page->text) - 1;
-    char text[STG_FINAL_TEXT_BYTES];
     memcpy(text, page->text, bytes);
     text[bytes] = '\0';
-    if (code == 0 || code > STAGER_UNAUTHENTICATED)
-        code = STAGER_UNKNOWN;
-    return finish(stream, -(int)code, text);
+    return code == 0 || code > STAGER_UNAUTHENTICATED ? -STAGER_UNKNOWN : -(int)code;
+}
+
+static int take_final(struct stager_stream *stream)
+{
+    char text[STG_FINAL_TEXT_BYTES];
+    int code = read_final(stream, text);
+    return finish(stream, code, text);
+}
+
+int stg_stream_why(struct stager_stream *stream, int rc)
+{
+    if (rc != -STAGER_UNAVAILABLE || stream->ring.page->final.code == 0)
+        return rc;
+    char text[STG_FINAL_TEXT_BYTES];
+    int code = read_final(stream, text);
+    return stg_err(&stream->err, code, "%s", text);
 }
 
 /* Where the batch at rest lies that a descriptor names: inside of the segment. */

@@ -139,6 +139,10 @@ void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);
 /* next.c: as that, and the lease goes back. */
 void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
 
+/* next.c: rc of a request, and when the daemon closed the socket after last words, these
+ * instead, with their code. Batches that came before them stay in the ring. */
+int stg_stream_why(struct stager_stream *stream, int rc);
+
 /* run.c: gives back the executors and the library. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer);
 

@@ -248,6 +248,44 @@ static void what_may_not_be_set_is_refused_and_the_stream_goes_on(void)
     fixture_finish(&fixture);
 }
 
+static bool evicted_one(const struct fixture_status *status, void *arg)
+{
+    return status->evicted == 1;
+}
+
+/* x holds the only item that there is room for; y waits for the next one. */
+static void who_was_detached_learns_from_a_feed_why(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, 100,
+          "  - {name: rate, op: placeholder, dtype: int64, shape: []}\n"
+          "  - {name: y, op: add, input: [value, rate]}\n",
+          "  features: {y: y}\n  max_batch_bytes: 64KiB\n  num_clients: 2\n"
+          "  delivery: broadcast\n  hold_timeout_millis: 50\n"
+          "  feed_dict: {rate: {value: 0, client: true}}\n");
+    struct stager_stream *x = fixture_open(&fixture, "p", "x", 1);
+    struct stager_stream *y = fixture_open(&fixture, "p", "y", 2);
+    struct stager_batch *held = fixture_take(x), *batch;
+    int rc;
+    while ((rc = stager_next(y, fixture_millis(20000), &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_OUT_OF_RANGE);
+    fixture_wait(&fixture, "p", fixture_millis(20000), evicted_one, NULL);
+    int64_t one = 1;
+    struct stager_tensor value = {
+        .dtype = STAGER_INT64, .data = &one, .data_bytes = sizeof(one)};
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(stager_feed(x, "rate", &value, NULL), -STAGER_DEADLINE_EXCEEDED);
+        CHECK_CONTAINS(stager_error_text(x), "hold_timeout_millis 50");
+    }
+    stager_release(held);
+    expect(x, STAGER_DEADLINE_EXCEEDED, "hold_timeout_millis 50");
+    stager_close(x);
+    stager_close(y);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_constant_stands_for_what_is_not_run_then),
     TEST(a_component_of_the_data_set_may_be_fed),
@@ -256,6 +294,7 @@ static const struct stg_test tests[] = {
     TEST(what_a_client_sets_holds_from_the_next_item_drawn),
     TEST(strings_may_be_set_and_other_values_stay),
     TEST(what_may_not_be_set_is_refused_and_the_stream_goes_on),
+    TEST(who_was_detached_learns_from_a_feed_why),
 };
 
 TEST_MAIN(tests)
