@@ -235,6 +235,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->published = stage->n_published;
     ret->dropped = stage->n_dropped;
     ret->ignored = stage->n_ignored;
+    ret->ignored_elements = stage->n_ignored_elements;
     ret->in_hand = stage->n_in_hand;
     ret->discarded = stage->n_discarded;
     ret->acknowledged = stage->n_acknowledged;

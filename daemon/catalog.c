@@ -376,6 +376,7 @@ static void add_counters(const struct stg_pipeline_status *from,
     to->made += from->made;
     to->dropped += from->dropped;
     to->ignored += from->ignored;
+    to->ignored_elements += from->ignored_elements;
     to->discarded += from->discarded;
     to->acknowledged += from->acknowledged;
     to->discarded_published += from->discarded_published;

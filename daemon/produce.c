@@ -97,6 +97,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
     runners->drawn_pass = pass;
     runners->draw_epoch = 0;
     runners->draw_index = 0;
+    runners->n_ignored_seen = 0;
     struct stg_dataset_env env = {
         .uid = stage->config.uid,
         .gid = stage->config.gid,
@@ -132,6 +133,17 @@ static int read_element(struct stg_stage *stage, uint64_t pass, struct drawn *re
     return 0;
 }
 
+/* The lock is held, and the data set taken. */
+static void count_ignored(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->dataset == NULL)
+        return;
+    uint64_t n = stg_dataset_n_ignored(runners->dataset);
+    stage->n_ignored_elements += n - runners->n_ignored_seen;
+    runners->n_ignored_seen = n;
+}
+
 /* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
  * the pass is over. */
 static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
@@ -141,6 +153,7 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
     int rc = read_element(stage, pass, ret, &err);
 
     pthread_mutex_lock(&stage->lock);
+    count_ignored(stage);
     runners->is_drawing = false;
     stg_draw_pass_on(stage, false);
     /* Another item may have ended the pass meanwhile, and the next one begun. */

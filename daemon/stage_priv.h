@@ -141,7 +141,8 @@ struct stg_runners {
     bool is_drawing;
     struct stg_dataset *dataset;
     uint64_t draw_epoch, draw_index;
-    uint64_t drawn_pass; /* the pass that `dataset` is of; UINT64_MAX: none */
+    uint64_t drawn_pass;     /* the pass that `dataset` is of; UINT64_MAX: none */
+    uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
 
     uint64_t draw_sequence; /* of the next item drawn */
     uint64_t finish_next;   /* items finished, when not deterministic */
@@ -213,6 +214,7 @@ struct stg_stage {
      * free. */
     uint64_t n_made, n_ignored, n_in_hand, n_discarded;
     uint64_t n_rows, n_bytes, n_timeouts;
+    uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns;
     char last_error[512];
 };

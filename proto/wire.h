@@ -93,6 +93,7 @@ struct stg_pipeline_status {
      * acknowledged + lost + buffered + unacknowledged + discarded_published */
     uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
     uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
+    uint64_t ignored_elements; /* by the steps ignore_errors: they never became items */
     const char *on_timeout;
     uint64_t pipeline; /* as events call it */
     struct stg_client_status *clients;

@@ -182,6 +182,7 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     PUT(to, n_clients_left_out, from->n_clients_left_out);
     PUT(to, made, from->made);
     PUT(to, ignored, from->ignored);
+    PUT(to, ignored_elements, from->ignored_elements);
     PUT(to, in_hand, from->in_hand);
     PUT(to, discarded, from->discarded);
     PUT(to, acknowledged, from->acknowledged);
@@ -462,6 +463,7 @@ static void counters_take(const Stager__StatusReply *from,
                                         .timeouts = from->timeouts,
                                         .made = from->made,
                                         .ignored = from->ignored,
+                                        .ignored_elements = from->ignored_elements,
                                         .in_hand = from->in_hand,
                                         .discarded = from->discarded,
                                         .acknowledged = from->acknowledged,

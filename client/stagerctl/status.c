@@ -30,6 +30,7 @@ static const struct counter counters[] = {
     COUNTER(published, true),
     COUNTER(dropped, true),
     COUNTER(ignored, true),
+    COUNTER(ignored_elements, true),
     COUNTER(in_hand, true),
     COUNTER(discarded, true),
     COUNTER(acknowledged, true),

@@ -63,7 +63,8 @@ struct fixture_status {
     char state[32], last_error[512];
     uint64_t published, assigned, released, dropped, errors, redelivered, lost, rows,
         pass;
-    uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
+    uint64_t made, ignored, ignored_elements, in_hand, discarded, acknowledged,
+        unacknowledged;
     uint64_t discarded_published, evicted, incomplete_rounds, timeouts, feed_version;
     uint64_t memory_bytes, memory_used_bytes, quarantined_bytes;
     uint32_t buffered, n_clients, n_attached, n_away, n_detached, n_gone;

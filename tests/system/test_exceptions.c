@@ -329,6 +329,35 @@ static void a_failure_of_the_source_may_be_closed_too(void)
     fixture_finish(&fixture);
 }
 
+/* They never became items: made is 8, in two epochs of four good lines. */
+static void elements_that_ignore_errors_leaves_out_are_counted(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    static const char lines[] = "0\nlong\n1\nlonger\n2\n3\n";
+    char path[256], yaml[1024];
+    fixture_file(&fixture, "lines.txt", lines, sizeof(lines) - 1, path);
+    snprintf(yaml, sizeof(yaml),
+             "name: p\ndataset:\n  - files: {pattern: %s}\n"
+             "  - text_line: {max_record_bytes: 2}\n  - ignore_errors\n"
+             "  - repeat: {count: 2}\nstaged: {max_batch_bytes: 64KiB}\n",
+             path);
+    fixture_apply(&fixture, yaml);
+    struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
+    for (int pass = 1; pass <= 2; pass++) {
+        for (int i = 0; i < 8; i++)
+            stager_release(fixture_take(stream));
+        expect(stream, STAGER_OUT_OF_RANGE, "");
+        struct fixture_status status = balance(&fixture);
+        CHECK_INT(status.made, pass * 8);
+        CHECK_INT(status.ignored, 0);
+        CHECK_INT(status.ignored_elements, pass * 4);
+        CHECK_INT(stager_rewind(stream), 0);
+    }
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(an_unexpected_error_is_an_item_and_the_stream_goes_on),
     TEST(an_ignored_error_leaves_out_its_item_alone),
@@ -343,6 +372,7 @@ static const struct stg_test tests[] = {
     TEST(an_item_out_of_range_ends_the_pass_as_the_end_of_data_does),
     TEST(a_cancelled_item_wakes_takers_with_its_code_and_text),
     TEST(a_failure_of_the_source_may_be_closed_too),
+    TEST(elements_that_ignore_errors_leaves_out_are_counted),
 };
 
 TEST_MAIN(tests)
