@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/reader.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,12 +261,24 @@ static void make_records(const struct reader *reader, struct stg_block *block)
                                             .end = end};
 }
 
+/* In decimal. Returns how many digits there are. */
+static int put_number(uint64_t value, char *to)
+{
+    char digits[NUMBER_DIGITS];
+    int at = NUMBER_DIGITS;
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    memcpy(to, digits + at, (size_t)(NUMBER_DIGITS - at));
+    return NUMBER_DIGITS - at;
+}
+
 static void make_keys(const struct reader *reader, struct stg_block *block,
                       uint64_t max_bytes)
 {
     int64_t *offsets =
         stg_block_carve(block, ((uint64_t)reader->n + 1) * sizeof(int64_t));
-    char *data = stg_block_carve(block, max_bytes + 1);
+    char *data = stg_block_carve(block, max_bytes);
     int64_t used = 0, at = 0;
     for (size_t i = 0; i < reader->n_runs; i++) {
         const struct run *run = &reader->runs[i];
@@ -277,8 +288,8 @@ static void make_keys(const struct reader *reader, struct stg_block *block,
             offsets[at++] = used;
             memcpy(data + used, path, path_bytes);
             used += (int64_t)path_bytes;
-            used += snprintf(data + used, NUMBER_DIGITS + 2, ":%llu",
-                             (unsigned long long)(run->first + (uint64_t)k + 1));
+            data[used++] = ':';
+            used += put_number(run->first + (uint64_t)k + 1, data + used);
         }
     }
     offsets[at] = used;
@@ -298,7 +309,7 @@ static int make_block(struct reader *reader, struct stg_block **ret, struct stg_
     uint64_t bytes = 2 * stg_block_room(n * sizeof(int64_t)) +
                      stg_block_room(n * sizeof(struct stg_provenance));
     if (reader->config.with_key)
-        bytes += stg_block_room((n + 1) * sizeof(int64_t)) + stg_block_room(keys + 1);
+        bytes += stg_block_room((n + 1) * sizeof(int64_t)) + stg_block_room(keys);
     struct stg_block *block;
     int rc =
         stg_block_create(reader->iter.dataset->quota, reader->config.with_key ? 2 : 1,
