@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/bump.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,4 +116,14 @@ char *stg_bump_strndup(struct stg_bump *bump, const char *s, size_t n)
         ret[n] = '\0';
     }
     return ret;
+}
+
+char *stg_bump_printf(struct stg_bump *bump, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    return n >= 0 ? stg_bump_strndup(bump, text, strlen(text)) : NULL;
 }

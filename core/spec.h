@@ -59,16 +59,6 @@ struct stg_node {
     int line, column;
 };
 
-/* One transformation of a dataset; attrs hold every field of its message in
- * proto/pipeline.proto, with the schema's defaults filled in (has-bit: is_default). A
- * field without a default that was not written is absent. */
-struct stg_step {
-    const char *name; /* "text_line", "shuffle" … */
-    const struct stg_attr *attrs;
-    size_t n_attrs;
-    int line, column;
-};
-
 /* A leaf of `features`. path is "label", "0", "user/id": keys and list positions joined
  * by '/'; a single tensor has the tensor's own name. A sparse feature "ids" is three
  * leaves in a row, "ids/values", "ids/indices", "ids/dense_shape"; a ragged one is two,
@@ -78,6 +68,21 @@ struct stg_feature {
     const char *tensor;
     int line, column;
     uint32_t part; /* enum stg_part of core/layout.h */
+};
+
+/* One transformation of a dataset; attrs hold every field of its message in
+ * proto/pipeline.proto, with the schema's defaults filled in (has-bit: is_default). A
+ * field without a default that was not written is absent. A field of type Values is an
+ * attribute of its own name, or one "FIELD/NAME" for each name written. */
+struct stg_step {
+    const char *name; /* "text_line", "shuffle" … */
+    const struct stg_attr *attrs;
+    size_t n_attrs;
+    const struct stg_node *nodes; /* a graph of its own, for work on each element */
+    size_t n_nodes;
+    const struct stg_feature *outputs; /* what that yields */
+    size_t n_outputs;
+    int line, column;
 };
 
 enum stg_delivery {
@@ -143,6 +148,7 @@ struct stg_pipeline_spec {
     struct stg_staged staged;
     const char *const *targets;
     size_t n_targets;
+    bool is_step;         /* the graph of a step: staged.features is what that yields */
     uint64_t fingerprint; /* of everything but the name; equal text in another order of
                              keys: equal */
     struct stg_bump bump; /* owns all of the above */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/dataset/dataset.h"
+#include "daemon/dataset/order.h"
 #include "daemon/pool.h"
 #include "proto/load.h"
 #include "proto/wire.h"
@@ -135,23 +136,16 @@ int stg_definition_check_settings(const struct stg_definition *definition,
     return rc < 0 ? stg_err_prefix(err, rc, "%s: staged", definition->file) : 0;
 }
 
-static const char *say(struct stg_bump *bump, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static const char *say(struct stg_bump *bump, const char *fmt, ...)
+static bool makes_batches(const struct stg_step *step)
 {
-    char line[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof(line), fmt, args);
-    va_end(args);
-    return stg_bump_strndup(bump, line, strlen(line));
+    return stg_attr_find(step->attrs, step->n_attrs, "batch_size") != NULL ||
+           stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes") != NULL;
 }
 
-static bool has_step(const struct stg_pipeline_spec *spec, const char *name)
+static bool has_batch(const struct stg_pipeline_spec *spec)
 {
     for (size_t i = 0; i < spec->n_steps; i++) {
-        if (strcmp(spec->steps[i].name, name) == 0)
+        if (makes_batches(&spec->steps[i]))
             return true;
     }
     return false;
@@ -165,52 +159,54 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
     const char *lines[12];
     size_t n_lines = 0;
-    if (!has_step(spec, "batch"))
-        lines[n_lines++] =
-            say(bump, "no `batch` step: every record is an item of its own, which "
-                      "costs a hand-off each; add `- batch: {batch_size: …}`");
+    if (!has_batch(spec))
+        lines[n_lines++] = stg_bump_printf(
+            bump, "no `batch` step: every record is an item of its own, which "
+                  "costs a hand-off each; add `- batch: {batch_size: …}`");
     if (staged->on_timeout == STG_ON_TIMEOUT_DROP)
-        lines[n_lines++] =
-            say(bump,
-                "on_timeout: drop: an item that finds no room for timeout_millis %" PRIu64
-                " is dropped, counted, and seen as n_dropped: this lifts the promises of "
-                "completeness and of an order that does not depend on timing; "
-                "on_timeout: wait keeps them",
-                staged->timeout_millis);
+        lines[n_lines++] = stg_bump_printf(
+            bump,
+            "on_timeout: drop: an item that finds no room for timeout_millis %" PRIu64
+            " is dropped, counted, and seen as n_dropped: this lifts the promises of "
+            "completeness and of an order that does not depend on timing; "
+            "on_timeout: wait keeps them",
+            staged->timeout_millis);
     if (!staged->deterministic)
-        lines[n_lines++] =
-            say(bump, "deterministic: false: items come in the order in which they are "
-                      "finished, which differs from run to run");
+        lines[n_lines++] = stg_bump_printf(
+            bump, "deterministic: false: items come in the order in which they are "
+                  "finished, which differs from run to run");
     if (((staged->closed_codes | staged->ignored_codes) & never) != 0)
-        lines[n_lines++] =
-            say(bump, "CANCELLED in closed_exception_types or ignored_exception_types "
-                      "has no effect: it always ends the pipeline with CANCELLED");
+        lines[n_lines++] = stg_bump_printf(
+            bump, "CANCELLED in closed_exception_types or ignored_exception_types "
+                  "has no effect: it always ends the pipeline with CANCELLED");
     if (!staged->use_thread_pool && staged->thread_pool_id != 0)
         lines[n_lines++] =
-            say(bump, "stage_subgraph_thread_pool_id has no effect without "
-                      "use_stage_subgraph_thread_pool: true");
+            stg_bump_printf(bump, "stage_subgraph_thread_pool_id has no effect without "
+                                  "use_stage_subgraph_thread_pool: true");
     if ((staged->closed_codes & staged->ignored_codes) != 0)
-        lines[n_lines++] = say(bump, "a code in closed_exception_types and in "
-                                     "ignored_exception_types is a closed one");
+        lines[n_lines++] =
+            stg_bump_printf(bump, "a code in closed_exception_types and in "
+                                  "ignored_exception_types is a closed one");
     for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && n_lines < 10; i++) {
         if (!stg_graph_feed_needed(definition->graph, i))
-            lines[n_lines++] = say(bump,
-                                   "feed_dict \"%s\": no feature depends on it; it has "
-                                   "no effect",
-                                   staged->feeds[i].name);
+            lines[n_lines++] =
+                stg_bump_printf(bump,
+                                "feed_dict \"%s\": no feature depends on it; it has "
+                                "no effect",
+                                staged->feeds[i].name);
     }
     if (staged->max_batch_bytes == 0 && stg_graph_batch_bytes(definition->graph) == 0)
-        lines[n_lines++] =
-            say(bump, "the size of a batch is not known beforehand (strings, or no "
-                      "drop_remainder): max_batch_bytes is the pipeline's memory "
-                      "over the number of extents; set staged.max_batch_bytes to "
-                      "choose");
+        lines[n_lines++] = stg_bump_printf(
+            bump, "the size of a batch is not known beforehand (strings, or no "
+                  "drop_remainder): max_batch_bytes is the pipeline's memory "
+                  "over the number of extents; set staged.max_batch_bytes to "
+                  "choose");
     size_t kept = 0;
     for (size_t i = 0; i < n_lines && kept < n; i++) {
         if (lines[i] != NULL)
             ret[kept++] = lines[i];
     }
-    return kept;
+    return kept + stg_order_advice(spec, bump, ret + kept, n - kept);
 }
 
 /* The size that all batches of the step have, or 0. */
@@ -231,7 +227,7 @@ uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
     unsigned undone = 0; /* batches that an unbatch after them takes apart */
     for (size_t i = spec->n_steps; i-- > 0;) {
         const struct stg_step *step = &spec->steps[i];
-        bool is_batch = strcmp(step->name, "batch") == 0;
+        bool is_batch = makes_batches(step) && strcmp(step->name, "rebatch") != 0;
         if (undone == 0 && (is_batch || strcmp(step->name, "rebatch") == 0))
             return batch_size(step);
         undone += strcmp(step->name, "unbatch") == 0;

@@ -15,7 +15,7 @@
 #include "daemon/session.h"
 #include "daemon/version.h"
 
-#define MAX_ADVICE 8
+#define MAX_ADVICE 16
 #define CLIENT_ID_MAX_BYTES 127
 
 static struct stg_catalog *catalog_of(struct stg_session *session)

@@ -227,6 +227,7 @@ const struct stg_op stg_op_as_string = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
+    .flags = STG_OP_ROW_WISE,
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,

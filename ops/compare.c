@@ -78,6 +78,7 @@ static const int bools[STG_N_DTYPES] = {
         .summary = text,                                                                 \
         .min_inputs = 2,                                                                 \
         .max_inputs = 2,                                                                 \
+        .flags = STG_OP_ROW_WISE,                                                        \
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \

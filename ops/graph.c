@@ -134,10 +134,13 @@ static int infer_nodes(struct stg_graph *graph, bool after_boundary, struct stg_
 
 /* ---- boundary ---- */
 
-static int blame_feature(const struct stg_feature *feature, int code, struct stg_err *err)
+static int blame_feature(const struct stg_graph *graph, size_t i, int code,
+                         struct stg_err *err)
 {
-    return stg_err_prefix(err, code, "staged.features.%s, line %d", feature->path,
-                          feature->line);
+    const struct stg_feature *feature = &graph->spec->staged.features[i];
+    return stg_err_prefix(err, code, "%s.%s, line %d",
+                          graph->spec->is_step ? "output" : "staged.features",
+                          feature->path, feature->line);
 }
 
 static int check_feature(const struct stg_graph *graph, size_t i, struct stg_err *err)
@@ -201,7 +204,7 @@ static int make_boundary(struct stg_graph *graph, struct stg_err *err)
         }
         int rc = resolve_feature(graph, i, err);
         if (rc < 0)
-            return blame_feature(&graph->spec->staged.features[i], rc, err);
+            return blame_feature(graph, i, rc, err);
     }
     graph->boundary.n = n;
     return 0;

@@ -24,6 +24,12 @@ int stg_graph_create(const struct stg_pipeline_spec *spec,
                      struct stg_graph **ret, struct stg_err *err);
 void stg_graph_destroy(struct stg_graph *graph);
 
+/* Can the features of many elements be computed at once, from components with one
+ * dimension more in front? True when every op is STG_OP_ROW_WISE, its inputs that come
+ * from the element have one rank and its others no higher one, and every feature comes
+ * from the element. */
+bool stg_graph_is_row_wise(const struct stg_graph *graph);
+
 /* The boundary: one component a feature, in the order of the spec; names are paths. */
 const struct stg_schema *stg_graph_boundary(const struct stg_graph *graph);
 

@@ -455,6 +455,27 @@ static int sort_nodes(struct stg_graph *graph, struct stg_err *err)
     return rc;
 }
 
+/* The graph of a step runs before any boundary, and nobody owns variables there. */
+static int check_step_node(const struct stg_graph *graph,
+                           const struct stg_graph_node *node, struct stg_err *err)
+{
+    const unsigned never = STG_OP_VARIABLE | STG_OP_STATEFUL | STG_OP_PLACEHOLDER;
+    if (!graph->spec->is_step)
+        return 0;
+    if ((node->op->flags & never) != 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the graph of a step has no variables and no placeholders; move "
+                       "the node to the pipeline's `graph:`");
+    for (size_t i = 0; i < node->spec->n_inputs; i++) {
+        if (strncmp(node->spec->inputs[i], STAGED_PREFIX, STAGED_PREFIX_BYTES) == 0)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "\"%s\": the graph of a step sees components of its element "
+                           "and no staged tensors",
+                           node->spec->inputs[i]);
+    }
+    return 0;
+}
+
 static int link_node(struct stg_graph *graph, size_t i, struct stg_err *err)
 {
     struct stg_graph_node *node = &graph->nodes[i];
@@ -462,6 +483,9 @@ static int link_node(struct stg_graph *graph, size_t i, struct stg_err *err)
     if (rc < 0)
         return rc;
     rc = find_op(node, err);
+    if (rc < 0)
+        return rc;
+    rc = check_step_node(graph, node, err);
     if (rc < 0)
         return rc;
     rc = link_inputs(graph, node, err);

@@ -82,6 +82,7 @@ const struct stg_op stg_op_zeros_like = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
+    .flags = STG_OP_ROW_WISE,
     .infer = infer_zeros,
     .run = run,
 };
@@ -93,6 +94,7 @@ const struct stg_op stg_op_ones_like = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
+    .flags = STG_OP_ROW_WISE,
     .infer = infer_ones,
     .run = run,
 };

@@ -85,6 +85,10 @@ enum stg_op_flags {
         2, /* the output is known when applied: plan is a struct stg_tensor */
     STG_OP_STATEFUL = 4,    /* writes a variable: never staged, never run twice */
     STG_OP_PLACEHOLDER = 8, /* the output is what feed_dict says: run is NULL */
+    /* Row i of the outputs depends on row i of the inputs alone, and one dimension more
+     * in front of all inputs of equal rank only puts that in front of the outputs: many
+     * elements may go through at once. Inputs of a lower rank are broadcast. */
+    STG_OP_ROW_WISE = 16,
 };
 
 struct stg_op {

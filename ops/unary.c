@@ -69,6 +69,7 @@ static void logical_not_bool(const void *in, void *out,
         .summary = text,                                                                 \
         .min_inputs = 1,                                                                 \
         .max_inputs = 1,                                                                 \
+        .flags = STG_OP_ROW_WISE,                                                        \
         .infer = infer_##op,                                                             \
         .run = stg_unary_run,                                                            \
         .rows = stg_rows_first,                                                          \

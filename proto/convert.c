@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proto/convert.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- unpacking ---- */
@@ -114,36 +115,54 @@ static int attribute_convert(const Stager__Attribute *a, struct stg_bump *bump,
     return 0;
 }
 
-static int nodes_convert(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
-                         struct stg_err *err)
+static int node_convert(const Stager__Node *from, struct stg_bump *bump,
+                        struct stg_node *ret, struct stg_err *err)
 {
-    struct stg_node *nodes =
-        stg_bump_alloc(&spec->bump, message->n_graph * sizeof(*nodes));
+    struct stg_attr *attrs = stg_bump_alloc(bump, from->n_attr * sizeof(*attrs));
+    if (attrs == NULL)
+        return out_of_memory(err);
+    for (size_t k = 0; k < from->n_attr; k++) {
+        int rc = attribute_convert(from->attr[k], bump, &attrs[k], err);
+        if (rc < 0)
+            return stg_err_prefix(err, rc, "node \"%.64s\"", from->name);
+    }
+    *ret = (struct stg_node){.name = from->name,
+                             .op = from->op,
+                             .inputs = (const char *const *)from->input,
+                             .n_inputs = from->n_input,
+                             .attrs = attrs,
+                             .n_attrs = from->n_attr,
+                             .line = (int)from->line,
+                             .column = (int)from->column};
+    return 0;
+}
+
+static int nodes_convert(Stager__Node *const *from, size_t n, struct stg_bump *bump,
+                         const struct stg_node **ret, struct stg_err *err)
+{
+    struct stg_node *nodes = stg_bump_alloc(bump, n * sizeof(*nodes));
     if (nodes == NULL)
         return out_of_memory(err);
-    for (size_t i = 0; i < message->n_graph; i++) {
-        const Stager__Node *from = message->graph[i];
-        struct stg_attr *attrs =
-            stg_bump_alloc(&spec->bump, from->n_attr * sizeof(*attrs));
-        if (attrs == NULL)
-            return out_of_memory(err);
-        for (size_t k = 0; k < from->n_attr; k++) {
-            int rc = attribute_convert(from->attr[k], &spec->bump, &attrs[k], err);
-            if (rc < 0)
-                return stg_err_prefix(err, rc, "node \"%.64s\"", from->name);
-        }
-        nodes[i] = (struct stg_node){.name = from->name,
-                                     .op = from->op,
-                                     .inputs = (const char *const *)from->input,
-                                     .n_inputs = from->n_input,
-                                     .attrs = attrs,
-                                     .n_attrs = from->n_attr,
-                                     .line = (int)from->line,
-                                     .column = (int)from->column};
+    for (size_t i = 0; i < n; i++) {
+        int rc = node_convert(from[i], bump, &nodes[i], err);
+        if (rc < 0)
+            return rc;
     }
-    spec->nodes = nodes;
-    spec->n_nodes = message->n_graph;
+    *ret = nodes;
     return 0;
+}
+
+static const struct stg_feature *leaves_convert(const Stager__Features *from,
+                                                struct stg_bump *bump)
+{
+    struct stg_feature *features = stg_bump_alloc(bump, from->n_leaf * sizeof(*features));
+    for (size_t i = 0; features != NULL && i < from->n_leaf; i++)
+        features[i] = (struct stg_feature){.path = from->leaf[i]->path,
+                                           .tensor = from->leaf[i]->tensor,
+                                           .line = (int)from->leaf[i]->line,
+                                           .column = (int)from->leaf[i]->column,
+                                           .part = from->leaf[i]->part};
+    return features;
 }
 
 /* ---- steps: every field of the message is an attribute ---- */
@@ -257,26 +276,98 @@ static int attr_of_field(const ProtobufCFieldDescriptor *field,
                          struct stg_attr *ret)
 {
     ret->name = field->name;
-    if (field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_BYTES)
+    if (field->type == PROTOBUF_C_TYPE_BYTES)
         return 0;
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return list_attr(field, message, bump, ret);
     return scalar_attr(field, message, bump, ret);
 }
 
+/* One value of a field: an attribute "FIELD", or "FIELD/NAME" when it has a name. */
+static int value_convert(const ProtobufCFieldDescriptor *field,
+                         const Stager__Attribute *from, struct stg_bump *bump,
+                         struct stg_attr *ret, struct stg_err *err)
+{
+    int rc = attribute_convert(from, bump, ret, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "%s", field->name);
+    ret->name = field->name;
+    if (field->descriptor == &stager__attribute__descriptor || from->name[0] == '\0')
+        return 0;
+    size_t bytes = strlen(field->name) + 1 + strlen(from->name) + 1;
+    char *name = stg_bump_alloc(bump, bytes);
+    if (name == NULL)
+        return out_of_memory(err);
+    snprintf(name, bytes, "%s/%s", field->name, from->name);
+    ret->name = name;
+    return 0;
+}
+
+/* A field that is a message: values, a graph, what that yields. */
+static int part_convert(const ProtobufCFieldDescriptor *field,
+                        const ProtobufCMessage *message, struct stg_bump *bump,
+                        struct stg_attr *attrs, struct stg_step *ret, struct stg_err *err)
+{
+    const void *at = member(message, field->offset);
+    if (field->descriptor == &stager__node__descriptor) {
+        ret->n_nodes = *(const size_t *)member(message, field->quantifier_offset);
+        return nodes_convert(*(Stager__Node *const *const *)at, ret->n_nodes, bump,
+                             &ret->nodes, err);
+    }
+    const void *part = *(const void *const *)at;
+    if (part == NULL)
+        return 0;
+    if (field->descriptor == &stager__features__descriptor) {
+        ret->n_outputs = ((const Stager__Features *)part)->n_leaf;
+        ret->outputs = leaves_convert(part, bump);
+        return ret->outputs != NULL ? 0 : out_of_memory(err);
+    }
+    if (field->descriptor == &stager__attribute__descriptor)
+        return value_convert(field, part, bump, &attrs[ret->n_attrs++], err);
+    if (field->descriptor != &stager__values__descriptor)
+        return 0;
+    const Stager__Values *values = part;
+    for (size_t i = 0; i < values->n_value; i++) {
+        int rc =
+            value_convert(field, values->value[i], bump, &attrs[ret->n_attrs++], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* How many attributes a step may have. */
+static size_t count_attrs(const ProtobufCMessage *message)
+{
+    const ProtobufCMessageDescriptor *type = message->descriptor;
+    size_t n = type->n_fields;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        if (field->descriptor != &stager__values__descriptor)
+            continue;
+        const Stager__Values *values =
+            *(Stager__Values *const *)member(message, field->offset);
+        n += values != NULL ? values->n_value : 0;
+    }
+    return n;
+}
+
 static int arguments_convert(const ProtobufCMessage *message, struct stg_bump *bump,
                              struct stg_step *ret, struct stg_err *err)
 {
     const ProtobufCMessageDescriptor *type = message->descriptor;
-    struct stg_attr *attrs = stg_bump_alloc(bump, type->n_fields * sizeof(*attrs));
+    struct stg_attr *attrs = stg_bump_alloc(bump, count_attrs(message) * sizeof(*attrs));
     if (attrs == NULL)
         return out_of_memory(err);
     ret->attrs = attrs;
     for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
         struct stg_attr attr = {.line = ret->line, .column = ret->column};
-        int rc = attr_of_field(&type->fields[i], message, bump, &attr);
+        int rc = field->type == PROTOBUF_C_TYPE_MESSAGE
+                     ? part_convert(field, message, bump, attrs, ret, err)
+                     : attr_of_field(field, message, bump, &attr);
         if (rc < 0)
-            return out_of_memory(err);
+            return field->type == PROTOBUF_C_TYPE_MESSAGE ? rc : out_of_memory(err);
         if (rc > 0)
             attrs[ret->n_attrs++] = attr;
     }
@@ -333,16 +424,9 @@ static int steps_convert(const Stager__Pipeline *message, struct stg_pipeline_sp
 static int features_convert(const Stager__Features *from, struct stg_bump *bump,
                             struct stg_staged *ret)
 {
-    struct stg_feature *features = stg_bump_alloc(bump, from->n_leaf * sizeof(*features));
-    if (features == NULL)
+    ret->features = leaves_convert(from, bump);
+    if (ret->features == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    for (size_t i = 0; i < from->n_leaf; i++)
-        features[i] = (struct stg_feature){.path = from->leaf[i]->path,
-                                           .tensor = from->leaf[i]->tensor,
-                                           .line = (int)from->leaf[i]->line,
-                                           .column = (int)from->leaf[i]->column,
-                                           .part = from->leaf[i]->part};
-    ret->features = features;
     ret->n_features = from->n_leaf;
     if (from->structure != NULL)
         ret->structure = from->structure;
@@ -458,7 +542,9 @@ int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spe
     spec->n_targets = message->n_targets;
     int rc = steps_convert(message, spec, err);
     if (rc == 0)
-        rc = nodes_convert(message, spec, err);
+        rc = nodes_convert(message->graph, message->n_graph, &spec->bump, &spec->nodes,
+                           err);
+    spec->n_nodes = message->n_graph;
     if (rc == 0)
         rc = staged_convert(message, spec, err);
     return rc;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The messages that look different in a text: a node (its other keys are attributes), a
- * step (one key: the transformation), an attribute (a value, a list), codes (a list of
- * names), features (a tensor, a list, a mapping, nested: load_features.c).
+ * step (one key: the transformation), an attribute (a value, a list), values (one
+ * attribute, or a mapping from names to attributes), codes (a list of names), features (a
+ * tensor, a list, a mapping, nested: load_features.c).
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -146,8 +147,8 @@ static bool is_slip(const char *key, const ProtobufCMessageDescriptor *type)
 }
 
 /* An attribute of that name; place and value are the entry's. */
-static int attribute_append(struct stg_reader *r, const struct stg_text_node *entry,
-                            char *name, Stager__Node *node)
+static int attribute_make(struct stg_reader *r, const struct stg_text_node *entry,
+                          char *name, Stager__Attribute **ret)
 {
     Stager__Attribute *a =
         (Stager__Attribute *)stg_read_new(r, &stager__attribute__descriptor);
@@ -160,8 +161,17 @@ static int attribute_append(struct stg_reader *r, const struct stg_text_node *en
     if (rc < 0)
         return rc;
     stg_read_pop(r, mark);
-    node->attr[node->n_attr++] = a;
+    *ret = a;
     return 0;
+}
+
+static int attribute_append(struct stg_reader *r, const struct stg_text_node *entry,
+                            char *name, Stager__Node *node)
+{
+    int rc = attribute_make(r, entry, name, &node->attr[node->n_attr]);
+    if (rc == 0)
+        node->n_attr++;
+    return rc;
 }
 
 /* "features/label/dtype" */
@@ -426,6 +436,33 @@ static int attribute_read(struct stg_reader *r, const struct stg_text_node *node
     return attribute_fill(r, node, (Stager__Attribute *)message);
 }
 
+static int values_read(struct stg_reader *r, const struct stg_text_node *node,
+                       ProtobufCMessage *message)
+{
+    Stager__Values *values = (Stager__Values *)message;
+    size_t n = node->kind == STG_TEXT_MAPPING ? node->n : 1;
+    values->value = stg_bump_alloc(r->bump, (n + 1) * sizeof(Stager__Attribute *));
+    if (values->value == NULL)
+        return stg_read_fail_memory(r);
+    if (node->kind != STG_TEXT_MAPPING) {
+        ProtobufCMessage *all;
+        int rc = stg_read_message(r, node, &stager__attribute__descriptor, &all);
+        if (rc < 0)
+            return rc;
+        ((Stager__Attribute *)all)->name = (char *)(uintptr_t) "";
+        values->value[values->n_value++] = (Stager__Attribute *)all;
+        return 0;
+    }
+    for (const struct stg_text_node *e = node->first; e != NULL; e = e->next) {
+        char *name = stg_bump_strndup(r->bump, e->key, strlen(e->key));
+        int rc = attribute_make(r, e, name, &values->value[values->n_value]);
+        if (rc < 0)
+            return rc;
+        values->n_value++;
+    }
+    return 0;
+}
+
 static int code_read(struct stg_reader *r, const struct stg_text_node *node,
                      uint32_t *ret)
 {
@@ -485,6 +522,7 @@ stg_read_shape *stg_read_shape_of(const ProtobufCMessageDescriptor *type)
         {&stager__node__descriptor, node_read},
         {&stager__step__descriptor, step_read},
         {&stager__attribute__descriptor, attribute_read},
+        {&stager__values__descriptor, values_read},
         {&stager__codes__descriptor, codes_read},
         {&stager__features__descriptor, stg_read_features},
     };

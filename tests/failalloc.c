@@ -87,6 +87,12 @@ uint64_t stg_failalloc_each(int (*attempt)(void *owner), void *owner)
     return n;
 }
 
+void stg_failalloc_each_of_threads(int (*attempt)(void *owner), void *owner)
+{
+    each(attempt, owner, false);
+    each(attempt, owner, true);
+}
+
 void *__wrap_malloc(size_t bytes)
 {
     return fails() ? NULL : __real_malloc(bytes);

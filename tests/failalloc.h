@@ -28,4 +28,7 @@ uint64_t stg_failalloc_off(void);
  * makes when none fails. */
 uint64_t stg_failalloc_each(int (*attempt)(void *owner), void *owner);
 
+/* The same where threads allocate, so that their number differs from call to call. */
+void stg_failalloc_each_of_threads(int (*attempt)(void *owner), void *owner);
+
 #endif

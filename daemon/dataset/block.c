@@ -130,20 +130,21 @@ static int64_t record_n(const struct stg_tensor *tensor)
     return n;
 }
 
-static void slice_tensor(const struct stg_tensor *from, int64_t first, int64_t n,
-                         struct stg_tensor *to)
+struct stg_tensor stg_tensor_records(const struct stg_tensor *tensor, int64_t first,
+                                     int64_t n)
 {
-    int64_t each = record_n(from);
-    *to = *from;
-    to->shape[0] = n;
-    if (from->dtype == STAGER_STRING) {
-        to->begin = from->begin + first * each;
-        to->end = from->end + first * each;
-        return;
+    int64_t each = record_n(tensor);
+    struct stg_tensor ret = *tensor;
+    ret.shape[0] = n;
+    if (ret.dtype == STAGER_STRING) {
+        ret.begin += first * each;
+        ret.end += first * each;
+        return ret;
     }
-    uint64_t bytes = (uint64_t)each * stg_dtype_bytes(from->dtype);
-    to->data = (char *)from->data + (uint64_t)first * bytes;
-    to->data_bytes = (uint64_t)n * bytes;
+    uint64_t bytes = (uint64_t)each * stg_dtype_bytes(ret.dtype);
+    ret.data = (char *)ret.data + (uint64_t)first * bytes;
+    ret.data_bytes = (uint64_t)n * bytes;
+    return ret;
 }
 
 int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t first,
@@ -156,7 +157,7 @@ int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t f
     if (rc < 0)
         return rc;
     for (uint32_t c = 0; c < block->n_components; c++)
-        slice_tensor(&parent->tensors[c], first, n, &block->tensors[c]);
+        block->tensors[c] = stg_tensor_records(&parent->tensors[c], first, n);
     int64_t rows_each = parent->n_rows / parent->n_records;
     if (n < parent->n_records) {
         assert(parent->n_rows == rows_each * parent->n_records);
@@ -283,8 +284,16 @@ static uint64_t dense_bytes(const struct stg_tensor *tensor)
     return (uint64_t)stg_tensor_n(tensor) * stg_dtype_bytes(tensor->dtype);
 }
 
-/* Bytes to carve for component c of all blocks. */
-static uint64_t component_room(struct stg_block *const *blocks, size_t n, uint32_t c)
+uint64_t stg_block_tensor_room(const struct stg_tensor *tensor)
+{
+    if (tensor->dtype != STAGER_STRING)
+        return stg_block_room(dense_bytes(tensor));
+    struct span span = span_of(tensor);
+    return stg_block_room(span.bytes) +
+           2 * stg_block_room((uint64_t)span.n * sizeof(int64_t));
+}
+
+uint64_t stg_block_join_room(struct stg_block *const *blocks, size_t n, uint32_t c)
 {
     uint64_t data = 0, count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -324,40 +333,97 @@ static void append_strings(const struct stg_tensor *from, char *data, uint64_t *
     }
 }
 
-static void gather_component(struct stg_block *const *blocks, size_t n, uint32_t c,
-                             struct stg_block *to)
+/* Memory for as many tensors as are appended to it, at the end of what is carved. */
+struct joint {
+    char *data;
+    uint64_t used, n;
+    int64_t *begin, *end;
+};
+
+static struct joint begin_joint(struct stg_block *to, const struct stg_tensor *tensor)
 {
-    struct stg_tensor *tensor = &to->tensors[c];
-    *tensor = blocks[0]->tensors[c];
-    tensor->shape[0] = to->n_records;
-    bool strings = tensor->dtype == STAGER_STRING;
-    uint64_t count = (uint64_t)stg_tensor_n(tensor);
-    int64_t *begin = NULL, *end = NULL;
-    if (strings) {
-        begin = stg_block_carve(to, count * sizeof(int64_t));
-        end = stg_block_carve(to, count * sizeof(int64_t));
+    struct joint joint = {0};
+    if (tensor->dtype == STAGER_STRING) {
+        uint64_t bytes = (uint64_t)stg_tensor_n(tensor) * sizeof(int64_t);
+        joint.begin = stg_block_carve(to, bytes);
+        joint.end = stg_block_carve(to, bytes);
     }
-    struct owned_block *own = to->owner;
-    char *data = own->at;
-    uint64_t used = 0, at = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct stg_tensor *from = &blocks[i]->tensors[c];
-        if (strings) {
-            append_strings(from, data, &used, begin + at, end + at);
-            at += (uint64_t)stg_tensor_n(from);
-        } else {
-            memcpy(data + used, from->data, dense_bytes(from));
-            used += dense_bytes(from);
-        }
-    }
-    tensor->data = stg_block_carve(to, used);
-    tensor->data_bytes = used;
-    tensor->begin = begin;
-    tensor->end = end;
+    joint.data = ((struct owned_block *)to->owner)->at;
+    return joint;
 }
 
-static void gather_rows(struct stg_block *const *blocks, size_t n, struct stg_block *to)
+static void append(struct joint *joint, const struct stg_tensor *from)
 {
+    if (from->dtype == STAGER_STRING) {
+        append_strings(from, joint->data, &joint->used, joint->begin + joint->n,
+                       joint->end + joint->n);
+        joint->n += (uint64_t)stg_tensor_n(from);
+    } else if (dense_bytes(from) > 0) {
+        memcpy(joint->data + joint->used, from->data, dense_bytes(from));
+        joint->used += dense_bytes(from);
+    }
+}
+
+static void end_joint(struct stg_block *to, const struct joint *joint,
+                      struct stg_tensor *tensor)
+{
+    tensor->data = stg_block_carve(to, joint->used);
+    tensor->data_bytes = joint->used;
+    tensor->begin = joint->begin;
+    tensor->end = joint->end;
+}
+
+void stg_block_copy_tensor(struct stg_block *block, uint32_t c,
+                           const struct stg_tensor *from)
+{
+    struct joint joint = begin_joint(block, from);
+    append(&joint, from);
+    block->tensors[c] = *from;
+    end_joint(block, &joint, &block->tensors[c]);
+}
+
+void stg_block_join(struct stg_block *to, uint32_t to_c, struct stg_block *const *blocks,
+                    size_t n, uint32_t c, bool flat)
+{
+    struct stg_tensor *tensor = &to->tensors[to_c];
+    *tensor = blocks[0]->tensors[c];
+    tensor->ndim -= flat;
+    memmove(tensor->shape, tensor->shape + flat,
+            (size_t)tensor->ndim * sizeof(tensor->shape[0]));
+    tensor->shape[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_tensor *from = &blocks[i]->tensors[c];
+        tensor->shape[0] += from->shape[0] * (flat ? from->shape[1] : 1);
+    }
+    struct joint joint = begin_joint(to, tensor);
+    for (size_t i = 0; i < n; i++)
+        append(&joint, &blocks[i]->tensors[c]);
+    end_joint(to, &joint, tensor);
+}
+
+uint64_t stg_block_rows_room(struct stg_block *const *blocks, size_t n)
+{
+    uint64_t n_rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_rows += (uint64_t)blocks[i]->n_rows;
+        if (blocks[i]->rows == NULL)
+            return 0;
+    }
+    return stg_block_room(n_rows * sizeof(struct stg_provenance));
+}
+
+void stg_block_join_rows(struct stg_block *to, struct stg_block *const *blocks, size_t n)
+{
+    bool has_rows = true;
+    to->n_records = to->n_rows = 0;
+    to->epoch = blocks[0]->epoch;
+    for (size_t i = 0; i < n; i++) {
+        to->n_records += blocks[i]->n_records;
+        to->n_rows += blocks[i]->n_rows;
+        has_rows &= blocks[i]->rows != NULL;
+    }
+    if (!has_rows)
+        return;
     struct stg_provenance *rows =
         stg_block_carve(to, (uint64_t)to->n_rows * sizeof(*rows));
     to->rows = rows;
@@ -370,30 +436,17 @@ static void gather_rows(struct stg_block *const *blocks, size_t n, struct stg_bl
 int stg_block_gather(struct stg_quota *quota, struct stg_block *const *blocks, size_t n,
                      const char *what, struct stg_block **ret, struct stg_err *err)
 {
-    uint64_t bytes = 0;
-    int64_t n_records = 0, n_rows = 0;
-    bool has_rows = true;
+    uint64_t bytes = stg_block_rows_room(blocks, n);
     for (uint32_t c = 0; c < blocks[0]->n_components; c++)
-        bytes += component_room(blocks, n, c);
-    for (size_t i = 0; i < n; i++) {
-        n_records += blocks[i]->n_records;
-        n_rows += blocks[i]->n_rows;
-        has_rows &= blocks[i]->rows != NULL;
-    }
-    if (has_rows)
-        bytes += stg_block_room((uint64_t)n_rows * sizeof(struct stg_provenance));
+        bytes += stg_block_join_room(blocks, n, c);
     struct stg_block *to;
     int rc =
         stg_block_create(quota, blocks[0]->n_components, bytes, NULL, what, &to, err);
     if (rc < 0)
         return rc;
-    to->n_records = n_records;
-    to->n_rows = n_rows;
-    to->epoch = blocks[0]->epoch;
     for (uint32_t c = 0; c < to->n_components; c++)
-        gather_component(blocks, n, c, to);
-    if (has_rows)
-        gather_rows(blocks, n, to);
+        stg_block_join(to, c, blocks, n, c, false);
+    stg_block_join_rows(to, blocks, n);
     *ret = to;
     return 0;
 }

@@ -40,6 +40,10 @@ int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
                      uint32_t n_components, uint64_t bytes, const char *what,
                      struct stg_block **ret, struct stg_err *err);
 
+/* Records first to first + n of a tensor whose first dimension counts them. */
+struct stg_tensor stg_tensor_records(const struct stg_tensor *tensor, int64_t first,
+                                     int64_t n);
+
 /* n (at least 1) records from `first` on: nothing is copied. Each must have equally many
  * rows, unless it is the only one. */
 int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t first,
@@ -56,6 +60,23 @@ int stg_block_pick(struct stg_quota *quota, struct stg_block *parent,
  * error block goes whole. On failure both are as they were. */
 int stg_block_cut(struct stg_quota *quota, struct stg_block **from, int64_t *at,
                   int64_t want, struct stg_block **ret, struct stg_err *err);
+
+/* Bytes to carve for a copy of the tensor, and the copy, as component c: strings are put
+ * together. */
+uint64_t stg_block_tensor_room(const struct stg_tensor *tensor);
+void stg_block_copy_tensor(struct stg_block *block, uint32_t c,
+                           const struct stg_tensor *from);
+
+/* The rows of all blocks, and how many records they have together; the epoch is the first
+ * one's. And bytes to carve for that. */
+uint64_t stg_block_rows_room(struct stg_block *const *blocks, size_t n);
+void stg_block_join_rows(struct stg_block *to, struct stg_block *const *blocks, size_t n);
+
+/* Component c of all blocks, one after the other, as component to_c. flat: the records'
+ * own first dimensions, not the records, come one after the other. And bytes to carve. */
+uint64_t stg_block_join_room(struct stg_block *const *blocks, size_t n, uint32_t c);
+void stg_block_join(struct stg_block *to, uint32_t to_c, struct stg_block *const *blocks,
+                    size_t n, uint32_t c, bool flat);
 
 /* All records of n blocks (n at least 1) with equal component shapes in one block, in
  * memory of its own. Epoch is the first one's. The blocks stay the caller's. */

@@ -89,6 +89,15 @@ int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
     return 0;
 }
 
+void stg_component_prepend(struct stg_component *to, const struct stg_component *from,
+                           int64_t size)
+{
+    *to = *from;
+    memmove(to->shape + 1, from->shape, (size_t)from->ndim * sizeof(from->shape[0]));
+    to->shape[0] = size;
+    to->ndim++;
+}
+
 void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
                       struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,

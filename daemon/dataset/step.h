@@ -60,6 +60,12 @@ extern const struct stg_transformation stg_range;
 extern const struct stg_transformation stg_shuffle;
 extern const struct stg_transformation stg_repeat;
 extern const struct stg_transformation stg_batch;
+extern const struct stg_transformation stg_map;
+extern const struct stg_transformation stg_filter;
+extern const struct stg_transformation stg_map_and_batch;
+extern const struct stg_transformation stg_padded_batch;
+extern const struct stg_transformation stg_ragged_batch;
+extern const struct stg_transformation stg_bucket_by_sequence_length;
 extern const struct stg_transformation stg_take;
 extern const struct stg_transformation stg_skip;
 extern const struct stg_transformation stg_shard;
@@ -114,6 +120,10 @@ int stg_step_check_count(const struct stg_step *step, const char *all,
 /* A schema of n components in bump; the caller fills them in. */
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
                       struct stg_err *err);
+
+/* *to is what `from` is behind one more dimension, in front. */
+void stg_component_prepend(struct stg_component *to, const struct stg_component *from,
+                           int64_t size);
 
 /* A zeroed iterator of `bytes` with its fields set, or NULL when out of memory (err says
  * so). */

@@ -6,17 +6,33 @@
 
 #include "daemon/dataset/step.h"
 
+// clang-format off
 const struct stg_transformation *const stg_transformations[] = {
-    &stg_files,         &stg_text_line,
-    &stg_tfrecord,      &stg_range,
-    &stg_shuffle,       &stg_repeat,
-    &stg_batch,         &stg_take,
-    &stg_skip,          &stg_shard,
-    &stg_enumerate,     &stg_unbatch,
-    &stg_rebatch,       &stg_shuffle_and_repeat,
-    &stg_ignore_errors, &stg_prefetch,
+    &stg_files,
+    &stg_text_line,
+    &stg_tfrecord,
+    &stg_range,
+    &stg_shuffle,
+    &stg_repeat,
+    &stg_batch,
+    &stg_map,
+    &stg_filter,
+    &stg_map_and_batch,
+    &stg_padded_batch,
+    &stg_ragged_batch,
+    &stg_bucket_by_sequence_length,
+    &stg_take,
+    &stg_skip,
+    &stg_shard,
+    &stg_enumerate,
+    &stg_unbatch,
+    &stg_rebatch,
+    &stg_shuffle_and_repeat,
+    &stg_ignore_errors,
+    &stg_prefetch,
     &stg_cache,
 };
+// clang-format on
 
 const size_t stg_n_transformations =
     sizeof(stg_transformations) / sizeof(stg_transformations[0]);

@@ -141,6 +141,12 @@ static void print_one(struct text *text, const struct stg_tensor *tensor, int64_
 {
     if (tensor->dtype == STAGER_INT64)
         print(text, "%" PRId64, ((const int64_t *)tensor->data)[i]);
+    else if (tensor->dtype == STAGER_INT32)
+        print(text, "%" PRId32, ((const int32_t *)tensor->data)[i]);
+    else if (tensor->dtype == STAGER_FLOAT32)
+        print(text, "%g", (double)((const float *)tensor->data)[i]);
+    else if (tensor->dtype == STAGER_BOOL)
+        print(text, "%s", ((const uint8_t *)tensor->data)[i] != 0 ? "true" : "false");
     else
         print(text, "%.*s", (int)(tensor->end[i] - tensor->begin[i]),
               (const char *)tensor->data + tensor->begin[i]);

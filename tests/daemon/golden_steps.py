@@ -38,10 +38,23 @@ def in_place(dataset):
     return "no end"
 
 
+def divided():
+    return source().map(lambda x: tf.constant(12, tf.int64) // (x - 3))
+
+
+def wide():
+    return source().map(lambda x: tf.expand_dims(x, 0))
+
+
 ROWS = {
     "shuffle 1": source().shuffle(1),
     "repeat 2": source().repeat(2),
     "repeat 0": source().repeat(0),
+    "map divide": divided(),
+    "map divide, parallel": source().map(
+        lambda x: tf.constant(12, tf.int64) // (x - 3), num_parallel_calls=3),
+    "map wide": wide(),
+    "filter": source().filter(lambda x: x % 3 < 2),
     "take 5": source().take(5),
     "take 2": source().take(2),
     "take 0": source().take(0),

@@ -24,7 +24,8 @@ enum {
     STG_ROW_RESHUFFLES = 1,    /* after a rewind the same comes in another order */
     STG_ROW_COUNTS_ERRORS = 2, /* with errors in its input its records say other things */
     STG_ROW_DROPS_ERRORS = 4,  /* fewer errors come out than go in */
-    STG_ROW_OWN_SOURCE = 8     /* `range` is range; the input is not varied */
+    STG_ROW_OWN_SOURCE = 8,    /* `range` is range; the input is not varied */
+    STG_ROW_THREADS = 1 << 8   /* it has threads: allocations have no order */
 };
 
 struct stg_step_row {

@@ -14,6 +14,20 @@
 #include "tests/daemon/golden_tfrecord.h"
 #include "tests/daemon/step_harness.h"
 
+/* 12 by what is left of the number above 3: all at once, and 3 cannot be. */
+#define DIVIDE                                                                           \
+    "graph: {three: {op: constant, value: 3, dtype: int64}, "                            \
+    "twelve: {op: constant, value: 12, dtype: int64}, "                                  \
+    "rest: {op: subtract, input: [value, three]}, "                                      \
+    "part: {op: floordiv, input: [twelve, rest]}}, "                                     \
+    "output: {part: part, text: text, weight: weight}"
+
+/* One by one: the shapes are not known, or are. */
+#define SUM "graph: {sum: {op: reduce_sum, input: list}}, output: {sum: sum, list: list}"
+#define WIDEN                                                                            \
+    "graph: {wide: {op: expand_dims, input: value, axis: 0}, "                           \
+    "half: {op: expand_dims, input: weight, axis: 0}}, output: {wide: wide, half: half}"
+
 static void make_text(void)
 {
     STG_TEST_FILE("a.txt", "one\ntwo\na line that is too long\nfour\r\n\nsix");
@@ -104,6 +118,74 @@ const struct stg_step_row stg_step_rows[] = {
      .in_place = "! [[0 1 2] [3 4 5]] !"},
     {.step = "batch",
      .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 1}"),
+     .elements = STG_ELEMENTS_VARIED},
+    {.step = "map",
+     .pipeline = STG_AFTER_SOURCE("map: {" DIVIDE "}"),
+     .in_place = "-4 -6 ! -12 ! 12 6 4 3 !"},
+    {.step = "map",
+     .flags = STG_ROW_THREADS,
+     .pipeline = STG_AFTER_SOURCE("map: {" DIVIDE ", num_parallel_calls: 3}"),
+     .in_place = "-4 -6 ! -12 ! 12 6 4 3 !"},
+    {.step = "map",
+     .pipeline = STG_AFTER_SOURCE("map: {" WIDEN "}\n- batch: {batch_size: 3}"),
+     .in_place = "! [[0] [1] [2]] [[3] [4] [5]] ! [[6] [7]]"},
+    {.step = "map",
+     .flags = STG_ROW_THREADS,
+     .pipeline = STG_AFTER_SOURCE("map: {" WIDEN ", num_parallel_calls: 2}\n"
+                                  "- batch: {batch_size: 3}"),
+     .in_place = "! [[0] [1] [2]] [[3] [4] [5]] ! [[6] [7]]"},
+    {.step = "map",
+     .pipeline = STG_AFTER_SOURCE("map: {" SUM "}"),
+     .elements = STG_ELEMENTS_VARIED},
+    {.step = "map",
+     .flags = STG_ROW_THREADS,
+     .pipeline = STG_AFTER_SOURCE("map: {" SUM ", num_parallel_calls: 3}"),
+     .elements = STG_ELEMENTS_VARIED},
+    {.step = "map_and_batch",
+     .flags = STG_ROW_THREADS,
+     .pipeline = STG_AFTER_SOURCE("map_and_batch: {" DIVIDE ", batch_size: 2, "
+                                  "num_parallel_calls: 2}"),
+     .in_place = "[-4 -6] ! ! [-12 12] [6 4] ! [3]"},
+    {.step = "padded_batch",
+     .pipeline = STG_AFTER_SOURCE("padded_batch: {batch_size: 3}"),
+     .in_place = "! [0 1 2] [3 4 5] ! [6 7]"},
+    {.step = "padded_batch",
+     .pipeline = STG_AFTER_SOURCE("padded_batch: {batch_size: 3, padded_shapes: "
+                                  "{list: [2]}, padding_values: {text: pad, list: 7}}"),
+     .elements = STG_ELEMENTS_VARIED},
+    {.step = "padded_batch",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 3}\n"
+                                  "- padded_batch: {batch_size: 3}"),
+     .in_place = "! ! [[0 1 2] [3 4 5] [6 7 0]]"},
+    {.step = "ragged_batch",
+     .pipeline = STG_AFTER_SOURCE("ragged_batch: {batch_size: 3}"),
+     .elements = STG_ELEMENTS_VARIED},
+    {.step = "ragged_batch",
+     .pipeline = STG_AFTER_SOURCE("ragged_batch: {batch_size: 3, drop_remainder: true}"),
+     .in_place = "! [0 1 2] [3 4 5] !"},
+    {.step = "bucket_by_sequence_length",
+     .pipeline = STG_AFTER_SOURCE(
+         "bucket_by_sequence_length: {element_length: list, bucket_boundaries: [1, 3], "
+         "bucket_batch_sizes: [1, 3, 2], pad_to_bucket_boundary: true}"),
+     .elements = STG_ELEMENTS_VARIED},
+    {.step = "bucket_by_sequence_length",
+     .pipeline = STG_AFTER_SOURCE(
+         "bucket_by_sequence_length: {graph: {four: {op: constant, value: 4, dtype: "
+         "int64}, n: {op: floormod, input: [value, four]}}, element_length: n, "
+         "bucket_boundaries: [2], bucket_batch_sizes: [3, 2]}"),
+     .in_place = "! [2 3] [0 1 4] [6 7] ! [5]"},
+    {.step = "filter",
+     .pipeline = STG_AFTER_SOURCE(
+         "filter: {graph: {three: {op: constant, value: 3, dtype: int64}, "
+         "two: {op: constant, value: 2, dtype: int64}, "
+         "rest: {op: floormod, input: [value, three]}, "
+         "is: {op: less, input: [rest, two]}}, predicate: is}"),
+     .in_place = "0 1 ! 3 4 6 7 !"},
+    {.step = "filter",
+     .pipeline = STG_AFTER_SOURCE(
+         "filter: {graph: {seven: {op: constant, value: 7, dtype: int64}, "
+         "sum: {op: reduce_sum, input: list}, "
+         "is: {op: less, input: [seven, sum]}}, predicate: is}"),
      .elements = STG_ELEMENTS_VARIED},
     {.step = "take",
      .pipeline = STG_AFTER_SOURCE("take: {count: 5}"),

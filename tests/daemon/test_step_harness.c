@@ -396,7 +396,10 @@ static int infer(void *owner)
 static void check_allocations(struct stg_step_run *run)
 {
     set_errors(some_errors[4], n_some_errors[4]);
-    stg_failalloc_each(attempt, run);
+    if (has(run, STG_ROW_THREADS))
+        stg_failalloc_each_of_threads(attempt, run);
+    else
+        stg_failalloc_each(attempt, run);
     stg_failalloc_each(infer, run);
 }
 

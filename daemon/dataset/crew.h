@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads of one dataset step, which do what the step hands them while it draws more.
+ * Tasks begin in the order in which they were given. All calls but the tasks themselves
+ * come from one thread at a time. The threads run where, and as urgently as, the one that
+ * made them.
+ */
+#ifndef STG_DAEMON_CREW_H
+#define STG_DAEMON_CREW_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+struct stg_crew;
+
+/* Memory of who gives it, until it is done or the crew was cleared. */
+struct stg_task {
+    void (*run)(struct stg_task *task, unsigned worker); /* worker: 0 to n - 1 */
+    struct stg_task *next;
+    atomic_bool is_done; /* what it has written is seen by who reads true */
+};
+
+/* n threads called NAME/i. RESOURCE_EXHAUSTED. */
+int stg_crew_create(unsigned n, const char *name, struct stg_crew **ret,
+                    struct stg_err *err);
+
+void stg_crew_give(struct stg_crew *crew, struct stg_task *task);
+
+/* Tasks done so far. */
+uint64_t stg_crew_n_done(struct stg_crew *crew);
+
+/* Returns when more are done than `seen`. One must have been given that is not. */
+void stg_crew_wait(struct stg_crew *crew, uint64_t seen);
+
+/* Forgets what has not begun, and waits for what has. */
+void stg_crew_clear(struct stg_crew *crew);
+
+/* Clears, and ends the threads. NULL is allowed. */
+void stg_crew_destroy(struct stg_crew *crew);
+
+/* On how many CPUs the calling thread may run; at least 1. */
+unsigned stg_crew_cpus(void);
+
+#endif

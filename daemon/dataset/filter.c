@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * filter: elements of which a graph says that they stay. The graph is asked about as many
+ * at once as the input hands over.
+ */
+#include <stdlib.h>
+
+#include "daemon/dataset/func.h"
+#include "daemon/dataset/pieces.h"
+
+#define ASK_RECORDS 1024
+
+struct filter {
+    struct stg_iter iter;
+    struct stg_feature predicate;
+    struct stg_func *func;
+    struct stg_func_run *run;
+    struct stg_func_parts parts;
+    struct stg_pieces kept;
+    int64_t *index; /* records of a block that stay */
+    int64_t index_size;
+    int64_t want; /* the most that was asked for */
+    uint64_t iteration, n_asked;
+};
+
+static struct stg_feature predicate_of(const struct stg_step *step)
+{
+    return (struct stg_feature){
+        .path = "predicate",
+        .tensor = stg_attr_string(step->attrs, step->n_attrs, "predicate", ""),
+        .line = step->line,
+        .column = step->column};
+}
+
+/* feature: memory that the func refers to. */
+static int make_func(const struct stg_step *step, struct stg_feature *feature,
+                     const struct stg_schema *in, struct stg_func **ret,
+                     struct stg_err *err)
+{
+    struct stg_func *func;
+    *feature = predicate_of(step);
+    int rc = stg_func_create(step, feature, 1, in, &func, err);
+    if (rc < 0)
+        return rc;
+    const struct stg_component *c = &stg_func_schema(func)->components[0];
+    if (c->dtype != STAGER_BOOL || c->ndim != 0) {
+        char shape[128];
+        rc = stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                          "predicate %s is %s %s; it must be one bool", feature->tensor,
+                          stg_dtype_name(c->dtype),
+                          stg_shape_text(c->shape, c->ndim, shape, sizeof(shape)));
+        stg_func_destroy(func);
+        return rc;
+    }
+    *ret = func;
+    return 0;
+}
+
+static int filter_infer(const struct stg_step *step, const struct stg_schema *in,
+                        struct stg_bump *bump, struct stg_schema *ret,
+                        struct stg_err *err)
+{
+    struct stg_func *func;
+    struct stg_feature feature;
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc == 0)
+        rc = make_func(step, &feature, in, &func, err);
+    if (rc < 0)
+        return rc;
+    stg_func_destroy(func);
+    *ret = *in;
+    return 0;
+}
+
+/* ---- which stay ---- */
+
+static int grow_index(struct filter *filter, int64_t n, struct stg_err *err)
+{
+    if (n <= filter->index_size)
+        return 0;
+    int64_t *index = realloc(filter->index, (size_t)n * sizeof(*index));
+    if (index == NULL)
+        return stg_step_err(filter->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    filter->index = index;
+    filter->index_size = n;
+    return 0;
+}
+
+/* The records filter->index[0 .. n) of the block; those that all stay are no copy. */
+static int keep(struct filter *filter, struct stg_block *block, int64_t n,
+                struct stg_err *err)
+{
+    struct stg_quota *quota = filter->iter.dataset->quota;
+    const int64_t *index = filter->index;
+    struct stg_block *kept;
+    if (n == 0)
+        return 0;
+    int rc = 0;
+    if (n == block->n_records)
+        kept = stg_block_ref(block);
+    else if (index[n - 1] - index[0] == n - 1)
+        rc = stg_block_slice(quota, block, index[0], n, &kept, err);
+    else
+        rc = stg_block_pick(quota, block, index, n, &kept, err);
+    if (rc == 0)
+        rc = stg_pieces_add(&filter->kept, kept, err);
+    return rc < 0 ? stg_step_prefix(filter->iter.step, rc, err) : 0;
+}
+
+/* Each part of the block was answered, or there was an error, which takes the place of
+ * its record. */
+static int keep_parts(struct filter *filter, const struct stg_func_call *call,
+                      struct stg_err *err)
+{
+    int64_t n = 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < filter->parts.n; i++) {
+        struct stg_func_part *part = &filter->parts.parts[i];
+        if (part->block != NULL) {
+            rc = keep(filter, call->input, n, err);
+            n = 0;
+            if (rc == 0)
+                rc = stg_pieces_add(&filter->kept, stg_block_ref(part->block), err);
+            continue;
+        }
+        const uint8_t *stays = call->output->tensors[0].data;
+        for (int64_t k = part->first; k < part->first + part->n; k++) {
+            if (stays[k] != 0)
+                filter->index[n++] = k;
+        }
+    }
+    return rc < 0 ? rc : keep(filter, call->input, n, err);
+}
+
+static int ask(struct filter *filter, struct stg_block *block, struct stg_err *err)
+{
+    struct stg_func_call call = {
+        .input = block, .epoch = filter->iteration, .index = filter->n_asked};
+    filter->n_asked += (uint64_t)block->n_records;
+    int rc = grow_index(filter, block->n_records, err);
+    if (rc == 0)
+        rc = stg_func_place(filter->func, filter->iter.dataset, &call, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_func_apply(filter->run, &call, 0, block->n_records, &filter->parts, err);
+    if (rc == 0)
+        rc = keep_parts(filter, &call, err);
+    stg_func_parts_clear(&filter->parts);
+    stg_block_unref(call.output);
+    return rc;
+}
+
+/* One more block of the input. 1: there is none. */
+static int pull(struct filter *filter, struct stg_err *err)
+{
+    struct stg_iter *input = filter->iter.input;
+    struct stg_block *block;
+    int rc = stg_iter_stopped(&filter->iter, err);
+    if (rc == 0)
+        rc = input->impl->next(
+            input, filter->want < ASK_RECORDS ? filter->want : ASK_RECORDS, &block, err);
+    if (rc != 0)
+        return rc;
+    if (block->error.code != 0) {
+        filter->n_asked++;
+        return stg_pieces_add(&filter->kept, block, err);
+    }
+    rc = ask(filter, block, err);
+    stg_block_unref(block);
+    return rc;
+}
+
+static int filter_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                       struct stg_err *err)
+{
+    struct filter *filter = (struct filter *)iter;
+    filter->want = want > filter->want ? want : filter->want;
+    while (!stg_pieces_any(&filter->kept)) {
+        int rc = pull(filter, err);
+        if (rc != 0)
+            return rc;
+    }
+    return stg_pieces_take(&filter->kept, iter->dataset->quota, want, ret, err);
+}
+
+/* ---- life ---- */
+
+static int filter_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct filter *filter = (struct filter *)iter;
+    stg_pieces_clear(&filter->kept);
+    filter->iteration++;
+    filter->n_asked = 0;
+    return iter->input->impl->rewind(iter->input, err);
+}
+
+static void filter_destroy(struct stg_iter *iter)
+{
+    struct filter *filter = (struct filter *)iter;
+    stg_pieces_finish(&filter->kept);
+    stg_func_parts_finish(&filter->parts);
+    stg_func_run_destroy(filter->run);
+    stg_func_destroy(filter->func);
+    free(filter->index);
+    free(filter);
+}
+
+static const struct stg_iter_impl filter_impl = {filter_next, filter_rewind,
+                                                 filter_destroy};
+
+static int filter_create(struct stg_dataset *dataset, const struct stg_step *step,
+                         const struct stg_schema *schema, struct stg_iter *input,
+                         struct stg_iter **ret, struct stg_err *err)
+{
+    struct filter *filter =
+        stg_iter_create(sizeof(*filter), &filter_impl, dataset, step, schema, input, err);
+    if (filter == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    int rc = make_func(step, &filter->predicate, input->schema, &filter->func, err);
+    if (rc == 0)
+        rc = stg_func_run_create(filter->func, dataset, &filter->run, err);
+    if (rc < 0) {
+        filter_destroy(&filter->iter);
+        return rc;
+    }
+    *ret = &filter->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_filter = {"filter", filter_infer, filter_create};

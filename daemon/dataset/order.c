@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/order.h"
+
+#include <string.h>
+
+#include "daemon/dataset/func.h"
+
+/* An element that a map made is large when nothing is known of what it was made of. */
+#define LARGE_BYTES 65536
+
+struct look {
+    const struct stg_step *steps;
+    struct stg_schema *schemas; /* [i]: what step i yields; n 0: not known */
+    size_t n;
+};
+
+/* ---- what a step is ---- */
+
+static bool is(const struct look *look, size_t i, const char *name)
+{
+    return strcmp(look->steps[i].name, name) == 0;
+}
+
+static bool is_shuffle(const struct look *look, size_t i)
+{
+    return is(look, i, "shuffle") || is(look, i, "shuffle_and_repeat");
+}
+
+static bool is_repeat(const struct look *look, size_t i)
+{
+    return is(look, i, "repeat") || is(look, i, "shuffle_and_repeat");
+}
+
+static bool is_cache(const struct look *look, size_t i)
+{
+    return is(look, i, "cache");
+}
+
+static bool is_take(const struct look *look, size_t i)
+{
+    return is(look, i, "take");
+}
+
+static bool is_shard(const struct look *look, size_t i)
+{
+    return is(look, i, "shard");
+}
+
+static bool is_ignore_errors(const struct look *look, size_t i)
+{
+    return is(look, i, "ignore_errors");
+}
+
+static bool is_map(const struct look *look, size_t i)
+{
+    return is(look, i, "map") || is(look, i, "map_and_batch");
+}
+
+static bool is_batch(const struct look *look, size_t i)
+{
+    const struct stg_step *step = &look->steps[i];
+    return stg_attr_find(step->attrs, step->n_attrs, "batch_size") != NULL ||
+           stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes") != NULL;
+}
+
+/* A map with work to do: does it take many elements at once? False for all else. */
+static bool is_map_of(const struct look *look, size_t i, bool row_wise)
+{
+    const struct stg_step *step = &look->steps[i];
+    struct stg_func *func;
+    if (!is_map(look, i) || step->n_nodes == 0 || look->schemas[i].n == 0 ||
+        stg_func_create(step, step->outputs, step->n_outputs, &look->schemas[i - 1],
+                        &func, NULL) < 0)
+        return false;
+    bool ret = (func->many != NULL) == row_wise;
+    stg_func_destroy(func);
+    return ret;
+}
+
+static bool is_cheap_map(const struct look *look, size_t i)
+{
+    return is(look, i, "map") && is_map_of(look, i, true);
+}
+
+static bool is_dear_map(const struct look *look, size_t i)
+{
+    return is_map_of(look, i, false);
+}
+
+/* What is known of the size of an element; strings, and unknown dimensions, count for
+ * nothing. */
+static double known_bytes(const struct stg_schema *schema, bool *ret_all)
+{
+    double bytes = 0;
+    *ret_all = true;
+    for (size_t c = 0; c < schema->n; c++) {
+        const struct stg_component *component = &schema->components[c];
+        double of = stg_dtype_bytes(component->dtype);
+        for (int d = 0; d < component->ndim; d++)
+            of *= component->shape[d] > 0 ? (double)component->shape[d] : 0;
+        *ret_all &= of > 0;
+        bytes += of;
+    }
+    return bytes;
+}
+
+static bool is_growing_map(const struct look *look, size_t i)
+{
+    if (!is(look, i, "map") || look->schemas[i].n == 0)
+        return false;
+    bool all, ignored;
+    double from = known_bytes(&look->schemas[i - 1], &all);
+    double to = known_bytes(&look->schemas[i], &ignored);
+    return all ? to >= 2 * from : to >= LARGE_BYTES;
+}
+
+/* ---- rules ---- */
+
+/* One step, and another one somewhere behind it. */
+static const struct rule {
+    bool (*first)(const struct look *look, size_t i);
+    bool (*then)(const struct look *look, size_t i);
+    bool next; /* right behind it */
+    const char *text;
+} rules[] = {
+    {is_repeat, is_shuffle, false,
+     "epochs mix: an element may come twice before another one has come once; with "
+     "shuffle before repeat each epoch is whole, and there is no pause between them"},
+    {is_growing_map, is_shuffle, false,
+     "the buffer of shuffle holds what map makes, which is larger than what it is made "
+     "of: put shuffle before map"},
+    {is_growing_map, is_cache, false,
+     "the cache holds what map makes, which is larger than what it is made of: put cache "
+     "before map unless the work of map is the dearer"},
+    {is_batch, is_shuffle, false,
+     "whole batches change places, and their elements stay together: put shuffle before "
+     "the batches are made"},
+    {is_shuffle, is_cache, false,
+     "the cache keeps the order of its first epoch for all others: put shuffle behind "
+     "cache"},
+    {is_repeat, is_cache, false,
+     "the cache holds every repetition: put repeat behind cache"},
+    {is_cache, is_take, false,
+     "the cache is complete only when its input was read to its end, which take "
+     "prevents: put take before cache"},
+    {is_cache, is_dear_map, false,
+     "map works anew in each epoch: put cache behind map, if what it makes has room"},
+    {is_shuffle, is_shard, false,
+     "all elements are read and shuffled, and most are then left out: put shard first"},
+    {is_map, is_shard, false,
+     "map works on elements that are then left out: put shard before map"},
+    {is_batch, is_ignore_errors, false,
+     "an element in error costs its batch: put ignore_errors before the batches are "
+     "made"},
+    {is_cheap_map, is_batch, true,
+     "every op of this map is elementwise: as nodes of the pipeline's `graph:` they run "
+     "on whole batches, on all num_threads, and write where trainers read (an element in "
+     "error then costs its batch)"},
+};
+
+/* A batch that is taken apart again is none. */
+static bool is_undone(const struct look *look, const struct rule *rule, size_t i,
+                      size_t then)
+{
+    for (size_t k = i + 1; rule->first == is_batch && k <= then; k++) {
+        if (is(look, k, "unbatch") || is(look, k, "rebatch"))
+            return true;
+    }
+    return false;
+}
+
+/* The first two steps that the rule is about. */
+static bool find(const struct look *look, const struct rule *rule, size_t *ret_first,
+                 size_t *ret_then)
+{
+    for (size_t i = 1; i < look->n; i++) {
+        if (!rule->first(look, i))
+            continue;
+        size_t end = rule->next && i + 2 < look->n ? i + 2 : look->n;
+        for (size_t k = i + 1; k < end; k++) {
+            if (!rule->then(look, k) || is_undone(look, rule, i, k))
+                continue;
+            *ret_first = i;
+            *ret_then = k;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A map that works on one element after the other, where several threads could. */
+static const char *say_parallel(const struct look *look, struct stg_bump *bump)
+{
+    for (size_t i = 1; i < look->n; i++) {
+        const struct stg_step *step = &look->steps[i];
+        if (is(look, i, "map") && is_dear_map(look, i) &&
+            stg_attr_find(step->attrs, step->n_attrs, "num_parallel_calls") == NULL)
+            return stg_bump_printf(
+                bump,
+                "step map (line %d): its ops run once for each element, in the "
+                "thread that draws; num_parallel_calls: auto lets all CPUs work "
+                "on elements",
+                step->line);
+    }
+    return NULL;
+}
+
+/* Steps with several inputs, and what is behind them, are not known. */
+static void infer(struct look *look, struct stg_bump *bump)
+{
+    for (size_t i = 0; i < look->n; i++) {
+        const struct stg_transformation *of =
+            stg_transformation_find(look->steps[i].name);
+        const struct stg_schema *in = i > 0 ? &look->schemas[i - 1] : NULL;
+        bool known = of != NULL && of->infer != NULL && (in == NULL || in->n > 0);
+        if (!known || of->infer(&look->steps[i], in, bump, &look->schemas[i], NULL) < 0)
+            look->schemas[i].n = 0;
+    }
+}
+
+size_t stg_order_advice(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                        const char **ret, size_t n)
+{
+    struct look look = {.steps = spec->steps, .n = spec->n_steps};
+    look.schemas = stg_bump_alloc(bump, look.n * sizeof(*look.schemas));
+    if (look.schemas == NULL)
+        return 0;
+    infer(&look, bump);
+    size_t n_lines = 0;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && n_lines < n; i++) {
+        size_t first, then;
+        const char *line = NULL;
+        if (find(&look, &rules[i], &first, &then))
+            line = stg_bump_printf(bump, "step %s (line %d) before %s (line %d): %s",
+                                   look.steps[first].name, look.steps[first].line,
+                                   look.steps[then].name, look.steps[then].line,
+                                   rules[i].text);
+        if (line != NULL)
+            ret[n_lines++] = line;
+    }
+    const char *parallel = n_lines < n ? say_parallel(&look, bump) : NULL;
+    if (parallel != NULL)
+        ret[n_lines++] = parallel;
+    return n_lines;
+}
