@@ -294,9 +294,8 @@ static int string_read(struct stg_reader *r, const struct target *t)
     const struct stg_text_node *node = t->node;
     if (node->kind != STG_TEXT_SCALAR || stg_text_is_null(node))
         return fail_found(r, t, "a string", "");
-    const char *why = strlen(node->s) != node->s_bytes ? "a NUL inside a string"
-                      : node->s_bytes == 0
-                          ? "an empty string; write one or leave it out"
+    const char *why = strlen(node->s) != node->s_bytes
+                          ? "a NUL inside a string"
                           : stg_read_string_rule(t->field, t->type, node->s);
     if (why != NULL) {
         char shown[80];

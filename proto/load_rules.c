@@ -19,6 +19,21 @@ static const struct {
     {&stager__text_line__descriptor, "max_record_bytes", {1, 1ll << 40}},
     {&stager__tf_record__descriptor, "buffer_size", {1, 1ll << 30}},
     {&stager__tf_record__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__fixed_length_record__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__fixed_length_record__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__csv__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__csv__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__jsonl__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__jsonl__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__read_file__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__read_file__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__npy__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__npy__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__tar__descriptor, "buffer_size", {1, 1ll << 30}},
+    {&stager__tar__descriptor, "max_record_bytes", {1, 1ll << 40}},
+    {&stager__fixed_length_record__descriptor, "record_bytes", {1, 1ll << 40}},
+    {&stager__fixed_length_record__descriptor, "header_bytes", {0, 1ll << 40}},
+    {&stager__fixed_length_record__descriptor, "footer_bytes", {0, 1ll << 40}},
     {&stager__shuffle__descriptor, "buffer_size", {1, INT64_MAX}},
     {&stager__repeat__descriptor, "count", {-1, INT64_MAX}},
     {&stager__batch__descriptor, "batch_size", {1, INT32_MAX}},
@@ -92,6 +107,9 @@ static const struct {
 const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
                                  const ProtobufCMessageDescriptor *type, const char *s)
 {
+    /* tf.data writes "" for no compression. */
+    if (s[0] == '\0' && strcmp(field->name, "compression_type") != 0)
+        return "an empty string; write one or leave it out";
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
         if (strings[i].type != type || strcmp(strings[i].field, field->name) != 0)
             continue;
@@ -112,7 +130,6 @@ static const struct {
     {&stager__pipeline__descriptor, "smart_stage"},
     {&stager__pipeline__descriptor, "deterministic"},
     {&stager__step__descriptor, "interleave"},
-    {&stager__step__descriptor, "tar"},
     {&stager__step__descriptor, "zip"},
     {&stager__settings__descriptor, "gpu"},
     {&stager__settings__descriptor, "metrics"},

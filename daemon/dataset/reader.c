@@ -28,8 +28,10 @@ struct reader {
     uint64_t epoch;            /* of its name */
 
     /* The block that is being made; all of one chunk and one epoch. */
-    int64_t *begin, *end; /* offsets_size each */
-    int64_t offsets_size, n;
+    int64_t *begin, *end; /* offsets_size each, n_parts a record */
+    int64_t offsets_size, n, n_parts;
+    bool dense;
+    struct stg_component row; /* of a dense block */
     struct run *runs;
     size_t n_runs, runs_size;
     struct stg_chunk *chunk;
@@ -110,6 +112,7 @@ static int next_file(struct reader *reader, struct stg_err *err)
 
 static int grow_offsets(struct reader *reader, int64_t want, struct stg_err *err)
 {
+    want *= reader->n_parts;
     if (reader->offsets_size >= want)
         return 0;
     int64_t *begin = realloc(reader->begin, (size_t)want * sizeof(int64_t));
@@ -176,9 +179,11 @@ static int collect_records(struct reader *reader, int64_t want, struct stg_err *
 {
     struct stg_records records;
     struct stg_err why;
+    int64_t at = reader->n * reader->n_parts;
+    records.row = NULL;
     int rc = reader->config.format->next(reader->format_reader, want - reader->n,
-                                         reader->n > 0, reader->begin + reader->n,
-                                         reader->end + reader->n, &records, &why);
+                                         reader->n > 0, reader->begin + at,
+                                         reader->end + at, &records, &why);
     if (rc < 0)
         return failed_read(reader, rc, &why, err);
     if (rc == STG_FORMAT_FULL)
@@ -195,6 +200,9 @@ static int collect_records(struct reader *reader, int64_t want, struct stg_err *
     if (rc < 0)
         return rc;
     reader->n += records.n;
+    reader->dense = records.row != NULL;
+    if (records.row != NULL)
+        reader->row = *records.row;
     reader->chunk = records.chunk;
     reader->chunk_used = records.chunk_used;
     reader->block_epoch = reader->epoch;
@@ -216,16 +224,9 @@ static int collect(struct reader *reader, int64_t want, struct stg_err *err)
 
 /* ---- the block ---- */
 
-static uint64_t key_bytes(const struct reader *reader)
+static uint32_t n_components(const struct reader *reader)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < reader->n_runs; i++) {
-        const struct run *run = &reader->runs[i];
-        bytes += (uint64_t)run->n *
-                 (strlen(stg_dataset_file(reader->iter.dataset, run->file)) + 1 +
-                  NUMBER_DIGITS);
-    }
-    return bytes;
+    return (uint32_t)reader->n_parts + (reader->config.derived != STG_DERIVED_NONE);
 }
 
 static void make_rows(const struct reader *reader, struct stg_block *block)
@@ -237,29 +238,51 @@ static void make_rows(const struct reader *reader, struct stg_block *block)
     const int64_t *begin = reader->begin;
     for (size_t i = 0; i < reader->n_runs; i++) {
         const struct run *run = &reader->runs[i];
-        for (int64_t k = 0; k < run->n; k++)
+        for (int64_t k = 0; k < run->n; k++, begin += reader->n_parts)
             rows[k] = (struct stg_provenance){.file = run->file,
-                                              .offset = run->base + (uint64_t)begin[k],
+                                              .offset = run->base + (uint64_t)*begin,
                                               .record = run->first + (uint64_t)k};
         rows += run->n;
-        begin += run->n;
     }
 }
 
-static void make_records(const struct reader *reader, struct stg_block *block)
+static void make_strings(const struct reader *reader, struct stg_block *block, int64_t p)
 {
-    uint64_t bytes = (uint64_t)reader->n * sizeof(int64_t);
+    int64_t n = reader->n, n_parts = reader->n_parts;
+    uint64_t bytes = (uint64_t)n * sizeof(int64_t);
     int64_t *begin = stg_block_carve(block, bytes), *end = stg_block_carve(block, bytes);
-    memcpy(begin, reader->begin, bytes);
-    memcpy(end, reader->end, bytes);
-    block->tensors[0] = (struct stg_tensor){.dtype = STAGER_STRING,
+    if (n_parts == 1) {
+        memcpy(begin, reader->begin, bytes);
+        memcpy(end, reader->end, bytes);
+    }
+    for (int64_t i = 0; n_parts > 1 && i < n; i++) {
+        begin[i] = reader->begin[i * n_parts + p];
+        end[i] = reader->end[i * n_parts + p];
+    }
+    block->tensors[p] = (struct stg_tensor){.dtype = STAGER_STRING,
                                             .ndim = 1,
-                                            .shape = {reader->n},
+                                            .shape = {n},
                                             .data = reader->chunk->data,
                                             .data_bytes = reader->chunk_used,
                                             .begin = begin,
                                             .end = end};
 }
+
+/* Records that follow one another are one array. */
+static void make_dense(const struct reader *reader, struct stg_block *block)
+{
+    const struct stg_component *row = &reader->row;
+    struct stg_tensor *tensor = &block->tensors[0];
+    int64_t first = reader->begin[0], behind = reader->end[reader->n - 1];
+    *tensor = (struct stg_tensor){.dtype = row->dtype,
+                                  .ndim = row->ndim + 1,
+                                  .shape = {reader->n},
+                                  .data = reader->chunk->data + first,
+                                  .data_bytes = (uint64_t)(behind - first)};
+    memcpy(tensor->shape + 1, row->shape, (size_t)row->ndim * sizeof(row->shape[0]));
+}
+
+/* ---- the derived component ---- */
 
 /* In decimal. Returns how many digits there are. */
 static int put_number(uint64_t value, char *to)
@@ -273,8 +296,20 @@ static int put_number(uint64_t value, char *to)
     return NUMBER_DIGITS - at;
 }
 
-static void make_keys(const struct reader *reader, struct stg_block *block,
-                      uint64_t max_bytes)
+static uint64_t derived_bytes(const struct reader *reader)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        bytes += (uint64_t)run->n *
+                 (strlen(stg_dataset_file(reader->iter.dataset, run->file)) + 1 +
+                  NUMBER_DIGITS);
+    }
+    return bytes;
+}
+
+static void make_derived(const struct reader *reader, struct stg_block *block,
+                         uint64_t max_bytes)
 {
     int64_t *offsets =
         stg_block_carve(block, ((uint64_t)reader->n + 1) * sizeof(int64_t));
@@ -288,40 +323,45 @@ static void make_keys(const struct reader *reader, struct stg_block *block,
             offsets[at++] = used;
             memcpy(data + used, path, path_bytes);
             used += (int64_t)path_bytes;
-            data[used++] = ':';
-            used += put_number(run->first + (uint64_t)k + 1, data + used);
+            if (reader->config.derived == STG_DERIVED_KEY) {
+                data[used++] = ':';
+                used += put_number(run->first + (uint64_t)k + 1, data + used);
+            }
         }
     }
     offsets[at] = used;
-    block->tensors[1] = (struct stg_tensor){.dtype = STAGER_STRING,
-                                            .ndim = 1,
-                                            .shape = {reader->n},
-                                            .data = data,
-                                            .data_bytes = (uint64_t)used,
-                                            .begin = offsets,
-                                            .end = offsets + 1};
+    block->tensors[reader->n_parts] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                                          .ndim = 1,
+                                                          .shape = {reader->n},
+                                                          .data = data,
+                                                          .data_bytes = (uint64_t)used,
+                                                          .begin = offsets,
+                                                          .end = offsets + 1};
 }
 
 static int make_block(struct reader *reader, struct stg_block **ret, struct stg_err *err)
 {
-    uint64_t n = (uint64_t)reader->n;
-    uint64_t keys = reader->config.with_key ? key_bytes(reader) : 0;
-    uint64_t bytes = 2 * stg_block_room(n * sizeof(int64_t)) +
+    uint64_t n = (uint64_t)reader->n, n_parts = (uint64_t)reader->n_parts;
+    bool derived = reader->config.derived != STG_DERIVED_NONE;
+    uint64_t derived_room = derived ? derived_bytes(reader) : 0;
+    uint64_t bytes = 2 * n_parts * stg_block_room(n * sizeof(int64_t)) +
                      stg_block_room(n * sizeof(struct stg_provenance));
-    if (reader->config.with_key)
-        bytes += stg_block_room((n + 1) * sizeof(int64_t)) + stg_block_room(keys);
+    if (derived)
+        bytes += stg_block_room((n + 1) * sizeof(int64_t)) + stg_block_room(derived_room);
     struct stg_block *block;
-    int rc =
-        stg_block_create(reader->iter.dataset->quota, reader->config.with_key ? 2 : 1,
-                         bytes, reader->chunk, "a block of records", &block, err);
+    int rc = stg_block_create(reader->iter.dataset->quota, n_components(reader), bytes,
+                              reader->chunk, "a block of records", &block, err);
     if (rc < 0)
         return stg_step_prefix(reader->iter.step, rc, err);
     block->n_records = reader->n;
     block->epoch = reader->block_epoch;
-    make_records(reader, block);
+    if (reader->dense)
+        make_dense(reader, block);
+    for (int64_t p = 0; !reader->dense && p < reader->n_parts; p++)
+        make_strings(reader, block, p);
     make_rows(reader, block);
-    if (reader->config.with_key)
-        make_keys(reader, block, keys);
+    if (derived)
+        make_derived(reader, block, derived_room);
     reader->n = 0;
     reader->n_runs = 0;
     *ret = block;
@@ -406,6 +446,7 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     if (reader == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     reader->config = *config;
+    reader->n_parts = config->config.n_parts > 0 ? config->config.n_parts : 1;
     reader->config.config.quota = dataset->quota;
     reader->config.config.stopped = dataset->env.stopped;
     reader->names.input = input;

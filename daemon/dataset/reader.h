@@ -10,12 +10,19 @@
 #include "daemon/dataset/step.h"
 #include "daemon/format/format.h"
 
+/* A component behind those of the format. */
+enum stg_derived {
+    STG_DERIVED_NONE = 0,
+    STG_DERIVED_KEY, /* "FILE:NUMBER", from 1 */
+    STG_DERIVED_PATH /* "FILE" */
+};
+
 struct stg_reader_config {
     const struct stg_format *format;
     /* The reader fills in quota and stopped. What is ahead is for it alone. */
     struct stg_format_config config;
     const char *compression; /* struct stg_decompress_config.type */
-    bool with_key;           /* a second component: "FILE:NUMBER", from 1 */
+    enum stg_derived derived;
 };
 
 /* What every reader step has to check: that `in` is the element {path: string} of
@@ -30,10 +37,15 @@ int stg_reader_infer_record(const struct stg_step *step, const struct stg_schema
                             struct stg_err *err);
 
 /* A config with the options that all readers have, as far as the dataset's budget bears
- * them. The step was checked. */
+ * them; `compression` is the default. The step was checked. */
 struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
                                             const struct stg_step *step,
-                                            const struct stg_format *format);
+                                            const struct stg_format *format,
+                                            const char *compression);
+
+/* For formats that can read ahead: lets this reader do so, where it may. */
+int stg_reader_want_ahead(struct stg_dataset *dataset, const struct stg_step *step,
+                          struct stg_format_config *config, struct stg_err *err);
 
 /* As stg_transformation.create. */
 int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,

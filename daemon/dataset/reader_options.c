@@ -17,6 +17,9 @@
  * It depends on the budget alone, not on what is taken: which records are too long is the
  * same in every run. */
 #define BUDGET_SHARE 8
+/* A chunk takes no more than this share of the budget where one is filled ahead. */
+#define AHEAD_SHARE 16
+#define AHEAD_MIN_READ 65536
 
 static int needs_files(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_err *err)
@@ -29,9 +32,9 @@ static int needs_files(const struct stg_step *step, const struct stg_schema *in,
                         "before it, and nothing between them that makes other elements");
 }
 
-static const char *compression_of(const struct stg_step *step)
+static const char *compression_of(const struct stg_step *step, const char *otherwise)
 {
-    return stg_attr_string(step->attrs, step->n_attrs, "compression_type", "auto");
+    return stg_attr_string(step->attrs, step->n_attrs, "compression_type", otherwise);
 }
 
 int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
@@ -50,7 +53,7 @@ int stg_reader_check(const struct stg_step *step, const struct stg_schema *in,
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "max_record_bytes is %lld; it must be 1 to 2^40",
                             (long long)most);
-    rc = stg_decompress_check(compression_of(step), err);
+    rc = stg_decompress_check(compression_of(step, ""), err);
     return rc < 0 ? stg_step_prefix(step, rc, err) : 0;
 }
 
@@ -80,7 +83,8 @@ static uint64_t chunk_bytes(uint64_t read_bytes)
 
 struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
                                             const struct stg_step *step,
-                                            const struct stg_format *format)
+                                            const struct stg_format *format,
+                                            const char *compression)
 {
     uint64_t share = stg_quota_limit(dataset->quota) / BUDGET_SHARE + 64;
     uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", READ_BYTES);
@@ -91,10 +95,25 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
                         "max_record_bytes: raise staged.memory_budget if it is data";
     return (struct stg_reader_config){
         .format = format,
-        .compression = compression_of(step),
+        .compression = compression_of(step, compression),
         .config = {.read_bytes = at_most(buffer, share),
                    .chunk_bytes = at_most(chunk_bytes(buffer), share),
                    .max_record_bytes = at_most(most, share),
                    .advice = advice},
     };
+}
+
+/* Only one reader of a dataset reads ahead, and only where what it takes for that is
+ * little: what fits into the budget does not depend on it. */
+int stg_reader_want_ahead(struct stg_dataset *dataset, const struct stg_step *step,
+                          struct stg_format_config *config, struct stg_err *err)
+{
+    if (dataset->ahead != NULL || config->read_bytes < AHEAD_MIN_READ ||
+        stg_quota_limit(dataset->quota) / AHEAD_SHARE < config->chunk_bytes)
+        return 0;
+    int rc = stg_ahead_create(&dataset->ahead);
+    if (rc < 0)
+        return stg_step_err(step, rc, err, "out of memory");
+    config->ahead = dataset->ahead;
+    return 0;
 }

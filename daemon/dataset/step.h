@@ -56,6 +56,12 @@ struct stg_transformation {
 extern const struct stg_transformation stg_files;
 extern const struct stg_transformation stg_text_line;
 extern const struct stg_transformation stg_tfrecord;
+extern const struct stg_transformation stg_fixed_length_record;
+extern const struct stg_transformation stg_csv;
+extern const struct stg_transformation stg_jsonl;
+extern const struct stg_transformation stg_read_file;
+extern const struct stg_transformation stg_npy;
+extern const struct stg_transformation stg_tar;
 extern const struct stg_transformation stg_range;
 extern const struct stg_transformation stg_shuffle;
 extern const struct stg_transformation stg_repeat;

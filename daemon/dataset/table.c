@@ -31,6 +31,12 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_ignore_errors,
     &stg_prefetch,
     &stg_cache,
+    &stg_fixed_length_record,
+    &stg_csv,
+    &stg_jsonl,
+    &stg_read_file,
+    &stg_npy,
+    &stg_tar,
 };
 // clang-format on
 

@@ -6,7 +6,7 @@ static int tfrecord_create(struct stg_dataset *dataset, const struct stg_step *s
                            struct stg_iter **ret, struct stg_err *err)
 {
     struct stg_reader_config config =
-        stg_reader_options(dataset, step, &stg_format_tfrecord);
+        stg_reader_options(dataset, step, &stg_format_tfrecord, "auto");
     dataset->has_records = true;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }

@@ -10,17 +10,41 @@
 
 #include <stdbool.h>
 
+#include "core/batch.h"
 #include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/storage.h"
 
+struct stg_fixed_length_options {
+    uint64_t record_bytes, header_bytes, footer_bytes;
+};
+
+struct stg_csv_reader_options {
+    char delim;
+    bool quotes; /* a field may be in quotes */
+    bool header; /* the first record of a file is left out */
+};
+
+struct stg_npy_options {
+    struct stg_component row; /* what a row is; a dimension of -1 may be any */
+};
+
+/* A record is the name of a sample, then its parts in this order. */
+struct stg_tar_options {
+    uint32_t n_parts; /* at least 1 */
+    const char *const
+        *parts; /* "jpg", in any case of letters; the strings are borrowed */
+};
+
 struct stg_format_config {
-    uint32_t n_parts;          /* components of a record; 0: one */
-    uint64_t read_bytes;       /* bytes asked of the source at once, at least 1 */
-    uint64_t chunk_bytes;      /* of a chunk, unless a record needs a larger one */
-    uint64_t max_record_bytes; /* a longer record is a bad record */
-    const char *advice;        /* what to do about that, for the text */
-    uint64_t skip_header_lines;
+    uint32_t n_parts;           /* components of a record; 0: one */
+    uint64_t read_bytes;        /* bytes asked of the source at once, at least 1 */
+    uint64_t chunk_bytes;       /* of a chunk, unless a record needs a larger one */
+    uint64_t max_record_bytes;  /* a longer record is a bad record */
+    const char *advice;         /* what to do about that, for the text */
+    uint64_t skip_header_lines; /* text_line */
+    bool skip_blank_lines;      /* text_line: those of spaces and tabs too */
+    const void *options;        /* the format's own, see below; NULL: it has none */
     struct stg_ahead *ahead;    /* borrowed; NULL: nothing is read before it is needed */
     struct stg_quota *quota;    /* borrowed */
     const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */
@@ -35,6 +59,10 @@ struct stg_records {
     int64_t n;
     uint64_t base; /* modulo 2^64: a file may begin in the middle of a chunk */
     uint64_t first;
+    /* Of a format of dense records: what each of them is, of one part; the records of a
+     * call, and of calls that go on in one chunk, follow one another. Valid until the
+     * next call. The caller sets NULL before each. */
+    const struct stg_component *row;
     struct stg_err bad; /* code != 0: no records, but one that cannot be had */
 };
 
@@ -47,6 +75,7 @@ enum stg_format_more {
 struct stg_format {
     const char *name;
 
+    /* RESOURCE_EXHAUSTED. The options are read here alone. */
     int (*create)(const struct stg_format_config *config, void **ret);
     void (*destroy)(void *reader); /* NULL is allowed */
 
@@ -63,7 +92,9 @@ struct stg_format {
                 int64_t *end, struct stg_records *ret, struct stg_err *err);
 };
 
-extern const struct stg_format stg_format_text_line, stg_format_tfrecord;
+extern const struct stg_format stg_format_text_line, stg_format_tfrecord,
+    stg_format_fixed_length, stg_format_csv, stg_format_read_file, stg_format_npy,
+    stg_format_tar;
 
 /* All of them. */
 const struct stg_format *const *stg_formats(size_t *ret_n);

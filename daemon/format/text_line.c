@@ -313,7 +313,19 @@ static bool next_newline(struct text_line *r, uint64_t *ret)
     return true;
 }
 
-/* Records for every newline in the chunk, up to n_max; up to a line that is too long. */
+/* Whether the line [scan, stop) is to be passed over. */
+static bool is_blank(const struct text_line *r, uint64_t stop)
+{
+    uint64_t at = r->scan;
+    if (!r->config.skip_blank_lines)
+        return false;
+    while (at < stop && (r->chunk->data[at] == ' ' || r->chunk->data[at] == '\t'))
+        at++;
+    return at == stop;
+}
+
+/* Records for every newline in the chunk, up to n_max; up to a line that is too long, or
+ * to a blank one behind others: records of a call have numbers in a row. */
 static int64_t split(struct text_line *r, int64_t n_max, int64_t *begin, int64_t *end)
 {
     int64_t n = 0;
@@ -322,6 +334,14 @@ static int64_t split(struct text_line *r, int64_t n_max, int64_t *begin, int64_t
         uint64_t stop = line_end(r, r->scan, newline);
         if (stop - r->scan > r->config.max_record_bytes)
             break;
+        if (is_blank(r, stop)) {
+            if (n > 0)
+                break;
+            r->scan = newline + 1;
+            r->next_line++;
+            r->line++;
+            continue;
+        }
         begin[n] = (int64_t)r->scan;
         end[n++] = (int64_t)stop;
         r->scan = newline + 1;
@@ -403,7 +423,7 @@ static int skip_header(struct text_line *r, struct stg_err *err)
 /* What is left after the last newline is a line, unless it is empty. */
 static int64_t last_line(struct text_line *r, int64_t *begin, int64_t *end)
 {
-    if (r->scan == r->fill)
+    if (r->scan == r->fill || is_blank(r, r->fill))
         return 0;
     begin[0] = (int64_t)r->scan;
     end[0] = (int64_t)r->fill;

@@ -201,6 +201,18 @@ static int walk_literal(struct glob_run *run, int base, const char *literal,
     return rc;
 }
 
+/* A directory that is named is all files in it. */
+static int expand_directory(struct glob_run *run, int fd, const struct stat *st,
+                            const char *path)
+{
+    char prefix[PATH_MAX];
+    size_t n = strlen(path);
+    if (snprintf(prefix, sizeof(prefix), "%s%s", path,
+                 n > 0 && path[n - 1] == '/' ? "" : "/") >= (int)sizeof(prefix))
+        return 0;
+    return expand_wild(run, fd, st, prefix, "*", true);
+}
+
 static int expand(struct glob_run *run, int base, const char *prefix, const char *pattern,
                   bool sure)
 {
@@ -216,6 +228,8 @@ static int expand(struct glob_run *run, int base, const char *prefix, const char
         return rc < 0 ? rc : 0;
     if (pattern[n] != '\0') {
         rc = expand_wild(run, fd, &st, path, pattern + n, sure);
+    } else if (sure && S_ISDIR(st.st_mode)) {
+        rc = expand_directory(run, fd, &st, path);
     } else if (sure || !S_ISDIR(st.st_mode)) {
         run->n_found++;
         rc = run->found(run->owner, path, run->err);

@@ -10,9 +10,10 @@
 
 #include "daemon/storage/storage.h"
 
-/* As stg_storage.list. Directories do not match. A directory that the pattern names
- * without a wildcard must be there, and may be listed, or it is an error; one that a
- * wildcard found is passed over when the user may not enter it. */
+/* As stg_storage.list. Directories do not match; a whole pattern without a wildcard that
+ * names one stands for what is in it, as with a "*" behind it. A directory that the
+ * pattern names without a wildcard must be there, and may be listed, or it is an error;
+ * one that a wildcard found is passed over when the user may not enter it. */
 int stg_glob(const char *pattern, const struct stg_identity *who,
              stg_storage_found *found, void *owner, struct stg_err *err);
 

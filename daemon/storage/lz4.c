@@ -4,6 +4,7 @@
  */
 #include <lz4frame.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/storage/codec.h"
 
@@ -75,6 +76,14 @@ static int take_head(struct lz4 *lz4, const struct stg_coding *io, size_t *ret_b
     return lz4->n_head == HEAD_BYTES ? count(lz4, err) : 0;
 }
 
+static int refuse(size_t rc, struct stg_err *err)
+{
+    const char *name = LZ4F_getErrorName(rc);
+    if (strcmp(name, "ERROR_allocation_failed") == 0)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    return stg_err(err, -STAGER_DATA_LOSS, "%s", name);
+}
+
 static int lz4_decode(void *state, struct stg_coding *io, struct stg_err *err)
 {
     struct lz4 *lz4 = state;
@@ -85,7 +94,7 @@ static int lz4_decode(void *state, struct stg_coding *io, struct stg_err *err)
     size_t want =
         LZ4F_decompress(lz4->context, io->out, &out_bytes, io->in, &in_bytes, NULL);
     if (LZ4F_isError(want))
-        return stg_err(err, -STAGER_DATA_LOSS, "%s", LZ4F_getErrorName(want));
+        return refuse(want, err);
     io->in += in_bytes;
     io->in_bytes -= in_bytes;
     io->out += out_bytes;

@@ -50,6 +50,18 @@ void stg_test_string(struct stg_test_spec *spec, const char *name, const char *v
         .kind = STG_VALUE_STRING, .s = value, .s_bytes = strlen(value)};
 }
 
+void stg_test_list(struct stg_test_spec *spec, const char *name,
+                   const struct stg_value *values, size_t n)
+{
+    set(spec, name);
+    size_t i = spec->spec.n_steps - 1;
+    struct stg_attr *attr = &spec->attrs[i][spec->steps[i].n_attrs - 1];
+    attr->values = values;
+    attr->n_values = n;
+    attr->ndim = 1;
+    attr->shape[0] = (int64_t)n;
+}
+
 /* Patterns share one attribute, which is a list. */
 void stg_test_pattern(struct stg_test_spec *spec, const char *pattern)
 {

@@ -27,6 +27,9 @@ void stg_test_step(struct stg_test_spec *spec, const char *name);
 void stg_test_int(struct stg_test_spec *spec, const char *name, int64_t value);
 void stg_test_bool(struct stg_test_spec *spec, const char *name, bool value);
 void stg_test_string(struct stg_test_spec *spec, const char *name, const char *value);
+/* A list; the values are borrowed. */
+void stg_test_list(struct stg_test_spec *spec, const char *name,
+                   const struct stg_value *values, size_t n);
 void stg_test_pattern(struct stg_test_spec *spec, const char *pattern);
 
 /* The usual beginnings. */

@@ -264,3 +264,59 @@ void stg_test_every_damage(const struct stg_format *format,
     }
     free(copy);
 }
+
+/* ---- at random ---- */
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
+static size_t damage_once(char *data, size_t n, uint64_t *state)
+{
+    static const char odd[] = {0, 1, -1, 127, -128, '\n', '\r', '"', ',', '7'};
+    size_t at = draw(state, n), some = 1 + draw(state, n - at < 20 ? n - at : 20);
+    switch (draw(state, 6)) {
+    case 0: data[at] ^= (char)(1 << draw(state, 8)); break;
+    case 1: data[at] = odd[draw(state, sizeof(odd))]; break;
+    case 2: data[at] = (char)draw(state, 256); break;
+    case 3: memmove(data + at, data + at + some, n - at - some); return n - some;
+    case 4: memmove(data + at + some, data + at, n - at); return n + some;
+    default: return draw(state, 4) == 0 ? at : n;
+    }
+    return n;
+}
+
+/* Where a debugger, or a sanitizer's report, finds it. */
+static volatile uint64_t seed_in_use;
+
+void stg_test_some_damage(const struct stg_format *format,
+                          struct stg_format_config config, const void *data, size_t bytes,
+                          int n)
+{
+    const char *seed = getenv("STG_SEED");
+    uint64_t state = seed != NULL ? strtoull(seed, NULL, 0) : 20261121;
+    for (int i = 0; i < n; i++) {
+        seed_in_use = state;
+        char *copy = malloc(bytes + 200);
+        size_t left = bytes;
+        memcpy(copy, data, bytes);
+        for (uint64_t k = 1 + draw(&state, 4); k > 0 && left > 0; k--)
+            left = damage_once(copy, left, &state);
+        char *exact = malloc(left + 1);
+        memcpy(exact, copy, left);
+        struct stg_test_memory source = stg_test_memory(exact, left);
+        struct stg_test_records want = stg_test_read(format, config, &source, 8, false);
+        struct stg_format_config small = config;
+        small.read_bytes = 1 + draw(&state, 40);
+        small.chunk_bytes = 1 + draw(&state, 200);
+        source = stg_test_memory(exact, left);
+        struct stg_test_records got = stg_test_read(format, small, &source, 3, true);
+        stg_test_records_equal(&got, &want);
+        stg_test_records_finish(&got);
+        stg_test_records_finish(&want);
+        free(exact);
+        free(copy);
+    }
+}

@@ -62,4 +62,11 @@ void stg_test_every_damage(const struct stg_format *format,
                            struct stg_format_config config, const void *data,
                            size_t bytes);
 
+/* n times a few bytes changed, cut out, doubled or cut off at random, by a seed that is
+ * said when one fails (STG_SEED is another one). Each must give records or errors, and
+ * the same by reads of one byte as by large ones. */
+void stg_test_some_damage(const struct stg_format *format,
+                          struct stg_format_config config, const void *data, size_t bytes,
+                          int n);
+
 #endif

@@ -33,10 +33,10 @@ print("""/* SPDX-License-Identifier: Apache-2.0
  */
 /* clang-format off */
 """)
-array("golden_text", TEXT)
-array("golden_gzip", gzip.compress(TEXT, mtime=0))
-array("golden_zlib", zlib.compress(TEXT))
-array("golden_zstd", by("zstd", "--check"))
-array("golden_lz4", by("lz4", "-B4", "-BD", "--content-size"))
-array("golden_wide", WIDE)
-array("golden_bomb", gzip.compress(bytes(1 << 20), mtime=0))
+array("text_plain", TEXT)
+array("text_gzip", gzip.compress(TEXT, mtime=0))
+array("text_zlib", zlib.compress(TEXT))
+array("text_zstd", by("zstd", "--check"))
+array("text_lz4", by("lz4", "-B4", "-BD", "--content-size"))
+array("text_wide", WIDE)
+array("text_bomb", gzip.compress(bytes(1 << 20), mtime=0))

@@ -11,6 +11,8 @@
 
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
+#include "tests/daemon/golden_npy.h"
+#include "tests/daemon/golden_tar.h"
 #include "tests/daemon/golden_tfrecord.h"
 #include "tests/daemon/step_harness.h"
 
@@ -63,6 +65,32 @@ static void remove_cache(void)
     unlink(path);
 }
 
+static void make_csv(void)
+{
+    STG_TEST_FILE("a.csv", "h\n1,\"a\nb\"\n\nlong,long,long\r\n2,3");
+    STG_TEST_FILE("b.csv", "");
+    STG_TEST_FILE("c.csv", "h\n4,\"5");
+}
+
+/* The second is of other rows, the third is cut. */
+static void make_arrays(void)
+{
+    stg_test_file("a.npy", npy_grid, sizeof(npy_grid));
+    stg_test_file("b.npy", npy_line, sizeof(npy_line));
+    stg_test_file("c.npy", npy_grid, sizeof(npy_grid) - 30);
+    stg_test_file("d.npy", npy_grid, sizeof(npy_grid));
+}
+
+static void make_archives(void)
+{
+    stg_test_file("a.tar", tar_small, sizeof(tar_small));
+    stg_test_file("b.tar", tar_ustar, sizeof(tar_ustar));
+    stg_test_file("c.tar", tar_small, sizeof(tar_small) - 20);
+}
+
+#define READER(kind, step)                                                               \
+    "dataset:\n- files: {pattern: \"$DIR/*." kind "\", shuffle: false}\n- " step "\n"
+
 const struct stg_step_row stg_step_rows[] = {
     {.step = "files",
      .pipeline = "dataset: [{files: {pattern: \"$DIR/*.txt\", shuffle: false}}]",
@@ -87,6 +115,32 @@ const struct stg_step_row stg_step_rows[] = {
                  "- tfrecord: {buffer_size: 100}\n",
      .flags = STG_ROW_OWN_SOURCE,
      .prepare = make_compressed},
+    {.step = "fixed_length_record",
+     .pipeline = READER("txt", "fixed_length_record: {record_bytes: 3, header_bytes: 1, "
+                               "footer_bytes: 2, buffer_size: 5}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_text},
+    {.step = "csv",
+     .pipeline =
+         READER("csv", "csv: {header: true, buffer_size: 7, max_record_bytes: 9}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_csv},
+    {.step = "jsonl",
+     .pipeline = READER("txt", "jsonl: {buffer_size: 3, max_record_bytes: 9}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_text},
+    {.step = "read_file",
+     .pipeline = READER("txt", "read_file: {buffer_size: 3, max_record_bytes: 20}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_text},
+    {.step = "npy",
+     .pipeline = READER("npy", "npy: {dtype: float32, shape: [2, 3], buffer_size: 9}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_arrays},
+    {.step = "tar",
+     .pipeline = READER("tar", "tar: {parts: [y, x], buffer_size: 600}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_archives},
     {.step = "range",
      .pipeline = "dataset: [{range: {start: 30, stop: -3, step: -4}}]",
      .flags = STG_ROW_OWN_SOURCE},

@@ -12,6 +12,10 @@
 #include "daemon/dataset/step.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
+#include "tests/daemon/golden_compressed.h"
+#include "tests/daemon/golden_npy.h"
+#include "tests/daemon/golden_tar.h"
+#include "tests/daemon/golden_tfrecord.h"
 #include "tests/failalloc.h"
 
 /* ---- a failing allocator ---- */
@@ -84,6 +88,61 @@ static void any_allocation_of_other_steps_may_fail(void)
     step(&spec, "repeat", "count", 2);
     step(&spec, "batch", "batch_size", 5);
     CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+}
+
+static void begin_reader(struct stg_test_spec *spec, const char *path, const char *name)
+{
+    *spec = (struct stg_test_spec){0};
+    stg_test_step(spec, "files");
+    stg_test_pattern(spec, path);
+    stg_test_step(spec, name);
+    stg_test_int(spec, "buffer_size", 64);
+}
+
+static void any_allocation_of_readers_may_fail(void)
+{
+    static const struct stg_value x = {.kind = STG_VALUE_STRING, .s = "x", .s_bytes = 1};
+    static const struct stg_value shape[] = {{.kind = STG_VALUE_INT, .i = 2},
+                                             {.kind = STG_VALUE_INT, .i = 3}};
+    struct stg_test_spec spec;
+    begin_reader(&spec, stg_test_file("r", golden_plain, sizeof(golden_plain)),
+                 "tfrecord");
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    const char *text = STG_TEST_FILE("t", "a,\"b\n\"\n\n1,2\n");
+    begin_reader(&spec, text, "csv");
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    begin_reader(&spec, text, "jsonl");
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    begin_reader(&spec, text, "read_file");
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    begin_reader(&spec, text, "fixed_length_record");
+    stg_test_int(&spec, "record_bytes", 3);
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    begin_reader(&spec, stg_test_file("n", npy_grid, sizeof(npy_grid)), "npy");
+    stg_test_string(&spec, "dtype", "float32");
+    stg_test_list(&spec, "shape", shape, 2);
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    begin_reader(&spec, stg_test_file("a", tar_small, sizeof(tar_small)), "tar");
+    stg_test_list(&spec, "parts", &x, 1);
+    CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+}
+
+static void any_allocation_of_decompressing_may_fail(void)
+{
+    static const struct {
+        const char *type;
+        const void *data;
+        size_t bytes;
+    } files[] = {{"gzip", text_gzip, sizeof(text_gzip)},
+                 {"zlib", text_zlib, sizeof(text_zlib)},
+                 {"zstd", text_zstd, sizeof(text_zstd)},
+                 {"lz4", text_lz4, sizeof(text_lz4)}};
+    for (size_t i = 0; i < 4; i++) {
+        struct stg_test_spec spec;
+        begin_reader(&spec, stg_test_file("z", files[i].data, files[i].bytes), "jsonl");
+        stg_test_string(&spec, "compression_type", files[i].type);
+        CHECK(stg_failalloc_each(run_pass, &spec) > 5);
+    }
 }
 
 /* ---- the budget ---- */
@@ -304,6 +363,8 @@ static void another_thread_may_stop_a_dataset(void)
 static const struct stg_test tests[] = {
     TEST(any_allocation_may_fail),
     TEST(any_allocation_of_other_steps_may_fail),
+    TEST(any_allocation_of_readers_may_fail),
+    TEST(any_allocation_of_decompressing_may_fail),
     TEST(every_budget_is_kept),
     TEST(memory_does_not_grow_over_epochs),
     TEST(a_shuffle_that_is_over_has_given_its_records_memory_back),

@@ -9,6 +9,8 @@
 
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
+#include "tests/daemon/golden_npy.h"
+#include "tests/daemon/golden_tar.h"
 #include "tests/daemon/golden_tfrecord.h"
 
 #define N_GOLDEN (sizeof(golden_bytes) / sizeof(golden_bytes[0]))
@@ -190,9 +192,170 @@ static void memory_of_decompressing_is_given_back(void)
     stg_dataset_destroy(dataset);
 }
 
+/* ---- the others ---- */
+
+#define STRING(text)                                                                     \
+    {                                                                                    \
+        .kind = STG_VALUE_STRING, .s = text, .s_bytes = sizeof(text) - 1                 \
+    }
+
+static void check_items(const struct stg_test_spec *spec, const char *want)
+{
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render(spec, &env, 0);
+    CHECK_STR(got, want);
+    free(got);
+}
+
+static void a_batch_of_csv_keeps_records_of_several_lines_whole(void)
+{
+    STG_TEST_FILE("a", "h,i\n1,\"two\nlines\"\n3,4\n");
+    STG_TEST_FILE("b", "");
+    STG_TEST_FILE("c", "h,i\n5,6");
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("?"), "csv");
+    stg_test_bool(&spec, "header", true);
+    check_items(&spec, "1,\"two\nlines\"\n3,4\n!INVALID_ARGUMENT\n5,6\n");
+    batch(&spec, 10);
+    check_items(&spec, "!INVALID_ARGUMENT\n[1,\"two\nlines\" 3,4 5,6]\n");
+}
+
+static void lines_of_json_come_without_blank_ones(void)
+{
+    STG_TEST_FILE("a", "{}\n\n[1]\n");
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("a"), "jsonl");
+    batch(&spec, 10);
+    check_items(&spec, "[{} [1]]\n");
+}
+
+static void records_of_fixed_length_leave_out_header_and_footer(void)
+{
+    STG_TEST_FILE("a", "headaabbccfoot");
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("a"), "fixed_length_record");
+    stg_test_int(&spec, "record_bytes", 2);
+    stg_test_int(&spec, "header_bytes", 4);
+    stg_test_int(&spec, "footer_bytes", 4);
+    batch(&spec, 2);
+    check_items(&spec, "[aa bb]\n[cc]\n");
+}
+
+static void whole_files_come_with_their_paths(void)
+{
+    const char *a = STG_TEST_FILE("a", "one");
+    const char *b = STG_TEST_FILE("b", "");
+    const char *c = stg_test_file("c", golden_gzip, sizeof(golden_gzip));
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("[ab]"), "read_file");
+    batch(&spec, 10);
+    char want[300];
+    snprintf(want, sizeof(want), "[one ] [%s %s]\n", a, b);
+    check_items(&spec, want);
+
+    struct stg_test_spec raw = {0};
+    reader(&raw, c, "read_file");
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(&raw, &env);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(block->tensors[0].end[0] - block->tensors[0].begin[0],
+              sizeof(golden_gzip)); /* not decompressed unless asked for */
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+}
+
+static void rows_of_arrays_are_dense_batches(void)
+{
+    stg_test_file("a", npy_grid, sizeof(npy_grid));
+    stg_test_file("b", npy_line, sizeof(npy_line));
+    stg_test_file("c", npy_grid_swapped, sizeof(npy_grid_swapped));
+    static const struct stg_value shape[] = {{.kind = STG_VALUE_INT, .i = -1},
+                                             {.kind = STG_VALUE_INT, .i = 3}};
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("?"), "npy");
+    stg_test_string(&spec, "dtype", "float32");
+    stg_test_list(&spec, "shape", shape, 2);
+    stg_test_int(&spec, "buffer_size", 50);
+    batch(&spec, 10);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(block->error.code, -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(block->error.text, stg_test_path("b"));
+    stg_block_unref(block);
+    block = stg_test_next(dataset);
+    const struct stg_tensor *tensor = &block->tensors[0];
+    CHECK_INT(tensor->dtype, STAGER_FLOAT32);
+    CHECK_INT(tensor->ndim, 3);
+    CHECK_INT(tensor->shape[0], 10);
+    CHECK_INT(tensor->shape[1], 2);
+    CHECK_INT(tensor->shape[2], 3);
+    for (int i = 0; i < 60; i++)
+        CHECK(((const float *)tensor->data)[i] == (float)(i % 30) / 4);
+    CHECK_INT(block->rows[6].offset, 128 + 24);
+    stg_block_unref(block);
+    CHECK(stg_test_next(dataset) == NULL);
+    stg_dataset_destroy(dataset);
+}
+
+static void parts_of_samples_are_components(void)
+{
+    stg_test_file("a.tar.gz", tar_small, sizeof(tar_small));
+    static const struct stg_value parts[] = {STRING("y"), STRING("x")};
+    struct stg_test_spec spec = {0};
+    reader(&spec, stg_test_path("a.tar.gz"), "tar");
+    stg_test_list(&spec, "parts", parts, 2);
+    check_items(&spec, "a 2 1\nb 4 3\n");
+    batch(&spec, 5);
+    check_items(&spec, "[a b] [2 4] [1 3]\n");
+    struct stg_bump bump;
+    struct stg_schema schema;
+    struct stg_err err = {0};
+    stg_bump_init(&bump, 0);
+    CHECK_OK(stg_dataset_infer(&spec.spec, &bump, &schema, &err), err);
+    CHECK_STR(schema.components[0].name, "__key__");
+    CHECK_STR(schema.components[1].name, "y");
+    stg_bump_finish(&bump);
+}
+
+static void check_refused(const struct stg_test_spec *spec, const char *part)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_INT(stg_dataset_create(&spec->spec, &env, &dataset, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, part);
+}
+
+static void an_option_that_makes_no_sense_is_refused(void)
+{
+    static const struct stg_value many[] = {STRING("a"), STRING("A")};
+    static const struct stg_value odd[] = {STRING("a b")};
+    struct stg_test_spec fixed = {0}, delim = {0}, dtype = {0}, none = {0}, twice = {0},
+                         name = {0};
+    reader(&fixed, "/x", "fixed_length_record");
+    check_refused(&fixed, "record_bytes is 0");
+    reader(&delim, "/x", "csv");
+    stg_test_string(&delim, "field_delim", "::");
+    check_refused(&delim, "field_delim is \"::\"");
+    reader(&dtype, "/x", "npy");
+    stg_test_string(&dtype, "dtype", "string");
+    check_refused(&dtype, "dtype is \"string\"");
+    reader(&none, "/x", "tar");
+    check_refused(&none, "parts has 0 entries");
+    reader(&twice, "/x", "tar");
+    stg_test_list(&twice, "parts", many, 2);
+    check_refused(&twice, "parts has \"A\" twice");
+    reader(&name, "/x", "tar");
+    stg_test_list(&name, "parts", odd, 1);
+    check_refused(&name, "parts[0] is none");
+}
+
 static void a_step_that_reads_files_needs_them_and_sane_sizes(void)
 {
-    static const char *const names[] = {"tfrecord"};
+    static const char *const names[] = {
+        "tfrecord", "fixed_length_record", "csv", "jsonl", "read_file", "npy", "tar"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct stg_dataset_env env = stg_test_env();
         struct stg_dataset *dataset;
@@ -223,6 +386,13 @@ static const struct stg_test tests[] = {
     TEST(the_wrong_compression_is_an_error_item_and_an_unknown_one_is_refused),
     TEST(a_compressed_file_that_is_cut_costs_its_rest_and_the_next_one_is_read),
     TEST(memory_of_decompressing_is_given_back),
+    TEST(a_batch_of_csv_keeps_records_of_several_lines_whole),
+    TEST(lines_of_json_come_without_blank_ones),
+    TEST(records_of_fixed_length_leave_out_header_and_footer),
+    TEST(whole_files_come_with_their_paths),
+    TEST(rows_of_arrays_are_dense_batches),
+    TEST(parts_of_samples_are_components),
+    TEST(an_option_that_makes_no_sense_is_refused),
     TEST(a_step_that_reads_files_needs_them_and_sane_sizes),
 };
 

@@ -19,12 +19,12 @@ struct kind {
     size_t bytes;
 };
 
-/* What each holds is golden_text; those with two streams in a row hold it twice. */
+/* What each holds is text_plain; those with two streams in a row hold it twice. */
 static const struct kind kinds[] = {
-    {"gzip", true, golden_gzip, sizeof(golden_gzip)},
-    {"zlib", false, golden_zlib, sizeof(golden_zlib)},
-    {"zstd", true, golden_zstd, sizeof(golden_zstd)},
-    {"lz4", true, golden_lz4, sizeof(golden_lz4)},
+    {"gzip", true, text_gzip, sizeof(text_gzip)},
+    {"zlib", false, text_zlib, sizeof(text_zlib)},
+    {"zstd", true, text_zstd, sizeof(text_zstd)},
+    {"lz4", true, text_lz4, sizeof(text_lz4)},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -73,7 +73,7 @@ static int read_all(struct opened *opened, size_t piece, char *ret, size_t *ret_
     return (int)n;
 }
 
-#define TEXT_BYTES (sizeof(golden_text))
+#define TEXT_BYTES (sizeof(text_plain))
 static char out[4 * TEXT_BYTES + (1 << 20)];
 
 static void check_text(const char *type, const void *data, size_t bytes, int times,
@@ -86,7 +86,7 @@ static void check_text(const char *type, const void *data, size_t bytes, int tim
     CHECK_OK(read_all(&opened, piece, out, &n, &err), err);
     CHECK_INT(n, (size_t)times * TEXT_BYTES);
     for (int i = 0; i < times; i++)
-        CHECK(memcmp(out + (size_t)i * TEXT_BYTES, golden_text, TEXT_BYTES) == 0);
+        CHECK(memcmp(out + (size_t)i * TEXT_BYTES, text_plain, TEXT_BYTES) == 0);
     close_source(&opened);
 }
 
@@ -114,7 +114,7 @@ static void each_kind_is_read_from_pieces_of_every_size(void)
             opened.memory.most = most;
             CHECK_OK(read_all(&opened, 1000, out, &n, &err), err);
             CHECK_INT(n, 2 * TEXT_BYTES);
-            CHECK(memcmp(out + TEXT_BYTES, golden_text, TEXT_BYTES) == 0);
+            CHECK(memcmp(out + TEXT_BYTES, text_plain, TEXT_BYTES) == 0);
             close_source(&opened);
         }
         free(twice);
@@ -145,7 +145,7 @@ static void none_takes_the_bytes_as_they_are(void)
     static const char *const names[] = {"", "none", "NONE"};
     for (size_t i = 0; i < 3; i++) {
         struct opened opened;
-        open_source(&opened, names[i], golden_gzip, sizeof(golden_gzip));
+        open_source(&opened, names[i], text_gzip, sizeof(text_gzip));
         CHECK(opened.source == &opened.memory.source);
         close_source(&opened);
     }
@@ -185,9 +185,9 @@ static void an_empty_file_is_an_empty_text(void)
 /* tar and tapes pad with zeros; so does gzip allow it. */
 static void zeros_behind_gzip_are_no_data(void)
 {
-    char *padded = calloc(1, sizeof(golden_gzip) + 300000);
-    memcpy(padded, golden_gzip, sizeof(golden_gzip));
-    check_text("gzip", padded, sizeof(golden_gzip) + 300000, 1, 500);
+    char *padded = calloc(1, sizeof(text_gzip) + 300000);
+    memcpy(padded, text_gzip, sizeof(text_gzip));
+    check_text("gzip", padded, sizeof(text_gzip) + 300000, 1, 500);
     free(padded);
 }
 
@@ -201,7 +201,7 @@ static void reading_goes_on_behind_what_is_skipped(void)
             open_source(&opened, kinds[i].type, kinds[i].data, kinds[i].bytes);
             char byte;
             CHECK_INT(opened.source->storage->read(opened.source, at, &byte, 1, &err), 1);
-            CHECK_INT((unsigned char)byte, golden_text[at]);
+            CHECK_INT((unsigned char)byte, text_plain[at]);
             CHECK_INT(
                 opened.source->storage->read(opened.source, TEXT_BYTES + 5, out, 9, &err),
                 0);
@@ -215,7 +215,7 @@ static void a_compressed_source_has_no_size(void)
     struct opened opened;
     uint64_t size;
     struct stg_err err = {0};
-    open_source(&opened, "gzip", golden_gzip, sizeof(golden_gzip));
+    open_source(&opened, "gzip", text_gzip, sizeof(text_gzip));
     CHECK_INT(opened.source->storage->size(opened.source, &size, &err),
               -STAGER_UNIMPLEMENTED);
     close_source(&opened);
@@ -235,7 +235,7 @@ static void check_damaged(const struct kind *kind, const void *data, size_t byte
     CHECK(rc == 0 || rc == -STAGER_DATA_LOSS || rc == -STAGER_RESOURCE_EXHAUSTED);
     if (is_cut) {
         CHECK_INT(rc, bytes == 0 ? 0 : -STAGER_DATA_LOSS);
-        CHECK(n <= TEXT_BYTES && memcmp(out, golden_text, n) == 0);
+        CHECK(n <= TEXT_BYTES && memcmp(out, text_plain, n) == 0);
     }
     if (rc == -STAGER_DATA_LOSS) {
         CHECK(opened.source->spoiled);
@@ -285,21 +285,20 @@ static void check_message(const char *type, const void *data, size_t bytes,
 
 static void what_is_wrong_is_said(void)
 {
-    unsigned char copy[sizeof(golden_gzip) + 16];
-    memcpy(copy, golden_gzip, sizeof(golden_gzip));
-    copy[sizeof(golden_gzip) - 6] ^= 1;
-    check_message("gzip", copy, sizeof(golden_gzip),
+    unsigned char copy[sizeof(text_gzip) + 16];
+    memcpy(copy, text_gzip, sizeof(text_gzip));
+    copy[sizeof(text_gzip) - 6] ^= 1;
+    check_message("gzip", copy, sizeof(text_gzip),
                   "its data do not match their checksum");
-    static unsigned char zlib[sizeof(golden_zlib)];
+    static unsigned char zlib[sizeof(text_zlib)];
     for (size_t back = 1; back <= 4; back++) {
-        memcpy(zlib, golden_zlib, sizeof(zlib));
+        memcpy(zlib, text_zlib, sizeof(zlib));
         zlib[sizeof(zlib) - back] ^= 1;
         check_message("zlib", zlib, sizeof(zlib), "its data do not match their checksum");
     }
-    check_message("gzip", golden_gzip, sizeof(golden_gzip) - 1,
-                  "the file ends inside of it");
-    memcpy(copy, golden_gzip, sizeof(golden_gzip));
-    memcpy(copy + sizeof(golden_gzip), "garbage, not gzip", 16);
+    check_message("gzip", text_gzip, sizeof(text_gzip) - 1, "the file ends inside of it");
+    memcpy(copy, text_gzip, sizeof(text_gzip));
+    memcpy(copy + sizeof(text_gzip), "garbage, not gzip", 16);
     check_message("gzip", copy, sizeof(copy), "it does not begin as such a stream does");
     check_message(
         "gzip", "plain text, not compressed", 26,
@@ -311,10 +310,10 @@ static void what_is_wrong_is_said(void)
 
 static char *make_bomb(size_t *ret_bytes)
 {
-    *ret_bytes = 256 * sizeof(golden_bomb);
+    *ret_bytes = 256 * sizeof(text_bomb);
     char *bomb = malloc(*ret_bytes);
     for (int i = 0; i < 256; i++)
-        memcpy(bomb + (size_t)i * sizeof(golden_bomb), golden_bomb, sizeof(golden_bomb));
+        memcpy(bomb + (size_t)i * sizeof(text_bomb), text_bomb, sizeof(text_bomb));
     return bomb;
 }
 
@@ -345,11 +344,11 @@ static void a_window_beyond_the_quota_is_refused(void)
     struct opened opened;
     struct stg_err err = {0};
     size_t n;
-    open_limited(&opened, "zstd", golden_wide, sizeof(golden_wide), 64 << 20);
+    open_limited(&opened, "zstd", text_wide, sizeof(text_wide), 64 << 20);
     CHECK_INT(read_all(&opened, 3000, out, &n, &err), -STAGER_DATA_LOSS);
     CHECK_CONTAINS(err.text, "raise staged.memory_budget");
     close_source(&opened);
-    open_limited(&opened, "lz4", golden_lz4, sizeof(golden_lz4), 128 << 10);
+    open_limited(&opened, "lz4", text_lz4, sizeof(text_lz4), 128 << 10);
     CHECK_INT(read_all(&opened, 3000, out, &n, &err), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text, "/the/file: decompressing needs ");
     CHECK(!opened.source->spoiled);
@@ -383,7 +382,7 @@ static void a_failing_storage_is_not_the_files_fault(void)
     struct opened opened;
     struct stg_err err = {0};
     size_t n;
-    open_source(&opened, "gzip", golden_gzip, sizeof(golden_gzip));
+    open_source(&opened, "gzip", text_gzip, sizeof(text_gzip));
     opened.memory.fail_at = 1;
     CHECK_INT(read_all(&opened, 3000, out, &n, &err), -STAGER_DATA_LOSS);
     CHECK_CONTAINS(err.text, "broken");
