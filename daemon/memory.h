@@ -29,8 +29,8 @@ void stg_budget_finish(struct stg_budget *budget);
 int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
                     struct stg_err *err);
 void stg_budget_give(struct stg_budget *budget, uint64_t bytes);
-/* Another total (0: as above, of what is left and what is in use); what is in use stays in
- * use. */
+/* Another total (0: as above, of what is left and what is in use); what is in use stays
+ * in use. */
 void stg_budget_resize(struct stg_budget *budget, uint64_t total);
 uint64_t stg_budget_used(struct stg_budget *budget);
 

@@ -539,44 +539,6 @@ static void a_file_name_cannot_forge_a_line_of_a_log(void)
     CHECK_INT(stg_load_pipeline("a", 1, NULL, &spec, NULL), -STAGER_INVALID_ARGUMENT);
 }
 
-static void settings_have_errors_with_places(void)
-{
-    static const struct error_case cases[] = {
-        {"runtimedir: /x\n",
-         "s:1:1: unknown key \"runtimedir\"; did you mean \"runtime_dir\"?"},
-        {"max_clients: 0\n",
-         "s:1:14: max_clients: found 0; expected an integer from 1 to 65536"},
-        {"thread_pools:\n- {global_name: a}\n- {}\n",
-         "s:3:3: thread_pools[1].global_name: missing; add \"global_name: ...\" here"},
-        {"thread_pools: [{global_name: a, inter_op_threads_num: 0}]\n",
-         "s:1:55: thread_pools[0].inter_op_threads_num: found 0; expected an integer "
-         "from "
-         "1 to 1024"},
-        {"thread_pools: [{global_name: a, intra_op_threads_num: 1025}]\n",
-         "s:1:55: thread_pools[0].intra_op_threads_num: found 1025; expected an integer "
-         "from 1 to 1024"},
-        {"thread_pools: [{global_name: a b}]\n",
-         "s:1:30: thread_pools[0].global_name: \"a b\": not a name; use 1 to 64 letters, "
-         "digits, '_', '.' or '-'"},
-        {"thread_pools: {global_name: a}\n",
-         "s:1:15: thread_pools: found a mapping; expected a list; begin each entry with "
-         "\"- \""},
-        {"- a\n", "s:1:1: found a list; expected a mapping (\"key: value\")"},
-        {"memory_budget: 1GIB\n", "s:1:16: memory_budget: found 1GIB; expected an "
-                                  "integer of at least 0; units are "
-                                  "KiB MiB GiB TiB KB MB GB TB"},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct stg_settings settings = {0};
-        struct stg_err err = {0};
-        CHECK_INT(
-            stg_load_settings(cases[i].text, strlen(cases[i].text), "s", &settings, &err),
-            -STAGER_INVALID_ARGUMENT);
-        CHECK_STR(err.text, cases[i].want);
-        CHECK(settings.runtime_dir == NULL);
-    }
-}
-
 static const struct stg_test tests[] = {
     TEST(what_is_no_yaml_is_refused_with_its_place),
     TEST(a_text_of_another_shape_says_what_a_pipeline_is),
@@ -596,7 +558,6 @@ static const struct stg_test tests[] = {
     TEST(too_many_values_are_refused),
     TEST(a_cut_text_never_loads_as_something_else),
     TEST(a_file_name_cannot_forge_a_line_of_a_log),
-    TEST(settings_have_errors_with_places),
 };
 
 TEST_MAIN(tests)

@@ -20,10 +20,11 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 def warnings(path):
-    """What groff says of a page."""
+    """What groff says of a page, but for where sheets of paper end: a terminal has none."""
     result = subprocess.run(["groff", "-man", "-t", "-k", "-ww", "-z", "-Tutf8", path],
                             capture_output=True, text=True, errors="replace")
-    return [line for line in result.stderr.split("\n") if line]
+    return [line for line in result.stderr.split("\n")
+            if line and not line.endswith("will not fit on one page")]
 
 
 def words(path):
