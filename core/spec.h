@@ -82,6 +82,15 @@ struct stg_step {
     size_t n_nodes;
     const struct stg_feature *outputs; /* what that yields */
     size_t n_outputs;
+    const struct stg_step *reader; /* of interleave: what it runs for each file */
+    int line, column;
+};
+
+/* Steps with a name, which steps with several inputs take by `from`. */
+struct stg_branch {
+    const char *name;
+    const struct stg_step *steps;
+    size_t n_steps;
     int line, column;
 };
 
@@ -143,6 +152,8 @@ struct stg_pipeline_spec {
     const char *name;
     const struct stg_step *steps;
     size_t n_steps;
+    const struct stg_branch *branches;
+    size_t n_branches;
     const struct stg_node *nodes;
     size_t n_nodes;
     struct stg_staged staged;

@@ -352,6 +352,26 @@ static size_t count_attrs(const ProtobufCMessage *message)
     return n;
 }
 
+static int step_convert(const ProtobufCMessage *step, struct stg_bump *bump,
+                        struct stg_step *ret, struct stg_err *err);
+
+/* A field that is a step itself. */
+static int reader_convert(const ProtobufCFieldDescriptor *field,
+                          const ProtobufCMessage *message, struct stg_bump *bump,
+                          struct stg_step *ret, struct stg_err *err)
+{
+    if (field->descriptor != &stager__reader__descriptor)
+        return 0;
+    const Stager__Reader *from = *(Stager__Reader *const *)member(message, field->offset);
+    struct stg_step *reader = stg_bump_alloc(bump, sizeof(*reader));
+    if (reader == NULL)
+        return out_of_memory(err);
+    reader->line = (int)from->line;
+    reader->column = (int)from->column;
+    ret->reader = reader;
+    return step_convert(&from->base, bump, reader, err);
+}
+
 static int arguments_convert(const ProtobufCMessage *message, struct stg_bump *bump,
                              struct stg_step *ret, struct stg_err *err)
 {
@@ -370,23 +390,25 @@ static int arguments_convert(const ProtobufCMessage *message, struct stg_bump *b
             return field->type == PROTOBUF_C_TYPE_MESSAGE ? rc : out_of_memory(err);
         if (rc > 0)
             attrs[ret->n_attrs++] = attr;
+        rc = reader_convert(&type->fields[i], message, bump, ret, err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }
 
-static int step_convert(const Stager__Step *step, struct stg_bump *bump,
+/* Of a message of which one field is set: Step, Reader. */
+static int step_convert(const ProtobufCMessage *step, struct stg_bump *bump,
                         struct stg_step *ret, struct stg_err *err)
 {
-    const ProtobufCMessageDescriptor *type = step->base.descriptor;
+    const ProtobufCMessageDescriptor *type = step->descriptor;
     unsigned n = 0;
-    ret->line = (int)step->line;
-    ret->column = (int)step->column;
     for (unsigned i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
         if (field->type != PROTOBUF_C_TYPE_MESSAGE)
             continue;
         const ProtobufCMessage *arguments =
-            *(ProtobufCMessage *const *)member(&step->base, field->offset);
+            *(ProtobufCMessage *const *)member(step, field->offset);
         if (arguments == NULL)
             continue;
         n++;
@@ -402,20 +424,43 @@ static int step_convert(const Stager__Step *step, struct stg_bump *bump,
     return 0;
 }
 
-static int steps_convert(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
-                         struct stg_err *err)
+static int steps_convert(Stager__Step *const *from, size_t n, struct stg_bump *bump,
+                         const struct stg_step **ret, struct stg_err *err)
 {
-    struct stg_step *steps =
-        stg_bump_alloc(&spec->bump, message->n_dataset * sizeof(*steps));
+    struct stg_step *steps = stg_bump_alloc(bump, n * sizeof(*steps));
     if (steps == NULL)
         return out_of_memory(err);
-    for (size_t i = 0; i < message->n_dataset; i++) {
-        int rc = step_convert(message->dataset[i], &spec->bump, &steps[i], err);
+    for (size_t i = 0; i < n; i++) {
+        steps[i].line = (int)from[i]->line;
+        steps[i].column = (int)from[i]->column;
+        int rc = step_convert(&from[i]->base, bump, &steps[i], err);
         if (rc < 0)
             return rc;
     }
-    spec->steps = steps;
-    spec->n_steps = message->n_dataset;
+    *ret = steps;
+    return 0;
+}
+
+static int branches_convert(const Stager__Pipeline *message,
+                            struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    struct stg_branch *branches =
+        stg_bump_alloc(&spec->bump, message->n_datasets * sizeof(*branches));
+    if (branches == NULL)
+        return out_of_memory(err);
+    for (size_t i = 0; i < message->n_datasets; i++) {
+        const Stager__Branch *from = message->datasets[i];
+        branches[i] = (struct stg_branch){.name = from->name,
+                                          .n_steps = from->n_dataset,
+                                          .line = (int)from->line,
+                                          .column = (int)from->column};
+        int rc = steps_convert(from->dataset, from->n_dataset, &spec->bump,
+                               &branches[i].steps, err);
+        if (rc < 0)
+            return stg_err_prefix(err, rc, "branch \"%.64s\"", from->name);
+    }
+    spec->branches = branches;
+    spec->n_branches = message->n_datasets;
     return 0;
 }
 
@@ -540,7 +585,11 @@ int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spe
     spec->name = message->name;
     spec->targets = (const char *const *)message->targets;
     spec->n_targets = message->n_targets;
-    int rc = steps_convert(message, spec, err);
+    spec->n_steps = message->n_dataset;
+    int rc = steps_convert(message->dataset, message->n_dataset, &spec->bump,
+                           &spec->steps, err);
+    if (rc == 0)
+        rc = branches_convert(message, spec, err);
     if (rc == 0)
         rc = nodes_convert(message->graph, message->n_graph, &spec->bump, &spec->nodes,
                            err);

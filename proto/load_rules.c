@@ -51,6 +51,15 @@ static const struct {
     {&stager__prefetch__descriptor, "buffer_size", {1, INT32_MAX}},
     {&stager__shuffle_and_repeat__descriptor, "buffer_size", {1, INT64_MAX}},
     {&stager__shuffle_and_repeat__descriptor, "count", {-1, INT64_MAX}},
+    {&stager__interleave__descriptor, "cycle_length", {1, 256}},
+    {&stager__interleave__descriptor, "block_length", {1, INT64_MAX}},
+    {&stager__interleave__descriptor, "num_parallel_calls", {-1, 256}},
+    {&stager__interleave__descriptor, "buffer_output_elements", {1, INT32_MAX}},
+    {&stager__interleave__descriptor, "prefetch_input_elements", {0, 1024}},
+    {&stager__parallel_interleave__descriptor, "cycle_length", {1, 256}},
+    {&stager__parallel_interleave__descriptor, "block_length", {1, INT64_MAX}},
+    {&stager__parallel_interleave__descriptor, "buffer_output_elements", {1, INT32_MAX}},
+    {&stager__parallel_interleave__descriptor, "prefetch_input_elements", {0, 1024}},
     {&stager__staged__descriptor, "capacity", {1, 65536}},
     {&stager__staged__descriptor, "num_threads", {1, 256}},
     {&stager__staged__descriptor, "num_clients", {1, 1024}},
@@ -98,6 +107,8 @@ static const struct {
 } strings[] = {
     {&stager__pipeline__descriptor, "name", WORD, 64,
      "not a name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
+    {&stager__branch__descriptor, "name", WORD, 64,
+     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__node__descriptor, "name", WORD "/", 255,
      "not a name; use 1 to 255 letters, digits, '_', '.', '-' or '/'"},
     {&stager__thread_pool__descriptor, "global_name", WORD, 64,
@@ -126,11 +137,8 @@ static const struct {
     const ProtobufCMessageDescriptor *type;
     const char *key;
 } planned[] = {
-    {&stager__pipeline__descriptor, "datasets"},
     {&stager__pipeline__descriptor, "smart_stage"},
     {&stager__pipeline__descriptor, "deterministic"},
-    {&stager__step__descriptor, "interleave"},
-    {&stager__step__descriptor, "zip"},
     {&stager__settings__descriptor, "gpu"},
     {&stager__settings__descriptor, "metrics"},
 };

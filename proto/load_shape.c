@@ -415,7 +415,10 @@ static int step_read(struct stg_reader *r, const struct stg_text_node *node,
     }
     if (node->kind != STG_TEXT_SCALAR || stg_text_is_null(node) ||
         strlen(node->s) != node->s_bytes)
-        return fail_kind(r, node, "a step: \"- shuffle: {buffer_size: 1000}\"");
+        return fail_kind(r, node,
+                         message->descriptor == &stager__reader__descriptor
+                             ? "a reader: {text_line: {}}"
+                             : "a step: \"- shuffle: {buffer_size: 1000}\"");
     struct stg_text_node word = {.kind = STG_TEXT_SCALAR,
                                  .plain = true,
                                  .s = "",
@@ -425,6 +428,33 @@ static int step_read(struct stg_reader *r, const struct stg_text_node *node,
                                  .key_line = node->line,
                                  .key_column = node->column};
     return step_fill(r, &word, message);
+}
+
+/* `a: [steps]`, or as an entry of a list {name: a, dataset: [steps]}. */
+static int branch_read(struct stg_reader *r, const struct stg_text_node *node,
+                       ProtobufCMessage *message)
+{
+    if (node->kind == STG_TEXT_MAPPING)
+        return stg_read_fields(r, node, message, NULL);
+    if (node->kind != STG_TEXT_LIST || node->key == NULL)
+        return fail_kind(r, node, "the steps of the branch: [{range: {stop: 5}}, ...]");
+    struct stg_text_node steps = *node, name = {.kind = STG_TEXT_SCALAR,
+                                                .line = node->key_line,
+                                                .column = node->key_column,
+                                                .s = node->key,
+                                                .s_bytes = strlen(node->key),
+                                                .key = "name",
+                                                .key_line = node->key_line,
+                                                .key_column = node->key_column,
+                                                .next = &steps};
+    steps.key = "dataset";
+    steps.next = NULL;
+    struct stg_text_node branch = {.kind = STG_TEXT_MAPPING,
+                                   .line = node->line,
+                                   .column = node->column,
+                                   .first = &name,
+                                   .n = 2};
+    return stg_read_fields(r, &branch, message, NULL);
 }
 
 /* ---- attributes and codes by themselves ---- */
@@ -521,6 +551,8 @@ stg_read_shape *stg_read_shape_of(const ProtobufCMessageDescriptor *type)
     } shapes[] = {
         {&stager__node__descriptor, node_read},
         {&stager__step__descriptor, step_read},
+        {&stager__reader__descriptor, step_read},
+        {&stager__branch__descriptor, branch_read},
         {&stager__attribute__descriptor, attribute_read},
         {&stager__values__descriptor, values_read},
         {&stager__codes__descriptor, codes_read},

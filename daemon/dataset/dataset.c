@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/step.h"
+#include "daemon/dataset/build.h"
 
 /* ---- what steps share ---- */
 
@@ -113,13 +113,26 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
     return iter;
 }
 
+/* What is left to do is a list; an iterator's inputs are put before the rest of it. */
 void stg_iter_destroy(struct stg_iter *iter)
 {
     while (iter != NULL) {
-        struct stg_iter *input = iter->input;
+        struct stg_iter *inputs = iter->input, **end = &inputs;
+        while (*end != NULL)
+            end = &(*end)->sibling;
+        *end = iter->sibling;
         iter->impl->destroy(iter);
-        iter = input;
+        iter = inputs;
     }
+}
+
+int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err)
+{
+    int rc = 0;
+    for (struct stg_iter *input = iter->input; rc == 0 && input != NULL;
+         input = input->sibling)
+        rc = input->impl->rewind(input, err);
+    return rc;
 }
 
 int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err)
@@ -130,83 +143,7 @@ int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err)
     return stg_err(err, -STAGER_CANCELLED, "the pipeline was stopped");
 }
 
-/* ---- infer ---- */
-
-/* NULL, and the error, for a name that is none. */
-static const struct stg_transformation *find(const struct stg_step *step,
-                                             struct stg_err *err)
-{
-    const struct stg_transformation *ret = stg_transformation_find(step->name);
-    if (ret != NULL)
-        return ret;
-    char known[700] = "";
-    for (size_t i = 0; i < stg_n_transformations; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
-                 stg_transformations[i]->name);
-    }
-    stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
-                 "there is no step of that name; known: %s", known);
-    return NULL;
-}
-
-/* schemas[i]: what step i yields. */
-static int infer_all(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                     struct stg_schema *schemas, struct stg_err *err)
-{
-    if (spec->n_steps == 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "dataset: it has no steps; it begins with a source: files or "
-                       "range");
-    for (size_t i = 0; i < spec->n_steps; i++) {
-        const struct stg_transformation *transformation = find(&spec->steps[i], err);
-        if (transformation == NULL)
-            return -STAGER_UNIMPLEMENTED;
-        int rc = transformation->infer(&spec->steps[i], i > 0 ? &schemas[i - 1] : NULL,
-                                       bump, &schemas[i], err);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-static int make_schemas(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                        struct stg_schema **ret, struct stg_err *err)
-{
-    struct stg_schema *schemas =
-        stg_bump_alloc(bump, (spec->n_steps + 1) * sizeof(*schemas));
-    if (schemas == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = infer_all(spec, bump, schemas, err);
-    if (rc == 0)
-        *ret = schemas;
-    return rc;
-}
-
-int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                      struct stg_schema *ret, struct stg_err *err)
-{
-    struct stg_schema *schemas;
-    int rc = make_schemas(spec, bump, &schemas, err);
-    if (rc == 0)
-        *ret = schemas[spec->n_steps - 1];
-    return rc;
-}
-
 /* ---- life ---- */
-
-static int create_steps(struct stg_dataset *dataset, const struct stg_pipeline_spec *spec,
-                        struct stg_err *err)
-{
-    struct stg_schema *schemas;
-    int rc = make_schemas(spec, &dataset->bump, &schemas, err);
-    for (size_t i = 0; rc == 0 && i < spec->n_steps; i++) {
-        const struct stg_transformation *transformation = find(&spec->steps[i], err);
-        rc = transformation->create(dataset, &spec->steps[i], &schemas[i], dataset->last,
-                                    &dataset->last, err);
-    }
-    return rc;
-}
 
 int stg_dataset_create(const struct stg_pipeline_spec *spec,
                        const struct stg_dataset_env *env, struct stg_dataset **ret,
@@ -220,6 +157,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
                                          .gid = env->gid,
                                          .groups = env->groups,
                                          .n_groups = env->n_groups};
+    dataset->n_sharing = 1;
     stg_bump_init(&dataset->bump, 0);
     dataset->fingerprint = spec->fingerprint;
     int rc = stg_quota_create(env->buffer_bytes, &dataset->quota);
@@ -227,7 +165,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
         stg_err(err, rc, "dataset: out of memory");
         goto fail;
     }
-    rc = create_steps(dataset, spec, err);
+    rc = stg_build_iter(spec, dataset, &dataset->last, err);
     if (rc < 0)
         goto fail;
     *ret = dataset;

@@ -11,6 +11,7 @@
 struct files {
     struct stg_iter iter;
     uint32_t *order; /* indices of dataset->files */
+    uint32_t base;   /* of its files in the dataset's table */
     uint32_t n, at;
     bool shuffle;
     uint64_t seed;
@@ -113,9 +114,6 @@ static int listing_add(void *owner, const char *path, struct stg_err *err)
                           err);
     if (rc < 0)
         return rc;
-    if (list->n >= UINT32_MAX - 1)
-        return stg_step_err(list->iter->step, -STAGER_RESOURCE_EXHAUSTED, err,
-                            "more than 4294967294 files");
     size_t bytes = list->scheme_bytes + strlen(path);
     char *name = stg_bump_alloc_raw(&list->iter->dataset->bump, bytes + 1);
     if (name == NULL)
@@ -143,6 +141,25 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Behind what other branches found. */
+static int add_files(struct files *files, const struct listing *list, struct stg_err *err)
+{
+    struct stg_dataset *dataset = files->iter.dataset;
+    if (list->n >= UINT32_MAX - dataset->n_files)
+        return stg_step_err(files->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "more than 4294967294 files");
+    const char **names =
+        realloc(dataset->files, (dataset->n_files + list->n + 1) * sizeof(char *));
+    if (names == NULL)
+        return out_of_memory(&files->iter, err);
+    memcpy(names + dataset->n_files, list->names, list->n * sizeof(char *));
+    files->base = dataset->n_files;
+    files->n = (uint32_t)list->n;
+    dataset->files = names;
+    dataset->n_files += files->n;
+    return 0;
+}
+
 /* Sorted by bytes, over all patterns together: the order of a directory is nobody's
  * promise. A file that two patterns match is there twice, as in tf.data. */
 static int list_files(struct files *files, struct stg_err *err)
@@ -153,15 +170,15 @@ static int list_files(struct files *files, struct stg_err *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < patterns->n_values; i++)
         rc = list_pattern(&list, patterns->values[i].s, err);
-    dataset->files_bytes = list.taken;
+    dataset->files_bytes += list.taken;
     if (rc < 0) {
         free(list.names);
         return stg_step_prefix(files->iter.step, rc, err);
     }
     qsort(list.names, list.n, sizeof(char *), by_name);
-    dataset->files = list.names;
-    dataset->n_files = (uint32_t)list.n;
-    return 0;
+    rc = add_files(files, &list, err);
+    free(list.names);
+    return rc;
 }
 
 /* ---- the iterator ---- */
@@ -169,7 +186,7 @@ static int list_files(struct files *files, struct stg_err *err)
 static void set_order(struct files *files)
 {
     for (uint32_t i = 0; i < files->n; i++)
-        files->order[i] = i;
+        files->order[i] = files->base + i;
     if (!files->shuffle)
         return;
     struct stg_random random;
@@ -270,7 +287,6 @@ static int files_create(struct stg_dataset *dataset, const struct stg_step *step
     int rc = list_files(files, err);
     if (rc < 0)
         goto fail;
-    files->n = dataset->n_files;
     files->order = malloc((files->n + 1) * sizeof(uint32_t));
     if (files->order == NULL) {
         rc = out_of_memory(&files->iter, err);

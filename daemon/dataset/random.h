@@ -11,7 +11,11 @@
 #include <stdint.h>
 
 /* Steps with equal seeds draw from different streams. */
-enum stg_random_purpose { STG_RANDOM_SHUFFLE = 1, STG_RANDOM_FILES = 2 };
+enum stg_random_purpose {
+    STG_RANDOM_SHUFFLE = 1,
+    STG_RANDOM_FILES = 2,
+    STG_RANDOM_SAMPLE = 3
+};
 
 struct stg_random {
     uint64_t seed, purpose, pass, epoch;

@@ -15,7 +15,8 @@
 
 /* A share of the budget, so that a few chunks and a few long records fit into it at once.
  * It depends on the budget alone, not on what is taken: which records are too long is the
- * same in every run. */
+ * same in every run. Readers that run at once share what is for chunks; long records are
+ * few. */
 #define BUDGET_SHARE 8
 /* A chunk takes no more than this share of the budget where one is filled ahead. */
 #define AHEAD_SHARE 16
@@ -87,6 +88,7 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
                                             const char *compression)
 {
     uint64_t share = stg_quota_limit(dataset->quota) / BUDGET_SHARE + 64;
+    uint64_t chunk_share = share / dataset->n_sharing + 64;
     uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", READ_BYTES);
     uint64_t most = (uint64_t)stg_step_int(step, "max_record_bytes", 64 * MIB);
     const char *advice =
@@ -96,8 +98,8 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
     return (struct stg_reader_config){
         .format = format,
         .compression = compression_of(step, compression),
-        .config = {.read_bytes = at_most(buffer, share),
-                   .chunk_bytes = at_most(chunk_bytes(buffer), share),
+        .config = {.read_bytes = at_most(buffer, chunk_share),
+                   .chunk_bytes = at_most(chunk_bytes(buffer), chunk_share),
                    .max_record_bytes = at_most(most, share),
                    .advice = advice},
     };
@@ -108,7 +110,8 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
 int stg_reader_want_ahead(struct stg_dataset *dataset, const struct stg_step *step,
                           struct stg_format_config *config, struct stg_err *err)
 {
-    if (dataset->ahead != NULL || config->read_bytes < AHEAD_MIN_READ ||
+    if (dataset->ahead != NULL || dataset->n_sharing > 1 ||
+        config->read_bytes < AHEAD_MIN_READ ||
         stg_quota_limit(dataset->quota) / AHEAD_SHARE < config->chunk_bytes)
         return 0;
     int rc = stg_ahead_create(&dataset->ahead);

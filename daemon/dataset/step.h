@@ -27,17 +27,25 @@ struct stg_iter_impl {
                 struct stg_err *err);
     /* Back to the start, for one more iteration; the input first. */
     int (*rewind)(struct stg_iter *iter, struct stg_err *err);
-    /* Frees what is its own, and itself; not the input. */
+    /* Frees what is its own, and itself; not the inputs. */
     void (*destroy)(struct stg_iter *iter);
 };
 
 /* An implementation's struct begins with it; malloc'ed. */
 struct stg_iter {
     const struct stg_iter_impl *impl;
-    struct stg_iter *input; /* NULL: a source */
+    struct stg_iter *input;   /* NULL: a source; of several, the first */
+    struct stg_iter *sibling; /* the next input of the same iterator, or NULL */
     struct stg_dataset *dataset;
     const struct stg_step *step;
     const struct stg_schema *schema; /* of what it yields */
+};
+
+/* One of the inputs of a step that has several. */
+struct stg_input {
+    const char *name; /* of the branch; NULL: what stands before the step */
+    const struct stg_schema *schema;
+    struct stg_iter *iter; /* NULL while nothing but schemas is asked for */
 };
 
 struct stg_transformation {
@@ -46,11 +54,18 @@ struct stg_transformation {
      * can be checked without IO. */
     int (*infer)(const struct stg_step *step, const struct stg_schema *in,
                  struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
-    /* The running form. `input` (NULL for a source) belongs to it on success and to the
-     * caller on failure; *ret may be input itself when the two fuse. */
+    /* The running form. `input` (NULL for a source; of several the first, the others are
+     * its siblings) belongs to it on success and to the caller on failure; *ret may be
+     * input itself when the two fuse. */
     int (*create)(struct stg_dataset *dataset, const struct stg_step *step,
                   const struct stg_schema *schema, struct stg_iter *input,
                   struct stg_iter **ret, struct stg_err *err);
+    /* A step with several inputs has this instead of infer. They are what stands before
+     * it, if anything does, then the branches of its attribute `from`: at least one; then
+     * the one that its attribute last_input names. */
+    int (*infer_many)(const struct stg_step *step, const struct stg_input *in, size_t n,
+                      struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
+    const char *last_input; /* NULL: none */
 };
 
 extern const struct stg_transformation stg_files;
@@ -82,6 +97,12 @@ extern const struct stg_transformation stg_shuffle_and_repeat;
 extern const struct stg_transformation stg_ignore_errors;
 extern const struct stg_transformation stg_prefetch;
 extern const struct stg_transformation stg_cache;
+extern const struct stg_transformation stg_interleave;
+extern const struct stg_transformation stg_parallel_interleave;
+extern const struct stg_transformation stg_zip;
+extern const struct stg_transformation stg_concatenate;
+extern const struct stg_transformation stg_sample_from_datasets;
+extern const struct stg_transformation stg_choose_from_datasets;
 
 /* All of them (table.c), and the one of that name or NULL. */
 extern const struct stg_transformation *const stg_transformations[];
@@ -94,12 +115,13 @@ struct stg_dataset {
     struct stg_quota *quota;
     struct stg_bump bump; /* schemas, file names */
     uint64_t fingerprint; /* of the pipeline */
-    const char **files;   /* what `files` found, sorted; immutable after create */
+    const char **files;   /* what the steps `files` found; immutable after create */
     uint32_t n_files;
     uint64_t files_bytes;    /* counted on quota */
     struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */
     bool has_lines;          /* a record is a line of a file */
     bool has_records;        /* or has a number and an offset in one */
+    unsigned n_sharing;      /* that of the quota which one reader alone would take */
     struct stg_iter *last;
     _Atomic uint64_t n_ignored; /* errors that ignore_errors left out */
     int failed;                 /* negative: sticky */
@@ -139,6 +161,9 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
                       struct stg_err *err);
 /* With all its inputs. NULL is allowed. */
 void stg_iter_destroy(struct stg_iter *iter);
+
+/* All inputs of an iterator, back to their starts. */
+int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err);
 
 /* CANCELLED once the stage stops, else 0. */
 int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err);

@@ -37,6 +37,12 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_read_file,
     &stg_npy,
     &stg_tar,
+    &stg_interleave,
+    &stg_parallel_interleave,
+    &stg_zip,
+    &stg_concatenate,
+    &stg_sample_from_datasets,
+    &stg_choose_from_datasets,
 };
 // clang-format on
 

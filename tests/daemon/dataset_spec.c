@@ -105,13 +105,19 @@ struct stg_dataset_env stg_test_env(void)
     return (struct stg_dataset_env){.uid = 0};
 }
 
-struct stg_dataset *stg_test_open(const struct stg_test_spec *spec,
-                                  const struct stg_dataset_env *env)
+struct stg_dataset *stg_test_open_spec(const struct stg_pipeline_spec *spec,
+                                       const struct stg_dataset_env *env)
 {
     struct stg_dataset *dataset;
     struct stg_err err = {0};
-    CHECK_OK(stg_dataset_create(&spec->spec, env, &dataset, &err), err);
+    CHECK_OK(stg_dataset_create(spec, env, &dataset, &err), err);
     return dataset;
+}
+
+struct stg_dataset *stg_test_open(const struct stg_test_spec *spec,
+                                  const struct stg_dataset_env *env)
+{
+    return stg_test_open_spec(&spec->spec, env);
 }
 
 struct stg_block *stg_test_next(struct stg_dataset *dataset)
@@ -195,7 +201,13 @@ static void print_block(struct text *text, const struct stg_block *block)
 char *stg_test_render(const struct stg_test_spec *spec, const struct stg_dataset_env *env,
                       int max_items)
 {
-    struct stg_dataset *dataset = stg_test_open(spec, env);
+    return stg_test_render_spec(&spec->spec, env, max_items);
+}
+
+char *stg_test_render_spec(const struct stg_pipeline_spec *spec,
+                           const struct stg_dataset_env *env, int max_items)
+{
+    struct stg_dataset *dataset = stg_test_open_spec(spec, env);
     struct text text = {0};
     print(&text, "%s", "");
     uint64_t epoch = 0;

@@ -40,6 +40,8 @@ void stg_test_lines(struct stg_test_spec *spec, const char *pattern);
 struct stg_dataset_env stg_test_env(void);
 
 /* Creates; ends the test when it fails. */
+struct stg_dataset *stg_test_open_spec(const struct stg_pipeline_spec *spec,
+                                       const struct stg_dataset_env *env);
 struct stg_dataset *stg_test_open(const struct stg_test_spec *spec,
                                   const struct stg_dataset_env *env);
 /* The next item, or NULL at the end; ends the test on a failure. */
@@ -50,6 +52,19 @@ struct stg_block *stg_test_next(struct stg_dataset *dataset);
  * caller frees. Without limit when max_items is 0. */
 char *stg_test_render(const struct stg_test_spec *spec, const struct stg_dataset_env *env,
                       int max_items);
+char *stg_test_render_spec(const struct stg_pipeline_spec *spec,
+                           const struct stg_dataset_env *env, int max_items);
+
+/* The same of a pipeline written in YAML, "$DIR" in it being stg_test_dir(); ends the
+ * test when it is refused. Only in tests that link proto (dataset_text.c). */
+struct stg_pipeline_spec *stg_test_load(const char *text);
+struct stg_dataset *stg_test_open_text(const char *text,
+                                       const struct stg_dataset_env *env,
+                                       struct stg_pipeline_spec **ret_spec);
+char *stg_test_render_text(const char *text, const struct stg_dataset_env *env,
+                           int max_items);
+/* What check would say: ends the test unless it is refused. Returns err's text. */
+const char *stg_test_refused(const char *text);
 
 /* A directory that goes with the test, unless that fails; paths and files in it. They
  * live as long as the process. */

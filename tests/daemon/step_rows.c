@@ -90,6 +90,17 @@ static void make_archives(void)
 
 #define READER(kind, step)                                                               \
     "dataset:\n- files: {pattern: \"$DIR/*." kind "\", shuffle: false}\n- " step "\n"
+static void make_many(void)
+{
+    STG_TEST_FILE("i1.txt", "a\nb\nc\nd\ne\n");
+    STG_TEST_FILE("i2.txt", "f\na line that is too long\ng\n");
+    STG_TEST_FILE("i3.txt", "");
+    STG_TEST_FILE("i4.txt", "h\ni\nj\nk\nl\nm\nn");
+    STG_TEST_FILE("i5.txt", "o\n");
+}
+
+#define MANY_FILES "dataset:\n- files: {pattern: \"$DIR/i*.txt\", shuffle: false}\n"
+#define TWO_BRANCHES "datasets: {a: [range: {stop: 20}], b: [range: {stop: 20}]}\n"
 
 const struct stg_step_row stg_step_rows[] = {
     {.step = "files",
@@ -376,6 +387,55 @@ const struct stg_step_row stg_step_rows[] = {
      .flags = STG_ROW_DROPS_ERRORS,
      .in_place = "0 1 2 3 4 5 6 7 0 1 2 3 4 5 6 7 0 1 2 3 4 5 6 7",
      .reset = remove_cache},
+    {.step = "interleave",
+     .pipeline = MANY_FILES "- interleave: {cycle_length: 2, block_length: 2, reader: "
+                            "{text_line: {max_record_bytes: 9, buffer_size: 4}}}\n",
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_THREADS,
+     .prepare = make_many},
+    {.step = "interleave",
+     .pipeline = MANY_FILES "- interleave: {cycle_length: 4, num_parallel_calls: 0, "
+                            "buffer_output_elements: 1, reader: {text_line: {with_key: "
+                            "true}}}\n- repeat: {count: 2}\n",
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_many},
+    {.step = "parallel_interleave",
+     .pipeline = MANY_FILES
+     "- parallel_interleave: {cycle_length: 3, reader: {text_line: {buffer_size: 64}}}\n",
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_THREADS,
+     .prepare = make_many},
+    {.step = "zip",
+     .pipeline = TWO_BRANCHES "dataset: [zip: {from: [a, b]}]",
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "zip",
+     .pipeline = "datasets: {a: [range: {stop: 20}, batch: {batch_size: 3}]}\n"
+                 "dataset: [range: {stop: 5}, zip: {from: [a]}]",
+     .flags = STG_ROW_COUNTS_ERRORS | STG_ROW_DROPS_ERRORS},
+    {.step = "sample_from_datasets",
+     .pipeline = TWO_BRANCHES "dataset: [sample_from_datasets: {from: [a, b], weights: "
+                              "[1, 3], seed: 4}]",
+     .flags = STG_ROW_COUNTS_ERRORS},
+    {.step = "sample_from_datasets",
+     .pipeline = "datasets: {a: [range: {stop: 20}, batch: {batch_size: 3}]}\n"
+                 "dataset: [range: {stop: 9}, batch: {batch_size: 2}, "
+                 "sample_from_datasets: {from: [a], rerandomize_each_iteration: true}]",
+     .flags = STG_ROW_RESHUFFLES | STG_ROW_COUNTS_ERRORS},
+    {.step = "sample_from_datasets",
+     .pipeline = "dataset: [range: {stop: 20}, sample_from_datasets: {}]",
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "choose_from_datasets",
+     .pipeline =
+         MANY_FILES "- text_line\n- choose_from_datasets: {from: [b], "
+                    "choice_dataset: c, stop_on_empty_dataset: false}\n"
+                    "datasets:\n  b:\n  - files: {pattern: \"$DIR/i4.txt\"}\n"
+                    "  - text_line\n  c: [range: {stop: 2}, repeat: {count: 40}]\n",
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_many},
+    {.step = "concatenate",
+     .pipeline = TWO_BRANCHES "dataset: [concatenate: {from: [a, b]}]",
+     .in_place = "0 1 ! 2 3 4 5 6 7 ! 0 1 ! 2 3 4 5 6 7 !"},
+    {.step = "concatenate",
+     .pipeline = TWO_BRANCHES "dataset: [range: {stop: 20}, concatenate: {from: [b, a]}, "
+                              "batch: {batch_size: 4}]"},
 };
 
 const size_t stg_n_step_rows = sizeof(stg_step_rows) / sizeof(stg_step_rows[0]);

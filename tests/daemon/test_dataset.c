@@ -350,9 +350,9 @@ static void infer_refuses_steps_in_a_wrong_order(void)
 
     struct stg_test_spec unknown = {0};
     stg_test_range(&unknown, 3);
-    step(&unknown, "interleave", NULL, 0);
+    step(&unknown, "no_such_step", NULL, 0);
     check_refused(&unknown, STAGER_UNIMPLEMENTED,
-                  "step interleave (line 2): ", "no step of that name");
+                  "step no_such_step (line 2): ", "no step of that name");
 }
 
 static void infer_refuses_patterns_that_are_no_paths(void)

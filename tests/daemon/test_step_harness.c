@@ -133,7 +133,8 @@ static void a_first_step_is_a_source_or_refused(void)
         stg_bump_init(&bump, 0);
         struct stg_schema schema;
         struct stg_err err = {0};
-        int rc = stg_transformations[i]->infer(&step, NULL, &bump, &schema, &err);
+        const struct stg_pipeline_spec spec = {.steps = &step, .n_steps = 1};
+        int rc = stg_dataset_infer(&spec, &bump, &schema, &err);
         if (rc < 0) {
             CHECK_INT(rc, -STAGER_INVALID_ARGUMENT);
             CHECK_CONTAINS(err.text, step.name);

@@ -123,7 +123,8 @@ static bool is_part_of_step(const ProtobufCFieldDescriptor *field)
     return field->label != PROTOBUF_C_LABEL_REPEATED &&
            (field->descriptor == &stager__features__descriptor ||
             field->descriptor == &stager__attribute__descriptor ||
-            field->descriptor == &stager__values__descriptor);
+            field->descriptor == &stager__values__descriptor ||
+            field->descriptor == &stager__reader__descriptor);
 }
 
 /* A step is what has a message of arguments: a step of another type would be no step. */

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/build.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Branches inside one another, and steps in all: a branch counts as often as it is
+ * taken. */
+#define MAX_DEPTH 16u
+#define MAX_STEPS 4096u
+#define MAX_INPUTS 256u
+
+struct build {
+    const struct stg_pipeline_spec *spec;
+    struct stg_bump *bump;
+    struct stg_dataset *dataset;              /* NULL: nothing is made */
+    const struct stg_branch *open[MAX_DEPTH]; /* that are being built */
+    unsigned depth;
+    unsigned n_steps;
+    bool *is_taken; /* of each branch */
+};
+
+/* What flows from a list of steps. */
+struct flow {
+    const struct stg_schema *schema; /* NULL: there was no step */
+    struct stg_iter *iter;
+};
+
+static int build_steps(struct build *build, const struct stg_step *steps, size_t n,
+                       struct flow *ret, struct stg_err *err);
+
+static const struct stg_transformation *find(const struct stg_step *step,
+                                             struct stg_err *err)
+{
+    const struct stg_transformation *ret = stg_transformation_find(step->name);
+    if (ret != NULL)
+        return ret;
+    char known[700] = "";
+    for (size_t i = 0; i < stg_n_transformations; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
+                 stg_transformations[i]->name);
+    }
+    stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
+                 "there is no step of that name; known: %s", known);
+    return NULL;
+}
+
+/* ---- branches ---- */
+
+static int fail_branch(const struct stg_branch *branch, struct stg_err *err,
+                       const char *text)
+{
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "branch %s (line %d): %s", branch->name,
+                   branch->line, text);
+}
+
+static int check_open(const struct build *build, const struct stg_branch *branch,
+                      struct stg_err *err)
+{
+    for (unsigned i = 0; i < build->depth; i++) {
+        if (build->open[i] == branch)
+            return fail_branch(branch, err, "it takes itself, through `from`");
+    }
+    if (build->depth == MAX_DEPTH)
+        return fail_branch(branch, err,
+                           "branches that take one another, 17 deep; at "
+                           "most 16");
+    if (branch->n_steps == 0)
+        return fail_branch(branch, err,
+                           "it has no steps; it begins with a source: files or range");
+    return 0;
+}
+
+static int build_branch(struct build *build, const struct stg_step *step,
+                        const struct stg_value *name, struct stg_input *ret,
+                        struct stg_err *err)
+{
+    const struct stg_pipeline_spec *spec = build->spec;
+    size_t i = 0;
+    while (i < spec->n_branches && strcmp(spec->branches[i].name, name->s) != 0)
+        i++;
+    if (i == spec->n_branches)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "there is no branch %s: `datasets` has the steps of a branch "
+                            "below its name",
+                            name->s);
+    const struct stg_branch *branch = &spec->branches[i];
+    int rc = check_open(build, branch, err);
+    if (rc < 0)
+        return rc;
+    build->is_taken[i] = true;
+    build->open[build->depth++] = branch;
+    struct flow flow;
+    rc = build_steps(build, branch->steps, branch->n_steps, &flow, err);
+    build->depth--;
+    if (rc < 0)
+        return rc;
+    *ret = (struct stg_input){
+        .name = branch->name, .schema = flow.schema, .iter = flow.iter};
+    return 0;
+}
+
+static int check_branches(const struct build *build, struct stg_err *err)
+{
+    const struct stg_pipeline_spec *spec = build->spec;
+    for (size_t i = 0; i < spec->n_branches; i++) {
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(spec->branches[i].name, spec->branches[k].name) == 0)
+                return fail_branch(&spec->branches[i], err,
+                                   "another branch has that name");
+        }
+        if (!build->is_taken[i])
+            return fail_branch(&spec->branches[i], err,
+                               "no step takes it: name it in a `from`, or leave it out");
+    }
+    return 0;
+}
+
+/* ---- steps ---- */
+
+static void destroy_inputs(const struct stg_input *inputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        stg_iter_destroy(inputs[i].iter);
+}
+
+/* The branches that one attribute names, behind the n inputs that there are. */
+static int add_inputs(struct build *build, const struct stg_step *step, const char *attr,
+                      struct stg_input *inputs, size_t *n, struct stg_err *err)
+{
+    const struct stg_attr *names = stg_attr_find(step->attrs, step->n_attrs, attr);
+    for (size_t i = 0; names != NULL && i < names->n_values; i++) {
+        if (*n == MAX_INPUTS)
+            return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                                "more than %u inputs", MAX_INPUTS);
+        int rc = build_branch(build, step, &names->values[i], &inputs[*n], err);
+        if (rc < 0)
+            return rc;
+        ++*n;
+    }
+    return 0;
+}
+
+/* What stands before the step comes first, if anything does. */
+static int gather_inputs(struct build *build, const struct stg_step *step,
+                         const struct stg_transformation *transformation,
+                         const struct flow *before, struct stg_input *inputs, size_t *n,
+                         struct stg_err *err)
+{
+    if (before->schema != NULL)
+        inputs[(*n)++] =
+            (struct stg_input){.schema = before->schema, .iter = before->iter};
+    int rc = add_inputs(build, step, "from", inputs, n, err);
+    if (rc == 0 && *n == 0)
+        rc = stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                          "from is missing: the branches it takes, such as from: [a, b]");
+    if (rc == 0 && transformation->last_input != NULL)
+        rc = add_inputs(build, step, transformation->last_input, inputs, n, err);
+    return rc;
+}
+
+static int make_iter(struct build *build, const struct stg_step *step,
+                     const struct stg_transformation *transformation,
+                     const struct stg_schema *schema, struct stg_iter *input,
+                     struct stg_iter **ret, struct stg_err *err)
+{
+    if (build->dataset == NULL)
+        return 0;
+    return transformation->create(build->dataset, step, schema, input, ret, err);
+}
+
+/* A step with several inputs. On failure what stands before it is still there. */
+static int build_many(struct build *build, const struct stg_step *step,
+                      const struct stg_transformation *transformation,
+                      struct stg_schema *schema, struct flow *flow, struct stg_err *err)
+{
+    size_t n = 0, n_before = flow->schema != NULL;
+    struct stg_input *inputs = stg_bump_alloc(build->bump, MAX_INPUTS * sizeof(*inputs));
+    if (inputs == NULL)
+        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    int rc = gather_inputs(build, step, transformation, flow, inputs, &n, err);
+    if (rc == 0)
+        rc = transformation->infer_many(step, inputs, n, build->bump, schema, err);
+    for (size_t i = 1; rc == 0 && i < n && inputs[i].iter != NULL; i++)
+        inputs[i - 1].iter->sibling = inputs[i].iter;
+    if (rc == 0)
+        rc = make_iter(build, step, transformation, schema, inputs[0].iter, &flow->iter,
+                       err);
+    if (rc < 0) {
+        for (size_t i = 0; i < n && inputs[i].iter != NULL; i++)
+            inputs[i].iter->sibling = NULL;
+        destroy_inputs(inputs + n_before, n - n_before);
+    }
+    return rc;
+}
+
+static int build_step(struct build *build, const struct stg_step *step, struct flow *flow,
+                      struct stg_err *err)
+{
+    const struct stg_transformation *transformation = find(step, err);
+    if (transformation == NULL)
+        return -STAGER_UNIMPLEMENTED;
+    if (build->n_steps++ == MAX_STEPS)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "more than %u steps, a branch counted as often as it is "
+                            "taken",
+                            MAX_STEPS);
+    struct stg_schema *schema = stg_bump_alloc(build->bump, sizeof(*schema));
+    if (schema == NULL)
+        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    int rc;
+    if (transformation->infer_many != NULL) {
+        rc = build_many(build, step, transformation, schema, flow, err);
+    } else {
+        rc = transformation->infer(step, flow->schema, build->bump, schema, err);
+        if (rc == 0)
+            rc = make_iter(build, step, transformation, schema, flow->iter, &flow->iter,
+                           err);
+    }
+    if (rc == 0)
+        flow->schema = schema;
+    return rc;
+}
+
+static int build_steps(struct build *build, const struct stg_step *steps, size_t n,
+                       struct flow *ret, struct stg_err *err)
+{
+    struct flow flow = {0};
+    for (size_t i = 0; i < n; i++) {
+        int rc = build_step(build, &steps[i], &flow, err);
+        if (rc < 0) {
+            stg_iter_destroy(flow.iter);
+            return rc;
+        }
+    }
+    *ret = flow;
+    return 0;
+}
+
+static int build_all(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                     struct stg_dataset *dataset, struct flow *ret, struct stg_err *err)
+{
+    if (spec->n_steps == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "dataset: it has no steps; it begins with a source: files or "
+                       "range");
+    struct build build = {.spec = spec, .bump = bump, .dataset = dataset};
+    build.is_taken = stg_bump_alloc(bump, spec->n_branches + 1);
+    if (build.is_taken == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");
+    struct flow flow;
+    int rc = build_steps(&build, spec->steps, spec->n_steps, &flow, err);
+    if (rc < 0)
+        return rc;
+    rc = check_branches(&build, err);
+    if (rc < 0)
+        stg_iter_destroy(flow.iter);
+    else
+        *ret = flow;
+    return rc;
+}
+
+int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                      struct stg_schema *ret, struct stg_err *err)
+{
+    struct flow flow;
+    int rc = build_all(spec, bump, NULL, &flow, err);
+    if (rc == 0)
+        *ret = *flow.schema;
+    return rc;
+}
+
+int stg_build_iter(const struct stg_pipeline_spec *spec, struct stg_dataset *dataset,
+                   struct stg_iter **ret, struct stg_err *err)
+{
+    struct stg_schema schema;
+    int rc = stg_dataset_infer(spec, &dataset->bump, &schema, err);
+    if (rc < 0)
+        return rc;
+    struct flow flow;
+    rc = build_all(spec, &dataset->bump, dataset, &flow, err);
+    if (rc == 0)
+        *ret = flow.iter;
+    return rc;
+}

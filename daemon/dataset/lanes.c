@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/lanes.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/block.h"
+
+/* Finished blocks of a lane: so many once it was taken from, one before, so that files
+ * that are open ahead hold little. */
+#define MAX_BLOCKS 2u
+/* Records of a block: a share of the budget, in bytes a record that a view takes. */
+#define MAX_BLOCK_RECORDS 1024
+#define MIN_BLOCK_RECORDS 16
+#define BUDGET_A_RECORD 4096
+
+/* The input of a lane: one path. */
+struct one {
+    struct stg_iter iter;
+    struct stg_block *block;
+    bool given;
+};
+
+enum state { FREE, IDLE, RUNNING };
+
+struct lane {
+    struct one *one;
+    struct stg_iter *reader; /* reads from one; NULL: not made yet. Whoever runs the lane
+                                may touch it */
+    enum state state;
+    bool fresh;        /* the reader is still at the file before */
+    bool ended;        /* the reader has no more */
+    bool taken;        /* from, since it started */
+    uint64_t sequence; /* when it started */
+    struct stg_block *blocks[MAX_BLOCKS];
+    unsigned n_blocks;
+    int64_t n_records; /* in them */
+    bool failed;       /* after them: lanes->failure */
+};
+
+struct stg_lanes {
+    struct stg_lanes_config config;
+    int64_t block_records;
+    pthread_mutex_t lock; /* guards what follows, and the lanes but for readers */
+    pthread_cond_t work, finished; /* something to run; something was run */
+    bool paused, stopping;
+    unsigned n_running, n_waiting; /* lanes; threads */
+    uint64_t n_started, n_ready;
+    struct stg_err failure; /* of the lane that failed first */
+    pthread_t *threads;
+    unsigned n_threads;
+    struct lane lanes[];
+};
+
+/* ---- the input of a lane ---- */
+
+static int one_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                    struct stg_err *err)
+{
+    struct one *one = (struct one *)iter;
+    if (one->given)
+        return 1;
+    one->given = true;
+    *ret = stg_block_ref(one->block);
+    return 0;
+}
+
+static int one_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    ((struct one *)iter)->given = false;
+    return 0;
+}
+
+static void one_destroy(struct stg_iter *iter)
+{
+    stg_block_unref(((struct one *)iter)->block);
+    free(iter);
+}
+
+static const struct stg_iter_impl one_impl = {one_next, one_rewind, one_destroy};
+
+static void one_set(struct one *one, struct stg_block *block)
+{
+    stg_block_unref(one->block);
+    one->block = block;
+    one->given = false;
+}
+
+/* ---- running a lane ---- */
+
+/* The lock is held. */
+static bool is_runnable(const struct stg_lanes *lanes, const struct lane *lane)
+{
+    return lane->state == IDLE && !lane->ended &&
+           lane->n_blocks < (lane->taken ? MAX_BLOCKS : 1) &&
+           lane->n_records < lanes->config.buffer_records;
+}
+
+/* The one that has least ready; of those, the one that is waited for longest. The lock is
+ * held. */
+static struct lane *find_runnable(struct stg_lanes *lanes)
+{
+    struct lane *best = NULL;
+    for (unsigned i = 0; i < lanes->config.n_lanes && !lanes->paused; i++) {
+        struct lane *lane = &lanes->lanes[i];
+        if (!is_runnable(lanes, lane))
+            continue;
+        if (best == NULL || lane->n_blocks < best->n_blocks ||
+            (lane->n_blocks == best->n_blocks && lane->sequence < best->sequence))
+            best = lane;
+    }
+    return best;
+}
+
+/* What is the file's own fault takes the place of its records. */
+static int failure_to_block(struct stg_lanes *lanes, struct lane *lane, int rc,
+                            struct stg_block **ret, struct stg_err *failure)
+{
+    if (rc == -STAGER_CANCELLED || rc == -STAGER_RESOURCE_EXHAUSTED)
+        return rc;
+    struct stg_err why = *failure;
+    return stg_block_create_error(lanes->config.dataset->quota, &why,
+                                  lane->one->block->epoch, ret, failure);
+}
+
+/* The next block of the lane, without the lock. After a failure its reader is of no more
+ * use. */
+static int read_block(struct stg_lanes *lanes, struct lane *lane, int64_t want,
+                      struct stg_block **ret, bool *ret_ended, struct stg_err *failure)
+{
+    int rc = 0;
+    if (lane->fresh)
+        rc = lane->reader->impl->rewind(lane->reader, failure);
+    lane->fresh = false;
+    if (rc == 0)
+        rc = lane->reader->impl->next(lane->reader, want, ret, failure);
+    *ret_ended = rc != 0;
+    if (rc >= 0)
+        return rc;
+    rc = failure_to_block(lanes, lane, rc, ret, failure);
+    stg_iter_destroy(lane->reader);
+    lane->reader = NULL;
+    lane->one = NULL;
+    return rc;
+}
+
+/* The lock is held, but not while the reader runs. */
+static void run_lane(struct stg_lanes *lanes, struct lane *lane)
+{
+    struct stg_block *block = NULL;
+    struct stg_err failure;
+    bool ended;
+    int64_t want = lanes->config.buffer_records - lane->n_records;
+    if (want > lanes->block_records)
+        want = lanes->block_records;
+    lane->state = RUNNING;
+    lanes->n_running++;
+    pthread_mutex_unlock(&lanes->lock);
+    int rc = read_block(lanes, lane, want, &block, &ended, &failure);
+    pthread_mutex_lock(&lanes->lock);
+    lane->state = IDLE;
+    lanes->n_running--;
+    lane->ended = ended;
+    if (rc < 0) {
+        lane->failed = true;
+        if (lanes->failure.code == 0)
+            lanes->failure = failure;
+    } else if (block != NULL) {
+        lane->blocks[lane->n_blocks++] = block;
+        lane->n_records += block->n_records;
+    }
+    lanes->n_ready++;
+    pthread_cond_signal(&lanes->finished);
+}
+
+static void *thread_main(void *arg)
+{
+    struct stg_lanes *lanes = arg;
+    pthread_mutex_lock(&lanes->lock);
+    while (!lanes->stopping) {
+        struct lane *lane = find_runnable(lanes);
+        if (lane != NULL) {
+            run_lane(lanes, lane);
+            continue;
+        }
+        lanes->n_waiting++;
+        pthread_cond_wait(&lanes->work, &lanes->lock);
+        lanes->n_waiting--;
+    }
+    pthread_mutex_unlock(&lanes->lock);
+    return NULL;
+}
+
+/* The lock is held. */
+static void wake_one(struct stg_lanes *lanes)
+{
+    if (lanes->n_waiting > 0)
+        pthread_cond_signal(&lanes->work);
+}
+
+/* ---- starting ---- */
+
+/* All readers of the lanes share what one alone would take of the budget. */
+static int make_reader(struct stg_lanes *lanes, struct lane *lane, struct stg_err *err)
+{
+    const struct stg_lanes_config *config = &lanes->config;
+    const struct stg_transformation *transformation =
+        stg_transformation_find(config->reader->name);
+    struct one *one = stg_iter_create(sizeof(*one), &one_impl, config->dataset,
+                                      config->reader, config->path, NULL, err);
+    if (one == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    unsigned sharing = config->dataset->n_sharing;
+    config->dataset->n_sharing = config->n_lanes;
+    int rc = transformation->create(config->dataset, config->reader, config->schema,
+                                    &one->iter, &lane->reader, err);
+    config->dataset->n_sharing = sharing;
+    if (rc < 0) {
+        stg_iter_destroy(&one->iter);
+        return rc;
+    }
+    lane->one = one;
+    return 0;
+}
+
+int stg_lanes_start(struct stg_lanes *lanes, unsigned i, struct stg_block *path,
+                    struct stg_err *err)
+{
+    struct lane *lane = &lanes->lanes[i];
+    assert(lane->state == FREE);
+    bool is_error = path->error.code != 0;
+    if (!is_error && lane->reader == NULL) {
+        int rc = make_reader(lanes, lane, err);
+        if (rc < 0) {
+            stg_block_unref(path);
+            return rc;
+        }
+    }
+    pthread_mutex_lock(&lanes->lock);
+    lane->state = IDLE;
+    lane->taken = false;
+    lane->ended = is_error;
+    lane->fresh = true;
+    lane->failed = false;
+    lane->sequence = lanes->n_started++;
+    if (is_error)
+        lane->blocks[lane->n_blocks++] = path;
+    else
+        one_set(lane->one, path);
+    lanes->n_ready++;
+    wake_one(lanes);
+    pthread_mutex_unlock(&lanes->lock);
+    return 0;
+}
+
+/* ---- taking ---- */
+
+/* The lock is held; there is a block. */
+static struct stg_block *take_first(struct stg_lanes *lanes, struct lane *lane)
+{
+    struct stg_block *block = lane->blocks[0];
+    for (unsigned i = 1; i < lane->n_blocks; i++)
+        lane->blocks[i - 1] = lane->blocks[i];
+    lane->n_blocks--;
+    lane->n_records -= block->n_records;
+    if (is_runnable(lanes, lane))
+        wake_one(lanes);
+    return block;
+}
+
+/* The lock is held. */
+static int answer(struct stg_lanes *lanes, struct lane *lane, struct stg_block **ret,
+                  struct stg_err *err)
+{
+    lane->taken = true;
+    if (lane->n_blocks > 0) {
+        *ret = take_first(lanes, lane);
+        return STG_LANE_BLOCK;
+    }
+    if (lane->failed) {
+        if (err != NULL)
+            *err = lanes->failure;
+        return lanes->failure.code;
+    }
+    if (!lane->ended)
+        return STG_LANE_BUSY;
+    lane->state = FREE;
+    return STG_LANE_END;
+}
+
+int stg_lanes_take(struct stg_lanes *lanes, unsigned i, bool wait, struct stg_block **ret,
+                   struct stg_err *err)
+{
+    struct lane *lane = &lanes->lanes[i];
+    assert(lane->state != FREE);
+    pthread_mutex_lock(&lanes->lock);
+    int rc;
+    while ((rc = answer(lanes, lane, ret, err)) == STG_LANE_BUSY && wait) {
+        if (lane->state == IDLE)
+            run_lane(lanes, lane);
+        else
+            pthread_cond_wait(&lanes->finished, &lanes->lock);
+    }
+    pthread_mutex_unlock(&lanes->lock);
+    return rc;
+}
+
+uint64_t stg_lanes_ready(struct stg_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->lock);
+    uint64_t n = lanes->n_ready;
+    pthread_mutex_unlock(&lanes->lock);
+    return n;
+}
+
+void stg_lanes_wait(struct stg_lanes *lanes, uint64_t seen)
+{
+    pthread_mutex_lock(&lanes->lock);
+    while (lanes->n_ready == seen) {
+        struct lane *lane = lanes->n_threads == 0 ? find_runnable(lanes) : NULL;
+        if (lane != NULL)
+            run_lane(lanes, lane);
+        else
+            pthread_cond_wait(&lanes->finished, &lanes->lock);
+    }
+    pthread_mutex_unlock(&lanes->lock);
+}
+
+/* ---- life ---- */
+
+static void lane_clear(struct lane *lane)
+{
+    for (unsigned i = 0; i < lane->n_blocks; i++)
+        stg_block_unref(lane->blocks[i]);
+    lane->n_blocks = 0;
+    lane->n_records = 0;
+    lane->state = FREE;
+}
+
+void stg_lanes_clear(struct stg_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->lock);
+    lanes->paused = true;
+    while (lanes->n_running > 0)
+        pthread_cond_wait(&lanes->finished, &lanes->lock);
+    for (unsigned i = 0; i < lanes->config.n_lanes; i++)
+        lane_clear(&lanes->lanes[i]);
+    lanes->paused = false;
+    pthread_mutex_unlock(&lanes->lock);
+}
+
+static int make_threads(struct stg_lanes *lanes, struct stg_err *err)
+{
+    unsigned n = lanes->config.n_threads;
+    lanes->threads = malloc((n + 1) * sizeof(pthread_t));
+    if (lanes->threads == NULL)
+        return stg_step_err(lanes->config.reader, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    for (; lanes->n_threads < n; lanes->n_threads++) {
+        int error =
+            pthread_create(&lanes->threads[lanes->n_threads], NULL, thread_main, lanes);
+        if (error != 0)
+            return stg_step_err(lanes->config.reader, -STAGER_RESOURCE_EXHAUSTED, err,
+                                "thread %u of %u cannot be made: %s",
+                                lanes->n_threads + 1, n, strerror(error));
+    }
+    return 0;
+}
+
+static int64_t block_records(const struct stg_lanes_config *config)
+{
+    uint64_t n =
+        stg_quota_limit(config->dataset->quota) / BUDGET_A_RECORD / config->n_lanes;
+    return n > MAX_BLOCK_RECORDS   ? MAX_BLOCK_RECORDS
+           : n < MIN_BLOCK_RECORDS ? MIN_BLOCK_RECORDS
+                                   : (int64_t)n;
+}
+
+int stg_lanes_create(const struct stg_lanes_config *config, struct stg_lanes **ret,
+                     struct stg_err *err)
+{
+    struct stg_lanes *lanes =
+        calloc(1, sizeof(*lanes) + config->n_lanes * sizeof(struct lane));
+    if (lanes == NULL)
+        return stg_step_err(config->reader, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    lanes->config = *config;
+    lanes->block_records = block_records(config);
+    pthread_mutex_init(&lanes->lock, NULL);
+    pthread_cond_init(&lanes->work, NULL);
+    pthread_cond_init(&lanes->finished, NULL);
+    int rc = make_threads(lanes, err);
+    if (rc < 0) {
+        stg_lanes_destroy(lanes);
+        return rc;
+    }
+    *ret = lanes;
+    return 0;
+}
+
+void stg_lanes_destroy(struct stg_lanes *lanes)
+{
+    if (lanes == NULL)
+        return;
+    pthread_mutex_lock(&lanes->lock);
+    lanes->stopping = true;
+    pthread_cond_broadcast(&lanes->work);
+    pthread_mutex_unlock(&lanes->lock);
+    for (unsigned i = 0; i < lanes->n_threads; i++)
+        pthread_join(lanes->threads[i], NULL);
+    for (unsigned i = 0; i < lanes->config.n_lanes; i++) {
+        lane_clear(&lanes->lanes[i]);
+        stg_iter_destroy(lanes->lanes[i].reader);
+    }
+    pthread_cond_destroy(&lanes->finished);
+    pthread_cond_destroy(&lanes->work);
+    pthread_mutex_destroy(&lanes->lock);
+    free(lanes->threads);
+    free(lanes);
+}
