@@ -36,7 +36,8 @@ const char *stager_version(void)
 
 /* ---- requests ---- */
 
-/* The reply to `id`; replies to requests that were given up before are dropped. */
+/* The reply to `id`, or what stagerd said before it was asked; replies to requests that
+ * were given up before are dropped. */
 static int receive_reply(struct stager *client, uint64_t id, int64_t deadline_ns,
                          struct stg_reply *ret, int *fds, size_t max_fds,
                          size_t *ret_n_fds, struct stg_err *err)
@@ -51,7 +52,8 @@ static int receive_reply(struct stager *client, uint64_t id, int64_t deadline_ns
         struct stg_reply reply = {0};
         int rc =
             stg_wire_decode_reply(client->buf, (size_t)n, &client->bump, &reply, err);
-        if (rc == 0 && reply.id == id) {
+        bool unasked = reply.id == 0 && reply.code != 0;
+        if (rc == 0 && (reply.id == id || unasked)) {
             client->reply_bytes = (size_t)n;
             *ret = reply;
             *ret_n_fds = n_fds;
@@ -77,7 +79,7 @@ static int exchange(struct stager *client, struct stg_request *request, int64_t 
                        STG_MESSAGE_MAX_BYTES);
     int64_t deadline_ns = stg_clock_ns() + limit_ns;
     int rc = stg_socket_send(client->fd, client->buf, (size_t)n, deadline_ns, err);
-    if (rc == 0)
+    if (rc == 0 || rc == -STAGER_UNAVAILABLE) /* who closed it may have said why */
         rc = receive_reply(client, request->id, deadline_ns, ret, fds, max_fds, ret_n_fds,
                            err);
     /* A reply that comes too late is told by its id. */

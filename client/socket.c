@@ -228,6 +228,8 @@ static long receive_one(int fd, void *buf, size_t capacity, int *fds, size_t max
                          .msg_control = control.bytes,
                          .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && errno == ECONNRESET) /* it was closed unread; what it said comes after */
+        n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : say_gone(err);
     size_t n_fds = take_fds(&msg, all, MAX_FDS);

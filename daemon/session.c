@@ -429,9 +429,13 @@ void stg_session_create(struct stg_server *server, int fd)
     }
     server->n_sessions++;
     if (server->n_sessions > server->settings->max_clients) {
-        stg_session_fail(
-            session, 0, -STAGER_RESOURCE_EXHAUSTED,
-            "stagerd has max_clients connections already: raise it in stagerd.yaml");
+        char text[128];
+        snprintf(text, sizeof(text),
+                 "stagerd has max_clients %u connections already: raise it in "
+                 "stagerd.yaml",
+                 server->settings->max_clients);
+        stg_log(STG_LOG_WARNING, "pid %d was refused: %s", (int)session->pid, text);
+        stg_session_fail(session, 0, -STAGER_RESOURCE_EXHAUSTED, text);
         stg_session_close(session);
     }
 }

@@ -485,6 +485,23 @@ static void a_stopped_trainer_slows_only_itself(void)
     fixture_finish(&fixture);
 }
 
+/* Whether its hello is sent before stagerd closes the socket, or after. */
+static void a_connection_too_many_is_told_so(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "max_clients: 2\n");
+    struct stager *clients[2], *refused;
+    for (int n = 0; n < 2;) /* the fixture's own may not be gone yet */
+        n += stager_connect(fixture.runtime, &clients[n]) == 0;
+    for (int i = 0; i < 50; i++) {
+        CHECK_INT(stager_connect(fixture.runtime, &refused), -STAGER_RESOURCE_EXHAUSTED);
+        CHECK_CONTAINS(stager_error_text(NULL), "max_clients 2 connections already");
+    }
+    stager_disconnect(clients[0]);
+    stager_disconnect(clients[1]);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_dead_trainer_gives_back_its_extents),
     TEST(a_dead_trainer_gives_back_its_extents_though_its_child_keeps_the_socket),
@@ -501,6 +518,7 @@ static const struct stg_test tests[] = {
     TEST(shared_memory_cannot_be_written_by_a_client),
     TEST(a_file_in_the_sockets_place_is_not_removed),
     TEST(a_stopped_trainer_slows_only_itself),
+    TEST(a_connection_too_many_is_told_so),
 };
 
 TEST_MAIN(tests)
