@@ -481,7 +481,8 @@ int stg_read_fail_key(struct stg_reader *r, const struct stg_text_node *entry,
         return stg_read_fail(r, entry->key_line, entry->key_column,
                              "unknown key \"%s\"; did you mean \"%s\"?", shown, near);
     return stg_read_fail(r, entry->key_line, entry->key_column,
-                         "unknown key \"%s\"; known here: %s", shown, all);
+                         "unknown key \"%s\"; known here: %s", shown,
+                         n > 0 ? all : "none");
 }
 
 static int required_check(struct stg_reader *r, const struct stg_text_node *node,

@@ -111,6 +111,8 @@ static const struct {
      "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__node__descriptor, "name", WORD "/", 255,
      "not a name; use 1 to 255 letters, digits, '_', '.', '-' or '/'"},
+    {&stager__enumerate__descriptor, "name", WORD, 64,
+     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__thread_pool__descriptor, "global_name", WORD, 64,
      "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
 };

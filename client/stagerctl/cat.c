@@ -110,7 +110,8 @@ static uint32_t part_at(const struct stager_batch *batch,
     return ret->part;
 }
 
-/* Row by row; a tensor that has no such row is left out of it. */
+/* Row by row; a scalar is of every row, another tensor that has no such row is left out.
+ */
 static void print_row(const struct stager_batch *batch,
                       const struct stager_batch_info *info, int64_t row)
 {
@@ -123,7 +124,10 @@ static void print_row(const struct stager_batch *batch,
             print_ragged_row(&tensor, &next, row);
         } else if (part == STAGER_PART_INDICES) {
             print_sparse_row(&tensor, &next, row);
-        } else if (tensor.ndim > 0 && (uint64_t)tensor.shape[0] == info->n_rows) {
+        } else if (tensor.ndim == 0) {
+            printf(" %s=", tensor.name);
+            stg_values_preview(stdout, &tensor, 1);
+        } else if ((uint64_t)tensor.shape[0] == info->n_rows) {
             printf(" %s=", tensor.name);
             stg_values_row(stdout, &tensor, row);
         }

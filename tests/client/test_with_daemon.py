@@ -127,6 +127,11 @@ def cat(daemon):
     out = expect(daemon, 0, "", "cat", "numbers", "--rows", "--limit", "1")
     assert '  row 1: i=2 f=0.25 s="b"\n' in out and "row 2" not in out, out
     expect(daemon, 1, "stagerctl: NOT_FOUND: ", "cat", "nmbers")
+    scalars = "name: scalars\ndataset: [{range: {start: 4, stop: 6}}, {enumerate: {}}]\n"
+    expect(daemon, 0, "", "apply", "-", stdin=scalars.encode())
+    assert expect(daemon, 0, "", "cat", "scalars", "--rows").splitlines()[1::2] == [
+        "  row 0: index=0 value=4", "  row 0: index=1 value=5"]
+    expect(daemon, 0, "", "delete", "scalars")
 
 
 def cat_of_odd_values(daemon):
