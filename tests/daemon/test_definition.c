@@ -142,6 +142,12 @@ static void mistakes_are_told_with_file_and_line(void)
     refuse("dataset:\n  - range: {stop: 1}\ngraph:\n  - {name: a, op: decode_cvs, input: "
            "[value]}\n",
            -STAGER_INVALID_ARGUMENT, "decode_csv");
+    refuse("dataset:\n  - range: {stop: 1}\n  - unbatch: {size: 1}\n",
+           -STAGER_INVALID_ARGUMENT, "unknown key \"size\"; known here: none");
+    refuse("dataset:\n  - range: {stop: 1}\n  - enumerate: {name: \"a:1\"}\n",
+           -STAGER_INVALID_ARGUMENT, "enumerate.name: \"a:1\": not a name");
+    refuse("dataset:\n  - range: {stop: 1}\nstaged: {feed_dict: 3}\n",
+           -STAGER_INVALID_ARGUMENT, "expected a mapping by name, or a list");
 }
 
 static void a_constant_that_would_take_the_machine_is_refused(void)

@@ -179,15 +179,6 @@ static void exception_types_are_status_codes(void)
         {STEPS "staged: {ignored_exception_types: [17]}\n",
          "p:2:36: staged.ignored_exception_types[0]: found 17; expected the name of a "
          "status code, as OUT_OF_RANGE, or its number from 1 to 16"},
-        {"dataset: [{range: {stop: 1}}, {unbatch: {size: 1}}]\n",
-         "p:1:42: dataset[1].unbatch: unknown key \"size\"; known here: none"},
-        {"dataset: [{range: {stop: 1}}, {enumerate: {name: \"a:1\"}}]\n",
-         "p:1:50: dataset[1].enumerate.name: \"a:1\": not a name; use 1 to 64 letters, "
-         "digits, '_', "
-         "'.' or '-'"},
-        {STEPS "staged: {feed_dict: 3}\n", "p:2:21: staged.feed_dict: found 3; expected "
-                                           "a mapping by name, or a list; begin "
-                                           "each entry with \"- \""},
         {STEPS "staged: {feed_dict: {x: {value: 1, tensor: y}}}\n",
          "p: feed_dict \"x\" (line 2) needs one of value and tensor"},
     };
