@@ -294,8 +294,8 @@ int stg_lanes_take(struct stg_lanes *lanes, unsigned i, bool wait, struct stg_bl
                    struct stg_err *err)
 {
     struct lane *lane = &lanes->lanes[i];
-    assert(lane->state != FREE);
     pthread_mutex_lock(&lanes->lock);
+    assert(lane->state != FREE);
     int rc;
     while ((rc = answer(lanes, lane, ret, err)) == STG_LANE_BUSY && wait) {
         if (lane->state == IDLE)
