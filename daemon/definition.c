@@ -9,6 +9,7 @@
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/order.h"
 #include "daemon/pool.h"
+#include "daemon/vocabulary.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 
@@ -66,6 +67,20 @@ static int check_staged(const struct stg_staged *staged, struct stg_err *err)
     return 0;
 }
 
+/* What is in the files is part of what the pipeline is. */
+static int load_vocabularies(struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_identity *who = &definition->applier;
+    struct stg_vocabulary_reader reader = {.uid = who->uid,
+                                           .gid = who->gid,
+                                           .groups = who->groups,
+                                           .n_groups = who->n_groups};
+    int rc = stg_vocabularies_load(definition->graph, &reader, err);
+    if (rc == 0)
+        definition->spec->fingerprint ^= reader.fingerprint;
+    return rc;
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_err *err)
 {
@@ -84,6 +99,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     if (rc == 0)
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);
+    if (rc == 0)
+        rc = load_vocabularies(definition, err);
     if (rc == 0)
         rc = check_open_fits(definition, err);
     return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;

@@ -35,8 +35,9 @@ struct stg_definition {
     struct stg_identity applier;
 };
 
-/* Reads and checks everything that can be checked without opening the data.
- * INVALID_ARGUMENT with file, line and column. The caller owns one reference. */
+/* Reads and checks everything that can be checked without opening the data; vocabularies
+ * are read too, on behalf of the applier. INVALID_ARGUMENT with file, line and column.
+ * The caller owns one reference. */
 int stg_definition_create(const char *text, size_t text_bytes, const char *file,
                           const struct stg_identity *applier, struct stg_definition **ret,
                           struct stg_err *err);

@@ -162,6 +162,13 @@ static int check_feature(const struct stg_graph *graph, size_t i, struct stg_err
                        "\"%s\" depends on a variable, which lives in the trainer; make "
                        "it a target instead",
                        feature->tensor);
+    const struct stg_ref *ref = &graph->features[i];
+    if (ref->kind == STG_REF_NODE &&
+        (graph->nodes[ref->index].op->flags & STG_OP_TABLE) != 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "\"%s\" is a vocabulary, which stays in the daemon; stage what "
+                       "lookup gives",
+                       feature->tensor);
     return 0;
 }
 
@@ -236,6 +243,14 @@ int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref 
         return 0;
     const char *missing = missing_from_boundary(graph, ref, name);
     const struct stg_staged *staged = &graph->spec->staged;
+    struct stg_ref from;
+    if (stg_graph_resolve(graph, missing, &from, NULL) == 0 &&
+        from.kind == STG_REF_NODE &&
+        (graph->nodes[from.index].op->flags & STG_OP_TABLE) != 0)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "vocabulary \"%s\" stays in the daemon; look words up before the "
+                       "boundary, and stage the ids",
+                       missing);
     for (size_t i = 0; i < staged->n_features; i++) {
         if (strcmp(staged->features[i].tensor, missing) == 0)
             return stg_err(err, -STAGER_FAILED_PRECONDITION,
@@ -352,10 +367,26 @@ int stg_graph_create(const struct stg_pipeline_spec *spec,
     return 0;
 }
 
+int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *owner,
+                          struct stg_err *err)
+{
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        struct stg_graph_node *node = &graph->nodes[i];
+        if ((node->op->flags & STG_OP_TABLE) == 0)
+            continue;
+        int rc = load(owner, node->spec, &node->table, err);
+        if (rc < 0)
+            return stg_graph_blame(node, rc, err);
+    }
+    return 0;
+}
+
 void stg_graph_destroy(struct stg_graph *graph)
 {
     if (graph == NULL)
         return;
+    for (size_t i = 0; graph->nodes != NULL && i < graph->n_nodes; i++)
+        free(graph->nodes[i].table.data);
     stg_bump_finish(&graph->bump);
     free(graph);
 }

@@ -30,6 +30,16 @@ void stg_graph_destroy(struct stg_graph *graph);
  * from the element. */
 bool stg_graph_is_row_wise(const struct stg_graph *graph);
 
+/* Reads what a node of a TABLE op asks for: *ret's data is from malloc, and the graph's
+ * from then on. */
+typedef int stg_graph_table(void *owner, const struct stg_node *node,
+                            struct stg_tensor *ret, struct stg_err *err);
+
+/* Calls `load` for each such node, once, before any executor is made. Errors are load's,
+ * with node and line before them. A graph without them runs what needs none. */
+int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *owner,
+                          struct stg_err *err);
+
 /* The boundary: one component a feature, in the order of the spec; names are paths. */
 const struct stg_schema *stg_graph_boundary(const struct stg_graph *graph);
 

@@ -44,6 +44,7 @@ struct stg_graph_node {
     struct stg_component *outputs;
     size_t n_outputs;
     const void *plan;
+    struct stg_tensor table; /* of a TABLE op, once loaded; the data is the graph's */
 };
 
 /* An entry of feed_dict. */

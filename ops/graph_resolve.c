@@ -417,8 +417,9 @@ static void set_depends(const struct stg_graph *graph, struct stg_graph_node *no
 {
     node->depends =
         node->op->flags & (STG_OP_VARIABLE | STG_OP_STATEFUL) ? STG_DEPENDS_VARIABLE : 0u;
-    if ((node->op->flags & STG_OP_PLACEHOLDER) != 0)
-        node->depends |= STG_DEPENDS_ELEMENT; /* only the stage side feeds */
+    /* Only the stage side feeds, and reads files. */
+    if ((node->op->flags & (STG_OP_PLACEHOLDER | STG_OP_TABLE)) != 0)
+        node->depends |= STG_DEPENDS_ELEMENT;
     for (size_t i = 0; i < node->n_inputs; i++)
         node->depends |= stg_graph_depends(graph, &node->inputs[i]);
     for (size_t i = 0; i < node->n_controls; i++)

@@ -36,6 +36,7 @@ extern const struct stg_op stg_op_log1p;
 extern const struct stg_op stg_op_logical_and;
 extern const struct stg_op stg_op_logical_not;
 extern const struct stg_op stg_op_logical_or;
+extern const struct stg_op stg_op_lookup;
 extern const struct stg_op stg_op_matmul;
 extern const struct stg_op stg_op_maximum;
 extern const struct stg_op stg_op_minimum;
@@ -47,6 +48,7 @@ extern const struct stg_op stg_op_one_hot;
 extern const struct stg_op stg_op_ones_like;
 extern const struct stg_op stg_op_pad;
 extern const struct stg_op stg_op_parse_example;
+extern const struct stg_op stg_op_parse_json;
 extern const struct stg_op stg_op_placeholder;
 extern const struct stg_op stg_op_pow;
 extern const struct stg_op stg_op_reduce_max;
@@ -77,6 +79,7 @@ extern const struct stg_op stg_op_subtract;
 extern const struct stg_op stg_op_tanh;
 extern const struct stg_op stg_op_transpose;
 extern const struct stg_op stg_op_variable;
+extern const struct stg_op stg_op_vocabulary;
 extern const struct stg_op stg_op_where;
 extern const struct stg_op stg_op_zeros_like;
 
@@ -114,6 +117,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_logical_and,
     &stg_op_logical_not,
     &stg_op_logical_or,
+    &stg_op_lookup,
     &stg_op_matmul,
     &stg_op_maximum,
     &stg_op_minimum,
@@ -125,6 +129,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_ones_like,
     &stg_op_pad,
     &stg_op_parse_example,
+    &stg_op_parse_json,
     &stg_op_placeholder,
     &stg_op_pow,
     &stg_op_reduce_max,
@@ -155,6 +160,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_tanh,
     &stg_op_transpose,
     &stg_op_variable,
+    &stg_op_vocabulary,
     &stg_op_where,
     &stg_op_zeros_like,
 };

@@ -89,6 +89,8 @@ enum stg_op_flags {
      * in front of all inputs of equal rank only puts that in front of the outputs: many
      * elements may go through at once. Inputs of a lower rank are broadcast. */
     STG_OP_ROW_WISE = 16,
+    STG_OP_TABLE = 32, /* the output is read from a file by whoever makes the graph
+                          (stg_graph_load_tables): run is NULL */
 };
 
 struct stg_op {

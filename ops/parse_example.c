@@ -8,17 +8,10 @@
 
 #include "ops/element.h"
 #include "ops/example.h"
+#include "ops/text_column.h"
 
 /* Records whose spans stay in the nearest cache while they are made and used. */
 #define BLOCK 32
-
-/* Strings of a known number, copied while their records are at hand. */
-struct texts {
-    char *data;
-    size_t used, capacity;
-    int64_t *ends; /* of each string, in data */
-    int64_t n;
-};
 
 struct work {
     struct stg_op_run *ctx;
@@ -30,7 +23,8 @@ struct work {
     struct stg_example_span **late;  /* key -> spans of all rows, or NULL */
     struct stg_example_span **spans; /* key -> those of the block at hand */
     void **outputs;                  /* feature -> where numbers go, or NULL */
-    struct texts *texts;             /* a feature */
+    struct stg_text_column *texts;   /* a feature: strings of a known number, copied while
+                                        their records are at hand */
     struct stg_example_tally *tallies;
 };
 
@@ -76,13 +70,11 @@ static bool make_texts(struct work *work)
 {
     for (uint32_t k = 0; k < work->plan->n_features; k++) {
         const struct stg_example_feature *f = &work->plan->features[k];
-        size_t n;
+        uint64_t n;
         if (is_early(f) || is_late(f))
             continue;
-        if (__builtin_mul_overflow(work->n_rows, (size_t)f->n, &n))
-            return false;
-        work->texts[k].ends = room(work, n, sizeof(int64_t));
-        if (work->texts[k].ends == NULL)
+        if (__builtin_mul_overflow((uint64_t)work->n_rows, (uint64_t)f->n, &n) ||
+            !stg_text_column_init(&work->texts[k], work->ctx->scratch, n))
             return false;
     }
     return true;
@@ -251,48 +243,22 @@ static bool take_hashes(const struct stg_example_feature *f,
 
 /* ---- strings ---- */
 
-#define SHORT_BYTES 16
-
-static bool grow(struct work *work, struct texts *to, size_t bytes)
-{
-    size_t capacity = to->capacity * 2 + bytes + SHORT_BYTES * (BLOCK + 1);
-    char *data =
-        capacity > to->capacity ? stg_bump_alloc_raw(work->ctx->scratch, capacity) : NULL;
-    if (data == NULL)
-        return false;
-    if (to->used > 0)
-        memcpy(data, to->data, to->used);
-    to->data = data;
-    to->capacity = capacity;
-    return true;
-}
-
-/* slack: more than these bytes may be read. */
-static bool put_text(struct work *work, struct texts *to, const char *s, size_t n,
+/* slack: as many bytes more than the string has may be read. */
+static bool put_text(struct stg_text_column *to, const struct stg_example_text *text,
                      bool slack)
 {
-    if (to->capacity - to->used < n + SHORT_BYTES && !grow(work, to, n))
+    if (!slack || text->bytes > STG_TEXT_SLACK)
+        return stg_text_column_put(to, text->s, text->bytes);
+    if (!stg_text_column_reserve(to, text->bytes))
         return false;
-    memcpy(to->data + to->used, s, slack && n <= SHORT_BYTES ? SHORT_BYTES : n);
-    to->used += n;
-    to->ends[to->n++] = (int64_t)to->used;
-    return true;
-}
-
-static bool put_fill(struct work *work, const struct stg_tensor *fill, struct texts *to)
-{
-    int64_t n = stg_tensor_n(fill);
-    for (int64_t i = 0; i < n; i++) {
-        if (!put_text(work, to, (const char *)fill->data + fill->begin[i],
-                      (size_t)(fill->end[i] - fill->begin[i]), false))
-            return false;
-    }
+    memcpy(to->data + to->used, text->s, STG_TEXT_SLACK);
+    stg_text_column_end(to, text->bytes);
     return true;
 }
 
 /* The strings of a record of any form. */
 static bool take_list(struct work *work, const struct stg_example_feature *f,
-                      const struct stg_example_span *span, struct texts *to)
+                      const struct stg_example_span *span, struct stg_text_column *to)
 {
     struct stg_example_text one, *list = &one;
     if (f->n != 1)
@@ -300,25 +266,25 @@ static bool take_list(struct work *work, const struct stg_example_feature *f,
     if (list == NULL || !take_any(f, span, list))
         return false;
     for (int64_t i = 0; i < f->n; i++) {
-        if (!put_text(work, to, list[i].s, list[i].bytes, false))
+        if (!put_text(to, &list[i], false))
             return false;
     }
     return true;
 }
 
 static bool take_texts(struct work *work, const struct stg_example_feature *f,
-                       const struct stg_example_span *spans, size_t n, struct texts *to)
+                       const struct stg_example_span *spans, size_t n,
+                       struct stg_text_column *to)
 {
     for (size_t i = 0; i < n; i++) {
         const struct stg_example_span *span = &spans[i];
         struct stg_example_text text;
         bool good;
         if (span->kind == STG_EXAMPLE_NONE)
-            good = f->has_default && put_fill(work, &f->fill, to);
+            good = f->has_default && stg_text_column_put_all(to, &f->fill);
         else if (f->n == 1 && span->kind == STG_EXAMPLE_BYTES &&
                  stg_example_text_of(span, &text) == 1)
-            good = put_text(work, to, text.s, text.bytes,
-                            work->in.limit - span->s >= SHORT_BYTES + 2);
+            good = put_text(to, &text, work->in.limit - span->s >= STG_TEXT_SLACK + 2);
         else
             good = take_list(work, f, span, to);
         if (!good)
@@ -328,21 +294,13 @@ static bool take_texts(struct work *work, const struct stg_example_feature *f,
 }
 
 static int write_texts(struct work *work, const struct stg_example_feature *f,
-                       const struct texts *from, struct stg_err *err)
+                       const struct stg_text_column *from, struct stg_err *err)
 {
     const struct stg_tensor *input = &work->ctx->inputs[0];
     int64_t shape[STG_MAX_DIMS + 1] = {(int64_t)work->n_rows};
-    struct stg_tensor output;
     memcpy(shape + input->ndim, f->shape, (size_t)f->ndim * sizeof(*shape));
-    int rc = work->ctx->alloc(work->ctx, f->output, STAGER_STRING, input->ndim + f->ndim,
-                              shape, from->used, &output, err);
-    if (rc < 0 || from->n == 0)
-        return rc;
-    memcpy((void *)(uintptr_t)output.end, from->ends,
-           (size_t)from->n * sizeof(*from->ends));
-    if (from->used > 0)
-        memcpy(output.data, from->data, from->used);
-    return 0;
+    return stg_text_column_write(from, work->ctx, f->output, input->ndim + f->ndim, shape,
+                                 err);
 }
 
 /* ---- counting ---- */

@@ -314,7 +314,7 @@ static int plan_step(struct stg_run *run, const struct stg_graph_node *node,
     return 0;
 }
 
-/* Constants and variables are no steps: their tensors are known now. */
+/* Constants, tables and variables are no steps: their tensors are known now. */
 static int plan_nodes(struct stg_run *run, const struct stg_resources *resources,
                       const bool *needed, const uint32_t *first_slot, struct stg_err *err)
 {
@@ -332,6 +332,14 @@ static int plan_nodes(struct stg_run *run, const struct stg_resources *resources
             return stg_err(err, -STAGER_FAILED_PRECONDITION,
                            "placeholder %s is needed and nothing feeds it",
                            node->spec->name);
+        if ((node->op->flags & STG_OP_TABLE) != 0) {
+            if (node->table.data == NULL)
+                return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                               "vocabulary %s is needed and was not read",
+                               node->spec->name);
+            run->tensors[first_slot[index]] = node->table;
+            continue;
+        }
         if ((node->op->flags & STG_OP_VARIABLE) != 0) {
             const struct stg_tensor *variable =
                 resources != NULL ? stg_resources_tensor(resources, index) : NULL;

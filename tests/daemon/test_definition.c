@@ -4,7 +4,10 @@
  * admission.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/definition.h"
 #include "tests/check.h"
@@ -187,6 +190,66 @@ static void a_pipeline_without_batch_is_advised_to_have_one(void)
     stg_definition_unref(definition);
 }
 
+/* ---- vocabularies ---- */
+
+static void write_words(char *path, const char *words, mode_t mode)
+{
+    strcpy(path, "/tmp/stg-vocabulary-XXXXXX");
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK(write(fd, words, strlen(words)) == (ssize_t)strlen(words));
+    CHECK_INT(fchmod(fd, mode), 0);
+    close(fd);
+}
+
+static void lookup_text(char *to, const char *path)
+{
+    sprintf(to,
+            "dataset: [{range: {stop: 3}}, {batch: {batch_size: 3}}]\n"
+            "graph:\n  - {name: t, op: vocabulary, file: %s}\n"
+            "  - {name: w, op: as_string, input: [value]}\n"
+            "  - {name: y, op: lookup, input: [t, w]}\n"
+            "staged: {features: {y: y}}\n",
+            path);
+}
+
+static uint64_t fingerprint_of(const char *path)
+{
+    char text[512];
+    lookup_text(text, path);
+    struct stg_definition *definition = define(text);
+    uint64_t ret = definition->spec->fingerprint;
+    stg_definition_unref(definition);
+    return ret;
+}
+
+static void what_a_vocabulary_holds_is_part_of_the_fingerprint(void)
+{
+    char path[64];
+    write_words(path, "1\n2\n", 0644);
+    uint64_t first = fingerprint_of(path);
+    CHECK(fingerprint_of(path) == first);
+    FILE *file = fopen(path, "a");
+    CHECK(file != NULL && fputs("3\n", file) >= 0 && fclose(file) == 0);
+    CHECK(fingerprint_of(path) != first);
+    unlink(path);
+}
+
+static void a_vocabulary_is_read_with_the_rights_of_the_applier(void)
+{
+    char path[64], text[512];
+    write_words(path, "1\n2\n", 0600);
+    lookup_text(text, path);
+    if (geteuid() == 0)
+        refuse(text, -STAGER_PERMISSION_DENIED, path);
+    unlink(path);
+    refuse(text, -STAGER_NOT_FOUND, "node t (vocabulary), line 3");
+    write_words(path, "1\n1\n", 0644);
+    lookup_text(text, path);
+    refuse(text, -STAGER_INVALID_ARGUMENT, "line 2 is \"1\" again, as line 1");
+    unlink(path);
+}
+
 static const struct stg_test tests[] = {
     TEST(the_plan_is_capacity_threads_credits_and_one),
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
@@ -197,6 +260,8 @@ static const struct stg_test tests[] = {
     TEST(a_constant_that_would_take_the_machine_is_refused),
     TEST(a_pipeline_too_large_for_the_reply_to_open_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
+    TEST(what_a_vocabulary_holds_is_part_of_the_fingerprint),
+    TEST(a_vocabulary_is_read_with_the_rights_of_the_applier),
 };
 
 TEST_MAIN(tests)

@@ -2,8 +2,11 @@
 #include "tests/ops/fixture.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ops/vocabulary.h"
 
 #define MAX_NODES 256
 #define MAX_VALUES 4096
@@ -244,6 +247,28 @@ int fixture_parse(struct fixture *fixture, const char *text, struct stg_err *err
 void fixture_finish(struct fixture *fixture)
 {
     stg_bump_finish(&fixture->spec.bump);
+}
+
+/* ---- vocabularies ---- */
+
+static int read_table(void *owner, const struct stg_node *node, struct stg_tensor *ret,
+                      struct stg_err *err)
+{
+    static char text[65536];
+    const char *path = stg_attr_string(node->attrs, node->n_attrs, "file", "");
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return stg_err(err, -STAGER_NOT_FOUND, "%s: cannot be opened", path);
+    size_t n = fread(text, 1, sizeof(text), file);
+    fclose(file);
+    return stg_vocabulary_create(
+        text, n, (uint64_t)stg_attr_int(node->attrs, node->n_attrs, "vocab_size", 0), ret,
+        err);
+}
+
+int fixture_tables(struct stg_graph *graph, struct stg_err *err)
+{
+    return stg_graph_load_tables(graph, read_table, NULL, err);
 }
 
 /* ---- tensors ---- */

@@ -25,6 +25,9 @@ struct fixture {
 int fixture_parse(struct fixture *fixture, const char *text, struct stg_err *err);
 void fixture_finish(struct fixture *fixture);
 
+/* The vocabularies of the graph, from their files. */
+int fixture_tables(struct stg_graph *graph, struct stg_err *err);
+
 /* Tensors by hand; memory from bump. */
 struct stg_tensor fixture_strings(struct stg_bump *bump, size_t n, const char *const *s);
 struct stg_tensor fixture_dense(struct stg_bump *bump, int dtype, int ndim,

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden/*.rows: what TensorFlow gives for each op, as rows of struct op_case.
+"""Writes golden/*.rows: what TensorFlow (of JSON, Python) gives for each op, as rows of struct op_case.
 
     make_golden.py [TABLE]...    with a Python that has TensorFlow; what it writes is committed
 """
+import json
 import os
 import random
 import sys
@@ -409,10 +410,61 @@ def cross_rows():
     return rows
 
 
+def json_rows():
+    """What Python's json gives."""
+    rng = random.Random(9)
+    words = ["", "a", "plain text", "\"quoted\" \\ /", "\n\t\r\b\f", "é", "😀", "\u2028", "x" * 70, "\x7f"]
+
+    def value(dtype):
+        return {"bool": lambda: rng.random() < 0.5, "int32": lambda: rng.choice([0, -1, 2**31 - 1, -2**31]),
+                "int64": lambda: rng.choice([0, 7, -2**63, 2**63 - 1]), "string": lambda: rng.choice(words),
+                "float32": lambda: rng.choice([0, 1.5, -1e30, 3.4e38, 0.1, 1e-45, -0.0]),
+                "float64": lambda: rng.choice([0, 1.5, -1e300, 0.1, 5e-324, 12345678901234567890])}[dtype]()
+
+    def box(dtype, shape):
+        return [box(dtype, shape[1:]) for _ in range(shape[0])] if shape else value(dtype)
+
+    rows = []
+    for _ in range(40):
+        names = sorted(rng.sample(["a", "b", "label", "user id", "é", "x/y"], rng.choice([1, 2, 4])))
+        names = [n for n in names if n not in ("user id", "é")] or ["a"]
+        features = {n: (rng.choice(["bool", "int32", "int64", "float32", "float64", "string"]),
+                        rng.choice([[], [], [2], [1, 3]]), rng.random() < 0.5) for n in names}
+        records = []
+        for _ in range(rng.choice([0, 1, 4])):
+            members = [(n, None if default and rng.random() < 0.2 else box(dtype, shape))
+                       for n, (dtype, shape, default) in features.items() if not default or rng.random() < 0.8]
+            members += [("other", rng.choice([None, {"k": [1, {"m": "]"}]}, [[], {}], "x"]))] * rng.choice([0, 1])
+            rng.shuffle(members)
+            text = json.dumps(dict(members), ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 1]))
+            records.append(text.encode())
+        parsed = [json.loads(r) for r in records]
+        attrs, want = [], []
+        for n, (dtype, shape, default) in features.items():
+            fill = {"string": "none", "bool": True}.get(dtype, 3)
+            attrs.append(f'features/{n}/dtype="{dtype}" features/{n}/shape={shape}')
+            if default:
+                attrs[-1] += f" features/{n}/default_value=" + {"string": '"none"', "bool": "true"}.get(dtype, "3")
+            column = np.empty([len(records), *shape], object)
+            for i, record in enumerate(parsed):
+                if not shape:
+                    column[i] = record.get(n) if record.get(n) is not None else fill
+                else:
+                    column[i] = np.array(record[n], object) if record.get(n) is not None else fill
+            if dtype == "string":
+                flat = [text.encode() for text in column.reshape(-1).tolist()]
+                column = strings(flat).reshape(column.shape)
+            else:
+                column = column.astype(dtype)
+            want.append(column)
+        rows.append(row("parse_json", " ".join(attrs), [strings(records)], want))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
           "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows, "example": example_rows,
-          "cross": cross_rows}
+          "cross": cross_rows, "json": json_rows}
 
 
 def main():

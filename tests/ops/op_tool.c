@@ -137,6 +137,9 @@ static int make_run(const struct fixture *fx, bool compute, struct stg_graph **g
     int rc = stg_graph_create(&fx->spec, &fx->element, NULL, graph, err);
     if (rc < 0)
         return rc;
+    rc = fixture_tables(*graph, err);
+    if (rc < 0)
+        return rc;
     if (!compute)
         return stg_run_create_stage(*graph, ret, err);
     rc = stg_graph_create(&fx->spec, NULL, stg_graph_boundary(*graph), client, err);

@@ -276,8 +276,8 @@ static void ops_are_found_by_name_and_all_are_described(void)
     for (size_t i = 0; i < n; i++) {
         CHECK(stg_op_find(all[i]->name) == all[i]);
         CHECK(all[i]->summary != NULL && all[i]->infer != NULL);
-        bool held = (all[i]->flags &
-                     (STG_OP_CONSTANT | STG_OP_VARIABLE | STG_OP_PLACEHOLDER)) != 0;
+        bool held = (all[i]->flags & (STG_OP_CONSTANT | STG_OP_VARIABLE |
+                                      STG_OP_PLACEHOLDER | STG_OP_TABLE)) != 0;
         CHECK(held == (all[i]->run == NULL));
         CHECK(((all[i]->flags & STG_OP_VARIABLE) != 0) == (all[i]->initialize != NULL));
         for (size_t k = 0; k < all[i]->n_params; k++)

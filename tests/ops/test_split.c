@@ -23,6 +23,7 @@ static const struct op_case golden[] = {
 #include "tests/ops/golden/elementwise.rows"
 #include "tests/ops/golden/example.rows"
 #include "tests/ops/golden/hash_bucket.rows"
+#include "tests/ops/golden/json.rows"
 #include "tests/ops/golden/moves.rows"
 #include "tests/ops/golden/shapes.rows"
 #include "tests/ops/golden/strings.rows"
@@ -60,6 +61,13 @@ static const struct op_case golden[] = {
     {"embedding_lookup", "", "float32[2, 1] 1 2\nint64[2, 2] 0 1 1 2", NULL, NULL, 1},
     {"decode_csv", "record_defaults=[0, \"\"]", "string[3] \"1,a\" \"2,b\" \"x,c\"", NULL,
      NULL, 2},
+    /* A vocabulary of one word, "a". */
+    {"lookup", "",
+     "uint8[113] 115 116 103 97 99 111 118 49 1 0 0 0 0 0 0 0 15 0 0 0 0 0 0 0 1 0 0 0 0 "
+     "0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 "
+     "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 "
+     "0 97\nstring[3] \"a\" \"b\" \"a\"",
+     NULL, NULL, 0},
     {"decode_raw", "out_type=\"uint8\"", "string[3] \"ab\" \"cd\" \"e\"", NULL, NULL, 2},
 };
 

@@ -6,16 +6,19 @@
 """
 import os
 import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from op_tool import quote  # noqa: E402
 from peer_elementwise import compare, draw, random_shapes  # noqa: E402
-from peer_ops import main, random_number  # noqa: E402
+from peer_ops import main, random_number, same  # noqa: E402
 
+WORD_PARTS = [b"a", b"b", b" ", b",", b"\t", b"\x00", b"\xff", b"z", "é".encode(), b"word", b"x" * 40]
 PARTS = [b"a", b"b", b" ", b"  ", b",", b",,", b";", b"<>", b"<", b"\t", b"\n", b"\x0b", b"\x0c", b"\r", b"\x00", b"\xff",
          b"\xa0", b"A", b"Z", b"[", b"@", b"`", b"{", b"z", "é".encode(), "😀".encode(), b"word", b"x" * 40]
 
@@ -134,7 +137,29 @@ def crosses(tool, seconds):
     draw(seconds / 2, 35, one)
 
 
-TESTS = [crosses, splits, splits_by_a_set_of_bytes, numbers, texts, strong_hashes]
+def lookups(tool, seconds):
+    def one(rng):
+        lines = sorted({b"".join(rng.choice(WORD_PARTS) for _ in range(rng.choice([1, 1, 2, 5, 40])))
+                        for _ in range(rng.choice([1, 2, 10, 300]))})
+        rng.shuffle(lines)
+        # TensorFlow keeps tables by the name of their file.
+        fd, path = tempfile.mkstemp(prefix="stager-vocabulary-")
+        with open(fd, "wb") as f:
+            f.write(b"\n".join(lines) + rng.choice([b"\n", b""]))
+        oov = rng.choice([0, 0, 1, 3, 1000])
+        words = np.array([rng.choice(lines + [b"", b"nobody", b"zz", b"word "]) for _ in range(rng.choice([0, 1, 50]))], object)
+        text = f'element w string [-1]\nt = vocabulary() file="{path}"\ny = lookup(t, w) num_oov_buckets={oov}\nfeature y = y\n'
+        got, = tool.run(text, [words])
+        init = tf.lookup.TextFileInitializer(path, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
+                                             tf.lookup.TextFileIndex.LINE_NUMBER)
+        table = tf.lookup.StaticVocabularyTable(init, oov) if oov else tf.lookup.StaticHashTable(init, -1)
+        same(got, table.lookup(tf.constant(words, tf.string, words.shape)).numpy(), f"{words} in {lines}, {oov} buckets")
+        os.unlink(path)
+        return True
+    draw(seconds / 4, 36, one)
+
+
+TESTS = [crosses, lookups, splits, splits_by_a_set_of_bytes, numbers, texts, strong_hashes]
 
 
 if __name__ == "__main__":

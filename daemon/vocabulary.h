@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The vocabularies of a graph: files that are read when a pipeline is applied, on behalf
+ * of who applied it. The loop.
+ */
+#ifndef STG_DAEMON_VOCABULARY_H
+#define STG_DAEMON_VOCABULARY_H
+
+#include <sys/types.h>
+
+#include "ops/graph.h"
+
+/* On behalf of whom. */
+struct stg_vocabulary_reader {
+    uid_t uid;
+    gid_t gid;
+    const gid_t *groups;
+    size_t n_groups;
+    uint64_t fingerprint; /* of all that was read; 0: nothing */
+};
+
+/* Reads the file of every `vocabulary`. Errors are those of the storage, with node and
+ * line before them; INVALID_ARGUMENT: what is in a file is no vocabulary. */
+int stg_vocabularies_load(struct stg_graph *graph, struct stg_vocabulary_reader *reader,
+                          struct stg_err *err);
+
+#endif
