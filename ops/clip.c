@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "ops/elementwise.h"
@@ -89,12 +90,17 @@ static int run_clip(struct stg_op_run *ctx, struct stg_err *err)
 static const struct stg_param normalize_params[] = {
     {.name = "mean",
      .type = STG_PARAM_VALUES,
-     .required = true,
      .help = "one number, or one for each element of the last dimension"},
-    {.name = "std",
+    {.name = "std", .type = STG_PARAM_VALUES, .help = "likewise; not 0"},
+    {.name = "variance",
      .type = STG_PARAM_VALUES,
-     .required = true,
-     .help = "likewise; not 0"},
+     .help = "instead of std: its square; above 0"},
+    {.name = "min",
+     .type = STG_PARAM_VALUES,
+     .help = "instead of mean, with max: what becomes 0"},
+    {.name = "max",
+     .type = STG_PARAM_VALUES,
+     .help = "instead of std, with min: what becomes 1; above min"},
 };
 
 struct normalize {
@@ -145,24 +151,63 @@ NORMALIZE(uint16, uint16_t, float, , )
 NORMALIZE(uint32, uint32_t, float, , )
 NORMALIZE(uint64, uint64_t, float, , )
 
-static int read_moments(struct stg_op_infer *ctx, const char *name, int64_t n,
+/* The two attributes that are given: mean with std or variance, or min with max. */
+struct moments {
+    const struct stg_attr *center, *scale;
+};
+
+static int find_moments(const struct stg_node *node, struct moments *ret,
+                        struct stg_err *err)
+{
+    static const char *const pairs[][2] = {
+        {"mean", "std"}, {"mean", "variance"}, {"min", "max"}};
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        ret->center = stg_attr_find(node->attrs, node->n_attrs, pairs[i][0]);
+        ret->scale = stg_attr_find(node->attrs, node->n_attrs, pairs[i][1]);
+        if (ret->center != NULL && ret->scale != NULL && node->n_attrs == 2)
+            return 0;
+    }
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "two attributes are needed: mean and std, mean and variance, or min "
+                   "and max");
+}
+
+static int read_moments(struct stg_op_infer *ctx, const struct stg_attr *attr, int64_t n,
                         double **ret, float **ret_float, struct stg_err *err)
 {
-    const struct stg_attr *attr =
-        stg_attr_find(ctx->node->attrs, ctx->node->n_attrs, name);
     *ret = stg_bump_alloc(ctx->bump, (size_t)n * sizeof(**ret));
     *ret_float = stg_bump_alloc(ctx->bump, (size_t)n * sizeof(**ret_float));
     if (*ret == NULL || *ret_float == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (attr->n_values != 1 && (int64_t)attr->n_values != n)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s has %zu numbers, not %lld",
-                       name, attr->n_values, (long long)n);
+                       attr->name, attr->n_values, (long long)n);
     for (int64_t i = 0; i < n; i++) {
         const struct stg_value *value = &attr->values[attr->n_values == 1 ? 0 : i];
         int rc = stg_literal_store(value, STAGER_FLOAT64, *ret, (size_t)i, err);
         if (rc < 0)
-            return stg_err_prefix(err, rc, "%s", name);
+            return stg_err_prefix(err, rc, "%s", attr->name);
         (*ret_float)[i] = (float)(*ret)[i];
+    }
+    return 0;
+}
+
+/* variance and max become what is divided by. */
+static int scale_moments(struct normalize *plan, const char *scale, struct stg_err *err)
+{
+    bool variance = strcmp(scale, "variance") == 0, max = strcmp(scale, "max") == 0;
+    for (int64_t i = 0; i < plan->n; i++) {
+        double *std = &plan->std[i];
+        if (variance)
+            *std = sqrt(*std);
+        if (max)
+            *std -= plan->mean[i];
+        plan->std_f[i] = (float)*std;
+        if (plan->std_f[i] == 0 || ((variance || max) && !(*std > 0)))
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s",
+                           max        ? "max is not above min"
+                           : variance ? "variance holds a number that is not above 0"
+                                      : "std holds a 0");
     }
     return 0;
 }
@@ -178,27 +223,28 @@ static int infer_normalize(struct stg_op_infer *ctx, struct stg_err *err)
     struct stg_component *output = stg_op_outputs(ctx, 1);
     if (plan == NULL || output == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    size_t n_mean = stg_attr_find(node->attrs, node->n_attrs, "mean")->n_values;
-    size_t n_std = stg_attr_find(node->attrs, node->n_attrs, "std")->n_values;
+    struct moments moments;
+    int rc = find_moments(node, &moments, err);
+    if (rc < 0)
+        return rc;
+    size_t n_mean = moments.center->n_values, n_std = moments.scale->n_values;
     plan->n = (int64_t)(n_mean > n_std ? n_mean : n_std);
     plan->kernel = kernels[input->dtype];
     if (plan->kernel == NULL || plan->n == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "input \"%s\" is %s; a number is normalized by numbers",
                        input->name, stg_dtype_name(input->dtype));
-    int rc = read_moments(ctx, "mean", plan->n, &plan->mean, &plan->mean_f, err);
+    rc = read_moments(ctx, moments.center, plan->n, &plan->mean, &plan->mean_f, err);
     if (rc == 0)
-        rc = read_moments(ctx, "std", plan->n, &plan->std, &plan->std_f, err);
+        rc = read_moments(ctx, moments.scale, plan->n, &plan->std, &plan->std_f, err);
+    if (rc == 0)
+        rc = scale_moments(plan, moments.scale->name, err);
     if (rc < 0)
         return rc;
-    for (int64_t i = 0; i < plan->n; i++) {
-        if (plan->std_f[i] == 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "std holds a 0");
-    }
     int64_t last = input->ndim > 0 ? input->shape[input->ndim - 1] : 1;
     if (plan->n > 1 && last >= 0 && last != plan->n)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "mean and std have %lld numbers, the last dimension %lld",
+                       "there are %lld numbers, and the last dimension is %lld",
                        (long long)plan->n, (long long)last);
     *output = *input;
     if (input->dtype != STAGER_FLOAT64 && input->dtype != STAGER_FLOAT16 &&
@@ -217,8 +263,8 @@ static int run_normalize(struct stg_op_run *ctx, struct stg_err *err)
     const struct stg_tensor *input = &ctx->inputs[0];
     if (plan->n > 1 && input->shape[input->ndim - 1] != plan->n)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "mean and std have %" PRId64
-                       " numbers, the last dimension %" PRId64,
+                       "there are %" PRId64
+                       " numbers, and the last dimension is %" PRId64,
                        plan->n, input->shape[input->ndim - 1]);
     struct stg_tensor output;
     int rc = ctx->alloc(ctx, 0, plan->dtype, input->ndim, input->shape, 0, &output, err);
@@ -249,7 +295,8 @@ const struct stg_op stg_op_clip_by_value = {
 
 const struct stg_op stg_op_normalize = {
     .name = "normalize",
-    .summary = "(x - mean) / std; as tf.cast, tf.subtract and tf.divide do.",
+    .summary = "(x - mean) / std, or (x - min) / (max - min); as tf.cast, tf.subtract "
+               "and tf.divide do.",
     .params = normalize_params,
     .n_params = sizeof(normalize_params) / sizeof(normalize_params[0]),
     .min_inputs = 1,
