@@ -159,13 +159,25 @@ static bool makes_batches(const struct stg_step *step)
            stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes") != NULL;
 }
 
-static bool has_batch(const struct stg_pipeline_spec *spec)
+/* Its order depends on timing. */
+static bool is_timed(const struct stg_step *step)
 {
-    for (size_t i = 0; i < spec->n_steps; i++) {
-        if (makes_batches(&spec->steps[i]))
-            return true;
+    return !stg_attr_bool(step->attrs, step->n_attrs, "deterministic", true) ||
+           stg_attr_bool(step->attrs, step->n_attrs, "sloppy", false);
+}
+
+/* Is any step of the pipeline so, in a branch or not? */
+static bool any_step(const struct stg_pipeline_spec *spec,
+                     bool (*is)(const struct stg_step *step))
+{
+    bool found = false;
+    for (size_t i = 0; i < spec->n_steps; i++)
+        found |= is(&spec->steps[i]);
+    for (size_t i = 0; i < spec->n_branches; i++) {
+        for (size_t k = 0; k < spec->branches[i].n_steps; k++)
+            found |= is(&spec->branches[i].steps[k]);
     }
-    return false;
+    return found;
 }
 
 size_t stg_definition_advice(const struct stg_definition *definition,
@@ -174,9 +186,9 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     const struct stg_pipeline_spec *spec = definition->spec;
     const struct stg_staged *staged = &spec->staged;
     uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
-    const char *lines[12];
+    const char *lines[13];
     size_t n_lines = 0;
-    if (!has_batch(spec))
+    if (!any_step(spec, makes_batches))
         lines[n_lines++] = stg_bump_printf(
             bump, "no `batch` step: every record is an item of its own, which "
                   "costs a hand-off each; add `- batch: {batch_size: …}`");
@@ -192,6 +204,11 @@ size_t stg_definition_advice(const struct stg_definition *definition,
         lines[n_lines++] = stg_bump_printf(
             bump, "deterministic: false: items come in the order in which they are "
                   "finished, which differs from run to run");
+    if (any_step(spec, is_timed))
+        lines[n_lines++] = stg_bump_printf(
+            bump, "a dataset step with deterministic: false or sloppy: true: elements "
+                  "come in the order in which they are ready, which differs from run to "
+                  "run");
     if (((staged->closed_codes | staged->ignored_codes) & never) != 0)
         lines[n_lines++] = stg_bump_printf(
             bump, "CANCELLED in closed_exception_types or ignored_exception_types "
@@ -238,17 +255,36 @@ static uint64_t batch_size(const struct stg_step *step)
     return sizes != NULL && sizes->n_values > 0 ? (uint64_t)sizes->values[0].i : 0;
 }
 
+/* The branch that stands for all inputs of a list's first step, or NULL. */
+static const struct stg_branch *first_branch(const struct stg_pipeline_spec *spec,
+                                             const struct stg_step *step)
+{
+    const struct stg_attr *from = stg_attr_find(step->attrs, step->n_attrs, "from");
+    for (size_t i = 0; from != NULL && i < spec->n_branches; i++) {
+        if (strcmp(spec->branches[i].name, from->values[0].s) == 0)
+            return &spec->branches[i];
+    }
+    return NULL;
+}
+
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
 {
     const struct stg_pipeline_spec *spec = definition->spec;
+    const struct stg_step *steps = spec->steps;
+    size_t n = spec->n_steps;
     unsigned undone = 0; /* batches that an unbatch after them takes apart */
-    for (size_t i = spec->n_steps; i-- > 0;) {
-        const struct stg_step *step = &spec->steps[i];
+    while (n > 0) {
+        const struct stg_step *step = &steps[--n];
         bool is_batch = makes_batches(step) && strcmp(step->name, "rebatch") != 0;
         if (undone == 0 && (is_batch || strcmp(step->name, "rebatch") == 0))
             return batch_size(step);
         undone += strcmp(step->name, "unbatch") == 0;
         undone -= is_batch;
+        const struct stg_branch *branch = n == 0 ? first_branch(spec, step) : NULL;
+        if (branch != NULL) {
+            steps = branch->steps;
+            n = branch->n_steps;
+        }
     }
     return 1;
 }

@@ -190,6 +190,27 @@ static void a_pipeline_without_batch_is_advised_to_have_one(void)
     stg_definition_unref(definition);
 }
 
+static void what_a_branch_does_is_known(void)
+{
+    struct stg_definition *definition =
+        define("datasets:\n"
+               "  a: [{range: {stop: 9}}, {batch: {batch_size: 3}}]\n"
+               "  b: [{files: {pattern: /x}},\n"
+               "      {interleave: {reader: {text_line: {}}, deterministic: false}},\n"
+               "      {batch: {batch_size: 3}}]\n"
+               "dataset: [{zip: {from: [a, b]}}]\n"
+               "staged: {on_timeout: wait}\n");
+    struct stg_bump bump;
+    const char *advice[4] = {"", "", "", ""};
+    stg_bump_init(&bump, 0);
+    size_t n = stg_definition_advice(definition, &bump, advice, 4);
+    CHECK(n >= 1);
+    CHECK_CONTAINS(advice[0], "differs from run to run");
+    CHECK_INT(stg_definition_batch_rows(definition), 3);
+    stg_bump_finish(&bump);
+    stg_definition_unref(definition);
+}
+
 /* ---- vocabularies ---- */
 
 static void write_words(char *path, const char *words, mode_t mode)
@@ -260,6 +281,7 @@ static const struct stg_test tests[] = {
     TEST(a_constant_that_would_take_the_machine_is_refused),
     TEST(a_pipeline_too_large_for_the_reply_to_open_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
+    TEST(what_a_branch_does_is_known),
     TEST(what_a_vocabulary_holds_is_part_of_the_fingerprint),
     TEST(a_vocabulary_is_read_with_the_rights_of_the_applier),
 };
