@@ -106,11 +106,11 @@ def compare(tool, rng, op, tensors, attrs, call, units=0, outputs=1, static=()):
     return True
 
 
-def draw(seconds, seed, one, most=None):
-    """Calls one(rng) for so long, and so often at the most; at least a third must be more than a refusal."""
+def draw(seconds, seed, one):
+    """Calls one(rng) for so long; at least a third must be more than a refusal."""
     rng = random.Random(seed)
     end, n, accepted = time.monotonic() + seconds, 0, 0
-    while (time.monotonic() < end or n < 100) and n != most:
+    while time.monotonic() < end or n < 100:
         accepted += bool(one(rng))
         n += 1
     print(f"    {n} draws, {accepted} accepted")

