@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 
 #include "daemon/dataset/mix.h"
 #include "daemon/dataset/step.h"
@@ -28,13 +27,8 @@ static int concatenate_rewind(struct stg_iter *iter, struct stg_err *err)
     return stg_iter_rewind_inputs(iter, err);
 }
 
-static void concatenate_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
-static const struct stg_iter_impl concatenate_impl = {
-    concatenate_next, concatenate_rewind, concatenate_destroy};
+static const struct stg_iter_impl concatenate_impl = {concatenate_next,
+                                                      concatenate_rewind, stg_iter_free};
 
 static int concatenate_create(struct stg_dataset *dataset, const struct stg_step *step,
                               const struct stg_schema *schema, struct stg_iter *input,

@@ -126,6 +126,11 @@ void stg_iter_destroy(struct stg_iter *iter)
     }
 }
 
+void stg_iter_free(struct stg_iter *iter)
+{
+    free(iter);
+}
+
 int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err)
 {
     int rc = 0;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/dataset/block.h"
@@ -85,13 +84,8 @@ static int enumerate_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static void enumerate_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
 static const struct stg_iter_impl enumerate_impl = {enumerate_next, enumerate_rewind,
-                                                    enumerate_destroy};
+                                                    stg_iter_free};
 
 static int enumerate_create(struct stg_dataset *dataset, const struct stg_step *step,
                             const struct stg_schema *schema, struct stg_iter *input,

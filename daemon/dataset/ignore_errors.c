@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "core/log.h"
 #include "daemon/dataset/step.h"
@@ -81,13 +80,8 @@ static int ignore_errors_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static void ignore_errors_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
 static const struct stg_iter_impl ignore_errors_impl = {
-    ignore_errors_next, ignore_errors_rewind, ignore_errors_destroy};
+    ignore_errors_next, ignore_errors_rewind, stg_iter_free};
 
 static int ignore_errors_create(struct stg_dataset *dataset, const struct stg_step *step,
                                 const struct stg_schema *schema, struct stg_iter *input,

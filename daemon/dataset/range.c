@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/step.h"
@@ -81,12 +80,7 @@ static int range_rewind(struct stg_iter *iter, struct stg_err *err)
     return 0;
 }
 
-static void range_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
-static const struct stg_iter_impl range_impl = {range_next, range_rewind, range_destroy};
+static const struct stg_iter_impl range_impl = {range_next, range_rewind, stg_iter_free};
 
 static int range_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 
 #include "daemon/dataset/shuffle.h"
 #include "daemon/dataset/step.h"
@@ -61,13 +60,8 @@ static int repeat_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static void repeat_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
 static const struct stg_iter_impl repeat_impl = {repeat_next, repeat_rewind,
-                                                 repeat_destroy};
+                                                 stg_iter_free};
 
 static int repeat_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,

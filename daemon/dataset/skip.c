@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 
 #include "daemon/dataset/step.h"
 
@@ -53,12 +52,7 @@ static int skip_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static void skip_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
-static const struct stg_iter_impl skip_impl = {skip_next, skip_rewind, skip_destroy};
+static const struct stg_iter_impl skip_impl = {skip_next, skip_rewind, stg_iter_free};
 
 static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,
                        const struct stg_schema *schema, struct stg_iter *input,

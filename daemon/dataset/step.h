@@ -161,6 +161,8 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
                       struct stg_err *err);
 /* With all its inputs. NULL is allowed. */
 void stg_iter_destroy(struct stg_iter *iter);
+/* impl.destroy of an iterator that owns nothing: frees itself. */
+void stg_iter_free(struct stg_iter *iter);
 
 /* All inputs of an iterator, back to their starts. */
 int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err);

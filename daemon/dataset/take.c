@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
 
 #include "daemon/dataset/step.h"
 
@@ -42,12 +41,7 @@ static int take_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static void take_destroy(struct stg_iter *iter)
-{
-    free(iter);
-}
-
-static const struct stg_iter_impl take_impl = {take_next, take_rewind, take_destroy};
+static const struct stg_iter_impl take_impl = {take_next, take_rewind, stg_iter_free};
 
 static int take_create(struct stg_dataset *dataset, const struct stg_step *step,
                        const struct stg_schema *schema, struct stg_iter *input,

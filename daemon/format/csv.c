@@ -39,15 +39,6 @@ static int csv_create(const struct stg_format_config *config, void **ret)
     return 0;
 }
 
-static void csv_destroy(void *reader)
-{
-    struct csv *r = reader;
-    if (r == NULL)
-        return;
-    stg_window_finish(&r->window);
-    free(r);
-}
-
 static void csv_start(void *reader, struct stg_source *source)
 {
     struct csv *r = reader;
@@ -56,10 +47,6 @@ static void csv_start(void *reader, struct stg_source *source)
     r->state = AT_START;
     r->in_header = r->options.header;
     r->lost = false;
-}
-
-static void csv_stop(void *reader)
-{
 }
 
 /* ---- where a record ends ---- */
@@ -315,8 +302,8 @@ static int csv_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
 const struct stg_format stg_format_csv = {
     .name = "csv",
     .create = csv_create,
-    .destroy = csv_destroy,
+    .destroy = stg_window_reader_destroy,
     .start = csv_start,
-    .stop = csv_stop,
+    .stop = stg_window_reader_stop,
     .next = csv_next,
 };

@@ -27,15 +27,6 @@ static int fixed_length_create(const struct stg_format_config *config, void **re
     return 0;
 }
 
-static void fixed_length_destroy(void *reader)
-{
-    struct fixed_length *r = reader;
-    if (r == NULL)
-        return;
-    stg_window_finish(&r->window);
-    free(r);
-}
-
 static void fixed_length_start(void *reader, struct stg_source *source)
 {
     struct fixed_length *r = reader;
@@ -43,10 +34,6 @@ static void fixed_length_start(void *reader, struct stg_source *source)
     r->record = 0;
     r->in_header = r->options.header_bytes > 0;
     r->lost = false;
-}
-
-static void fixed_length_stop(void *reader)
-{
 }
 
 /* `over`: bytes that are too many, or too few (for header and footer alone). */
@@ -141,8 +128,8 @@ static int fixed_length_next(void *reader, int64_t n_max, bool same_chunk, int64
 const struct stg_format stg_format_fixed_length = {
     .name = "fixed_length_record",
     .create = fixed_length_create,
-    .destroy = fixed_length_destroy,
+    .destroy = stg_window_reader_destroy,
     .start = fixed_length_start,
-    .stop = fixed_length_stop,
+    .stop = stg_window_reader_stop,
     .next = fixed_length_next,
 };

@@ -31,15 +31,6 @@ static int npy_create(const struct stg_format_config *config, void **ret)
     return 0;
 }
 
-static void npy_destroy(void *reader)
-{
-    struct npy *r = reader;
-    if (r == NULL)
-        return;
-    stg_window_finish(&r->window);
-    free(r);
-}
-
 static void npy_start(void *reader, struct stg_source *source)
 {
     struct npy *r = reader;
@@ -47,10 +38,6 @@ static void npy_start(void *reader, struct stg_source *source)
     r->in_header = true;
     r->record = 0;
     r->lost = false;
-}
-
-static void npy_stop(void *reader)
-{
 }
 
 /* ---- what cannot be had ---- */
@@ -263,8 +250,8 @@ static int npy_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
 const struct stg_format stg_format_npy = {
     .name = "npy",
     .create = npy_create,
-    .destroy = npy_destroy,
+    .destroy = stg_window_reader_destroy,
     .start = npy_start,
-    .stop = npy_stop,
+    .stop = stg_window_reader_stop,
     .next = npy_next,
 };

@@ -25,25 +25,12 @@ static int read_file_create(const struct stg_format_config *config, void **ret)
     return 0;
 }
 
-static void read_file_destroy(void *reader)
-{
-    struct read_file *r = reader;
-    if (r == NULL)
-        return;
-    stg_window_finish(&r->window);
-    free(r);
-}
-
 static void read_file_start(void *reader, struct stg_source *source)
 {
     struct read_file *r = reader;
     stg_window_start(&r->window, source);
     r->knows_size = source->storage->size(source, &r->size, NULL) == 0;
     r->done = false;
-}
-
-static void read_file_stop(void *reader)
-{
 }
 
 static int too_long(struct read_file *r, struct stg_records *ret)
@@ -110,8 +97,8 @@ static int read_file_next(void *reader, int64_t n_max, bool same_chunk, int64_t 
 const struct stg_format stg_format_read_file = {
     .name = "read_file",
     .create = read_file_create,
-    .destroy = read_file_destroy,
+    .destroy = stg_window_reader_destroy,
     .start = read_file_start,
-    .stop = read_file_stop,
+    .stop = stg_window_reader_stop,
     .next = read_file_next,
 };

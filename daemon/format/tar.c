@@ -77,10 +77,6 @@ static void tar_start(void *reader, struct stg_source *source)
     r->has_sample = r->lost = false;
 }
 
-static void tar_stop(void *reader)
-{
-}
-
 /* ---- names ---- */
 
 /* "a/b/0001.seg.png" is part "seg.png" of sample "a/b/0001". What has no dot, or begins
@@ -364,6 +360,6 @@ const struct stg_format stg_format_tar = {
     .create = tar_create,
     .destroy = tar_destroy,
     .start = tar_start,
-    .stop = tar_stop,
+    .stop = stg_window_reader_stop,
     .next = tar_next,
 };

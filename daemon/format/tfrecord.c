@@ -30,25 +30,12 @@ static int tfrecord_create(const struct stg_format_config *config, void **ret)
     return 0;
 }
 
-static void tfrecord_destroy(void *reader)
-{
-    struct tfrecord *r = reader;
-    if (r == NULL)
-        return;
-    stg_window_finish(&r->window);
-    free(r);
-}
-
 static void tfrecord_start(void *reader, struct stg_source *source)
 {
     struct tfrecord *r = reader;
     stg_window_start(&r->window, source);
     r->record = 0;
     r->lost = false;
-}
-
-static void tfrecord_stop(void *reader)
-{
 }
 
 static uint64_t length_of(const struct stg_window *window)
@@ -222,8 +209,8 @@ static int tfrecord_next(void *reader, int64_t n_max, bool same_chunk, int64_t *
 const struct stg_format stg_format_tfrecord = {
     .name = "tfrecord",
     .create = tfrecord_create,
-    .destroy = tfrecord_destroy,
+    .destroy = stg_window_reader_destroy,
     .start = tfrecord_start,
-    .stop = tfrecord_stop,
+    .stop = stg_window_reader_stop,
     .next = tfrecord_next,
 };

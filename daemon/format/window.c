@@ -2,6 +2,7 @@
 #include "daemon/format/window.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ALIGN 64u
@@ -16,6 +17,18 @@ void stg_window_finish(struct stg_window *window)
 {
     stg_chunk_unref(window->chunk);
     window->chunk = NULL;
+}
+
+void stg_window_reader_destroy(void *reader)
+{
+    if (reader == NULL)
+        return;
+    stg_window_finish(reader);
+    free(reader);
+}
+
+void stg_window_reader_stop(void *reader)
+{
 }
 
 /* A chunk's capacity is a multiple of ALIGN. */

@@ -34,6 +34,11 @@ void stg_window_init(struct stg_window *window, const struct stg_format_config *
                      const char *what);
 void stg_window_finish(struct stg_window *window);
 
+/* destroy and stop of a struct stg_format whose reader begins with a window: one that
+ * owns nothing else; one that touches the source only while it is asked for records. */
+void stg_window_reader_destroy(void *reader);
+void stg_window_reader_stop(void *reader);
+
 /* Begins a file, behind what there is in the chunk: many small files share one. */
 void stg_window_start(struct stg_window *window, struct stg_source *source);
 
