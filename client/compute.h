@@ -10,7 +10,7 @@
 #include "core/batch.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 1u
+#define STG_COMPUTE_ABI 2u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 
@@ -32,17 +32,23 @@ struct stg_compute {
                   struct stg_compute_graph **ret, struct stg_err *err);
     void (*destroy)(struct stg_compute_graph *graph);
 
-    /* fetches are copied. Executors go before their graph. */
-    int (*prepare)(struct stg_compute_graph *graph, const char *const *fetches,
-                   size_t n_fetches, struct stg_compute_executor **ret,
-                   struct stg_err *err);
+    /* fetches are copied. fed: names, dtypes and ranks of what each run feeds; of a
+     * tensor that the graph knows the shape is the graph's, of others none is fixed.
+     * Executors go before their graph. */
+    int (*prepare)(struct stg_compute_graph *graph, const struct stg_schema *fed,
+                   const char *const *fetches, size_t n_fetches,
+                   struct stg_compute_executor **ret, struct stg_err *err);
     void (*discard)(struct stg_compute_executor *executor);
 
-    /* feeds: the tensors of the boundary, in its order. outputs: one a fetch, valid until
-     * the next run or discard. */
-    int (*run)(struct stg_compute_executor *executor, const struct stg_tensor *feeds,
-               const struct stg_compute_key *key, struct stg_tensor *outputs,
-               struct stg_err *err);
+    /* Does the executor read tensor i of the boundary? */
+    bool (*needs)(const struct stg_compute_executor *executor, size_t i);
+
+    /* boundary: its tensors, in its order; those that are not needed may be zero. fed: in
+     * the order of the schema. outputs: one a fetch, valid until the next run or discard.
+     */
+    int (*run)(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
+               const struct stg_tensor *fed, const struct stg_compute_key *key,
+               struct stg_tensor *outputs, struct stg_err *err);
 };
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * stager_run: libstager-compute.so is loaded by the first call; executors are kept for
- * each list of fetches.
+ * each list of fetches and of what is fed.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,12 +11,15 @@
 #include "client/compute.h"
 #include "client/stream.h"
 
-/* Lists of fetches that a training loop alternates between; more cost a new executor. */
+/* Lists of fetches and feeds that a training loop alternates between; more cost a new
+ * executor. */
 #define MAX_EXECUTORS 8
 
 struct executor {
     char **fetches;
     size_t n_fetches;
+    struct stg_schema fed;    /* what it was made for; names are its own */
+    struct stg_tensor *feeds; /* of one run */
     struct stg_compute_executor *executor;
     struct stg_tensor *outputs;
     uint64_t used; /* when, in calls */
@@ -26,7 +29,7 @@ struct stg_computer {
     void *library;
     const struct stg_compute *table;
     struct stg_compute_graph *graph;
-    struct stg_tensor *feeds; /* one a boundary tensor */
+    struct stg_tensor *boundary; /* one a tensor of it, of one run */
     struct executor executors[MAX_EXECUTORS];
     uint64_t n_calls;
 };
@@ -79,6 +82,10 @@ static void executor_clear(const struct stg_computer *computer, struct executor 
         computer->table->discard(e->executor);
     for (size_t i = 0; e->fetches != NULL && i < e->n_fetches; i++)
         free(e->fetches[i]);
+    for (size_t i = 0; e->fed.components != NULL && i < e->fed.n; i++)
+        free((char *)(uintptr_t)e->fed.components[i].name);
+    free(e->fed.components);
+    free(e->feeds);
     free(e->fetches);
     free(e->outputs);
     *e = (struct executor){0};
@@ -93,7 +100,7 @@ void stg_computer_destroy(struct stg_computer *computer)
         executor_clear(computer, &computer->executors[i]);
     if (computer->graph != NULL)
         computer->table->destroy(computer->graph);
-    free(computer->feeds);
+    free(computer->boundary);
     free(computer);
 }
 
@@ -108,10 +115,10 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     int rc = 0;
     computer->library = load_library(err);
-    computer->feeds = calloc(stream->boundary.n + 1, sizeof(*computer->feeds));
+    computer->boundary = calloc(stream->boundary.n + 1, sizeof(*computer->boundary));
     if (computer->library == NULL)
         rc = -STAGER_UNAVAILABLE;
-    else if (computer->feeds == NULL)
+    else if (computer->boundary == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0) {
         computer->table = dlsym(computer->library, STG_COMPUTE_SYMBOL);
@@ -130,12 +137,28 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
 
 /* ---- executors ---- */
 
-static bool is_for(const struct executor *e, const char *const *fetches, size_t n)
+/* What a caller asks for. */
+struct wish {
+    const struct stager_tensor *feeds;
+    size_t n_feeds;
+    const char *const *fetches;
+    size_t n_fetches;
+};
+
+static bool is_for(const struct executor *e, const struct wish *wish)
 {
-    if (e->executor == NULL || e->n_fetches != n)
+    if (e->executor == NULL || e->n_fetches != wish->n_fetches ||
+        e->fed.n != wish->n_feeds)
         return false;
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(e->fetches[i], fetches[i]) != 0)
+    for (size_t i = 0; i < wish->n_fetches; i++) {
+        if (strcmp(e->fetches[i], wish->fetches[i]) != 0)
+            return false;
+    }
+    for (size_t i = 0; i < wish->n_feeds; i++) {
+        const struct stg_component *fed = &e->fed.components[i];
+        const struct stager_tensor *feed = &wish->feeds[i];
+        if (fed->dtype != feed->dtype || fed->ndim != feed->ndim ||
+            strcmp(fed->name, feed->name) != 0)
             return false;
     }
     return true;
@@ -152,35 +175,53 @@ static struct executor *oldest(struct stg_computer *computer)
     return e;
 }
 
-static int executor_init(struct stg_computer *computer, struct executor *e,
-                         const char *const *fetches, size_t n, struct stg_err *err)
+/* Names are copied: callers' need not live. */
+static bool keep_wish(struct executor *e, const struct wish *wish)
 {
-    e->fetches = calloc(n + 1, sizeof(*e->fetches));
-    e->outputs = calloc(n + 1, sizeof(*e->outputs));
-    bool ok = e->fetches != NULL && e->outputs != NULL;
-    for (size_t i = 0; ok && i < n; i++, e->n_fetches++)
-        ok = (e->fetches[i] = strdup(fetches[i])) != NULL;
-    int rc =
-        ok ? computer->table->prepare(computer->graph, (const char *const *)e->fetches, n,
-                                      &e->executor, err)
-           : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    e->fetches = calloc(wish->n_fetches + 1, sizeof(*e->fetches));
+    e->outputs = calloc(wish->n_fetches + 1, sizeof(*e->outputs));
+    e->fed.components = calloc(wish->n_feeds + 1, sizeof(*e->fed.components));
+    e->feeds = calloc(wish->n_feeds + 1, sizeof(*e->feeds));
+    bool ok = e->fetches != NULL && e->outputs != NULL && e->fed.components != NULL &&
+              e->feeds != NULL;
+    for (size_t i = 0; ok && i < wish->n_fetches; i++, e->n_fetches++)
+        ok = (e->fetches[i] = strdup(wish->fetches[i])) != NULL;
+    for (size_t i = 0; ok && i < wish->n_feeds; i++, e->fed.n++) {
+        const struct stager_tensor *feed = &wish->feeds[i];
+        struct stg_component *fed = &e->fed.components[i];
+        fed->dtype = feed->dtype;
+        fed->ndim = feed->ndim;
+        memcpy(fed->shape, feed->shape, sizeof(fed->shape));
+        ok = (fed->name = strdup(feed->name)) != NULL;
+    }
+    return ok;
+}
+
+static int executor_init(struct stg_computer *computer, struct executor *e,
+                         const struct wish *wish, struct stg_err *err)
+{
+    int rc = keep_wish(e, wish)
+                 ? computer->table->prepare(computer->graph, &e->fed,
+                                            (const char *const *)e->fetches, e->n_fetches,
+                                            &e->executor, err)
+                 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc < 0)
         executor_clear(computer, e);
     return rc;
 }
 
-static int find_executor(struct stg_computer *computer, const char *const *fetches,
-                         size_t n, struct executor **ret, struct stg_err *err)
+static int find_executor(struct stg_computer *computer, const struct wish *wish,
+                         struct executor **ret, struct stg_err *err)
 {
     struct executor *e = NULL;
     for (size_t i = 0; i < MAX_EXECUTORS && e == NULL; i++) {
-        if (is_for(&computer->executors[i], fetches, n))
+        if (is_for(&computer->executors[i], wish))
             e = &computer->executors[i];
     }
     if (e == NULL) {
         e = oldest(computer);
         executor_clear(computer, e);
-        int rc = executor_init(computer, e, fetches, n, err);
+        int rc = executor_init(computer, e, wish, err);
         if (rc < 0)
             return rc;
     }
@@ -192,70 +233,137 @@ static int find_executor(struct stg_computer *computer, const char *const *fetch
 /* ---- running ---- */
 
 /* The tensors of the boundary by name: a batch may hold more than this client knows. */
-static int find_feeds(struct stager_stream *stream, const struct stager_batch *batch,
-                      struct stg_err *err)
+static int find_boundary(struct stager_stream *stream, const struct stager_batch *batch,
+                         const struct executor *e, struct stg_err *err)
 {
+    struct stg_computer *computer = stream->computer;
     for (size_t i = 0; i < stream->boundary.n; i++) {
         const char *name = stream->boundary.components[i].name;
+        computer->boundary[i] = (struct stg_tensor){0};
+        if (!computer->table->needs(e->executor, i))
+            continue;
+        if (batch == NULL)
+            return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                           "\"staged:%s\" is needed: give a batch, or feed it", name);
         int at = stg_batch_find(batch->lent->base, name);
         if (at < 0)
             return stg_err(err, -STAGER_INTERNAL,
                            "batch %llu lacks the boundary tensor %s",
                            (unsigned long long)batch->lent->number, name);
-        stg_batch_view(batch, (uint32_t)at, &stream->computer->feeds[i], NULL);
+        stg_batch_view(batch, (uint32_t)at, &computer->boundary[i], NULL);
     }
     return 0;
 }
 
-static int check_run(struct stager_stream *stream, const struct stager_batch *batch,
-                     const char *const *fetches, size_t n_fetches)
+static void take_feeds(const struct wish *wish, struct stg_tensor *ret)
 {
-    int rc = stg_stream_enter(stream);
-    if (rc < 0)
-        return rc;
-    if (batch == NULL || batch->stream != stream || !batch->in_hand)
-        return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
-                       "stager_run needs a batch of this stream that is in hand");
-    for (size_t i = 0; i < n_fetches; i++) {
-        if (fetches[i] == NULL)
-            return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT, "fetch %zu is NULL",
-                           i);
+    static const char nothing; /* an empty feed has an address too */
+    for (size_t i = 0; i < wish->n_feeds; i++) {
+        const struct stager_tensor *feed = &wish->feeds[i];
+        const void *data = feed->data != NULL ? feed->data : &nothing;
+        bool is_string = feed->dtype == STAGER_STRING;
+        ret[i] = (struct stg_tensor){.dtype = feed->dtype,
+                                     .ndim = feed->ndim,
+                                     .data = (void *)(uintptr_t)data,
+                                     .data_bytes = feed->data_bytes,
+                                     .begin = is_string ? feed->offsets : NULL,
+                                     .end = is_string ? feed->offsets + 1 : NULL};
+        memcpy(ret[i].shape, feed->shape, sizeof(ret[i].shape));
     }
-    return stg_lent_open(batch->lent, &stream->err);
 }
 
-int stager_run(struct stager_stream *stream, struct stager_batch *batch,
-               const char *const *fetches, size_t n_fetches, struct stager_tensor *ret)
+static int check_wish(const struct wish *wish, struct stg_err *err)
 {
-    int rc = check_run(stream, batch, fetches, n_fetches);
-    if (rc < 0)
-        return rc;
-    struct stg_err *err = &stream->err;
-    if (stream->computer == NULL)
-        rc = computer_create(stream, &stream->computer, err);
-    struct executor *e = NULL;
-    if (rc == 0)
-        rc = find_executor(stream->computer, fetches, n_fetches, &e, err);
-    if (rc == 0)
-        rc = find_feeds(stream, batch, err);
-    if (rc < 0)
-        return rc;
+    for (size_t i = 0; i < wish->n_fetches; i++) {
+        if (wish->fetches[i] == NULL)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "fetch %zu is NULL", i);
+    }
+    for (size_t i = 0; i < wish->n_feeds; i++) {
+        int64_t n;
+        if (wish->feeds[i].name == NULL)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "feed %zu has no name", i);
+        int rc = stg_value_check(&wish->feeds[i], UINT64_MAX, &n, err);
+        if (rc < 0)
+            return stg_err_prefix(err, rc, "feed \"%s\"", wish->feeds[i].name);
+    }
+    return 0;
+}
 
+static struct stg_compute_key batch_key(const struct stager_stream *stream,
+                                        const struct stager_batch *batch)
+{
+    if (batch == NULL)
+        return (struct stg_compute_key){0};
     const struct stg_batch_header *header = batch->lent->base;
     bool is_slice = stream->batch_size != 0;
-    struct stg_compute_key key = {
+    return (struct stg_compute_key){
         .seed = header->random_key[0],
         .pass = header->pass,
         .epoch = header->epoch,
         .index = is_slice ? header->index * batch->lent->n_slices + batch->slice
                           : header->index, /* slices draw other random numbers */
     };
-    rc = stream->computer->table->run(e->executor, stream->computer->feeds, &key,
-                                      e->outputs, err);
+}
+
+static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
+                    const struct wish *wish, struct stager_tensor *ret)
+{
+    struct stg_err *err = &stream->err;
+    int rc = check_wish(wish, err);
+    if (rc == 0 && batch != NULL)
+        rc = stg_lent_open(batch->lent, err);
+    if (rc == 0 && stream->computer == NULL)
+        rc = computer_create(stream, &stream->computer, err);
+    struct executor *e = NULL;
+    if (rc == 0)
+        rc = find_executor(stream->computer, wish, &e, err);
+    if (rc == 0)
+        rc = find_boundary(stream, batch, e, err);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "batch %llu",
-                              (unsigned long long)batch->lent->number);
-    for (size_t i = 0; i < n_fetches; i++)
+        return rc;
+
+    struct stg_compute_key key = batch_key(stream, batch);
+    take_feeds(wish, e->feeds);
+    rc = stream->computer->table->run(e->executor, stream->computer->boundary, e->feeds,
+                                      &key, e->outputs, err);
+    if (rc < 0 && batch != NULL)
+        stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->lent->number);
+    for (size_t i = 0; rc == 0 && i < wish->n_fetches; i++)
         stg_tensor_show(e->fetches[i], &e->outputs[i], &ret[i]);
-    return 0;
+    return rc;
+}
+
+static int check_batch(struct stager_stream *stream, const struct stager_batch *batch)
+{
+    if (batch->stream == stream && batch->in_hand)
+        return 0;
+    return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
+                   "stager_run needs a batch of this stream that is in hand");
+}
+
+int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
+                   const struct stager_tensor *feeds, size_t n_feeds,
+                   const char *const *fetches, size_t n_fetches,
+                   struct stager_tensor *ret)
+{
+    struct wish wish = {
+        .feeds = feeds, .n_feeds = n_feeds, .fetches = fetches, .n_fetches = n_fetches};
+    int rc = stg_stream_enter(stream);
+    if (rc == 0 && batch != NULL)
+        rc = check_batch(stream, batch);
+    return rc < 0 ? rc : run_wish(stream, batch, &wish, ret);
+}
+
+int stager_run(struct stager_stream *stream, struct stager_batch *batch,
+               const char *const *fetches, size_t n_fetches, struct stager_tensor *ret)
+{
+    struct wish wish = {.fetches = fetches, .n_fetches = n_fetches};
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    if (batch == NULL)
+        return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
+                       "stager_run needs a batch; stager_run_fed can do without");
+    rc = check_batch(stream, batch);
+    return rc < 0 ? rc : run_wish(stream, batch, &wish, ret);
 }

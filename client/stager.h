@@ -261,6 +261,20 @@ int stager_rewind(struct stager_stream *stream);
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
                const char *const *fetches, size_t n_fetches, struct stager_tensor *ret);
 
+/* As stager_run, and tensors of the graph are what `feeds` says: each has the name of a
+ * node ("rates", "columns:2", "staged:ids") or of a component of the dataset's element,
+ * and dtype, shape, data, data_bytes and, of strings, offsets. What would have made it
+ * does not run, and is not missed: a placeholder, a node before the boundary. They are
+ * read until the call returns, and of a fetch that is a feed as long as that is looked
+ * at. batch may be NULL where the fetches need no other tensor of the boundary. Errors
+ * also: INVALID_ARGUMENT (not the dtype or shape that the tensor has in the graph; a
+ * variable; fed twice), FAILED_PRECONDITION (something is needed that is neither fed nor
+ * here: names it). */
+int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
+                   const struct stager_tensor *feeds, size_t n_feeds,
+                   const char *const *fetches, size_t n_fetches,
+                   struct stager_tensor *ret);
+
 /* Sets a tensor of the pipeline's feed_dict that says `client: true`, for all its
  * clients: dtype, shape, data, data_bytes and, of strings, offsets of *value are read, at
  * most 60 KiB. Items that were not drawn when the daemon answers are made with it;

@@ -143,6 +143,11 @@ void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
  * instead, with their code. Batches that came before them stay in the ring. */
 int stg_stream_why(struct stager_stream *stream, int rc);
 
+/* feed.c: is a tensor of the trainer's what it says of itself, and no larger than
+ * max_bytes? Says how many elements it has. INVALID_ARGUMENT. */
+int stg_value_check(const struct stager_tensor *value, uint64_t max_bytes, int64_t *ret_n,
+                    struct stg_err *err);
+
 /* run.c: gives back the executors and the library. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer);
 

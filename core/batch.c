@@ -18,6 +18,23 @@ int64_t stg_tensor_n(const struct stg_tensor *tensor)
     return n;
 }
 
+bool stg_tensor_size(int dtype, int ndim, const int64_t *shape, uint64_t string_bytes,
+                     uint64_t *ret_n, uint64_t *ret_bytes)
+{
+    uint64_t n = 1, bytes = string_bytes;
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] < 0 || __builtin_mul_overflow(n, (uint64_t)shape[d], &n))
+            return false;
+    }
+    if (dtype == STAGER_STRING
+            ? n >= SIZE_MAX / 16
+            : __builtin_mul_overflow(n, stg_dtype_bytes(dtype), &bytes))
+        return false;
+    *ret_n = n;
+    *ret_bytes = bytes;
+    return true;
+}
+
 const char *stg_shape_text(const int64_t *shape, int ndim, char *buf, size_t bytes)
 {
     size_t used = (size_t)snprintf(buf, bytes, "[");

@@ -8,6 +8,7 @@
 #ifndef STG_CORE_BATCH_H
 #define STG_CORE_BATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,11 @@ struct stg_tensor {
 
 /* Product of the dimensions; 1 for a scalar. */
 int64_t stg_tensor_n(const struct stg_tensor *tensor);
+
+/* How many elements and bytes a tensor has; strings: string_bytes, and offsets besides.
+ * False: more than there can be. */
+bool stg_tensor_size(int dtype, int ndim, const int64_t *shape, uint64_t string_bytes,
+                     uint64_t *ret_n, uint64_t *ret_bytes);
 
 /* Shape as text, "[4096, 26]"; "?" for an unknown dimension (negative). Returns buf. */
 const char *stg_shape_text(const int64_t *shape, int ndim, char *buf, size_t bytes);

@@ -53,7 +53,9 @@ const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
     if (ref->kind != STG_REF_NODE)
         return NULL;
     const struct stg_graph_node *node = &graph->nodes[ref->index];
-    return node->inferred && (node->op->flags & STG_OP_CONSTANT) != 0 ? node->plan : NULL;
+    return node->values != NULL && ref->output < node->n_outputs
+               ? &node->values[ref->output]
+               : NULL;
 }
 
 /* ---- inference ---- */
@@ -76,7 +78,9 @@ static int run_infer(struct stg_graph *graph, struct stg_graph_node *node,
     node->n_outputs = ctx.n_outputs;
     node->plan = ctx.plan;
     node->inferred = true;
-    return 0;
+    if ((node->op->flags & STG_OP_CONSTANT) != 0)
+        node->values = ctx.plan;
+    return stg_graph_fold(graph, node, err);
 }
 
 /* In a client a node whose inputs are not all known is left out: it ran in the daemon. */
@@ -124,6 +128,8 @@ static int infer_nodes(struct stg_graph *graph, bool after_boundary, struct stg_
     for (size_t i = 0; i < graph->n_nodes; i++) {
         struct stg_graph_node *node = &graph->nodes[graph->order[i]];
         if (((node->depends & STG_DEPENDS_STAGED) != 0) != after_boundary)
+            continue;
+        if (stg_graph_merge(graph, node, i))
             continue;
         int rc = infer_node(graph, node, err);
         if (rc < 0)
@@ -314,9 +320,12 @@ static int check_given_boundary(const struct stg_graph *graph, struct stg_err *e
 }
 
 static int create_inside(struct stg_graph *graph, const struct stg_schema *element,
-                         const struct stg_schema *boundary, struct stg_err *err)
+                         const struct stg_schema *boundary, const struct stg_schema *fed,
+                         struct stg_err *err)
 {
     int rc = copy_schema(&graph->bump, element, &graph->element, err);
+    if (rc == 0)
+        rc = copy_schema(&graph->bump, fed, &graph->fed, err);
     if (rc < 0)
         return rc;
     if (element == NULL) {
@@ -348,9 +357,9 @@ static int create_inside(struct stg_graph *graph, const struct stg_schema *eleme
     return element != NULL ? check_targets(graph, err) : 0;
 }
 
-int stg_graph_create(const struct stg_pipeline_spec *spec,
-                     const struct stg_schema *element, const struct stg_schema *boundary,
-                     struct stg_graph **ret, struct stg_err *err)
+static int create(const struct stg_pipeline_spec *spec, const struct stg_schema *element,
+                  const struct stg_schema *boundary, const struct stg_schema *fed,
+                  struct stg_graph **ret, struct stg_err *err)
 {
     struct stg_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL)
@@ -358,13 +367,27 @@ int stg_graph_create(const struct stg_pipeline_spec *spec,
     stg_bump_init(&graph->bump, MAX_BYTES);
     graph->spec = spec;
     graph->has_element = element != NULL;
-    int rc = create_inside(graph, element, boundary, err);
+    int rc = create_inside(graph, element, boundary, fed, err);
     if (rc < 0) {
         stg_graph_destroy(graph);
         return rc;
     }
     *ret = graph;
     return 0;
+}
+
+int stg_graph_create(const struct stg_pipeline_spec *spec,
+                     const struct stg_schema *element, const struct stg_schema *boundary,
+                     struct stg_graph **ret, struct stg_err *err)
+{
+    return create(spec, element, boundary, NULL, ret, err);
+}
+
+int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
+                         const struct stg_schema *boundary, const struct stg_schema *fed,
+                         struct stg_graph **ret, struct stg_err *err)
+{
+    return create(spec, NULL, boundary, fed, ret, err);
 }
 
 int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *owner,

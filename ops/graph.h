@@ -3,7 +3,8 @@
  * The graph of a pipeline, checked: names resolved, cycles refused, dtypes and shapes
  * inferred through every op. Immutable once made, so that any number of executors
  * (ops/run.h) share it. The same code runs in daemon and client; the side decides which
- * nodes an executor runs.
+ * nodes an executor runs. Nodes that are written alike (op, inputs, attributes) are one;
+ * what follows from constants alone is computed here, and inference knows it.
  */
 #ifndef STG_OPS_GRAPH_H
 #define STG_OPS_GRAPH_H
@@ -23,6 +24,15 @@ int stg_graph_create(const struct stg_pipeline_spec *spec,
                      const struct stg_schema *element, const struct stg_schema *boundary,
                      struct stg_graph **ret, struct stg_err *err);
 void stg_graph_destroy(struct stg_graph *graph);
+
+/* As stg_graph_create in a client, and the tensors named in `fed` ("node", "node:1",
+ * "staged:path", a component of the element) are what each run says (stg_run_feed, in
+ * this order): what would have made them is needed no more, and what reads them is
+ * inferred by the dtypes and shapes given here. Errors also: NOT_FOUND names the nearest;
+ * INVALID_ARGUMENT for a variable, and for a tensor that is fed twice. */
+int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
+                         const struct stg_schema *boundary, const struct stg_schema *fed,
+                         struct stg_graph **ret, struct stg_err *err);
 
 /* Can the features of many elements be computed at once, from components with one
  * dimension more in front? True when every op is STG_OP_ROW_WISE, its inputs that come
@@ -56,7 +66,7 @@ int stg_graph_describe(const struct stg_graph *graph, const char *tensor,
 bool stg_component_fits(const struct stg_component *is,
                         const struct stg_component *wanted);
 
-/* Entries of feed_dict, in the order of the file; 0 in a client. */
+/* Entries of feed_dict, in the order of the file; in a client, of what is fed. */
 size_t stg_graph_n_feeds(const struct stg_graph *graph);
 
 /* What feed i is: dtype, shape, and its value as the file has it (NULL: another tensor).

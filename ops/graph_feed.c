@@ -15,7 +15,7 @@ static int blame(const struct stg_feed *feed, int code, struct stg_err *err)
                           feed->line);
 }
 
-static bool same_tensor(const struct stg_ref *a, const struct stg_ref *b)
+bool stg_ref_same(const struct stg_ref *a, const struct stg_ref *b)
 {
     return a->kind == b->kind && a->index == b->index && a->output == b->output;
 }
@@ -23,7 +23,7 @@ static bool same_tensor(const struct stg_ref *a, const struct stg_ref *b)
 struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref)
 {
     for (size_t i = 0; i < graph->n_feeds; i++) {
-        if (same_tensor(&graph->feeds[i].target, &ref))
+        if (stg_ref_same(&graph->feeds[i].target, &ref))
             return (struct stg_ref){.kind = STG_REF_FEED, .index = (uint32_t)i};
     }
     return ref;
@@ -42,7 +42,7 @@ static int link_target(struct stg_graph *graph, size_t i, struct stg_err *err)
                        "a tensor after the boundary cannot be fed: feed what it is made "
                        "from");
     for (size_t k = 0; k < i; k++) {
-        if (same_tensor(&graph->feeds[k].target, &feed->target))
+        if (stg_ref_same(&graph->feeds[k].target, &feed->target))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "the same tensor is fed on line %d",
                            graph->feeds[k].spec->line);
@@ -84,10 +84,82 @@ static int link_source(struct stg_graph *graph, size_t i, struct stg_err *err)
     return 0;
 }
 
+/* In a client: the component of an element that is not known here, if a node reads it. */
+static bool is_read(const struct stg_graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->spec->n_nodes; i++) {
+        const struct stg_node *node = &graph->spec->nodes[i];
+        for (size_t k = 0; k < node->n_inputs; k++) {
+            if (strcmp(node->inputs[k], name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int link_fed(struct stg_graph *graph, size_t i, struct stg_err *err)
+{
+    struct stg_graph_feed *feed = &graph->feeds[i];
+    struct stg_feed *spec = stg_bump_alloc(&graph->bump, sizeof(*spec));
+    if (spec == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    feed->component = graph->fed.components[i];
+    *spec = (struct stg_feed){.name = feed->component.name, .client = true};
+    feed->spec = spec;
+    feed->is_settled = true;
+    int rc = stg_graph_resolve_unfed(graph, spec->name, &feed->target, err);
+    if (rc == -STAGER_NOT_FOUND && is_read(graph, spec->name)) {
+        feed->target = (struct stg_ref){.kind = STG_REF_UNKNOWN};
+        rc = 0;
+    }
+    if (rc < 0)
+        return rc;
+    if (feed->target.kind == STG_REF_NODE) {
+        const struct stg_op *op = stg_op_find(graph->spec->nodes[feed->target.index].op);
+        if (op != NULL && (op->flags & STG_OP_VARIABLE) != 0)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "a variable cannot be fed; assign to it");
+    }
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(graph->feeds[k].spec->name, spec->name) == 0 ||
+            (feed->target.kind != STG_REF_UNKNOWN &&
+             stg_ref_same(&graph->feeds[k].target, &feed->target)))
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "it is fed twice");
+    }
+    return 0;
+}
+
+static int link_all_fed(struct stg_graph *graph, struct stg_err *err)
+{
+    size_t n = graph->fed.n;
+    graph->feeds = stg_bump_alloc(&graph->bump, n * sizeof(*graph->feeds));
+    if (graph->feeds == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        int rc = link_fed(graph, i, err);
+        if (rc < 0)
+            return stg_err_prefix(err, rc, "feed \"%s\"", graph->fed.components[i].name);
+    }
+    graph->n_feeds = n;
+    return 0;
+}
+
+int stg_graph_fed_component(const struct stg_graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_feeds; i++) {
+        if (graph->feeds[i].target.kind == STG_REF_UNKNOWN &&
+            strcmp(graph->feeds[i].spec->name, name) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
 int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err)
 {
+    if (!graph->has_element)
+        return link_all_fed(graph, err);
     const struct stg_staged *staged = &graph->spec->staged;
-    size_t n = graph->has_element ? staged->n_feeds : 0;
+    size_t n = staged->n_feeds;
     graph->feeds = stg_bump_alloc(&graph->bump, n * sizeof(*graph->feeds));
     if (graph->feeds == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -255,6 +327,8 @@ void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
         return;
     needed[ref->index] = true;
     const struct stg_graph_node *node = &graph->nodes[ref->index];
+    if (node->values != NULL)
+        return;
     for (size_t i = 0; i < node->n_inputs; i++)
         stg_graph_mark(graph, &node->inputs[i], needed, fed);
     for (size_t i = 0; i < node->n_controls; i++) {

@@ -29,6 +29,7 @@ enum stg_depends {
     STG_DEPENDS_ELEMENT = 1,
     STG_DEPENDS_STAGED = 2,
     STG_DEPENDS_VARIABLE = 4,
+    STG_DEPENDS_PLACEHOLDER = 8, /* that nothing feeds */
 };
 
 struct stg_graph_node {
@@ -44,13 +45,16 @@ struct stg_graph_node {
     struct stg_component *outputs;
     size_t n_outputs;
     const void *plan;
+    const struct stg_tensor *values; /* of all outputs, where they are known; else NULL */
+    uint32_t same_as; /* the node that computes this: an equal one before it, or itself */
     struct stg_tensor table; /* of a TABLE op, once loaded; the data is the graph's */
 };
 
-/* An entry of feed_dict. */
+/* An entry of feed_dict; in a client, what stager_run feeds. */
 struct stg_graph_feed {
     const struct stg_feed *spec;
-    struct stg_ref target; /* what is replaced; nobody refers to it any more */
+    struct stg_ref target; /* what is replaced; nobody refers to it any more. UNKNOWN:
+                              in a client, the component of that name */
     bool has_source;       /* by another tensor: `source`; else by `value` */
     struct stg_ref source; /* no feed that has a source itself */
     struct stg_tensor value;
@@ -68,6 +72,7 @@ struct stg_graph {
     struct stg_ref *features; /* of has_element: one a feature */
     struct stg_graph_node *nodes;
     size_t n_nodes;
+    struct stg_schema fed; /* of a client: what stager_run feeds */
     struct stg_graph_feed *feeds;
     size_t n_feeds;
     uint32_t *order; /* nodes, each after its inputs and controls */
@@ -89,6 +94,8 @@ int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
  * depends set. */
 int stg_graph_link(struct stg_graph *graph, struct stg_err *err);
 
+bool stg_ref_same(const struct stg_ref *a, const struct stg_ref *b);
+
 /* What the tensor comes from. */
 unsigned stg_graph_depends(const struct stg_graph *graph, const struct stg_ref *ref);
 
@@ -99,6 +106,18 @@ int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err 
  * that. */
 int stg_graph_invalid(struct stg_err *err);
 
+/* ---- graph_fold.c ---- */
+
+/* Makes the node's inputs those that are computed. Is there an equal node among the first
+ * n_before of the order? Then the node is that one, and inferred. */
+bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
+                     size_t n_before);
+
+/* Sets the values of an inferred node whose inputs are known, unless it fails or gets
+ * large. RESOURCE_EXHAUSTED. */
+int stg_graph_fold(struct stg_graph *graph, struct stg_graph_node *node,
+                   struct stg_err *err);
+
 /* ---- graph_part.c ---- */
 
 /* May feature i be the part of a sparse or ragged feature that it is said to be? The ones
@@ -108,11 +127,14 @@ int stg_graph_check_part(const struct stg_schema *boundary, size_t i,
 
 /* ---- graph_feed.c: tensors that are something else ---- */
 
-/* Resolves feed_dict; before any other name is resolved. */
+/* Resolves feed_dict, in a client what is fed; before any other name is resolved. */
 int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err);
 
 /* The feed that replaces this tensor, or the tensor itself. */
 struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref);
+
+/* In a client: the feed of the component of that name, or -1. */
+int stg_graph_fed_component(const struct stg_graph *graph, const char *name);
 
 /* The node that has to be inferred before who reads this tensor, or NULL. */
 const struct stg_ref *stg_graph_awaited(const struct stg_graph *graph,

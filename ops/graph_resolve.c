@@ -198,10 +198,20 @@ static int output_error(const struct stg_graph_node *node, const char *name,
 int stg_graph_resolve(const struct stg_graph *graph, const char *name,
                       struct stg_ref *ret, struct stg_err *err)
 {
-    int rc = stg_graph_resolve_unfed(graph, name, ret, err);
-    if (rc == 0)
-        *ret = stg_graph_fed(graph, *ret);
-    return rc;
+    struct stg_ref ref;
+    int rc = stg_graph_resolve_unfed(graph, name, &ref, err);
+    int fed = rc < 0 ? stg_graph_fed_component(graph, name) : -1;
+    if (fed >= 0) {
+        *ret = (struct stg_ref){.kind = STG_REF_FEED, .index = (uint32_t)fed};
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    ref = stg_graph_fed(graph, ref);
+    if (ref.kind == STG_REF_NODE)
+        ref.index = graph->nodes[ref.index].same_as;
+    *ret = ref;
+    return 0;
 }
 
 int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
@@ -352,7 +362,7 @@ unsigned stg_graph_depends(const struct stg_graph *graph, const struct stg_ref *
     case STG_REF_STAGED: return STG_DEPENDS_STAGED;
     case STG_REF_FEED: {
         const struct stg_graph_feed *feed = &graph->feeds[ref->index];
-        return STG_DEPENDS_ELEMENT |
+        return (graph->has_element ? STG_DEPENDS_ELEMENT : 0u) |
                (feed->has_source ? stg_graph_depends(graph, &feed->source) : 0u);
     }
     case STG_REF_ELEMENT:
@@ -417,9 +427,11 @@ static void set_depends(const struct stg_graph *graph, struct stg_graph_node *no
 {
     node->depends =
         node->op->flags & (STG_OP_VARIABLE | STG_OP_STATEFUL) ? STG_DEPENDS_VARIABLE : 0u;
-    /* Only the stage side feeds, and reads files. */
-    if ((node->op->flags & (STG_OP_PLACEHOLDER | STG_OP_TABLE)) != 0)
+    /* Only the stage side reads files. */
+    if ((node->op->flags & STG_OP_TABLE) != 0)
         node->depends |= STG_DEPENDS_ELEMENT;
+    if ((node->op->flags & STG_OP_PLACEHOLDER) != 0)
+        node->depends |= STG_DEPENDS_PLACEHOLDER;
     for (size_t i = 0; i < node->n_inputs; i++)
         node->depends |= stg_graph_depends(graph, &node->inputs[i]);
     for (size_t i = 0; i < node->n_controls; i++)
@@ -505,8 +517,10 @@ int stg_graph_link(struct stg_graph *graph, struct stg_err *err)
     graph->nodes = stg_bump_alloc(&graph->bump, graph->n_nodes * sizeof(*graph->nodes));
     if (graph->nodes == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; i < graph->n_nodes; i++)
+    for (size_t i = 0; i < graph->n_nodes; i++) {
         graph->nodes[i].spec = &graph->spec->nodes[i];
+        graph->nodes[i].same_as = (uint32_t)i;
+    }
     int fed = stg_graph_link_feeds(graph, err);
     if (fed < 0)
         return fed;

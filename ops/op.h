@@ -91,6 +91,9 @@ enum stg_op_flags {
     STG_OP_ROW_WISE = 16,
     STG_OP_TABLE = 32, /* the output is read from a file by whoever makes the graph
                           (stg_graph_load_tables): run is NULL */
+    /* Does for each batch what cannot be known before it: draws from the key, takes its
+     * time. Never computed ahead, never one for two nodes that are written alike. */
+    STG_OP_EACH_BATCH = 64,
 };
 
 struct stg_op {

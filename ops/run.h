@@ -36,9 +36,10 @@ int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
                          struct stg_err *err);
 
 /* The compute side: any node as fetch ("rows", "rows:0", "staged:ids"); feeds are the
- * boundary's tensors. resources may be NULL when no fetch needs a variable. NOT_FOUND
- * names the nearest; FAILED_PRECONDITION when a fetch needs the dataset's element, which
- * is not here. */
+ * boundary's tensors, and what the graph was made with (stg_graph_create_fed), set by
+ * stg_run_feed. resources, of any graph of the same spec, may be NULL when no fetch needs
+ * a variable. NOT_FOUND names the nearest; FAILED_PRECONDITION when a fetch needs the
+ * dataset's element, which is not here, or a placeholder that nothing feeds. */
 int stg_run_create_compute(const struct stg_graph *graph, struct stg_resources *resources,
                            const char *const *fetches, size_t n_fetches,
                            struct stg_run **ret, struct stg_err *err);
@@ -51,9 +52,12 @@ void stg_run_destroy(struct stg_run *run);
 int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
                      struct stg_err *err);
 
-/* Values of feed_dict from the next exec on: one pointer an entry, NULL for what the file
- * says; values NULL: all as the file says, as after creation. Borrowed until the next
- * call. */
+/* Does anything depend on feed i of stg_run_exec? Else it may be left zero. */
+bool stg_run_needs(const struct stg_run *run, size_t i);
+
+/* Values of feed_dict from the next exec on (in a client: of what is fed): one pointer an
+ * entry, NULL for what the file says; values NULL: all as the file says, as after
+ * creation. Borrowed until the next call. */
 void stg_run_feed(struct stg_run *run, const struct stg_tensor *const *values);
 
 /* Runs once. feeds: element components (stage) or boundary tensors (compute), in schema

@@ -10,12 +10,16 @@
 #include "ops/run.h"
 
 struct stg_compute_graph {
+    const struct stg_pipeline_spec *spec;
     struct stg_graph *graph;
     struct stg_resources *resources;
 };
 
 struct stg_compute_executor {
+    struct stg_graph *fed; /* its own: NULL when nothing is fed */
     struct stg_run *run;
+    const struct stg_tensor **values; /* one a feed; for stg_run_feed */
+    size_t n_values;
 };
 
 static void destroy(struct stg_compute_graph *graph)
@@ -33,6 +37,7 @@ static int create(const struct stg_pipeline_spec *spec, const struct stg_schema 
     struct stg_compute_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    graph->spec = spec;
     int rc = stg_graph_create(spec, NULL, boundary, &graph->graph, err);
     if (rc == 0)
         rc = stg_resources_create(graph->graph, &graph->resources, err);
@@ -49,18 +54,65 @@ static void discard(struct stg_compute_executor *executor)
     if (executor == NULL)
         return;
     stg_run_destroy(executor->run);
+    stg_graph_destroy(executor->fed);
+    free(executor->values);
     free(executor);
 }
 
-static int prepare(struct stg_compute_graph *graph, const char *const *fetches,
-                   size_t n_fetches, struct stg_compute_executor **ret,
-                   struct stg_err *err)
+/* What the graph knows of a tensor holds for what is fed instead. */
+static int settle_fed(const struct stg_graph *graph, const struct stg_component *fed,
+                      struct stg_component *ret, struct stg_err *err)
+{
+    struct stg_component is = {.dtype = fed->dtype, .ndim = fed->ndim}, known;
+    for (int d = 0; d < is.ndim; d++)
+        is.shape[d] = -1;
+    if (stg_graph_describe(graph, fed->name, &known, NULL) == 0) {
+        char got[128], want[128];
+        if (!stg_component_fits(fed, &known))
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "feed \"%s\" is %s %s; in the graph it is %s %s", fed->name,
+                           stg_dtype_name(fed->dtype),
+                           stg_shape_text(fed->shape, fed->ndim, got, sizeof(got)),
+                           stg_dtype_name(known.dtype),
+                           stg_shape_text(known.shape, known.ndim, want, sizeof(want)));
+        is = known;
+    }
+    is.name = fed->name;
+    *ret = is;
+    return 0;
+}
+
+static int make_fed(struct stg_compute_graph *graph, const struct stg_schema *fed,
+                    struct stg_compute_executor *executor, struct stg_err *err)
+{
+    struct stg_schema settled = {.n = fed->n};
+    settled.components = calloc(fed->n + 1, sizeof(*settled.components));
+    executor->values = calloc(fed->n + 1, sizeof(*executor->values));
+    int rc = 0;
+    if (settled.components == NULL || executor->values == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; rc == 0 && i < fed->n; i++)
+        rc = settle_fed(graph->graph, &fed->components[i], &settled.components[i], err);
+    if (rc == 0)
+        rc = stg_graph_create_fed(graph->spec, stg_graph_boundary(graph->graph), &settled,
+                                  &executor->fed, err);
+    executor->n_values = fed->n;
+    free(settled.components);
+    return rc;
+}
+
+static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed,
+                   const char *const *fetches, size_t n_fetches,
+                   struct stg_compute_executor **ret, struct stg_err *err)
 {
     struct stg_compute_executor *executor = calloc(1, sizeof(*executor));
     if (executor == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = stg_run_create_compute(graph->graph, graph->resources, fetches, n_fetches,
-                                    &executor->run, err);
+    int rc = fed->n > 0 ? make_fed(graph, fed, executor, err) : 0;
+    if (rc == 0)
+        rc = stg_run_create_compute(executor->fed != NULL ? executor->fed : graph->graph,
+                                    graph->resources, fetches, n_fetches, &executor->run,
+                                    err);
     if (rc < 0) {
         discard(executor);
         return rc;
@@ -69,13 +121,22 @@ static int prepare(struct stg_compute_graph *graph, const char *const *fetches,
     return 0;
 }
 
-static int run(struct stg_compute_executor *executor, const struct stg_tensor *feeds,
-               const struct stg_compute_key *key, struct stg_tensor *outputs,
-               struct stg_err *err)
+static bool needs(const struct stg_compute_executor *executor, size_t i)
 {
+    return stg_run_needs(executor->run, i);
+}
+
+static int run(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
+               const struct stg_tensor *fed, const struct stg_compute_key *key,
+               struct stg_tensor *outputs, struct stg_err *err)
+{
+    for (size_t i = 0; i < executor->n_values; i++)
+        executor->values[i] = &fed[i];
+    if (executor->n_values > 0)
+        stg_run_feed(executor->run, executor->values);
     struct stg_key op_key = {
         .seed = key->seed, .pass = key->pass, .epoch = key->epoch, .index = key->index};
-    return stg_run_exec(executor->run, feeds, &op_key, NULL, outputs, err);
+    return stg_run_exec(executor->run, boundary, &op_key, NULL, outputs, err);
 }
 
 extern const struct stg_compute stager_compute;
@@ -88,5 +149,6 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .destroy = destroy,
     .prepare = prepare,
     .discard = discard,
+    .needs = needs,
     .run = run,
 };

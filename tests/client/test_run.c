@@ -222,6 +222,57 @@ static void a_run_that_can_not_be_says_why(void)
     fake_stop(&fake);
 }
 
+static void what_is_fed_is_not_computed(void)
+{
+    struct fake fake = {0};
+    start_seed(&fake);
+    struct stager_stream *stream = fake_open(&fake, NULL);
+    publish_lines(&fake, 0);
+    struct stager_batch *batch;
+    struct stager_tensor result;
+    take(stream, &batch);
+    const int64_t ids[] = {3, 4};
+    struct stager_tensor feed = {.name = "bucket",
+                                 .dtype = STAGER_INT64,
+                                 .ndim = 1,
+                                 .shape = {2},
+                                 .data = ids,
+                                 .data_bytes = sizeof(ids)};
+    const char *bucket = "bucket", *rows = "rows", *target = "target";
+    for (int i = 0; i < 3; i++) {
+        /* One row of a table for each id; no batch is needed. */
+        CHECK_INT(stager_run_fed(stream, NULL, &feed, 1, &rows, 1, &result), 0);
+        CHECK_INT(result.shape[0], 2);
+        CHECK(((const float *)result.data)[0] == 1.0f);
+    }
+    CHECK_INT(stager_run_fed(stream, NULL, &feed, 1, &bucket, 1, &result), 0);
+    CHECK(result.data == ids);
+    CHECK_INT(stager_run_fed(stream, batch, &feed, 1, &target, 1, &result), 0);
+    CHECK_INT(stager_run_fed(stream, NULL, &feed, 1, &target, 1, &result),
+              -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(stream), "\"staged:1\" is needed: give a batch");
+
+    feed.data_bytes = 8;
+    CHECK_INT(stager_run_fed(stream, batch, &feed, 1, &rows, 1, &result),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(stream),
+                   "feed \"bucket\": data_bytes is 8, the shape takes 16");
+    feed.data_bytes = 16;
+    feed.ndim = 0;
+    feed.dtype = STAGER_INT64;
+    feed.data_bytes = 8;
+    CHECK_INT(stager_run_fed(stream, batch, &feed, 1, &rows, 1, &result),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(stream), "in the graph it is int64 [2]");
+    feed.name = NULL;
+    CHECK_INT(stager_run_fed(stream, batch, &feed, 1, &rows, 1, &result),
+              -STAGER_INVALID_ARGUMENT);
+    stager_release(batch);
+    stager_close(stream);
+    stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
+    fake_stop(&fake);
+}
+
 static void without_a_graph_from_the_daemon_there_is_nothing_to_run(void)
 {
     struct fake fake = {0};
@@ -244,6 +295,7 @@ static const struct stg_test tests[] = {
     TEST(fetches_may_change_from_call_to_call),
     TEST(a_fetched_boundary_tensor_is_a_view_of_the_batch),
     TEST(a_run_that_can_not_be_says_why),
+    TEST(what_is_fed_is_not_computed),
     TEST(without_a_graph_from_the_daemon_there_is_nothing_to_run),
 };
 

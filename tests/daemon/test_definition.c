@@ -160,7 +160,7 @@ static void a_constant_that_would_take_the_machine_is_refused(void)
            -STAGER_RESOURCE_EXHAUSTED, "512 MiB together");
     refuse("dataset:\n  - range: {stop: 1}\n"
            "graph:\n  - {name: x, op: constant, value: 1.0, shape: [100000000]}\n"
-           "  - {name: y, op: constant, value: 1.0, shape: [100000000]}\n",
+           "  - {name: y, op: constant, value: 2.0, shape: [100000000]}\n",
            -STAGER_RESOURCE_EXHAUSTED, "node y");
 }
 

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of an executor, for run.c (which runs) and run_plan.c (which makes the plan)
+ * alone. One thread at a time.
+ */
+#ifndef STG_OPS_RUN_PRIV_H
+#define STG_OPS_RUN_PRIV_H
+
+#include "ops/graph_priv.h"
+#include "ops/run.h"
+#include "ops/split.h"
+
+#define STG_NO_FETCH UINT32_MAX
+#define STG_NO_SLOT UINT32_MAX
+
+/* Every tensor of a run has a slot: feeds first, then the outputs of each node that is
+ * needed. */
+struct stg_run_slot {
+    uint32_t
+        fetch; /* the fetch whose memory this output is written to, or STG_NO_FETCH */
+    bool is_needed; /* a step reads it, or it is fetched */
+    bool is_view;   /* in this exec: not written, points elsewhere */
+};
+
+/* An output that an op writes: the node's own, or that of a reader whose work it took
+ * over. */
+struct stg_run_output {
+    const struct stg_graph_node *node; /* to blame for want of memory */
+    const struct stg_component *component;
+    uint32_t slot;
+};
+
+struct stg_run_step {
+    const struct stg_graph_node *node;
+    const void *plan;               /* the node's, or one that does readers' work too */
+    const uint32_t *inputs;         /* slots */
+    struct stg_run_output *outputs; /* as many as the node has */
+    bool is_absorbed;               /* another step does it */
+};
+
+struct stg_run_fetch {
+    uint32_t slot;
+    bool is_primary; /* an op may write it in place; others are copied */
+};
+
+struct stg_run {
+    const struct stg_graph *graph;
+    struct stg_bump plan;    /* all arrays below */
+    struct stg_bump memory;  /* intermediate tensors of one exec */
+    struct stg_bump scratch; /* of one op */
+    size_t n_feeds;
+    uint32_t first_feed; /* slots of feed_dict follow those of the feeds of an exec */
+    struct stg_tensor *tensors; /* one a slot */
+    struct stg_run_slot *slots;
+    size_t n_slots;
+    struct stg_run_step *steps;
+    size_t n_steps;
+    struct stg_run_fetch *fetches;
+    size_t n_fetches;
+    struct stg_tensor *inputs; /* of the op that runs; room for the largest */
+    struct stg_split *split;   /* NULL: one thread */
+
+    /* while an exec runs */
+    const struct stg_sink *sink;
+    const struct stg_run_step *step;
+    const struct stg_graph_node *blamed; /* for an error of the op that runs */
+};
+
+#endif
