@@ -294,9 +294,11 @@ static void play_events(struct run *run)
     }
 }
 
+/* A runner that waits for its turn to draw keeps its memory until it sees the end. */
 static bool is_settled(const struct fixture_status *status, void *arg)
 {
-    return status->n_detached == 0 && status->n_away == 0 && status->unacknowledged == 0;
+    return status->n_detached == 0 && status->n_away == 0 &&
+           status->unacknowledged == 0 && status->memory_used_bytes == 0;
 }
 
 /* To the end of the last pass. Who began after it has nothing to wait for. */
