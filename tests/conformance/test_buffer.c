@@ -95,7 +95,7 @@ static void stage_c5_nothing_is_published_after_a_stop_even_with_room(void)
     struct fixture fixture;
     struct actor actor;
     fixture_start(&fixture, "");
-    apply_rows(&fixture, 10, graph_sleeping(300), "capacity: 4");
+    apply_rows(&fixture, 10, graph_sleeping(2000), "capacity: 4");
     actor_start(&actor, &fixture, NULL);
     WAIT_FOR(&fixture, in_hand, 1);
     actor_leave(&actor);

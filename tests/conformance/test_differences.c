@@ -178,13 +178,13 @@ static void stage_d6_a_wait_has_a_deadline_and_can_be_polled(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_rows(&fixture, 3, graph_sleeping(200), "capacity: 1");
+    apply_rows(&fixture, 2, graph_sleeping(1000), "capacity: 1");
     struct stager_stream *stream = fixture_open(&fixture, "rows", NULL, 2);
     struct stager_batch *batch;
     int64_t began = now_millis();
     CHECK_INT(stager_next(stream, 20, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK(now_millis() - began >= 20);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         int rc;
         while ((rc = stager_next(stream, 0, &batch)) == -STAGER_DEADLINE_EXCEEDED) {
             struct pollfd fd = {.fd = stager_pollfd(stream), .events = POLLIN};
