@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The columns of csv.h in vectors, and the table of a set of instructions (csv_lanes.h
- * says how it is compiled). Vectors are the compiler's own; what it cannot say for itself
- * has versions.
+ * says how it is compiled).
  *
  * A lane holds what starts a field, eight characters, the first one in the lowest byte.
  * What does not fit that is left to the reference, row by row.
@@ -14,99 +13,6 @@
 #define AT_ONCE 4
 #define ROWS_AT_ONCE ((size_t)(AT_ONCE * LANES))
 static_assert(STG_CSV_ROWS % (AT_ONCE * LANES) == 0, "a block is whole steps");
-
-typedef uint8_t bytes_v __attribute__((vector_size(8 * LANES)));
-typedef uint16_t pairs_v __attribute__((vector_size(8 * LANES)));
-typedef uint32_t quads_v __attribute__((vector_size(8 * LANES)));
-typedef uint64_t words_v __attribute__((vector_size(8 * LANES)));
-typedef int64_t signed_v __attribute__((vector_size(8 * LANES)));
-typedef double doubles_v __attribute__((vector_size(8 * LANES)));
-typedef int32_t ints_v __attribute__((vector_size(4 * LANES))); /* half as long */
-typedef uint32_t counts_v __attribute__((vector_size(4 * LANES)));
-typedef float floats_v __attribute__((vector_size(4 * LANES)));
-
-/* mask: all ones or all zeros in a lane. */
-INLINE words_v choose(words_v mask, words_v yes, words_v no)
-{
-    return (yes & mask) | (no & ~mask);
-}
-
-#if STG_CSV_AVX512
-
-INLINE words_v load_words(const void *from)
-{
-    words_v ret;
-    memcpy(&ret, from, sizeof(ret));
-    return ret;
-}
-
-INLINE bool any(words_v mask)
-{
-    return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
-}
-
-INLINE words_v widen(__m256i x)
-{
-    return (words_v)_mm512_cvtepu32_epi64(x);
-}
-
-/* How long the fields of rows i on are. */
-INLINE words_v field_bytes(const uint32_t *ends, size_t i)
-{
-    __m256i before = _mm256_loadu_si256((const void *)(ends + i));
-    __m256i end = _mm256_loadu_si256((const void *)(ends + STG_CSV_ROWS + i));
-    return widen(_mm256_add_epi32(_mm256_sub_epi32(end, before), _mm256_set1_epi32(-1)));
-}
-
-/* Their first eight characters, and what is behind. */
-INLINE words_v field_first(const struct stg_csv_block *block, const uint32_t *ends,
-                           size_t i)
-{
-    __m256i before = _mm256_loadu_si256((const void *)(ends + i));
-    words_v start = widen(_mm256_add_epi32(before, _mm256_set1_epi32(1)));
-    words_v at = load_words(block->base + i) + start;
-    return (words_v)_mm512_i64gather_epi64((__m512i)at, NULL, 1);
-}
-
-#else
-
-INLINE bool any(words_v mask)
-{
-#if STG_CSV_AVX2
-    return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
-#else
-    uint64_t ret = 0;
-    for (int i = 0; i < LANES; i++)
-        ret |= mask[i];
-    return ret != 0;
-#endif
-}
-
-INLINE uint64_t load8(const char *s)
-{
-    uint64_t word;
-    memcpy(&word, s, sizeof(word));
-    return word;
-}
-
-INLINE words_v field_bytes(const uint32_t *ends, size_t i)
-{
-    counts_v before, end;
-    memcpy(&before, ends + i, sizeof(before));
-    memcpy(&end, ends + STG_CSV_ROWS + i, sizeof(end));
-    return __builtin_convertvector(end - before - 1, words_v);
-}
-
-INLINE words_v field_first(const struct stg_csv_block *block, const uint32_t *ends,
-                           size_t i)
-{
-    words_v ret;
-    for (size_t k = 0; k < LANES; k++)
-        ret[k] = load8(block->base[i + k] + (uint32_t)(ends[i + k] + 1));
-    return ret;
-}
-
-#endif
 
 /* ---- numbers ---- */
 
@@ -136,6 +42,11 @@ INLINE ints_v eight_digits(words_v digits)
     __m512i high = _mm512_mul_epu32(quads, _mm512_set1_epi64(10000));
     return (ints_v)_mm512_cvtepi64_epi32(
         _mm512_add_epi64(high, _mm512_srli_epi64(quads, 32)));
+#elif STG_CSV_AVX2
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)digits, _mm256_set1_epi16(1 << 8 | 10));
+    __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi32(1 << 16 | 100));
+    __m256i high = _mm256_mul_epu32(quads, _mm256_set1_epi64x(10000));
+    return narrow((words_v)_mm256_add_epi64(high, _mm256_srli_epi64(quads, 32)));
 #else
     pairs_v pairs = (pairs_v)digits;
     pairs = (pairs & 0xff) * 10 + (pairs >> 8);
@@ -263,8 +174,8 @@ static bool int32_column(const struct stg_csv_block *block, const uint32_t *ends
         struct numbers n[AT_ONCE];
         column_read(&column, block, ends, i, false, n);
         for (size_t k = 0; k < AT_ONCE; k++) {
-            ints_v negative = __builtin_convertvector(n[k].negative, ints_v);
-            ints_v missing = __builtin_convertvector(n[k].missing, ints_v);
+            ints_v negative = narrow(n[k].negative);
+            ints_v missing = narrow(n[k].missing);
             ints_v value = (n[k].value ^ negative) - negative;
             value = (value & ~missing) | (rule->i32 & missing);
             memcpy(out + i + k * LANES, &value, sizeof(value));
@@ -301,11 +212,11 @@ static bool int64_column(const struct stg_csv_block *block, const uint32_t *ends
 INLINE doubles_v powers_of(words_v exponents)
 {
     const __m256 powers = _mm256_setr_ps(1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f);
-    ints_v narrow = __builtin_convertvector(exponents, ints_v);
+    ints_v which = narrow(exponents);
 #if STG_CSV_LANES == 8
-    floats_v ret = (floats_v)_mm256_permutevar8x32_ps(powers, (__m256i)narrow);
+    floats_v ret = (floats_v)_mm256_permutevar8x32_ps(powers, (__m256i)which);
 #else
-    __m256i index = _mm256_castsi128_si256((__m128i)narrow);
+    __m256i index = _mm256_castsi128_si256((__m128i)which);
     floats_v ret =
         (floats_v)_mm256_castps256_ps128(_mm256_permutevar8x32_ps(powers, index));
 #endif
@@ -348,7 +259,7 @@ static bool float32_column(const struct stg_csv_block *block, const uint32_t *en
         struct numbers n[AT_ONCE];
         column_read(&column, block, ends, i, true, n);
         for (size_t k = 0; k < AT_ONCE; k++) {
-            ints_v missing = __builtin_convertvector(n[k].missing, ints_v);
+            ints_v missing = narrow(n[k].missing);
             ints_v value = (ints_v) __builtin_convertvector(quotient(&n[k]), floats_v);
             value = (value & ~missing) | ((int32_t)otherwise & missing);
             memcpy(out + i + k * LANES, &value, sizeof(value));
@@ -402,7 +313,7 @@ INLINE words_v field_last(const struct stg_csv_block *block, const uint32_t *end
                           size_t i, words_v bytes)
 {
     __m256i end = _mm256_loadu_si256((const void *)(ends + STG_CSV_ROWS + i));
-    words_v at = load_words(block->base + i) + widen(end) - 8;
+    words_v at = load_words(block->base + i) + widen((counts_v)end) - 8;
     __mmask8 has = _mm512_cmpge_epu64_mask((__m512i)bytes, _mm512_set1_epi64(8));
     return (words_v)_mm512_mask_i64gather_epi64(_mm512_setzero_si512(), has, (__m512i)at,
                                                 NULL, 1);
@@ -447,6 +358,8 @@ INLINE words_v multiply(words_v a, words_v b)
 
 #endif
 
+#define MAX_SMALL_DIVISOR ((uint64_t)1 << 30)
+
 /* The upper 64 bits of the products. */
 INLINE words_v multiply_high(words_v a, words_v b)
 {
@@ -456,9 +369,39 @@ INLINE words_v multiply_high(words_v a, words_v b)
     return multiply_low_halves(a_high, b_high) + (middle >> 32) + (other >> 32);
 }
 
+/* The lesser one in each 32 bits. */
+INLINE words_v lesser_halves(words_v a, words_v b)
+{
+#if STG_CSV_AVX512
+    return (words_v)_mm512_min_epu32((__m512i)a, (__m512i)b);
+#elif STG_CSV_AVX2
+    return (words_v)_mm256_min_epu32((__m256i)a, (__m256i)b);
+#else
+    quads_v x = (quads_v)a, y = (quads_v)b, less = (quads_v)(x < y);
+    return (words_v)((x & less) | (y & ~less));
+#endif
+}
+
+/* modulus_of for a divisor of at most 2^30. Of the product with the magic number all that
+ * counts for less than 1 is left out, thrice at most, so the quotient is too small by 3
+ * or less, and what is left is below four times the divisor: 32 bits hold it. */
+INLINE words_v small_modulus_of(words_v value, const struct stg_modulus *by)
+{
+    words_v divisor = (words_v){0} + by->divisor, magic = (words_v){0} + by->magic;
+    words_v high = value >> 32, magic_high = magic >> 32;
+    words_v quotient = multiply_low_halves(high, magic_high) +
+                       (multiply_low_halves(high, magic) >> 32) +
+                       (multiply_low_halves(value, magic_high) >> 32);
+    words_v rest = value - multiply_low_halves(quotient, divisor);
+    rest = lesser_halves(rest, rest - 2 * divisor);
+    return lesser_halves(rest, rest - divisor) & UINT32_MAX;
+}
+
 /* stg_modulus of each lane, for a divisor below 2^63. */
 INLINE words_v modulus_of(words_v value, const struct stg_modulus *by)
 {
+    if (by->divisor <= MAX_SMALL_DIVISOR)
+        return small_modulus_of(value, by);
     words_v divisor = (words_v){0} + by->divisor, magic = (words_v){0} + by->magic;
     words_v rest = value - multiply(multiply_high(value, magic), divisor);
     words_v less = rest - divisor;

@@ -226,21 +226,24 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
         return rc;
     if (block->error.code == 0)
         make_item(block);
-    if (dataset->ahead != NULL && block->ahead == NULL)
+    if (dataset->ahead != NULL && block->ahead == NULL) {
         block->ahead = stg_ahead_ref(dataset->ahead);
+        block->n_reads = stg_ahead_turn(dataset->ahead);
+    }
     *ret = block;
     return 0;
 }
 
-/* Of one thread: as much as it drew, about, where items are large. */
-#define READS_AT_ONCE 4
+/* Also for a block that took none. */
+#define MIN_AT_ONCE 4
 
+/* More than the block took, so that who lags behind catches up: else each thread would do
+ * the reads that the next one waits for. */
 void stg_block_read_ahead(const struct stg_block *block)
 {
-    for (int i = 0; block->ahead != NULL && i < READS_AT_ONCE; i++) {
-        if (!stg_ahead_work(block->ahead))
-            break;
-    }
+    unsigned n = block->ahead != NULL ? MIN_AT_ONCE + 2 * block->n_reads : 0;
+    while (n > 0 && stg_ahead_work(block->ahead))
+        n--;
 }
 
 uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset)

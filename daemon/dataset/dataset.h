@@ -40,6 +40,7 @@ struct stg_block {
     const struct stg_provenance *rows; /* one a row; NULL: no provenance (range) */
     uint64_t epoch;
     struct stg_ahead *ahead; /* see stg_block_read_ahead; may be NULL */
+    unsigned n_reads;        /* that it took */
     struct stg_err error;
     uint64_t bytes; /* memory it holds, counted on the pipeline's budget */
     void (*destroy)(struct stg_block *block);
@@ -87,8 +88,8 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
 /* Reads, and splits into lines, some of what the dataset of an item will need next. To be
  * called after an item was drawn, without the lock under which that was done, so that
  * one large file is split on as many threads as draw; which item comes when does not
- * depend on it. Any thread, also when the dataset is gone. Returns after four reads at
- * the latest. */
+ * depend on it. Any thread, also when the dataset is gone. Returns after twice the reads
+ * that the item took, and four, at the latest. */
 void stg_block_read_ahead(const struct stg_block *block);
 
 /* Errors that the steps `ignore_errors` have left out so far in this pass. Any thread. */

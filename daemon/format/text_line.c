@@ -38,6 +38,8 @@ struct text_line {
 
 /* Files of fewer reads are not read ahead. */
 #define MIN_READS 2
+/* As many are filled ahead: the rest of the budget is for others. */
+#define MAX_CHUNKS 2
 /* Of a chunk, for a line that is cut. */
 #define HEAD_SHARE 16
 /* Looked through for newlines at once. */
@@ -209,9 +211,11 @@ static void plan_ahead(struct text_line *r)
     const struct stg_storage *storage = r->source->storage;
     if (!r->looks_ahead || r->chunk == NULL)
         return;
+    uint64_t at = r->base + r->fill;
     while (!stg_ahead_is_full(r->config.ahead)) {
-        uint64_t offset = r->plan_chunk != NULL ? r->plan_offset : r->base + r->fill;
-        if (offset >= r->size || !plan_chunk(r))
+        uint64_t offset = r->plan_chunk != NULL ? r->plan_offset : at;
+        if (offset >= r->size || offset - at >= MAX_CHUNKS * r->config.chunk_bytes ||
+            !plan_chunk(r))
             break;
         uint64_t bytes = r->plan_chunk->capacity - r->plan_fill;
         if (bytes > r->config.read_bytes)

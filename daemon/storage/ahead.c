@@ -8,7 +8,9 @@
 
 #include "ops/csv.h"
 
-#define MAX_READS 8u
+#define MAX_READS 32u
+#define MIN_WINDOW 8u
+#define WINDOW_TURNS 4u /* as many turns' reads are planned */
 
 enum state { FREE, PLANNED, RUNNING, DONE };
 
@@ -36,6 +38,7 @@ struct stg_ahead {
     struct open_slot opens[STG_AHEAD_OPENS]; /* first_open … as the slots */
     unsigned first, n; /* the reader's; the lock is held to change them, and these */
     unsigned first_open, n_opens;
+    unsigned window, n_taken; /* the reader's */
 };
 
 int stg_ahead_create(struct stg_ahead **ret)
@@ -54,6 +57,7 @@ int stg_ahead_create(struct stg_ahead **ret)
         }
         ahead->slots[i].read.lines.at = at;
     }
+    ahead->window = MIN_WINDOW;
     *ret = ahead;
     return 0;
 }
@@ -159,7 +163,7 @@ bool stg_ahead_work(struct stg_ahead *ahead)
 
 bool stg_ahead_is_full(const struct stg_ahead *ahead)
 {
-    return ahead->n == MAX_READS;
+    return ahead->n >= ahead->window;
 }
 
 bool stg_ahead_is_empty(const struct stg_ahead *ahead)
@@ -212,6 +216,16 @@ void stg_ahead_drop(struct stg_ahead *ahead)
     pthread_mutex_lock(&ahead->lock);
     free_first(ahead);
     pthread_mutex_unlock(&ahead->lock);
+    ahead->n_taken++;
+}
+
+unsigned stg_ahead_turn(struct stg_ahead *ahead)
+{
+    unsigned n = ahead->n_taken, window = WINDOW_TURNS * n;
+    ahead->n_taken = 0;
+    if (window > ahead->window)
+        ahead->window = window < MAX_READS ? window : MAX_READS;
+    return n;
 }
 
 void stg_ahead_cancel(struct stg_ahead *ahead)

@@ -67,6 +67,10 @@ void stg_ahead_plan(struct stg_ahead *ahead, struct stg_source *source, uint64_t
 struct stg_read *stg_ahead_first(struct stg_ahead *ahead);
 void stg_ahead_drop(struct stg_ahead *ahead);
 
+/* The reads that were dropped since the last turn, of which the next ones are thought to
+ * need as many: more are planned where that is more than it was. */
+unsigned stg_ahead_turn(struct stg_ahead *ahead);
+
 /* Forgets all that is planned; waits for those who are at it. */
 void stg_ahead_cancel(struct stg_ahead *ahead);
 

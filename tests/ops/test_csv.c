@@ -446,6 +446,43 @@ static void a_modulus_is_that_of_the_division(void)
 
 /* ---- hashes ---- */
 
+/* Divisors around what the vectors' ways to divide are made for. */
+static void buckets_of_a_column_are_remainders_whatever_kernels_and_divisor(void)
+{
+    static char text[STG_CSV_ROWS * 16 + STG_CSV_SLACK];
+    const char *base[STG_CSV_ROWS];
+    uint32_t ends[2 * STG_CSV_ROWS];
+    const struct stg_csv_rule rule = {.s = ""};
+    size_t n_tables;
+    const struct stg_csv_kernels *const *tables = stg_csv_kernels_all(&n_tables);
+    random_state = 23;
+    for (int round = 0; round < 4096; round++) {
+        uint64_t divisor = (1ull << round % 64) + (uint64_t)(round / 64 % 5) - 2;
+        if (round % 2 == 1)
+            divisor = 1 + (random_state >> random_below(64));
+        if (divisor - 1 > INT64_MAX - 1)
+            divisor = 1000003;
+        struct stg_csv_hash hash = {.buckets = stg_modulus_make(divisor), .missing = 0};
+        for (size_t i = 0; i < STG_CSV_ROWS; i++) {
+            base[i] = text + 16 * i;
+            ends[i] = UINT32_MAX;
+            ends[STG_CSV_ROWS + i] = (uint32_t)(8 + random_below(9));
+            for (int k = 0; k < 16; k++)
+                text[16 * i + (size_t)k] = (char)('a' + random_below(26));
+        }
+        struct stg_csv_block block = {
+            .base = base, .limit = text + sizeof(text), .n = STG_CSV_ROWS};
+        for (size_t t = 0; t < n_tables; t++) {
+            int64_t got[STG_CSV_ROWS];
+            CHECK(tables[t]->hash(&block, ends, &rule, &hash, got));
+            for (size_t i = 0; i < STG_CSV_ROWS; i++) {
+                uint64_t whole = stg_fingerprint64(base[i], ends[STG_CSV_ROWS + i]);
+                CHECK_INT(got[i], (int64_t)(whole % divisor));
+            }
+        }
+    }
+}
+
 /* The strings are features too, so nothing is taken over. */
 static void a_hash_taken_over_is_the_hash_of_the_string(void)
 {
@@ -516,6 +553,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(required_fields_are_missed_by_all_tables, 60),
     TEST(newlines_are_found_at_every_place_by_all_tables),
     TEST(a_modulus_is_that_of_the_division),
+    TEST(buckets_of_a_column_are_remainders_whatever_kernels_and_divisor),
     TEST(a_hash_taken_over_is_the_hash_of_the_string),
     TEST(an_error_of_a_hash_taken_over_names_the_hash),
     TEST(the_best_table_of_this_cpu_is_used),
