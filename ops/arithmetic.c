@@ -186,7 +186,7 @@ const struct stg_op stg_op_pow = {
 
 /* ---- the ops ---- */
 
-#define OP(op, out_dtypes, text)                                                         \
+#define OP(op, out_dtypes, more_flags, text)                                             \
     static const stg_strip_kernel op##_kernels[STG_N_DTYPES] = {STG_NUMBER_KERNELS(op)}; \
     static int infer_##op(struct stg_op_infer *ctx, struct stg_err *err)                 \
     {                                                                                    \
@@ -197,31 +197,32 @@ const struct stg_op stg_op_pow = {
         .summary = text,                                                                 \
         .min_inputs = 2,                                                                 \
         .max_inputs = 2,                                                                 \
-        .flags = STG_OP_ROW_WISE,                                                        \
+        .flags = STG_OP_ROW_WISE | (more_flags),                                         \
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \
     };
 
-OP(add, NULL, "The sum of two, with broadcasting; integers wrap; as tf.add of numbers.")
-OP(subtract, NULL,
+OP(add, NULL, STG_OP_IN_PLACE,
+   "The sum of two, with broadcasting; integers wrap; as tf.add of numbers.")
+OP(subtract, NULL, STG_OP_IN_PLACE,
    "The difference of two, with broadcasting; integers wrap; as "
    "tf.subtract.")
-OP(multiply, NULL,
+OP(multiply, NULL, STG_OP_IN_PLACE,
    "The product of two, with broadcasting; integers wrap; as "
    "tf.multiply.")
-OP(divide, divide_dtypes,
+OP(divide, divide_dtypes, 0,
    "The quotient of two, with broadcasting; of integers a float; "
    "as tf.math.divide.")
-OP(floordiv, NULL,
+OP(floordiv, NULL, 0,
    "The quotient of two rounded towards minus infinity, with "
    "broadcasting; as tf.math.floordiv.")
-OP(floormod, NULL,
+OP(floormod, NULL, 0,
    "What floordiv leaves, with the sign of the divisor; as "
    "tf.math.floormod.")
-OP(minimum, NULL,
+OP(minimum, NULL, STG_OP_IN_PLACE,
    "The smaller of two, element by element, with broadcasting; NaN wins; "
    "as tf.minimum.")
-OP(maximum, NULL,
+OP(maximum, NULL, STG_OP_IN_PLACE,
    "The larger of two, element by element, with broadcasting; NaN wins; "
    "as tf.maximum.")

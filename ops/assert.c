@@ -76,6 +76,7 @@ const struct stg_op stg_op_assert = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 2,
     .max_inputs = -1,
+    .flags = STG_OP_VIEWS,
     .infer = infer,
     .run = run,
 };

@@ -30,15 +30,20 @@ struct plan {
                              void *out)                                                  \
     {                                                                                    \
         const type *from = in, *b = bias;                                                \
-        type *restrict to = out;                                                         \
+        type *to = out;                                                                  \
         int64_t n_rows = s->n_inner == 1 ? s->n_outer : s->n_outer * s->n;               \
         int64_t n = s->n_inner == 1 ? s->n : s->n_inner;                                 \
         for (int64_t row = 0; row < n_rows; row++, from += n, to += n) {                 \
             ring y = (ring)load(b[s->n_inner == 1 ? 0 : row % s->n]);                    \
-            for (int64_t i = 0; s->n_inner == 1 && i < n; i++)                           \
-                to[i] = (type)store(((ring)load(from[i]) + (ring)load(b[i])));           \
-            for (int64_t i = 0; s->n_inner != 1 && i < n; i++)                           \
-                to[i] = (type)store(((ring)load(from[i]) + y));                          \
+            if (s->n_inner == 1) {                                                       \
+                STG_SAME_OR_APART                                                        \
+                for (int64_t i = 0; i < n; i++)                                          \
+                    to[i] = (type)store(((ring)load(from[i]) + (ring)load(b[i])));       \
+            } else {                                                                     \
+                STG_SAME_OR_APART                                                        \
+                for (int64_t i = 0; i < n; i++)                                          \
+                    to[i] = (type)store(((ring)load(from[i]) + y));                      \
+            }                                                                            \
         }                                                                                \
     }
 
@@ -114,6 +119,7 @@ const struct stg_op stg_op_bias_add = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 2,
     .max_inputs = 2,
+    .flags = STG_OP_IN_PLACE,
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,

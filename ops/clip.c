@@ -33,7 +33,8 @@ struct clip {
         memcpy(&high_bits, &plan->high, sizeof(type));                                   \
         value low = load(low_bits), high = load(high_bits);                              \
         const type *from = in;                                                           \
-        type *restrict to = out;                                                         \
+        type *to = out;                                                                  \
+        STG_SAME_OR_APART                                                                \
         for (int64_t i = 0; i < n; i++) {                                                \
             value x = load(from[i]), y = high < x ? high : x;                            \
             to[i] = (type)store((y < low ? low : y));                                    \
@@ -287,7 +288,7 @@ const struct stg_op stg_op_clip_by_value = {
     .n_params = sizeof(clip_params) / sizeof(clip_params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
-    .flags = STG_OP_ROW_WISE,
+    .flags = STG_OP_ROW_WISE | STG_OP_IN_PLACE,
     .infer = infer_clip,
     .run = run_clip,
     .rows = stg_rows_first,

@@ -88,6 +88,7 @@ const struct stg_op stg_op_concat = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 1,
     .max_inputs = -1,
+    .flags = STG_OP_VIEWS,
     .infer = infer,
     .run = run,
     .rows = rows,

@@ -45,6 +45,14 @@
 #define STG_NUMBER_KERNELS(op)                                                           \
     STG_FLOAT_KERNELS(op), STG_SIGNED_KERNELS(op), STG_UNSIGNED_KERNELS(op)
 
+/* Before a loop that writes element i and reads elements i: what it writes is what it
+ * reads, or lies apart, so that many elements may be done at once. */
+#if defined(__clang__)
+#define STG_SAME_OR_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define STG_SAME_OR_APART _Pragma("GCC ivdep")
+#endif
+
 /* ---- two or three inputs, shapes broadcast ---- */
 
 /* One innermost loop of n elements. A step of 0 repeats the element, else it is 1. */
@@ -65,20 +73,23 @@ typedef int64_t (*stg_strip_kernel)(const struct stg_strip *strip);
  * repeated; two repeated ones are a single element. */
 #define STG_STRIP_LOOPS(type, out_type, wide, load, value)                               \
     const type *a = s->in[0], *b = s->in[1];                                             \
-    out_type *restrict out = s->out;                                                     \
+    out_type *out = s->out;                                                              \
     if (s->step[0] == s->step[1]) {                                                      \
+        STG_SAME_OR_APART                                                                \
         for (int64_t i = 0; i < s->n; i++) {                                             \
             wide x = (wide)load(a[i]), y = (wide)load(b[i]);                             \
             out[i] = (out_type)(value);                                                  \
         }                                                                                \
     } else if (s->step[1] == 0) {                                                        \
         wide y = (wide)load(b[0]);                                                       \
+        STG_SAME_OR_APART                                                                \
         for (int64_t i = 0; i < s->n; i++) {                                             \
             wide x = (wide)load(a[i]);                                                   \
             out[i] = (out_type)(value);                                                  \
         }                                                                                \
     } else {                                                                             \
         wide x = (wide)load(a[0]);                                                       \
+        STG_SAME_OR_APART                                                                \
         for (int64_t i = 0; i < s->n; i++) {                                             \
             wide y = (wide)load(b[i]);                                                   \
             out[i] = (out_type)(value);                                                  \
@@ -112,7 +123,8 @@ typedef void (*stg_each_kernel)(const void *in, void *out, int64_t n);
 /* A kernel of one input: `value` is of x. */
 #define STG_EACH_LOOP(type, wide, load, value)                                           \
     const type *a = in;                                                                  \
-    type *restrict to = out;                                                             \
+    type *to = out;                                                                      \
+    STG_SAME_OR_APART                                                                    \
     for (int64_t i = 0; i < n; i++) {                                                    \
         wide x = (wide)load(a[i]);                                                       \
         to[i] = (type)(value);                                                           \

@@ -20,7 +20,7 @@ const struct stg_op stg_op_identity = {
     .summary = "The input, unchanged and not copied; as tf.identity.",
     .min_inputs = 1,
     .max_inputs = 1,
-    .flags = STG_OP_ROW_WISE,
+    .flags = STG_OP_ROW_WISE | STG_OP_VIEWS,
     .infer = infer,
     .run = run,
 };

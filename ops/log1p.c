@@ -66,7 +66,7 @@ const struct stg_op stg_op_log1p = {
                "tf.math.log1p.",
     .min_inputs = 1,
     .max_inputs = 1,
-    .flags = STG_OP_ROW_WISE,
+    .flags = STG_OP_ROW_WISE | STG_OP_IN_PLACE,
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,

@@ -55,8 +55,8 @@ struct stg_op_run {
     int (*alloc)(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                  const int64_t *shape, uint64_t string_bytes, struct stg_tensor *ret,
                  struct stg_err *err);
-    /* Instead of alloc: output i is a view of memory that lives at least as long as the
-     * inputs. */
+    /* Instead of alloc, by an op that is STG_OP_VIEWS: output i is a view of an input, or
+     * of memory that lives as long as the graph. */
     int (*view)(struct stg_op_run *ctx, size_t i, const struct stg_tensor *tensor,
                 struct stg_err *err);
     void *executor;
@@ -94,6 +94,10 @@ enum stg_op_flags {
     /* Does for each batch what cannot be known before it: draws from the key, takes its
      * time. Never computed ahead, never one for two nodes that are written alike. */
     STG_OP_EACH_BATCH = 64,
+    STG_OP_VIEWS = 128, /* may call view: its inputs live as long as its outputs */
+    /* Output 0 may lie where an input lies that has its dtype and shape: element i is
+     * made of elements i alone, and once it is asked for the op does not fail. */
+    STG_OP_IN_PLACE = 256,
 };
 
 struct stg_op {

@@ -218,6 +218,7 @@ const struct stg_op stg_op_reshape = {
     .n_params = sizeof(reshape_params) / sizeof(reshape_params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
+    .flags = STG_OP_VIEWS,
     .infer = infer_reshape,
     .run = run_reshape,
 };
@@ -229,6 +230,7 @@ const struct stg_op stg_op_expand_dims = {
     .n_params = sizeof(expand_params) / sizeof(expand_params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
+    .flags = STG_OP_VIEWS,
     .infer = infer_expand,
     .run = run_expand,
 };
@@ -240,6 +242,7 @@ const struct stg_op stg_op_squeeze = {
     .n_params = sizeof(squeeze_params) / sizeof(squeeze_params[0]),
     .min_inputs = 1,
     .max_inputs = 1,
+    .flags = STG_OP_VIEWS,
     .infer = infer_squeeze,
     .run = run_squeeze,
 };

@@ -7,7 +7,8 @@
 
 /* ---- what an op calls ---- */
 
-static int alloc_in_memory(struct stg_run *run, int dtype, int ndim, const int64_t *shape,
+static int alloc_in_memory(struct stg_run *run, const struct stg_run_slot *slot,
+                           int dtype, int ndim, const int64_t *shape,
                            uint64_t string_bytes, struct stg_tensor *ret,
                            struct stg_err *err)
 {
@@ -17,7 +18,8 @@ static int alloc_in_memory(struct stg_run *run, int dtype, int ndim, const int64
     if (!stg_tensor_size(dtype, ndim, shape, string_bytes, &n, &bytes))
         goto fail;
     if (dtype == STAGER_STRING) {
-        int64_t *offsets = stg_bump_alloc_raw(&run->memory, (n + 1) * sizeof(*offsets));
+        int64_t *offsets =
+            stg_run_room(&run->buffers[slot->offsets], (n + 1) * sizeof(*offsets));
         if (offsets == NULL)
             goto fail;
         offsets[0] = 0;
@@ -25,7 +27,7 @@ static int alloc_in_memory(struct stg_run *run, int dtype, int ndim, const int64
         tensor.end = offsets + 1;
     }
     tensor.data_bytes = bytes;
-    tensor.data = stg_bump_alloc_raw(&run->memory, bytes);
+    tensor.data = stg_run_room(&run->buffers[slot->buffer], bytes);
     if (tensor.data == NULL)
         goto fail;
     *ret = tensor;
@@ -34,6 +36,28 @@ static int alloc_in_memory(struct stg_run *run, int dtype, int ndim, const int64
 fail:
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no memory for %llu elements of %s",
                    (unsigned long long)n, stg_dtype_name(dtype));
+}
+
+/* The output takes over the memory of an input that nobody reads any more. */
+static bool alloc_in_place(struct stg_run *run, const struct stg_run_slot *slot,
+                           int dtype, int ndim, const int64_t *shape,
+                           struct stg_tensor *ret)
+{
+    const struct stg_run_step *step = run->step;
+    for (size_t i = 0; step->dying >> i != 0; i++) {
+        const struct stg_run_slot *from = &run->slots[step->inputs[i]];
+        const struct stg_tensor *input = &run->inputs[i];
+        if ((step->dying >> i & 1) == 0 || from->is_view || input->dtype != dtype ||
+            input->ndim != ndim || input->data != run->buffers[from->buffer].data ||
+            memcmp(input->shape, shape, (size_t)ndim * sizeof(*shape)) != 0)
+            continue;
+        struct stg_run_buffer theirs = run->buffers[from->buffer];
+        run->buffers[from->buffer] = run->buffers[slot->buffer];
+        run->buffers[slot->buffer] = theirs;
+        *ret = *input;
+        return true;
+    }
+    return false;
 }
 
 static uint32_t output_slot(const struct stg_run *run, size_t i)
@@ -63,12 +87,16 @@ static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
     uint32_t slot = output_slot(run, i);
     if (run->tensors[slot].dtype != STAGER_DT_INVALID)
         return alloc_again(run, slot, dtype, ndim, shape, string_bytes, ret);
-    uint32_t fetch = run->slots[slot].fetch;
+    const struct stg_run_slot *where = &run->slots[slot];
     struct stg_tensor tensor;
-    int rc = fetch != STG_NO_FETCH && run->sink != NULL
-                 ? run->sink->alloc(run->sink->owner, fetch, dtype, ndim, shape,
-                                    string_bytes, &tensor, err)
-                 : alloc_in_memory(run, dtype, ndim, shape, string_bytes, &tensor, err);
+    int rc = 0;
+    if (where->fetch != STG_NO_FETCH && run->sink != NULL)
+        rc = run->sink->alloc(run->sink->owner, where->fetch, dtype, ndim, shape,
+                              string_bytes, &tensor, err);
+    /* Parts that have failed are run once more, from their inputs. */
+    else if (run->split != NULL || i > 0 ||
+             !alloc_in_place(run, where, dtype, ndim, shape, &tensor))
+        rc = alloc_in_memory(run, where, dtype, ndim, shape, string_bytes, &tensor, err);
     if (rc < 0) {
         run->blamed = run->step->outputs[i].node;
         return rc;
@@ -83,6 +111,7 @@ static int view_output(struct stg_op_run *ctx, size_t i, const struct stg_tensor
 {
     struct stg_run *run = ctx->executor;
     uint32_t slot = output_slot(run, i);
+    assert((run->step->node->op->flags & STG_OP_VIEWS) != 0);
     assert(run->tensors[slot].dtype == STAGER_DT_INVALID);
     run->tensors[slot] = *tensor;
     run->slots[slot].is_view = true;
@@ -190,7 +219,6 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
 {
     static const struct stg_key no_key;
     static const char nothing; /* an empty feed has an address too */
-    stg_bump_reset(&run->memory);
     const struct stg_graph *graph = run->graph;
     const struct stg_schema *schema =
         graph->has_element ? &graph->element : &graph->boundary;
@@ -247,8 +275,9 @@ void stg_run_destroy(struct stg_run *run)
     if (run == NULL)
         return;
     stg_split_destroy(run->split);
+    for (size_t i = 0; i < run->n_buffers; i++)
+        free(run->buffers[i].data);
     stg_bump_finish(&run->plan);
-    stg_bump_finish(&run->memory);
     stg_bump_finish(&run->scratch);
     free(run);
 }

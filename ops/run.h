@@ -2,7 +2,8 @@
  *
  * The executor: runs the part of a graph that some fetches need, once for each batch. One
  * executor belongs to one thread at a time; many share a graph. Memory of intermediate
- * tensors is the executor's, reused from batch to batch: no malloc in a steady state.
+ * tensors is the executor's: tensors that are never needed at once share it, it is reused
+ * from batch to batch, no malloc in a steady state.
  */
 #ifndef STG_OPS_RUN_H
 #define STG_OPS_RUN_H

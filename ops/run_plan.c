@@ -256,6 +256,8 @@ static int plan_run(struct stg_run *run, const struct stg_resources *resources,
     plan_fetches(run, refs, n, first_slot);
     mark_needed(run);
     rc = plan_absorbed(run, err);
+    if (rc == 0)
+        rc = stg_run_plan_buffers(run, err);
 
 done:
     free(needed);

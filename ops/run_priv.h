@@ -12,14 +12,17 @@
 
 #define STG_NO_FETCH UINT32_MAX
 #define STG_NO_SLOT UINT32_MAX
+#define STG_NO_BUFFER UINT32_MAX
 
 /* Every tensor of a run has a slot: feeds first, then the outputs of each node that is
  * needed. */
 struct stg_run_slot {
     uint32_t
         fetch; /* the fetch whose memory this output is written to, or STG_NO_FETCH */
-    bool is_needed; /* a step reads it, or it is fetched */
-    bool is_view;   /* in this exec: not written, points elsewhere */
+    bool is_needed;   /* a step reads it, or it is fetched */
+    uint32_t buffer;  /* of an output of a step: its elements */
+    uint32_t offsets; /* of strings: their offsets */
+    bool is_view;     /* in this exec: not written, points elsewhere */
 };
 
 /* An output that an op writes: the node's own, or that of a reader whose work it took
@@ -36,6 +39,13 @@ struct stg_run_step {
     const uint32_t *inputs;         /* slots */
     struct stg_run_output *outputs; /* as many as the node has */
     bool is_absorbed;               /* another step does it */
+    uint64_t dying; /* inputs, a bit each, in whose buffer the output may lie */
+};
+
+/* Memory of tensors that are never alive at once. Grows to what the largest takes. */
+struct stg_run_buffer {
+    void *data;
+    uint64_t bytes;
 };
 
 struct stg_run_fetch {
@@ -46,8 +56,9 @@ struct stg_run_fetch {
 struct stg_run {
     const struct stg_graph *graph;
     struct stg_bump plan;    /* all arrays below */
-    struct stg_bump memory;  /* intermediate tensors of one exec */
     struct stg_bump scratch; /* of one op */
+    struct stg_run_buffer *buffers;
+    size_t n_buffers;
     size_t n_feeds;
     uint32_t first_feed; /* slots of feed_dict follow those of the feeds of an exec */
     struct stg_tensor *tensors; /* one a slot */
@@ -65,5 +76,13 @@ struct stg_run {
     const struct stg_run_step *step;
     const struct stg_graph_node *blamed; /* for an error of the op that runs */
 };
+
+/* run_buffers.c: which outputs share memory, once the steps are known.
+ * RESOURCE_EXHAUSTED. */
+int stg_run_plan_buffers(struct stg_run *run, struct stg_err *err);
+
+/* run_buffers.c: at least so many bytes, aligned to 64. What was in it is forgotten.
+ * NULL: out of memory. */
+void *stg_run_room(struct stg_run_buffer *buffer, uint64_t bytes);
 
 #endif

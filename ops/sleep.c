@@ -75,7 +75,7 @@ const struct stg_op stg_op_sleep = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 1,
     .max_inputs = 2,
-    .flags = STG_OP_EACH_BATCH,
+    .flags = STG_OP_EACH_BATCH | STG_OP_VIEWS,
     .infer = infer,
     .run = run,
 };

@@ -19,7 +19,7 @@
 #define SAME_KERNEL(op, dtype, type, value, ring, load, store)                           \
     static void op##_##dtype(const void *in, void *out, int64_t n)                       \
     {                                                                                    \
-        memcpy(out, in, (size_t)n * sizeof(type));                                       \
+        memmove(out, in, (size_t)n * sizeof(type));                                      \
     }
 
 #define SIGNED_ABS(op, dtype, type, value, ring, load, store)                            \
@@ -69,7 +69,7 @@ static void logical_not_bool(const void *in, void *out,
         .summary = text,                                                                 \
         .min_inputs = 1,                                                                 \
         .max_inputs = 1,                                                                 \
-        .flags = STG_OP_ROW_WISE,                                                        \
+        .flags = STG_OP_ROW_WISE | STG_OP_IN_PLACE,                                      \
         .infer = infer_##op,                                                             \
         .run = stg_unary_run,                                                            \
         .rows = stg_rows_first,                                                          \
