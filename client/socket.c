@@ -17,6 +17,8 @@
 #define SOCKET_NAME "attach.sock"
 #define CONNECT_S 10
 #define PART_NS 1000000000
+/* How often a wait asks the thread's patience. */
+#define ASK_NS 100000000
 
 /* More than any reply carries, so that a wrong count is seen and closed, not cut. */
 #define MAX_FDS 16
@@ -26,6 +28,20 @@ int64_t stg_clock_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- patience ---- */
+
+static _Thread_local const struct stg_patience *thread_patience;
+
+void stg_socket_set_patience(const struct stg_patience *patience)
+{
+    thread_patience = patience;
+}
+
+static bool patience_is_over(void)
+{
+    return thread_patience != NULL && thread_patience->is_over(thread_patience->arg);
 }
 
 /* ---- where it is ---- */
@@ -130,7 +146,7 @@ int stg_socket_connect(const struct sockaddr_un *address, int *ret, struct stg_e
     int rc;
     do {
         rc = connect(fd, (const struct sockaddr *)address, sizeof(*address));
-    } while (rc < 0 && errno == EINTR);
+    } while (rc < 0 && errno == EINTR && !patience_is_over());
     if (rc < 0) {
         int number = errno;
         close(fd);
@@ -154,20 +170,15 @@ static int say_gone(struct stg_err *err)
 static int wait_for(int fd, short events, int64_t deadline_ns)
 {
     for (;;) {
-        struct timespec left;
-        int64_t ns = 0;
-        if (deadline_ns != STG_NEVER) {
-            ns = deadline_ns - stg_clock_ns();
-            if (ns < 0)
-                ns = 0;
-            left =
-                (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-        }
+        int64_t left_ns = deadline_ns - stg_clock_ns();
+        bool is_last = thread_patience == NULL || left_ns <= ASK_NS;
+        int64_t ns = !is_last ? ASK_NS : left_ns > 0 ? left_ns : 0;
+        struct timespec left = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
         struct pollfd poll_fd = {.fd = fd, .events = events};
-        int rc = ppoll(&poll_fd, 1, deadline_ns == STG_NEVER ? NULL : &left, NULL);
+        int rc = ppoll(&poll_fd, 1, &left, NULL);
         if (rc > 0)
             return 1;
-        if (rc == 0 || errno != EINTR)
+        if ((rc == 0 && is_last) || (rc < 0 && errno != EINTR) || patience_is_over())
             return 0;
     }
 }

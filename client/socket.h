@@ -17,6 +17,17 @@
 /* A deadline that never comes. */
 #define STG_NEVER INT64_MAX
 
+/* For bindings whose host wants to end a wait, as Python does at Ctrl-C: asked after a
+ * signal and ten times a second; true ends the wait as if its deadline had come. */
+struct stg_patience {
+    bool (*is_over)(void *arg);
+    void *arg;
+};
+
+/* Of the calling thread's waits to connect, send and receive, from now on; NULL: none. It
+ * is the caller's, and stays where it is. */
+void stg_socket_set_patience(const struct stg_patience *patience);
+
 /* CLOCK_MONOTONIC in nanoseconds. Any thread. */
 int64_t stg_clock_ns(void);
 

@@ -274,18 +274,36 @@ static void free_stream(struct stager_stream *stream, bool ours)
     free(stream);
 }
 
+/* Half-made ones have no guard yet. */
+static bool is_ours(const struct stager_stream *stream)
+{
+    return stream->guard == NULL || stg_guard_holds(stream->guard);
+}
+
+/* In a child of fork `held` does not fall any more: its batches may still be released,
+ * which does nothing. */
 void stg_stream_reap(struct stager_stream *stream)
 {
-    if (stream->client == NULL && stream->held == 0)
-        free_stream(stream, true);
+    if (stream->client == NULL && stream->held == 0 && stream->pins == 0)
+        free_stream(stream, is_ours(stream));
+}
+
+void stg_stream_pin(struct stager_stream *stream)
+{
+    stream->pins++;
+}
+
+void stg_stream_unpin(struct stager_stream *stream)
+{
+    stream->pins--;
+    stg_stream_reap(stream);
 }
 
 void stager_close(struct stager_stream *stream)
 {
     if (stream == NULL)
         return;
-    bool ours = stream->guard == NULL || stg_guard_holds(stream->guard);
-    if (ours && stream->control.page != NULL && stream->client != NULL) {
+    if (is_ours(stream) && stream->control.page != NULL && stream->client != NULL) {
         stg_control_part(&stream->control);
         bool parted = stg_socket_part(stream->client->fd);
         if (parted)
@@ -294,11 +312,7 @@ void stager_close(struct stager_stream *stream)
     }
     stager_disconnect(stream->client);
     stream->client = NULL;
-    if (ours)
-        stg_stream_reap(stream);
-    else if (stream->held ==
-             0) /* else its batches may still be released, which does nothing */
-        free_stream(stream, false);
+    stg_stream_reap(stream);
 }
 
 /* ---- what a stream says of itself ---- */

@@ -96,6 +96,8 @@ struct stager_stream {
     struct stg_bump bump;
     struct stg_computer *computer; /* run.c; NULL before the first stager_run */
 
+    uint32_t pins; /* who still looks at memory after it was given back */
+
     struct stg_err err; /* of the last call */
 };
 
@@ -103,8 +105,15 @@ struct stager_stream {
  */
 int stg_stream_enter(struct stager_stream *stream);
 
-/* Frees a stream that is closed and has no batch in hand; else nothing. */
+/* Frees a stream that is closed, has no batch in hand and no pin; else nothing. */
 void stg_stream_reap(struct stager_stream *stream);
+
+/* For bindings whose views may outlive a release: as long as there is a pin, a closed
+ * stream keeps its struct and its mappings, so that a look at a batch that was given back
+ * sees other bytes and no hole. Each pin is taken back once, and the last one may free
+ * the stream. */
+void stg_stream_pin(struct stager_stream *stream);
+void stg_stream_unpin(struct stager_stream *stream);
 
 /* stream.c: n more handles. RESOURCE_EXHAUSTED. */
 int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/stagerctl/command.h"
+#include "client/stagerctl/reply.h"
 #include "proto/wire.h"
 
 struct text {
@@ -51,27 +52,7 @@ static int read_text(const char *path, struct text *ret)
 static void print_json(const struct stg_reply *reply, bool is_applied)
 {
     struct stg_json json = {.out = stdout};
-    stg_json_object_begin(&json);
-    stg_json_key(&json, "name");
-    stg_json_string(&json, reply->name);
-    if (is_applied) {
-        stg_json_key(&json, "generation");
-        stg_json_uint(&json, reply->generation);
-        stg_json_key(&json, "unchanged");
-        stg_json_bool(&json, reply->unchanged);
-    }
-    stg_json_key(&json, "boundary");
-    stg_ctl_boundary_json(&json, &reply->boundary);
-    stg_json_key(&json, "max_batch_bytes");
-    stg_json_uint(&json, reply->max_batch_bytes);
-    stg_json_key(&json, "memory_bytes");
-    stg_json_uint(&json, reply->memory_bytes);
-    stg_json_key(&json, "advice");
-    stg_json_array_begin(&json);
-    for (size_t i = 0; i < reply->n_advice; i++)
-        stg_json_string(&json, reply->advice[i]);
-    stg_json_array_end(&json);
-    stg_json_object_end(&json);
+    stg_reply_definition_json(&json, reply, is_applied);
     putchar('\n');
 }
 
@@ -112,8 +93,11 @@ static int send_text(const struct stg_ctl_options *options, struct stg_request *
     struct stg_reply reply;
     status = stg_ctl_ask(link, request, &reply);
     if (status == 0) {
-        (options->json ? print_json : print_text)(&reply,
-                                                  request->kind == STG_REQUEST_APPLY);
+        bool is_applied = request->kind == STG_REQUEST_APPLY;
+        if (options->json)
+            print_json(&reply, is_applied);
+        else
+            print_text(&reply, is_applied);
         status = stg_ctl_finish();
     }
     stg_ctl_hang_up(link);

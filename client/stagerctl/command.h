@@ -74,7 +74,6 @@ int stg_ctl_finish(void);
 const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size);
 
 /* name, dtype, shape of each tensor. */
-void stg_ctl_boundary_json(struct stg_json *json, const struct stg_schema *boundary);
 void stg_ctl_boundary_table(const struct stg_schema *boundary);
 
 /* ---- a table: columns as wide as their widest cell ---- */

@@ -48,30 +48,6 @@ const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size)
     return buf;
 }
 
-void stg_ctl_boundary_json(struct stg_json *json, const struct stg_schema *boundary)
-{
-    stg_json_array_begin(json);
-    for (size_t i = 0; i < boundary->n; i++) {
-        const struct stg_component *c = &boundary->components[i];
-        stg_json_object_begin(json);
-        stg_json_key(json, "name");
-        stg_json_string(json, c->name);
-        stg_json_key(json, "dtype");
-        stg_json_string(json, stager_dtype_name(c->dtype));
-        stg_json_key(json, "shape");
-        stg_json_array_begin(json);
-        for (int d = 0; d < c->ndim; d++) {
-            if (c->shape[d] < 0)
-                stg_json_null(json);
-            else
-                stg_json_int(json, c->shape[d]);
-        }
-        stg_json_array_end(json);
-        stg_json_object_end(json);
-    }
-    stg_json_array_end(json);
-}
-
 void stg_ctl_boundary_table(const struct stg_schema *boundary)
 {
     struct stg_table table = {.n_columns = 3};

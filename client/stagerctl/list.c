@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "client/stagerctl/command.h"
+#include "client/stagerctl/reply.h"
 
 static const char *text_or(const char *text, const char *otherwise)
 {
@@ -13,25 +14,7 @@ static const char *text_or(const char *text, const char *otherwise)
 static void print_json(const struct stg_reply *reply)
 {
     struct stg_json json = {.out = stdout};
-    stg_json_array_begin(&json);
-    for (size_t i = 0; i < reply->n_entries; i++) {
-        const struct stg_list_entry *e = &reply->entries[i];
-        stg_json_object_begin(&json);
-        stg_json_key(&json, "name");
-        stg_json_string(&json, e->name);
-        stg_json_key(&json, "generation");
-        stg_json_uint(&json, e->generation);
-        stg_json_key(&json, "state");
-        stg_json_string(&json, text_or(e->state, ""));
-        stg_json_key(&json, "n_clients");
-        stg_json_uint(&json, e->n_clients);
-        stg_json_key(&json, "uid");
-        stg_json_uint(&json, e->uid);
-        stg_json_key(&json, "file");
-        stg_json_string(&json, text_or(e->file, ""));
-        stg_json_object_end(&json);
-    }
-    stg_json_array_end(&json);
+    stg_reply_list_json(&json, reply);
     putchar('\n');
 }
 

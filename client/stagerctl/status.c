@@ -5,141 +5,11 @@
 #include <string.h>
 
 #include "client/stagerctl/command.h"
-
-/* Counters of a pipeline: one row each, for JSON and for people. */
-struct counter {
-    const char *name;
-    size_t offset; /* in struct stg_pipeline_status */
-    bool is_wide;  /* uint64_t, else uint32_t */
-};
-
-#define COUNTER(field, wide)                                                             \
-    {                                                                                    \
-#field, offsetof(struct stg_pipeline_status, field), wide                        \
-    }
-
-static const struct counter counters[] = {
-    COUNTER(generation, true),
-    COUNTER(pass, true),
-    COUNTER(epoch, true),
-    COUNTER(capacity, false),
-    COUNTER(num_threads, false),
-    COUNTER(num_clients, false),
-    COUNTER(buffered, false),
-    COUNTER(made, true),
-    COUNTER(published, true),
-    COUNTER(dropped, true),
-    COUNTER(ignored, true),
-    COUNTER(ignored_elements, true),
-    COUNTER(in_hand, true),
-    COUNTER(discarded, true),
-    COUNTER(acknowledged, true),
-    COUNTER(unacknowledged, true),
-    COUNTER(lost, true),
-    COUNTER(discarded_published, true),
-    COUNTER(incomplete_rounds, true),
-    COUNTER(assigned, true),
-    COUNTER(released, true),
-    COUNTER(redelivered, true),
-    COUNTER(evicted, true),
-    COUNTER(timeouts, true),
-    COUNTER(errors, true),
-    COUNTER(feed_version, true),
-    COUNTER(rows, true),
-    COUNTER(bytes, true),
-    COUNTER(memory_bytes, true),
-    COUNTER(memory_used_bytes, true),
-    COUNTER(quarantined_bytes, true),
-    COUNTER(max_batch_bytes, true),
-    COUNTER(producer_wait_ns, true),
-    COUNTER(producer_busy_ns, true),
-    COUNTER(n_clients_left_out, false),
-};
-
-static uint64_t counter_of(const struct stg_pipeline_status *status,
-                           const struct counter *c)
-{
-    const char *at = (const char *)status + c->offset;
-    return c->is_wide ? *(const uint64_t *)(const void *)at
-                      : *(const uint32_t *)(const void *)at;
-}
+#include "client/stagerctl/reply.h"
 
 static const char *text_or(const char *text, const char *otherwise)
 {
     return text != NULL && text[0] != '\0' ? text : otherwise;
-}
-
-/* ---- JSON ---- */
-
-static void client_json(struct stg_json *json, const struct stg_client_status *c)
-{
-    const struct {
-        const char *name;
-        const char *text;
-    } texts[] = {
-        {"client_id", c->client_id},
-        {"program", c->program},
-        {"state", c->state},
-        {"last_error", c->last_error},
-    };
-    const struct {
-        const char *name;
-        uint64_t value;
-    } numbers[] = {
-        {"pid", c->pid},
-        {"uid", c->uid},
-        {"rank", c->rank},
-        {"batch_size", c->batch_size},
-        {"max_held", c->max_held},
-        {"held", c->held},
-        {"assigned", c->assigned},
-        {"taken", c->taken},
-        {"acknowledged", c->acknowledged},
-        {"released", c->released},
-        {"redelivered", c->redelivered},
-        {"lost", c->lost},
-        {"gaps", c->gaps},
-        {"wait_ns", c->wait_ns},
-        {"daemon_wait_ns", c->daemon_wait_ns},
-        {"violations", c->violations},
-    };
-    stg_json_object_begin(json);
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        stg_json_key(json, texts[i].name);
-        stg_json_string(json, text_or(texts[i].text, ""));
-    }
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        stg_json_key(json, numbers[i].name);
-        stg_json_uint(json, numbers[i].value);
-    }
-    stg_json_object_end(json);
-}
-
-static void pipeline_json(struct stg_json *json, const struct stg_pipeline_status *status)
-{
-    stg_json_object_begin(json);
-    stg_json_key(json, "name");
-    stg_json_string(json, text_or(status->name, ""));
-    stg_json_key(json, "state");
-    stg_json_string(json, text_or(status->state, ""));
-    stg_json_key(json, "delivery");
-    stg_json_string(json, text_or(status->delivery, ""));
-    stg_json_key(json, "on_timeout");
-    stg_json_string(json, text_or(status->on_timeout, ""));
-    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
-        stg_json_key(json, counters[i].name);
-        stg_json_uint(json, counter_of(status, &counters[i]));
-    }
-    stg_json_key(json, "last_error");
-    stg_json_string(json, text_or(status->last_error, ""));
-    stg_json_key(json, "clients");
-    stg_json_array_begin(json);
-    for (size_t i = 0; i < status->n_clients; i++)
-        client_json(json, &status->clients[i]);
-    stg_json_array_end(json);
-    stg_json_key(json, "boundary");
-    stg_ctl_boundary_json(json, &status->boundary);
-    stg_json_object_end(json);
 }
 
 /* ---- for people ---- */
@@ -242,18 +112,6 @@ static void print_pipeline(const struct stg_pipeline_status *s)
 
 /* ---- all of them ---- */
 
-static void daemon_json(struct stg_json *json, const struct stg_admin_daemon *daemon)
-{
-    stg_json_object_begin(json);
-    stg_json_key(json, "release");
-    stg_json_string(json, daemon->release);
-    stg_json_key(json, "pid");
-    stg_json_uint(json, daemon->pid);
-    stg_json_key(json, "socket");
-    stg_json_string(json, daemon->path);
-    stg_json_object_end(json);
-}
-
 /* A reply lives until the next call: the names are copied. */
 static char **copy_names(const struct stg_reply *reply, size_t *ret_n)
 {
@@ -280,7 +138,7 @@ static int print_each(struct stg_ctl_link *link, char **names, size_t n,
         if (rc < 0)
             return stg_ctl_fail(rc, err.text);
         if (json != NULL)
-            pipeline_json(json, &reply.status);
+            stg_reply_status_json(json, &reply.status);
         else
             print_pipeline(&reply.status);
     }
@@ -305,7 +163,7 @@ static int print_all(struct stg_ctl_link *link, bool as_json)
     if (as_json) {
         stg_json_object_begin(&json);
         stg_json_key(&json, "daemon");
-        daemon_json(&json, &daemon);
+        stg_reply_daemon_json(&json, &daemon);
         stg_json_key(&json, "pipelines");
         stg_json_array_begin(&json);
     } else {
@@ -333,7 +191,7 @@ static int print_one(struct stg_ctl_link *link, const struct stg_ctl_options *op
         return status;
     if (options->json) {
         struct stg_json json = {.out = stdout};
-        pipeline_json(&json, &reply.status);
+        stg_reply_status_json(&json, &reply.status);
         putchar('\n');
     } else {
         print_pipeline(&reply.status);

@@ -9,10 +9,13 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 
 import house
 
 PUBLIC = "client/stager.h"
+# Where Python.h is not installed, what needs it is not built either.
+PYTHON = sysconfig.get_paths()["include"]
 C_ONLY = re.compile(r"\b_Atomic\b|<stdatomic\.h>|\b_Generic\b")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
@@ -27,6 +30,10 @@ def is_c_only(root, name, seen=None):
         is_c_only(root, header, seen) for header in INCLUDE.findall(text))
 
 
+def has_python():
+    return os.path.isfile(os.path.join(PYTHON, "Python.h"))
+
+
 def compile_alone(root, name, compiler, language, build):
     warnings = ["-Wall", "-Wextra", "-Wno-unused-function", "-Werror"]
     if language.startswith("c++"):
@@ -36,7 +43,7 @@ def compile_alone(root, name, compiler, language, build):
         std = "c++11" if name == PUBLIC else "gnu++20"
     result = subprocess.run(
         [*compiler, "-x", language, f"-std={std}", "-D_GNU_SOURCE", "-fsyntax-only", *warnings,
-         "-I", ".", "-I", build, "-"],
+         "-I", ".", "-I", build, "-isystem", PYTHON, "-"],
         input=f'#include "{name}"\n', cwd=root, capture_output=True, text=True)
     if result.returncode == 0:
         return []
@@ -49,6 +56,8 @@ def problems(root, build="."):
     cxx = os.environ.get("CXX", "c++").split()
     found = []
     for name in house.tracked(root, ".h"):
+        if "<Python.h>" in house.read(root, name) and not has_python():
+            continue
         found += compile_alone(root, name, cc, "c", build)
         if name == PUBLIC or not is_c_only(root, name):
             found += compile_alone(root, name, cxx, "c++", build)

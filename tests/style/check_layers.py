@@ -28,6 +28,7 @@ ONLY_IN = [
     (r"systemd/.*", ["daemon/"]),
     (r"nanomsg/.*", ["daemon/gate/", "client/stagerctl/door.c"]),
     (r"cuda.*\.h$", ["cuda/"]),
+    (r"Python\.h$", ["client/python/"]),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

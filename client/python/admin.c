@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests of an administrator: what `stagerctl --json` prints, as text for Python's
+ * json.
+ */
+#include <stdlib.h>
+
+#include "client/admin.h"
+#include "client/python/binding.h"
+#include "client/stagerctl/reply.h"
+
+/* One connection for one request. The reply's JSON in *ret, which the caller frees. */
+static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
+               struct stg_err *err)
+{
+    struct stager *client;
+    int rc = stager_connect(runtime_dir, &client);
+    if (rc < 0)
+        return stg_err(err, rc, "%s", stager_error_text(NULL));
+    struct stg_reply reply;
+    rc = stg_admin_call(client, request, &reply, err);
+    size_t bytes = 0;
+    FILE *out = rc == 0 ? open_memstream(ret, &bytes) : NULL;
+    if (rc == 0 && out == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    struct stg_json json = {.out = out};
+    if (rc == 0) {
+        switch (request->kind) {
+        case STG_REQUEST_LIST: stg_reply_list_json(&json, &reply); break;
+        case STG_REQUEST_STATUS: stg_reply_status_json(&json, &reply.status); break;
+        case STG_REQUEST_DELETE: stg_json_bool(&json, true); break;
+        default:
+            stg_reply_definition_json(&json, &reply, request->kind == STG_REQUEST_APPLY);
+        }
+        if (fclose(out) != 0)
+            rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    stager_disconnect(client);
+    return rc;
+}
+
+static int kind_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        int kind;
+    } kinds[] = {
+        {"check", STG_REQUEST_CHECK},   {"apply", STG_REQUEST_APPLY},
+        {"list", STG_REQUEST_LIST},     {"status", STG_REQUEST_STATUS},
+        {"delete", STG_REQUEST_DELETE},
+    };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(kinds[i].name, name) == 0)
+            return kinds[i].kind;
+    }
+    PyErr_Format(PyExc_ValueError, "no request %s", name);
+    return -1;
+}
+
+PyObject *stg_py_request(PyObject *module, PyObject *args)
+{
+    const char *kind, *runtime_dir, *name, *text, *file;
+    Py_ssize_t text_bytes;
+    int replace;
+    PyObject *if_generation;
+    if (!PyArg_ParseTuple(args, "szzz#zpO", &kind, &runtime_dir, &name, &text,
+                          &text_bytes, &file, &replace, &if_generation))
+        return NULL;
+    struct stg_request request = {.name = name,
+                                  .text = text,
+                                  .text_bytes = (size_t)text_bytes,
+                                  .file = file,
+                                  .replace = replace != 0,
+                                  .has_if_generation = if_generation != Py_None};
+    int number = kind_of(kind);
+    if (number < 0)
+        return NULL;
+    request.kind = number;
+    if (request.has_if_generation)
+        request.if_generation = PyLong_AsUnsignedLongLong(if_generation);
+    if (PyErr_Occurred())
+        return NULL;
+
+    struct stg_err err = {0};
+    char *json = NULL;
+    struct stg_py_wait wait;
+    stg_py_wait_begin(&wait);
+    int rc = ask(runtime_dir, &request, &json, &err);
+    stg_py_wait_end(&wait);
+    PyObject *result = NULL;
+    if (!wait.is_over)
+        result = rc == 0 ? PyUnicode_FromString(json)
+                         : stg_py_raise(PyModule_GetState(module), rc, err.text);
+    free(json);
+    return result;
+}

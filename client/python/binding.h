@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of stager._core, the C half of the Python package: a stream, the leases that it
+ * hands out, and tensors that keep their lease alive. Limited API of CPython 3.11.
+ *
+ * Everything here is touched with the GIL held. libstager wants one thread at a time for
+ * a stream: so its calls are made with the GIL held, and none of them waits; waiting is
+ * done without the GIL and outside of libstager, in poll. The calls that do wait inside
+ * (open, feed, run, close) mark their stream busy: what other threads give back meanwhile
+ * is kept until they are done.
+ */
+#ifndef STG_PYTHON_BINDING_H
+#define STG_PYTHON_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/socket.h"
+#include "client/stager.h"
+
+/* Of the module; its types hold the module. */
+struct stg_py_state {
+    PyObject *error_of; /* stager._errors.error_of(code, text) */
+    PyTypeObject *stream_type, *lease_type, *tensor_type;
+};
+
+/* A batch in hand. Owned by the stream's list, since it may outlive its lease while the
+ * stream is busy. */
+struct stg_py_held {
+    struct stager_batch *batch; /* NULL: released */
+    bool is_dead;               /* to be released when the stream is not busy any more */
+    struct stg_py_held *next, **link;
+};
+
+struct stg_py_stream {
+    PyObject_HEAD struct stg_py_state *state;
+    struct stager_stream *stream; /* pinned; NULL: open failed */
+    struct stg_py_held *held;     /* what is in hand */
+    bool is_closed;
+    bool is_busy;       /* a thread without the GIL is in a call of libstager */
+    bool is_waiting;    /* a thread without the GIL polls */
+    bool close_asked;   /* while it was waiting */
+    PyObject *pipeline; /* its name */
+};
+
+struct stg_py_lease {
+    PyObject_HEAD struct stg_py_stream *stream; /* a reference */
+    struct stg_py_held *held;                   /* NULL: released */
+    unsigned long long number;                  /* of the batch */
+};
+
+/* A tensor where it lies. owner keeps the memory: a lease, or for results bytes. */
+struct stg_py_tensor {
+    PyObject_HEAD struct stg_py_state *state;
+    PyObject *owner;
+    struct stg_py_lease *lease; /* the owner when it is one, else NULL */
+    const void *data;
+    const int64_t *offsets; /* strings only */
+    int64_t data_bytes;
+    int32_t dtype, ndim;
+    Py_ssize_t item_bytes; /* 0: strings */
+    Py_ssize_t n_elements;
+    Py_ssize_t shape[8], strides[8];
+};
+
+/* ---- module.c ---- */
+
+/* Sets the exception of that status code. NULL. */
+PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *text);
+
+/* What a call that waits without the GIL needs for Ctrl-C: libstager asks it. */
+struct stg_py_wait {
+    PyThreadState *thread;
+    bool is_over; /* an exception is set */
+    struct stg_patience patience;
+};
+
+/* Lets go of the GIL until stg_py_wait_end; in between a signal's exception ends the
+ * waits of libstager, and is_over says so. */
+void stg_py_wait_begin(struct stg_py_wait *wait);
+void stg_py_wait_end(struct stg_py_wait *wait);
+
+/* ---- stream.c, lease.c, tensor.c: types; each returns a new reference or NULL ---- */
+
+PyObject *stg_py_stream_type(PyObject *module);
+PyObject *stg_py_lease_type(PyObject *module);
+PyObject *stg_py_tensor_type(PyObject *module);
+
+/* Takes the batch over, also when it fails. */
+PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch *batch);
+
+/* A view; owner: a lease or what else keeps the memory. NULL: an exception is set. */
+PyObject *stg_py_tensor_create(struct stg_py_state *state, PyObject *owner,
+                               struct stg_py_lease *lease,
+                               const struct stager_tensor *tensor);
+
+/* Gives the batch back, now or when the stream is not busy any more. */
+void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held);
+
+/* Is the memory of that tensor still its own? Else BufferError is set. */
+bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor);
+
+/* ---- dlpack.c ---- */
+
+/* Of a tensor: __dlpack__(stream=None, max_version=None, dl_device=None, copy=None). */
+PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* ---- admin.c ---- */
+
+/* request(kind, runtime_dir, name, text, file, replace, if_generation) -> JSON. */
+PyObject *stg_py_request(PyObject *module, PyObject *args);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * DLPack's ABI (dmlc/dlpack, version 1.0), and a tensor in it. Read-only memory can only
+ * be told in the versioned form: who asks for the older one gets a copy or a refusal.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/python/binding.h"
+
+enum { DL_CPU = 1 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
+enum { DL_READ_ONLY = 1, DL_IS_COPIED = 2 };
+
+struct dl_tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+};
+
+struct dl_managed {
+    struct dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *self);
+};
+
+struct dl_managed_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dl_managed_versioned *self);
+    uint64_t flags;
+    struct dl_tensor tensor;
+};
+
+/* What an export owns. The tensor stays where it is, or is copied behind this. */
+struct export
+{
+    struct dl_managed old;
+    struct dl_managed_versioned versioned;
+    int64_t shape[8], strides[8];
+    PyObject *owner; /* NULL: a copy */
+    void *copy;
+};
+
+static void destroy(struct export *export)
+{
+    if (export->owner != NULL && Py_IsInitialized()) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        Py_DECREF(export->owner);
+        PyGILState_Release(gil);
+    }
+    free(export->copy);
+    free(export);
+}
+
+static void delete_old(struct dl_managed *self)
+{
+    destroy(self->context);
+}
+
+static void delete_versioned(struct dl_managed_versioned *self)
+{
+    destroy(self->context);
+}
+
+/* A capsule that nobody consumed still has its first name. */
+static void drop_capsule(PyObject *capsule)
+{
+    const char *names[] = {"dltensor", "dltensor_versioned"};
+    for (int i = 0; i < 2; i++) {
+        if (PyCapsule_IsValid(capsule, names[i]))
+            destroy(PyCapsule_GetContext(capsule));
+    }
+}
+
+static int code_of(int dtype)
+{
+    switch (dtype) {
+    case STAGER_BFLOAT16: return DL_BFLOAT;
+    case STAGER_FLOAT16:
+    case STAGER_FLOAT32:
+    case STAGER_FLOAT64: return DL_FLOAT;
+    case STAGER_BOOL: return DL_BOOL;
+    case STAGER_UINT8:
+    case STAGER_UINT16:
+    case STAGER_UINT32:
+    case STAGER_UINT64: return DL_UINT;
+    }
+    return DL_INT;
+}
+
+static void describe(struct export *export, const struct stg_py_tensor *from,
+                     struct dl_tensor *to)
+{
+    for (int i = 0; i < from->ndim; i++) {
+        export->shape[i] = from->shape[i];
+        export->strides[i] = from->strides[i] / from->item_bytes;
+    }
+    *to = (struct dl_tensor){
+        .data = export->copy != NULL ? export->copy : (void *)(uintptr_t)from->data,
+        .device_type = DL_CPU,
+        .ndim = from->ndim,
+        .code = (uint8_t)code_of(from->dtype),
+        .bits = (uint8_t)(from->item_bytes * 8),
+        .lanes = 1,
+        .shape = export->shape,
+        .strides = export->strides,
+    };
+}
+
+static struct export *export_create(struct stg_py_tensor *tensor, bool copy)
+{
+    struct export *export = calloc(1, sizeof(*export));
+    size_t bytes = (size_t)(tensor->n_elements * tensor->item_bytes);
+    if (export != NULL && copy)
+        export->copy = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (export == NULL || (copy && export->copy == NULL)) {
+        free(export);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (copy && bytes > 0)
+        memcpy(export->copy, tensor->data, bytes);
+    if (!copy)
+        export->owner = Py_NewRef((PyObject *)tensor);
+    export->old = (struct dl_managed){.context = export, .deleter = delete_old};
+    export->versioned =
+        (struct dl_managed_versioned){.major = 1,
+                                      .context = export,
+                                      .deleter = delete_versioned,
+                                      .flags = copy ? DL_IS_COPIED : DL_READ_ONLY};
+    describe(export, tensor, &export->old.tensor);
+    describe(export, tensor, &export->versioned.tensor);
+    return export;
+}
+
+static bool may_export(const struct stg_py_tensor *tensor, bool versioned, bool copy,
+                       PyObject *device)
+{
+    int type = DL_CPU, id = 0;
+    if (tensor->dtype == STAGER_STRING)
+        PyErr_SetString(PyExc_BufferError, "DLPack knows no strings");
+    else if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id))
+        return false;
+    else if (type != DL_CPU || id != 0)
+        PyErr_SetString(PyExc_BufferError, "a batch lies in the memory of the CPU: take "
+                                           "it there, and move it");
+    else if (!versioned && !copy)
+        PyErr_SetString(PyExc_BufferError,
+                        "a batch is read-only, which only DLPack 1.0 can say, and the "
+                        "consumer does not ask for it (max_version): take a copy "
+                        "(copy=True), or numpy.asarray");
+    else
+        return stg_py_tensor_is_alive(tensor);
+    return false;
+}
+
+PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static const char *const keys[] = {"stream", "max_version", "dl_device", "copy",
+                                       NULL};
+    struct stg_py_tensor *tensor = (struct stg_py_tensor *)self;
+    PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None,
+             *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", (char **)(uintptr_t)keys,
+                                     &stream, &max_version, &device, &copy))
+        return NULL;
+    int major = 0, minor = 0;
+    if (max_version != Py_None && !PyArg_ParseTuple(max_version, "ii", &major, &minor))
+        return NULL;
+    bool versioned = major >= 1, copies = copy == Py_True;
+    if (!may_export(tensor, versioned, copies, device))
+        return NULL;
+    struct export *export = export_create(tensor, copies);
+    if (export == NULL)
+        return NULL;
+    PyObject *capsule =
+        versioned ? PyCapsule_New(&export->versioned, "dltensor_versioned", drop_capsule)
+                  : PyCapsule_New(&export->old, "dltensor", drop_capsule);
+    if (capsule == NULL || PyCapsule_SetContext(capsule, export) < 0)
+        destroy(export);
+    return capsule;
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches from stagerd, in shared memory, without a copy.
+
+    import stager
+    for batch in stager.open("criteo"):
+        train(batch["ids"], batch["label"])
+"""
+from ._admin import Applied, apply, check, delete, list, status
+from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
+from ._core import Tensor, version as __version__
+from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
+                      DeadlineExceededError, Error, FailedPreconditionError, InternalError,
+                      InvalidArgumentError, MaxHeldError, NotFoundError, OutOfRangeError,
+                      PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
+                      UnavailableError, UnimplementedError, UnknownError)
+from ._serve import Server, serve
+from ._stream import Stream
+
+#: Opens a pipeline as one more trainer: a Stream.
+open = Stream
+
+__all__ = [
+    "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
+    "DataLossError", "DeadlineExceededError", "Error", "FailedPreconditionError", "InternalError",
+    "InvalidArgumentError", "MaxHeldError", "NotFoundError", "OutOfRangeError",
+    "PermissionDeniedError", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
+    "Strings", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "UnknownError", "__version__", "apply", "check", "delete", "list", "open", "serve", "status"]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the daemon: what `stagerctl --json` prints, as dicts and lists."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from . import _core
+from ._errors import InvalidArgumentError
+
+# Text of a pipeline, a Path to one, or what a builder made.
+Source = Union[str, "os.PathLike[str]", Any]
+
+
+def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text: str = "",
+         file: Optional[str] = None, replace: bool = False,
+         if_generation: Optional[int] = None) -> Any:
+    return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation))
+
+
+def _read(source: Source) -> Tuple[str, str]:
+    """Text and the name that errors give it."""
+    if isinstance(source, os.PathLike):
+        path = os.fspath(source)
+        with open(path, encoding="utf-8") as file:
+            return file.read(), path
+    if hasattr(source, "yaml"):
+        return source.yaml(), "<pipeline>"
+    if isinstance(source, str) and "\n" not in source and "{" not in source:
+        raise InvalidArgumentError(f"{source!r} is no text of a pipeline; for a file: "
+                                   f"pathlib.Path({source!r})")
+    return source, "<text>"
+
+
+def check(source: Source, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
+    """Is it a good pipeline? What a batch would hold, and how much memory it would take."""
+    text, file = _read(source)
+    return _ask("check", runtime_dir, text=text, file=file)
+
+
+def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
+          if_generation: Optional[int] = None, runtime_dir: Optional[str] = None) -> Applied:
+    """Hands a pipeline to the daemon, which keeps it. source: its text, a pathlib.Path of it, or what
+    a builder made. The result is its name, a str, with `reply` and so `generation`."""
+    text, file = _read(source)
+    return Applied(_ask("apply", runtime_dir, name, text, file, replace, if_generation))
+
+
+class Applied(str):
+    """The name of a pipeline that was applied; `reply` is what the daemon said of it."""
+
+    reply: Dict[str, Any]
+
+    def __new__(cls, reply: Dict[str, Any]) -> Applied:
+        self = super().__new__(cls, reply["name"])
+        self.reply = reply
+        return self
+
+    @property
+    def generation(self) -> int:
+        return self.reply["generation"]
+
+
+def list(*, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:  # pylint: disable=redefined-builtin
+    """All pipelines."""
+    return _ask("list", runtime_dir)
+
+
+def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
+    """Who is attached, how far, who waits for whom."""
+    return _ask("status", runtime_dir, name)
+
+
+def delete(name: str, *, if_generation: Optional[int] = None,
+           runtime_dir: Optional[str] = None) -> None:
+    """Takes a pipeline from the daemon. Its clients get ABORTED."""
+    _ask("delete", runtime_dir, name, if_generation=if_generation)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon of one's own, for a notebook or a laptop."""
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Any, Dict, List, Optional
+
+from . import _admin
+from ._errors import DeadlineExceededError, NotFoundError, UnavailableError
+from ._stream import Stream
+
+_START_S = 30
+_STOP_S = 10
+
+
+def _find_stagerd(given: Optional[str]) -> str:
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stagerd")
+    for path in (given, os.environ.get("STAGERD"), shutil.which("stagerd"),
+                 beside, "/usr/local/sbin/stagerd", "/usr/local/bin/stagerd"):
+        if path and os.access(path, os.X_OK):
+            return path
+    raise NotFoundError("there is no stagerd on PATH: install it, or say where it is by stagerd= or by "
+                        "the environment's STAGERD")
+
+
+class Server:
+    """A stagerd that belongs to this process: its folders are below a temporary one, and it ends by
+    `close`, with the `with`, or at exit. A child of fork leaves it alone."""
+
+    def __init__(self, *, stagerd: Optional[str] = None, **settings: Any) -> None:
+        self.folder = tempfile.mkdtemp(prefix="stager-")
+        self.runtime_dir = os.path.join(self.folder, "run")
+        self.log_path = os.path.join(self.folder, "log")
+        self._pid = os.getpid()
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        try:
+            self._start(_find_stagerd(stagerd), settings)
+        except BaseException:
+            self.close()
+            raise
+        atexit.register(self.close)
+
+    def _start(self, program: str, settings: Dict[str, Any]) -> None:
+        config = os.path.join(self.folder, "stagerd.yaml")
+        values = {"runtime_dir": self.runtime_dir, "state_dir": os.path.join(self.folder, "state"),
+                  "pipeline_dir": os.path.join(self.folder, "pipelines"), **settings}
+        for key in ("runtime_dir", "state_dir", "pipeline_dir"):
+            os.makedirs(values[key], exist_ok=True)
+        with open(config, "w", encoding="utf-8") as file:
+            file.writelines(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
+        # A session of its own: Ctrl-C at the terminal is for this process.
+        with open(self.log_path, "wb") as log:
+            self._process = subprocess.Popen([program, "--foreground", "--config", config],
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                             start_new_session=True)
+        end = time.monotonic() + _START_S
+        while not self._answers():
+            if self._process.poll() is not None:
+                raise UnavailableError(f"{program} ended with {self._process.returncode}:\n{self.log()}")
+            if time.monotonic() > end:
+                raise DeadlineExceededError(f"{program} does not answer:\n{self.log()}")
+            time.sleep(0.005)
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            return probe.connect_ex(os.path.join(self.runtime_dir, "attach.sock")) == 0
+
+    @property
+    def pid(self) -> int:
+        """Of stagerd; 0 once it was closed."""
+        return self._process.pid if self._process is not None else 0
+
+    def log(self) -> str:
+        """What stagerd said."""
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def open(self, name: str, **options: Any) -> Stream:
+        return Stream(name, runtime_dir=self.runtime_dir, **options)
+
+    def check(self, source: _admin.Source) -> Dict[str, Any]:
+        return _admin.check(source, runtime_dir=self.runtime_dir)
+
+    def apply(self, source: _admin.Source, **options: Any) -> _admin.Applied:
+        return _admin.apply(source, runtime_dir=self.runtime_dir, **options)
+
+    def list(self) -> List[Dict[str, Any]]:
+        return _admin.list(runtime_dir=self.runtime_dir)
+
+    def status(self, name: str) -> Dict[str, Any]:
+        return _admin.status(name, runtime_dir=self.runtime_dir)
+
+    def delete(self, name: str, **options: Any) -> None:
+        _admin.delete(name, runtime_dir=self.runtime_dir, **options)
+
+    def close(self) -> None:
+        """Ends stagerd and removes its folders."""
+        if os.getpid() != self._pid:
+            return
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(*, stagerd: Optional[str] = None, **settings: Any) -> Server:
+    """Starts a stagerd for this process alone; settings are those of stagerd.yaml."""
+    return Server(stagerd=stagerd, **settings)

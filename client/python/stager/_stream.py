@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream of batches of one pipeline."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _admin, _core
+from ._batch import Batch, view
+from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
+                      InvalidArgumentError, MaxHeldError, OutOfRangeError)
+
+_STATE_VERSION = 1
+
+# As enum stager_dtype of stager.h numbers them.
+_DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9,
+           "bool": 10, "bfloat16": 14, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23}
+_STRING = 7
+
+
+def _from_environment(name: str, given: Optional[int]) -> Optional[int]:
+    if given is not None:
+        return given
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else None
+
+
+def _timeout_millis(seconds: Optional[float]) -> int:
+    if seconds is None:
+        return -1
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"timeout={seconds}: seconds, 0 or more, or None")
+    return min(int(seconds * 1000), 1 << 62)
+
+
+class _Pass:
+    """An iterator over one pass. Its end is said once, and stays."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream: Optional[Stream] = stream
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Batch:
+        stream = self._stream
+        if stream is None:
+            raise StopIteration
+        try:
+            return stream.next()
+        except OutOfRangeError:
+            self._stream = None
+            if stream._core.info()["at_end"]:
+                raise StopIteration from None
+            raise
+
+
+class Stream:
+    """One consumer of one pipeline. `for batch in stream` takes a pass; the next `for` takes the next
+    one. One thread at a time; other streams are independent."""
+
+    def __init__(self, name: str, *, runtime_dir: Optional[str] = None,
+                 client_id: Optional[str] = None, max_held: int = 2,
+                 batch_size: Optional[int] = None, private_run: bool = False,
+                 ack_explicit: bool = False, timeout: Optional[float] = None,
+                 rank: Optional[int] = None, world_size: Optional[int] = None,
+                 length: Optional[int] = None) -> None:
+        self.name = name
+        self.rank = _from_environment("RANK", rank)
+        self.world_size = _from_environment("WORLD_SIZE", world_size)
+        if client_id is None and self.rank is not None and (self.world_size or 1) > 1:
+            client_id = f"rank-{self.rank}"
+        self.client_id = client_id
+        self.runtime_dir = runtime_dir
+        self._timeout_millis = _timeout_millis(timeout)
+        self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
+                         batch_size or 0)
+        self._private_run = private_run
+        self._length = length
+        self._epoch = 0
+        self._check_ranks()
+        self._open()
+
+    def _open(self) -> None:
+        self._core = _core.Stream(*self._options)
+        text = self._core.structure
+        # Without `features` a batch is what the dataset yields.
+        self._plan = json.loads(text) if text else {name: name for name, _, _ in self.schema}
+        self._before = 0  # batches and error items of earlier passes
+        self._pass: Optional[int] = None  # which one it is in, once a batch said so
+        self._resume: Optional[Tuple[int, int]] = None  # pass, and batches of it to throw away
+
+    def _check_ranks(self) -> None:
+        """A pipeline for another number of ranks would wait for clients that never come."""
+        if (self.world_size or 1) <= 1 or self._private_run:
+            return
+        if self.rank is not None and not 0 <= self.rank < self.world_size:
+            raise InvalidArgumentError(f"rank {self.rank} of world_size {self.world_size}")
+        num_clients = _admin.status(self.name, runtime_dir=self.runtime_dir)["num_clients"]
+        if num_clients != self.world_size:
+            raise FailedPreconditionError(
+                f"pipeline {self.name} has num_clients {num_clients}, and world_size is "
+                f"{self.world_size}: give the pipeline as many clients as there are ranks")
+
+    # ---- batches ----
+
+    def next(self, timeout: Any = ...) -> Batch:
+        """The next batch of this pass. timeout: seconds, None for ever; not given: as the stream was
+        opened. OutOfRangeError: the pass is over. DeadlineExceededError: call again. MaxHeldError:
+        give one back. Another error: of a batch that could not be made; the stream goes on unless
+        `finished`."""
+        millis = self._timeout_millis if timeout is ... else _timeout_millis(timeout)
+        lease = self._take(millis) if self._resume is None else self._catch_up(millis)
+        return Batch(lease, self._plan)
+
+    def _take(self, millis: int) -> _core.Lease:
+        try:
+            lease = self._core.next(millis)
+        except FailedPreconditionError as error:
+            held = self._core.held()
+            if len(held) < self._core.info()["max_held"]:
+                raise
+            raise MaxHeldError(error.text, held) from None
+        if self._pass is None:
+            self._pass = lease.info()["pass"]
+        return lease
+
+    def __iter__(self) -> Iterator[Batch]:
+        """A new pass: the first one; after the end the next one; in the middle of one, leaves it and
+        begins anew, where nobody else would notice."""
+        info = self._core.info()
+        if info["at_end"]:
+            self._rewind()
+        elif self._taken() > 0 and not info["finished"]:
+            self._begin_anew()
+        return _Pass(self)
+
+    def _taken(self) -> int:
+        """Batches and error items of this pass."""
+        info = self._core.info()
+        return info["batches"] + info["errors"] - self._before
+
+    def _rewind(self) -> None:
+        self._core.rewind()
+        self._before += self._taken()
+        self._pass = None
+
+    def _begin_anew(self) -> None:
+        delivery, num_clients = "split", 1
+        if not self._private_run:
+            status = _admin.status(self.name, runtime_dir=self.runtime_dir)
+            delivery, num_clients = status["delivery"], status["num_clients"]
+        if self.client_id is not None or (delivery != "split" and num_clients > 1):
+            raise FailedPreconditionError(
+                f"a pass of pipeline {self.name} is not over, and this trainer cannot begin "
+                "another: " +
+                ("who comes back under a name goes on where it was" if self.client_id is not None
+                 else f"its delivery is {delivery}, and others would notice") +
+                ". Take the batches that are left, or close the stream")
+        self.close()
+        self._open()
+
+    def __len__(self) -> int:
+        """Batches of a pass: as given by `length=`."""
+        if self._length is None:
+            raise TypeError(f"pipeline {self.name} does not say how many batches a pass has: open it "
+                            "with length=")
+        return self._length
+
+    # ---- position ----
+
+    def set_epoch(self, epoch: int) -> None:
+        """Kept for state_dict. Passes advance by themselves: stagerd counts them, and what it shuffles
+        depends on that count."""
+        if epoch < 0:
+            raise InvalidArgumentError(f"epoch {epoch}")
+        self._epoch = epoch
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where this trainer is: the pass, and how many batches of it were taken."""
+        info = self._core.info()
+        if self._resume is not None:
+            number, batches = self._resume
+        elif info["at_end"]:
+            number, batches = info["end_pass"] + 1, 0
+        else:
+            number, batches = self._pass or 0, self._taken()
+        return {"version": _STATE_VERSION, "pipeline": self.name, "epoch": self._epoch,
+                "pass": number, "batches": batches}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on after what that state had taken, with the same batches in the same order, on a stream
+        that has taken nothing. stagerd cannot jump to a place: what comes before it is made once more
+        and thrown away, which takes its time; and it counts the passes of a pipeline from when that was
+        applied or the daemon started: a pass that is over does not come back (FailedPreconditionError,
+        by the next `next`), but in a `private_run`. Not for `split` among several trainers, where who
+        gets which batch is not decided beforehand."""
+        if state.get("version") != _STATE_VERSION or state.get("pipeline") != self.name:
+            raise InvalidArgumentError(
+                f"this is no state of pipeline {self.name}, version {_STATE_VERSION}: {state}")
+        if self._before > 0 or self._taken() > 0:
+            raise FailedPreconditionError("load_state_dict: this stream has taken batches already; "
+                                          "open a new one")
+        if not self._private_run:
+            status = _admin.status(self.name, runtime_dir=self.runtime_dir)
+            if status["delivery"] == "split" and status["num_clients"] > 1:
+                raise FailedPreconditionError(
+                    f"pipeline {self.name} splits its batches among {status['num_clients']} "
+                    "trainers as they ask: a place in it cannot be found again")
+        self._resume = (int(state["pass"]), int(state["batches"]))
+        self._epoch = int(state["epoch"])
+
+    def _catch_up(self, millis: int) -> _core.Lease:
+        """Throws away what comes before the place of load_state_dict; the first batch after it."""
+        wanted, batches = self._resume or (0, 0)
+        while True:
+            try:
+                lease = self._take(millis)
+            except (DeadlineExceededError, MaxHeldError):
+                raise
+            except Error:
+                info = self._core.info()
+                there = self._pass == wanted and (info["at_end"] or self._taken() > batches)
+                if there or info["finished"]:
+                    self._resume = None
+                    raise
+                if info["at_end"]:
+                    self._rewind()
+                continue
+            if self._pass is not None and self._pass > wanted:
+                self._resume = None
+                raise FailedPreconditionError(
+                    f"the state is of pass {wanted}, and pipeline {self.name} is in pass {self._pass}: "
+                    "it does not go back. Apply it anew, or open it with private_run=True")
+            if self._pass == wanted and self._taken() > batches:
+                self._resume = None
+                return lease
+            lease.release()
+
+    # ---- feeding, computing ----
+
+    def feed(self, name: str, value: Any) -> int:
+        """Sets a tensor of feed_dict that says `client: true`, for all clients of the pipeline. Batches
+        whose info.feed_version is at least what this returns are made with it."""
+        array = np.asarray(value)
+        if array.dtype.kind in "SUO":
+            words = [word.encode() if isinstance(word, str) else bytes(word)
+                     for word in array.ravel().tolist()]
+            offsets = np.cumsum([0, *map(len, words)], dtype=np.int64)
+            return self._core.feed(name, _STRING, array.shape, b"".join(words), offsets.tobytes())
+        dtype = _DTYPES.get(array.dtype.name)
+        if dtype is None:
+            raise InvalidArgumentError(f"{name}: stager has no dtype {array.dtype}")
+        return self._core.feed(name, dtype, array.shape, array.tobytes(), b"")
+
+    @property
+    def targets(self) -> Tuple[str, ...]:
+        """The pipeline's targets, for `run`."""
+        return self._core.targets()
+
+    def run(self, batch: Batch, fetches: Optional[Sequence[str]] = None) -> List[Any]:
+        """Runs the part of the graph behind the boundary on a batch; fetches: names of nodes, by default
+        the targets. Its results are copies."""
+        names = self.targets if fetches is None else tuple(fetches)
+        return [view(tensor) for tensor in self._core.run(batch.lease, names)]
+
+    # ---- itself ----
+
+    @property
+    def structure(self) -> Any:
+        """The pipeline's `features`, with names of tensors as leaves."""
+        return self._plan
+
+    @property
+    def schema(self) -> List[Tuple[str, str, Tuple[Optional[int], ...]]]:
+        """(name, dtype, shape) of each tensor, in order; None: not known before the batch."""
+        return self._core.schema()
+
+    @property
+    def info(self) -> Dict[str, Any]:
+        """Counters since it was opened."""
+        return self._core.info()
+
+    @property
+    def held(self) -> List[int]:
+        """Numbers of the batches in hand."""
+        return self._core.held()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def close(self) -> None:
+        """Leaves the pipeline. Batches in hand stay readable until each is released. A wait of another
+        thread in `next` ends with CancelledError."""
+        self._core.close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<stager.Stream {self.name}{' closed' if self.closed else ''}>"

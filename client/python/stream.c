@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stream, as Python sees it. It is pinned in libstager until the last view of it goes.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/python/binding.h"
+#include "client/stream.h"
+
+/* How long a wait looks at nothing but its socket: a signal that came just before is seen
+ * after that. */
+#define SLICE_MILLIS 50
+
+/* After that long libstager looks at its ring again, whatever rang. */
+#define LOOK_NS 1000000000
+
+/* ---- one call at a time ---- */
+
+static bool enter(struct stg_py_stream *self)
+{
+    if (self->stream == NULL || self->is_closed)
+        stg_py_raise(self->state, STAGER_FAILED_PRECONDITION, "the stream is closed");
+    else if (self->is_busy || self->is_waiting)
+        stg_py_raise(self->state, STAGER_FAILED_PRECONDITION,
+                     "another thread is in a call of this stream: open one for each");
+    else
+        return true;
+    return false;
+}
+
+static PyObject *raise_last(struct stg_py_stream *self, int rc)
+{
+    return stg_py_raise(self->state, rc, stager_error_text(self->stream));
+}
+
+static void busy_begin(struct stg_py_stream *self, struct stg_py_wait *wait)
+{
+    self->is_busy = true;
+    stg_py_wait_begin(wait);
+}
+
+/* Gives back what others let go of meanwhile. */
+static void busy_end(struct stg_py_stream *self, struct stg_py_wait *wait)
+{
+    stg_py_wait_end(wait);
+    self->is_busy = false;
+    struct stg_py_held *next;
+    for (struct stg_py_held *held = self->held; held != NULL; held = next) {
+        next = held->next;
+        if (held->is_dead)
+            stg_py_held_release(self, held);
+    }
+}
+
+/* ---- open, close ---- */
+
+static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    const char *name, *runtime_dir, *client_id;
+    unsigned max_held, batch_size;
+    int private_run, ack_explicit;
+    if (!PyArg_ParseTuple(args, "szzIppI", &name, &runtime_dir, &client_id, &max_held,
+                          &private_run, &ack_explicit, &batch_size))
+        return NULL;
+    struct stager_options options = {.client_id = client_id,
+                                     .runtime_dir = runtime_dir,
+                                     .max_held = max_held,
+                                     .private_run = private_run != 0,
+                                     .ack_explicit = ack_explicit != 0,
+                                     .batch_size = batch_size};
+    struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
+    if (self == NULL)
+        return NULL;
+    memset((char *)self + sizeof(PyObject), 0, sizeof(*self) - sizeof(PyObject));
+    self->state = PyType_GetModuleState(type);
+
+    struct stg_py_wait wait;
+    stg_py_wait_begin(&wait);
+    int rc = stager_open(NULL, name, &options, &self->stream);
+    stg_py_wait_end(&wait);
+    if (rc == 0)
+        stg_stream_pin(self->stream);
+    if (rc == 0 && !wait.is_over)
+        return (PyObject *)self;
+    if (!wait.is_over)
+        stg_py_raise(self->state, rc, stager_error_text(NULL));
+    Py_DECREF((PyObject *)self);
+    return NULL;
+}
+
+static void close_now(struct stg_py_stream *self)
+{
+    struct stg_py_wait wait;
+    self->is_closed = true;
+    busy_begin(self, &wait);
+    stager_close(self->stream);
+    busy_end(self, &wait);
+}
+
+static PyObject *stream_close(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    if (self->is_closed)
+        Py_RETURN_NONE;
+    if (self->is_waiting) {
+        self->close_asked = true;
+        Py_RETURN_NONE;
+    }
+    if (!enter(self))
+        return NULL;
+    close_now(self);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Every lease holds its stream: none is left. */
+static void dealloc(PyObject *object)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->stream != NULL) {
+        if (!self->is_closed)
+            stager_close(self->stream);
+        stg_stream_unpin(self->stream);
+    }
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* ---- next ---- */
+
+static int64_t min_ns(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Sleeps without the GIL until the socket rings, until_ns, or something else is to be
+ * seen to. False: an exception is set. */
+static bool doze(struct stg_py_stream *self, int64_t until_ns)
+{
+    struct pollfd poll_fd = {.fd = stager_pollfd(self->stream), .events = POLLIN};
+    bool rings = false, failed = false;
+    self->is_waiting = true;
+    while (!rings && !failed && !self->close_asked) {
+        int64_t left_ns = until_ns - stg_clock_ns();
+        if (left_ns <= 0)
+            break;
+        int millis = (int)min_ns(SLICE_MILLIS, (left_ns + 999999) / 1000000);
+        PyThreadState *thread = PyEval_SaveThread();
+        rings = poll(&poll_fd, 1, millis) > 0;
+        PyEval_RestoreThread(thread);
+        failed = PyErr_CheckSignals() < 0;
+    }
+    self->is_waiting = false;
+    if (self->close_asked) {
+        self->close_asked = false;
+        close_now(self);
+        if (!failed && !PyErr_Occurred())
+            stg_py_raise(self->state, STAGER_CANCELLED,
+                         "another thread closed the stream");
+        failed = true;
+    }
+    return !failed;
+}
+
+static PyObject *raise_late(struct stg_py_stream *self, long long timeout_millis)
+{
+    char text[96];
+    snprintf(text, sizeof(text), "no batch within %lld ms", timeout_millis);
+    return stg_py_raise(self->state, STAGER_DEADLINE_EXCEEDED, text);
+}
+
+static PyObject *stream_next(PyObject *object, PyObject *argument)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    long long millis = PyLong_AsLongLong(argument);
+    if ((millis == -1 && PyErr_Occurred()) || !enter(self))
+        return NULL;
+    struct stager_batch *batch;
+    int rc = stager_next(self->stream, 0, &batch);
+    int64_t now_ns = rc == -STAGER_DEADLINE_EXCEEDED ? stg_clock_ns() : 0;
+    int64_t deadline_ns = STG_NEVER;
+    if (millis >= 0 && millis < (STG_NEVER - now_ns) / 1000000)
+        deadline_ns = now_ns + millis * 1000000;
+    while (rc == -STAGER_DEADLINE_EXCEEDED) {
+        if (now_ns >= deadline_ns)
+            return raise_late(self, millis);
+        if (!doze(self, min_ns(deadline_ns, now_ns + LOOK_NS)))
+            return NULL;
+        rc = stager_next(self->stream, 0, &batch);
+        now_ns = stg_clock_ns();
+    }
+    return rc == 0 ? stg_py_lease_create(self, batch) : raise_last(self, rc);
+}
+
+static PyObject *stream_rewind(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    if (!enter(self))
+        return NULL;
+    int rc = stager_rewind(self->stream);
+    if (rc < 0)
+        return raise_last(self, rc);
+    Py_RETURN_NONE;
+}
+
+/* ---- feed ---- */
+
+/* Fills what stager_feed reads. The buffers stay the caller's. */
+static int fill_value(PyObject *shape, const Py_buffer *data, const Py_buffer *offsets,
+                      struct stager_tensor *ret)
+{
+    Py_ssize_t ndim = PyTuple_Size(shape);
+    if (ndim < 0 || ndim > 8) {
+        if (ndim > 8)
+            PyErr_SetString(PyExc_ValueError, "a tensor has at most 8 dimensions");
+        return -1;
+    }
+    ret->ndim = (int32_t)ndim;
+    for (Py_ssize_t i = 0; i < ndim; i++) {
+        ret->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+        if (ret->shape[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    ret->data = data->buf;
+    ret->data_bytes = (uint64_t)data->len;
+    ret->offsets = ret->dtype == STAGER_STRING ? offsets->buf : NULL;
+    return 0;
+}
+
+static PyObject *stream_feed(PyObject *object, PyObject *args)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    struct stager_tensor value = {0};
+    const char *name;
+    PyObject *shape;
+    Py_buffer data, offsets;
+    if (!PyArg_ParseTuple(args, "siO!y*y*", &name, &value.dtype, &PyTuple_Type, &shape,
+                          &data, &offsets))
+        return NULL;
+    uint64_t version = 0;
+    int rc = 0;
+    struct stg_py_wait wait = {0};
+    bool good = enter(self) && fill_value(shape, &data, &offsets, &value) == 0;
+    if (good) {
+        busy_begin(self, &wait);
+        rc = stager_feed(self->stream, name, &value, &version);
+        busy_end(self, &wait);
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    if (!good || wait.is_over)
+        return NULL;
+    return rc == 0 ? PyLong_FromUnsignedLongLong(version) : raise_last(self, rc);
+}
+
+/* ---- run ---- */
+
+/* A result lives until the next stager_run: a copy of it, offsets first. */
+static PyObject *copy_result(struct stg_py_stream *self, struct stager_tensor *tensor)
+{
+    size_t n_offsets = 0;
+    if (tensor->dtype == STAGER_STRING) {
+        n_offsets = 1;
+        for (int i = 0; i < tensor->ndim; i++)
+            n_offsets *= (size_t)tensor->shape[i];
+        n_offsets++;
+    }
+    size_t head_bytes = n_offsets * sizeof(int64_t);
+    PyObject *owner =
+        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(head_bytes + tensor->data_bytes));
+    if (owner == NULL)
+        return NULL;
+    char *to = PyBytes_AsString(owner);
+    if (head_bytes > 0)
+        memcpy(to, tensor->offsets, head_bytes);
+    if (tensor->data_bytes > 0)
+        memcpy(to + head_bytes, tensor->data, tensor->data_bytes);
+    tensor->offsets = head_bytes > 0 ? (const int64_t *)(const void *)to : NULL;
+    tensor->data = to + head_bytes;
+    PyObject *result = stg_py_tensor_create(self->state, owner, NULL, tensor);
+    Py_DECREF(owner);
+    return result;
+}
+
+static PyObject *run_fetches(struct stg_py_stream *self, struct stg_py_lease *lease,
+                             const char **fetches, size_t n)
+{
+    struct stager_tensor *results = PyMem_Calloc(n + 1, sizeof(*results));
+    if (results == NULL)
+        return PyErr_NoMemory();
+    struct stg_py_wait wait;
+    Py_INCREF((PyObject *)lease);
+    busy_begin(self, &wait);
+    int rc = stager_run(self->stream, lease->held->batch, fetches, n, results);
+    busy_end(self, &wait);
+    PyObject *list = NULL;
+    if (rc < 0)
+        raise_last(self, rc);
+    else
+        list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list != NULL && i < n; i++) {
+        PyObject *result = copy_result(self, &results[i]);
+        if (result == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, result);
+    }
+    Py_DECREF((PyObject *)lease);
+    PyMem_Free(results);
+    return list;
+}
+
+static bool check_lease(struct stg_py_stream *self, const struct stg_py_lease *lease)
+{
+    if (lease->held != NULL && lease->stream == self)
+        return true;
+    stg_py_raise(self->state, STAGER_FAILED_PRECONDITION,
+                 lease->held == NULL ? "the batch was released"
+                                     : "the batch is of another stream");
+    return false;
+}
+
+static PyObject *stream_run(PyObject *object, PyObject *args)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    PyObject *lease, *names;
+    if (!PyArg_ParseTuple(args, "O!O!", self->state->lease_type, &lease, &PyTuple_Type,
+                          &names))
+        return NULL;
+    if (!enter(self) || !check_lease(self, (struct stg_py_lease *)lease))
+        return NULL;
+    Py_ssize_t n = PyTuple_Size(names);
+    const char **fetches = PyMem_Calloc((size_t)n + 1, sizeof(*fetches));
+    if (fetches == NULL)
+        return PyErr_NoMemory();
+    bool good = true;
+    for (Py_ssize_t i = 0; good && i < n; i++) {
+        fetches[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
+        good = fetches[i] != NULL;
+    }
+    PyObject *list =
+        good ? run_fetches(self, (struct stg_py_lease *)lease, fetches, (size_t)n) : NULL;
+    PyMem_Free(fetches);
+    return list;
+}
+
+/* ---- what it says of itself ---- */
+
+static PyObject *stream_info(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    struct stager_stream_info info;
+    stager_stream_info(self->stream, &info);
+    return Py_BuildValue(
+        "{sK sK sK sK sI sI sO sO sO sK}", "batches", (unsigned long long)info.batches,
+        "errors", (unsigned long long)info.errors, "wait_ns",
+        (unsigned long long)info.wait_ns, "sleeps", (unsigned long long)info.sleeps,
+        "held", info.held, "max_held", info.max_held, "at_end",
+        info.at_end ? Py_True : Py_False, "finished", info.finished ? Py_True : Py_False,
+        "unseen", info.unseen ? Py_True : Py_False, "end_pass",
+        (unsigned long long)info.end_pass);
+}
+
+/* Numbers of the batches in hand, the one that was taken first in front. */
+static PyObject *stream_held(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    PyObject *numbers = PyList_New(0);
+    for (struct stg_py_held *held = self->held; numbers != NULL && held != NULL;
+         held = held->next) {
+        struct stager_batch_info info;
+        stager_batch_info(held->batch, &info);
+        PyObject *number = PyLong_FromUnsignedLongLong(info.number);
+        if (number == NULL || PyList_Insert(numbers, 0, number) < 0)
+            Py_CLEAR(numbers);
+        Py_XDECREF(number);
+    }
+    return numbers;
+}
+
+static PyObject *stream_targets(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    size_t n = stager_target_count(self->stream);
+    PyObject *names = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; names != NULL && i < n; i++) {
+        PyObject *name = PyUnicode_FromString(stager_target(self->stream, i));
+        if (name == NULL)
+            Py_CLEAR(names);
+        else
+            PyTuple_SetItem(names, (Py_ssize_t)i, name);
+    }
+    return names;
+}
+
+static PyObject *component_tuple(const struct stg_component *c)
+{
+    PyObject *shape = PyTuple_New(c->ndim);
+    for (int i = 0; shape != NULL && i < c->ndim; i++) {
+        PyObject *size =
+            c->shape[i] < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(c->shape[i]);
+        if (size == NULL)
+            Py_CLEAR(shape);
+        else
+            PyTuple_SetItem(shape, i, size);
+    }
+    return Py_BuildValue("(ssN)", c->name, stager_dtype_name(c->dtype), shape);
+}
+
+/* What a batch holds, as known beforehand: [(name, dtype, shape)]. */
+static PyObject *stream_schema(PyObject *object, PyObject *ignored)
+{
+    const struct stg_schema *boundary =
+        &((struct stg_py_stream *)object)->stream->boundary;
+    PyObject *list = PyList_New((Py_ssize_t)boundary->n);
+    for (size_t i = 0; list != NULL && i < boundary->n; i++) {
+        PyObject *component = component_tuple(&boundary->components[i]);
+        if (component == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, component);
+    }
+    return list;
+}
+
+static PyObject *get_structure(PyObject *object, void *ignored)
+{
+    return PyUnicode_FromString(
+        stager_structure(((struct stg_py_stream *)object)->stream));
+}
+
+static PyObject *get_closed(PyObject *object, void *ignored)
+{
+    return PyBool_FromLong(((struct stg_py_stream *)object)->is_closed);
+}
+
+static PyMethodDef methods[] = {
+    {"next", stream_next, METH_O, "next(timeout_millis) -> Lease; -1: for ever"},
+    {"rewind", stream_rewind, METH_NOARGS, "Asks for the next pass."},
+    {"feed", stream_feed, METH_VARARGS,
+     "feed(name, dtype, shape, data, offsets) -> feed_version"},
+    {"run", stream_run, METH_VARARGS, "run(lease, fetches) -> list of Tensor"},
+    {"info", stream_info, METH_NOARGS, "Its counters, as a dict."},
+    {"held", stream_held, METH_NOARGS, "Numbers of the batches in hand."},
+    {"schema", stream_schema, METH_NOARGS, "[(name, dtype, shape)], None: not known."},
+    {"targets", stream_targets, METH_NOARGS, "The pipeline's targets."},
+    {"close", stream_close, METH_NOARGS, "Leaves the pipeline."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"structure", get_structure, NULL, "The shape of `features`, as JSON.", NULL},
+    {"closed", get_closed, NULL, "Was it closed?", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)(uintptr_t)stream_new},
+    {Py_tp_dealloc, (void *)(uintptr_t)dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc, (void *)(uintptr_t) "Stream(name, runtime_dir, client_id, max_held, "
+                                    "private_run, ack_explicit, batch_size)"},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "stager._core.Stream",
+    .basicsize = sizeof(struct stg_py_stream),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+
+PyObject *stg_py_stream_type(PyObject *module)
+{
+    return PyType_FromModuleAndSpec(module, &spec, NULL);
+}

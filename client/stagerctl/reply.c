@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/stagerctl/reply.h"
+
+#include <stddef.h>
+
+static const char *text_or(const char *text, const char *otherwise)
+{
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+static void boundary_json(struct stg_json *json, const struct stg_schema *boundary)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < boundary->n; i++) {
+        const struct stg_component *c = &boundary->components[i];
+        stg_json_object_begin(json);
+        stg_json_key(json, "name");
+        stg_json_string(json, c->name);
+        stg_json_key(json, "dtype");
+        stg_json_string(json, stager_dtype_name(c->dtype));
+        stg_json_key(json, "shape");
+        stg_json_array_begin(json);
+        for (int d = 0; d < c->ndim; d++) {
+            if (c->shape[d] < 0)
+                stg_json_null(json);
+            else
+                stg_json_int(json, c->shape[d]);
+        }
+        stg_json_array_end(json);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+/* ---- check, apply, list ---- */
+
+void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *reply,
+                               bool is_applied)
+{
+    stg_json_object_begin(json);
+    stg_json_key(json, "name");
+    stg_json_string(json, reply->name);
+    if (is_applied) {
+        stg_json_key(json, "generation");
+        stg_json_uint(json, reply->generation);
+        stg_json_key(json, "unchanged");
+        stg_json_bool(json, reply->unchanged);
+    }
+    stg_json_key(json, "boundary");
+    boundary_json(json, &reply->boundary);
+    stg_json_key(json, "max_batch_bytes");
+    stg_json_uint(json, reply->max_batch_bytes);
+    stg_json_key(json, "memory_bytes");
+    stg_json_uint(json, reply->memory_bytes);
+    stg_json_key(json, "advice");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < reply->n_advice; i++)
+        stg_json_string(json, reply->advice[i]);
+    stg_json_array_end(json);
+    stg_json_object_end(json);
+}
+
+void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < reply->n_entries; i++) {
+        const struct stg_list_entry *e = &reply->entries[i];
+        stg_json_object_begin(json);
+        stg_json_key(json, "name");
+        stg_json_string(json, e->name);
+        stg_json_key(json, "generation");
+        stg_json_uint(json, e->generation);
+        stg_json_key(json, "state");
+        stg_json_string(json, text_or(e->state, ""));
+        stg_json_key(json, "n_clients");
+        stg_json_uint(json, e->n_clients);
+        stg_json_key(json, "uid");
+        stg_json_uint(json, e->uid);
+        stg_json_key(json, "file");
+        stg_json_string(json, text_or(e->file, ""));
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+/* ---- status ---- */
+
+/* Counters of a pipeline: one row each. */
+struct counter {
+    const char *name;
+    size_t offset; /* in struct stg_pipeline_status */
+    bool is_wide;  /* uint64_t, else uint32_t */
+};
+
+#define COUNTER(field, wide)                                                             \
+    {                                                                                    \
+#field, offsetof(struct stg_pipeline_status, field), wide                        \
+    }
+
+static const struct counter counters[] = {
+    COUNTER(generation, true),
+    COUNTER(pass, true),
+    COUNTER(epoch, true),
+    COUNTER(capacity, false),
+    COUNTER(num_threads, false),
+    COUNTER(num_clients, false),
+    COUNTER(buffered, false),
+    COUNTER(made, true),
+    COUNTER(published, true),
+    COUNTER(dropped, true),
+    COUNTER(ignored, true),
+    COUNTER(ignored_elements, true),
+    COUNTER(in_hand, true),
+    COUNTER(discarded, true),
+    COUNTER(acknowledged, true),
+    COUNTER(unacknowledged, true),
+    COUNTER(lost, true),
+    COUNTER(discarded_published, true),
+    COUNTER(incomplete_rounds, true),
+    COUNTER(assigned, true),
+    COUNTER(released, true),
+    COUNTER(redelivered, true),
+    COUNTER(evicted, true),
+    COUNTER(timeouts, true),
+    COUNTER(errors, true),
+    COUNTER(feed_version, true),
+    COUNTER(rows, true),
+    COUNTER(bytes, true),
+    COUNTER(memory_bytes, true),
+    COUNTER(memory_used_bytes, true),
+    COUNTER(quarantined_bytes, true),
+    COUNTER(max_batch_bytes, true),
+    COUNTER(producer_wait_ns, true),
+    COUNTER(producer_busy_ns, true),
+    COUNTER(n_clients_left_out, false),
+};
+
+static uint64_t counter_of(const struct stg_pipeline_status *status,
+                           const struct counter *c)
+{
+    const char *at = (const char *)status + c->offset;
+    return c->is_wide ? *(const uint64_t *)(const void *)at
+                      : *(const uint32_t *)(const void *)at;
+}
+
+static void client_json(struct stg_json *json, const struct stg_client_status *c)
+{
+    const struct {
+        const char *name;
+        const char *text;
+    } texts[] = {
+        {"client_id", c->client_id},
+        {"program", c->program},
+        {"state", c->state},
+        {"last_error", c->last_error},
+    };
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"pid", c->pid},
+        {"uid", c->uid},
+        {"rank", c->rank},
+        {"batch_size", c->batch_size},
+        {"max_held", c->max_held},
+        {"held", c->held},
+        {"assigned", c->assigned},
+        {"taken", c->taken},
+        {"acknowledged", c->acknowledged},
+        {"released", c->released},
+        {"redelivered", c->redelivered},
+        {"lost", c->lost},
+        {"gaps", c->gaps},
+        {"wait_ns", c->wait_ns},
+        {"daemon_wait_ns", c->daemon_wait_ns},
+        {"violations", c->violations},
+    };
+    stg_json_object_begin(json);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        stg_json_key(json, texts[i].name);
+        stg_json_string(json, text_or(texts[i].text, ""));
+    }
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        stg_json_key(json, numbers[i].name);
+        stg_json_uint(json, numbers[i].value);
+    }
+    stg_json_object_end(json);
+}
+
+void stg_reply_status_json(struct stg_json *json,
+                           const struct stg_pipeline_status *status)
+{
+    stg_json_object_begin(json);
+    stg_json_key(json, "name");
+    stg_json_string(json, text_or(status->name, ""));
+    stg_json_key(json, "state");
+    stg_json_string(json, text_or(status->state, ""));
+    stg_json_key(json, "delivery");
+    stg_json_string(json, text_or(status->delivery, ""));
+    stg_json_key(json, "on_timeout");
+    stg_json_string(json, text_or(status->on_timeout, ""));
+    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
+        stg_json_key(json, counters[i].name);
+        stg_json_uint(json, counter_of(status, &counters[i]));
+    }
+    stg_json_key(json, "last_error");
+    stg_json_string(json, text_or(status->last_error, ""));
+    stg_json_key(json, "clients");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < status->n_clients; i++)
+        client_json(json, &status->clients[i]);
+    stg_json_array_end(json);
+    stg_json_key(json, "boundary");
+    boundary_json(json, &status->boundary);
+    stg_json_object_end(json);
+}
+
+void stg_reply_daemon_json(struct stg_json *json, const struct stg_admin_daemon *daemon)
+{
+    stg_json_object_begin(json);
+    stg_json_key(json, "release");
+    stg_json_string(json, daemon->release);
+    stg_json_key(json, "pid");
+    stg_json_uint(json, daemon->pid);
+    stg_json_key(json, "socket");
+    stg_json_string(json, daemon->path);
+    stg_json_object_end(json);
+}

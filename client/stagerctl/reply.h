@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the daemon answered, as JSON: the objects of `stagerctl --json`, which the Python
+ * package gives as dicts. One thread at a time.
+ */
+#ifndef STG_STAGERCTL_REPLY_H
+#define STG_STAGERCTL_REPLY_H
+
+#include "client/admin.h"
+#include "client/stagerctl/json.h"
+
+/* Of check and apply: name, tensors, memory, advice; is_applied: generation too. */
+void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *reply,
+                               bool is_applied);
+
+/* Of list: an array. */
+void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply);
+
+/* Of status: one pipeline. */
+void stg_reply_status_json(struct stg_json *json,
+                           const struct stg_pipeline_status *status);
+
+/* Who answered. */
+void stg_reply_daemon_json(struct stg_json *json, const struct stg_admin_daemon *daemon);
+
+#endif

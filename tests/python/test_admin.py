@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Requests: the dicts of `stagerctl --json`; and a private daemon."""
+import json
+import os
+import pathlib
+
+import case
+import stager
+
+STAGERD = os.path.join(case.BUILD, "daemon/stagerd")
+TEXT = "name: {name}\ndataset:\n  - range: {{stop: 4}}\n  - batch: {{batch_size: 2}}\n"
+
+
+class Admin(case.Case):
+    def ctl(self, *arguments):
+        return json.loads(self.daemon.ctl(*arguments, "--json"))
+
+    def test_replies_are_those_of_stagerctl(self):
+        path = pathlib.Path(self.file("p.yaml", TEXT.format(name="replies")))
+        self.assertEqual(stager.check(path), self.ctl("check", str(path)))
+        name = stager.apply(path)
+        self.assertEqual((name, name.generation), ("replies", 1))
+        self.assertEqual(stager.apply(path).reply, self.ctl("apply", str(path)))
+        self.assertEqual(stager.list(), self.ctl("list"))
+        self.assertEqual(stager.status("replies"), self.ctl("status", "replies"))
+        stager.delete("replies")
+        with self.assertRaises(stager.NotFoundError):
+            stager.status("replies")
+
+    def test_apply_takes_a_name_and_checks_the_generation(self):
+        text = TEXT.format(name="first")
+        self.assertEqual(stager.apply(text, name="second"), "second")
+        with self.assertRaisesRegex(stager.AbortedError, "is at generation 1"):
+            stager.apply(text + "staged: {capacity: 2}\n", name="second", if_generation=7)
+        self.assertEqual(stager.apply(text + "staged: {capacity: 2}\n", name="second",
+                                      if_generation=1).generation, 2)
+        with stager.open("second"):
+            with self.assertRaisesRegex(stager.FailedPreconditionError, str(os.getpid())):
+                stager.apply(text, name="second")
+            self.assertEqual(stager.apply(text, name="second", replace=True).generation, 3)
+
+    def test_a_mistake_says_where_it_is(self):
+        text = TEXT.format(name="bad") + "staged: {capcity: 2}\n"
+        with self.assertRaisesRegex(stager.InvalidArgumentError, r'<text>:5:10: .*"capacity"'):
+            stager.check(text)
+        path = pathlib.Path(self.file("bad.yaml", text))
+        with self.assertRaises(stager.InvalidArgumentError) as caught:
+            stager.apply(path)
+        self.assertEqual(caught.exception.file, str(path))
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "pathlib.Path"):
+            stager.apply("bad.yaml")
+        with self.assertRaises(FileNotFoundError):
+            stager.apply(pathlib.Path("/nonexistent.yaml"))
+
+
+class Serve(case.Case):
+    def test_a_private_daemon_serves_and_ends(self):
+        with stager.serve(stagerd=STAGERD, memory_budget="256MiB") as server:
+            name = server.apply(TEXT.format(name="mine"))
+            with server.open(name) as stream:
+                self.assertEqual([batch["value"].tolist() for batch in stream], [[0, 1], [2, 3]])
+            self.assertEqual(server.status(name)["made"], 2)
+            self.assertEqual([entry["name"] for entry in server.list()], ["mine"])
+            server.delete(name)
+            self.assertNotIn("mine", [entry["name"] for entry in stager.list()])
+            pid, folder = server.pid, server.folder
+        self.assertFalse(os.path.exists(folder))
+        self.assertFalse(os.path.exists(f"/proc/{pid}"))
+        server.close()
+
+    def test_a_daemon_that_does_not_start_says_why(self):
+        with self.assertRaisesRegex(stager.UnavailableError, "memory_bugdet"):
+            stager.serve(stagerd=STAGERD, memory_bugdet=1)
+        with self.assertRaises((stager.NotFoundError, OSError)):
+            stager.serve(stagerd="/dev/null")
+
+
+if __name__ == "__main__":
+    case.main()

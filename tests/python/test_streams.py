@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: passes, errors, position, ranks, feeding, computing."""
+import gc
+import os
+import threading
+import time
+from unittest import mock
+
+import numpy as np
+
+import case
+import stager
+
+
+def values(batches):
+    return [batch["value"].tolist() for batch in batches]
+
+
+class Passes(case.Case):
+    def test_each_for_takes_a_pass(self):
+        stream = stager.open(self.numbers(stop=5))
+        for number in range(3):
+            batches = [(batch["value"].tolist(), batch.info.pass_) for batch in stream]
+            self.assertEqual(batches, [([0, 1], number), ([2, 3], number), ([4], number)])
+
+    def test_the_end_is_said_once_and_stays(self):
+        stream = stager.open(self.numbers(stop=2))
+        batches = iter(stream)
+        self.assertEqual(next(batches)["value"].tolist(), [0, 1])
+        for _ in range(3):
+            with self.assertRaises(StopIteration):
+                next(batches)
+        with self.assertRaisesRegex(stager.OutOfRangeError, "end of pass 0"):
+            stream.next()
+
+    def test_for_in_the_middle_of_a_pass_begins_anew(self):
+        stream = stager.open(self.numbers(stop=6))
+        self.assertEqual(next(iter(stream))["value"].tolist(), [0, 1])
+        self.assertEqual(values(stream), [[0, 1], [2, 3], [4, 5]])
+
+    def test_who_shares_a_broadcast_or_has_a_name_may_not_begin_anew(self):
+        name = self.numbers(delivery="broadcast", num_clients=2)
+        first, second = stager.open(name), stager.open(name)
+        next(iter(first)), next(iter(second))
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "its delivery is broadcast"):
+            iter(first)
+        named = stager.open(self.apply(name="named", dataset=[{"range": {"stop": 4}}, {"batch": {
+            "batch_size": 1}}]), client_id="ada")
+        next(iter(named))
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "goes on where it was"):
+            iter(named)
+
+    def test_a_stream_is_a_context_and_close_may_be_called_twice(self):
+        with stager.open(self.numbers()) as stream:
+            next(iter(stream))
+        self.assertTrue(stream.closed)
+        stream.close()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "closed"):
+            stream.next()
+
+    def test_len_is_what_was_said_or_unknown(self):
+        name = self.numbers(stop=10, batch_size=2)
+        self.assertEqual(len(stager.open(name, length=5)), 5)
+        with self.assertRaisesRegex(TypeError, "length="):
+            len(stager.open(name, private_run=True))
+        self.assertEqual(len(values(stager.open(name, private_run=True))), 5)
+
+    def test_a_private_run_disturbs_nobody(self):
+        name = self.numbers(stop=4)
+        stream = stager.open(name)
+        first = next(iter(stream))
+        self.assertEqual(len(values(stager.open(name, private_run=True))), 2)
+        self.assertEqual(stager.status(name)["num_clients"], 1)
+        del first
+
+    def test_slices_are_batches(self):
+        stream = stager.open(self.numbers(stop=8, batch_size=4, drop_remainder=True), batch_size=2)
+        got = [(batch["value"].tolist(), batch.info.slice, batch.info.n_slices) for batch in stream]
+        self.assertEqual(got, [([0, 1], 0, 2), ([2, 3], 1, 2), ([4, 5], 0, 2), ([6, 7], 1, 2)])
+
+    def test_schema_and_structure_are_known_before_the_first_batch(self):
+        stream = stager.open(self.numbers(batch_size=4, stop=8, drop_remainder=True))
+        self.assertEqual(stream.structure, {"value": "value"})
+        self.assertEqual(stream.schema, [("value", "int64", (4,))])
+
+
+class Errors(case.Case):
+    def test_every_status_has_its_exception(self):
+        names = {1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED",
+                 5: "NOT_FOUND", 6: "ALREADY_EXISTS", 7: "PERMISSION_DENIED",
+                 8: "RESOURCE_EXHAUSTED", 9: "FAILED_PRECONDITION", 10: "ABORTED",
+                 11: "OUT_OF_RANGE", 12: "UNIMPLEMENTED", 13: "INTERNAL", 14: "UNAVAILABLE",
+                 15: "DATA_LOSS", 16: "UNAUTHENTICATED"}
+        from stager._errors import error_of
+        for code, name in names.items():
+            error = error_of(code, "why")
+            self.assertEqual((error.code, error.status, str(error)), (code, name, "why"))
+            words = "".join(word.capitalize() for word in name.split("_")) + "Error"
+            self.assertIs(type(error), getattr(stager, words))
+
+    def test_max_held_names_the_batches(self):
+        stream = stager.open(self.numbers(stop=20), max_held=3)
+        batches = [stream.next() for _ in range(3)]
+        with self.assertRaisesRegex(stager.MaxHeldError, "3 of 3 batches are in hand") as caught:
+            stream.next()
+        self.assertEqual(caught.exception.held, [0, 1, 2])
+        self.assertIsInstance(caught.exception, stager.FailedPreconditionError)
+        view = batches[1]["value"]
+        del batches[1]
+        with self.assertRaises(stager.MaxHeldError):
+            stream.next()
+        del view
+        self.assertEqual(stream.next().number, 3)
+
+    def test_a_timeout_is_a_timeout_error_and_the_stream_goes_on(self):
+        name = self.nothing()
+        stream = stager.open(name, timeout=0.05)
+        begin = time.monotonic()
+        with self.assertRaises(TimeoutError):
+            stream.next()
+        self.assertGreaterEqual(time.monotonic() - begin, 0.05)
+        with self.assertRaisesRegex(stager.DeadlineExceededError, "within 0 ms"):
+            stream.next(timeout=0)
+        with stager.open(name):
+            self.assertEqual(stream.next(timeout=None)["value"].tolist(), [0, 1])
+
+    def test_a_bad_row_says_its_file_and_record_and_the_stream_goes_on(self):
+        path = self.file("rows.csv", "1\ntwo\n3\n")
+        stream = stager.open(self.apply(
+            dataset=[{"files": {"pattern": [path]}}, {"text_line": {}}, {"batch": {"batch_size": 1}}],
+            graph=[{"name": "c", "op": "decode_csv", "input": ["record"], "record_defaults": [0]}],
+            staged={"features": {"n": "c:0"}}))
+        batches = iter(stream)
+        self.assertEqual(next(batches)["n"].tolist(), [1])
+        with self.assertRaises(stager.InvalidArgumentError) as caught:
+            next(batches)
+        error = caught.exception
+        self.assertEqual((error.file, error.line, error.offset), (path, 2, 2), error.text)
+        self.assertEqual(next(batches)["n"].tolist(), [3])
+        self.assertEqual(stream.info["errors"], 1)
+        record = stager.DataLossError(f"{path}: record 7 (offset 12): the checksum is wrong")
+        self.assertEqual((record.file, record.record, record.offset), (path, 7, 12))
+        with self.assertRaises(StopIteration):
+            next(batches)
+
+    def test_opening_says_what_is_wrong(self):
+        name = self.numbers()
+        with self.assertRaisesRegex(stager.NotFoundError, "test_opening"):
+            stager.open(name + "x")
+        with self.assertRaises(stager.UnavailableError):
+            stager.open(name, runtime_dir="/nonexistent")
+        with stager.open(name, client_id="ada"):
+            with self.assertRaisesRegex(stager.AlreadyExistsError, str(os.getpid())):
+                stager.open(name, client_id="ada")
+            with self.assertRaisesRegex(stager.ResourceExhaustedError, "ada"):
+                stager.open(name)
+        with self.assertRaises(stager.InvalidArgumentError):
+            stager.open(name, max_held=1000)
+        with self.assertRaises(stager.InvalidArgumentError):
+            stager.open(name, timeout=-1)
+
+    def test_a_deleted_pipeline_aborts_its_streams(self):
+        name = self.numbers(stop=1000, capacity=1)
+        stream = stager.open(name)
+        next(iter(stream))
+        stager.delete(name)
+        with self.assertRaisesRegex(stager.AbortedError, "deleted"):
+            for batch in iter(stream.next, None):
+                del batch
+        self.assertTrue(stream.info["finished"])
+
+
+class Position(case.Case):
+    def shuffled(self, **staged):
+        return self.numbers(stop=40, batch_size=4, steps=[{"shuffle": {"buffer_size": 40, "seed": 7}}],
+                            **staged)
+
+    def test_a_state_is_taken_up_where_it_was(self):
+        name = self.shuffled()
+        with stager.open(name, private_run=True) as stream:
+            stream.set_epoch(5)
+            first = values(stream)
+            batches = iter(stream)
+            second = values(next(batches) for _ in range(3))
+            state = stream.state_dict()
+            second += values(batches)
+        self.assertNotEqual(first, second)
+        self.assertEqual(state, {"version": 1, "pipeline": name, "epoch": 5, "pass": 1, "batches": 3})
+        with stager.open(name, private_run=True) as stream:
+            stream.load_state_dict(state)
+            self.assertEqual(stream.state_dict(), state)
+            self.assertEqual(values(stream), second[3:])
+            self.assertEqual(stream.state_dict()["pass"], 2)
+
+    def test_a_state_at_the_end_begins_the_next_pass(self):
+        name = self.shuffled()
+        with stager.open(name, private_run=True) as stream:
+            values(stream)
+            state = stream.state_dict()
+            second = values(stream)
+        self.assertEqual((state["pass"], state["batches"]), (1, 0))
+        with stager.open(name, private_run=True) as stream:
+            stream.load_state_dict(state)
+            self.assertEqual(values(stream), second)
+
+    def test_a_state_after_the_last_batch_goes_on_with_the_end(self):
+        name = self.shuffled()
+        with stager.open(name, private_run=True) as stream:
+            batches = iter(stream)
+            for _ in range(10):
+                next(batches)
+            state = stream.state_dict()
+        self.assertEqual((state["pass"], state["batches"]), (0, 10))
+        with stager.open(name, private_run=True) as stream:
+            stream.load_state_dict(state)
+            self.assertEqual(values(stream), [])
+            self.assertEqual(len(values(stream)), 10)
+
+    def test_a_pass_that_is_over_does_not_come_back(self):
+        name = self.shuffled()
+        with stager.open(name) as stream:
+            next(iter(stream))
+            state = stream.state_dict()
+        with stager.open(name) as stream:
+            stream.load_state_dict(state)
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "is in pass 1: it does not go"):
+                stream.next()
+            self.assertEqual(stream.next().info.pass_, 1)
+
+    def test_a_state_that_cannot_be_taken_up_is_refused(self):
+        name = self.shuffled(num_clients=2)
+        stream = stager.open(name)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "no state of pipeline"):
+            stream.load_state_dict({"version": 1, "pipeline": "another"})
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "splits its batches among 2"):
+            stream.load_state_dict(stream.state_dict())
+        next(iter(stream))
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "has taken batches"):
+            stream.load_state_dict(stream.state_dict())
+
+
+class Ranks(case.Case):
+    def test_ranks_come_from_the_environment_or_are_given(self):
+        name = self.numbers(stop=8, delivery="round_robin", num_clients=2)
+        with mock.patch.dict(os.environ, RANK="1", WORLD_SIZE="2"):
+            first, second = stager.open(name, rank=0), stager.open(name)
+        self.assertEqual((first.rank, second.rank, second.world_size), (0, 1, 2))
+        self.assertEqual((first.client_id, second.client_id), ("rank-0", "rank-1"))
+        got = {}
+        threads = [threading.Thread(target=lambda s=s: got.update({s.rank: values(s)}))
+                   for s in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(got, {0: [[0, 1], [4, 5]], 1: [[2, 3], [6, 7]]})
+
+    def test_another_world_size_is_refused(self):
+        name = self.numbers(num_clients=2)
+        with self.assertRaisesRegex(stager.FailedPreconditionError,
+                                    "num_clients 2, and world_size is 4"):
+            stager.open(name, rank=0, world_size=4)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "rank 2 of world_size 2"):
+            stager.open(name, rank=2, world_size=2)
+
+
+class Graph(case.Case):
+    def test_feed_sets_what_the_next_batches_are_made_with(self):
+        name = self.apply(
+            dataset=[{"range": {"stop": 1000}}, {"batch": {"batch_size": 2}}],
+            graph=[{"name": "rate", "op": "placeholder", "dtype": "float32", "shape": []},
+                   {"name": "f", "op": "cast", "input": ["value"], "dtype": "float32"},
+                   {"name": "scaled", "op": "multiply", "input": ["f", "rate"]}],
+            staged={"features": {"x": "scaled"}, "feed_dict": {"rate": {"value": 1, "client": True}}})
+        stream = stager.open(name)
+        self.assertEqual(stream.next()["x"].tolist(), [0, 1])
+        version = stream.feed("rate", np.float32(0.5))
+        for batch in stream_of(stream):
+            if batch.info.feed_version >= version:
+                first = 2 * batch.number
+                self.assertEqual(batch["x"].tolist(), [first / 2, (first + 1) / 2])
+                break
+        with self.assertRaisesRegex(stager.NotFoundError, "speed"):
+            stream.feed("speed", np.float32(1))
+        with self.assertRaises(stager.InvalidArgumentError):
+            stream.feed("rate", "fast")
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "complex64"):
+            stream.feed("rate", np.complex64(1))
+
+    def test_run_computes_behind_the_boundary(self):
+        name = self.apply(
+            dataset=[{"range": {"stop": 6}}, {"batch": {"batch_size": 3}}],
+            graph=[{"name": "table", "op": "variable", "shape": [10, 2], "initializer": "ones"},
+                   {"name": "rows", "op": "embedding_lookup", "input": ["table", "staged:value"]},
+                   {"name": "words", "op": "as_string", "input": ["staged:value"]}],
+            staged={"features": {"value": "value"}}, targets=["rows", "words"])
+        stream = stager.open(name)
+        batch = stream.next()
+        self.assertEqual(stream.targets, ("rows", "words"))
+        rows, words = stream.run(batch)
+        self.assertEqual(rows.tolist(), [[1.0, 1.0]] * 3)
+        self.assertEqual(words.tolist(), [b"0", b"1", b"2"])
+        (again,) = stream.run(batch, ["staged:value"])
+        del batch
+        gc.collect()
+        self.assertEqual((again.tolist(), stream.held), ([0, 1, 2], []))
+        with self.assertRaisesRegex(stager.NotFoundError, "nothing"):
+            stream.run(stream.next(), ["nothing"])
+
+
+def stream_of(stream):
+    while True:
+        yield stream.next()
+
+
+if __name__ == "__main__":
+    case.main()
