@@ -177,9 +177,8 @@ static size_t print_inputs(char *text, const struct stg_tensor *feeds, size_t n)
     return at;
 }
 
-int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
-                  size_t n_outputs, struct fixture *fixture, struct stg_graph **ret,
-                  struct stg_err *err)
+int op_case_fixture(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
+                    size_t n_outputs, struct fixture *fixture, struct stg_err *err)
 {
     static char text[TEXT_BYTES];
     size_t at = print_inputs(text, feeds, n);
@@ -189,7 +188,14 @@ int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_
     at += (size_t)sprintf(text + at, ") %s\n", c->attrs);
     for (size_t k = 0; k < n_outputs; k++)
         at += (size_t)sprintf(text + at, "feature f%zu = y:%zu\n", k, k);
-    int rc = fixture_parse(fixture, text, err);
+    return fixture_parse(fixture, text, err);
+}
+
+int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
+                  size_t n_outputs, struct fixture *fixture, struct stg_graph **ret,
+                  struct stg_err *err)
+{
+    int rc = op_case_fixture(c, feeds, n, n_outputs, fixture, err);
     return rc < 0 ? rc
                   : stg_graph_create(&fixture->spec, &fixture->element, NULL, ret, err);
 }

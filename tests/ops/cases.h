@@ -29,7 +29,12 @@ void op_case_check(const struct op_case *c, bool exact_nan);
 size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,
                       struct stg_tensor *ret, size_t *ret_n_outputs);
 
-/* The op alone as a graph, outputs as features. The caller finishes fixture and graph,
+/* The op alone as a pipeline, outputs as features, its node called "y". The caller
+ * finishes the fixture, after a failure too. */
+int op_case_fixture(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
+                    size_t n_outputs, struct fixture *fixture, struct stg_err *err);
+
+/* The graph of that. The caller finishes fixture and graph,
  * after a failure too. */
 int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
                   size_t n_outputs, struct fixture *fixture, struct stg_graph **ret,

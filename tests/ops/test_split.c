@@ -11,65 +11,7 @@
 
 #include "tests/check.h"
 #include "tests/failalloc.h"
-#include "tests/ops/cases.h"
-
-static const struct op_case golden[] = {
-#include "tests/ops/golden/as_string.rows"
-#include "tests/ops/golden/cast.rows"
-#include "tests/ops/golden/cross.rows"
-#include "tests/ops/golden/decode_csv_batches.rows"
-#include "tests/ops/golden/decode_csv_numbers.rows"
-#include "tests/ops/golden/decode_csv_records.rows"
-#include "tests/ops/golden/elementwise.rows"
-#include "tests/ops/golden/example.rows"
-#include "tests/ops/golden/hash_bucket.rows"
-#include "tests/ops/golden/json.rows"
-#include "tests/ops/golden/moves.rows"
-#include "tests/ops/golden/shapes.rows"
-#include "tests/ops/golden/strings.rows"
-#include "tests/ops/golden/sums.rows"
-    /* Ops whose results are not TensorFlow's to the last bit, and errors of a row. */
-    {"exp", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"exp", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"log", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"log", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"sqrt", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"sqrt", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"tanh", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"tanh", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"sigmoid", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"sigmoid", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"relu", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"relu", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"log1p", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
-    {"log1p", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
-    {"logical_not", "", "bool[3] 1 0 1", NULL, NULL, 0},
-    {"softmax", "axis=-1", "float32[2, 3, 2] 1 2 3 4 5 6 7 8 9 0.5 0.25 0.125", NULL,
-     NULL, 0},
-    {"softmax", "axis=0", "float32[2, 3, 2] 1 2 3 4 5 6 7 8 9 0.5 0.25 0.125", NULL, NULL,
-     0},
-    {"softmax", "axis=1", "float32[2, 3, 2] 1 2 3 4 5 6 7 8 9 0.5 0.25 0.125", NULL, NULL,
-     0},
-    {"l2_normalize", "axis=-1", "float32[2, 3, 2] 1 2 3 4 5 6 7 8 9 0.5 0.25 0.125", NULL,
-     NULL, 0},
-    {"l2_normalize", "axis=0", "float32[2, 3, 2] 1 2 3 4 5 6 7 8 9 0.5 0.25 0.125", NULL,
-     NULL, 0},
-    {"l2_normalize", "axis=1", "float32[2, 3, 2] 1 2 3 4 5 6 7 8 9 0.5 0.25 0.125", NULL,
-     NULL, 0},
-    {"floordiv", "", "int32[4] 1 2 3 4\nint32[4] 1 2 0 0", NULL, NULL, 2},
-    {"string_to_number", "", "string[3] \"1\" \"x\" \"y\"", NULL, NULL, 1},
-    {"embedding_lookup", "", "float32[2, 1] 1 2\nint64[2, 2] 0 1 1 2", NULL, NULL, 1},
-    {"decode_csv", "record_defaults=[0, \"\"]", "string[3] \"1,a\" \"2,b\" \"x,c\"", NULL,
-     NULL, 2},
-    /* A vocabulary of one word, "a". */
-    {"lookup", "",
-     "uint8[113] 115 116 103 97 99 111 118 49 1 0 0 0 0 0 0 0 15 0 0 0 0 0 0 0 1 0 0 0 0 "
-     "0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 "
-     "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 "
-     "0 97\nstring[3] \"a\" \"b\" \"a\"",
-     NULL, NULL, 0},
-    {"decode_raw", "out_type=\"uint8\"", "string[3] \"ab\" \"cd\" \"e\"", NULL, NULL, 2},
-};
+#include "tests/ops/op_rows.h"
 
 #define N(table) (sizeof(table) / sizeof((table)[0]))
 #define MAX_THREADS 7
@@ -245,9 +187,9 @@ static void parts_of_rows_give_what_the_whole_gives(void)
     const struct stg_op *const *ops = stg_op_all(&n_ops);
     for (size_t i = 0; i < n_ops; i++) {
         unsigned n_runs = 0;
-        for (size_t k = 0; k < N(golden); k++) {
-            if (strcmp(golden[k].op, ops[i]->name) == 0)
-                n_runs += check_case(&golden[k]);
+        for (size_t k = 0; k < n_op_rows; k++) {
+            if (strcmp(op_rows[k].op, ops[i]->name) == 0)
+                n_runs += check_case(&op_rows[k]);
         }
         if ((ops[i]->rows != NULL) != (n_runs > 0))
             FAIL("%s was run in parts %u times", ops[i]->name, n_runs);
