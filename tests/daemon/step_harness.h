@@ -30,7 +30,8 @@ enum {
 
 struct stg_step_row {
     const char *step; /* the transformation that this row is for */
-    /* A whole pipeline; $DIR is a folder of the test's own. Unless the row has a source
+    /* A whole pipeline; $DIR is a folder of the test's own, $CALLS how many threads the
+     * step has where it may have some. Unless the row has a source
      * of its own, every `range` in it is the test's source, of at most `stop` records. It
      * must end. */
     const char *pipeline;

@@ -2,6 +2,7 @@
 #include "tests/daemon/step_run.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +17,20 @@
 
 /* ---- life ---- */
 
-static char *with_dir(const char *text)
+static char *fill_in(const char *text, unsigned calls)
 {
     char *ret = NULL;
     size_t bytes;
     FILE *out = open_memstream(&ret, &bytes);
-    const char *at;
-    while ((at = strstr(text, "$DIR")) != NULL) {
-        fprintf(out, "%.*s%s", (int)(at - text), text, stg_test_dir());
-        text = at + strlen("$DIR");
+    for (const char *at; (at = strchr(text, '$')) != NULL;) {
+        bool is_dir = strncmp(at, "$DIR", 4) == 0;
+        CHECK(is_dir || strncmp(at, "$CALLS", 6) == 0);
+        fprintf(out, "%.*s", (int)(at - text), text);
+        if (is_dir)
+            fprintf(out, "%s", stg_test_dir());
+        else
+            fprintf(out, "%u", calls);
+        text = at + (is_dir ? 4 : 6);
     }
     fprintf(out, "%s", text);
     fclose(out);
@@ -32,7 +38,7 @@ static char *with_dir(const char *text)
 }
 
 void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
-                       unsigned elements)
+                       unsigned elements, unsigned calls)
 {
     *run = (struct stg_step_run){.row = row};
     stg_test_source =
@@ -43,7 +49,7 @@ void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
     stg_log_set_level(STG_LOG_ERROR);
     if (row->prepare != NULL)
         row->prepare();
-    char *text = with_dir(row->pipeline);
+    char *text = fill_in(row->pipeline, calls);
     struct stg_err err = {0};
     if (stg_load_pipeline(text, strlen(text), row->step, &run->spec, &err) < 0)
         FAIL("the row\n%sdoes not load: %s", row->pipeline, err.text);
@@ -263,6 +269,52 @@ void stg_step_run_rewind(struct stg_step_run *run)
     struct stg_err err = {0};
     if (last->impl->rewind(last, &err) < 0)
         FAIL("the row\n%sis not rewound: %s", run->row->pipeline, err.text);
+}
+
+/* ---- on threads ---- */
+
+struct drawing {
+    struct stg_step_run *run;
+    int64_t want;
+    FILE *out;
+    pthread_mutex_t lock; /* guards drawing, as that of runners does */
+};
+
+static void *draw_all(void *arg)
+{
+    struct drawing *drawing = arg;
+    struct stg_ahead *ahead = drawing->run->dataset->ahead;
+    for (int rc = 0; rc == 0;) {
+        struct stg_err err = {0};
+        pthread_mutex_lock(&drawing->lock);
+        rc = one_block(drawing->run, drawing->want, drawing->out, &err);
+        pthread_mutex_unlock(&drawing->lock);
+        if (rc < 0)
+            FAIL("the row\n%sfails on threads: %s", drawing->run->row->pipeline,
+                 err.text);
+        if (ahead != NULL)
+            stg_ahead_work(ahead);
+    }
+    return NULL;
+}
+
+char *stg_step_run_on_threads(struct stg_step_run *run, int64_t want, unsigned n_threads)
+{
+    char *ret = NULL;
+    size_t bytes;
+    struct drawing drawing = {
+        .run = run, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[STG_STEP_MAX_THREADS];
+    CHECK(n_threads <= STG_STEP_MAX_THREADS);
+    drawing.out = open_memstream(&ret, &bytes);
+    stg_step_run_open(run);
+    for (unsigned i = 0; i < n_threads; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, draw_all, &drawing), 0);
+    for (unsigned i = 0; i < n_threads; i++)
+        pthread_join(threads[i], NULL);
+    stg_step_run_close(run);
+    fclose(drawing.out);
+    return ret;
 }
 
 char *stg_step_run_all(struct stg_step_run *run, int64_t want)

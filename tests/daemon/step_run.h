@@ -20,10 +20,10 @@ struct stg_step_run {
     struct stg_quota *quota;
 };
 
-/* Loads the row and makes the source's settings the usual ones: as many records as the
- * row says, no errors, of the given elements. */
+/* Loads the row, its own threads being `calls`, and makes the source's settings the usual
+ * ones: as many records as the row says, no errors, of the given elements. */
 void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
-                       unsigned elements);
+                       unsigned elements, unsigned calls);
 void stg_step_run_finish(struct stg_step_run *run);
 
 /* As stg_dataset_create. */
@@ -45,6 +45,11 @@ void stg_step_run_rewind(struct stg_step_run *run);
 
 /* Opens, takes all by `want`, closes. */
 char *stg_step_run_all(struct stg_step_run *run, int64_t want);
+
+/* The same with so many threads drawing in turn, each of which works ahead while others
+ * draw. */
+#define STG_STEP_MAX_THREADS 7
+char *stg_step_run_on_threads(struct stg_step_run *run, int64_t want, unsigned n_threads);
 
 /* Ends the test unless got and want are equal; says which row it is. */
 void stg_step_run_same(const struct stg_step_run *run, const char *what, const char *got,

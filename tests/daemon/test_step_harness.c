@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What holds for every transformation, over the rows of step_rows.c: what comes out does
- * not depend on how much is asked for at once; errors stay in their places; nothing, one
- * element, a stop, a failure and a failing allocation at any point do no harm; a rewind
- * gives the same again; memory does not grow over epochs.
+ * not depend on how much is asked for at once, nor on the number of threads; errors stay
+ * in their places; nothing, one element, a stop, a failure and a failing allocation at
+ * any point do no harm; a rewind gives the same again; memory does not grow over epochs.
  */
 #include <inttypes.h>
 #include <malloc.h>
@@ -29,7 +29,7 @@ static void over_rows(run_check *check)
             if ((elements & one) == 0)
                 continue;
             struct stg_step_run run;
-            stg_step_run_init(&run, row, one);
+            stg_step_run_init(&run, row, one, 3);
             check(&run);
             stg_step_run_finish(&run);
         }
@@ -179,12 +179,49 @@ static void no_element_and_one_element_are_enough(void)
     over_rows(check_few);
 }
 
-/* ---- errors ---- */
-
 static const int64_t some_errors[][STG_SOURCE_MAX_ERRORS] = {
     {0}, {3}, {INT64_MAX}, {5, 5, 6}, {0, 0, 1, 7, INT64_MAX, INT64_MAX},
 };
 static const int n_some_errors[] = {1, 1, 1, 3, 6};
+
+/* ---- threads ---- */
+
+/* TFD-D1: 1, 2 and 7 threads draw, and as many work in the step where it has some. The
+ * text of the first must be what the others give; it is itself what one thread draws
+ * that works for nobody ahead. */
+static const unsigned n_threads[] = {1, 2, STG_STEP_MAX_THREADS};
+#define N_THREADS (sizeof(n_threads) / sizeof(n_threads[0]))
+
+static void check_row_on_threads(const struct stg_step_row *row, unsigned elements,
+                                 int n_errors)
+{
+    char *want = NULL;
+    for (size_t i = 0; i < N_THREADS; i++) {
+        struct stg_step_run run;
+        stg_step_run_init(&run, row, elements, n_threads[i]);
+        set_errors(some_errors[4], n_errors);
+        if (want == NULL)
+            want = stg_step_run_all(&run, 3);
+        char *got = stg_step_run_on_threads(&run, 3, n_threads[i]);
+        stg_step_run_same(&run, "drawn on threads, gives", got, want);
+        stg_step_run_finish(&run);
+        free(got);
+    }
+    free(want);
+}
+
+static void check_threads(struct stg_step_run *run)
+{
+    check_row_on_threads(run->row, stg_test_source.elements, 0);
+    check_row_on_threads(run->row, stg_test_source.elements, n_some_errors[4]);
+}
+
+static void what_comes_out_does_not_depend_on_the_number_of_threads(void)
+{
+    over_rows(check_threads);
+}
+
+/* ---- errors ---- */
 
 /* Same records, and all errors, as the row promises. */
 static void check_with_errors(struct stg_step_run *run, int n, const char *without)
@@ -447,6 +484,7 @@ static const struct stg_test tests[] = {
     TEST(every_row_has_its_step),
     TEST(a_first_step_is_a_source_or_refused),
     TEST(what_comes_out_does_not_depend_on_how_much_is_asked_for),
+    TEST_SLOW(what_comes_out_does_not_depend_on_the_number_of_threads, 60),
     TEST(no_element_and_one_element_are_enough),
     TEST(an_error_keeps_its_place_and_the_rest_goes_on),
     TEST(errors_stand_where_they_stand_in_tf_data),
