@@ -20,6 +20,7 @@ static void check_child(pid_t pid)
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
+/* TFD-M5 */
 static void a_child_is_refused_and_may_close(void)
 {
     struct fake fake = {0};

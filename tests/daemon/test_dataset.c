@@ -95,6 +95,7 @@ static void a_batch_of_batches_has_two_dimensions(void)
     check_items(&spec, "[[0 1 2] [3 4 5]]\n[[6 7 8] [9 10 11]]\n");
 }
 
+/* TFD-E6 */
 static void a_batch_of_unequal_batches_is_an_error_that_names_both_shapes(void)
 {
     struct stg_test_spec spec = {0};
@@ -275,6 +276,7 @@ static void check_refused(const struct stg_test_spec *spec, int code, const char
     CHECK_STR(again.text, err.text);
 }
 
+/* TFD-E1 */
 static void infer_refuses_numbers_out_of_range(void)
 {
     static const struct {
@@ -321,6 +323,7 @@ static void infer_refuses_numbers_of_text_line_out_of_range(void)
     }
 }
 
+/* TFD-E1 */
 static void infer_refuses_steps_in_a_wrong_order(void)
 {
     struct stg_test_spec none = {0};

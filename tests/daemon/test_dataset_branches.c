@@ -192,6 +192,7 @@ static const char *choose_text(const char *a, const char *b, const char *c,
     return text;
 }
 
+/* TFD-E9, TFD-D7: choices out of range, and inputs that end. */
 static void choose_takes_what_it_is_told(void)
 {
     make_files();
@@ -238,12 +239,14 @@ static void sample_draws_as_the_definition_says(void)
           "20; 21; 22; 0; 23; 24; 1; 10; 25; 2");
 }
 
+/* TFD-D7 */
 static void an_input_without_weight_is_never_drawn(void)
 {
     check(SAMPLE("weights: [0, 1, 0]"), "10; 11; 12; 13; 14; 15");
     check(SAMPLE("weights: [0, 0, 0]"), "");
 }
 
+/* TFD-D7 */
 static void epochs_of_samples_differ_only_when_told(void)
 {
 #define TWICE(arguments)                                                                 \
@@ -261,8 +264,8 @@ static void epochs_of_samples_differ_only_when_told(void)
     }
 }
 
-/* 5,000 draws; the limit is what chance passes once in a thousand runs (2 degrees of
- * freedom): the seed is fixed, so that it never does. */
+/* TFD-D7: 5,000 draws; the limit is what chance passes once in a thousand runs (2 degrees
+ * of freedom): the seed is fixed, so that it never does. */
 static void draws_have_the_chances_of_their_weights(void)
 {
     static const double weights[] = {0.2, 0.3, 0.5};
@@ -335,6 +338,7 @@ static void a_branch_is_there_taken_and_no_circle(void)
                   "branch a (line 3): another branch has that name");
 }
 
+/* TFD-E1 */
 static void inputs_fit_together(void)
 {
     check_refused(

@@ -56,6 +56,7 @@ static void check_refused(const char *steps, const char *why)
     stg_pipeline_spec_destroy(spec);
 }
 
+/* TFD-E1 */
 static void mistakes_are_found_before_anything_runs(void)
 {
     check_refused("- shard: {num_shards: 3, index: 3}\n",
@@ -92,6 +93,7 @@ static void check_load_error(const char *step, const char *why)
     CHECK_STR(err.text, why);
 }
 
+/* TFD-E1 */
 static void numbers_out_of_range_and_slips_of_the_pen_have_a_place(void)
 {
     check_load_error("take: {count: -2}", "p:3:17: dataset[1].take.count: found -2; "

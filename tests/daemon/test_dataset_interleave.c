@@ -163,6 +163,7 @@ static void check_golden(const struct golden_interleave *golden)
     }
 }
 
+/* TFD-D1: the five vectors are among the golden orders; TFD-E2: so are errors in them. */
 static void the_order_is_tf_datas_for_any_number_of_threads(void)
 {
     for (size_t i = 0; i < sizeof(golden_interleave) / sizeof(golden_interleave[0]); i++)
@@ -296,6 +297,7 @@ static void a_file_that_cannot_be_opened_is_one_error_that_names_it(void)
     stg_pipeline_spec_destroy(spec);
 }
 
+/* TFD-E1 */
 static void what_is_wrong_is_said_when_the_file_is_checked(void)
 {
 #define FILES "dataset:\n- files: {pattern: /data/*}\n"
@@ -367,6 +369,7 @@ static void files_to_come_are_opened_ahead(void)
     stg_pipeline_spec_destroy(spec);
 }
 
+/* TFD-D2 */
 static void a_stalled_file_does_not_stop_the_others_when_order_is_given_up(void)
 {
     make_long_files("s", 5, 3000);
@@ -403,6 +406,7 @@ static void *open_later(void *arg)
     return NULL;
 }
 
+/* TFD-M1, TFD-M2: while a file is read, and while one is waited for. */
 static void a_dataset_goes_and_stops_in_the_middle_of_reads(void)
 {
     make_long_files("d", 9, 3000);

@@ -272,6 +272,7 @@ static void views_of_chunks_stay_as_they_were_handed_out(void)
 
 /* ---- bad input ---- */
 
+/* TFD-E2 */
 static void a_line_that_is_too_long_costs_itself_only(void)
 {
     STG_TEST_FILE("a", "1\n2\nxxxxxxxxxxxxxxxx\n3\n4\n");
@@ -409,6 +410,7 @@ static void a_file_that_cannot_be_read_fails_the_source_for_good(void)
     check_failure(&device, STAGER_INVALID_ARGUMENT, "no regular file");
 }
 
+/* TFD-E1 */
 static void a_file_that_goes_between_listing_and_opening_is_named(void)
 {
     STG_TEST_FILE("a", "1\n");
@@ -498,6 +500,7 @@ static void check_list_error(const char *pattern, int code, const char *why)
     CHECK_CONTAINS(err.text, why);
 }
 
+/* TFD-E10, TFD-E1 */
 static void no_file_is_an_error_that_says_why(void)
 {
     STG_TEST_FILE("a", "");

@@ -100,6 +100,7 @@ static void write_csv(void)
     "graph: {columns: {op: decode_csv, input: record, record_defaults: [0, \"\"]}}, "    \
     "output: {n: \"columns:0\", s: \"columns:1\"}"
 
+/* TFD-E2 */
 static void a_bad_line_costs_one_element_and_says_where_it_stands(void)
 {
     write_csv();
@@ -130,6 +131,7 @@ static void an_element_of_no_file_is_named_by_its_number(void)
     free(error);
 }
 
+/* TFD-E1 */
 static void mistakes_in_the_graph_are_found_when_it_is_applied(void)
 {
     stg_test_yaml_refused("dataset:\n- map: {output: value}\n", "begins with a source");
@@ -177,6 +179,7 @@ static char *render(const char *how)
                            &env, 0);
 }
 
+/* TFD-D2 */
 static void the_order_does_not_depend_on_the_number_of_threads(void)
 {
     static const char *const hows[] = {
@@ -196,6 +199,7 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
+/* TFD-D2 */
 static void without_an_order_the_elements_are_the_same(void)
 {
     char *got = render(", num_parallel_calls: 4, deterministic: false");
@@ -229,6 +233,7 @@ static void elements_are_worked_on_at_the_same_time(void)
     CHECK(s < 0.5); /* 0.04 on an idle machine, 0.64 one by one */
 }
 
+/* TFD-M1 */
 static void elements_in_work_are_given_up_when_the_dataset_is(void)
 {
     for (int n = 0; n < 6; n++) {

@@ -60,6 +60,7 @@ static void padded_batch_fills_up_to_what_is_said_with_what_is_said(void)
           "[[7 8 9 10] [11 - - -] [12 13 14 -]]\n");
 }
 
+/* TFD-E7 */
 static void an_element_larger_than_its_padding_is_an_error_that_says_where(void)
 {
     const char *steps = "- padded_batch: {batch_size: 2, padded_shapes: [3]}";
@@ -86,6 +87,7 @@ static void inner_dimensions_are_padded_too(void)
           "0]]] [4 1 3]\n");
 }
 
+/* TFD-E1 */
 static void mistakes_in_paddings_are_found_when_it_is_applied(void)
 {
     refuse("- padded_batch: {batch_size: 2, padded_shapes: {ids: [3, 3]}}",
@@ -213,6 +215,7 @@ static void the_length_may_be_computed(void)
           "[[12 13 14]] [[12 13 14]]\n");
 }
 
+/* TFD-E8, TFD-E1 */
 static void mistakes_in_buckets_are_found_when_it_is_applied(void)
 {
     refuse(BUCKETS "bucket_boundaries: [2, 4], bucket_batch_sizes: [2, 2]}",

@@ -126,6 +126,7 @@ static void who_waits_for_it_hears_of_a_stop(void)
     stg_dataset_destroy(dataset);
 }
 
+/* TFD-M1, TFD-M2: its buffer is full, or empty. */
 static void it_may_go_at_any_time(void)
 {
     struct stg_test_spec spec = {0};

@@ -328,6 +328,7 @@ static void check_refused(const struct stg_test_spec *spec, const char *part)
     CHECK_CONTAINS(err.text, part);
 }
 
+/* TFD-E1 */
 static void an_option_that_makes_no_sense_is_refused(void)
 {
     static const struct stg_value many[] = {STRING("a"), STRING("A")};

@@ -89,6 +89,7 @@ static void check_order(char *got, const char *want)
 #define ORDER_7_0_1 "[0 2 3 6 5 9 4 11 10 1 7 8]\n"
 #define ORDER_7_1_0 "[1 3 5 4 8 6 2 7 11 0 10 9]\n"
 
+/* TFD-D3 */
 static void shuffle_gives_the_golden_orders(void)
 {
     check_order(order(12, 5, 7, 0, 1, true), ORDER_7_0_0);
@@ -97,6 +98,7 @@ static void shuffle_gives_the_golden_orders(void)
     check_order(order(12, 5, 8, 0, 1, true), "[0 3 5 7 6 2 1 11 9 8 4 10]\n");
 }
 
+/* TFD-D9 */
 static void shuffle_and_repeat_as_one_step_gives_the_same_epochs(void)
 {
     check_order(order(12, 5, 7, 0, 2, true), ORDER_7_0_0 "#1 " ORDER_7_0_1);
@@ -120,12 +122,14 @@ static void a_repeat_further_down_gives_the_same_orders_too(void)
     check_order(stg_test_render(&spec, &env, 0), ORDER_7_0_0 "#1 " ORDER_7_0_1);
 }
 
+/* TFD-D3 */
 static void a_buffer_of_one_changes_nothing(void)
 {
     check_order(order(12, 1, 7, 3, 2, true),
                 "[0 1 2 3 4 5 6 7 8 9 10 11]\n#1 [0 1 2 3 4 5 6 7 8 9 10 11]\n");
 }
 
+/* TFD-D3 */
 static void an_empty_input_stays_empty(void)
 {
     struct stg_test_spec spec = {0};
@@ -165,6 +169,7 @@ static void check_permutations(int64_t n, int64_t buffer, int64_t epochs)
     stg_dataset_destroy(dataset);
 }
 
+/* TFD-D9, TFD-D8: with a buffer for all, each epoch is a permutation. */
 static void no_record_is_lost_or_doubled_at_the_border_of_epochs(void)
 {
     static const int64_t counts[] = {1, 2, 3, 7, 20, 50};
@@ -379,6 +384,7 @@ static void records_of_any_length_come_out_as_they_went_in(void)
 
 /* ---- files ---- */
 
+/* TFD-D6 */
 static void files_come_in_the_golden_orders(void)
 {
     char pattern[128], want[128];

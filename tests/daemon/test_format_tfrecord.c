@@ -181,6 +181,7 @@ static void an_empty_file_has_no_records(void)
     check_file(&file, "");
 }
 
+/* TFD-E4 */
 static void a_damaged_record_costs_one_record(void)
 {
     struct file file = three_records();
@@ -197,6 +198,7 @@ static void a_damaged_record_costs_one_record(void)
     free(file.data);
 }
 
+/* TFD-E4 */
 static void a_damaged_length_costs_the_rest_of_the_file(void)
 {
     struct file file = three_records();
@@ -212,7 +214,7 @@ static void a_damaged_length_costs_the_rest_of_the_file(void)
     free(file.data);
 }
 
-/* TensorFlow takes a file that is cut inside of a header for a whole one. */
+/* TFD-E4: TensorFlow takes a file that is cut inside of a header for a whole one. */
 static void a_file_that_is_cut_is_told_wherever_it_is_cut(void)
 {
     struct file whole = three_records();

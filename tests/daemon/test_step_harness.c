@@ -286,6 +286,7 @@ static void check_in_place(struct stg_step_run *run)
     free(text);
 }
 
+/* TFD-E2 */
 static void errors_stand_where_they_stand_in_tf_data(void)
 {
     over_rows(check_in_place);
@@ -352,6 +353,7 @@ static void check_stop_of_errors(struct stg_step_run *run)
     check_stop(run);
 }
 
+/* TFD-M2 */
 static void a_stop_after_any_block_cancels(void)
 {
     over_rows(check_stop_of_errors);
@@ -474,6 +476,7 @@ static void check_memory(struct stg_step_run *run)
              run->row->pipeline, most[0], most[1], given[0], given[1]);
 }
 
+/* TFD-M3 */
 static void memory_does_not_grow_over_a_thousand_epochs(void)
 {
     over_rows(check_memory);

@@ -181,6 +181,7 @@ static const struct op_case bad[] = {
     {"identity", "depth=1", "int32[1] 1", NULL, "depth", -1},
 };
 
+/* TFD-E1 */
 static void what_is_wrong_is_said_with_its_place(void)
 {
     for (size_t i = 0; i < N(bad); i++)
