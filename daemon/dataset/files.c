@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/listing.h"
 #include "daemon/dataset/random.h"
 #include "daemon/dataset/step.h"
 
@@ -20,20 +21,24 @@ struct files {
 
 /* ---- infer ---- */
 
-static const struct stg_attr *patterns_of(const struct stg_step *step)
+/* The values of `pattern` or `listing`; *ret_n 0: there are none. */
+static const struct stg_value *names_of(const struct stg_step *step, const char *attr,
+                                        size_t *ret_n)
 {
-    return stg_attr_find(step->attrs, step->n_attrs, "pattern");
+    const struct stg_attr *names = stg_attr_find(step->attrs, step->n_attrs, attr);
+    *ret_n = names != NULL ? names->n_values : 0;
+    return names != NULL ? names->values : NULL;
 }
 
-static int check_pattern(const struct stg_step *step, const struct stg_value *value,
-                         struct stg_err *err)
+static int check_name(const struct stg_step *step, const char *attr,
+                      const struct stg_value *value, struct stg_err *err)
 {
     if (value->kind != STG_VALUE_STRING)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "pattern must be a string or a list of strings");
+                            "%s must be a string or a list of strings", attr);
     if (memchr(value->s, '\0', value->s_bytes) != NULL)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "pattern has a NUL byte");
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err, "%s has a NUL byte",
+                            attr);
     const struct stg_storage *storage;
     const char *path;
     int rc = stg_storage_find(value->s, &storage, &path, err);
@@ -42,22 +47,31 @@ static int check_pattern(const struct stg_step *step, const struct stg_value *va
     return rc < 0 ? stg_step_prefix(step, rc, err) : 0;
 }
 
+static int check_names(const struct stg_step *step, const char *attr, size_t *ret_n,
+                       struct stg_err *err)
+{
+    const struct stg_value *names = names_of(step, attr, ret_n);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < *ret_n; i++)
+        rc = check_name(step, attr, &names[i], err);
+    return rc;
+}
+
 static int files_infer(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
 {
+    size_t n_patterns = 0, n_listings = 0;
     int rc = stg_step_is_source(step, in, err);
+    if (rc == 0)
+        rc = check_names(step, "pattern", &n_patterns, err);
+    if (rc == 0)
+        rc = check_names(step, "listing", &n_listings, err);
     if (rc < 0)
         return rc;
-    const struct stg_attr *patterns = patterns_of(step);
-    if (patterns == NULL || patterns->n_values == 0)
+    if (n_patterns + n_listings == 0)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "pattern is missing: the files to read, such as "
-                            "/data/*.csv");
-    for (size_t i = 0; i < patterns->n_values; i++) {
-        rc = check_pattern(step, &patterns->values[i], err);
-        if (rc < 0)
-            return rc;
-    }
+                            "/data/*.csv; or listing: a file that names them");
     rc = stg_schema_create(bump, 1, ret, err);
     if (rc == 0)
         ret->components[0] =
@@ -162,20 +176,46 @@ static int add_files(struct files *files, const struct listing *list, struct stg
 
 /* Sorted by bytes, over all patterns together: the order of a directory is nobody's
  * promise. A file that two patterns match is there twice, as in tf.data. */
+static int list_patterns(struct listing *list, struct stg_err *err)
+{
+    size_t n;
+    const struct stg_value *patterns = names_of(list->iter->step, "pattern", &n);
+    for (size_t i = 0; i < n; i++) {
+        int rc = list_pattern(list, patterns[i].s, err);
+        if (rc < 0)
+            return rc;
+    }
+    qsort(list->names, list->n, sizeof(char *), by_name);
+    return 0;
+}
+
+/* Behind those, and as they stand. */
+static int read_listings(struct listing *list, struct stg_err *err)
+{
+    size_t n;
+    const struct stg_value *listings = names_of(list->iter->step, "listing", &n);
+    list->scheme_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        int rc = stg_listing_read(listings[i].s, &list->iter->dataset->who, listing_add,
+                                  list, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 static int list_files(struct files *files, struct stg_err *err)
 {
     struct stg_dataset *dataset = files->iter.dataset;
     struct listing list = {.iter = &files->iter};
-    const struct stg_attr *patterns = patterns_of(files->iter.step);
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < patterns->n_values; i++)
-        rc = list_pattern(&list, patterns->values[i].s, err);
+    int rc = list_patterns(&list, err);
+    if (rc == 0)
+        rc = read_listings(&list, err);
     dataset->files_bytes += list.taken;
     if (rc < 0) {
         free(list.names);
         return stg_step_prefix(files->iter.step, rc, err);
     }
-    qsort(list.names, list.n, sizeof(char *), by_name);
     rc = add_files(files, &list, err);
     free(list.names);
     return rc;

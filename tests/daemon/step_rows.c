@@ -65,6 +65,16 @@ static void remove_cache(void)
     unlink(path);
 }
 
+/* A file is there twice, and one is missing: nobody opens it here. */
+static void make_listing(void)
+{
+    char text[1000];
+    make_text();
+    snprintf(text, sizeof(text), "%s/c.txt\r\n\n# nothing\nfile://%s/a.txt\n%s/none",
+             stg_test_dir(), stg_test_dir(), stg_test_dir());
+    stg_test_file("names", text, strlen(text));
+}
+
 static void make_csv(void)
 {
     STG_TEST_FILE("a.csv", "h\n1,\"a\nb\"\n\nlong,long,long\r\n2,3");
@@ -111,6 +121,11 @@ const struct stg_step_row stg_step_rows[] = {
      .pipeline = "dataset: [{files: {pattern: \"$DIR/*.txt\", seed: 3}}]",
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_text},
+    {.step = "files",
+     .pipeline = "dataset: [{files: {pattern: $DIR/a.txt, listing: [$DIR/names, "
+                 "$DIR/names], shuffle: false}}]",
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_listing},
     {.step = "text_line",
      .pipeline = "dataset:\n- files: {pattern: \"$DIR/*.txt\", shuffle: false}\n"
                  "- text_line: {with_key: true, buffer_size: 4, max_record_bytes: 9}\n",
