@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/format/crc32c.h"
 #include "daemon/format/window.h"
+#include "daemon/storage/crc32c.h"
 
 struct tfrecord {
     struct stg_window window;

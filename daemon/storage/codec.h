@@ -8,6 +8,7 @@
 #define STG_DAEMON_CODEC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "daemon/storage/chunk.h"
 
@@ -41,6 +42,9 @@ struct stg_codec {
 };
 
 extern const struct stg_codec stg_codec_gzip, stg_codec_zlib, stg_codec_zstd,
-    stg_codec_lz4;
+    stg_codec_lz4, stg_codec_snappy;
+
+/* All of them (decompress.c). */
+const struct stg_codec *const *stg_codecs(size_t *ret_n);
 
 #endif

@@ -16,10 +16,7 @@
 #define PIECE_BYTES ((uint64_t)256 << 10)
 
 static const struct stg_codec *const codecs[] = {
-    &stg_codec_gzip,
-    &stg_codec_zlib,
-    &stg_codec_zstd,
-    &stg_codec_lz4,
+    &stg_codec_gzip, &stg_codec_zlib, &stg_codec_zstd, &stg_codec_lz4, &stg_codec_snappy,
 };
 #define N_CODECS (sizeof(codecs) / sizeof(codecs[0]))
 
@@ -41,6 +38,12 @@ struct decompress {
 };
 
 /* ---- types ---- */
+
+const struct stg_codec *const *stg_codecs(size_t *ret_n)
+{
+    *ret_n = N_CODECS;
+    return codecs;
+}
 
 static const struct stg_codec *find(const char *type)
 {
@@ -67,7 +70,7 @@ int stg_decompress_check(const char *type, struct stg_err *err)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "compression_type is \"%.64s\"; it must be auto, none, gzip, zlib, "
-                   "zstd or lz4",
+                   "zstd, lz4 or snappy",
                    type);
 }
 

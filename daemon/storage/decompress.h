@@ -11,8 +11,8 @@
 #include "daemon/storage/storage.h"
 
 struct stg_decompress_config {
-    const char *type;           /* "gzip", "zlib", "zstd", "lz4", "none" or "", "auto"; in
-                                   any case of letters */
+    const char *type;           /* "gzip", "zlib", "zstd", "lz4", "snappy", "none" or "",
+                                   "auto"; in any case of letters */
     const char *path;           /* for texts; borrowed for the source's life, as are: */
     struct stg_quota *quota;    /* what it takes is counted here */
     const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */
@@ -22,7 +22,8 @@ struct stg_decompress_config {
 int stg_decompress_check(const char *type, struct stg_err *err);
 
 /* Puts the layer over *source, which then belongs to it. "auto": where the first bytes of
- * *source say so, as gzip, zstd and lz4 do. On failure *source is as it was.
+ * *source say so, as gzip, zstd, lz4 and
+ * framed snappy do. On failure *source is as it was.
  *
  * Its reads fail with DATA_LOSS where the stream is damaged or cut, after all bytes
  * before that were given, and the source is spoiled (struct stg_source). */

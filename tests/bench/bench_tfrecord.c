@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/dataset/dataset.h"
-#include "daemon/format/crc32c.h"
+#include "daemon/storage/crc32c.h"
 #include "tests/bench/bench.h"
 
 #define FILE_BYTES (48u << 20)

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes golden_compressed.h: one text, compressed by Python's gzip and zlib and by the programs
-zstd and lz4; a zstd frame that asks for much memory, and a gzip member of 1 MiB of zeros.
-Usage: golden_compressed.py > golden_compressed.h"""
+zstd and lz4, and by python-snappy, whose block TensorFlow's SnappyInputBuffer reads behind its length; a zstd frame that asks for much memory, and a gzip member of 1 MiB of zeros.
+Usage: golden_compressed.py > golden_compressed.h, golden_compressed.py snappy > golden_snappy.h"""
 import gzip
 import random
 import subprocess
+import sys
 import zlib
+
+import snappy
 
 random.seed(7)
 WORDS = [bytes(random.choices(b"abcdefghijklmnop", k=random.randint(2, 9))) for _ in range(200)]
@@ -33,6 +36,11 @@ print("""/* SPDX-License-Identifier: Apache-2.0
  */
 /* clang-format off */
 """)
+BLOCK = snappy.compress(TEXT)
+if sys.argv[1:] == ["snappy"]:
+    array("text_snappy", len(BLOCK).to_bytes(4, "big") + BLOCK)
+    array("text_framed", snappy.StreamCompressor().add_chunk(TEXT))
+    sys.exit()
 array("text_plain", TEXT)
 array("text_gzip", gzip.compress(TEXT, mtime=0))
 array("text_zlib", zlib.compress(TEXT))

@@ -6,6 +6,7 @@ import os
 import tempfile
 
 import tensorflow as tf
+from tensorflow.python.lib.io import _pywrap_record_io
 
 RECORDS = [b"", b"a", b"123456789", bytes(32), bytes(k * 7 & 255 for k in range(256)),
            b"".join(b"line %d of a longer record\n" % k for k in range(30))]
@@ -17,6 +18,18 @@ def written(compression, records):
         with tf.io.TFRecordWriter(path, compression) as writer:
             for record in records:
                 writer.write(record)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def written_snappy(records):
+    """The class below TFRecordWriter, which lets no other compression through than GZIP and ZLIB."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x")
+        writer = _pywrap_record_io.RecordWriter(path, _pywrap_record_io.RecordWriterOptions(b"SNAPPY"))
+        for record in records:
+            writer.write(record)
+        writer.close()
         with open(path, "rb") as file:
             return file.read()
 
@@ -37,5 +50,6 @@ print("""/* SPDX-License-Identifier: Apache-2.0
 array("golden_plain", written("", RECORDS))
 array("golden_gzip", written("GZIP", RECORDS))
 array("golden_zlib", written("ZLIB", RECORDS))
+array("golden_snappy", written_snappy(RECORDS))
 array("golden_payloads", b"".join(RECORDS))
 print("static const unsigned golden_bytes[] = {" + ", ".join(str(len(r)) for r in RECORDS) + "};")

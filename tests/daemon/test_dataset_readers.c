@@ -98,10 +98,12 @@ static void what_tensorflow_compressed_is_read_by_name_and_by_magic(void)
 {
     stg_test_file("gzip", golden_gzip, sizeof(golden_gzip));
     stg_test_file("zlib", golden_zlib, sizeof(golden_zlib));
+    stg_test_file("snappy", golden_snappy, sizeof(golden_snappy));
     stg_test_file("plain", golden_plain, sizeof(golden_plain));
     static const char *const files[][2] = {
-        {"gzip", "GZIP"},  {"zlib", "ZLIB"},  {"plain", ""},  {"gzip", "auto"},
-        {"plain", "auto"}, {"plain", "none"}, {"gzip", NULL}, {"plain", NULL}};
+        {"snappy", "SNAPPY"}, {"gzip", "GZIP"}, {"zlib", "ZLIB"},
+        {"plain", ""},        {"gzip", "auto"}, {"plain", "auto"},
+        {"plain", "none"},    {"gzip", NULL},   {"plain", NULL}};
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct stg_test_spec spec = {0};
         reader(&spec, stg_test_path(files[i][0]), "tfrecord");

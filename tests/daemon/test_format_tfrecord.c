@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/format/crc32c.h"
+#include "daemon/storage/crc32c.h"
 #include "tests/check.h"
 #include "tests/daemon/format_source.h"
 #include "tests/daemon/golden_tfrecord.h"

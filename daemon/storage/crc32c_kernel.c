@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "daemon/format/crc32c.h"
+#include "daemon/storage/crc32c.h"
 
 static inline uint64_t load64(const void *p)
 {

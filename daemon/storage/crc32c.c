@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/format/crc32c.h"
+#include "daemon/storage/crc32c.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
