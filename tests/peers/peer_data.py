@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines over real data, through a daemon, give what TensorFlow gives, bit for bit. The data lie in the folder that
+the environment names in STG_TEST_DATA, and are skipped without it:
+
+    criteo/criteo_sample.tr.tfrecords   Examples: label and I1 … I13 float, C1 … C26 int64, each a scalar
+
+    peer_data.py BUILD
+"""
+import json
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../system"))
+from daemon import Daemon  # noqa: E402
+
+SKIPPED = 77
+CRITEO = "criteo/criteo_sample.tr.tfrecords"
+FLOATS = ["label"] + [f"I{i}" for i in range(1, 14)]
+IDS = [f"C{i}" for i in range(1, 27)]
+BATCH = 64
+
+
+def criteo_pipeline(path, reader):
+    """Parsed, hashed, bucketized, crossed: the ops of a usual Criteo model."""
+    features = {name: {"dtype": "float32"} for name in FLOATS} | {name: {"dtype": "int64"} for name in IDS}
+    nodes = [{"name": "parsed", "op": "parse_example", "input": ["record"], "features": features},
+             {"name": "text", "op": "as_string", "input": ["parsed:C1"]},
+             {"name": "hashed", "op": "string_to_hash_bucket_fast", "input": ["text"], "num_buckets": 1000},
+             {"name": "buckets", "op": "bucketize", "input": ["parsed:I1"], "boundaries": [0.0, 0.01, 0.1, 0.5]},
+             {"name": "dense", "op": "stack", "input": [f"parsed:I{i}" for i in range(1, 14)], "axis": 1},
+             {"name": "clipped", "op": "clip_by_value", "input": ["dense"], "clip_value_min": 0.01, "clip_value_max": 0.9}]
+    staged = {name: f"parsed:{name}" for name in FLOATS + IDS}
+    staged |= {"hashed": "hashed", "buckets": "buckets", "clipped": "clipped"}
+    return {"name": f"criteo-{reader}", "graph": nodes,
+            "dataset": [{"files": {"pattern": path}},
+                        {"tfrecord": {}} if reader == "tfrecord" else
+                        {"interleave": {"cycle_length": 2, "reader": {"tfrecord": {}}}},
+                        {"batch": {"batch_size": BATCH}}],
+            "staged": {"features": staged}}
+
+
+def criteo_by_tensorflow(path):
+    spec = {name: tf.io.FixedLenFeature([], tf.float32) for name in FLOATS}
+    spec |= {name: tf.io.FixedLenFeature([], tf.int64) for name in IDS}
+
+    def parse(records):
+        row = tf.io.parse_example(records, spec)
+        dense = tf.stack([row[f"I{i}"] for i in range(1, 14)], axis=1)
+        return row | {"hashed": tf.strings.to_hash_bucket_fast(tf.as_string(row["C1"]), 1000),
+                      "buckets": tf.raw_ops.Bucketize(input=row["I1"], boundaries=[0.0, 0.01, 0.1, 0.5]),
+                      "clipped": tf.clip_by_value(dense, 0.01, 0.9)}
+    return [{name: value.numpy() for name, value in batch.items()}
+            for batch in tf.data.TFRecordDataset(path).batch(BATCH).map(parse)]
+
+
+def apply(daemon, pipeline):
+    path = os.path.join(daemon.folder, pipeline["name"] + ".yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(pipeline, file)
+    daemon.ctl("apply", path)
+    return daemon.cat(pipeline["name"])
+
+
+def differences(got, want):
+    """The names of what differs, batch by batch."""
+    if len(got) != len(want):
+        return [f"{len(got)} batches instead of {len(want)}"]
+    found = []
+    for i, (batch, wanted) in enumerate(zip(got, want)):
+        if set(batch["tensors"]) != set(wanted):
+            return [f"batch {i} has {sorted(batch['tensors'])}, not {sorted(wanted)}"]
+        for name, value in wanted.items():
+            tensor = batch["tensors"][name]
+            mine = np.array(tensor["values"], value.dtype).reshape(tensor["shape"])
+            if mine.shape != value.shape or mine.tobytes() != value.tobytes():
+                found.append(f"{name} of batch {i}")
+    return found
+
+
+def compare_criteo(daemon, path):
+    want = criteo_by_tensorflow(path)
+    failed = 0
+    for reader in ("tfrecord", "interleave"):
+        found = differences(apply(daemon, criteo_pipeline(path, reader)), want)
+        rows = sum(len(batch["label"]) for batch in want)
+        print(f"FAIL criteo by {reader}: {found[:5]}" if found else f"ok   criteo by {reader}: {rows} rows")
+        failed += bool(found)
+    return [2 - failed, failed, 0]
+
+
+def main():
+    folder = os.environ.get("STG_TEST_DATA")
+    if not folder:
+        print("skipped: STG_TEST_DATA names no folder of real data")
+        return SKIPPED
+    path = os.path.abspath(os.path.join(folder, CRITEO))
+    if not os.path.exists(path):
+        print(f"skipped: no {path}")
+        return SKIPPED
+    with Daemon(sys.argv[1]) as daemon:
+        total = compare_criteo(daemon, path)
+    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
+    return 1 if total[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
