@@ -66,7 +66,7 @@ class Program:
 class Case(unittest.TestCase):
     """Tests with a daemon; the environment leads to it."""
 
-    settings = {}
+    settings = {"memory_budget": "1GiB"}
 
     @classmethod
     def setUpClass(cls):

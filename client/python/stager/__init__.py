@@ -13,6 +13,10 @@ from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLoss
                       InvalidArgumentError, MaxHeldError, NotFoundError, OutOfRangeError,
                       PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                       UnavailableError, UnimplementedError, UnknownError)
+from ._graph import Node, Symbol, ops
+from ._pipeline import (Dataset, Element, Pipeline, choose_from_datasets, files, range,
+                        sample_from_datasets, staged)
+from ._pipeline import zip_datasets as zip
 from ._serve import Server, serve
 from ._stream import Stream
 
@@ -21,8 +25,9 @@ open = Stream
 
 __all__ = [
     "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
-    "DataLossError", "DeadlineExceededError", "Error", "FailedPreconditionError", "InternalError",
-    "InvalidArgumentError", "MaxHeldError", "NotFoundError", "OutOfRangeError",
-    "PermissionDeniedError", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
-    "Strings", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "__version__", "apply", "check", "delete", "list", "open", "serve", "status"]
+    "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "InternalError",
+    "InvalidArgumentError", "MaxHeldError", "Node", "NotFoundError", "OutOfRangeError",
+    "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
+    "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "files", "list",
+    "open", "ops", "range", "sample_from_datasets", "serve", "staged", "status", "zip"]

@@ -23,12 +23,13 @@ _STOP_S = 10
 
 def _find_stagerd(given: Optional[str]) -> str:
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stagerd")
-    for path in (given, os.environ.get("STAGERD"), shutil.which("stagerd"),
-                 beside, "/usr/local/sbin/stagerd", "/usr/local/bin/stagerd"):
+    if given is not None:
+        return given
+    for path in (os.environ.get("STAGERD"), beside, shutil.which("stagerd")):
         if path and os.access(path, os.X_OK):
             return path
-    raise NotFoundError("there is no stagerd on PATH: install it, or say where it is by stagerd= or by "
-                        "the environment's STAGERD")
+    raise NotFoundError("there is no stagerd, neither in this package nor on PATH: say where it is by "
+                        "stagerd= or by the environment's STAGERD")
 
 
 class Server:

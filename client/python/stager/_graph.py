@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions of graph ops. Nothing is computed here, and nothing checked: what an op takes is the
+daemon's to say. An expression becomes nodes of a pipeline's graph when the pipeline is written."""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ._errors import InvalidArgumentError
+
+
+class Symbol:
+    """A tensor that will be: a component of an element, an output of a node, or a staged feature. Python's
+    operators on it are ops of the graph."""
+
+    def _input(self) -> Output:
+        raise NotImplementedError
+
+    def __bool__(self) -> bool:
+        raise TypeError("a tensor of a pipeline has no value yet: it is traced once, and not run for each "
+                        "record; use ops.where, or a filter step")
+
+    def __add__(self, other: Any) -> Node:
+        return Node("add", (self, other))
+
+    def __radd__(self, other: Any) -> Node:
+        return Node("add", (other, self))
+
+    def __sub__(self, other: Any) -> Node:
+        return Node("subtract", (self, other))
+
+    def __rsub__(self, other: Any) -> Node:
+        return Node("subtract", (other, self))
+
+    def __mul__(self, other: Any) -> Node:
+        return Node("multiply", (self, other))
+
+    def __rmul__(self, other: Any) -> Node:
+        return Node("multiply", (other, self))
+
+    def __truediv__(self, other: Any) -> Node:
+        return Node("divide", (self, other))
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return Node("divide", (other, self))
+
+    def __floordiv__(self, other: Any) -> Node:
+        return Node("floordiv", (self, other))
+
+    def __mod__(self, other: Any) -> Node:
+        return Node("floormod", (self, other))
+
+    def __pow__(self, other: Any) -> Node:
+        return Node("pow", (self, other))
+
+    def __matmul__(self, other: Any) -> Node:
+        return Node("matmul", (self, other))
+
+    def __neg__(self) -> Node:
+        return Node("negative", (self,))
+
+    def __abs__(self) -> Node:
+        return Node("abs", (self,))
+
+    def __lt__(self, other: Any) -> Node:
+        return Node("less", (self, other))
+
+    def __le__(self, other: Any) -> Node:
+        return Node("less_equal", (self, other))
+
+    def __gt__(self, other: Any) -> Node:
+        return Node("greater", (self, other))
+
+    def __ge__(self, other: Any) -> Node:
+        return Node("greater_equal", (self, other))
+
+    def __eq__(self, other: Any) -> Any:
+        return Node("equal", (self, other))
+
+    def __ne__(self, other: Any) -> Any:
+        return Node("not_equal", (self, other))
+
+    __hash__ = object.__hash__
+
+    def __and__(self, other: Any) -> Node:
+        return Node("logical_and", (self, other))
+
+    def __or__(self, other: Any) -> Node:
+        return Node("logical_or", (self, other))
+
+    def __invert__(self) -> Node:
+        return Node("logical_not", (self,))
+
+
+class Output(Symbol):
+    """A tensor with a name: of a component, of a staged feature, or output `key` of a node."""
+
+    def __init__(self, name: str = "", node: Optional[Node] = None, key: Any = None,
+                 dataset: Any = None) -> None:
+        self.name, self.node, self.key, self.dataset = name, node, key, dataset
+
+    def _input(self) -> Output:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.name or f'{self.node!r}:{self.key}'}>"
+
+
+class Node(Symbol):
+    """An op. node[0], node[1] … are its outputs, node["label"] one that has a name, node[1:14] a list
+    of them; the node itself is the first."""
+
+    def __init__(self, op: str, inputs: Tuple[Any, ...], attributes: Optional[Dict[str, Any]] = None,
+                 name: Optional[str] = None) -> None:
+        self.op, self.name = op, name
+        self.attributes = attributes or {}
+        self.inputs: List[Output] = [output for value in inputs for output in _flatten(value)]
+
+    def _input(self) -> Output:
+        return Output(node=self)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            if key.stop is None or key.stop < 0 or (key.start or 0) < 0:
+                raise InvalidArgumentError(f"{self!r}[{key.start}:{key.stop}]: say both ends; how many "
+                                           "outputs an op has is known to the daemon alone")
+            return [self[i] for i in range(key.start or 0, key.stop, key.step or 1)]
+        return Output(node=self, key=key)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"{self!r} has outputs [0], [1] …, or [0:3]: how many is known to the daemon "
+                        "alone")
+
+    def __repr__(self) -> str:
+        return f"<op {self.op}>"
+
+
+def _flatten(value: Any) -> Iterator[Output]:
+    if isinstance(value, Symbol):
+        yield value._input()
+    elif isinstance(value, (list, tuple)) and value and all(isinstance(v, Symbol) for v in value):
+        for part in value:
+            yield part._input()
+    else:
+        yield Node("constant", (), {"value": plain(value)})._input()
+
+
+def plain(value: Any) -> Any:
+    """What JSON can write: NumPy's scalars and arrays become Python's."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
+class _Ops:
+    """ops.NAME(*inputs, name=None, **attributes) is an op of client/docs/ops.md."""
+
+    def __getattr__(self, op: str) -> Any:
+        if op.startswith("_"):
+            raise AttributeError(op)
+
+        def make(*inputs: Any, name: Optional[str] = None, **attributes: Any) -> Node:
+            return Node(op, inputs, plain(attributes), name)
+        make.__name__ = op
+        return make
+
+
+ops = _Ops()
+
+
+class Writer:
+    """Names the nodes of expressions and writes them as entries of a graph."""
+
+    def __init__(self) -> None:
+        self.nodes: List[Dict[str, Any]] = []
+        self.datasets: List[Any] = []  # of the components that were met
+        self._names: Dict[int, str] = {}
+        self._kept: List[Node] = []  # so that no id is used twice
+        self._used: Dict[str, int] = {}
+
+    def reference(self, symbol: Symbol) -> str:
+        """How a graph calls that tensor: "record", "columns:2"."""
+        output = symbol._input()
+        if output.node is None:
+            if output.dataset is not None and not any(d is output.dataset for d in self.datasets):
+                self.datasets.append(output.dataset)
+            return output.name
+        name = self._name(output.node)
+        return name if output.key is None else f"{name}:{output.key}"
+
+    def structure(self, value: Any) -> Any:
+        """The same structure with names of tensors as leaves."""
+        if isinstance(value, Symbol):
+            return self.reference(value)
+        if value is None:
+            return None
+        if hasattr(value, "_asdict"):  # Ragged, Sparse
+            return {type(value).__name__.lower(): self.structure(value._asdict())}
+        if isinstance(value, dict):
+            return {key: self.structure(part) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.structure(part) for part in value]
+        raise InvalidArgumentError(f"{value!r} is no tensor of a pipeline; for a constant: "
+                                   f"ops.constant(value={value!r})")
+
+    def _name(self, node: Node) -> str:
+        if id(node) in self._names:
+            return self._names[id(node)]
+        inputs = [self.reference(output) for output in node.inputs]
+        name = node.name or self._free(node.op)
+        if any(entry["name"] == name for entry in self.nodes):
+            raise InvalidArgumentError(f"two nodes are called {name!r}")
+        self._names[id(node)] = name
+        self._kept.append(node)
+        entry: Dict[str, Any] = {"name": name, "op": node.op}
+        if inputs:
+            entry["input"] = inputs
+        self.nodes.append({**entry, **node.attributes})
+        return name
+
+    def _free(self, op: str) -> str:
+        """op, op_1, op_2 …: as tf.Graph names its nodes."""
+        taken = {entry["name"] for entry in self.nodes}
+        while True:
+            count = self._used.get(op, 0)
+            self._used[op] = count + 1
+            name = f"{op}_{count}" if count else op
+            if name not in taken:
+                return name

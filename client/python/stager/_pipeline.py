@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines from Python, by tf.data's names. What is built here is the text of a pipeline file: the
+daemon alone reads it, checks it and knows what steps and ops there are."""
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+from ._errors import Error, InvalidArgumentError
+from ._graph import Output, Symbol, Writer, plain
+
+# The parameters that tf.data takes without their names.
+_POSITIONAL: Dict[str, Tuple[str, ...]] = {
+    "batch": ("batch_size", "drop_remainder"), "cache": ("filename",),
+    "enumerate": ("start",), "fixed_length_record": ("record_bytes",), "npy": ("dtype", "shape"),
+    "padded_batch": ("batch_size", "padded_shapes", "padding_values", "drop_remainder"),
+    "prefetch": ("buffer_size",), "ragged_batch": ("batch_size", "drop_remainder"),
+    "rebatch": ("batch_size", "drop_remainder"), "repeat": ("count",),
+    "shard": ("num_shards", "index"), "shuffle": ("buffer_size", "seed", "reshuffle_each_iteration"),
+    "shuffle_and_repeat": ("buffer_size", "count", "seed"), "skip": ("count",), "take": ("count",),
+    "tar": ("parts",),
+}
+
+
+def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict[str, Any]:
+    names = _POSITIONAL.get(step, ())
+    if len(given) > len(names):
+        raise TypeError(f"{step}() takes {len(names)} arguments without a name, and {len(given)} were "
+                        "given")
+    values = dict(zip(names, given))
+    for name in values:
+        if name in named:
+            raise TypeError(f"{step}(): {name} is given twice")
+    return {name: plain(value) for name, value in {**values, **named}.items() if value is not None}
+
+
+class Element:
+    """What a dataset yields, to be written about: element["record"] is its component of that name."""
+
+    def __init__(self, dataset: Optional[Dataset] = None) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, name: str) -> Output:
+        return Output(name=name, dataset=self._dataset)
+
+    def __iter__(self) -> Any:
+        raise TypeError("components of an element have names: element[\"record\"]")
+
+
+class Dataset:
+    """A row of steps. Each method is a step of client/docs/dataset.md and gives a new dataset; the
+    parameters have its names."""
+
+    def __init__(self, steps: Tuple[Any, ...] = ()) -> None:
+        self._steps = steps  # (name, arguments), or ("map", function, arguments) …
+
+    def _with(self, *step: Any) -> Dataset:
+        return Dataset(self._steps + (step,))
+
+    def __getattr__(self, step: str) -> Callable[..., Dataset]:
+        if step.startswith("_"):
+            raise AttributeError(step)
+
+        def add(*given: Any, **named: Any) -> Dataset:
+            return self._with(step, _arguments(step, given, named))
+        add.__name__ = step
+        return add
+
+    # ---- steps with functions, which are traced into graphs ----
+
+    def map(self, function: Callable[[Element], Any], **named: Any) -> Dataset:
+        """function(element) says in ops what becomes of each element. Behind all other steps it is the
+        pipeline's `graph` and `features`; else a step `map`."""
+        return self._with("map", _arguments("map", (), named), ("output", function))
+
+    def map_and_batch(self, function: Callable[[Element], Any], batch_size: int,
+                      **named: Any) -> Dataset:
+        return self._with("map_and_batch", {"batch_size": batch_size, **plain(named)},
+                          ("output", function))
+
+    def filter(self, function: Callable[[Element], Any]) -> Dataset:
+        """Keeps the elements for which function(element), a tensor of bool, is true."""
+        return self._with("filter", {}, ("predicate", function))
+
+    def bucket_by_sequence_length(self, function: Callable[[Element], Any],
+                                  bucket_boundaries: Sequence[int],
+                                  bucket_batch_sizes: Sequence[int], **named: Any) -> Dataset:
+        """function(element) is the length."""
+        return self._with("bucket_by_sequence_length",
+                          {"bucket_boundaries": plain(bucket_boundaries),
+                           "bucket_batch_sizes": plain(bucket_batch_sizes), **plain(named)},
+                          ("element_length", function))
+
+    # ---- steps with readers or other datasets ----
+
+    def interleave(self, reader: Callable[[Dataset], Dataset], **named: Any) -> Dataset:
+        """reader: `lambda file: file.text_line(skip_header_lines=1)`."""
+        return self._interleave("interleave", reader, named)
+
+    def parallel_interleave(self, reader: Callable[[Dataset], Dataset], cycle_length: int,
+                            **named: Any) -> Dataset:
+        return self._interleave("parallel_interleave", reader, {"cycle_length": cycle_length, **named})
+
+    def _interleave(self, step: str, reader: Callable[[Dataset], Dataset],
+                    named: Dict[str, Any]) -> Dataset:
+        steps = reader(Dataset())._steps
+        if len(steps) != 1 or len(steps[0]) != 2:
+            raise InvalidArgumentError(f"{step}: the reader is one step, such as "
+                                       "`lambda file: file.text_line()`")
+        return self._with(step, {"reader": {steps[0][0]: steps[0][1]}, **_arguments(step, (), named)})
+
+    def zip(self, *others: Dataset) -> Dataset:
+        return self._with("zip", {}, ("from", others))
+
+    def concatenate(self, *others: Dataset) -> Dataset:
+        return self._with("concatenate", {}, ("from", others))
+
+    # ---- what becomes of it ----
+
+    def get_next(self) -> Element:
+        """Its element, to write a graph about: `staged` takes what is made of it."""
+        return Element(self)
+
+    def staged(self, **parameters: Any) -> Pipeline:
+        """The pipeline that stages what this dataset yields; parameters as of `stager.staged`."""
+        return staged(self, **parameters)
+
+    def yaml(self) -> str:
+        return self.staged().yaml()
+
+    def __repr__(self) -> str:
+        return f"<stager.Dataset {' -> '.join(step[0] for step in self._steps)}>"
+
+
+def _split_maps(dataset: Dataset) -> Tuple[Dataset, List[Callable[[Element], Any]]]:
+    """The dataset without the maps behind it, which have no parameters, and their functions."""
+    steps = list(dataset._steps)
+    functions: List[Callable[[Element], Any]] = []
+    while steps and steps[-1][0] == "map" and not steps[-1][1]:
+        functions.insert(0, steps.pop()[2][1])
+    return Dataset(tuple(steps)), functions
+
+
+class _Steps:
+    """Writes datasets: lists of steps, and branches for those that other steps take."""
+
+    def __init__(self) -> None:
+        self.branches: Dict[str, List[Any]] = {}
+        self._names: List[Tuple[Dataset, str]] = []
+
+    def write(self, dataset: Dataset) -> List[Any]:
+        return [self._step(*step) for step in dataset._steps]
+
+    def _step(self, name: str, arguments: Dict[str, Any],
+              special: Optional[Tuple[str, Any]] = None) -> Any:
+        arguments = dict(arguments)
+        if "choice_dataset" in arguments:
+            arguments["choice_dataset"] = self._branch(arguments["choice_dataset"])
+        if special is None:
+            return {name: arguments} if arguments else name
+        key, value = special
+        if key == "from":
+            return {name: {"from": [self._branch(other) for other in value], **arguments}}
+        writer = Writer()
+        result = writer.structure(value(Element()))
+        return {name: {**({"graph": writer.nodes} if writer.nodes else {}), key: result, **arguments}}
+
+    def _branch(self, dataset: Dataset) -> str:
+        for known, name in self._names:
+            if known is dataset:
+                return name
+        name = f"branch_{len(self._names)}"
+        self._names.append((dataset, name))
+        self.branches[name] = self.write(dataset)
+        return name
+
+
+class Pipeline:
+    """A pipeline to be applied: `stager.apply(pipeline)`, `pipeline.yaml()`. pipeline["ids"] is the
+    staged feature of that path, for ops that run in the trainer (`targets`)."""
+
+    def __init__(self, features: Any, parameters: Dict[str, Any], feed_dict: Dict[Any, Any],
+                 name: Optional[str], targets: Tuple[Symbol, ...] = ()) -> None:
+        self._features, self._parameters, self._feed_dict = features, parameters, feed_dict
+        self._name, self._targets = name, targets
+
+    def __getitem__(self, path: str) -> Output:
+        return Output(name=f"staged:{path}")
+
+    def targets(self, *targets: Symbol) -> Pipeline:
+        """With tensors that the trainer's `stream.run` computes."""
+        return Pipeline(self._features, self._parameters, self._feed_dict, self._name, targets)
+
+    def _feeds(self, writer: Writer) -> Dict[str, Any]:
+        feeds = {}
+        for key, value in self._feed_dict.items():
+            name = writer.reference(key) if isinstance(key, Symbol) else key
+            if isinstance(value, Symbol):
+                feeds[name] = {"tensor": writer.reference(value)}
+            elif isinstance(value, dict):
+                feeds[name] = plain(value)
+            else:
+                feeds[name] = {"value": plain(value)}
+        return feeds
+
+    def _structure(self, writer: Writer) -> Tuple[Dataset, Any]:
+        """The dataset, and the features; None: what the dataset yields."""
+        if isinstance(self._features, Dataset):
+            dataset, functions = _split_maps(self._features)
+            value: Any = Element(dataset)
+            for number, function in enumerate(functions):
+                value = function(value)
+                if number + 1 < len(functions) and isinstance(value, Symbol):
+                    value = _Single(value)
+            writer.datasets.append(dataset)
+            return dataset, writer.structure(value) if functions else None
+        features = writer.structure(self._features)
+        if len(writer.datasets) != 1:
+            raise InvalidArgumentError(
+                f"features are made of the elements of one dataset, here of {len(writer.datasets)}: take "
+                "dataset.get_next() once, or zip the datasets")
+        return writer.datasets[0], features
+
+    def document(self) -> Dict[str, Any]:
+        """The pipeline file, as it would be loaded."""
+        writer, steps = Writer(), _Steps()
+        dataset, features = self._structure(writer)
+        feeds = self._feeds(writer)
+        targets = [writer.reference(target) for target in self._targets]
+        staged_part = {**({} if features is None else {"features": features}), **self._parameters,
+                       **({"feed_dict": feeds} if feeds else {})}
+        document: Dict[str, Any] = {} if self._name is None else {"name": self._name}
+        rows = steps.write(dataset)
+        if steps.branches:
+            document["datasets"] = steps.branches
+        document["dataset"] = rows
+        if writer.nodes:
+            document["graph"] = writer.nodes
+        if staged_part:
+            document["staged"] = staged_part
+        if targets:
+            document["targets"] = targets
+        return document
+
+    def yaml(self) -> str:
+        """The text of the pipeline file."""
+        lines: List[str] = []
+        for key, value in self.document().items():
+            if key == "datasets":
+                lines.append("datasets:")
+                for name, branch in value.items():
+                    lines += [f"  {name}:", *(f"    - {_json(step)}" for step in branch)]
+            elif isinstance(value, list) and value and not isinstance(value[0], str) or key == "dataset":
+                lines += [f"{key}:", *(f"  - {_json(part)}" for part in value)]
+            else:
+                lines.append(f"{key}: {_json(value)}")
+        return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<stager.Pipeline {self._name or 'without a name'}>"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+class _Single:
+    """What a map left that gives one tensor: the next one finds it under any name."""
+
+    def __init__(self, symbol: Symbol) -> None:
+        self._symbol = symbol
+
+    def __getitem__(self, name: str) -> Symbol:
+        return self._symbol
+
+
+def _codes(types: Sequence[Any]) -> List[Union[str, int]]:
+    return [kind.status if isinstance(kind, type) and issubclass(kind, Error) else kind
+            for kind in types]
+
+
+def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: int = 1,
+           num_threads: int = 1, num_clients: int = 1, timeout_millis: int = 300000,
+           closed_exception_types: Optional[Sequence[Any]] = None,
+           ignored_exception_types: Optional[Sequence[Any]] = None,
+           use_stage_subgraph_thread_pool: bool = False, stage_subgraph_thread_pool_id: int = 0,
+           stage_subgraph_stream_id: int = 0, name: Optional[str] = None,
+           **parameters: Any) -> Pipeline:
+    """As tf.staged: what is staged, and how. features: a dataset, or a tensor, list or dict of tensors
+    made of `dataset.get_next()`; exception types: names of status codes or exceptions of this package.
+    parameters: the others of `staged` in the pipeline file (delivery, on_timeout …)."""
+    given = {"capacity": capacity, "num_threads": num_threads, "num_clients": num_clients,
+             "timeout_millis": timeout_millis,
+             "use_stage_subgraph_thread_pool": use_stage_subgraph_thread_pool,
+             "stage_subgraph_thread_pool_id": stage_subgraph_thread_pool_id,
+             "stage_subgraph_stream_id": stage_subgraph_stream_id}
+    defaults = {"capacity": 1, "num_threads": 1, "num_clients": 1, "timeout_millis": 300000}
+    settings = {key: value for key, value in given.items() if value != defaults.get(key, False)}
+    for key, types in (("closed_exception_types", closed_exception_types),
+                       ("ignored_exception_types", ignored_exception_types)):
+        if types is not None:
+            settings[key] = _codes(types)
+    return Pipeline(features, {**settings, **plain(parameters)}, dict(feed_dict or {}), name)
+
+
+# ---- sources ----
+
+def files(pattern: Union[str, Sequence[str]], **named: Any) -> Dataset:
+    """The paths that match, of which a reader follows: `.text_line()`, `.tfrecord()`, `.interleave(…)`."""
+    return Dataset((("files", {"pattern": plain(pattern), **_arguments("files", (), named)}),))
+
+
+def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
+    """range(stop), range(start, stop), range(start, stop, step): int64, as the component `value`."""
+    names = ("stop",) if len(bounds) == 1 else ("start", "stop", "step")
+    if not 1 <= len(bounds) <= 3:
+        raise TypeError(f"range() takes 1 to 3 numbers, and {len(bounds)} were given")
+    return Dataset((("range", dict(zip(names, bounds))),))
+
+
+def zip_datasets(*datasets: Dataset) -> Dataset:
+    """Element i is element i of every dataset, side by side."""
+    return Dataset((("zip", {}, ("from", datasets)),))
+
+
+def sample_from_datasets(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None,
+                         **named: Any) -> Dataset:
+    """Each element is the next of a dataset that is drawn for it."""
+    arguments = _arguments("sample_from_datasets", (), {"weights": weights, **named})
+    return Dataset((("sample_from_datasets", arguments, ("from", tuple(datasets))),))
+
+
+def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
+                         **named: Any) -> Dataset:
+    """Each element is the next of the dataset whose number choice_dataset says."""
+    arguments = {"choice_dataset": choice_dataset, **_arguments("choose_from_datasets", (), named)}
+    return Dataset((("choose_from_datasets", arguments, ("from", tuple(datasets))),))

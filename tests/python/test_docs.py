@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python of client/docs/python.md runs."""
+import contextlib
+import io
+import os
+import re
+
+import case
+
+PAGE = os.path.join(case.HERE, "../../client/docs/python.md")
+
+
+class Docs(case.Case):
+    def test_every_block_runs(self):
+        os.environ["STAGERD"] = os.path.join(case.BUILD, "daemon/stagerd")
+        rows = "label,amount,word\n" + "".join(f"{i % 2},{i},word{i}\n" for i in range(640))
+        self.file("rows.csv", rows)
+        with open(PAGE, encoding="utf-8") as file:
+            blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.S | re.M)
+        self.assertGreaterEqual(len(blocks), 6)
+        names = {}
+        for number, block in enumerate(blocks, 1):
+            code = block.replace("/data/criteo", self.daemon.folder)
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(code, f"block {number} of python.md", "exec"), names)
+
+
+if __name__ == "__main__":
+    case.main()

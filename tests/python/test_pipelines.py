@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines from Python. The judge is the daemon: what is built is the pipeline of the text beside it
+when applying both changes nothing."""
+import json
+
+import numpy as np
+
+import case
+import stager
+from stager import ops
+
+CRITEO = """
+name: {name}
+dataset:
+  - files: {{pattern: ["{path}"], seed: 7, shuffle: false}}
+  - interleave: {{cycle_length: 2, block_length: 16, reader: {{text_line: {{skip_header_lines: 1}}}}}}
+  - shuffle: {{buffer_size: 100, seed: 7}}
+  - repeat: {{count: 3}}
+  - batch: {{batch_size: 4, drop_remainder: true}}
+graph:
+  - {{name: columns, op: decode_csv, input: [record], record_defaults: [0, 0.0, ""]}}
+  - {{name: ids, op: string_to_hash_bucket_fast, input: ["columns:2"], num_buckets: 1000}}
+  - {{name: table, op: variable, shape: [1000, 16], initializer: ones}}
+  - {{name: rows, op: embedding_lookup, input: [table, "staged:ids"]}}
+staged:
+  features: {{label: "columns:0", ids: ids}}
+  capacity: 4
+  num_threads: 2
+  num_clients: 2
+  timeout_millis: 1000
+  delivery: broadcast
+  ignored_exception_types: [DATA_LOSS]
+targets: [rows]
+"""
+
+
+class Same(case.Case):
+    """What is built, and what it is the same as."""
+
+    def same(self, pipeline, text):
+        """Applies the text, then the pipeline under its name."""
+        name = self._testMethodName[:64]
+        self.assertFalse(stager.apply(text, name=name).reply["unchanged"])
+        applied = stager.apply(pipeline, name=name)
+        self.assertTrue(applied.reply["unchanged"], pipeline.yaml())
+        return applied
+
+    def test_a_pipeline_with_staged_features_and_targets(self):
+        path = self.file("rows.csv", "a,b,c\n1,2,three\n")
+        rows = (stager.files([path], seed=7, shuffle=False)
+                .interleave(lambda file: file.text_line(skip_header_lines=1), cycle_length=2,
+                            block_length=16)
+                .shuffle(100, seed=7).repeat(3).batch(4, drop_remainder=True))
+        columns = ops.decode_csv(rows.get_next()["record"], record_defaults=[0, 0.0, ""], name="columns")
+        ids = ops.string_to_hash_bucket_fast(columns[2], num_buckets=1000, name="ids")
+        pipeline = stager.staged({"label": columns[0], "ids": ids}, capacity=4, num_threads=2,
+                                 num_clients=2, timeout_millis=1000, delivery="broadcast",
+                                 ignored_exception_types=[stager.DataLossError])
+        table = ops.variable(shape=[1000, 16], initializer="ones", name="table")
+        pipeline = pipeline.targets(ops.embedding_lookup(table, pipeline["ids"], name="rows"))
+        self.same(pipeline, CRITEO.format(name="x", path=path))
+
+    def test_maps_before_the_batch_are_steps_and_behind_it_the_graph(self):
+        pipeline = (stager.range(100).map(lambda r: {"value": r["value"] * ops.constant(value=2, dtype="int64")})
+                    .filter(lambda r: r["value"] > ops.constant(value=10, dtype="int64"))
+                    .batch(8).map(lambda r: {"x": ops.cast(r["value"], dtype="float32")})
+                    .map(lambda r: {"x": r["x"], "y": r["x"] / 4.0}))
+        self.same(pipeline, """
+dataset:
+  - range: {stop: 100}
+  - map: {graph: [{name: constant, op: constant, value: 2, dtype: int64},
+                  {name: multiply, op: multiply, input: [value, constant]}], output: {value: multiply}}
+  - filter: {graph: [{name: constant, op: constant, value: 10, dtype: int64},
+                     {name: greater, op: greater, input: [value, constant]}], predicate: greater}
+  - batch: {batch_size: 8}
+graph:
+  - {name: cast, op: cast, input: [value], dtype: float32}
+  - {name: constant, op: constant, value: 4.0}
+  - {name: divide, op: divide, input: [cast, constant]}
+staged: {features: {x: cast, y: divide}}
+""")
+        with stager.open(self._testMethodName[:64]) as stream:
+            x = np.concatenate([np.array(batch["x"]) for batch in stream])
+        np.testing.assert_array_equal(x, np.arange(12, 200, 2, dtype=np.float32))
+
+    def test_datasets_that_others_are_made_of_are_branches(self):
+        numbers, hundreds = stager.range(10), stager.range(100, 110)
+        self.same(stager.zip(numbers, hundreds).batch(2), """
+datasets:
+  branch_0: [range: {stop: 10}]
+  branch_1: [range: {start: 100, stop: 110}]
+dataset: [{zip: {from: [branch_0, branch_1]}}, {batch: {batch_size: 2}}]
+""")
+
+    def test_sampled_chosen_and_concatenated_datasets(self):
+        low, high = stager.range(10), stager.range(100, 110)
+        for pipeline in (stager.sample_from_datasets([low, high], [1, 3], seed=5),
+                         stager.choose_from_datasets([low, high], stager.range(2).repeat(3)),
+                         low.concatenate(high, low), low.zip(high)):
+            self.assertIn("memory_bytes", stager.check(pipeline.batch(4)))
+        name = stager.apply(low.concatenate(high).batch(20).staged(), name="concatenated")
+        self.assertEqual(stager.open(name).next()["value"].tolist(), [*range(10), *range(100, 110)])
+
+    def test_lists_single_tensors_ragged_and_sparse_features(self):
+        path = self.file("lines", "1 2\n3\n")
+        lines = stager.files(path).text_line().batch(2)
+
+        def features(r):
+            words = ops.string_split(r["record"])
+            parts = ops.string_split(r["record"], result_type="sparse")
+            return [stager.Ragged(words[0], words[1]), stager.Sparse(parts[0], parts[1], parts[2]), None]
+        self.same(lines.map(features), f"""
+dataset: [{{files: {{pattern: ["{path}"]}}}}, text_line, {{batch: {{batch_size: 2}}}}]
+graph:
+  - {{name: string_split, op: string_split, input: [record]}}
+  - {{name: string_split_1, op: string_split, input: [record], result_type: sparse}}
+staged:
+  features:
+    - {{ragged: {{values: "string_split:0", row_splits: "string_split:1"}}}}
+    - {{sparse: {{values: "string_split_1:0", indices: "string_split_1:1", dense_shape: "string_split_1:2"}}}}
+    - null
+""")
+        ragged, sparse, nothing = stager.open(self._testMethodName[:64]).next()
+        self.assertEqual((ragged.row_splits.tolist(), sparse.dense_shape.tolist(), nothing),
+                         ([0, 2, 3], [2, 2], None))
+        single = stager.apply(lines.map(lambda r: r["record"]), name="single")
+        self.assertEqual(stager.open(single).next().tree.tolist(), [b"1 2", b"3"])
+
+    def test_feed_dict_replaces_tensors(self):
+        numbers = stager.range(4).batch(2)
+        value = numbers.get_next()["value"]
+        rate = ops.placeholder(dtype="int64", shape=[], name="rate")
+        self.same(stager.staged({"x": value * rate}, feed_dict={rate: {"value": 3, "client": True}}), """
+dataset: [{range: {stop: 4}}, {batch: {batch_size: 2}}]
+graph:
+  - {name: rate, op: placeholder, dtype: int64, shape: []}
+  - {name: multiply, op: multiply, input: [value, rate]}
+staged: {features: {x: multiply}, feed_dict: {rate: {value: 3, client: true}}}
+""")
+        fed = stager.staged({"x": value}, feed_dict={"value": np.array([7, 8])}, name="fed")
+        self.assertEqual(stager.open(stager.apply(fed)).next()["x"].tolist(), [7, 8])
+
+    def test_operators_are_ops_and_compute_what_numpy_does(self):
+        def features(r):
+            x = ops.cast(r["value"], dtype="float32")
+            return {"a": (x + 1.0) * 2.0 - x, "b": 1.0 / (x + 1.0), "c": -x, "d": abs(-x), "e": x ** 2.0,
+                    "f": (x > 1.0) & (x < 3.0), "g": ~(x == 2.0) | (x >= 3.0), "h": x % 2.0, "i": x // 2.0,
+                    "j": (x != 1.0) & (x <= 2.0), "k": 1.0 + x, "l": 2.0 - x, "m": 3.0 * x}
+        name = stager.apply(stager.range(5).batch(5).map(features), name="operators")
+        got = stager.open(name).next().tree
+        x = np.arange(5, dtype=np.float32)
+        want = {"a": (x + 1) * 2 - x, "b": 1 / (x + 1), "c": -x, "d": x, "e": x ** 2, "f": (x > 1) & (x < 3),
+                "g": (x != 2) | (x >= 3), "h": x % 2, "i": x // 2, "j": (x != 1) & (x <= 2), "k": 1 + x,
+                "l": 2 - x, "m": 3 * x}
+        for key, value in want.items():
+            np.testing.assert_array_equal(got[key], value, err_msg=key)
+
+    def test_an_unknown_step_or_op_is_the_daemons_to_refuse(self):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "shufle.*shuffle"):
+            stager.check(stager.range(4).shufle(buffer_size=3))
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "decode_cvs.*decode_csv"):
+            stager.check(stager.range(4).batch(2).map(lambda r: ops.decode_cvs(r["value"])))
+
+    def test_text_is_kept_as_it_is(self):
+        text = 'é "quoted"\\ \n\t: {yes} # no \U0001f600'
+        name = stager.apply(stager.range(1).batch(1).map(
+            lambda r: {"t": ops.constant(value=[text]), "v": r["value"]}), name="text")
+        self.assertEqual(stager.open(name).next()["t"].tolist(), [text.encode()])
+
+
+class Mistakes(case.unittest.TestCase):
+    def test_a_tensor_of_a_pipeline_has_no_value(self):
+        value = stager.range(4).get_next()["value"]
+        with self.assertRaisesRegex(TypeError, "traced once"):
+            bool(value > 1)
+        with self.assertRaisesRegex(TypeError, "known to the daemon"):
+            list(ops.decode_csv(value))
+        with self.assertRaisesRegex(TypeError, 'element\\["record"\\]'):
+            list(stager.range(4).get_next())
+
+    def test_features_are_of_one_dataset(self):
+        one, two = stager.range(4).get_next()["value"], stager.range(5).get_next()["value"]
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "one dataset, here of 2"):
+            stager.staged([one, two]).yaml()
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "ops.constant"):
+            stager.staged([one, 3]).yaml()
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "two nodes are called"):
+            stager.staged([ops.abs(one, name="a"), ops.negative(one, name="a")]).yaml()
+
+    def test_arguments_are_counted(self):
+        with self.assertRaisesRegex(TypeError, "takes 2 arguments"):
+            stager.range(4).batch(1, True, 3)
+        with self.assertRaisesRegex(TypeError, "given twice"):
+            stager.range(4).batch(1, batch_size=2)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "one step"):
+            stager.files("/x").interleave(lambda file: file.text_line().batch(2))
+
+    def test_the_text_is_yaml_one_step_a_line(self):
+        text = stager.range(4).shuffle(4, seed=1).batch(2).staged(name="rows", capacity=3).yaml()
+        self.assertEqual(text.splitlines(), [
+            'name: "rows"', "dataset:", '  - {"range": {"stop": 4}}',
+            '  - {"shuffle": {"buffer_size": 4, "seed": 1}}', '  - {"batch": {"batch_size": 2}}',
+            'staged: {"capacity": 3}'])
+        self.assertEqual(json.loads(text.splitlines()[-1].split(": ", 1)[1]), {"capacity": 3})
+
+
+if __name__ == "__main__":
+    case.main()
