@@ -174,6 +174,27 @@ static PyObject *raise_late(struct stg_py_stream *self, long long timeout_millis
     return stg_py_raise(self->state, STAGER_DEADLINE_EXCEEDED, text);
 }
 
+/* Tries and sleeps in turn until something comes. To libstager and to the daemon all of
+ * it is one sleep. -1: an exception is set. */
+static int wait_for_batch(struct stg_py_stream *self, long long millis,
+                          struct stager_batch **ret)
+{
+    int64_t begin_ns = stg_clock_ns(), now_ns = begin_ns, deadline_ns = STG_NEVER;
+    if (millis >= 0 && millis < (STG_NEVER - now_ns) / 1000000)
+        deadline_ns = now_ns + millis * 1000000;
+    int rc = -STAGER_DEADLINE_EXCEEDED;
+    while (rc == -STAGER_DEADLINE_EXCEEDED && now_ns < deadline_ns) {
+        stg_control_set_waiting_since(&self->stream->control, (uint64_t)begin_ns);
+        if (!doze(self, min_ns(deadline_ns, now_ns + LOOK_NS)))
+            return 1;
+        rc = stager_next(self->stream, 0, ret);
+        now_ns = stg_clock_ns();
+    }
+    self->stream->n_sleeps += now_ns > begin_ns;
+    self->stream->wait_ns += (uint64_t)(now_ns - begin_ns);
+    return rc;
+}
+
 static PyObject *stream_next(PyObject *object, PyObject *argument)
 {
     struct stg_py_stream *self = (struct stg_py_stream *)object;
@@ -182,18 +203,12 @@ static PyObject *stream_next(PyObject *object, PyObject *argument)
         return NULL;
     struct stager_batch *batch;
     int rc = stager_next(self->stream, 0, &batch);
-    int64_t now_ns = rc == -STAGER_DEADLINE_EXCEEDED ? stg_clock_ns() : 0;
-    int64_t deadline_ns = STG_NEVER;
-    if (millis >= 0 && millis < (STG_NEVER - now_ns) / 1000000)
-        deadline_ns = now_ns + millis * 1000000;
-    while (rc == -STAGER_DEADLINE_EXCEEDED) {
-        if (now_ns >= deadline_ns)
-            return raise_late(self, millis);
-        if (!doze(self, min_ns(deadline_ns, now_ns + LOOK_NS)))
-            return NULL;
-        rc = stager_next(self->stream, 0, &batch);
-        now_ns = stg_clock_ns();
-    }
+    if (rc == -STAGER_DEADLINE_EXCEEDED)
+        rc = wait_for_batch(self, millis, &batch);
+    if (rc == 1)
+        return NULL;
+    if (rc == -STAGER_DEADLINE_EXCEEDED)
+        return raise_late(self, millis);
     return rc == 0 ? stg_py_lease_create(self, batch) : raise_last(self, rc);
 }
 

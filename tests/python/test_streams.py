@@ -120,6 +120,8 @@ class Errors(case.Case):
         with self.assertRaises(TimeoutError):
             stream.next()
         self.assertGreaterEqual(time.monotonic() - begin, 0.05)
+        self.assertGreaterEqual(stream.info["wait_ns"], 50_000_000)
+        self.assertEqual(stream.info["sleeps"], 1)
         with self.assertRaisesRegex(stager.DeadlineExceededError, "within 0 ms"):
             stream.next(timeout=0)
         with stager.open(name):
@@ -169,6 +171,19 @@ class Errors(case.Case):
             for batch in iter(stream.next, None):
                 del batch
         self.assertTrue(stream.info["finished"])
+
+
+class Waits(case.Case):
+    def test_a_wait_is_seen_by_who_looks_at_the_status(self):
+        name = self.nothing()
+        stream = stager.open(name)
+        with self.assertRaises(TimeoutError):
+            stream.next(timeout=1.2)  # longer than libstager's own look
+        thread = threading.Thread(target=lambda: stream.next())
+        thread.start()
+        case.wait_until(lambda: stager.status(name)["clients"][0]["wait_ns"] > 1_100_000_000)
+        with stager.open(name):
+            thread.join()
 
 
 class Position(case.Case):
