@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -27,14 +28,15 @@ static int check_object(int fd, uint64_t bytes, const char *what, struct stg_err
     return 0;
 }
 
-int stg_map_open(int fd, uint64_t bytes, bool writable, const char *what,
+int stg_map_open(int fd, uint64_t bytes, enum stg_map_kind kind, const char *what,
                  struct stg_map *ret, struct stg_err *err)
 {
     int rc = check_object(fd, bytes, what, err);
     if (rc < 0)
         return rc;
-    int prot = PROT_READ | (writable ? PROT_WRITE : 0);
-    void *base = mmap(NULL, (size_t)bytes, prot, MAP_SHARED, fd, 0);
+    int prot = PROT_READ | (kind != STG_MAP_READ ? PROT_WRITE : 0);
+    int flags = kind == STG_MAP_COPY_ON_WRITE ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+    void *base = mmap(NULL, (size_t)bytes, prot, flags, fd, 0);
     if (base == MAP_FAILED)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: cannot map %llu bytes: %s",
                        what, (unsigned long long)bytes, strerror(errno));
@@ -47,6 +49,14 @@ int stg_map_open(int fd, uint64_t bytes, bool writable, const char *what,
 void stg_map_populate(const struct stg_map *map)
 {
     madvise(map->base, map->bytes, MADV_POPULATE_READ);
+}
+
+void stg_map_forget(const struct stg_map *map, const void *at, uint64_t bytes)
+{
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)map->base;
+    uintptr_t begin = ((uintptr_t)at - base) / page_bytes * page_bytes;
+    uintptr_t end = (uintptr_t)at - base + (uintptr_t)bytes;
+    madvise((char *)map->base + begin, end - begin, MADV_DONTNEED);
 }
 
 void stg_map_close(struct stg_map *map)

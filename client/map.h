@@ -17,11 +17,21 @@ struct stg_map {
     size_t bytes;
 };
 
-/* Maps `bytes` of the memfd, shared. `what` names it in errors: INTERNAL when it is
- * shorter or could shrink, RESOURCE_EXHAUSTED when there is no address space. fd stays
- * the caller's. */
-int stg_map_open(int fd, uint64_t bytes, bool writable, const char *what,
+enum stg_map_kind {
+    STG_MAP_READ,          /* shared, read-only */
+    STG_MAP_WRITE,         /* shared */
+    STG_MAP_COPY_ON_WRITE, /* reads what is shared; a page that is written is our own */
+};
+
+/* Maps `bytes` of the memfd. `what` names it in errors: INTERNAL when it is shorter or
+ * could shrink, RESOURCE_EXHAUSTED when there is no address space. fd stays the caller's.
+ */
+int stg_map_open(int fd, uint64_t bytes, enum stg_map_kind kind, const char *what,
                  struct stg_map *ret, struct stg_err *err);
+
+/* Of a map of kind COPY_ON_WRITE: the pages on which [at, at + bytes) lies are shared
+ * again; what was written there is gone. */
+void stg_map_forget(const struct stg_map *map, const void *at, uint64_t bytes);
 
 /* Faults all of it in ahead of use, as far as the kernel likes to. */
 void stg_map_populate(const struct stg_map *map);

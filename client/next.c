@@ -119,6 +119,8 @@ static struct stg_lent *lent_of(struct stager_stream *stream,
         .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
     };
     stream->held++;
+    if (stream->copy_on_write) /* who wrote to it when it was not its own any more? */
+        stg_map_forget(&stream->segment, base, d->length);
     return lent;
 }
 
@@ -131,6 +133,8 @@ void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent)
 
 void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent)
 {
+    if (stream->copy_on_write)
+        stg_map_forget(&stream->segment, lent->base, lent->bytes);
     stg_control_release(&stream->control, lent->lease, lent->lease_generation);
     stg_lent_forget(stream, lent);
     ring_if_dry(stream);

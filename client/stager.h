@@ -113,7 +113,9 @@ struct stager_options {
     uint32_t spin_ns; /* look this long at an empty ring before sleeping; default 0 */
     uint32_t batch_size; /* rows of a batch: staged ones come in slices of so many; 0: as
                             they are staged */
-    uint32_t reserved0;
+    uint32_t copy_on_write; /* 1: the trainer may write to its batches. A page that is
+                               written is then its own until the batch is released;
+                               nobody else sees it */
     uint64_t reserved[7];
 };
 
@@ -128,8 +130,8 @@ enum stager_part {
 };
 
 /* A view of one tensor, row-major. All pointers point into the batch (or, from
- * stager_run, into the stream) and are read-only; valid until stager_release (or the next
- * stager_run). */
+ * stager_run, into the stream) and are read-only, but for data with copy_on_write; valid
+ * until stager_release (or the next stager_run). */
 struct stager_tensor {
     const char *name;
     int32_t dtype; /* enum stager_dtype */

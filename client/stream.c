@@ -29,19 +29,20 @@ int stg_stream_enter(struct stager_stream *stream)
 static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segment_bytes,
                      struct stg_err *err)
 {
-    int rc = stg_map_open(fds[FD_RING], STG_RING_BYTES, false, "ring page",
+    int rc = stg_map_open(fds[FD_RING], STG_RING_BYTES, STG_MAP_READ, "ring page",
                           &stream->ring_page, err);
     if (rc == 0)
-        rc = stg_map_open(fds[FD_CONTROL], STG_CONTROL_BYTES, true, "control page",
-                          &stream->control_page, err);
+        rc = stg_map_open(fds[FD_CONTROL], STG_CONTROL_BYTES, STG_MAP_WRITE,
+                          "control page", &stream->control_page, err);
     if (rc == 0)
         rc = stg_ring_check(stream->ring_page.base, stream->ring_page.bytes, err);
     if (rc == 0)
         rc =
             stg_control_check(stream->control_page.base, stream->control_page.bytes, err);
     if (rc == 0)
-        rc = stg_map_open(fds[FD_SEGMENT], segment_bytes, false, "arena segment",
-                          &stream->segment, err);
+        rc = stg_map_open(fds[FD_SEGMENT], segment_bytes,
+                          stream->copy_on_write ? STG_MAP_COPY_ON_WRITE : STG_MAP_READ,
+                          "arena segment", &stream->segment, err);
     if (rc < 0)
         return rc;
     stg_map_populate(&stream->segment);
@@ -192,6 +193,7 @@ static int open_stream(struct stager *client, const char *name,
     stg_bump_init(&stream->bump, BUMP_BYTES);
     stream->spin_ns = options->spin_ns;
     stream->batch_size = options->batch_size;
+    stream->copy_on_write = options->copy_on_write != 0;
     rc = stg_guard_create(&stream->guard, err);
     if (rc == 0)
         rc = stg_client_connect(&address, &stream->client, err);

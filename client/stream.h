@@ -76,6 +76,7 @@ struct stager_stream {
     uint32_t held;            /* lents out */
     uint32_t batch_size;      /* 0: no slices */
     struct stg_lent *current; /* slices of it are left to take */
+    bool copy_on_write;       /* the segment is, and a trainer may have written to it */
     bool unseen;
     uint32_t spin_ns;
 

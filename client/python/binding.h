@@ -38,6 +38,7 @@ struct stg_py_stream {
     PyObject_HEAD struct stg_py_state *state;
     struct stager_stream *stream; /* pinned; NULL: open failed */
     struct stg_py_held *held;     /* what is in hand */
+    bool is_writable;             /* its memory is copied on write */
     bool is_closed;
     bool is_busy;       /* a thread without the GIL is in a call of libstager */
     bool is_waiting;    /* a thread without the GIL polls */
@@ -98,6 +99,9 @@ PyObject *stg_py_tensor_create(struct stg_py_state *state, PyObject *owner,
 
 /* Gives the batch back, now or when the stream is not busy any more. */
 void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held);
+
+/* May its memory be written to? */
+bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor);
 
 /* Is the memory of that tensor still its own? Else BufferError is set. */
 bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor);

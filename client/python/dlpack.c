@@ -127,12 +127,12 @@ static struct export *export_create(struct stg_py_tensor *tensor, bool copy)
         memcpy(export->copy, tensor->data, bytes);
     if (!copy)
         export->owner = Py_NewRef((PyObject *)tensor);
+    uint64_t flags = copy                                ? DL_IS_COPIED
+                     : stg_py_tensor_is_writable(tensor) ? 0
+                                                         : DL_READ_ONLY;
     export->old = (struct dl_managed){.context = export, .deleter = delete_old};
-    export->versioned =
-        (struct dl_managed_versioned){.major = 1,
-                                      .context = export,
-                                      .deleter = delete_versioned,
-                                      .flags = copy ? DL_IS_COPIED : DL_READ_ONLY};
+    export->versioned = (struct dl_managed_versioned){
+        .major = 1, .context = export, .deleter = delete_versioned, .flags = flags};
     describe(export, tensor, &export->old.tensor);
     describe(export, tensor, &export->versioned.tensor);
     return export;
@@ -149,11 +149,11 @@ static bool may_export(const struct stg_py_tensor *tensor, bool versioned, bool 
     else if (type != DL_CPU || id != 0)
         PyErr_SetString(PyExc_BufferError, "a batch lies in the memory of the CPU: take "
                                            "it there, and move it");
-    else if (!versioned && !copy)
+    else if (!versioned && !copy && !stg_py_tensor_is_writable(tensor))
         PyErr_SetString(PyExc_BufferError,
                         "a batch is read-only, which only DLPack 1.0 can say, and the "
                         "consumer does not ask for it (max_version): take a copy "
-                        "(copy=True), or numpy.asarray");
+                        "(copy=True), or open the stream with writable=True");
     else
         return stg_py_tensor_is_alive(tensor);
     return false;

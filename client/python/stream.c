@@ -61,21 +61,23 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     const char *name, *runtime_dir, *client_id;
     unsigned max_held, batch_size;
-    int private_run, ack_explicit;
-    if (!PyArg_ParseTuple(args, "szzIppI", &name, &runtime_dir, &client_id, &max_held,
-                          &private_run, &ack_explicit, &batch_size))
+    int private_run, ack_explicit, writable;
+    if (!PyArg_ParseTuple(args, "szzIppIp", &name, &runtime_dir, &client_id, &max_held,
+                          &private_run, &ack_explicit, &batch_size, &writable))
         return NULL;
     struct stager_options options = {.client_id = client_id,
                                      .runtime_dir = runtime_dir,
                                      .max_held = max_held,
                                      .private_run = private_run != 0,
                                      .ack_explicit = ack_explicit != 0,
-                                     .batch_size = batch_size};
+                                     .batch_size = batch_size,
+                                     .copy_on_write = writable != 0};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;
     memset((char *)self + sizeof(PyObject), 0, sizeof(*self) - sizeof(PyObject));
     self->state = PyType_GetModuleState(type);
+    self->is_writable = writable != 0;
 
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
@@ -480,7 +482,7 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
     {Py_tp_doc, (void *)(uintptr_t) "Stream(name, runtime_dir, client_id, max_held, "
-                                    "private_run, ack_explicit, batch_size)"},
+                                    "private_run, ack_explicit, batch_size, writable)"},
     {0, NULL},
 };
 

@@ -83,6 +83,11 @@ bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor)
     return false;
 }
 
+bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor)
+{
+    return tensor->lease != NULL && tensor->lease->stream->is_writable;
+}
+
 /* ---- the buffer protocol ---- */
 
 static int get_buffer(PyObject *self, Py_buffer *buffer, int flags)
@@ -91,12 +96,16 @@ static int get_buffer(PyObject *self, Py_buffer *buffer, int flags)
     buffer->obj = NULL;
     if (!stg_py_tensor_is_alive(tensor))
         return -1;
-    if ((flags & PyBUF_WRITABLE) != 0 || tensor->dtype == STAGER_STRING) {
-        PyErr_SetString(
-            PyExc_BufferError,
-            tensor->dtype == STAGER_STRING
-                ? "strings have no buffer: take string_data and string_offsets"
-                : "a batch is read-only: others read it too. Copy it to write");
+    const char *why = NULL;
+    bool is_writable = stg_py_tensor_is_writable(tensor);
+    if (tensor->dtype == STAGER_STRING)
+        why = "strings have no buffer: take string_data and string_offsets";
+    else if ((flags & PyBUF_WRITABLE) != 0 && !is_writable)
+        why =
+            "a batch is read-only: others read it too. Copy it, or open the stream with "
+            "writable=True";
+    if (why != NULL) {
+        PyErr_SetString(PyExc_BufferError, why);
         return -1;
     }
     *buffer = (Py_buffer){
@@ -104,7 +113,7 @@ static int get_buffer(PyObject *self, Py_buffer *buffer, int flags)
         .obj = Py_NewRef(self),
         .len = tensor->n_elements * tensor->item_bytes,
         .itemsize = tensor->item_bytes,
-        .readonly = 1,
+        .readonly = !is_writable,
         .ndim = tensor->ndim,
     };
     if ((flags & PyBUF_FORMAT) != 0)
@@ -161,7 +170,7 @@ static PyObject *get_array_interface(PyObject *self, void *ignored)
     return Py_BuildValue("{si ss sN s(NO)}", "version", 3, "typestr",
                          element_of(tensor->dtype)->typestr, "shape", shape_tuple(tensor),
                          "data", PyLong_FromVoidPtr((void *)(uintptr_t)tensor->data),
-                         Py_True);
+                         stg_py_tensor_is_writable(tensor) ? Py_False : Py_True);
 }
 
 static PyObject *dlpack_device(PyObject *self, PyObject *ignored)

@@ -233,6 +233,32 @@ class Batches(case.Case):
         del capsule
         self.assertEqual(stream.held, [])
 
+    # ---- writing ----
+
+    def test_writable_views_are_written_by_this_trainer_alone_and_until_release(self):
+        name = self.numbers(stop=8, batch_size=4, delivery="broadcast", num_clients=2)
+        writer, reader = stager.open(name, writable=True), stager.open(name)
+        mine, theirs = writer.next(), reader.next()
+        view = mine["value"]
+        self.assertTrue(view.flags.writeable)
+        view += 100
+        memoryview(mine.tensor("value"))[0] = 7
+        self.assertEqual(mine["value"].tolist(), [7, 101, 102, 103])
+        self.assertEqual(theirs["value"].tolist(), [0, 1, 2, 3])
+        self.assertEqual(read_versioned(mine.tensor("value").__dlpack__(max_version=(1, 0)))[1], 0)
+        np.testing.assert_array_equal(np.from_dlpack(mine.tensor("value")), [7, 101, 102, 103])
+
+    def test_what_was_written_does_not_come_back_with_the_next_batch_there(self):
+        """A stage of one extent more than are held gives the same memory again and again."""
+        stream = stager.open(self.numbers(stop=4000, batch_size=4), writable=True)
+        for number, batch in enumerate(stream):
+            view = batch["value"]
+            self.assertEqual(view.tolist(), [*range(4 * number, 4 * number + 4)])
+            view[:] = -1
+            if number % 2:
+                batch.release()
+                view[:] = -2  # too late: the memory is another batch's, or will be
+
     # ---- how long a view lives ----
 
     def test_the_last_view_gives_the_batch_back(self):

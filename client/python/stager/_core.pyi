@@ -43,7 +43,8 @@ class Lease:
 @final
 class Stream:
     def __new__(cls, name: str, runtime_dir: Optional[str], client_id: Optional[str], max_held: int,
-                private_run: bool, ack_explicit: bool, batch_size: int, /) -> Stream: ...
+                private_run: bool, ack_explicit: bool, batch_size: int, writable: bool,
+                /) -> Stream: ...
     @property
     def structure(self) -> str: ...
     @property

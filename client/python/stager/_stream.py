@@ -67,9 +67,9 @@ class Stream:
     def __init__(self, name: str, *, runtime_dir: Optional[str] = None,
                  client_id: Optional[str] = None, max_held: int = 2,
                  batch_size: Optional[int] = None, private_run: bool = False,
-                 ack_explicit: bool = False, timeout: Optional[float] = None,
-                 rank: Optional[int] = None, world_size: Optional[int] = None,
-                 length: Optional[int] = None) -> None:
+                 ack_explicit: bool = False, writable: bool = False,
+                 timeout: Optional[float] = None, rank: Optional[int] = None,
+                 world_size: Optional[int] = None, length: Optional[int] = None) -> None:
         self.name = name
         self.rank = _from_environment("RANK", rank)
         self.world_size = _from_environment("WORLD_SIZE", world_size)
@@ -79,7 +79,8 @@ class Stream:
         self.runtime_dir = runtime_dir
         self._timeout_millis = _timeout_millis(timeout)
         self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
-                         batch_size or 0)
+                         batch_size or 0, writable)
+        self.writable = writable
         self._private_run = private_run
         self._length = length
         self._epoch = 0
