@@ -4,6 +4,7 @@ that run beside the test. Only the standard library, NumPy, and the package itse
 
     test_x.py BUILD [NAME]...       ends with "N passed, N failed, N skipped"
 """
+import importlib
 import json
 import os
 import signal
@@ -22,6 +23,15 @@ sys.path.insert(0, PACKAGE)
 import stager  # noqa: E402
 
 os.environ["PYTHONPATH"] = PACKAGE
+
+
+def need(module):
+    """A framework that tests are about; without it they are skipped."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        print(f"skipped: no {module}")
+        sys.exit(77)
 
 
 def wait_until(what, seconds=20):

@@ -2,7 +2,7 @@
 """A batch in hand: views of shared memory, made when they are asked for."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -144,31 +144,19 @@ def _path(leaf: str) -> str:
     return leaf.rsplit("/", 1)[0] if "/" in leaf else ""
 
 
-def _make(lease: _core.Lease, plan: Any) -> Any:
-    """The views of a part of the structure."""
+def _make(lease: _core.Lease, plan: Any, leaf: Callable[[_core.Tensor], Any]) -> Any:
+    """A part of the structure, with leaf(tensor) for each tensor."""
     if isinstance(plan, str):
-        return view(lease.tensor(plan))
+        return leaf(lease.tensor(plan))
     if plan is None:
         return None
     if isinstance(plan, list):
-        return [_make(lease, part) for part in plan]
+        return [_make(lease, part, leaf) for part in plan]
     if _is_parts(plan, "ragged"):
-        path = _path(plan["ragged"]["values"])
-        return Ragged(*map(view, lease.ragged(path)))
+        return Ragged(*map(leaf, lease.ragged(_path(plan["ragged"]["values"]))))
     if _is_parts(plan, "sparse"):
-        path = _path(plan["sparse"]["values"])
-        return Sparse(*map(view, lease.sparse(path)))
-    return {key: _make(lease, part) for key, part in plan.items()}
-
-
-def leaves(plan: Any) -> List[str]:
-    """Names of all tensors of a structure, in order."""
-    if isinstance(plan, str):
-        return [plan]
-    if plan is None:
-        return []
-    parts = plan if isinstance(plan, list) else plan.values()
-    return [name for part in parts for name in leaves(part)]
+        return Sparse(*map(leaf, lease.sparse(_path(plan["sparse"]["values"]))))
+    return {key: _make(lease, part, leaf) for key, part in plan.items()}
 
 
 class Batch:
@@ -185,10 +173,10 @@ class Batch:
         self._views: Dict[Any, Any] = {}
 
     def __getitem__(self, key: Any) -> Any:
-        view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = _make(self.lease, self._part(key))
-        return view
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = _make(self.lease, self._part(key), view)
+        return found
 
     def _part(self, key: Any) -> Any:
         plan = self._plan
@@ -206,13 +194,11 @@ class Batch:
     @property
     def tree(self) -> Any:
         """All of it, as the pipeline declares its features: a dict, a list, nested, or a view."""
-        if isinstance(self._plan, str):
-            return self[self._plan]
-        if isinstance(self._plan, list):
-            return [self[i] for i in range(len(self._plan))]
-        if _is_parts(self._plan, "ragged") or _is_parts(self._plan, "sparse"):
-            return _make(self.lease, self._plan)
-        return {key: self[key] for key in self._plan}
+        return self.tree_of(view)
+
+    def tree_of(self, leaf: Callable[[_core.Tensor], Any]) -> Any:
+        """The same with leaf(tensor) for each tensor."""
+        return _make(self.lease, self._plan, leaf)
 
     def keys(self) -> List[Any]:
         if isinstance(self._plan, str):

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: batches as torch.Tensor without a copy, and an IterableDataset.
+
+A torch.Tensor cannot be read-only, and who writes to memory that is would end by a signal. So a stream
+for torch is opened with writable=True: its memory is copied on write, page by page, for this process
+alone, and what was written is gone when the batch is released. Of a stream that is not, tensors are
+refused by name, or copied (copy=True).
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+import torch.utils.data
+
+from ._batch import Batch, Ragged, Sparse, Strings
+from ._core import Tensor
+from ._errors import FailedPreconditionError
+from ._stream import Stream
+
+
+def tensor(source: Tensor, copy: bool = False) -> Any:
+    """A torch.Tensor on the memory of batch.tensor(name), which lives as long as it does. Strings, of
+    which torch has none, stay `Strings`."""
+    if source.dtype == "string":
+        return Strings(source)
+    if copy:
+        return torch.from_dlpack(source.__dlpack__(copy=True))
+    try:
+        return torch.from_dlpack(source.__dlpack__())
+    except BufferError as error:
+        raise FailedPreconditionError(
+            f"{error}. A torch.Tensor cannot be read-only: open the stream with writable=True "
+            "(stager.torch.open does), or take copies by copy=True") from None
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _shape_up(value: Any) -> Any:
+    if isinstance(value, Ragged) and _is_tensor(value.values):
+        return torch.nested.nested_tensor_from_jagged(value.values, offsets=value.row_splits)
+    if isinstance(value, Sparse) and _is_tensor(value.values):  # libstager has checked them
+        return torch.sparse_coo_tensor(value.indices.T, value.values, tuple(value.dense_shape.tolist()),
+                                       check_invariants=False)
+    if isinstance(value, dict):
+        return {key: _shape_up(part) for key, part in value.items()}
+    return [_shape_up(part) for part in value] if isinstance(value, list) else value
+
+
+def tree(batch: Batch, copy: bool = False) -> Any:
+    """batch.tree with torch.Tensors: ragged features as nested tensors of the layout torch.jagged,
+    sparse ones as sparse COO tensors. They keep the batch."""
+    return _shape_up(batch.tree_of(lambda source: tensor(source, copy)))
+
+
+def keyed_jagged(batch: Batch, keys: Sequence[str]) -> Tuple[List[str], torch.Tensor, torch.Tensor]:
+    """Ragged features of that names in the layout of torchrec's KeyedJaggedTensor: (keys, values,
+    lengths), key after key, copied together. `KeyedJaggedTensor(keys, values, lengths=lengths)`."""
+    values = np.concatenate([batch[key].values for key in keys])
+    lengths = np.concatenate([np.diff(batch[key].row_splits) for key in keys])
+    return list(keys), torch.from_numpy(values), torch.from_numpy(lengths)
+
+
+def open(name: str, **options: Any) -> Stream:  # pylint: disable=redefined-builtin
+    """stager.open with writable=True."""
+    return Stream(name, **{"writable": True, **options})
+
+
+class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+    """Batches of a pipeline for what takes an IterableDataset: `DataLoader(IterableDataset("criteo"),
+    batch_size=None, num_workers=0)`. Opened by the first iteration, so that rank and world size may
+    come after it was made. Options are those of stager.open."""
+
+    def __init__(self, name: str, *, copy: bool = False, **options: Any) -> None:
+        self._name, self._copy = name, copy
+        self._options = {"writable": not copy, **options}
+        self._stream: Optional[Stream] = None
+        self._state: Optional[Dict[str, Any]] = None
+        self._epoch: Optional[int] = None
+
+    @property
+    def stream(self) -> Stream:
+        """The stream; opens it."""
+        if self._stream is None or self._stream.closed:
+            self._stream = Stream(self._name, **self._options)
+            if self._state is not None:
+                self._stream.load_state_dict(self._state)
+                self._state = None
+            if self._epoch is not None:
+                self._stream.set_epoch(self._epoch)
+        return self._stream
+
+    def __iter__(self) -> Iterator[Any]:
+        if torch.utils.data.get_worker_info() is not None:
+            raise FailedPreconditionError(
+                "num_workers has to be 0: stagerd has threads of its own, and a worker process would "
+                "copy what it shares. Give the pipeline more num_threads")
+        for batch in self.stream:
+            yield tree(batch, self._copy)
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        if self._stream is not None:
+            self._stream.set_epoch(epoch)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return self._state if self._state is not None else self.stream.state_dict()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Of the next iteration."""
+        self.close()
+        self._state = dict(state)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None

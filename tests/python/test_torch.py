@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Batches as PyTorch sees them. Skipped where there is no torch."""
+import case
+
+torch = case.need("torch")
+import stager  # noqa: E402
+import stager.torch  # noqa: E402
+
+
+class Torch(case.Case):
+    def lines(self, features):
+        path = self.file("lines", "1 2\n3\n4 5 6\n7\n")
+        return stager.apply(stager.files(path, shuffle=False).text_line().batch(2)
+                            .map(features).staged(name=self._testMethodName))
+
+    def test_a_tensor_lies_where_the_batch_does_and_keeps_it(self):
+        stream = stager.torch.open(self.numbers(stop=8, batch_size=4))
+        batch = stream.next()
+        tensor = stager.torch.tree(batch)["value"]
+        self.assertEqual(tensor.data_ptr(), batch["value"].__array_interface__["data"][0])
+        self.assertEqual(tensor.dtype, torch.int64)
+        del batch
+        self.assertEqual((tensor.tolist(), stream.held), ([0, 1, 2, 3], [0]))
+        tensor += 1
+        self.assertEqual(tensor.tolist(), [1, 2, 3, 4])
+        del tensor
+        self.assertEqual(stream.held, [])
+
+    def test_a_stream_that_is_read_only_gives_copies_or_a_named_error(self):
+        stream = stager.open(self.numbers(stop=8, batch_size=4))
+        batch = stream.next()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "writable=True"):
+            stager.torch.tree(batch)
+        tensor = stager.torch.tree(batch, copy=True)["value"]
+        batch.release()
+        self.assertEqual(tensor.tolist(), [0, 1, 2, 3])
+
+    def test_every_dtype(self):
+        names = ["float32", "float64", "int32", "uint8", "int16", "int8", "int64", "bool", "float16",
+                 "bfloat16"]
+        name = stager.apply(stager.range(3).batch(3).map(
+            lambda r: {name: stager.ops.cast(r["value"], dtype=name) for name in names}), name="dtypes")
+        tensors = stager.torch.tree(stager.torch.open(name).next())
+        for dtype in names:
+            wanted = torch.arange(3).to(getattr(torch, dtype))
+            self.assertEqual(tensors[dtype].dtype, wanted.dtype)
+            self.assertTrue(torch.equal(tensors[dtype], wanted), dtype)
+
+    def test_ragged_is_jagged_and_sparse_is_coo(self):
+        def features(r):
+            words = stager.ops.string_split(r["record"])
+            parts = stager.ops.string_split(r["record"], result_type="sparse")
+            number = stager.ops.string_to_number
+            return {"r": stager.Ragged(number(words[0], out_type="int64"), words[1]),
+                    "s": stager.Sparse(number(parts[0], out_type="int64"), parts[1], parts[2]),
+                    "w": stager.Ragged(words[0], words[1])}
+        batch = stager.torch.open(self.lines(features)).next()
+        got = stager.torch.tree(batch)
+        self.assertEqual(got["r"].layout, torch.jagged)
+        self.assertEqual([row.tolist() for row in got["r"].unbind()], [[1, 2], [3]])
+        self.assertEqual(got["s"].to_dense().tolist(), [[1, 2], [3, 0]])
+        self.assertEqual(got["w"].values.tolist(), [b"1", b"2", b"3"])
+        keys, values, lengths = stager.torch.keyed_jagged(batch, ["r", "r"])
+        self.assertEqual((keys, values.tolist(), lengths.tolist()),
+                         (["r", "r"], [1, 2, 3, 1, 2, 3], [2, 1, 2, 1]))
+
+    def test_a_data_loader_takes_it_without_workers(self):
+        dataset = stager.torch.IterableDataset(self.numbers(stop=6), length=3)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=0)
+        self.assertEqual(len(loader), 3)
+        for _ in range(2):
+            self.assertEqual([batch["value"].tolist() for batch in loader], [[0, 1], [2, 3], [4, 5]])
+        dataset.close()
+
+    def test_workers_are_refused_with_the_reason(self):
+        dataset = stager.torch.IterableDataset(self.numbers(stop=6))
+        loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1)
+        with self.assertRaisesRegex(Exception, "num_workers has to be 0: stagerd has threads"):
+            next(iter(loader))
+
+    def test_its_state_goes_with_the_model(self):
+        name = self.numbers(stop=8)
+        dataset = stager.torch.IterableDataset(name, private_run=True)
+        dataset.set_epoch(3)
+        batches = iter(dataset)
+        next(batches), next(batches)
+        state = dataset.state_dict()
+        self.assertEqual((state["batches"], state["epoch"]), (2, 3))
+        again = stager.torch.IterableDataset(name, private_run=True)
+        again.load_state_dict(state)
+        self.assertEqual([batch["value"].tolist() for batch in again], [[4, 5], [6, 7]])
+
+
+if __name__ == "__main__":
+    case.main()
