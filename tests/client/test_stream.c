@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/stream.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"
 
@@ -368,6 +369,61 @@ static void a_client_is_called_after_program_and_process(void)
 #endif
 #endif
 
+static int64_t *writable(const struct stager_batch *batch)
+{
+    struct stager_tensor x;
+    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
+    return (int64_t *)(uintptr_t)x.data;
+}
+
+static void what_is_written_on_copies_is_seen_by_nobody_and_forgotten_at_release(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    struct stager_options options = {.copy_on_write = 1};
+    struct stager_stream *stream = fake_open(&fake, &options);
+    fake_publish(&fake, 2, 0, 10, 3);
+    struct stager_batch *batch = take(stream);
+    int64_t *values = writable(batch);
+    values[0] = -1;
+    CHECK_INT(first_value(batch), -1);
+    const struct stg_batch_header *header =
+        (const void *)(fake.segment + 2 * STG_GRANULE_BYTES);
+    struct stg_tensor mine;
+    const char *name;
+    stg_batch_tensor_at(header, 0, &mine, &name);
+    CHECK_INT(((const int64_t *)mine.data)[0], 10);
+
+    stager_release(batch);
+    fake_publish(&fake, 2, 1, 20, 3);
+    batch = take(stream);
+    CHECK_INT(first_value(batch), 20);
+    stager_release(batch);
+    values[0] = -2; /* too late */
+    fake_publish(&fake, 2, 2, 30, 3);
+    batch = take(stream);
+    CHECK_INT(first_value(batch), 30);
+    stager_release(batch);
+    stager_close(stream);
+    fake_stop(&fake);
+}
+
+static void a_pinned_stream_keeps_its_memory_after_the_last_release(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    struct stager_stream *stream = fake_open(&fake, NULL);
+    stg_stream_pin(stream);
+    fake_publish(&fake, 2, 0, 10, 3);
+    struct stager_batch *batch = take(stream);
+    const int64_t *values = writable(batch);
+    stager_close(stream);
+    stager_release(batch);
+    CHECK_INT(values[0], 10);
+    stg_stream_unpin(stream);
+    fake_stop(&fake);
+}
+
 /* In the child only read, write and exit are allowed: any other call kills it. */
 static void take_without_system_calls(void)
 {
@@ -423,6 +479,8 @@ static const struct stg_test tests[] = {
     TEST(close_gives_back_what_was_never_taken_once_the_daemon_let_go),
     TEST(options_reach_the_daemon),
     TEST(a_client_is_called_after_program_and_process),
+    TEST(what_is_written_on_copies_is_seen_by_nobody_and_forgotten_at_release),
+    TEST(a_pinned_stream_keeps_its_memory_after_the_last_release),
     TEST(a_ready_batch_costs_no_system_call),
 };
 

@@ -284,6 +284,35 @@ static void signals_do_not_shorten_a_wait(void)
     fake_stop(&fake);
 }
 
+static bool lose_patience(void *n_asked)
+{
+    return ++*(int *)n_asked == 3;
+}
+
+static void a_wait_for_an_answer_ends_with_its_threads_patience(void)
+{
+    int pair[2], n_asked = 0;
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+    struct stg_patience patience = {.is_over = lose_patience, .arg = &n_asked};
+    stg_socket_set_patience(&patience);
+    char buf[16];
+    size_t n_fds = 0;
+    struct stg_err err = {0};
+    int64_t begin_ns = stg_clock_ns();
+    CHECK_INT(
+        stg_socket_receive(pair[0], buf, sizeof(buf), NULL, 0, &n_fds, STG_NEVER, &err),
+        -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(n_asked, 3);
+    CHECK(millis_since(begin_ns) >= 290);
+    stg_socket_set_patience(NULL);
+    CHECK_INT(stg_socket_receive(pair[0], buf, sizeof(buf), NULL, 0, &n_fds,
+                                 stg_clock_ns() + 150000000, &err),
+              -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(n_asked, 3);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 static const struct stg_test tests[] = {
     TEST(no_wait_does_not_sleep),
     TEST(a_deadline_is_kept),
@@ -296,6 +325,7 @@ static const struct stg_test tests[] = {
     TEST(a_daemon_that_takes_no_bells_does_not_hold_us_up),
     TEST(a_call_that_found_nothing_arms_the_descriptor),
     TEST(signals_do_not_shorten_a_wait),
+    TEST(a_wait_for_an_answer_ends_with_its_threads_patience),
 };
 
 TEST_MAIN(tests)

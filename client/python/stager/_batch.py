@@ -2,6 +2,7 @@
 """A batch in hand: views of shared memory, made when they are asked for."""
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -107,7 +108,8 @@ class Strings:
         return f"<stager.Strings {self.shape}>"
 
 
-class BatchInfo(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class BatchInfo:
     """What a batch says of itself; client/docs/c-api.md has the words."""
 
     generation: int

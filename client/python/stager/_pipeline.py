@@ -295,7 +295,8 @@ def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: 
              "stage_subgraph_thread_pool_id": stage_subgraph_thread_pool_id,
              "stage_subgraph_stream_id": stage_subgraph_stream_id}
     defaults = {"capacity": 1, "num_threads": 1, "num_clients": 1, "timeout_millis": 300000}
-    settings = {key: value for key, value in given.items() if value != defaults.get(key, False)}
+    settings: Dict[str, Any] = {
+        key: value for key, value in given.items() if value != defaults.get(key, False)}
     for key, types in (("closed_exception_types", closed_exception_types),
                        ("ignored_exception_types", ignored_exception_types)):
         if types is not None:

@@ -98,7 +98,7 @@ class Stream:
 
     def _check_ranks(self) -> None:
         """A pipeline for another number of ranks would wait for clients that never come."""
-        if (self.world_size or 1) <= 1 or self._private_run:
+        if self.world_size is None or self.world_size <= 1 or self._private_run:
             return
         if self.rank is not None and not 0 <= self.rank < self.world_size:
             raise InvalidArgumentError(f"rank {self.rank} of world_size {self.world_size}")
