@@ -7,6 +7,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/names.h"
 #include "daemon/storage/decompress.h"
+#include "daemon/storage/pump.h"
 
 #define NUMBER_DIGITS 20
 
@@ -20,6 +21,7 @@ struct run {
 struct reader {
     struct stg_iter iter;
     struct stg_reader_config config;
+    bool is_alone; /* no other reads at the same time: threads may help it */
     void *format_reader;
     struct stg_names names;
     struct stg_source *source; /* the open file, or NULL */
@@ -65,7 +67,10 @@ static int decompress(struct reader *reader, struct stg_err *err)
                                            .path = reader->path,
                                            .quota = reader->iter.dataset->quota,
                                            .stopped = reader->iter.dataset->env.stopped};
+    struct stg_source *plain = reader->source;
     int rc = stg_decompress_open(&config, &reader->source, err);
+    if (rc == 0 && reader->source != plain && reader->is_alone)
+        rc = stg_pump_open(config.quota, config.path, &reader->source, err);
     if (rc < 0) {
         reader->source->storage->close(reader->source);
         reader->source = NULL;
@@ -446,6 +451,7 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     if (reader == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     reader->config = *config;
+    reader->is_alone = dataset->n_sharing == 1;
     reader->n_parts = config->config.n_parts > 0 ? config->config.n_parts : 1;
     reader->config.config.quota = dataset->quota;
     reader->config.config.stopped = dataset->env.stopped;
