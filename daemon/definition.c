@@ -8,8 +8,8 @@
 
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/order.h"
+#include "daemon/dataset/vocabulary.h"
 #include "daemon/pool.h"
-#include "daemon/vocabulary.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 

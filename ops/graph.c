@@ -404,11 +404,20 @@ int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *
     return 0;
 }
 
+void stg_graph_borrow_tables(struct stg_graph *graph, const struct stg_graph *from)
+{
+    assert(graph->n_nodes == from->n_nodes);
+    graph->borrows_tables = true;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        graph->nodes[i].table = from->nodes[i].table;
+}
+
 void stg_graph_destroy(struct stg_graph *graph)
 {
     if (graph == NULL)
         return;
-    for (size_t i = 0; graph->nodes != NULL && i < graph->n_nodes; i++)
+    bool owns = graph->nodes != NULL && !graph->borrows_tables;
+    for (size_t i = 0; owns && i < graph->n_nodes; i++)
         free(graph->nodes[i].table.data);
     stg_bump_finish(&graph->bump);
     free(graph);

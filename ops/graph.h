@@ -36,8 +36,8 @@ int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
 
 /* Can the features of many elements be computed at once, from components with one
  * dimension more in front? True when every op is STG_OP_ROW_WISE, its inputs that come
- * from the element have one rank and its others no higher one, and every feature comes
- * from the element. */
+ * from the element have one rank and its others no higher one (but tables), and every
+ * feature comes from the element. */
 bool stg_graph_is_row_wise(const struct stg_graph *graph);
 
 /* Reads what a node of a TABLE op asks for: *ret's data is from malloc, and the graph's
@@ -49,6 +49,9 @@ typedef int stg_graph_table(void *owner, const struct stg_node *node,
  * with node and line before them. A graph without them runs what needs none. */
 int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *owner,
                           struct stg_err *err);
+
+/* Instead: the tables of another graph of the same nodes, which must live as long. */
+void stg_graph_borrow_tables(struct stg_graph *graph, const struct stg_graph *from);
 
 /* The boundary: one component a feature, in the order of the spec; names are paths. */
 const struct stg_schema *stg_graph_boundary(const struct stg_graph *graph);

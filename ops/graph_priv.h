@@ -47,7 +47,8 @@ struct stg_graph_node {
     const void *plan;
     const struct stg_tensor *values; /* of all outputs, where they are known; else NULL */
     uint32_t same_as; /* the node that computes this: an equal one before it, or itself */
-    struct stg_tensor table; /* of a TABLE op, once loaded; the data is the graph's */
+    struct stg_tensor table; /* of a TABLE op, once loaded; the data is the graph's,
+                                unless it borrows */
 };
 
 /* An entry of feed_dict; in a client, what stager_run feeds. */
@@ -67,6 +68,7 @@ struct stg_graph {
     const struct stg_pipeline_spec *spec;
     struct stg_bump bump;
     bool has_element;
+    bool borrows_tables;
     struct stg_schema element;
     struct stg_schema boundary;
     struct stg_ref *features; /* of has_element: one a feature */

@@ -91,6 +91,7 @@ const struct stg_op stg_op_lookup = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 2,
     .max_inputs = 2,
+    .flags = STG_OP_ROW_WISE,
     .infer = infer,
     .run = run,
     .rows = rows,

@@ -398,6 +398,8 @@ static int start(struct buckets *buckets, struct stg_err *err)
         rc = find_length(step, in, &buckets->length, &buckets->component, &buckets->func,
                          err);
     if (rc == 0 && buckets->func != NULL)
+        rc = stg_func_load(buckets->func, iter->dataset, err);
+    if (rc == 0 && buckets->func != NULL)
         rc = stg_func_run_create(buckets->func, iter->dataset, &buckets->run, err);
     return rc;
 }

@@ -188,7 +188,7 @@ void stg_dataset_destroy(struct stg_dataset *dataset)
     stg_iter_destroy(dataset->last);
     stg_ahead_unref(dataset->ahead);
     if (dataset->quota != NULL)
-        stg_quota_give(dataset->quota, dataset->files_bytes);
+        stg_quota_give(dataset->quota, dataset->kept_bytes);
     free(dataset->files);
     stg_bump_finish(&dataset->bump);
     stg_quota_unref(dataset->quota);

@@ -211,7 +211,7 @@ static int list_files(struct files *files, struct stg_err *err)
     int rc = list_patterns(&list, err);
     if (rc == 0)
         rc = read_listings(&list, err);
-    dataset->files_bytes += list.taken;
+    dataset->kept_bytes += list.taken;
     if (rc < 0) {
         free(list.names);
         return stg_step_prefix(files->iter.step, rc, err);

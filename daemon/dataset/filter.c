@@ -219,6 +219,8 @@ static int filter_create(struct stg_dataset *dataset, const struct stg_step *ste
         return -STAGER_RESOURCE_EXHAUSTED;
     int rc = make_func(step, &filter->predicate, input->schema, &filter->func, err);
     if (rc == 0)
+        rc = stg_func_load(filter->func, dataset, err);
+    if (rc == 0)
         rc = stg_func_run_create(filter->func, dataset, &filter->run, err);
     if (rc < 0) {
         filter_destroy(&filter->iter);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/vocabulary.h"
+
 struct stg_func_run {
     const struct stg_func *func;
     struct stg_dataset *dataset;
@@ -95,14 +97,43 @@ void stg_func_destroy(struct stg_func *func)
 {
     if (func == NULL)
         return;
-    stg_graph_destroy(func->each);
     stg_graph_destroy(func->many);
+    stg_graph_destroy(func->each);
     free(func);
 }
 
 const struct stg_schema *stg_func_schema(const struct stg_func *func)
 {
     return stg_graph_boundary(func->each);
+}
+
+/* ---- when a pass begins ---- */
+
+/* Beyond what fits they are not kept: what was read goes with the func. */
+static int count(const struct stg_vocabulary_reader *reader, struct stg_dataset *dataset,
+                 struct stg_err *err)
+{
+    int rc = stg_quota_take(dataset->quota, reader->bytes, "vocabularies", err);
+    if (rc == 0)
+        dataset->kept_bytes += reader->bytes;
+    return rc;
+}
+
+int stg_func_load(struct stg_func *func, struct stg_dataset *dataset, struct stg_err *err)
+{
+    struct stg_vocabulary_reader reader = {.uid = dataset->who.uid,
+                                           .gid = dataset->who.gid,
+                                           .groups = dataset->who.groups,
+                                           .n_groups = dataset->who.n_groups};
+    int rc = stg_vocabularies_load(func->each, &reader, err);
+    if (rc == 0 && reader.bytes > 0)
+        rc = count(&reader, dataset, err);
+    if (rc < 0)
+        return stg_step_prefix(func->step, rc, err);
+    dataset->fingerprint ^= reader.fingerprint;
+    if (func->many != NULL)
+        stg_graph_borrow_tables(func->many, func->each);
+    return 0;
 }
 
 /* ---- executors ---- */

@@ -12,7 +12,7 @@
 #include "daemon/dataset/step.h"
 #include "ops/run.h"
 
-/* Immutable once made; any thread. */
+/* Immutable once made and loaded; any thread. */
 struct stg_func {
     const struct stg_step *step;
     struct stg_pipeline_spec spec;
@@ -31,6 +31,12 @@ int stg_func_create(const struct stg_step *step, const struct stg_feature *outpu
                     size_t n_outputs, const struct stg_schema *in, struct stg_func **ret,
                     struct stg_err *err);
 void stg_func_destroy(struct stg_func *func); /* NULL is allowed */
+
+/* Reads the vocabularies of its graph, if there are any, for this pass: on behalf of the
+ * dataset's user, counted on its memory; what is in them is part of its fingerprint.
+ * Before any executor. Errors as stg_vocabularies_load. */
+int stg_func_load(struct stg_func *func, struct stg_dataset *dataset,
+                  struct stg_err *err);
 
 /* What it yields for one element; lives as long as the func. */
 const struct stg_schema *stg_func_schema(const struct stg_func *func);

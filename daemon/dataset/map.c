@@ -409,6 +409,8 @@ static int start(struct map *map, unsigned n_calls, struct stg_err *err)
     map->deterministic = stg_step_bool(step, "deterministic", true);
     int rc = stg_func_create(step, step->outputs, step->n_outputs, iter->input->schema,
                              &map->func, err);
+    if (rc == 0)
+        rc = stg_func_load(map->func, iter->dataset, err);
     if (rc < 0)
         return rc;
     map->n_runs = n_calls > 0 ? n_calls : 1;

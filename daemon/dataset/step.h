@@ -117,7 +117,7 @@ struct stg_dataset {
     uint64_t fingerprint; /* of the pipeline */
     const char **files;   /* what the steps `files` found; immutable after create */
     uint32_t n_files;
-    uint64_t files_bytes;    /* counted on quota */
+    uint64_t kept_bytes;     /* counted on quota to the end: files, vocabularies */
     struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */
     bool has_lines;          /* a record is a line of a file */
     bool has_records;        /* or has a number and an offset in one */

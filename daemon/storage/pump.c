@@ -7,9 +7,10 @@
 #include <string.h>
 
 #define N_PIECES 4u
-#define PIECE_BYTES ((uint64_t)256 << 10) /* what was written is in the cache when read  \
-                                           */
-#define MEMORY_SHARE 64                   /* of the quota, at most */
+#define PIECE_BYTES                                                                      \
+    ((uint64_t)256 << 10) /* what was written is in the cache when read                  \
+                           */
+#define MEMORY_SHARE 64   /* of the quota, at most */
 
 /* Bytes [at, n) of it are to be handed on. */
 struct piece {

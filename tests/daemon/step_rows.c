@@ -65,6 +65,11 @@ static void remove_cache(void)
     unlink(path);
 }
 
+static void make_words(void)
+{
+    STG_TEST_FILE("words", "text 3\n\nt5\n");
+}
+
 /* A file is there twice, and one is missing: nobody opens it here. */
 static void make_listing(void)
 {
@@ -229,6 +234,12 @@ const struct stg_step_row stg_step_rows[] = {
      .flags = STG_ROW_THREADS,
      .pipeline = STG_AFTER_SOURCE("map: {" SUM ", num_parallel_calls: $CALLS}"),
      .elements = STG_ELEMENTS_VARIED},
+    {.step = "map",
+     .pipeline = STG_AFTER_SOURCE(
+         "map: {graph: {known: {op: vocabulary, file: $DIR/words}, id: {op: lookup, "
+         "input: [known, text], num_oov_buckets: 3}}, output: [value, id]}"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !",
+     .prepare = make_words},
     {.step = "map_and_batch",
      .flags = STG_ROW_THREADS,
      .pipeline = STG_AFTER_SOURCE("map_and_batch: {" DIVIDE ", batch_size: 2, "

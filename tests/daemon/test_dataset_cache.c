@@ -383,7 +383,7 @@ static const struct stg_test tests[] = {
     TEST(what_is_not_this_cache_is_refused_and_left_alone),
     TEST(the_applier_needs_the_right_to_write_there),
     TEST(a_file_that_is_cut_short_is_refused),
-    TEST(a_flipped_bit_is_found),
+    TEST_SLOW(a_flipped_bit_is_found, 90),
     TEST(of_two_at_once_one_writes_and_both_get_all),
     TEST(what_a_crash_leaves_is_taken_over),
     TEST(a_filename_is_a_whole_path),

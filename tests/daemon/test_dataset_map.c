@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "daemon/dataset/crew.h"
 #include "daemon/dataset/step.h"
@@ -390,7 +391,66 @@ static void map_and_batch_is_map_and_then_batch(void)
         "[0 2 4]\n[6 8 10]\n");
 }
 
+/* ---- vocabularies ---- */
+
+#define LOOK_UP                                                                          \
+    "graph: {words: {op: vocabulary, file: %s}, id: {op: lookup, input: [words, "        \
+    "record], num_oov_buckets: 1}}"
+
+static const char *lines_through(const char *step)
+{
+    static char text[1024];
+    int n = snprintf(text, sizeof(text),
+                     "dataset:\n- files: {pattern: %s, shuffle: false}\n- text_line\n",
+                     STG_TEST_FILE("lines", "b\nx\na\n\nb\n"));
+    snprintf(text + n, sizeof(text) - (size_t)n, step, stg_test_path("words"));
+    return text;
+}
+
+static void words_are_looked_up_in_the_graph_of_a_step(void)
+{
+    STG_TEST_FILE("words", "a\nb\n\n");
+    stg_test_yaml_items(lines_through("- map: {" LOOK_UP ", output: id}\n"),
+                        "1\n3\n0\n2\n1\n");
+    stg_test_yaml_items(lines_through("- map: {" LOOK_UP ", output: id, "
+                                      "num_parallel_calls: 2}\n- batch: {batch_size: "
+                                      "9}\n"),
+                        "[1 3 0 2 1]\n");
+    stg_test_yaml_items(
+        lines_through("- filter: {graph: {words: {op: vocabulary, file: %s}, id: {op: "
+                      "lookup, input: [words, record]}, none: {op: constant, value: -1, "
+                      "dtype: int64}, is: {op: not_equal, input: [id, none]}}, "
+                      "predicate: is}\n"),
+        "b\na\n\nb\n");
+}
+
+/* The file is read when the pass begins, and as whoever applied the pipeline. */
+static void a_vocabulary_that_cannot_be_read_ends_the_pass_before_it_begins(void)
+{
+    static char many[20000]; /* one word */
+    memset(many, 'x', sizeof(many));
+    STG_TEST_FILE("words", "a\nb\na\n");
+    struct stg_test_spec *spec =
+        stg_test_yaml("%s", lines_through("- map: {" LOOK_UP ", output: id}\n"));
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_INT(stg_dataset_create(&spec->spec, &env, &dataset, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "step map (line 4): node words (vocabulary)");
+    CHECK_CONTAINS(err.text, "line 3 is \"a\" again");
+    unlink(stg_test_path("words"));
+    CHECK_INT(stg_dataset_create(&spec->spec, &env, &dataset, &err), -STAGER_NOT_FOUND);
+    stg_test_file("words", many, sizeof(many));
+    env.buffer_bytes = 10000;
+    CHECK_INT(stg_dataset_create(&spec->spec, &env, &dataset, &err),
+              -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(err.text, "vocabularies needs");
+}
+
 static const struct stg_test tests[] = {
+    TEST(words_are_looked_up_in_the_graph_of_a_step),
+    TEST(a_vocabulary_that_cannot_be_read_ends_the_pass_before_it_begins),
     TEST(map_computes_each_element),
     TEST(an_output_is_one_tensor_a_list_or_a_mapping),
     TEST(shapes_are_those_of_one_element),

@@ -493,8 +493,8 @@ static const struct stg_test tests[] = {
     TEST(errors_stand_where_they_stand_in_tf_data),
     TEST(a_failure_of_the_source_comes_through),
     TEST_SLOW(a_stop_after_any_block_cancels, 60),
-    TEST_SLOW(a_rewind_after_any_block_gives_the_same_again, 60),
-    TEST_SLOW(any_allocation_may_fail, 60),
+    TEST_SLOW(a_rewind_after_any_block_gives_the_same_again, 120),
+    TEST_SLOW(any_allocation_may_fail, 180),
     TEST_SLOW(memory_does_not_grow_over_a_thousand_epochs, 60),
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/vocabulary.h"
+#include "daemon/dataset/vocabulary.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -72,18 +72,18 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
     if (rc < 0)
         return rc;
     rc = stg_vocabulary_create(text, bytes, (uint64_t)most, ret, err);
-    if (rc < 0)
-        stg_err_prefix(err, rc, "%s", file);
-    else
+    if (rc == 0) {
         reader->fingerprint =
             (reader->fingerprint ^ stg_fingerprint64(text, bytes)) * 0x9e3779b97f4a7c15u;
+        reader->bytes += ret->data_bytes;
+    }
     free(text);
-    return rc;
+    return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
 }
 
 int stg_vocabularies_load(struct stg_graph *graph, struct stg_vocabulary_reader *reader,
                           struct stg_err *err)
 {
-    reader->fingerprint = 0;
+    reader->fingerprint = reader->bytes = 0;
     return stg_graph_load_tables(graph, load, reader, err);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vocabularies of a graph: files that are read when a pipeline is applied, on behalf
- * of who applied it. The loop.
+ * The vocabularies of a graph: files that are read on behalf of who applied the pipeline;
+ * those of the pipeline's graph when it is applied, by the loop; those of a step's graph
+ * when a pass begins.
  */
 #ifndef STG_DAEMON_VOCABULARY_H
 #define STG_DAEMON_VOCABULARY_H
@@ -17,6 +18,7 @@ struct stg_vocabulary_reader {
     const gid_t *groups;
     size_t n_groups;
     uint64_t fingerprint; /* of all that was read; 0: nothing */
+    uint64_t bytes;       /* that the tables take */
 };
 
 /* Reads the file of every `vocabulary`. Errors are those of the storage, with node and
