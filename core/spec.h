@@ -192,6 +192,32 @@ struct stg_thread_pool_spec {
     int32_t numa_node; /* -1: any */
 };
 
+/* Objects whose URLs begin alike: where they are, and with whose secrets. "": not said.
+ */
+struct stg_remote_store_spec {
+    const char *prefix;           /* "s3://bucket/", "https://host" */
+    const char *endpoint;         /* "http://minio:9000" */
+    const char *region;           /* of S3 */
+    const char *credentials_file; /* of AWS's form */
+    const char *profile;          /* in it */
+    const char *const *users;     /* who may use them, beside root */
+    const char *const *groups;
+    size_t n_users, n_groups;
+};
+
+/* How data on other machines is read. */
+struct stg_remote_settings {
+    uint64_t read_ahead_bytes; /* that all files together may hold ahead of their readers
+                                */
+    uint64_t range_bytes;      /* asked for at once */
+    uint32_t ranges_per_file;  /* under way at once */
+    uint32_t connect_timeout_millis;
+    uint32_t stall_timeout_millis; /* without a byte */
+    uint32_t retries;              /* in a row, in vain */
+    const struct stg_remote_store_spec *stores;
+    size_t n_stores;
+};
+
 /* /etc/stager/stagerd.yaml. */
 struct stg_settings {
     const char *runtime_dir;
@@ -207,6 +233,7 @@ struct stg_settings {
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;
     bool gate_enable; /* the nanomsg door */
+    struct stg_remote_settings remote;
     struct stg_bump bump;
 };
 

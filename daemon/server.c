@@ -23,6 +23,8 @@
 #include "daemon/loop.h"
 #include "daemon/pool.h"
 #include "daemon/session.h"
+#include "daemon/storage/fetcher.h"
+#include "daemon/storage/store.h"
 #include "daemon/version.h"
 
 #define ACCEPT_PAUSE_MILLIS 100
@@ -348,6 +350,14 @@ static bool same_pools(const struct stg_settings *a, const struct stg_settings *
     return same;
 }
 
+static void use_remote(const struct stg_remote_settings *remote)
+{
+    struct stg_err err = {0};
+    stg_fetchers_configure(remote);
+    if (stg_stores_configure(remote->stores, remote->n_stores, &err) < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+}
+
 /* What can change live does; for the rest, the log says that it takes a restart. */
 static void on_reload(uv_signal_t *signal, int number)
 {
@@ -375,6 +385,7 @@ static void on_reload(uv_signal_t *signal, int number)
         server->settings->max_clients = fresh.max_clients;
         server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
         stg_gate_enable(server->gate, fresh.gate_enable);
+        use_remote(&fresh.remote);
         stg_log(STG_LOG_INFO,
                 "reload: log_level %s, memory_budget %" PRIu64
                 ", default_pipeline_memory %" PRIu64 ", max_clients %u",
@@ -464,6 +475,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                                   .lock_fd = -1,
                                   .listen_fd = -1,
                                   .spare_fd = -1};
+    use_remote(&settings->remote);
     int rc = start_loop(server, err);
     if (rc == 0)
         rc = take_lock(server, err);
@@ -527,6 +539,8 @@ void stg_server_finish(struct stg_server *server)
     while (server->catalog != NULL && stg_catalog_working(server->catalog))
         uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
+    stg_fetchers_finish();
+    stg_stores_finish();
     stg_pools_destroy(server->pools);
     if (server->has_loop)
         stg_loop_finish(&server->loop);

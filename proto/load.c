@@ -184,6 +184,60 @@ int stg_load_pipeline(const char *text, size_t bytes, const char *file,
 
 /* ---- settings ---- */
 
+/* What is out of range is made to fit: it is a matter of speed alone. */
+static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+static const char *or_nothing(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+static int stores_fill(struct stg_reader *r, const Stager__Remote *from,
+                       struct stg_remote_settings *ret)
+{
+    struct stg_remote_store_spec *stores =
+        stg_bump_alloc(r->bump, from->n_stores * sizeof(*stores));
+    if (stores == NULL)
+        return stg_read_fail_memory(r);
+    for (size_t i = 0; i < from->n_stores; i++) {
+        const Stager__RemoteStore *store = from->stores[i];
+        stores[i] = (struct stg_remote_store_spec){
+            .prefix = store->prefix,
+            .endpoint = or_nothing(store->endpoint),
+            .region = or_nothing(store->region),
+            .credentials_file = or_nothing(store->credentials_file),
+            .profile = or_nothing(store->profile),
+            .users = (const char *const *)store->users,
+            .groups = (const char *const *)store->groups,
+            .n_users = store->n_users,
+            .n_groups = store->n_groups};
+    }
+    ret->stores = stores;
+    ret->n_stores = from->n_stores;
+    return 0;
+}
+
+static int remote_fill(struct stg_reader *r, const Stager__Remote *from,
+                       struct stg_remote_settings *ret)
+{
+    Stager__Remote defaults = STAGER__REMOTE__INIT;
+    if (from == NULL)
+        from = &defaults;
+    *ret = (struct stg_remote_settings){
+        .read_ahead_bytes = from->read_ahead,
+        .range_bytes = between(from->range_size, 64 << 10, 1 << 30),
+        .ranges_per_file = (uint32_t)between(from->ranges_per_file, 1, 16),
+        .connect_timeout_millis =
+            (uint32_t)between(from->connect_timeout_millis, 1, 3600000),
+        .stall_timeout_millis =
+            (uint32_t)between(from->stall_timeout_millis, 1000, 3600000),
+        .retries = (uint32_t)between(from->retries, 0, 1000)};
+    return stores_fill(r, from, ret);
+}
+
 static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
                          struct stg_settings *ret)
 {
@@ -214,7 +268,7 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
         .n_thread_pools = from->n_thread_pools,
         .gate_enable = from->gate == NULL || from->gate->enable,
     };
-    return 0;
+    return remote_fill(r, from->remote, &ret->remote);
 }
 
 static int settings_read(struct stg_reader *r, const char *text, size_t bytes,

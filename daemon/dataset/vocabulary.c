@@ -63,6 +63,13 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
     char *text = NULL;
     size_t bytes = 0;
     int rc = stg_storage_find(file, &storage, &path, err);
+    /* Whoever applies it would hold up the loop. */
+    if (rc == 0 && storage->remote)
+        rc =
+            stg_err(err, -STAGER_UNIMPLEMENTED,
+                    "%s: a vocabulary is read while the pipeline is applied, which waits "
+                    "for no other machine: copy it to a local file",
+                    storage->scheme);
     if (rc == 0)
         rc = storage->open(path, &who, &source, err);
     if (rc < 0)

@@ -6,6 +6,8 @@
 
 static const struct stg_storage *const storages[] = {
     &stg_storage_file,
+    &stg_storage_http,
+    &stg_storage_https,
 };
 
 /* Length of "scheme" in "scheme://…", or 0. */
@@ -35,7 +37,8 @@ int stg_storage_find(const char *url, const struct stg_storage **ret,
             return 0;
         }
     }
-    return stg_err(err, -STAGER_UNIMPLEMENTED,
-                   "%s: no storage for the scheme \"%.*s\"; known: file (or a path)", url,
-                   (int)n, url);
+    return stg_err(
+        err, -STAGER_UNIMPLEMENTED,
+        "%s: no storage for the scheme \"%.*s\"; known: file (or a path), http, https",
+        url, (int)n, url);
 }

@@ -20,12 +20,13 @@
 
 #include "core/err.h"
 
-/* For whom files are opened. Borrowed. */
+/* For whom files are opened, and until when. Borrowed for as long as the source. */
 struct stg_identity {
     uid_t uid; /* 0 may read everything */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
+    const _Atomic int *stopped; /* not 0: what waits returns CANCELLED; NULL: never */
 };
 
 /* An opened file. The implementation's struct begins with it. */
@@ -40,6 +41,7 @@ typedef int stg_storage_found(void *owner, const char *path, struct stg_err *err
 
 struct stg_storage {
     const char *scheme; /* "file" */
+    bool remote;        /* its calls wait for another machine */
 
     /* path: without the scheme. The caller closes. */
     int (*open)(const char *path, const struct stg_identity *who, struct stg_source **ret,
@@ -61,7 +63,7 @@ struct stg_storage {
     int (*check)(const char *pattern, struct stg_err *err);
 };
 
-extern const struct stg_storage stg_storage_file;
+extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_https;
 
 /* The storage for a url, "file:///data/x" or "/data/x", and the rest of the url (inside
  * of it). UNIMPLEMENTED for a scheme that we do not have. */

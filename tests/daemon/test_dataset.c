@@ -368,8 +368,8 @@ static void infer_refuses_patterns_that_are_no_paths(void)
         {"data/*.csv", STAGER_INVALID_ARGUMENT, "write the whole path"},
         {"", STAGER_INVALID_ARGUMENT, "write the whole path"},
         {"file://data/x", STAGER_INVALID_ARGUMENT, "write the whole path"},
-        {"http://host/x", STAGER_UNIMPLEMENTED, "no storage for the scheme \"http\""},
-        {"s3://bucket/*", STAGER_UNIMPLEMENTED, "no storage for the scheme \"s3\""},
+        {"ftp://host/x", STAGER_UNIMPLEMENTED, "no storage for the scheme \"ftp\""},
+        {"http://host/*", STAGER_INVALID_ARGUMENT, "http has no way to list files"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct stg_test_spec spec = {0};

@@ -26,6 +26,7 @@ ONLY_IN = [
     (r"protobuf-c/.*", ["proto/"]),
     (r"yaml\.h$", ["proto/"]),
     (r"systemd/.*", ["daemon/"]),
+    (r"curl/.*", ["daemon/storage/"]),
     (r"nanomsg/.*", ["daemon/gate/", "client/stagerctl/door.c"]),
     (r"cuda.*\.h$", ["cuda/"]),
     (r"Python\.h$", ["client/python/"]),

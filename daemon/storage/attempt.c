@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/storage/attempt.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#define BUFFER_BYTES (256l << 10)
+#define MAX_REDIRECTIONS 5l
+#define STALL_BYTES_PER_S 1024l
+#define FIRST_DELAY_MS 100
+#define MAX_DELAY_MS 10000
+/* An attempt that brought as much was not in vain. */
+#define PROGRESS_BYTES ((uint64_t)64 << 10)
+
+/* ---- where it may go ---- */
+
+static bool in_block(const uint8_t *address, const uint8_t *block, unsigned bits)
+{
+    unsigned whole = bits / 8, rest = bits % 8;
+    if (memcmp(address, block, whole) != 0)
+        return false;
+    return rest == 0 || (address[whole] ^ block[whole]) >> (8 - rest) == 0;
+}
+
+static const char *refuses_4(const struct stg_object *object, const uint8_t *a)
+{
+    if (!object->loopback && (a[0] == 127 || a[0] == 0))
+        return "is this machine's own";
+    if (in_block(a, (const uint8_t[]){169, 254, 0, 0}, 16))
+        return "is link-local, where machines keep secrets of their own";
+    if (a[0] >= 224)
+        return "is that of no machine";
+    return NULL;
+}
+
+static const char *refuses_6(const struct stg_object *object, const uint8_t *a)
+{
+    static const uint8_t none[16],
+        mapped[16] = {[10] = 0xff, [11] = 0xff}, nat64[16] = {0, 0x64, 0xff, 0x9b},
+        local[16] = {0xfe, 0x80}, many[16] = {0xff}, metadata[16] = {0xfd, 0, 0x0e, 0xc2};
+    if (in_block(a, mapped, 96) || in_block(a, nat64, 96))
+        return refuses_4(object, a + 12);
+    if (!object->loopback && memcmp(a, none, 15) == 0 && a[15] <= 1)
+        return "is this machine's own";
+    if ((in_block(a, local, 10) || in_block(a, metadata, 32)))
+        return "is link-local, where machines keep secrets of their own";
+    if (in_block(a, many, 8))
+        return "is that of no machine";
+    return NULL;
+}
+
+const char *stg_attempt_refuses(const struct stg_object *object, const char *address)
+{
+    uint8_t bytes[16];
+    char plain[64];
+    snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(address, "%"), address);
+    if (inet_pton(AF_INET, plain, bytes) == 1)
+        return refuses_4(object, bytes);
+    if (inet_pton(AF_INET6, plain, bytes) == 1)
+        return refuses_6(object, bytes);
+    return "is none of the Internet";
+}
+
+static bool may_connect(struct stg_fetch *fetch, const char *address)
+{
+    if (stg_attempt_refuses(fetch->plan.object, address) == NULL)
+        return true;
+    snprintf(fetch->refused, sizeof(fetch->refused), "%s", address);
+    return false;
+}
+
+/* Of a new connection, before anything is sent. */
+static curl_socket_t open_socket(void *userdata, curlsocktype purpose,
+                                 struct curl_sockaddr *to)
+{
+    char address[64];
+    if (getnameinfo(&to->addr, to->addrlen, address, sizeof(address), NULL, 0,
+                    NI_NUMERICHOST) != 0 ||
+        !may_connect(userdata, address))
+        return CURL_SOCKET_BAD;
+    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
+/* Of any, also of one that somebody else has opened, who may do more. */
+static int before_request(void *userdata, char *there, char *here, int port, int own)
+{
+    return may_connect(userdata, there) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+/* ---- the beginning ---- */
+
+static bool add_header(struct stg_fetch *fetch, const char *fmt, const char *value)
+{
+    char line[4096];
+    if (snprintf(line, sizeof(line), fmt, value) >= (int)sizeof(line))
+        return false;
+    struct curl_slist *headers = curl_slist_append(fetch->headers, line);
+    if (headers == NULL)
+        return false;
+    fetch->headers = headers;
+    return true;
+}
+
+static bool is_strong(const char *etag)
+{
+    return etag[0] == '"';
+}
+
+static bool add_headers(struct stg_fetch *fetch)
+{
+    const struct stg_object *object = fetch->plan.object;
+    const struct stg_version *version = &fetch->version;
+    bool ok = true;
+    if (version->known && is_strong(version->etag))
+        ok = add_header(fetch, "If-Match: %s", version->etag);
+    /* That of nothing, which is what a GET sends. */
+    if (ok && object->sign != NULL)
+        ok = add_header(
+            fetch, "x-amz-content-sha256: %s",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    if (ok && object->token != NULL)
+        ok = add_header(fetch, "x-amz-security-token: %s", object->token);
+    if (ok && fetch->headers != NULL)
+        ok =
+            curl_easy_setopt(fetch->easy, CURLOPT_HTTPHEADER, fetch->headers) == CURLE_OK;
+    return ok;
+}
+
+static bool set_what(struct stg_fetch *fetch)
+{
+    const struct stg_object *object = fetch->plan.object;
+    uint64_t from = fetch->plan.begin + fetch->n;
+    char range[64];
+    CURL *easy = fetch->easy;
+    if (object->range_in_query && fetch->plan.kind == STG_FETCH_RANGE) {
+        char url[8192];
+        int n = snprintf(url, sizeof(url), "%s&offset=%" PRIu64 "&length=%" PRIu64,
+                         object->url, from, fetch->end - from);
+        return n < (int)sizeof(url) &&
+               curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK;
+    }
+    snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, from, fetch->end - 1);
+    return curl_easy_setopt(easy, CURLOPT_URL, object->url) == CURLE_OK &&
+           (fetch->plan.kind == STG_FETCH_ALL ||
+            curl_easy_setopt(easy, CURLOPT_RANGE, range) == CURLE_OK);
+}
+
+static bool set_who(struct stg_fetch *fetch)
+{
+    const struct stg_object *object = fetch->plan.object;
+    CURL *easy = fetch->easy;
+    bool ok = true;
+    if (object->sign != NULL)
+        ok = curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, object->sign) == CURLE_OK;
+    if (ok && object->login != NULL)
+        ok = curl_easy_setopt(easy, CURLOPT_USERPWD, object->login) == CURLE_OK;
+    if (ok && object->bearer != NULL) {
+        curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        ok = curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, object->bearer) == CURLE_OK;
+    }
+    return ok;
+}
+
+/* What is signed is for one place. Others may send a reader on, never from TLS to none,
+ * and curl forgets the login at another host. */
+static bool set_where(struct stg_fetch *fetch)
+{
+    const struct stg_object *object = fetch->plan.object;
+    CURL *easy = fetch->easy;
+    bool secure = strncmp(object->url, "https:", 6) == 0;
+    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
+                            secure ? "https" : "http,https") == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION,
+                            object->sign == NULL ? 1l : 0l) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_MAXREDIRS, MAX_REDIRECTIONS) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK;
+}
+
+static void set_how(struct stg_fetch *fetch, const struct stg_remote_settings *settings)
+{
+    CURL *easy = fetch->easy;
+    long stall_s = (long)(settings->stall_timeout_millis + 999) / 1000;
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l);
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1l);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "stager");
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                     (long)settings->connect_timeout_millis);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES_PER_S);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, stall_s);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, fetch);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, before_request);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, fetch);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, stg_answer_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, fetch);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, stg_answer_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, fetch);
+}
+
+int stg_attempt_begin(struct stg_fetch *fetch, const struct stg_remote_settings *settings,
+                      struct stg_err *err)
+{
+    fetch->answer = (struct stg_answer){0};
+    fetch->failed = 0;
+    fetch->again = false;
+    fetch->refused[0] = '\0';
+    fetch->n_before = fetch->n;
+    fetch->easy = curl_easy_init();
+    if (fetch->easy != NULL) {
+        set_how(fetch, settings);
+        if (set_what(fetch) && set_who(fetch) && set_where(fetch) && add_headers(fetch))
+            return 0;
+    }
+    stg_attempt_drop(fetch);
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "%s: out of memory, or its URL is too long",
+                   fetch->plan.object->shown);
+}
+
+void stg_attempt_drop(struct stg_fetch *fetch)
+{
+    curl_easy_cleanup(fetch->easy);
+    curl_slist_free_all(fetch->headers);
+    fetch->easy = NULL;
+    fetch->headers = NULL;
+}
+
+/* ---- the end ---- */
+
+static bool is_of_tls(CURLcode result)
+{
+    return result == CURLE_PEER_FAILED_VERIFICATION ||
+           result == CURLE_SSL_CACERT_BADFILE || result == CURLE_SSL_CERTPROBLEM ||
+           result == CURLE_SSL_ISSUER_ERROR;
+}
+
+static void fail_by_curl(struct stg_fetch *fetch, CURLcode result)
+{
+    const char *shown = fetch->plan.object->shown;
+    struct stg_err *err = &fetch->failure;
+    if (fetch->refused[0] != '\0') {
+        fetch->failed = stg_err(
+            err, -STAGER_PERMISSION_DENIED,
+            "%s: its address %s %s: stagerd reads nothing from there (on this machine: "
+            "but for its own user, or where remote.stores of stagerd.yaml names it)",
+            shown, fetch->refused,
+            stg_attempt_refuses(fetch->plan.object, fetch->refused));
+    } else if (is_of_tls(result)) {
+        fetch->failed = stg_err(err, -STAGER_FAILED_PRECONDITION,
+                                "%s: %s: the server's certificate is not signed by one "
+                                "that this machine trusts (/etc/ssl/certs)",
+                                shown, curl_easy_strerror(result));
+    } else if (result == CURLE_UNSUPPORTED_PROTOCOL || result == CURLE_URL_MALFORMAT ||
+               result == CURLE_TOO_MANY_REDIRECTS) {
+        fetch->failed = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s: %s", shown,
+                                curl_easy_strerror(result));
+    } else {
+        fetch->failed =
+            stg_err(err, -STAGER_UNAVAILABLE, "%s: at offset %" PRIu64 ": %s", shown,
+                    fetch->plan.begin + fetch->n, curl_easy_strerror(result));
+        fetch->again = true;
+    }
+}
+
+static uint64_t draw_below(uint64_t n)
+{
+    uint64_t drawn = 0;
+    if (getrandom(&drawn, sizeof(drawn), GRND_NONBLOCK) < 0)
+        drawn = stg_fetch_now_ns();
+    return drawn % n;
+}
+
+/* Twice as long each time; half of it by chance, so that those who failed together do
+ * not come back together. */
+static uint64_t delay_ms(const struct stg_fetch *fetch)
+{
+    unsigned doublings = fetch->n_attempts - 1;
+    uint64_t most = doublings < 7 ? FIRST_DELAY_MS << doublings : MAX_DELAY_MS;
+    if (most > MAX_DELAY_MS)
+        most = MAX_DELAY_MS;
+    uint64_t delay = most / 2 + draw_below(most / 2 + 1);
+    return delay > fetch->answer.retry_after_ms ? delay : fetch->answer.retry_after_ms;
+}
+
+static bool try_again(struct stg_fetch *fetch, unsigned retries)
+{
+    if (!fetch->again)
+        return false;
+    if (fetch->n - fetch->n_before >= PROGRESS_BYTES)
+        fetch->n_attempts = 0;
+    if (++fetch->n_attempts > retries) {
+        stg_err_append(&fetch->failure, fetch->failed, " (%u attempts, remote.retries)",
+                       fetch->n_attempts);
+        return false;
+    }
+    fetch->due_ns = stg_fetch_now_ns() + delay_ms(fetch) * 1000000u;
+    return true;
+}
+
+bool stg_attempt_end(struct stg_fetch *fetch, CURLcode result,
+                     const struct stg_remote_settings *settings)
+{
+    if (result == CURLE_OK)
+        stg_answer_end(fetch);
+    else if (fetch->failed == 0)
+        fail_by_curl(fetch, result);
+    stg_attempt_drop(fetch);
+    return fetch->failed == 0 || !try_again(fetch, settings->retries);
+}

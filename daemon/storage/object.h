@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How an object on another machine is asked for: its URL, for whom, with which secrets.
+ * It asks for nothing itself. Immutable and reference counted, because what is under way
+ * may outlive who wanted it. Any thread.
+ */
+#ifndef STG_DAEMON_OBJECT_H
+#define STG_DAEMON_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/err.h"
+
+struct stg_object {
+    _Atomic uint32_t refs;
+    char *url;    /* what is sent */
+    char *shown;  /* for texts: as the user wrote it, without what may be secret */
+    char *advice; /* what to set where access is denied; NULL: nothing is known */
+
+    /* Secrets: none is ever part of a text. NULL: none. */
+    char *login;  /* "user:password", or with `sign` "key:secret" */
+    char *sign;   /* the parameters of AWS's signature: "aws:amz:REGION:s3" */
+    char *token;  /* of a session that is signed for */
+    char *bearer; /* a token instead of a login */
+
+    bool range_in_query; /* WebHDFS: offset and length stand in the URL */
+    bool loopback;       /* it may lie on this machine */
+};
+
+/* What a text may show of a URL: nothing of its query. Writes at most `bytes`. Returns
+ * buf. */
+const char *stg_object_shown(const char *url, char *buf, size_t bytes);
+
+/* A zeroed object with one reference; its strings are malloc'ed and belong to it. NULL
+ * when out of memory. */
+struct stg_object *stg_object_create(void);
+struct stg_object *stg_object_ref(struct stg_object *object);
+void stg_object_unref(struct stg_object *object); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/daemon/remote_server.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/storage/fetcher.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset_spec.h"
+
+static struct {
+    pid_t pid;
+    int to;
+    int port;
+    char log[4096];
+} server;
+
+static void run(int in, int out)
+{
+    const char *script = getenv("STG_REMOTE_SERVER");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(in, 0);
+    dup2(out, 1);
+    execlp("python3", "python3", script, server.log, (char *)NULL);
+    _exit(127);
+}
+
+void stg_test_server_start(void)
+{
+    int to[2], from[2];
+    char line[32] = "";
+    if (getenv("STG_REMOTE_SERVER") == NULL)
+        FAIL("STG_REMOTE_SERVER is not set: tests/daemon/remote_server.py");
+    snprintf(server.log, sizeof(server.log), "%s", stg_test_path("requests"));
+    /* A proxy of the machine's is not for loopback. */
+    setenv("no_proxy", "127.0.0.1", 1);
+    CHECK(pipe(to) == 0 && pipe(from) == 0);
+    server.pid = fork();
+    CHECK(server.pid >= 0);
+    if (server.pid == 0) {
+        close(to[1]);
+        close(from[0]);
+        run(to[0], from[1]);
+    }
+    close(to[0]);
+    close(from[1]);
+    server.to = to[1];
+    FILE *said = fdopen(from[0], "r");
+    if (said == NULL || fgets(line, sizeof(line), said) == NULL)
+        FAIL("python3 %s did not start", getenv("STG_REMOTE_SERVER"));
+    fclose(said);
+    server.port = atoi(line);
+    CHECK(server.port > 0);
+}
+
+void stg_test_server_stop(void)
+{
+    stg_fetchers_finish();
+    close(server.to);
+    kill(server.pid, SIGTERM);
+    waitpid(server.pid, NULL, 0);
+    server.pid = 0;
+}
+
+const char *stg_test_server_url(const char *fmt, ...)
+{
+    static char urls[16][1024];
+    static unsigned turn;
+    char *url = urls[turn++ % 16];
+    int n = snprintf(url, 1024, "http://127.0.0.1:%d", server.port);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(url + n, 1024 - (size_t)n, fmt, args);
+    va_end(args);
+    return url;
+}
+
+char *stg_test_server_log(void)
+{
+    FILE *file = fopen(server.log, "r");
+    CHECK(file != NULL);
+    char *text = NULL;
+    size_t size = 0;
+    if (getdelim(&text, &size, '\0', file) < 0)
+        text[0] = '\0';
+    fclose(file);
+    return text;
+}
+
+unsigned stg_test_server_asked(const char *part)
+{
+    char *log = stg_test_server_log(), *rest = log, *line;
+    unsigned n = 0;
+    while ((line = strsep(&rest, "\n")) != NULL)
+        n += line[0] != '\0' && strstr(line, part) != NULL;
+    free(log);
+    return n;
+}
+
+uint8_t stg_test_server_value(uint64_t i)
+{
+    return (uint8_t)(i * 31 + (i >> 8) * 7 + (i >> 16) * 13);
+}
