@@ -163,7 +163,7 @@ static int open_url(const struct stg_storage *storage, const char *path,
     if (object == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s://…: out of memory",
                        storage->scheme);
-    return stg_remote_open(storage, object, NULL, who, ret, err);
+    return stg_remote_open(storage, object, who, ret, err);
 }
 
 static int http_open(const char *path, const struct stg_identity *who,

@@ -27,7 +27,8 @@ struct range {
 struct remote {
     struct stg_source source;
     struct stg_object *object;
-    const _Atomic int *stopped;
+    struct stg_remote_probe probe; /* object NULL: none */
+    struct stg_identity who;
     struct stg_quota *quota;
     uint64_t range_bytes;
     unsigned most_ranges;
@@ -225,7 +226,7 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
     if (bytes > range.end - offset)
         bytes = range.end - offset;
     uint64_t at = offset - range.begin;
-    int64_t there = stg_fetch_wait(range.fetch, at + bytes, remote->stopped, err);
+    int64_t there = stg_fetch_wait(range.fetch, at + bytes, remote->who.stopped, err);
     if (there >= 0)
         memcpy(buf, stg_fetch_chunk(range.fetch)->data + at, bytes);
     stg_fetch_unref(range.fetch);
@@ -234,15 +235,49 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
 
 static bool is_stopped(const struct remote *remote)
 {
-    return remote->stopped != NULL &&
-           atomic_load_explicit(remote->stopped, memory_order_relaxed) != 0;
+    const _Atomic int *stopped = remote->who.stopped;
+    return stopped != NULL && atomic_load_explicit(stopped, memory_order_relaxed) != 0;
+}
+
+/* At the last byte: whether it is still what it was when it was opened. */
+static int check_again(struct remote *remote, struct stg_err *err)
+{
+    struct stg_version now;
+    if (remote->probe.object == NULL)
+        return 0;
+    int rc = remote->probe.ask(remote->probe.object, &remote->who, &now, err);
+    if (rc < 0)
+        return rc;
+    if (now.size == remote->version.size &&
+        strcmp(now.modified, remote->version.modified) == 0)
+        return 0;
+    return stg_err(err, -STAGER_DATA_LOSS,
+                   "%s: the file was replaced while it was read: what was read of it may "
+                   "be of both",
+                   remote->object->shown);
+}
+
+static int64_t read_ranges(struct remote *remote, uint64_t offset, char *buf,
+                           uint64_t bytes, struct stg_err *err)
+{
+    uint64_t done = 0;
+    while (done < bytes) {
+        int64_t n = read_part(remote, offset + done, buf + done, bytes - done, err);
+        /* Somebody who reads elsewhere has dropped the range. */
+        if (n == -STAGER_CANCELLED && !is_stopped(remote))
+            continue;
+        if (n < 0)
+            return n;
+        done += (uint64_t)n;
+    }
+    return (int64_t)done;
 }
 
 int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,
                         size_t bytes, struct stg_err *err)
 {
     struct remote *remote = (struct remote *)source;
-    uint64_t size = remote->version.size, done = 0;
+    uint64_t size = remote->version.size;
     if (offset >= size)
         return 0;
     if (bytes > size - offset)
@@ -250,23 +285,20 @@ int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,
     pthread_mutex_lock(&remote->lock);
     note_speed(remote, bytes);
     pthread_mutex_unlock(&remote->lock);
-    while (done < bytes) {
-        int64_t n =
-            read_part(remote, offset + done, (char *)buf + done, bytes - done, err);
-        /* Somebody who reads elsewhere has dropped the range. */
-        if (n == -STAGER_CANCELLED && !is_stopped(remote))
-            continue;
-        if (n < 0) {
-            source->spoiled |= n == -STAGER_DATA_LOSS;
-            return n;
-        }
-        done += (uint64_t)n;
+    int64_t n = read_ranges(remote, offset, buf, bytes, err);
+    if (n >= 0 && offset + bytes == size) {
+        int rc = check_again(remote, err);
+        n = rc < 0 ? rc : n;
+    }
+    if (n < 0) {
+        source->spoiled |= n == -STAGER_DATA_LOSS;
+        return n;
     }
     pthread_mutex_lock(&remote->lock);
     drop_taken(remote, offset, bytes);
     remote->last_ns = stg_fetch_now_ns();
     pthread_mutex_unlock(&remote->lock);
-    return (int64_t)done;
+    return n;
 }
 
 void stg_remote_will_need(struct stg_source *source, uint64_t offset, uint64_t bytes)
@@ -292,6 +324,7 @@ void stg_remote_close(struct stg_source *source)
     while (remote->n > 0)
         drop(remote, &remote->ranges[0]);
     stg_object_unref(remote->object);
+    stg_object_unref(remote->probe.object);
     stg_quota_unref(remote->quota);
     pthread_mutex_destroy(&remote->lock);
     free(remote);
@@ -306,7 +339,7 @@ static int ask(struct remote *remote, struct stg_err *err)
     if (rc < 0)
         return rc;
     struct range *range = &remote->ranges[0];
-    int64_t n = stg_fetch_wait(range->fetch, 0, remote->stopped, err);
+    int64_t n = stg_fetch_wait(range->fetch, 0, remote->who.stopped, err);
     if (n < 0)
         return (int)n;
     remote->version = *stg_fetch_version(range->fetch);
@@ -315,37 +348,65 @@ static int ask(struct remote *remote, struct stg_err *err)
     return 0;
 }
 
-int stg_remote_open(const struct stg_storage *storage, struct stg_object *object,
-                    const struct stg_version *version, const struct stg_identity *who,
-                    struct stg_source **ret, struct stg_err *err)
+/* With what all have. Takes the object, also on failure. */
+static int create(const struct stg_storage *storage, struct stg_object *object,
+                  const struct stg_identity *who, struct remote **ret,
+                  struct stg_err *err)
 {
     struct stg_remote_settings settings;
+    struct stg_quota *quota = stg_fetchers_quota();
     struct remote *remote = calloc(1, sizeof(*remote));
-    if (remote == NULL) {
+    if (remote == NULL || quota == NULL) {
         int rc =
             stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", object->shown);
         stg_object_unref(object);
+        stg_quota_unref(quota);
+        free(remote);
         return rc;
     }
     stg_fetchers_settings(&settings);
     remote->source.storage = storage;
     remote->object = object;
-    remote->stopped = who->stopped;
+    remote->who = *who;
+    remote->quota = quota;
     remote->range_bytes = settings.range_bytes;
     remote->most_ranges = settings.ranges_per_file;
-    remote->quota = stg_fetchers_quota();
-    if (version != NULL)
-        remote->version = *version;
     pthread_mutex_init(&remote->lock, NULL);
-    int rc = 0;
-    if (remote->quota == NULL)
-        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", object->shown);
-    else if (version == NULL)
-        rc = ask(remote, err);
+    *ret = remote;
+    return 0;
+}
+
+int stg_remote_open(const struct stg_storage *storage, struct stg_object *object,
+                    const struct stg_identity *who, struct stg_source **ret,
+                    struct stg_err *err)
+{
+    struct remote *remote;
+    int rc = create(storage, object, who, &remote, err);
+    if (rc < 0)
+        return rc;
+    rc = ask(remote, err);
     if (rc < 0) {
         stg_remote_close(&remote->source);
         return rc;
     }
+    *ret = &remote->source;
+    return 0;
+}
+
+int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *object,
+                          const struct stg_version *version,
+                          const struct stg_remote_probe *probe,
+                          const struct stg_identity *who, struct stg_source **ret,
+                          struct stg_err *err)
+{
+    struct remote *remote;
+    int rc = create(storage, object, who, &remote, err);
+    if (rc < 0) {
+        stg_object_unref(probe->object);
+        return rc;
+    }
+    remote->version = *version;
+    remote->probe = *probe;
     *ret = &remote->source;
     return 0;
 }

@@ -11,11 +11,26 @@
 #include "daemon/storage/fetch.h"
 #include "daemon/storage/storage.h"
 
-/* Opens it: waits for the first answer, unless `version` is known already. Takes the
- * object, also on failure. Errors as of fetch.h. */
+/* Opens it: waits for the first answer. Takes the object, also on failure. Errors as of
+ * fetch.h. */
 int stg_remote_open(const struct stg_storage *storage, struct stg_object *object,
-                    const struct stg_version *version, const struct stg_identity *who,
-                    struct stg_source **ret, struct stg_err *err);
+                    const struct stg_identity *who, struct stg_source **ret,
+                    struct stg_err *err);
+
+/* How a scheme asks which object it is, where an answer with bytes does not say it. */
+struct stg_remote_probe {
+    struct stg_object *object; /* what to ask */
+    int (*ask)(struct stg_object *object, const struct stg_identity *who,
+               struct stg_version *ret, struct stg_err *err);
+};
+
+/* Opens what is `version`, which was asked for before, and will be again when the last
+ * byte is read. Takes both objects, also on failure. */
+int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *object,
+                          const struct stg_version *version,
+                          const struct stg_remote_probe *probe,
+                          const struct stg_identity *who, struct stg_source **ret,
+                          struct stg_err *err);
 
 /* The rest of a struct stg_storage. */
 int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,

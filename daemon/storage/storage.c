@@ -5,9 +5,8 @@
 #include <string.h>
 
 static const struct stg_storage *const storages[] = {
-    &stg_storage_file,
-    &stg_storage_http,
-    &stg_storage_https,
+    &stg_storage_file, &stg_storage_http, &stg_storage_https,
+    &stg_storage_s3,   &stg_storage_hdfs,
 };
 
 /* Length of "scheme" in "scheme://…", or 0. */
@@ -37,8 +36,8 @@ int stg_storage_find(const char *url, const struct stg_storage **ret,
             return 0;
         }
     }
-    return stg_err(
-        err, -STAGER_UNIMPLEMENTED,
-        "%s: no storage for the scheme \"%.*s\"; known: file (or a path), http, https",
-        url, (int)n, url);
+    return stg_err(err, -STAGER_UNIMPLEMENTED,
+                   "%s: no storage for the scheme \"%.*s\"; known: file (or a path), "
+                   "http, https, s3, hdfs",
+                   url, (int)n, url);
 }

@@ -63,7 +63,8 @@ struct stg_storage {
     int (*check)(const char *pattern, struct stg_err *err);
 };
 
-extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_https;
+extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_https,
+    stg_storage_s3, stg_storage_hdfs;
 
 /* The storage for a url, "file:///data/x" or "/data/x", and the rest of the url (inside
  * of it). UNIMPLEMENTED for a scheme that we do not have. */

@@ -21,22 +21,23 @@ static struct {
     char log[4096];
 } server;
 
-static void run(int in, int out)
+static void run(const char *script, int in, int out)
 {
-    const char *script = getenv("STG_REMOTE_SERVER");
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s", getenv("STG_REMOTE_SERVERS"), script);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(in, 0);
     dup2(out, 1);
-    execlp("python3", "python3", script, server.log, (char *)NULL);
+    execlp("python3", "python3", path, server.log, (char *)NULL);
     _exit(127);
 }
 
-void stg_test_server_start(void)
+void stg_test_server_start_as(const char *script)
 {
     int to[2], from[2];
     char line[32] = "";
-    if (getenv("STG_REMOTE_SERVER") == NULL)
-        FAIL("STG_REMOTE_SERVER is not set: tests/daemon/remote_server.py");
+    if (getenv("STG_REMOTE_SERVERS") == NULL)
+        FAIL("STG_REMOTE_SERVERS is not set: it is tests/daemon");
     snprintf(server.log, sizeof(server.log), "%s", stg_test_path("requests"));
     /* A proxy of the machine's is not for loopback. */
     setenv("no_proxy", "127.0.0.1", 1);
@@ -46,17 +47,27 @@ void stg_test_server_start(void)
     if (server.pid == 0) {
         close(to[1]);
         close(from[0]);
-        run(to[0], from[1]);
+        run(script, to[0], from[1]);
     }
     close(to[0]);
     close(from[1]);
     server.to = to[1];
     FILE *said = fdopen(from[0], "r");
     if (said == NULL || fgets(line, sizeof(line), said) == NULL)
-        FAIL("python3 %s did not start", getenv("STG_REMOTE_SERVER"));
+        FAIL("%s did not start", script);
     fclose(said);
     server.port = atoi(line);
     CHECK(server.port > 0);
+}
+
+void stg_test_server_start(void)
+{
+    stg_test_server_start_as("remote_server.py");
+}
+
+int stg_test_server_port(void)
+{
+    return server.port;
 }
 
 void stg_test_server_stop(void)

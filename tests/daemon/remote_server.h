@@ -10,8 +10,12 @@
 
 /* Starts it; ends the test when that fails. */
 void stg_test_server_start(void);
+/* Another of the scripts: "remote_s3.py". */
+void stg_test_server_start_as(const char *script);
 /* Ends it, and the threads that fetch: the test leaks no descriptor. */
 void stg_test_server_stop(void);
+
+int stg_test_server_port(void);
 
 /* "http://127.0.0.1:PORT" and what is formatted. Valid until the 16th call after it. */
 const char *stg_test_server_url(const char *fmt, ...)

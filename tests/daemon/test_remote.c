@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/storage/attempt.h"
 #include "daemon/storage/fetcher.h"
 #include "daemon/storage/storage.h"
 #include "daemon/storage/store.h"
@@ -401,45 +400,6 @@ static void another_user_may_not_read_from_this_machine(void)
     stg_test_server_stop();
 }
 
-static void addresses_of_machines_own_are_refused(void)
-{
-    static const struct {
-        const char *address;
-        bool own, local; /* own: refused but to some; local: to all */
-    } rows[] = {
-        {"127.0.0.1", true, false},
-        {"127.8.9.1", true, false},
-        {"0.0.0.0", true, false},
-        {"::1", true, false},
-        {"::", true, false},
-        {"::ffff:127.0.0.1", true, false},
-        {"64:ff9b::7f00:1", true, false},
-        {"169.254.169.254", false, true},
-        {"::ffff:169.254.169.254", false, true},
-        {"fe80::1%lo", false, true},
-        {"fd00:ec2::254", false, true},
-        {"10.0.0.1", false, false},
-        {"192.168.1.1", false, false},
-        {"93.184.216.34", false, false},
-        {"169.253.0.1", false, false},
-        {"2001:db8::1", false, false},
-        {"fd00:1::1", false, false},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        for (int k = 0; k < 2; k++) {
-            struct stg_object object = {.loopback = k == 1};
-            bool refused = (rows[i].own && !object.loopback) || rows[i].local;
-            if ((stg_attempt_refuses(&object, rows[i].address) != NULL) != refused)
-                FAIL("%s, %d", rows[i].address, k);
-        }
-    }
-    struct stg_object all = {.loopback = true};
-    CHECK(stg_attempt_refuses(&all, "224.0.0.1") != NULL);
-    CHECK(stg_attempt_refuses(&all, "255.255.255.255") != NULL);
-    CHECK(stg_attempt_refuses(&all, "ff02::1") != NULL);
-    CHECK(stg_attempt_refuses(&all, "/run/x.sock") != NULL);
-}
-
 /* ---- with whose secrets ---- */
 
 static const char keys[] = "# of a test\n"
@@ -578,47 +538,6 @@ static void a_reader_that_is_stopped_returns_at_once(void)
     CHECK(after.tv_sec - before.tv_sec < 5);
 }
 
-/* ---- what can be a URL ---- */
-
-static void check_url(const char *url, const char *part)
-{
-    const struct stg_storage *storage;
-    const char *path;
-    struct stg_err err = {0};
-    CHECK_OK(stg_storage_find(url, &storage, &path, &err), err);
-    if (part == NULL) {
-        CHECK_OK(storage->check(path, &err), err);
-        return;
-    }
-    CHECK_INT(storage->check(path, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, part);
-}
-
-static void a_url_is_checked_before_it_is_asked_for(void)
-{
-    check_url("https://host/a.csv", NULL);
-    check_url("https://host:8443/a/b.csv?version=2", NULL);
-    check_url("http://[::1]:80/a.csv?x=*", NULL);
-    check_url("https://host/*.csv", "https has no way to list files");
-    check_url("http://host/part-[0-9]", "%5B");
-    check_url("http://host/", "list a directory");
-    check_url("http://host", "list a directory");
-    check_url("http:///a", "the host is missing");
-    check_url("http://ann:pw@host/a", "a URL is no place for a password");
-    check_url("http://host/a b", "%20");
-    check_url("http://host/a\r\nX: y", "spaces");
-    check_url("http://host/a#b", "%23");
-    check_url("http://host/a/../b", "\"..\"");
-    check_url("http://host/a/%2E./b", "\"..\"");
-    check_url("http://host/./b", "\"..\"");
-    check_url("http://host/a/..b?x=../y", NULL);
-    struct stg_err err = {0};
-    const struct stg_storage *storage;
-    const char *path;
-    CHECK_INT(stg_storage_find("gopher://x/y", &storage, &path, &err),
-              -STAGER_UNIMPLEMENTED);
-}
-
 static const struct stg_test tests[] = {
     TEST(an_object_is_read_in_ranges_to_the_byte),
     TEST(an_object_of_one_byte_or_none_is_read),
@@ -641,12 +560,10 @@ static const struct stg_test tests[] = {
     TEST(a_server_without_ranges_serves_small_objects),
     TEST(a_redirection_is_followed_on_the_web_alone),
     TEST(another_user_may_not_read_from_this_machine),
-    TEST(addresses_of_machines_own_are_refused),
     TEST(a_login_comes_from_its_file_for_its_prefix_alone),
     TEST(a_login_is_not_sent_to_another_host),
     TEST(secrets_are_for_those_who_are_named),
     TEST(a_file_of_secrets_that_is_open_to_others_is_refused),
     TEST(a_reader_that_is_stopped_returns_at_once),
-    TEST(a_url_is_checked_before_it_is_asked_for),
 };
 TEST_MAIN(tests)
