@@ -489,6 +489,22 @@ static int check_step_node(const struct stg_graph *graph,
     return 0;
 }
 
+/* What writes a variable is given the variable itself. */
+static int check_state(const struct stg_graph *graph, const struct stg_graph_node *node,
+                       struct stg_err *err)
+{
+    if ((node->op->flags & STG_OP_STATEFUL) == 0)
+        return 0;
+    const struct stg_ref *ref = &node->inputs[0];
+    const struct stg_op *op =
+        ref->kind == STG_REF_NODE ? stg_op_find(graph->spec->nodes[ref->index].op) : NULL;
+    if (op != NULL && (op->flags & STG_OP_VARIABLE) != 0)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "input \"%s\" is no variable, and nothing else can be written",
+                   node->input_names[0]);
+}
+
 static int link_node(struct stg_graph *graph, size_t i, struct stg_err *err)
 {
     struct stg_graph_node *node = &graph->nodes[i];
@@ -505,6 +521,8 @@ static int link_node(struct stg_graph *graph, size_t i, struct stg_err *err)
     if (rc < 0)
         return rc;
     rc = check_arity(node, err);
+    if (rc == 0)
+        rc = check_state(graph, node, err);
     if (rc < 0)
         return rc;
     return stg_param_check(node->op->params, node->op->n_params, node->spec->attrs,

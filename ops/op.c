@@ -7,6 +7,9 @@ extern const struct stg_op stg_op_abs;
 extern const struct stg_op stg_op_add;
 extern const struct stg_op stg_op_as_string;
 extern const struct stg_op stg_op_assert;
+extern const struct stg_op stg_op_assign;
+extern const struct stg_op stg_op_assign_add;
+extern const struct stg_op stg_op_augru;
 extern const struct stg_op stg_op_batch_matmul;
 extern const struct stg_op stg_op_bias_add;
 extern const struct stg_op stg_op_bucketize;
@@ -27,6 +30,7 @@ extern const struct stg_op stg_op_floormod;
 extern const struct stg_op stg_op_gather;
 extern const struct stg_op stg_op_greater;
 extern const struct stg_op stg_op_greater_equal;
+extern const struct stg_op stg_op_gru;
 extern const struct stg_op stg_op_identity;
 extern const struct stg_op stg_op_l2_normalize;
 extern const struct stg_op stg_op_less;
@@ -56,6 +60,7 @@ extern const struct stg_op stg_op_reduce_mean;
 extern const struct stg_op stg_op_reduce_sum;
 extern const struct stg_op stg_op_relu;
 extern const struct stg_op stg_op_reshape;
+extern const struct stg_op stg_op_scatter_add;
 extern const struct stg_op stg_op_sequence_mask;
 extern const struct stg_op stg_op_sigmoid;
 extern const struct stg_op stg_op_sleep;
@@ -88,6 +93,9 @@ static const struct stg_op *const ops[] = {
     &stg_op_add,
     &stg_op_as_string,
     &stg_op_assert,
+    &stg_op_assign,
+    &stg_op_assign_add,
+    &stg_op_augru,
     &stg_op_batch_matmul,
     &stg_op_bias_add,
     &stg_op_bucketize,
@@ -108,6 +116,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_gather,
     &stg_op_greater,
     &stg_op_greater_equal,
+    &stg_op_gru,
     &stg_op_identity,
     &stg_op_l2_normalize,
     &stg_op_less,
@@ -137,6 +146,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_reduce_sum,
     &stg_op_relu,
     &stg_op_reshape,
+    &stg_op_scatter_add,
     &stg_op_sequence_mask,
     &stg_op_sigmoid,
     &stg_op_sleep,

@@ -59,6 +59,22 @@ int stg_resources_create(const struct stg_graph *graph, struct stg_resources **r
     return 0;
 }
 
+int stg_resources_load(struct stg_resources *resources, const struct stg_graph *graph,
+                       stg_variable_file *load, struct stg_err *err)
+{
+    for (size_t i = 0; i < resources->n; i++) {
+        const struct stg_graph_node *node = &graph->nodes[i];
+        const struct stg_node *spec = node->spec;
+        const char *file = stg_attr_string(spec->attrs, spec->n_attrs, "file", NULL);
+        if (resources->tensors[i].data == NULL || file == NULL)
+            continue;
+        int rc = load(file, &resources->tensors[i], err);
+        if (rc < 0)
+            return stg_graph_blame(node, rc, err);
+    }
+    return 0;
+}
+
 void stg_resources_destroy(struct stg_resources *resources)
 {
     if (resources == NULL)

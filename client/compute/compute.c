@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "client/compute/npy.h"
 #include "ops/graph.h"
 #include "ops/run.h"
 
@@ -41,6 +42,8 @@ static int create(const struct stg_pipeline_spec *spec, const struct stg_schema 
     int rc = stg_graph_create(spec, NULL, boundary, &graph->graph, err);
     if (rc == 0)
         rc = stg_resources_create(graph->graph, &graph->resources, err);
+    if (rc == 0)
+        rc = stg_resources_load(graph->resources, graph->graph, stg_npy_read, err);
     if (rc < 0) {
         destroy(graph);
         return rc;

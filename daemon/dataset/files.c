@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/random.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/listing.h"
-#include "daemon/dataset/random.h"
 #include "daemon/dataset/step.h"
 
 /* The listing is taken once, when the pass begins; every epoch sees the same files. */

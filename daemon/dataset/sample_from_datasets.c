@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/random.h"
 #include "daemon/dataset/directed.h"
-#include "daemon/dataset/random.h"
 
 struct sample {
     struct stg_directed directed;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/random.h"
+#include "core/random.h"
 #include "daemon/dataset/record.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once */

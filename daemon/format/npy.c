@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "daemon/format/npy_header.h"
+#include "core/npy_header.h"
 #include "daemon/format/window.h"
 
 struct npy {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/random.h"
+#include "core/random.h"
 #include "daemon/dataset/slab.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"

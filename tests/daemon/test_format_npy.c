@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/format/npy_header.h"
+#include "core/npy_header.h"
 #include "tests/check.h"
 #include "tests/daemon/format_source.h"
 #include "tests/daemon/golden_npy.h"

@@ -144,9 +144,32 @@ static bool same_at(const struct stg_tensor *a, const struct stg_tensor *b, size
     return !exact_nan && is_nan_at(a, i) && is_nan_at(b, i);
 }
 
+static double number_at(const struct stg_tensor *t, size_t i)
+{
+    return t->dtype == STAGER_FLOAT64 ? ((const double *)t->data)[i]
+                                      : (double)((const float *)t->data)[i];
+}
+
+/* What two tensors may differ by. */
+struct slack {
+    bool exact_nan;
+    double tolerance; /* of float32 and float64 */
+};
+
+static bool near_at(const struct stg_tensor *a, const struct stg_tensor *b, size_t i,
+                    const struct slack *slack)
+{
+    if (same_at(a, b, i, slack->exact_nan))
+        return true;
+    if (a->dtype != STAGER_FLOAT32 && a->dtype != STAGER_FLOAT64)
+        return false;
+    double got = number_at(a, i), want = number_at(b, i);
+    return fabs(got - want) <= slack->tolerance * fmax(1, fabs(want));
+}
+
 static void check_tensor(const struct op_case *c, size_t output,
                          const struct stg_tensor *got, const struct stg_tensor *want,
-                         bool exact_nan)
+                         const struct slack *slack)
 {
     char a[128], b[128];
     stg_shape_text(got->shape, got->ndim, a, sizeof(a));
@@ -156,7 +179,7 @@ static void check_tensor(const struct op_case *c, size_t output,
              output, stg_dtype_name(got->dtype), a, stg_dtype_name(want->dtype), b);
     size_t n = (size_t)stg_tensor_n(want);
     for (size_t i = 0; i < n; i++) {
-        if (!same_at(got, want, i, exact_nan))
+        if (!near_at(got, want, i, slack))
             FAIL("%s(%s) %s: output %zu differs from %s at element %zu", c->op, c->inputs,
                  c->attrs, output, c->want, i);
     }
@@ -225,7 +248,7 @@ struct expected {
     const struct op_case *c;
     const struct stg_tensor *want;
     size_t n;
-    bool exact_nan;
+    const struct slack *slack;
 };
 
 static void check_outputs(void *owner, const struct stg_tensor *outputs)
@@ -235,8 +258,7 @@ static void check_outputs(void *owner, const struct stg_tensor *outputs)
         FAIL("%s(%s) %s: was not refused", expected->c->op, expected->c->inputs,
              expected->c->attrs);
     for (size_t i = 0; i < expected->n; i++)
-        check_tensor(expected->c, i, &outputs[i], &expected->want[i],
-                     expected->exact_nan);
+        check_tensor(expected->c, i, &outputs[i], &expected->want[i], expected->slack);
 }
 
 size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,
@@ -247,15 +269,14 @@ size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,
     return read_tensors(bump, c->inputs, ret);
 }
 
-void op_case_check(const struct op_case *c, bool exact_nan)
+static void check_case(const struct op_case *c, const struct slack *slack)
 {
     struct stg_bump bump = {0};
     struct stg_err err = {.row = -1};
     static struct stg_tensor feeds[OP_CASE_TENSORS], want[OP_CASE_TENSORS];
     size_t n = read_tensors(&bump, c->inputs, feeds);
     size_t n_want = c->want != NULL ? read_tensors(&bump, c->want, want) : 1;
-    struct expected expected = {
-        .c = c, .want = want, .n = n_want, .exact_nan = exact_nan};
+    struct expected expected = {.c = c, .want = want, .n = n_want, .slack = slack};
     int rc = run_case(c, feeds, n, n_want, check_outputs, &expected, &err);
     if (rc < 0 && c->want != NULL)
         FAIL("%s(%s) %s: %s", c->op, c->inputs, c->attrs, err.text);
@@ -265,4 +286,14 @@ void op_case_check(const struct op_case *c, bool exact_nan)
         CHECK_INT(err.row, c->row);
     }
     stg_bump_finish(&bump);
+}
+
+void op_case_check(const struct op_case *c, bool exact_nan)
+{
+    check_case(c, &(struct slack){.exact_nan = exact_nan});
+}
+
+void op_case_check_near(const struct op_case *c, double tolerance)
+{
+    check_case(c, &(struct slack){.tolerance = tolerance});
 }

@@ -23,6 +23,9 @@ struct op_case {
  * when anything differs. exact_nan: which NaN it is counts too. */
 void op_case_check(const struct op_case *c, bool exact_nan);
 
+/* The same, and floats may differ by that much, absolutely or of the wanted value. */
+void op_case_check_near(const struct op_case *c, double tolerance);
+
 /* The inputs of the case, and how many outputs it wants (1 where it is refused). Memory
  * from bump; at most OP_CASE_TENSORS of each. */
 #define OP_CASE_TENSORS 64

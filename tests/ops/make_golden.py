@@ -461,10 +461,104 @@ def json_rows():
     return rows
 
 
+# ---- what models are made of ----
+
+def augru_reference(x, scores, kernel, back, bias, lengths):
+    """VecAttGRUCell of DIEN in the order of Keras's gates, reset_after=False."""
+    n = back.shape[0]
+    state, out = np.zeros((x.shape[0], n)), np.zeros((*x.shape[:2], n))
+    for t in range(x.shape[1]):
+        gates = x[:, t] @ kernel + bias
+        z = 1 / (1 + np.exp(-(gates[:, :n] + state @ back[:, :n])))
+        r = 1 / (1 + np.exp(-(gates[:, n:2 * n] + state @ back[:, n:2 * n])))
+        candidate = np.tanh(gates[:, 2 * n:] + (r * state) @ back[:, 2 * n:])
+        z = (1 - scores[:, t:t + 1]) * z
+        after = z * state + (1 - z) * candidate
+        state = np.where((t < lengths)[:, None], after, state)
+        out[:, t] = state
+    return out, state
+
+
+def recurrent_rows():
+    rng = np.random.default_rng(16)
+    rows = []
+    for dtype in ("float32", "float64"):
+        for after in (True, False):
+            for batch, steps, n_in, n in ((2, 3, 2, 2), (1, 1, 3, 1), (3, 4, 1, 3), (0, 2, 2, 1), (2, 0, 1, 2)):
+                x = rng.normal(size=(batch, steps, n_in)).astype(dtype)
+                layer = tf.keras.layers.GRU(n, reset_after=after, return_sequences=True, return_state=True, dtype=dtype)
+                layer.build(x.shape)
+                weights = [rng.normal(size=w.shape).astype(dtype) for w in layer.get_weights()]
+                layer.set_weights(weights)
+                attrs = f"reset_after={str(after).lower()}"
+                if batch and steps:
+                    want = [np.asarray(t) for t in layer(x)]
+                    rows.append(row("gru", attrs, [x, *weights], want))
+                    lengths = rng.integers(1, steps + 1, batch).astype("int32")
+                    mask = np.arange(steps) < lengths[:, None]
+                    want = [np.asarray(t) for t in layer(x, mask=tf.constant(mask))]
+                    rows.append(row("gru", attrs, [x, *weights, lengths], want))
+                else:
+                    want = [np.zeros((batch, steps, n), dtype), np.zeros((batch, n), dtype)]
+                    rows.append(row("gru", attrs, [x, *weights], want))
+    for batch, steps, n_in, n in ((2, 3, 2, 2), (3, 5, 2, 4)):
+        x, scores = rng.normal(size=(batch, steps, n_in)), rng.uniform(size=(batch, steps))
+        weights = [rng.normal(size=s) for s in ((n_in, 3 * n), (n, 3 * n), (3 * n,))]
+        for lengths in (np.full(batch, steps), rng.integers(0, steps + 1, batch)):
+            want = augru_reference(x, scores, *weights, lengths)
+            rows.append(row("augru", "reset_after=false", [x, scores, *weights, lengths], want))
+    return rows
+
+
+def combined(table, ids, splits, weights, combiner):
+    """tf.nn.embedding_lookup_sparse by way of RaggedTensor; rows at the end that it loses are 0."""
+    ids = tf.RaggedTensor.from_row_splits(ids, splits)
+    if weights is not None:
+        weights = tf.RaggedTensor.from_row_splits(weights, splits)
+    out = tf.nn.embedding_lookup_sparse(tf.constant(table), ids.to_sparse(), weights.to_sparse() if weights is not None else None,
+                                        combiner=combiner).numpy()
+    missing = len(splits) - 1 - out.shape[0]
+    return np.concatenate([out, np.zeros((missing, *out.shape[1:]), out.dtype)])
+
+
+def embedding_rows():
+    rng = np.random.default_rng(17)
+    rows = []
+    for combiner in ("sum", "mean", "sqrtn"):
+        for dtype in ("float32", "float64"):
+            for weighted in (False, True):
+                table = rng.normal(size=(7, 3)).astype(dtype)
+                lengths = rng.integers(0, 4, 6)
+                splits = np.concatenate([[0], np.cumsum(lengths)]).astype("int64")
+                ids = rng.integers(0, 7, splits[-1]).astype(rng.choice(["int32", "int64"]))
+                weights = rng.uniform(0.1, 2, splits[-1]).astype(dtype) if weighted else None
+                want = combined(table, ids, splits, weights, combiner)
+                attrs = f'combiner="{combiner}"' + (" weighted=true" if weighted else "")
+                last = [weights] if weighted else []
+                rows.append(row("embedding_lookup", attrs, [table, ids, splits, *last], [want]))
+                indices = np.array([[r, k] for r in range(6) for k in range(lengths[r])], "int64").reshape(-1, 2)
+                rows.append(row("embedding_lookup", attrs, [table, ids, indices, np.array([6, 3]), *last], [want]))
+    return rows
+
+
+def masked_rows():
+    rng = np.random.default_rng(18)
+    rows = []
+    for dtype in ("float32", "float64"):
+        for shape, axis in (((3, 4), -1), ((2, 3, 2), 1), ((5,), 0)):
+            x = rng.normal(size=shape).astype(dtype)
+            mask = rng.random(shape) < 0.6
+            np.moveaxis(mask, axis, 0)[0] = True
+            want = tf.keras.layers.Softmax(axis=axis, dtype=dtype)(x, mask=tf.constant(mask)).numpy()
+            rows.append(row("softmax", f"axis={axis}", [x, mask], [want]))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
           "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows, "example": example_rows,
-          "cross": cross_rows, "json": json_rows}
+          "cross": cross_rows, "json": json_rows, "recurrent": recurrent_rows, "embedding": embedding_rows,
+          "masked": masked_rows}
 
 
 def main():

@@ -12,10 +12,13 @@ const struct op_case op_rows[] = {
 #include "tests/ops/golden/decode_csv_numbers.rows"
 #include "tests/ops/golden/decode_csv_records.rows"
 #include "tests/ops/golden/elementwise.rows"
+#include "tests/ops/golden/embedding.rows"
 #include "tests/ops/golden/example.rows"
 #include "tests/ops/golden/hash_bucket.rows"
 #include "tests/ops/golden/json.rows"
+#include "tests/ops/golden/masked.rows"
 #include "tests/ops/golden/moves.rows"
+#include "tests/ops/golden/recurrent.rows"
 #include "tests/ops/golden/shapes.rows"
 #include "tests/ops/golden/strings.rows"
 #include "tests/ops/golden/sums.rows"
@@ -70,6 +73,10 @@ const struct op_case op_rows[] = {
     {"constant", "value=[3, 4] dtype=\"int64\"", "", NULL, NULL, 0},
     {"placeholder", "dtype=\"int64\" shape=[2]", "", NULL, NULL, 0},
     {"variable", "dtype=\"float32\" shape=[2]", "", NULL, NULL, 0},
+    /* Nothing but a variable is written, and none can be fed: test_models.c. */
+    {"assign", "", "float32[2] 1 2\nfloat32[2] 3 4", NULL, NULL, 0},
+    {"assign_add", "", "float32[2] 1 2\nfloat32[2] 3 4", NULL, NULL, 0},
+    {"scatter_add", "", "float32[2] 1 2\nint32[1] 0\nfloat32[1] 4", NULL, NULL, 0},
     {"vocabulary", "file=\"/words\"", "", NULL, NULL, 0},
 };
 

@@ -76,7 +76,7 @@ static const struct {
     {"y = constant() value=null\n", "value holds a null"},
     {"y = constant()\n", "value"},
     {"y = variable() shape=[2] initializer=\"random\"\n",
-     "initializer must be ones, zeros, or a number, and is \"random\""},
+     "random_normal or npy, and is \"random\""},
     {"y = variable() shape=[2] dtype=\"string\"\n", "a variable cannot be string"},
     {"y = variable() shape=[2] dtype=\"int32\" initializer=0.5\n",
      "initializer: this literal is no int32"},

@@ -3,8 +3,8 @@
  * The header of a NumPy file (format versions 1.0 to 3.0, numpy.lib.format), out of bytes
  * in memory; nothing is evaluated. Pure functions; any thread.
  */
-#ifndef STG_DAEMON_NPY_HEADER_H
-#define STG_DAEMON_NPY_HEADER_H
+#ifndef STG_CORE_NPY_HEADER_H
+#define STG_CORE_NPY_HEADER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/random.h"
+#include "core/random.h"
 
 #define ROUNDS 10
 #define MULTIPLIER_0 0xd2e7470ee14c6c93ull

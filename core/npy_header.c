@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/format/npy_header.h"
+#include "core/npy_header.h"
 
 #include <string.h>
 

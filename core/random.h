@@ -5,16 +5,17 @@
  * numbers, as easy as 1, 2, 3; SC 2011), key (seed, purpose), counter (i / 4, epoch,
  * pass, 0). Any thread.
  */
-#ifndef STG_DAEMON_RANDOM_H
-#define STG_DAEMON_RANDOM_H
+#ifndef STG_CORE_RANDOM_H
+#define STG_CORE_RANDOM_H
 
 #include <stdint.h>
 
-/* Steps with equal seeds draw from different streams. */
+/* Who draws: with equal seeds they draw from different streams. */
 enum stg_random_purpose {
     STG_RANDOM_SHUFFLE = 1,
     STG_RANDOM_FILES = 2,
-    STG_RANDOM_SAMPLE = 3
+    STG_RANDOM_SAMPLE = 3,
+    STG_RANDOM_VARIABLE = 5 /* with a pass and an epoch of 0 */
 };
 
 struct stg_random {
