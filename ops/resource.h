@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The variables of a graph: state is never an op's, it is owned by whoever runs the graph
- * and passed in as an input. Made and initialised once (ops/run.h), then read by any thread
- * while none runs a STATEFUL op.
+ * and passed in as an input. Made and initialised once (ops/run.h), then read by any
+ * thread while none runs a STATEFUL op.
  */
 #ifndef STG_OPS_RESOURCE_H
 #define STG_OPS_RESOURCE_H

@@ -30,8 +30,9 @@ struct stg_sink {
  * (reads only unless a STATEFUL op runs). RESOURCE_EXHAUSTED names variable and bytes. */
 int stg_resources_create(const struct stg_graph *graph, struct stg_resources **ret,
                          struct stg_err *err);
-/* Fills variables that say `initializer: npy` (zeros until then), each by a call of `load`
- * with the file that it says. Errors are load's, with node and line before them. */
+/* Fills variables that say `initializer: npy` (zeros until then), each by a call of
+ * `load` with the file that it says. Errors are load's, with node and line before them.
+ */
 typedef int stg_variable_file(const char *file, struct stg_tensor *variable,
                               struct stg_err *err);
 int stg_resources_load(struct stg_resources *resources, const struct stg_graph *graph,

@@ -6,6 +6,7 @@
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def example(daemon, name, **values):
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))
     assert "@" not in text.split("name:")[1], text
-    return write(daemon, name + ".yaml", text)
+    return write(daemon, os.path.basename(name) + ".yaml", text)
 
 
 def expect(daemon, status, err_part, *args, stdin=None):
@@ -294,6 +295,20 @@ def the_first_program_prints_what_tensorflow_prints(daemon):
     assert result.stdout.decode().splitlines() == golden, result.stdout
 
 
+def five_models_score_as_numpy_does(daemon):
+    with open(os.path.join(HERE, "models.golden.h"), encoding="utf-8") as file:
+        golden = file.read()
+    data = write(daemon, "clicks.csv", "".join(row + "\n" for row in re.findall(r'^    "(.*)",$', golden, re.M)))
+    for name, scores in re.findall(r'{"(\w+)", {(.*?)}}', golden):
+        expect(daemon, 0, "", "apply", example(daemon, "models/" + name, DATA=data))
+        result = daemon.run("client/examples/score", name)
+        assert result.returncode == 0, result.stderr
+        *rows, last = result.stdout.decode().splitlines()
+        assert last == "12 rows", result.stdout
+        for row, score in zip(rows, scores.split(", ")):
+            assert abs(float(row.split()[1]) - float(score)) < 2e-6, (name, row, score)
+
+
 def trainers_say_what_is_wrong(daemon):
     result = daemon.run("client/examples/criteo_lr", "numbers")
     assert result.returncode == 1 and b"no tensor label" in result.stderr, result
@@ -308,6 +323,7 @@ TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_sparse
          cat_of_a_bad_row, delete, version,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
+         five_models_score_as_numpy_does,
          trainers_say_what_is_wrong]
 
 if __name__ == "__main__":
