@@ -146,6 +146,9 @@ struct stg_staged {
     uint32_t stream_id;
     uint64_t rejoin_millis; /* 0: who left is gone */
     bool keep_warm;
+    const struct stg_attr
+        *transfers; /* by feature: the dtype that crosses, half as wide */
+    size_t n_transfers;
 };
 
 struct stg_pipeline_spec {

@@ -178,6 +178,14 @@ static int check_feature(const struct stg_graph *graph, size_t i, struct stg_err
     return 0;
 }
 
+static void narrow_feature(struct stg_graph *graph, size_t i)
+{
+    const struct stg_graph_transfer *transfer = stg_graph_transfer(graph, i);
+    if (transfer != NULL)
+        graph->features[i] = (struct stg_ref){
+            .kind = STG_REF_NODE, .index = graph->nodes[transfer->narrow].same_as};
+}
+
 static int resolve_feature(struct stg_graph *graph, size_t i, struct stg_err *err)
 {
     const struct stg_feature *feature = &graph->spec->staged.features[i];
@@ -187,6 +195,7 @@ static int resolve_feature(struct stg_graph *graph, size_t i, struct stg_err *er
     rc = check_feature(graph, i, err);
     if (rc < 0)
         return rc;
+    narrow_feature(graph, i);
     const struct stg_component *component =
         stg_graph_component(graph, &graph->features[i]);
     assert(component != NULL);
@@ -212,7 +221,11 @@ static int make_boundary(struct stg_graph *graph, struct stg_err *err)
         if (all) {
             graph->features[i] =
                 (struct stg_ref){.kind = STG_REF_ELEMENT, .index = (uint32_t)i};
-            graph->boundary.components[i] = graph->element.components[i];
+            narrow_feature(graph, i);
+            graph->boundary.components[i] =
+                *stg_graph_component(graph, &graph->features[i]);
+            graph->boundary.components[i].name = graph->element.components[i].name;
+            graph->boundary.components[i].part = graph->element.components[i].part;
             continue;
         }
         int rc = resolve_feature(graph, i, err);

@@ -115,7 +115,7 @@ static int link_fed(struct stg_graph *graph, size_t i, struct stg_err *err)
     if (rc < 0)
         return rc;
     if (feed->target.kind == STG_REF_NODE) {
-        const struct stg_op *op = stg_op_find(graph->spec->nodes[feed->target.index].op);
+        const struct stg_op *op = stg_op_find(graph->nodes[feed->target.index].spec->op);
         if (op != NULL && (op->flags & STG_OP_VARIABLE) != 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "a variable cannot be fed; assign to it");

@@ -64,6 +64,12 @@ struct stg_graph_feed {
     bool is_needed;  /* a feature depends on it */
 };
 
+/* A feature that crosses in half the width; the nodes are behind those of the file. */
+struct stg_graph_transfer {
+    struct stg_ref staged; /* the boundary tensor, as it lies in the batch */
+    uint32_t narrow, widen;
+};
+
 struct stg_graph {
     const struct stg_pipeline_spec *spec;
     struct stg_bump bump;
@@ -77,6 +83,8 @@ struct stg_graph {
     struct stg_schema fed; /* of a client: what stager_run feeds */
     struct stg_graph_feed *feeds;
     size_t n_feeds;
+    struct stg_graph_transfer *transfers;
+    size_t n_transfers;
     uint32_t *order; /* nodes, each after its inputs and controls */
 };
 
@@ -107,6 +115,19 @@ int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err 
 /* When a pipeline is applied, a name that is not found is an INVALID_ARGUMENT. Returns
  * that. */
 int stg_graph_invalid(struct stg_err *err);
+
+/* ---- graph_transfer.c ---- */
+
+/* Makes the nodes of staged.transfer, for which there is room; before any name is
+ * resolved. */
+int stg_graph_add_transfers(struct stg_graph *graph, struct stg_err *err);
+
+/* Gives them their inputs, once feed_dict is linked. */
+int stg_graph_link_transfers(struct stg_graph *graph, struct stg_err *err);
+
+/* That of the feature, or NULL. */
+const struct stg_graph_transfer *stg_graph_transfer(const struct stg_graph *graph,
+                                                    size_t feature);
 
 /* ---- graph_fold.c ---- */
 

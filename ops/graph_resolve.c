@@ -208,6 +208,10 @@ int stg_graph_resolve(const struct stg_graph *graph, const char *name,
     if (rc < 0)
         return rc;
     ref = stg_graph_fed(graph, ref);
+    const struct stg_graph_transfer *transfer =
+        ref.kind == STG_REF_STAGED ? stg_graph_transfer(graph, ref.index) : NULL;
+    if (transfer != NULL)
+        ref = (struct stg_ref){.kind = STG_REF_NODE, .index = transfer->widen};
     if (ref.kind == STG_REF_NODE)
         ref.index = graph->nodes[ref.index].same_as;
     *ret = ref;
@@ -497,7 +501,7 @@ static int check_state(const struct stg_graph *graph, const struct stg_graph_nod
         return 0;
     const struct stg_ref *ref = &node->inputs[0];
     const struct stg_op *op =
-        ref->kind == STG_REF_NODE ? stg_op_find(graph->spec->nodes[ref->index].op) : NULL;
+        ref->kind == STG_REF_NODE ? stg_op_find(graph->nodes[ref->index].spec->op) : NULL;
     if (op != NULL && (op->flags & STG_OP_VARIABLE) != 0)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -531,18 +535,23 @@ static int link_node(struct stg_graph *graph, size_t i, struct stg_err *err)
 
 int stg_graph_link(struct stg_graph *graph, struct stg_err *err)
 {
-    graph->n_nodes = graph->spec->n_nodes;
+    size_t n_written = graph->spec->n_nodes;
+    graph->n_nodes = n_written + 2 * graph->spec->staged.n_transfers;
     graph->nodes = stg_bump_alloc(&graph->bump, graph->n_nodes * sizeof(*graph->nodes));
     if (graph->nodes == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; i < graph->n_nodes; i++) {
-        graph->nodes[i].spec = &graph->spec->nodes[i];
+        graph->nodes[i].spec = i < n_written ? &graph->spec->nodes[i] : NULL;
         graph->nodes[i].same_as = (uint32_t)i;
     }
-    int fed = stg_graph_link_feeds(graph, err);
-    if (fed < 0)
-        return fed;
-    for (size_t i = 0; i < graph->n_nodes; i++) {
+    int made = stg_graph_add_transfers(graph, err);
+    if (made == 0)
+        made = stg_graph_link_feeds(graph, err);
+    if (made == 0)
+        made = stg_graph_link_transfers(graph, err);
+    if (made < 0)
+        return made;
+    for (size_t i = 0; i < n_written; i++) {
         int rc = link_node(graph, i, err);
         if (rc < 0)
             return stg_graph_blame(&graph->nodes[i], rc, err);

@@ -45,6 +45,7 @@ extern const struct stg_op stg_op_matmul;
 extern const struct stg_op stg_op_maximum;
 extern const struct stg_op stg_op_minimum;
 extern const struct stg_op stg_op_multiply;
+extern const struct stg_op stg_op_narrow;
 extern const struct stg_op stg_op_negative;
 extern const struct stg_op stg_op_normalize;
 extern const struct stg_op stg_op_not_equal;
@@ -131,6 +132,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_maximum,
     &stg_op_minimum,
     &stg_op_multiply,
+    &stg_op_narrow,
     &stg_op_negative,
     &stg_op_normalize,
     &stg_op_not_equal,

@@ -72,6 +72,24 @@ static int node_fill(const struct stg_node *from, struct stg_bump *bump, Stager_
     return 0;
 }
 
+static Stager__Values *values_fill(const struct stg_attr *from, size_t n,
+                                   struct stg_bump *bump)
+{
+    Stager__Values *to = stg_bump_alloc(bump, sizeof(*to));
+    Stager__Attribute **list = stg_bump_alloc(bump, n * sizeof(Stager__Attribute *));
+    Stager__Attribute *each = stg_bump_alloc(bump, n * sizeof(*each));
+    if (to == NULL || list == NULL || each == NULL)
+        return NULL;
+    stager__values__init(to);
+    to->value = list;
+    for (; to->n_value < n; to->n_value++) {
+        list[to->n_value] = &each[to->n_value];
+        if (attribute_fill(&from[to->n_value], bump, &each[to->n_value]) < 0)
+            return NULL;
+    }
+    return to;
+}
+
 static Stager__Features *features_fill(const struct stg_staged *from,
                                        struct stg_bump *bump)
 {
@@ -121,6 +139,11 @@ static Stager__Staged *staged_fill(const struct stg_staged *from, struct stg_bum
     to->has_hold_timeout_millis = to->has_start_timeout_millis = 1;
     to->hold_timeout_millis = from->hold_timeout_millis;
     to->start_timeout_millis = from->start_timeout_millis;
+    if (from->n_transfers > 0) {
+        to->transfer = values_fill(from->transfers, from->n_transfers, bump);
+        if (to->transfer == NULL)
+            return NULL;
+    }
     if (from->n_features > 0) {
         to->features = features_fill(from, bump);
         if (to->features == NULL)

@@ -309,6 +309,19 @@ def five_models_score_as_numpy_does(daemon):
             assert abs(float(row.split()[1]) - float(score)) < 2e-6, (name, row, score)
 
 
+def a_narrow_feature_is_as_good_as_a_wide_one(daemon):
+    """Ids fit int32: the scores are those of the test before, whose data are still there."""
+    with open(os.path.join(TOP, "client/examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
+        text = file.read().replace("@DATA@", os.path.join(daemon.folder, "clicks.csv"))
+    text = text.replace("name: dlrm\n", "name: narrow\n").replace("staged:\n", "staged:\n  transfer: {ids: int32}\n")
+    expect(daemon, 0, "", "apply", write(daemon, "narrow.yaml", text))
+    wide, narrow = (daemon.run("client/examples/score", name).stdout for name in ("dlrm", "narrow"))
+    assert wide == narrow and wide.endswith(b"12 rows\n"), (wide, narrow)
+    batch = json.loads(daemon.ctl("cat", "narrow", "--json").splitlines()[0])
+    assert batch["tensors"]["ids"]["dtype"] == "int32", batch
+    assert batch["tensors"]["ids"]["shape"] == [12, 3], batch
+
+
 def trainers_say_what_is_wrong(daemon):
     result = daemon.run("client/examples/criteo_lr", "numbers")
     assert result.returncode == 1 and b"no tensor label" in result.stderr, result
@@ -323,7 +336,7 @@ TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_sparse
          cat_of_a_bad_row, delete, version,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
-         five_models_score_as_numpy_does,
+         five_models_score_as_numpy_does, a_narrow_feature_is_as_good_as_a_wide_one,
          trainers_say_what_is_wrong]
 
 if __name__ == "__main__":
