@@ -260,15 +260,18 @@ const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file)
 const char *stg_provenance_text(const struct stg_dataset *dataset,
                                 const struct stg_provenance *row, char *buf, size_t bytes)
 {
+    char hidden[512];
+    const char *file =
+        stg_storage_shown(stg_dataset_file(dataset, row->file), hidden, sizeof(hidden));
     if (row->file == UINT32_MAX)
         snprintf(buf, bytes, "record %" PRIu64, row->record);
     else if (dataset->has_lines)
-        snprintf(buf, bytes, "%s: line %" PRIu64 " (offset %" PRIu64 ")",
-                 stg_dataset_file(dataset, row->file), row->record + 1, row->offset);
+        snprintf(buf, bytes, "%s: line %" PRIu64 " (offset %" PRIu64 ")", file,
+                 row->record + 1, row->offset);
     else if (dataset->has_records)
-        snprintf(buf, bytes, "%s: record %" PRIu64 " (offset %" PRIu64 ")",
-                 stg_dataset_file(dataset, row->file), row->record, row->offset);
+        snprintf(buf, bytes, "%s: record %" PRIu64 " (offset %" PRIu64 ")", file,
+                 row->record, row->offset);
     else
-        snprintf(buf, bytes, "%s", stg_dataset_file(dataset, row->file));
+        snprintf(buf, bytes, "%s", file);
     return buf;
 }

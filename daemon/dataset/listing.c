@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct listing {
-    const char *url;
+    const char *url; /* as texts show it */
     stg_storage_found *found;
     void *owner;
     uint64_t line; /* from 1 */
@@ -100,7 +100,10 @@ static int read_lines(struct listing *listing, struct stg_source *source,
 int stg_listing_read(const char *url, const struct stg_identity *who,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
-    struct listing listing = {.url = url, .found = found, .owner = owner};
+    char hidden[512];
+    struct listing listing = {.url = stg_storage_shown(url, hidden, sizeof(hidden)),
+                              .found = found,
+                              .owner = owner};
     const struct stg_storage *storage;
     struct stg_source *source;
     const char *path;
@@ -113,6 +116,6 @@ int stg_listing_read(const char *url, const struct stg_identity *who,
     storage->close(source);
     if (rc == 0 && listing.n == 0)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "%s: it has no line; a listing is text, a path a line", url);
+                     "%s: it has no line; a listing is text, a path a line", listing.url);
     return rc;
 }

@@ -26,6 +26,7 @@ struct reader {
     struct stg_names names;
     struct stg_source *source; /* the open file, or NULL */
     char *path;                /* its url */
+    char shown[512];           /* of a url for texts, where it is not path itself */
     uint32_t file;             /* its index */
     uint64_t epoch;            /* of its name */
 
@@ -61,10 +62,15 @@ static void close_file(struct reader *reader)
     reader->source = NULL;
 }
 
+static const char *shown(struct reader *reader)
+{
+    return stg_storage_shown(reader->path, reader->shown, sizeof(reader->shown));
+}
+
 static int decompress(struct reader *reader, struct stg_err *err)
 {
     struct stg_decompress_config config = {.type = reader->config.compression,
-                                           .path = reader->path,
+                                           .path = shown(reader),
                                            .quota = reader->iter.dataset->quota,
                                            .stopped = reader->iter.dataset->env.stopped};
     struct stg_source *plain = reader->source;
@@ -158,7 +164,7 @@ static int add_run(struct reader *reader, const struct stg_records *records,
 
 static int bad_record(struct reader *reader, struct stg_err *bad, struct stg_err *err)
 {
-    stg_err_prefix(bad, bad->code, "%s", reader->path);
+    stg_err_prefix(bad, bad->code, "%s", shown(reader));
     return stg_block_create_error(reader->iter.dataset->quota, bad, reader->epoch,
                                   &reader->error, err);
 }

@@ -104,8 +104,10 @@ static int refill(struct decompress *d, struct stg_err *err)
     d->at = d->fill = keep;
     int64_t n = d->inner->storage->read(d->inner, d->base + keep, d->input->data + keep,
                                         d->input->capacity - keep, err);
-    if (n < 0)
+    if (n < 0) {
+        d->source.spoiled = d->inner->spoiled;
         return (int)n;
+    }
     d->fill += (uint64_t)n;
     d->at_end = n == 0;
     return 0;

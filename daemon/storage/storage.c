@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "daemon/storage/object.h"
+
 static const struct stg_storage *const storages[] = {
     &stg_storage_file, &stg_storage_http, &stg_storage_https,
     &stg_storage_s3,   &stg_storage_hdfs,
@@ -40,4 +42,10 @@ int stg_storage_find(const char *url, const struct stg_storage **ret,
                    "%s: no storage for the scheme \"%.*s\"; known: file (or a path), "
                    "http, https, s3, hdfs",
                    url, (int)n, url);
+}
+
+const char *stg_storage_shown(const char *url, char *buf, size_t bytes)
+{
+    bool web = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+    return web ? stg_object_shown(url, buf, bytes) : url;
 }

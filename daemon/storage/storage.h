@@ -71,4 +71,8 @@ extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_
 int stg_storage_find(const char *url, const struct stg_storage **ret,
                      const char **ret_path, struct stg_err *err);
 
+/* A url as a text may show it: of one of the web nothing of its query, which may hold a
+ * signature. Returns it, or buf. */
+const char *stg_storage_shown(const char *url, char *buf, size_t bytes);
+
 #endif

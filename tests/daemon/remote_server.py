@@ -5,7 +5,8 @@
 Prints its port, then serves until its standard input ends. Every request is a line of LOG:
 METHOD TARGET, then NAME=VALUE of the headers that a test may want to see.
 
-/object/NAME?size=N serves N bytes, byte i of which is value(i). More of the query:
+/object/NAME?size=N serves N bytes, byte i of which is value(i); /file/PATH a file of this machine.
+More of the query:
   delay=MS       wait before the answer
   times=K        the faults below befall the first K requests for this URL (all, if not there)
   status=S       answer S; after=SECONDS: with Retry-After
@@ -93,8 +94,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         time.sleep(int(self.query.get("delay", "0")) / 1000)
         swapped = "swap" in self.query and number > int(self.query["swap"])
         if not self.refused(swapped):
-            self.serve(self.objects.data(int(self.query.get("size", "0")), 1 if swapped else 0),
-                       swapped)
+            self.serve(self.data(url.path, 1 if swapped else 0), swapped)
+
+    def data(self, path, salt):
+        if path.startswith("/file/"):
+            with open(urllib.parse.unquote(path[len("/file"):]), "rb") as file:
+                return file.read()
+        return self.objects.data(int(self.query.get("size", "0")), salt)
 
     def refuse(self, status, *headers):
         body = self.query.get("said", "no").encode()
