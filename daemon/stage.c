@@ -87,6 +87,8 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
         plan.max_batch_bytes = stg_graph_batch_bytes(graph);
     bool known = plan.max_batch_bytes != 0;
     if (!known) {
+        if (share != 0)
+            plan.buffer_bytes = share / 4;
         uint64_t room = share != 0 ? share - plan.buffer_bytes : default_bytes;
         plan.max_batch_bytes =
             room / plan.n_extents / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
@@ -103,6 +105,8 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
     }
     plan.max_batch_bytes = round_up(plan.max_batch_bytes);
     plan.arena_bytes = plan.n_extents * plan.max_batch_bytes;
+    if (share != 0 && known)
+        plan.buffer_bytes = share - plan.arena_bytes;
     *ret = plan;
     return 0;
 }

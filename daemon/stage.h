@@ -61,7 +61,9 @@ struct stg_stage_plan {
     uint32_t max_held;  /* that each of num_clients is counted with */
     uint64_t max_batch_bytes;
     uint64_t arena_bytes;
-    uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs */
+    uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs. What batches of a
+                              known size leave of memory_budget; a quarter of it where the
+                              size is not known; 64 MiB without one */
 };
 
 /* default_bytes: the share of a pipeline whose batch size is not known.

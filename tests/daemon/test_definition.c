@@ -121,6 +121,34 @@ static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
     stg_definition_unref(definition);
 }
 
+static void a_budget_is_for_batches_and_then_for_the_dataset(void)
+{
+    static const struct {
+        const char *budget;
+        uint64_t buffer_bytes;
+    } rows[] = {
+        {"max_batch_bytes: 1MiB, memory_budget: 1GiB", (1024ull - 5) << 20},
+        {"max_batch_bytes: 1MiB, memory_budget: 8MiB", 3 << 20},
+        {"memory_budget: 1GiB", 256 << 20},
+        {"max_batch_bytes: 1MiB", 64 << 20},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "dataset:\n  - files: {pattern: /x}\n  - text_line\n"
+                 "  - batch: {batch_size: 2}\nstaged: {%s}\n",
+                 rows[i].budget);
+        struct stg_definition *definition = define(text);
+        struct stg_stage_plan plan;
+        struct stg_err err = {0};
+        CHECK_OK(stg_stage_plan(definition->spec, definition->graph, 1, 2, 1 << 27, &plan,
+                                &err),
+                 err);
+        CHECK_INT(plan.buffer_bytes, rows[i].buffer_bytes);
+        stg_definition_unref(definition);
+    }
+}
+
 static void numbers_that_would_overflow_are_refused(void)
 {
     struct stg_definition *definition =
@@ -276,6 +304,7 @@ static const struct stg_test tests[] = {
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
     TEST(a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that_add_up),
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
+    TEST(a_budget_is_for_batches_and_then_for_the_dataset),
     TEST(numbers_that_would_overflow_are_refused),
     TEST(mistakes_are_told_with_file_and_line),
     TEST(a_constant_that_would_take_the_machine_is_refused),
