@@ -13,75 +13,14 @@
 
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
+#include "tests/bench/criteo_example.h"
 #include "tests/ops/fixture.h"
 
 #define BATCH_ROWS 4096
 #define N_BATCHES 8
-#define MAX_RECORD_BYTES 2048
 #define EXTENT_BYTES (16u << 20)
-#define N_COLUMNS (1 + CRITEO_NUMBERS + CRITEO_STRINGS)
 
 /* ---- records ---- */
-
-static size_t put_length(uint8_t *to, size_t n)
-{
-    size_t at = 0;
-    for (; n > 0x7f; n >>= 7)
-        to[at++] = (uint8_t)(n | 0x80);
-    to[at++] = (uint8_t)n;
-    return at;
-}
-
-static size_t put_field(uint8_t *to, int field, const uint8_t *s, size_t n)
-{
-    to[0] = (uint8_t)(field << 3 | 2);
-    size_t at = 1 + put_length(to + 1, n);
-    memcpy(to + at, s, n);
-    return at + n;
-}
-
-/* The entry of a feature of one value, which is text. */
-static size_t put_entry(uint8_t *to, int column, const char *text)
-{
-    uint8_t value[16], list[32], feature[48], entry[80];
-    char name[16] = "label";
-    bool is_string = column > CRITEO_NUMBERS;
-    if (column > 0)
-        snprintf(name, sizeof(name), "%c%d", is_string ? 'C' : 'I',
-                 is_string ? column - CRITEO_NUMBERS : column);
-    size_t n = strlen(text);
-    memcpy(value, text, n);
-    if (!is_string)
-        n = put_length(value, (size_t)strtoul(text, NULL, 10));
-    n = put_field(list, 1, value, n);
-    size_t n_feature = put_field(feature, is_string ? 1 : 3, list, n);
-    n = put_field(entry, 1, (const uint8_t *)name, strlen(name));
-    n += put_field(entry + n, 2, feature, n_feature);
-    return put_field(to, 1, entry, n);
-}
-
-static size_t make_record(uint64_t *state, bool shuffled, uint8_t *to)
-{
-    char row[CRITEO_MAX_ROW_BYTES + 1], *rest = row, *columns[N_COLUMNS];
-    uint8_t features[MAX_RECORD_BYTES];
-    int order[N_COLUMNS];
-    row[criteo_row(state, ',', row)] = '\0';
-    for (int c = 0; c < N_COLUMNS; c++) {
-        columns[c] = strsep(&rest, ",");
-        order[c] = c;
-    }
-    for (int c = N_COLUMNS - 1; shuffled && c > 0; c--) {
-        int other = rand() % (c + 1), swap = order[c];
-        order[c] = order[other];
-        order[other] = swap;
-    }
-    size_t n = 0;
-    for (int c = 0; c < N_COLUMNS; c++) {
-        if (*columns[order[c]] != '\0' && *columns[order[c]] != '-')
-            n += put_entry(features + n, order[c], columns[order[c]]);
-    }
-    return put_field(to, 1, features, n);
-}
 
 struct records {
     struct stg_tensor batches[N_BATCHES];
@@ -93,13 +32,13 @@ static void make_records(bool shuffled, struct records *ret)
     uint64_t state = 20240607;
     *ret = (struct records){0};
     for (int b = 0; b < N_BATCHES; b++) {
-        uint8_t *data = malloc((size_t)BATCH_ROWS * MAX_RECORD_BYTES);
+        uint8_t *data = malloc((size_t)BATCH_ROWS * CRITEO_MAX_EXAMPLE_BYTES);
         int64_t *offsets = malloc((BATCH_ROWS + 1) * sizeof(*offsets)), at = 0;
         if (data == NULL || offsets == NULL)
             bench_die("out of memory");
         for (int i = 0; i < BATCH_ROWS; i++) {
             offsets[i] = at;
-            at += (int64_t)make_record(&state, shuffled, data + at);
+            at += (int64_t)criteo_example(&state, shuffled, data + at);
         }
         offsets[BATCH_ROWS] = at;
         ret->bytes += (uint64_t)at;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/bench/bench.h"
 
@@ -48,13 +49,11 @@ size_t criteo_row(uint64_t *state, char delim, char *to)
     return at;
 }
 
-uint64_t criteo_file(size_t n_rows, char delim, char *path)
+uint64_t criteo_write(size_t n_rows, char delim, const char *path)
 {
-    strcpy(path, "/tmp/stg-bench-XXXXXX");
-    int fd = mkstemp(path);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    FILE *file = fopen(path, "w");
     if (file == NULL)
-        bench_die("cannot make a file in /tmp");
+        bench_die("cannot make %s", path);
     uint64_t state = 20240607, bytes = 0;
     char row[CRITEO_MAX_ROW_BYTES];
     for (size_t i = 0; i < n_rows; i++) {
@@ -65,6 +64,16 @@ uint64_t criteo_file(size_t n_rows, char delim, char *path)
     if (fclose(file) != 0)
         bench_die("cannot write %s", path);
     return bytes;
+}
+
+uint64_t criteo_file(size_t n_rows, char delim, char *path)
+{
+    strcpy(path, "/tmp/stg-bench-XXXXXX");
+    int fd = mkstemp(path);
+    if (fd < 0)
+        bench_die("cannot make a file in /tmp");
+    close(fd);
+    return criteo_write(n_rows, delim, path);
 }
 
 void criteo_pipeline(const char *name, const char *path, const char *repeat,

@@ -17,7 +17,10 @@
 /* Writes the next row of *state, without a line end; returns its bytes. */
 size_t criteo_row(uint64_t *state, char delim, char *to);
 
-/* Writes a file of n_rows lines into /tmp; returns its bytes. path: room for 64. */
+/* Writes a file of n_rows lines; returns its bytes. Ends the program where it cannot. */
+uint64_t criteo_write(size_t n_rows, char delim, const char *path);
+
+/* As criteo_write, a new file in /tmp; returns its bytes. path: room for 64. */
 uint64_t criteo_file(size_t n_rows, char delim, char *path);
 
 #define CRITEO_PIPELINE_BYTES 8192

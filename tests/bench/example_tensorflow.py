@@ -14,13 +14,13 @@ import subprocess
 import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-import tensorflow as tf  # noqa: E402
+from peer import tensorflow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../peers"))
 from example_wire import bytes_list, entry, example, int_list  # noqa: E402
+
+tf = tensorflow()
 
 BATCH_ROWS = 4096
 # As tests/bench/criteo.c: how often a value is missing, in percent.

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every benchmark some times and writes their figures as a table: the median of each, and
-the least and the most.
+"""Runs every benchmark and every comparison, and writes their figures as a table: the median of some runs, and the
+least and the most.
 
-    table.py BUILD [--runs N] [--seconds S] [--only NAME …] > tests/bench/README.md
+    table.py BUILD [--runs N] [--seconds S] [--only NAME …] [--out FILE]
 
-Run it on a machine that does nothing else. A benchmark is a program bench_NAME in
-BUILD/tests/bench; what it measures is the text of its --help, its figures are the numbers in the
-JSON object that --json prints as the last line.
+Run it on a machine that does nothing else; it takes four to five minutes. FILE is README.md of this folder when not
+given. A benchmark is a program bench_NAME in BUILD/tests/bench; a comparison is a script NAME_PEER.py beside this
+one, run by the Python of BUILD/peers-venv (`./quickstart peers` makes it) or, where there is none, by the one that
+runs this. Their figures are the numbers in the JSON object that is their last line.
 """
 import argparse
+import ast
+import dataclasses
 import datetime
+import glob
 import json
 import os
 import platform
@@ -18,31 +22,121 @@ import statistics
 import subprocess
 import sys
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT_S = 900
+SKIPPED = 77
+
+# How often and how long, for those that need other than the first line.
+PROGRAM, SCRIPT = (3, 2), (1, 10)
+LENGTHS = {"bench_handoff": (3, 3), "bench_interference": (1, 12), "bench_interleave": (3, 4),
+           "bench_overlap": (1, 12), "bench_sharing": (1, 10), "bench_tfrecord": (3, 3),
+           "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
+           "interleave_tensorflow": (1, 9)}
+
+# What the first table shows, where its benchmark was run: who, figure, goal, what it is.
+GOALS = [
+    ("bench_records", "rows_per_s", 2e6,
+     "TFRecords of Criteo-like Examples, with both checksums, to dense columns in a trainer's hands: rows per second of "
+     "CPU, of stagerd and the trainer"),
+    ("records_tensorflow", "ratio", 4,
+     "the same over tf.data, `TFRecordDataset().batch().map(parse_example)` at its best, by the clock on the wall"),
+    ("records_tensorflow", "cpu_ratio", 4, "the same, rows per second of CPU"),
+    ("records_tensorflow", "strings_ratio", 4, "the same, strings not hashed, by the clock on the wall"),
+    ("csv_tensorflow", "ratio", 10,
+     "CSV of 40 columns to a trainer over tf.data, `TextLineDataset().batch().map(decode_csv)` at its best, strings "
+     "hashed on both sides, by the clock on the wall"),
+    ("csv_tensorflow", "cpu_ratio", 10, "the same, rows per second of CPU"),
+    ("csv_tensorflow", "strings_ratio", 10, "the same, strings not hashed, by the clock on the wall"),
+    ("csv_tensorflow", "strings_cpu_ratio", 10, "the same, strings not hashed, rows per second of CPU"),
+    ("bench_codecs", "gzip_ratio", 0.9, "a gzip file, over isa-l in a plain loop"),
+    ("bench_codecs", "zstd_ratio", 0.95, "a zstd file, over libzstd in a plain loop"),
+    ("bench_codecs", "lz4_ratio", 0.95, "an lz4 file, over liblz4 in a plain loop"),
+    ("bench_jpeg", "ratio", 1.2,
+     "photographs cropped at random to 224, flipped and normalised, over TurboJPEG's full decode with the same steps"),
+    ("shuffle_tensorflow", "fill_ratio", None,
+     "a shuffle of a million lines: time until the first batch, tf.data's over ours"),
+    ("shuffle_tensorflow", "memory_ratio", None, "memory that it takes, tf.data's over ours"),
+    ("shuffle_tensorflow", "bytes_per_record", None, "bytes that it takes for a line of 263"),
+    ("interleave_tensorflow", "cycle_1_ratio", None,
+     "lines of 16 files, one after the other, over tf.data's interleave, by the clock on the wall"),
+    ("interleave_tensorflow", "cycle_4_ratio", None, "the same, 4 files in turn"),
+    ("interleave_tensorflow", "cycle_16_ratio", None, "the same, 16 files in turn"),
+    ("bench_interleave", "cycle_16_block_16_ratio", None,
+     "16 files in turn, 16 lines each time, over the reader alone, rows per second of CPU"),
+]
 
 
-def programs(build, only):
-    folder = os.path.join(build, "tests", "bench")
+@dataclasses.dataclass
+class Bench:
+    name: str
+    about: str
+    shown: str  # the command, as somebody would type it
+    command: list
+    runs: int
+    figures: dict = dataclasses.field(default_factory=dict)  # {key: [value of each run]}
+
+
+def length(name, default, options):
+    runs, seconds = LENGTHS.get(name, default)
+    return options.runs or runs, options.seconds or seconds
+
+
+def program(name, options):
+    path = os.path.join(options.build, "tests", "bench", name)
+    runs, seconds = length(name, PROGRAM, options)
+    told = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    about = " ".join(line.strip() for line in (told.stdout + told.stderr).splitlines()
+                     if not line.startswith("usage:"))
+    arguments = ["--json", "--seconds", f"{seconds:g}"]
+    return Bench(name, about, " ".join([f"build/tests/bench/{name}", *arguments]), [path, *arguments], runs)
+
+
+def script(path, python, options):
+    name = os.path.basename(path)[:-len(".py")]
+    runs, seconds = length(name, SCRIPT, options)
+    with open(path, encoding="utf-8") as file:
+        about = ast.get_docstring(ast.parse(file.read())).split("\n\n")[0].replace("\n", " ")
+    return Bench(name, about, f"tests/bench/{name}.py build {seconds:g}",
+                 [python, path, options.build, f"{seconds:g}"], runs)
+
+
+def is_wanted(name, only):
+    return not only or name in only or name.removeprefix("bench_") in only
+
+
+def benches(options):
+    folder = os.path.join(options.build, "tests", "bench")
+    python = os.path.join(options.build, "peers-venv", "bin", "python")
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if name.startswith("bench_") and os.path.isfile(path) and os.access(path, os.X_OK) \
-                and (not only or name[len("bench_"):] in only):
-            yield name, path
+                and is_wanted(name, options.only):
+            yield program(name, options)
+    for path in sorted(glob.glob(os.path.join(HERE, "*_*.py"))):
+        if is_wanted(os.path.basename(path)[:-len(".py")], options.only):
+            yield script(path, python if os.path.exists(python) else sys.executable, options)
 
 
-def about(path):
-    text = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S)
-    lines = (text.stdout + text.stderr).splitlines()
-    return " ".join(line.strip() for line in lines if not line.startswith("usage:"))
+def numbers(found, prefix=""):
+    """{key: value} of the numbers in an object and in those inside of it; lists of points are left out."""
+    for key, value in found.items():
+        if isinstance(value, dict):
+            yield from numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield prefix + key, value
 
 
-def figures(path, seconds):
-    """The numbers of one run, {key: value}; those in lists of points are left out."""
-    command = [path, "--json"] + (["--seconds", str(seconds)] if seconds else [])
-    run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    found = json.loads(run.stdout.splitlines()[-1])
-    return {key: value for key, value in found.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)}
+def run(bench):
+    """False: what it compares with is not there."""
+    for _ in range(bench.runs):
+        done = subprocess.run(bench.command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+        if done.returncode == SKIPPED:
+            print(done.stdout, end="", file=sys.stderr)
+            return False
+        done.check_returncode()
+        for key, value in numbers(json.loads(done.stdout.splitlines()[-1])):
+            bench.figures.setdefault(key, []).append(value)
+    return True
 
 
 def shown(value):
@@ -51,10 +145,8 @@ def shown(value):
     return f"{value:.3g}" if abs(value) < 0.1 else f"{value:.2f}"
 
 
-def row(key, values):
-    middle = statistics.median(values)
-    spread = "" if min(values) == max(values) else f"{shown(min(values))} to {shown(max(values))}"
-    return f"| `{key}` | {shown(middle)} | {spread} |"
+def spread(values):
+    return "" if min(values) == max(values) else f"{shown(min(values))} to {shown(max(values))}"
 
 
 def machine():
@@ -64,28 +156,46 @@ def machine():
             if line.startswith("model name"):
                 model = line.split(":", 1)[1].strip()
                 break
-    return f"{os.cpu_count()} x {model}, Linux {platform.release()}"
+    return f"{len(os.sched_getaffinity(0))} x {model}, Linux {platform.release()}"
+
+
+def goals(done, to):
+    print("\n| what | measured | goal | command |\n|---|---|---|---|", file=to)
+    for name, key, goal, what in GOALS:
+        if name in done and key in done[name].figures:
+            value = statistics.median(done[name].figures[key])
+            print(f"| {what} | {shown(value)} | {'at least ' + shown(goal) if goal is not None else ''} | "
+                  f"`{done[name].shown}`, `{key}` |", file=to)
+
+
+def write(done, to):
+    print("# Measured\n", file=to)
+    print(f"{datetime.date.today()}, {machine()}. The median of the runs, and the least and the most.\n\n"
+          "Made by `tests/bench/table.py build`. A ratio is taken within one run; `_ns` are latencies, `_per_s` rates, and\n"
+          "`baseline_` is whom we are held against. The [README](../../README.md) says more of the first ones.", file=to)
+    goals(done, to)
+    for bench in done.values():
+        print(f"\n## {bench.name}\n\n{bench.about}\n\n`{bench.shown}`, {bench.runs} "
+              f"{'run' if bench.runs == 1 else 'runs'}\n\n| figure | median | spread |\n|---|---|---|", file=to)
+        for key, values in bench.figures.items():
+            print(f"| `{key}` | {shown(statistics.median(values))} | {spread(values)} |", file=to)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--out", default=os.path.join(HERE, "README.md"))
     options = parser.parse_args()
-    print("# Measured\n")
-    print(f"{datetime.date.today()}, {machine()}. The median of {options.runs} runs, and the least "
-          "and the most.\n\n"
-          "Made by `tests/bench/table.py build > tests/bench/README.md` on a machine that does "
-          "nothing else. A ratio is taken\nwithin one run; `_ns` are latencies, `_per_s` rates. The "
-          "[README](../../README.md) says what they are held against.")
-    for name, path in programs(options.build, options.only):
-        print(f"{name} …", file=sys.stderr)
-        runs = [figures(path, options.seconds) for _ in range(options.runs)]
-        print(f"\n## {name}\n\n{about(path)}\n\n| figure | median | spread |\n|---|---|---|")
-        for key in runs[0]:
-            print(row(key, [run[key] for run in runs if key in run]))
+    done = {}
+    for bench in benches(options):
+        print(f"{bench.name} …", file=sys.stderr)
+        if run(bench):
+            done[bench.name] = bench
+    with open(options.out, "w", encoding="utf-8") as to:
+        write(done, to)
 
 
 if __name__ == "__main__":

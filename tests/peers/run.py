@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every peer_*.py of this folder and ends with "N passed, N failed, N skipped".
+"""Runs every peer_*.py of this folder, and for a second each the comparisons of speed in ../bench (NAME_PEER.py), of
+which only counts that they run. Ends with "N passed, N failed, N skipped".
 
     run.py BUILD
 
@@ -21,11 +22,11 @@ SKIPPED = 77
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
-def run_one(path, build):
+def run_one(path, *arguments):
     """[passed, failed, skipped] of one script; what it prints is shown."""
     name = os.path.basename(path)
     print(f"\n==== {name} ====")
-    result = subprocess.run([sys.executable, path, build], stdin=subprocess.DEVNULL,
+    result = subprocess.run([sys.executable, path, *arguments], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             errors="replace", env=dict(os.environ, **ENVIRONMENT))
     print(result.stdout.rstrip("\n"))
@@ -39,6 +40,8 @@ def main():
     total = [0, 0, 0]
     for path in sorted(glob.glob(os.path.join(HERE, "peer_*.py"))):
         total = [a + b for a, b in zip(total, run_one(path, sys.argv[1]))]
+    for path in sorted(glob.glob(os.path.join(HERE, "../bench/*_*.py"))):
+        total = [a + b for a, b in zip(total, run_one(path, sys.argv[1], "1"))]
     print()
     return summary.tell(total)
 
