@@ -66,8 +66,10 @@ struct stg_example_feature {
 struct stg_example_plan {
     const struct stg_example_key *keys;
     uint32_t n_keys;
-    const uint32_t *table; /* by fingerprint: key + 1, or 0 */
-    uint32_t table_mask;
+    const uint32_t *table; /* by stg_example_place: a key, the next ones being tried until
+                              n_keys */
+    uint32_t table_mask, table_shift;
+    uint64_t table_factor;
     const struct stg_example_feature *features;
     uint32_t n_features;
 };
@@ -95,20 +97,29 @@ struct stg_example_fault {
     const struct stg_example_key *key; /* in the value of this one, or NULL */
 };
 
-/* Bytes of the batch up to `limit` are there to be read, records one after the other. */
+/* Bytes of the batch up to `limit` are there to be read. */
 struct stg_example_input {
     const struct stg_example_plan *plan;
     const uint8_t *limit;
-    uint32_t *next; /* n_keys + 1: the key that followed this one last, and the first */
 };
 
-/* next as before any record. */
-void stg_example_begin(struct stg_example_input *input);
+/* Where the search of a name of n bytes begins: first and last are its first and its last
+ * eight bytes, or both all of it with zeros behind. */
+static inline uint32_t stg_example_place(const struct stg_example_plan *plan,
+                                         uint64_t first, uint64_t last, uint64_t n)
+{
+    uint64_t mixed = first ^ (last << 29 | last >> 35) ^ n << 59;
+    return (uint32_t)(mixed * plan->table_factor >> plan->table_shift);
+}
+
+/* The same of a name anywhere. */
+uint32_t stg_example_place_of(const struct stg_example_plan *plan, const char *s,
+                              size_t n);
 
 /* spans[k][i] = where the list of key k lies; those that the record has not are left as
  * they are. False: the record is cut short or no Example. */
-bool stg_example_index(struct stg_example_input *input, const uint8_t *s, size_t bytes,
-                       struct stg_example_span *const *spans, size_t i,
+bool stg_example_index(const struct stg_example_input *input, const uint8_t *s,
+                       size_t bytes, struct stg_example_span *const *spans, size_t i,
                        struct stg_example_fault *fault);
 
 /* ---- what is in a list ---- */

@@ -136,9 +136,8 @@ int stg_example_explain(struct stg_op_run *ctx, struct stg_err *err)
     struct suspect x = {.ctx = ctx, .plan = plan, .err = err};
     struct stg_example_span **columns =
         stg_bump_alloc(ctx->scratch, n_keys * sizeof(*columns));
-    uint32_t *next = stg_bump_alloc(ctx->scratch, (n_keys + 1) * sizeof(*next));
     x.spans = stg_bump_alloc(ctx->scratch, n_keys * sizeof(*x.spans));
-    if (columns == NULL || next == NULL || x.spans == NULL)
+    if (columns == NULL || x.spans == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t k = 0; k < n_keys; k++)
         columns[k] = &x.spans[k];
@@ -146,8 +145,8 @@ int stg_example_explain(struct stg_op_run *ctx, struct stg_err *err)
         struct stg_example_fault fault;
         size_t bytes = (size_t)(input->end[x.row] - input->begin[x.row]);
         x.s = (const uint8_t *)input->data + input->begin[x.row];
-        /* No byte is beyond the limit's doubt: nothing is guessed. */
-        struct stg_example_input in = {.plan = plan, .limit = x.s, .next = next};
+        /* As if no byte could be read beyond: everything goes field by field. */
+        struct stg_example_input in = {.plan = plan, .limit = x.s};
         memset(x.spans, 0, n_keys * sizeof(*x.spans));
         if (!stg_example_index(&in, x.s, bytes, columns, 0, &fault))
             return explain_fault(&x, &fault, fault.key);

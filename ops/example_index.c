@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of keys in the last record is guessed for this one, and verified by the bytes
- * themselves: an entry whose lengths are all of one byte is then taken with a few
- * compares. What is not as guessed is looked up; what is not as short goes field by
- * field. */
+ * Entries whose lengths are all of one byte, which is nearly all of them, are taken with
+ * a few compares; the others go field by field. A key is looked up by its first and last
+ * eight bytes, the same way wherever it stands: features that are missing now and then,
+ * or come in another order, cost nothing more. */
 #include "ops/example_wire.h"
 
 /* Behind the begin of an entry, so that it can be looked at without more checks: two
@@ -12,19 +12,20 @@
 #define SLACK 192
 #define KEY_MAX 127
 
-void stg_example_begin(struct stg_example_input *input)
-{
-    uint32_t n = input->plan->n_keys;
-    for (uint32_t k = 0; k < n; k++)
-        input->next[k] = k + 1 < n ? k + 1 : 0;
-    input->next[n] = 0;
-}
+/* Two tags of a field of bytes, the first in the message, each before a length of one
+ * byte below 128, of which these bits are clear. */
+#define ENTRY_HEAD 0x000a000au
 
 static inline uint64_t load64(const uint8_t *p)
 {
     uint64_t ret;
     memcpy(&ret, p, sizeof(ret));
     return ret;
+}
+
+static inline uint32_t load32(const uint8_t *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 /* Is that the key of the entry at p? */
@@ -36,69 +37,63 @@ static inline bool is_key(const struct stg_example_key *key, const uint8_t *p)
            (key->rest_bytes == 0 || memcmp(p + 18, key->rest, key->rest_bytes) == 0);
 }
 
-/* The key of that name, or n_keys. */
-static uint32_t find_key(const struct stg_example_plan *plan, const uint8_t *s, size_t n)
+/* The first n bytes of a word; of 8 and more, all. */
+static inline uint64_t first_bytes(uint64_t word, uint32_t n)
 {
-    uint32_t at = (uint32_t)stg_fingerprint64((const char *)s, n);
+    return n < 8 ? word & ~(UINT64_MAX << (8 * n)) : word;
+}
+
+/* The key of the entry at p, whose name has n bytes, at most KEY_MAX; n_keys when nobody
+ * asks for it. */
+static inline uint32_t find_short(const struct stg_example_plan *plan, const uint8_t *p,
+                                  uint32_t n)
+{
+    uint64_t first = first_bytes(load64(p + 4), n);
+    uint64_t last = first_bytes(load64(p + 4 + (n > 8 ? n - 8 : 0)), n);
+    uint32_t at = stg_example_place(plan, first, last, n);
     for (;; at++) {
         uint32_t k = plan->table[at & plan->table_mask];
-        if (k == 0)
-            return plan->n_keys;
-        const struct stg_example_key *key = &plan->keys[k - 1];
-        if (key->bytes == n && memcmp(key->name, s, n) == 0)
-            return k - 1;
+        if (k == plan->n_keys || is_key(&plan->keys[k], p))
+            return k;
     }
 }
 
-/* The key of the entry at p, guessed from the one before it, else looked up; n_keys when
- * nobody asks for it. */
-static inline uint32_t guess_key(struct stg_example_input *input, uint32_t before,
-                                 const uint8_t *p)
+/* The key of that name, or n_keys. */
+static uint32_t find_key(const struct stg_example_plan *plan, const uint8_t *s, size_t n)
 {
-    const struct stg_example_plan *plan = input->plan;
-    uint32_t guess = input->next[before];
-    if (is_key(&plan->keys[guess], p))
-        return guess;
-    /* One that is missing now and then is worth no new guess. */
-    guess = input->next[guess];
-    if (is_key(&plan->keys[guess], p))
-        return guess;
-    if (p[3] > KEY_MAX)
-        return plan->n_keys;
-    guess = find_key(plan, p + 4, p[3]);
-    if (guess < plan->n_keys)
-        input->next[before] = guess;
-    return guess;
+    uint32_t at = stg_example_place_of(plan, (const char *)s, n);
+    for (;; at++) {
+        uint32_t k = plan->table[at & plan->table_mask];
+        if (k == plan->n_keys ||
+            (plan->keys[k].bytes == n && memcmp(plan->keys[k].name, s, n) == 0))
+            return k;
+    }
 }
 
 /* The entry at p, if all its lengths have one byte and it holds key, value and one list:
  * its end; NULL: it has to be read field by field. */
-static inline const uint8_t *take_short_entry(struct stg_example_input *input,
+static inline const uint8_t *take_short_entry(const struct stg_example_plan *plan,
                                               const uint8_t *p, const uint8_t *end,
-                                              uint32_t *before,
                                               struct stg_example_span *const *spans,
                                               size_t i)
 {
-    if (p[0] != STG_WIRE_TAG(1, STG_WIRE_BYTES) || p[2] != p[0])
+    uint32_t head = load32(p), bytes = head >> 8 & 0xff, key_bytes = head >> 24;
+    if ((head & 0x80ff80ff) != ENTRY_HEAD)
         return NULL;
-    uint32_t k = guess_key(input, *before, p), key_bytes = p[3];
-    if (key_bytes > KEY_MAX)
-        return NULL;
-    const uint8_t *value = p + 4 + key_bytes;
-    uint32_t bytes = p[1], value_bytes = value[1], list_bytes = value[3];
     const uint8_t *ret = p + 2 + bytes;
-    if (value[0] != STG_WIRE_TAG(2, STG_WIRE_BYTES) || bytes > 0x7f ||
+    uint32_t value = load32(p + 4 + key_bytes), value_bytes = value >> 8 & 0xff;
+    if ((value & 0xff) != STG_WIRE_TAG(2, STG_WIRE_BYTES) ||
         bytes != key_bytes + 4 + value_bytes || ret > end)
         return NULL;
-    if (k == input->plan->n_keys)
+    uint32_t k = find_short(plan, p, key_bytes);
+    if (k == plan->n_keys)
         return ret;
-    uint32_t kind = value[2] >> 3;
-    if (value_bytes != list_bytes + 2 || (value[2] & 7) != STG_WIRE_BYTES ||
+    uint32_t kind = value >> 19 & 31, list_bytes = value >> 24;
+    if (value_bytes != list_bytes + 2 || (value >> 16 & 7) != STG_WIRE_BYTES ||
         kind - 1 > STG_EXAMPLE_INTS - 1)
         return NULL;
-    spans[k][i] =
-        (struct stg_example_span){.s = value + 4, .bytes = list_bytes, .kind = kind};
-    *before = k;
+    spans[k][i] = (struct stg_example_span){
+        .s = p + 8 + key_bytes, .bytes = list_bytes, .kind = kind};
     return ret;
 }
 
@@ -126,8 +121,8 @@ static bool read_feature(struct stg_wire *at, struct stg_example_span *ret)
 }
 
 /* Key and value in any order; of several the last. */
-static bool read_entry(struct stg_example_input *input, struct stg_wire *at,
-                       uint32_t *before, struct stg_example_span *const *spans, size_t i)
+static bool read_entry(const struct stg_example_plan *plan, struct stg_wire *at,
+                       struct stg_example_span *const *spans, size_t i)
 {
     static const uint8_t empty[1];
     const uint8_t *name = empty, *value = empty;
@@ -144,30 +139,27 @@ static bool read_entry(struct stg_example_input *input, struct stg_wire *at,
         if (!good)
             return false;
     }
-    uint32_t k = find_key(input->plan, name, name_bytes);
-    if (k == input->plan->n_keys)
+    uint32_t k = find_key(plan, name, name_bytes);
+    if (k == plan->n_keys)
         return true;
     struct stg_example_span span;
     struct stg_wire inside = {.p = value, .end = value + value_bytes, .fault = at->fault};
-    at->fault->key = &input->plan->keys[k];
+    at->fault->key = &plan->keys[k];
     if (!read_feature(&inside, &span))
         return false;
     at->fault->key = NULL;
-    if (span.kind != STG_EXAMPLE_NONE || !input->plan->keys[k].is_dense)
+    if (span.kind != STG_EXAMPLE_NONE || !plan->keys[k].is_dense)
         spans[k][i] = span;
-    input->next[*before] = k;
-    *before = k;
     return true;
 }
 
-static bool read_features(struct stg_example_input *input, struct stg_wire *at,
+static bool read_features(const struct stg_example_input *input, struct stg_wire *at,
                           struct stg_example_span *const *spans, size_t i)
 {
-    uint32_t before = input->plan->n_keys;
     const uint8_t *p = at->p, *end = at->end;
     while (p < end) {
         const uint8_t *next = input->limit - p >= SLACK
-                                  ? take_short_entry(input, p, end, &before, spans, i)
+                                  ? take_short_entry(input->plan, p, end, spans, i)
                                   : NULL;
         if (next != NULL) {
             p = next;
@@ -185,7 +177,7 @@ static bool read_features(struct stg_example_input *input, struct stg_wire *at,
             if (!stg_wire_bytes(at, &s, &bytes))
                 return false;
             struct stg_wire entry = {.p = s, .end = s + bytes, .fault = at->fault};
-            if (!read_entry(input, &entry, &before, spans, i))
+            if (!read_entry(input->plan, &entry, spans, i))
                 return false;
         }
         p = at->p;
@@ -193,8 +185,8 @@ static bool read_features(struct stg_example_input *input, struct stg_wire *at,
     return true;
 }
 
-bool stg_example_index(struct stg_example_input *input, const uint8_t *s, size_t bytes,
-                       struct stg_example_span *const *spans, size_t i,
+bool stg_example_index(const struct stg_example_input *input, const uint8_t *s,
+                       size_t bytes, struct stg_example_span *const *spans, size_t i,
                        struct stg_example_fault *fault)
 {
     struct stg_wire at = {.p = s, .end = s + bytes, .fault = fault};

@@ -126,6 +126,9 @@ bool stg_example_next_output(const struct stg_node *node, struct stg_output_name
 
 /* ---- keys ---- */
 
+/* Tried for the table of keys. */
+#define N_FACTORS 32
+
 struct builder {
     struct stg_op_infer *ctx;
     struct stg_example_plan *plan;
@@ -168,23 +171,56 @@ static uint32_t intern_key(struct builder *b, const char *name, size_t bytes)
     return plan->n_keys++;
 }
 
+uint32_t stg_example_place_of(const struct stg_example_plan *plan, const char *s,
+                              size_t n)
+{
+    uint64_t first = 0, last = 0;
+    memcpy(&first, s, n < sizeof(first) ? n : sizeof(first));
+    memcpy(&last, n > sizeof(last) ? s + n - sizeof(last) : s,
+           n < sizeof(last) ? n : sizeof(last));
+    return stg_example_place(plan, first, last, n);
+}
+
+/* Returns how many keys have to be searched for behind their place. */
+static uint32_t fill_table(struct builder *b, uint32_t *table)
+{
+    struct stg_example_plan *plan = b->plan;
+    uint32_t n_moved = 0;
+    for (uint32_t i = 0; i <= plan->table_mask; i++)
+        table[i] = plan->n_keys;
+    for (uint32_t k = 0; k < plan->n_keys; k++) {
+        uint32_t at = stg_example_place_of(plan, b->keys[k].name, b->keys[k].bytes);
+        n_moved += table[at] != plan->n_keys;
+        while (table[at & plan->table_mask] != plan->n_keys)
+            at++;
+        table[at & plan->table_mask] = k;
+    }
+    return n_moved;
+}
+
+/* Of some factors the one that leaves most keys in their place. */
 static bool plan_table(struct builder *b)
 {
     struct stg_example_plan *plan = b->plan;
-    uint32_t n = 8;
-    while (n < plan->n_keys * 4)
-        n *= 2;
-    uint32_t *table = stg_bump_alloc(b->ctx->bump, n * sizeof(*table));
+    uint32_t bits = 4, least = UINT32_MAX;
+    while (bits < 31 && 1u << bits < plan->n_keys * 8)
+        bits++;
+    uint32_t *table = stg_bump_alloc(b->ctx->bump, sizeof(*table) << bits);
     if (table == NULL)
         return false;
     plan->table = table;
-    plan->table_mask = n - 1;
-    for (uint32_t k = 0; k < plan->n_keys; k++) {
-        uint32_t at = (uint32_t)stg_fingerprint64(b->keys[k].name, b->keys[k].bytes);
-        while (table[at & plan->table_mask] != 0)
-            at++;
-        table[at & plan->table_mask] = k + 1;
+    plan->table_mask = (1u << bits) - 1;
+    plan->table_shift = 64 - bits;
+    uint64_t best = 0, random = 0;
+    for (int i = 0; i < N_FACTORS && least > 0; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        plan->table_factor = random | 1;
+        uint32_t n_moved = fill_table(b, table);
+        best = n_moved < least ? plan->table_factor : best;
+        least = n_moved < least ? n_moved : least;
     }
+    plan->table_factor = best;
+    fill_table(b, table);
     return true;
 }
 

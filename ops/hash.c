@@ -44,10 +44,8 @@ static inline uint64_t mix_two(uint64_t u, uint64_t v, uint64_t mul)
 
 static inline uint64_t hash_0_to_16(const char *s, size_t n)
 {
-    if (n >= 8) {
-        uint64_t mul = K2 + n * 2, a = fetch64(s) + K2, b = fetch64(s + n - 8);
-        return mix_two(rotate(b, 37) * mul + a, (rotate(a, 25) + b) * mul, mul);
-    }
+    if (n >= 8)
+        return stg_fingerprint64_of(fetch64(s), fetch64(s + n - 8), n);
     if (n >= 4)
         return mix_two(n + (fetch32(s) << 3), fetch32(s + n - 4), K2 + n * 2);
     if (n == 0)

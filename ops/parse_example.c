@@ -92,18 +92,15 @@ static int prepare(struct work *work, struct stg_err *err)
         stg_bump_alloc(work->ctx->scratch, plan->n_features * sizeof(*work->texts));
     work->tallies =
         stg_bump_alloc(work->ctx->scratch, plan->n_features * sizeof(*work->tallies));
-    uint32_t *next = room(work, (size_t)plan->n_keys + 1, sizeof(*next));
     if (work->block == NULL || work->late == NULL || work->spans == NULL ||
         work->outputs == NULL || work->texts == NULL || work->tallies == NULL ||
-        next == NULL || !make_late(work) || !make_texts(work))
+        !make_late(work) || !make_texts(work))
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no memory for %zu records",
                        work->n_rows);
     int64_t last = 0;
     for (size_t i = 0; i < work->n_rows; i++)
         last = input->end[i] > last ? input->end[i] : last;
-    work->in = (struct stg_example_input){
-        .plan = plan, .limit = work->data + last, .next = next};
-    stg_example_begin(&work->in);
+    work->in = (struct stg_example_input){.plan = plan, .limit = work->data + last};
     return 0;
 }
 
@@ -131,9 +128,13 @@ static int alloc_early(struct work *work, struct stg_err *err)
 static bool index_block(struct work *work, size_t first, size_t n)
 {
     const struct stg_tensor *input = &work->ctx->inputs[0];
-    for (uint32_t k = 0; k < work->plan->n_keys; k++) {
-        work->spans[k] =
-            work->late[k] != NULL ? work->late[k] + first : work->block + k * BLOCK;
+    uint32_t n_keys = work->plan->n_keys;
+    memset(work->block, 0, (size_t)n_keys * BLOCK * sizeof(*work->block));
+    for (uint32_t k = 0; k < n_keys; k++) {
+        work->spans[k] = work->block + k * BLOCK;
+        if (work->late[k] == NULL)
+            continue;
+        work->spans[k] = work->late[k] + first;
         memset(work->spans[k], 0, n * sizeof(**work->spans));
     }
     struct stg_example_fault fault;
@@ -204,39 +205,83 @@ static inline int64_t short_varint(const uint8_t *s, uint32_t n)
     return (int64_t)((word & 0x000000000fffffffu) | (word & 0x0fffffff00000000u) >> 4);
 }
 
+/* What is read instead of a list that a record has not, so that whether it has one is no
+ * branch: which of them come is hard to guess. */
+struct blank {
+    uint8_t s[32];
+    uint32_t bytes;
+};
+
+static const struct blank no_int = {.s = {0x0a, 1}, .bytes = 3};
+static const struct blank no_text = {.s = {0x0a, 8}, .bytes = 10};
+
+static inline uint64_t load64(const uint8_t *p)
+{
+    uint64_t ret;
+    memcpy(&ret, p, sizeof(ret));
+    return ret;
+}
+
+/* Bytes behind s that may be read; more than there are behind a blank. */
+static inline uintptr_t slack(const struct work *work, const uint8_t *s)
+{
+    return (uintptr_t)work->in.limit - (uintptr_t)s;
+}
+
 static bool take_ints(const struct work *work, const struct stg_example_feature *f,
                       const struct stg_example_span *spans, size_t n, int64_t *out)
 {
+    int64_t otherwise = f->has_default ? *(const int64_t *)f->fill.data : 0;
     for (size_t i = 0; i < n; i++) {
         const struct stg_example_span *span = &spans[i];
-        uint32_t bytes = span->bytes - 2;
+        bool none = span->kind == STG_EXAMPLE_NONE;
+        const uint8_t *s = none ? no_int.s : span->s;
+        uint32_t bytes = (none ? no_int.bytes : span->bytes) - 2;
         int64_t value = -1;
-        if (span->kind == STG_EXAMPLE_INTS && bytes - 1 < 8 && span->s[0] == 0x0a &&
-            span->s[1] == bytes && work->in.limit - span->s >= 10)
-            value = short_varint(span->s + 2, bytes);
+        if (span->kind % STG_EXAMPLE_INTS == 0 && bytes - 1 < 8 && slack(work, s) >= 10 &&
+            s[0] == 0x0a && s[1] == bytes && (!none || f->has_default))
+            value = short_varint(s + 2, bytes);
         if (value >= 0)
-            out[i] = value;
+            out[i] = none ? otherwise : value;
         else if (!take_any(f, span, out + i))
             return false;
     }
     return true;
 }
 
-static bool take_hashes(const struct stg_example_feature *f,
+/* A hash of any form. */
+static bool take_hash(const struct stg_example_feature *f,
+                      const struct stg_example_span *span, int64_t *out)
+{
+    struct stg_example_text text;
+    if (span->kind == STG_EXAMPLE_NONE && f->has_default) {
+        *out = f->hash_default;
+        return true;
+    }
+    if ((span->kind != STG_EXAMPLE_BYTES || stg_example_text_of(span, &text) < 0) &&
+        (span->kind == STG_EXAMPLE_NONE || !take_any(f, span, &text)))
+        return false;
+    *out = (int64_t)stg_modulus(stg_fingerprint64(text.s, text.bytes), &f->hash->buckets);
+    return true;
+}
+
+static bool take_hashes(const struct work *work, const struct stg_example_feature *f,
                         const struct stg_example_span *spans, size_t n, int64_t *out)
 {
     for (size_t i = 0; i < n; i++) {
         const struct stg_example_span *span = &spans[i];
-        struct stg_example_text text;
-        if (span->kind == STG_EXAMPLE_NONE && f->has_default) {
-            out[i] = f->hash_default;
+        bool none = span->kind == STG_EXAMPLE_NONE;
+        const uint8_t *s = none ? no_text.s : span->s;
+        uint32_t bytes = (none ? no_text.bytes : span->bytes) - 2;
+        if (span->kind > STG_EXAMPLE_BYTES || bytes - 8 > 8 || slack(work, s) < 18 ||
+            s[0] != 0x0a || s[1] != bytes || (none && !f->has_default)) {
+            if (!take_hash(f, span, out + i))
+                return false;
             continue;
         }
-        if ((span->kind != STG_EXAMPLE_BYTES || stg_example_text_of(span, &text) < 0) &&
-            (span->kind == STG_EXAMPLE_NONE || !take_any(f, span, &text)))
-            return false;
-        out[i] = (int64_t)stg_modulus(stg_fingerprint64(text.s, text.bytes),
-                                      &f->hash->buckets);
+        uint64_t hash = stg_fingerprint64_of(load64(s + 2), load64(s + bytes - 6), bytes);
+        int64_t bucket = (int64_t)stg_modulus(hash, &f->hash->buckets);
+        out[i] = none ? f->hash_default : bucket;
     }
     return true;
 }
@@ -363,7 +408,7 @@ static bool convert_block(struct work *work, size_t first, size_t n)
         else if (!is_early(f))
             good = take_texts(work, f, spans, n, &work->texts[k]);
         else if (f->hash != NULL)
-            good = take_hashes(f, spans, n, (int64_t *)work->outputs[k] + first);
+            good = take_hashes(work, f, spans, n, (int64_t *)work->outputs[k] + first);
         else if (f->n != 1)
             good = take_numbers(f, spans, n,
                                 (char *)work->outputs[k] +
