@@ -85,8 +85,8 @@ def program(name, options):
     path = os.path.join(options.build, "tests", "bench", name)
     runs, seconds = length(name, PROGRAM, options)
     told = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S)
-    about = " ".join(line.strip() for line in (told.stdout + told.stderr).splitlines()
-                     if not line.startswith("usage:"))
+    text = (told.stdout + told.stderr).split("\noptions:")[0]
+    about = " ".join(line.strip() for line in text.splitlines() if not line.startswith("usage:")).strip()
     arguments = ["--json", "--seconds", f"{seconds:g}"]
     return Bench(name, about, " ".join([f"build/tests/bench/{name}", *arguments]), [path, *arguments], runs)
 
