@@ -7,6 +7,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/names.h"
 #include "daemon/storage/decompress.h"
+#include "daemon/storage/direct.h"
 #include "daemon/storage/pump.h"
 
 #define NUMBER_DIGITS 20
@@ -84,6 +85,17 @@ static int decompress(struct reader *reader, struct stg_err *err)
     return rc;
 }
 
+static int read_direct(struct reader *reader, struct stg_err *err)
+{
+    int rc =
+        stg_direct_open(reader->iter.dataset->quota, reader->path, &reader->source, err);
+    if (rc < 0) {
+        reader->source->storage->close(reader->source);
+        reader->source = NULL;
+    }
+    return rc;
+}
+
 static int open_path(struct reader *reader, struct stg_err *err)
 {
     const struct stg_storage *storage;
@@ -91,6 +103,8 @@ static int open_path(struct reader *reader, struct stg_err *err)
     int rc = stg_storage_find(reader->path, &storage, &path, err);
     if (rc == 0 && reader->source == NULL)
         rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);
+    if (rc == 0 && reader->config.direct)
+        rc = read_direct(reader, err);
     if (rc == 0)
         rc = decompress(reader, err);
     if (rc < 0)
@@ -464,7 +478,8 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     reader->names.input = input;
     reader->names.step = step;
     reader->names.who = &dataset->who;
-    reader->names.ahead = config->config.ahead;
+    /* What is opened ahead is asked for as well, and would lie in the page cache. */
+    reader->names.ahead = config->direct ? NULL : config->config.ahead;
     int rc = config->format->create(&reader->config.config, &reader->format_reader);
     if (rc < 0) {
         out_of_memory(reader, err);

@@ -23,6 +23,7 @@ struct stg_reader_config {
     struct stg_format_config config;
     const char *compression; /* struct stg_decompress_config.type */
     enum stg_derived derived;
+    bool direct; /* read past the page cache */
 };
 
 /* What every reader step has to check: that `in` is the element {path: string} of

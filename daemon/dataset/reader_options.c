@@ -98,6 +98,7 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
     return (struct stg_reader_config){
         .format = format,
         .compression = compression_of(step, compression),
+        .direct = stg_step_bool(step, "direct_io", false),
         .config = {.read_bytes = at_most(buffer, chunk_share),
                    .chunk_bytes = at_most(chunk_bytes(buffer), chunk_share),
                    .max_record_bytes = at_most(most, share),

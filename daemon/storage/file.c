@@ -113,6 +113,18 @@ static void file_will_need(struct stg_source *source, uint64_t offset, uint64_t 
     posix_fadvise(file->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
 }
 
+static int file_direct(struct stg_source *source, struct stg_err *err)
+{
+    struct file_source *file = (struct file_source *)source;
+    int flags = fcntl(file->fd, F_GETFL);
+    if (flags >= 0 && fcntl(file->fd, F_SETFL, flags | O_DIRECT) == 0)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "%s: its file system does not read past the page cache (%s): leave "
+                   "direct_io out",
+                   file->path, strerror(errno));
+}
+
 static int file_size(struct stg_source *source, uint64_t *ret, struct stg_err *err)
 {
     struct file_source *file = (struct file_source *)source;
@@ -138,6 +150,7 @@ const struct stg_storage stg_storage_file = {
     .open = file_open,
     .read = file_read,
     .will_need = file_will_need,
+    .direct = file_direct,
     .size = file_size,
     .close = file_close,
     .list = stg_glob,

@@ -52,6 +52,9 @@ struct stg_storage {
                     struct stg_err *err);
     /* May be NULL. Those bytes will be read soon: returns without them. */
     void (*will_need)(struct stg_source *source, uint64_t offset, uint64_t bytes);
+    /* May be NULL: it cannot. From now on reads go past the page cache, and must be of
+     * whole pages to whole pages. INVALID_ARGUMENT: the file system has no such reads. */
+    int (*direct)(struct stg_source *source, struct stg_err *err);
     int (*size)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
     void (*close)(struct stg_source *source); /* NULL is allowed */
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of client/docs/c-api.md compile, without a warning.
+"""The examples of client/docs/c-api.md compile, without a warning; every step of pipeline.proto has its section in
+client/docs/dataset.md, and its fields are told there or where it refers to.
 
     test_docs.py SOURCE_ROOT COMPILER...
 """
@@ -12,10 +13,33 @@ import sys
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-unused-function"]
 
 
+def read(root, name):
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def undocumented(proto, page):
+    """What a step of the schema has and the page does not: "step" or "step.field"."""
+    messages = dict(re.findall(r"^message (\w+) \{(.*?)^\}", proto, re.S | re.M))
+    headings = {name for line in re.findall(r"^## (.*)$", page, re.M) for name in re.split("[ ,]+", line)}
+    for message, step in re.findall(r"([A-Z]\w+) (\w+) = \d+", messages["Step"]):
+        if step not in headings:
+            yield step
+        for field in re.findall(r"(?:optional|required|repeated) \S+ (\w+) =", messages.get(message, "")):
+            if not re.search(rf"`{field}[`:]", page):
+                yield f"{step}.{field}"
+
+
+def check_steps(root):
+    found = list(undocumented(read(root, "proto/pipeline.proto"), read(root, "client/docs/dataset.md")))
+    for name in found:
+        print(f"client/docs/dataset.md: {name} is not there")
+    return 1 if found else 0
+
+
 def main(root, compiler):
     page = os.path.join(root, "client/docs/c-api.md")
-    with open(page, encoding="utf-8") as file:
-        blocks = re.findall(r"^```c\n(.*?)^```$", file.read(), re.S | re.M)
+    blocks = re.findall(r"^```c\n(.*?)^```$", read(root, "client/docs/c-api.md"), re.S | re.M)
     assert len(blocks) >= 4, f"{page}: only {len(blocks)} examples"
     for number, block in enumerate(blocks, 1):
         result = subprocess.run(
@@ -25,7 +49,7 @@ def main(root, compiler):
             print(f"example {number} of {page}:\n{result.stderr}")
             return 1
     print(f"{len(blocks)} examples compile")
-    return 0
+    return check_steps(root)
 
 
 if __name__ == "__main__":
