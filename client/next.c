@@ -344,16 +344,30 @@ static int say_all_held(struct stager_stream *stream)
         stream->batch_size != 0 ? "all slices of one" : "one");
 }
 
+/* The rest of the batch that is being sliced may be another's by now. */
+static int cut_off(struct stager_stream *stream)
+{
+    struct stg_lent *lent = stream->current;
+    stream->current = NULL;
+    if (lent != NULL && lent->n_in_hand == 0)
+        stg_lent_return(stream, lent);
+    stg_stream_return_untaken(stream);
+    set_waiting(stream, false);
+    return take_final(stream);
+}
+
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret)
 {
     int rc = stg_stream_enter(stream);
     if (rc < 0)
         return rc;
-    if (stream->current != NULL)
-        return take_slice(stream, ret);
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
+    if (stg_ring_is_cut(&stream->ring))
+        return cut_off(stream);
+    if (stream->current != NULL)
+        return take_slice(stream, ret);
     if (stream->at_end)
         return say_end(stream);
     if (stream->held == stream->max_held)
@@ -364,6 +378,8 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
     struct stg_descriptor d;
     while (!stg_ring_take(&stream->ring, &d)) {
         rc = wait_for_descriptor(stream, timeout_millis);
+        if (rc == 0 && stg_ring_is_cut(&stream->ring))
+            return cut_off(stream);
         if (rc < 0) {
             if (timeout_millis != 0)
                 set_waiting(stream, false);

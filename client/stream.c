@@ -220,10 +220,7 @@ int stager_open(struct stager *client, const char *name,
 
 /* ---- close ---- */
 
-/* Descriptors that lie in the ring but were never taken: nobody here will read them. Only
- * when the daemon has let go of this client: then this gives back memory; before, it
- * would acknowledge, and the batches would be lost to the others. */
-static void return_untaken(struct stager_stream *stream)
+void stg_stream_return_untaken(struct stager_stream *stream)
 {
     struct stg_descriptor d;
     for (unsigned i = 0; i < STG_RING_ENTRIES && stg_ring_take(&stream->ring, &d); i++) {
@@ -309,7 +306,7 @@ void stager_close(struct stager_stream *stream)
         stg_control_part(&stream->control);
         bool parted = stg_socket_part(stream->client->fd);
         if (parted)
-            return_untaken(stream);
+            stg_stream_return_untaken(stream);
         leave_current(stream, parted);
     }
     stager_disconnect(stream->client);

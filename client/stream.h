@@ -106,6 +106,11 @@ struct stager_stream {
  */
 int stg_stream_enter(struct stager_stream *stream);
 
+/* Gives back what lies in the ring and was not taken: nobody here will read it. Only when
+ * the daemon has let go of this client; before, it would acknowledge, and the batches
+ * would be lost to the others. */
+void stg_stream_return_untaken(struct stager_stream *stream);
+
 /* Frees a stream that is closed, has no batch in hand and no pin; else nothing. */
 void stg_stream_reap(struct stager_stream *stream);
 

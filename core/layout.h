@@ -69,6 +69,7 @@ enum stg_descriptor_kind {
  *   who     calls                changes
  *   daemon  stg_ring_push        the slot at head, then head (release)
  *   daemon  stg_ring_finish      final, then as push; nothing afterwards
+ *   daemon  stg_ring_cut         cut (release), after stg_ring_finish
  *   daemon  stg_ring_want_bell   bell_wanted, while what clients do can change anything
  *   client  stg_ring_take        nothing here: its cursor is private */
 struct stg_descriptor {
@@ -106,12 +107,14 @@ static_assert(sizeof(struct stg_final) == 1024, "ABI");
 struct stg_ring_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t head; /* descriptors ever published */
+    _Atomic uint32_t cut; /* not 0: what was not taken is void, `final` comes at once */
     _Alignas(64) _Atomic uint32_t
         bell_wanted; /* another number than the last: ring when you run dry */
     _Alignas(64) struct stg_final final;
     _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
 };
 static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
+static_assert(offsetof(struct stg_ring_page, cut) == 72, "ABI");
 static_assert(offsetof(struct stg_ring_page, bell_wanted) == 128, "ABI");
 static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");

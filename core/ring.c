@@ -81,6 +81,11 @@ void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text)
     writer->finished = true;
 }
 
+void stg_ring_cut(struct stg_ring_writer *writer)
+{
+    atomic_store_explicit(&writer->page->cut, 1, memory_order_release);
+}
+
 void stg_ring_want_bell(struct stg_ring_writer *writer)
 {
     _Atomic uint32_t *wanted = &writer->page->bell_wanted;
@@ -186,6 +191,11 @@ int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
     return check_header(&page->header, "control page", bytes, STG_MAGIC_CONTROL,
                         STG_CONTROL_BYTES, sizeof(struct stg_release_entry),
                         STG_RELEASE_ENTRIES, err);
+}
+
+bool stg_ring_is_cut(const struct stg_ring_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->cut, memory_order_acquire) != 0;
 }
 
 bool stg_ring_ready(const struct stg_ring_reader *reader)

@@ -35,6 +35,10 @@ void stg_ring_push(struct stg_ring_writer *writer,
  * ignored. */
 void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text);
 
+/* After stg_ring_finish: what the client did not take is not for it any more. It may give
+ * the leases back. */
+void stg_ring_cut(struct stg_ring_writer *writer);
+
 /* Asks the client to ring when it runs dry: bumps bell_wanted, with a full fence after
  * it. The caller looks at the control page once more afterwards. */
 void stg_ring_want_bell(struct stg_ring_writer *writer);
@@ -75,6 +79,9 @@ struct stg_ring_reader {
     uint64_t cursor; /* descriptors taken */
     uint32_t bell_rung;
 };
+
+/* Is what was not taken yet void? Then `final` says why. */
+bool stg_ring_is_cut(const struct stg_ring_reader *reader);
 
 /* Is there a descriptor? One acquire load. */
 bool stg_ring_ready(const struct stg_ring_reader *reader);

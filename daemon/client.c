@@ -406,8 +406,9 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
     stage->wake |= STG_WAKE_ALL;
 }
 
-void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
-                      const char *text)
+/* cut: what lies in its ring is not for it any more. */
+static void expel(struct stg_stage *stage, struct stg_client *client, bool cut, int code,
+                  const char *text)
 {
     if (client->state == STG_CLIENT_AWAY)
         stg_client_forget(stage, client, text);
@@ -416,9 +417,18 @@ void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int co
     struct stg_err words = {.code = -code};
     snprintf(words.text, sizeof(words.text), "%s", text);
     stg_client_last_words(client, &words);
-    (void)!send(client->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    shutdown(client->socket, SHUT_RD); /* the loop sees the end of it and closes */
+    int socket = client->socket;
     detach(stage, client, false, text);
+    if (cut)
+        stg_ring_cut(&client->ring);
+    (void)!send(socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(socket, SHUT_RD); /* the loop sees the end of it and closes */
+}
+
+void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
+                      const char *text)
+{
+    expel(stage, client, true, code, text);
 }
 
 void stg_stage_abort(struct stg_stage *stage, const char *text)
@@ -433,7 +443,7 @@ void stg_stage_abort(struct stg_stage *stage, const char *text)
     snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
              stg_status_name(stage->last_words.code), stage->last_words.text);
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
-        stg_client_expel(stage, c, -stage->last_words.code, stage->last_words.text);
+        expel(stage, c, false, -stage->last_words.code, stage->last_words.text);
     stg_buffer_discard(stage);
     stage->wake |= STG_WAKE_ALL;
     stage->config.wake(stage->config.owner);

@@ -370,6 +370,11 @@ static int attach(struct stg_session *session, const struct stg_request *request
     struct stg_attached attached;
     stg_catalog_note(instance);
     int rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
+        stg_stage_sweep(instance->stage);
+        stg_server_sweep_sessions(session->server);
+        rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    }
     if (rc < 0)
         return rc;
     session->instance = instance;

@@ -252,11 +252,16 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 
 /* ---- sweeping ---- */
 
+void stg_server_sweep_sessions(struct stg_server *server)
+{
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_sweep(s);
+}
+
 static void on_sweep(uv_timer_t *timer)
 {
     struct stg_server *server = timer->data;
-    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
-        stg_session_sweep(s);
+    stg_server_sweep_sessions(server);
     int millis = stg_catalog_sweep(server->catalog);
     if (millis >= 0)
         uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);

@@ -58,4 +58,7 @@ void stg_server_finish(struct stg_server *server);
 /* Something may have changed in a stage: look soon. Loop thread. */
 void stg_server_sweep_soon(struct stg_server *server);
 
+/* Forgets clients that left and have released all they held. */
+void stg_server_sweep_sessions(struct stg_server *server);
+
 #endif

@@ -157,8 +157,8 @@ static void print_batch(const struct stager_batch *batch,
     (options->rows ? print_rows : print_tensors)(batch, &info);
 }
 
-/* Error items are told and passed over; the status says at the end that there were some.
- */
+/* Error items are told and passed over, and count as batches do: there may be nothing
+ * else. The status says at the end that there were some. */
 static int print_all(struct stager_stream *stream, const struct stg_ctl_options *options)
 {
     int status = EXIT_OK;
@@ -172,6 +172,7 @@ static int print_all(struct stager_stream *stream, const struct stg_ctl_options 
             n++;
             continue;
         }
+        n++;
         struct stager_stream_info info;
         stager_stream_info(stream, &info);
         if (info.at_end)

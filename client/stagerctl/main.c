@@ -39,7 +39,7 @@ static const struct command commands[] = {
     {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
      "Prints the batches of a run of its own, from the start, invisible to other "
      "clients.\n"
-     "  With --json one line a batch. Without --limit until the end.",
+     "  With --json one line a batch. Without --limit (error items count) until the end.",
      stg_ctl_cat},
     {"delete", ARGUMENT_ONE, "NAME [--if-generation G]", "gti", "Forgets a pipeline.",
      stg_ctl_delete},

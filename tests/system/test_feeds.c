@@ -286,6 +286,31 @@ static void who_was_detached_learns_from_a_feed_why(void)
     fixture_finish(&fixture);
 }
 
+static void a_run_that_was_replaced_takes_no_feeds(void)
+{
+    static const char *const graph =
+        "  - {name: rate, op: placeholder, dtype: int64, shape: []}\n"
+        "  - {name: y, op: add, input: [value, rate]}\n";
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, 100, graph,
+          "  features: {y: y}\n  feed_dict: {rate: {value: 0, client: true}}\n");
+    struct stager_stream *old = fixture_open(&fixture, "p", "old", 2);
+    struct stager_batch *held = fixture_take(old);
+    struct stg_err err = {0};
+    CHECK_INT(fixture_try_apply(&fixture, "name: p\ndataset:\n  - range: {stop: 50}\n",
+                                true, &err),
+              0);
+    int64_t one = 1;
+    struct stager_tensor value = {
+        .dtype = STAGER_INT64, .data = &one, .data_bytes = sizeof(one)};
+    CHECK_INT(stager_feed(old, "rate", &value, NULL), -STAGER_ABORTED);
+    CHECK_CONTAINS(stager_error_text(old), "open the stream anew");
+    stager_release(held);
+    stager_close(old);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_constant_stands_for_what_is_not_run_then),
     TEST(a_component_of_the_data_set_may_be_fed),
@@ -295,6 +320,7 @@ static const struct stg_test tests[] = {
     TEST(strings_may_be_set_and_other_values_stay),
     TEST(what_may_not_be_set_is_refused_and_the_stream_goes_on),
     TEST(who_was_detached_learns_from_a_feed_why),
+    TEST(a_run_that_was_replaced_takes_no_feeds),
 };
 
 TEST_MAIN(tests)

@@ -29,11 +29,9 @@ static void a_held_batch_that_others_wait_for_expires(void)
     for (int i = 0; i < 20; i++)
         stager_release(fixture_take(fast));
     fixture_check_pad(in_hand);
-    int rc;
     stager_release(in_hand);
-    while ((rc = stager_next(stuck, 10000, &batch)) == 0)
-        stager_release(batch);
-    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    /* What still lies in its ring may have come to others. */
+    CHECK_INT(stager_next(stuck, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stuck), "hold_timeout_millis");
     stager_close(stuck);
     stager_close(fast);
@@ -54,10 +52,7 @@ static void the_batch_after_one_that_is_done_with_expires_too(void)
         stager_release(fixture_take(fast));
     stager_release(done);
     stager_release(in_hand);
-    int rc;
-    while ((rc = stager_next(stuck, 10000, &batch)) == 0)
-        stager_release(batch);
-    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(stager_next(stuck, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stuck), "held batch 1 ");
     stager_close(stuck);
     stager_close(fast);
