@@ -25,6 +25,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT_S = 900
 SKIPPED = 77
+# For the comparisons that ask for a FOLDER of photographs.
+IMAGES = os.environ.get("STAGER_BENCH_IMAGES", os.path.join(HERE, "../../../shared/data/images"))
 
 # How often and how long, for those that need other than the first line.
 PROGRAM, SCRIPT = (3, 2), (1, 10)
@@ -53,6 +55,12 @@ GOALS = [
     ("bench_codecs", "lz4_ratio", 0.95, "an lz4 file, over liblz4 in a plain loop"),
     ("bench_jpeg", "ratio", 1.2,
      "photographs cropped at random to 224, flipped and normalised, over TurboJPEG's full decode with the same steps"),
+    ("jpeg_peers", "tensorflow_ratio", 1.5, "the same files to the same crops over tf.data, rows per second of CPU"),
+    ("jpeg_peers", "torch_ratio", 1.5, "the same over PyTorch's DataLoader with Pillow"),
+    ("bench_remote", "ratio", 10,
+     "64 objects that take 50 ms to the first byte, 100 MB/s a connection: 16 at once over one at a time"),
+    ("bench_remote", "ratio_of_possible", 0.9, "the same over 16 connections, or over the parser where that is slower"),
+    ("bench_remote", "ratio_stalled", 0.9, "`deterministic: false` with one object that never comes, over none"),
     ("shuffle_tensorflow", "fill_ratio", None,
      "a shuffle of a million lines: time until the first batch, tf.data's over ours"),
     ("shuffle_tensorflow", "memory_ratio", None, "memory that it takes, tf.data's over ours"),
@@ -91,13 +99,27 @@ def program(name, options):
     return Bench(name, about, " ".join([f"build/tests/bench/{name}", *arguments]), [path, *arguments], runs)
 
 
+def docstring(path):
+    with open(path, encoding="utf-8") as file:
+        return ast.get_docstring(ast.parse(file.read()))
+
+
+def script_arguments(path, build, seconds):
+    """Of a comparison: `BUILD [SECONDS]`, or `BUILD FOLDER [SECONDS]`; None: there is no folder for it."""
+    if f"{os.path.basename(path)} BUILD FOLDER" not in docstring(path):
+        return [build, f"{seconds:g}"]
+    return [build, IMAGES, f"{seconds:g}"] if os.path.isdir(IMAGES) else None
+
+
 def script(path, python, options):
     name = os.path.basename(path)[:-len(".py")]
     runs, seconds = length(name, SCRIPT, options)
-    with open(path, encoding="utf-8") as file:
-        about = ast.get_docstring(ast.parse(file.read())).split("\n\n")[0].replace("\n", " ")
-    return Bench(name, about, f"tests/bench/{name}.py build {seconds:g}",
-                 [python, path, options.build, f"{seconds:g}"], runs)
+    about = docstring(path).split("\n\n")[0].replace("\n", " ")
+    arguments = script_arguments(path, options.build, seconds)
+    if arguments is None:
+        return None
+    told = " ".join(["build", *(["FOLDER"] if len(arguments) == 3 else []), f"{seconds:g}"])
+    return Bench(name, about, f"tests/bench/{name}.py {told}", [python, path, *arguments], runs)
 
 
 def is_wanted(name, only):
@@ -114,7 +136,9 @@ def benches(options):
             yield program(name, options)
     for path in sorted(glob.glob(os.path.join(HERE, "*_*.py"))):
         if is_wanted(os.path.basename(path)[:-len(".py")], options.only):
-            yield script(path, python if os.path.exists(python) else sys.executable, options)
+            bench = script(path, python if os.path.exists(python) else sys.executable, options)
+            if bench is not None:
+                yield bench
 
 
 def numbers(found, prefix=""):

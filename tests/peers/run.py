@@ -13,8 +13,9 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, ".."))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../bench")]
 import summary  # noqa: E402
+import table  # noqa: E402
 
 SKIPPED = 77
 # Without oneDNN TensorFlow gives the same on every CPU: with it some of them compute products of
@@ -41,7 +42,9 @@ def main():
     for path in sorted(glob.glob(os.path.join(HERE, "peer_*.py"))):
         total = [a + b for a, b in zip(total, run_one(path, sys.argv[1]))]
     for path in sorted(glob.glob(os.path.join(HERE, "../bench/*_*.py"))):
-        total = [a + b for a, b in zip(total, run_one(path, sys.argv[1], "1"))]
+        arguments = table.script_arguments(path, sys.argv[1], 1)
+        found = run_one(path, *arguments) if arguments is not None else [0, 0, 1]
+        total = [a + b for a, b in zip(total, found)]
     print()
     return summary.tell(total)
 
