@@ -14,11 +14,16 @@ extern const struct stg_op stg_op_batch_matmul;
 extern const struct stg_op stg_op_bias_add;
 extern const struct stg_op stg_op_bucketize;
 extern const struct stg_op stg_op_cast;
+extern const struct stg_op stg_op_center_crop;
 extern const struct stg_op stg_op_clip_by_value;
+extern const struct stg_op stg_op_color_jitter;
 extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
 extern const struct stg_op stg_op_cross;
 extern const struct stg_op stg_op_decode_csv;
+extern const struct stg_op stg_op_decode_image;
+extern const struct stg_op stg_op_decode_jpeg;
+extern const struct stg_op stg_op_decode_png;
 extern const struct stg_op stg_op_decode_raw;
 extern const struct stg_op stg_op_divide;
 extern const struct stg_op stg_op_embedding_lookup;
@@ -48,6 +53,7 @@ extern const struct stg_op stg_op_multiply;
 extern const struct stg_op stg_op_narrow;
 extern const struct stg_op stg_op_negative;
 extern const struct stg_op stg_op_normalize;
+extern const struct stg_op stg_op_normalize_image;
 extern const struct stg_op stg_op_not_equal;
 extern const struct stg_op stg_op_one_hot;
 extern const struct stg_op stg_op_ones_like;
@@ -56,11 +62,15 @@ extern const struct stg_op stg_op_parse_example;
 extern const struct stg_op stg_op_parse_json;
 extern const struct stg_op stg_op_placeholder;
 extern const struct stg_op stg_op_pow;
+extern const struct stg_op stg_op_random_crop;
+extern const struct stg_op stg_op_random_flip;
+extern const struct stg_op stg_op_random_resized_crop;
 extern const struct stg_op stg_op_reduce_max;
 extern const struct stg_op stg_op_reduce_mean;
 extern const struct stg_op stg_op_reduce_sum;
 extern const struct stg_op stg_op_relu;
 extern const struct stg_op stg_op_reshape;
+extern const struct stg_op stg_op_resize_bilinear;
 extern const struct stg_op stg_op_scatter_add;
 extern const struct stg_op stg_op_sequence_mask;
 extern const struct stg_op stg_op_sigmoid;
@@ -101,11 +111,16 @@ static const struct stg_op *const ops[] = {
     &stg_op_bias_add,
     &stg_op_bucketize,
     &stg_op_cast,
+    &stg_op_center_crop,
     &stg_op_clip_by_value,
+    &stg_op_color_jitter,
     &stg_op_concat,
     &stg_op_constant,
     &stg_op_cross,
     &stg_op_decode_csv,
+    &stg_op_decode_image,
+    &stg_op_decode_jpeg,
+    &stg_op_decode_png,
     &stg_op_decode_raw,
     &stg_op_divide,
     &stg_op_embedding_lookup,
@@ -135,6 +150,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_narrow,
     &stg_op_negative,
     &stg_op_normalize,
+    &stg_op_normalize_image,
     &stg_op_not_equal,
     &stg_op_one_hot,
     &stg_op_ones_like,
@@ -143,11 +159,15 @@ static const struct stg_op *const ops[] = {
     &stg_op_parse_json,
     &stg_op_placeholder,
     &stg_op_pow,
+    &stg_op_random_crop,
+    &stg_op_random_flip,
+    &stg_op_random_resized_crop,
     &stg_op_reduce_max,
     &stg_op_reduce_mean,
     &stg_op_reduce_sum,
     &stg_op_relu,
     &stg_op_reshape,
+    &stg_op_resize_bilinear,
     &stg_op_scatter_add,
     &stg_op_sequence_mask,
     &stg_op_sigmoid,

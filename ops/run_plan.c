@@ -223,7 +223,8 @@ static int plan_absorbed(struct stg_run *run, struct stg_err *err)
     struct stg_absorb *list = calloc(run->n_slots + 1, sizeof(*list));
     if (readers == NULL || list == NULL)
         rc = -STAGER_RESOURCE_EXHAUSTED;
-    for (size_t i = 0; rc == 0 && i < run->n_steps; i++) {
+    /* From the last on, so that a reader that is taken over brings its own readers. */
+    for (size_t i = run->n_steps; rc == 0 && i-- > 0;) {
         if (run->steps[i].node->op->absorb != NULL)
             rc = absorb(run, &run->steps[i], readers, list);
     }

@@ -16,6 +16,7 @@ import tensorflow as tf  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../peers"))
+import image_files  # noqa: E402
 from op_tool import quote  # noqa: E402
 from peer_elementwise import ALL, COMPARE, NUMBERS as NUMBER_DTYPES, TWO, random_values  # noqa: E402
 from peer_example import node, random_features, random_record, theirs  # noqa: E402
@@ -554,11 +555,86 @@ def masked_rows():
     return rows
 
 
+# ---- images ----
+
+def image_row(op, attrs, inputs, call):
+    """TensorFlow's own inputs are those of the op, strings as bytes."""
+    return row(op, attrs, inputs, [call().numpy()])
+
+
+def jpeg_rows(rng):
+    color, gray, four = (image_files.picture(rng, h, w, c) for h, w, c in ((13, 21, 3), (9, 10, 1), (8, 9, 4)))
+    files = [image_files.jpeg(color, quality=75, subsampling=2), image_files.jpeg(color, quality=60, subsampling=0),
+             image_files.jpeg(color, quality=75, subsampling=1, progressive=True), image_files.jpeg(gray, "L"),
+             image_files.jpeg(four, "CMYK", quality=90)]
+    rows = []
+    for i, data in enumerate(files):
+        for attrs, options in (("", {}), ("channels=3", {"channels": 3}), ("ratio=2", {"ratio": 2}),
+                               ("channels=1", {"channels": 1}), ("fancy_upscaling=false", {"fancy_upscaling": False})):
+            if i == 4 and "channels" in options:
+                continue
+            rows.append(image_row("decode_jpeg", attrs, [data], lambda: tf.io.decode_jpeg(
+                data, dct_method="INTEGER_ACCURATE", **options)))
+    window = np.array([3, 9, 7, 11], np.int32)
+    for data in files[:3]:
+        # decode_and_crop_jpeg has another last column, where chroma is interpolated.
+        rows.append(image_row("decode_jpeg", "", [data, window], lambda: tf.io.decode_jpeg(
+            data, dct_method="INTEGER_ACCURATE")[3:10, 9:20]))
+    rows.append(image_row("decode_image", "channels=1", [files[3]], lambda: tf.io.decode_jpeg(
+        files[3], 1, dct_method="INTEGER_ACCURATE")))
+    return rows
+
+
+def png_rows(rng):
+    rows = []
+    for color, depths in image_files.DEPTHS.items():
+        for depth in depths:
+            for transparent in (False, True):
+                data = image_files.random_png(rng, color, depth, transparent, 7)
+                # Where alpha is made up TensorFlow's is not opaque below 8 bits.
+                made_up = depth < 8 and not transparent and color in (image_files.GRAY, image_files.PALETTE)
+                for channels in (0, 1, 3) + (() if made_up else (4,)):
+                    dtype = rng.choice(["uint8", "uint16"])
+                    rows.append(image_row("decode_png", f'channels={channels} dtype="{dtype}"', [data],
+                                          lambda: tf.io.decode_png(data, channels, dtype)))
+    rows.append(image_row("decode_image", "channels=3", [data], lambda: tf.io.decode_png(data, 3)))
+    return rows
+
+
+def resize_rows(rng):
+    rows = []
+    for shape, size in (((5, 7, 3), [3, 4]), ((3, 4, 1), [7, 9]), ((4, 20, 4), [4, 6]), ((2, 3, 5, 2), [5, 3]),
+                        ((1, 1, 3), [2, 3]), ((6, 5, 3), [6, 5])):
+        dtype = rng.choice(["uint8", "uint16", "float32"])
+        x = rng.randint(0, 256, shape).astype(dtype)
+        for half, corners in ((True, False), (False, False), (False, True)):
+            attrs = f"size={size} half_pixel_centers={str(half).lower()} align_corners={str(corners).lower()}"
+            rows.append(image_row("resize_bilinear", attrs, [x], lambda: tf.reshape(tf.raw_ops.ResizeBilinear(
+                images=x.reshape((-1, *shape[-3:])), size=size, align_corners=corners, half_pixel_centers=half),
+                shape[:-3] + (*size, shape[-1]))))
+    return rows
+
+
+def image_rows():
+    rng = np.random.RandomState(11)
+    rows = jpeg_rows(rng) + png_rows(rng) + resize_rows(rng)
+    for shape, fraction in (((7, 10, 3), 0.5), ((8, 5, 1), 0.875), ((2, 9, 9, 2), 0.33), ((3, 3, 3), 1.0)):
+        x = rng.randint(0, 256, shape).astype("uint8")
+        rows.append(image_row("center_crop", f"central_fraction={fraction}", [x],
+                              lambda: tf.convert_to_tensor(tf.image.central_crop(x, fraction))))
+    x = rng.randint(0, 256, (4, 5, 3)).astype("uint8")
+    mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+    want = ((x - np.float32(mean)) / np.float32(std)).transpose(2, 0, 1)
+    for dtype in ("float32", "float16"):
+        rows.append(row("normalize_image", f'mean={mean} std={std} dtype="{dtype}"', [x], [want.astype(dtype)]))
+    return rows
+
+
 TABLES = {"decode_csv_numbers": number_rows, "decode_csv_records": record_rows, "decode_csv_batches": batch_rows,
           "hash_bucket": hash_rows, "cast": cast_rows, "shapes": shape_rows, "as_string": text_rows,
           "elementwise": element_rows, "strings": string_rows, "moves": move_rows, "sums": sum_rows, "example": example_rows,
           "cross": cross_rows, "json": json_rows, "recurrent": recurrent_rows, "embedding": embedding_rows,
-          "masked": masked_rows}
+          "masked": masked_rows, "images": image_rows}
 
 
 def main():

@@ -15,6 +15,7 @@ const struct op_case op_rows[] = {
 #include "tests/ops/golden/embedding.rows"
 #include "tests/ops/golden/example.rows"
 #include "tests/ops/golden/hash_bucket.rows"
+#include "tests/ops/golden/images.rows"
 #include "tests/ops/golden/json.rows"
 #include "tests/ops/golden/masked.rows"
 #include "tests/ops/golden/moves.rows"
@@ -62,6 +63,13 @@ const struct op_case op_rows[] = {
      "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 "
      "0 97\nstring[3] \"a\" \"b\" \"a\"",
      NULL, NULL, 0},
+    {"color_jitter", "contrast=[0.5, 2] hue=[-0.5, 0.5]",
+     "uint8[2, 1, 2, 3] 1 2 3 4 5 6 7 8 9 10 11 12", NULL, NULL, 0},
+    {"random_crop", "size=[1, 1]", "int16[2, 1, 2, 1] 1 2 3 4", NULL, NULL, 0},
+    {"random_crop", "size=[1, 3]", "int16[1, 2, 1] 1 2", NULL, NULL, -1},
+    {"random_flip", "", "int16[2, 1, 2, 1] 1 2 3 4", NULL, NULL, 0},
+    {"random_resized_crop", "size=[2, 2]", "float32[2, 2, 2, 1] 1 2 3 4 5 6 7 8", NULL,
+     NULL, 0},
     {"decode_raw", "out_type=\"uint8\"", "string[3] \"ab\" \"cd\" \"e\"", NULL, NULL, 2},
     /* Ops that are not split, and those whose output is made before anything runs. */
     {"identity", "", "string[3] \"a\" \"\" \"bc\"", NULL, NULL, 0},

@@ -28,6 +28,8 @@ ONLY_IN = [
     (r"systemd/.*", ["daemon/"]),
     (r"curl/.*", ["daemon/storage/"]),
     (r"nanomsg/.*", ["daemon/gate/", "client/stagerctl/door.c"]),
+    (r"j(peglib|error)\.h$", ["ops/image_jpeg.c"]),
+    (r"spng\.h$", ["ops/image_png.c"]),
     (r"cuda.*\.h$", ["cuda/"]),
     (r"Python\.h$", ["client/python/"]),
 ]

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Photographs to what a network takes: a random part, resized to 224 x 224, flipped,
+ * normalized, channels first; on one core. Ours gives the bytes to random_resized_crop,
+ * which decodes the part alone; the other side decodes all of the image by libjpeg-turbo,
+ * with one decompressor and one buffer for all images, and then the same parts are
+ * resized, flipped and normalized by the same code. They take turns, and of each image
+ * the best time counts; rates are per second of CPU.
+ *
+ * And the whole of it: files, read_file, the same chain in a map, batches of 50.
+ *
+ * STAGER_BENCH_IMAGES names a folder of JPEG files; without it they are made: 500 x 375,
+ * quality 93.
+ */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
+
+#include "daemon/dataset/dataset.h"
+#include "proto/load.h"
+#include "tests/bench/bench.h"
+#include "tests/ops/fixture.h"
+
+#define MAX_FILES 1000
+#define N_MADE 100
+#define MADE_WIDTH 500
+#define MADE_HEIGHT 375
+
+#define CHAIN                                                                            \
+    "b = random_flip(a) seed=2\n"                                                        \
+    "c = normalize_image(b) mean=[123.675, 116.28, 103.53] std=[58.395, 57.12, 57.375]"  \
+    "\nfeature c = c\n"
+
+struct file {
+    unsigned char *data;
+    unsigned long bytes;
+};
+
+static struct file files[MAX_FILES];
+static size_t n_files;
+
+/* ---- photographs ---- */
+
+static void load(const char *folder, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *from = fopen(path, "rb");
+    struct file *file = &files[n_files];
+    if (from == NULL || fseek(from, 0, SEEK_END) != 0)
+        bench_die("%s: cannot be read", path);
+    file->bytes = (unsigned long)ftell(from);
+    file->data = malloc(file->bytes + 1);
+    rewind(from);
+    if (file->data == NULL || fread(file->data, 1, file->bytes, from) != file->bytes)
+        bench_die("%s: cannot be read", path);
+    fclose(from);
+    n_files++;
+}
+
+static void load_folder(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        bench_die("%s: cannot be read", folder);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL && n_files < MAX_FILES) {
+        const char *dot = strrchr(entry->d_name, '.');
+        if (dot != NULL && (strcmp(dot, ".jpg") == 0 || strcmp(dot, ".jpeg") == 0))
+            load(folder, entry->d_name);
+    }
+    closedir(dir);
+    if (n_files == 0)
+        bench_die("%s: has no .jpg", folder);
+}
+
+/* Waves, edges and some noise. */
+static void make_row(unsigned image, unsigned y, unsigned *noise, JSAMPLE *row)
+{
+    double a = 0.01 + image % 7 * 0.02, b = 0.03 + image % 5 * 0.01;
+    for (unsigned x = 0; x < MADE_WIDTH; x++) {
+        for (unsigned c = 0; c < 3; c++) {
+            *noise = *noise * 1664525 + 1013904223;
+            double wave = sin(a * x + b * y * (c + 1)), edge = sin(b * (x - 1.0 * y)) > 0;
+            row[3 * x + c] = (JSAMPLE)(110 + 60 * wave + 40 * edge + (*noise >> 28));
+        }
+    }
+}
+
+static void make(unsigned image)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    struct file *file = &files[n_files++];
+    JSAMPLE row[MADE_WIDTH * 3], *rows[1] = {row};
+    unsigned noise = image;
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &file->data, &file->bytes);
+    c.image_width = MADE_WIDTH;
+    c.image_height = MADE_HEIGHT;
+    c.input_components = 3;
+    c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 93, TRUE);
+    jpeg_start_compress(&c, TRUE);
+    while (c.next_scanline < c.image_height) {
+        make_row(image, c.next_scanline, &noise, row);
+        jpeg_write_scanlines(&c, rows, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+}
+
+/* ---- all of an image ---- */
+
+struct decoder {
+    struct jpeg_decompress_struct c;
+    struct jpeg_error_mgr errors;
+    unsigned char *pixels;
+    size_t bytes;
+};
+
+static void decoder_init(struct decoder *decoder)
+{
+    *decoder = (struct decoder){0};
+    decoder->c.err = jpeg_std_error(&decoder->errors);
+    jpeg_create_decompress(&decoder->c);
+}
+
+static void decoder_finish(struct decoder *decoder)
+{
+    jpeg_destroy_decompress(&decoder->c);
+    free(decoder->pixels);
+}
+
+static void decode(struct decoder *decoder, const struct file *file,
+                   struct stg_tensor *ret)
+{
+    struct jpeg_decompress_struct *c = &decoder->c;
+    jpeg_mem_src(c, file->data, file->bytes);
+    jpeg_read_header(c, TRUE);
+    c->out_color_space = JCS_RGB;
+    jpeg_start_decompress(c);
+    size_t row = (size_t)c->output_width * 3, bytes = row * c->output_height;
+    if (bytes > decoder->bytes) {
+        free(decoder->pixels);
+        decoder->pixels = malloc(bytes);
+        decoder->bytes = bytes;
+        if (decoder->pixels == NULL)
+            bench_die("out of memory");
+    }
+    while (c->output_scanline < c->output_height) {
+        JSAMPROW to = decoder->pixels + c->output_scanline * row;
+        jpeg_read_scanlines(c, &to, 1);
+    }
+    *ret = (struct stg_tensor){.dtype = STAGER_UINT8,
+                               .ndim = 3,
+                               .shape = {c->output_height, c->output_width, 3},
+                               .data = decoder->pixels,
+                               .data_bytes = bytes};
+    jpeg_finish_decompress(c);
+}
+
+/* ---- contestants ---- */
+
+struct contestant {
+    const char *name, *text;
+    bool decodes; /* its graph takes pixels */
+    struct fixture fx;
+    struct stg_graph *graph;
+    struct stg_run *run;
+    uint64_t best_ns[MAX_FILES];
+    double images_per_s;
+};
+
+static void contestant_init(struct contestant *c)
+{
+    struct stg_err err = {0};
+    if (c->text != NULL &&
+        (fixture_parse(&c->fx, c->text, &err) < 0 ||
+         stg_graph_create(&c->fx.spec, &c->fx.element, NULL, &c->graph, &err) < 0 ||
+         stg_run_create_stage(c->graph, &c->run, &err) < 0))
+        bench_die("%s", err.text);
+}
+
+static void contestant_finish(struct contestant *c)
+{
+    if (c->text == NULL)
+        return;
+    stg_run_destroy(c->run);
+    stg_graph_destroy(c->graph);
+    fixture_finish(&c->fx);
+}
+
+static uint64_t thread_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void run_image(struct contestant *c, struct decoder *decoder, size_t i)
+{
+    int64_t offsets[2] = {0, (int64_t)files[i].bytes};
+    struct stg_tensor feed = {.dtype = STAGER_STRING,
+                              .data = files[i].data,
+                              .data_bytes = files[i].bytes,
+                              .begin = offsets,
+                              .end = offsets + 1};
+    struct stg_key key = {.index = i};
+    struct stg_tensor output;
+    struct stg_err err = {0};
+    if (c->decodes)
+        decode(decoder, &files[i], &feed);
+    if (c->text != NULL && stg_run_exec(c->run, &feed, &key, NULL, &output, &err) < 0)
+        bench_die("%s", err.text);
+}
+
+/* Of each image the same window every time. */
+static void run_round(struct contestant *all, size_t n, struct decoder *decoder)
+{
+    for (size_t i = 0; i < n_files; i++) {
+        for (size_t k = 0; k < n; k++) {
+            uint64_t began = thread_ns();
+            run_image(&all[k], decoder, i);
+            uint64_t took = thread_ns() - began, *best = &all[k].best_ns[i];
+            *best = *best == 0 || took < *best ? took : *best;
+        }
+    }
+}
+
+static void measure(struct contestant *c)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n_files; i++)
+        sum += c->best_ns[i];
+    c->images_per_s = (double)n_files * 1e9 / (double)sum;
+}
+
+/* ---- a pipeline ---- */
+
+static const char pipeline[] =
+    "name: jpeg\n"
+    "dataset:\n"
+    "- files: {pattern: [\"%s/*.jpg\"], shuffle: false}\n"
+    "- read_file: {}\n"
+    "- map:\n"
+    "    graph:\n"
+    "    - {name: a, op: random_resized_crop, input: [bytes], size: [224, 224], seed: "
+    "1}\n"
+    "    - {name: b, op: random_flip, input: [a], seed: 2}\n"
+    "    - {name: c, op: normalize_image, input: [b], mean: [123.675, 116.28, 103.53],\n"
+    "       std: [58.395, 57.12, 57.375]}\n"
+    "    output: {image: c}\n"
+    "- batch: {batch_size: 50}\n"
+    "staged: {features: {image: image}}\n";
+
+/* One pass over a folder, in images per second of CPU. */
+static double run_pipeline(const struct stg_pipeline_spec *spec)
+{
+    struct stg_dataset_env env = {.uid = 0, .buffer_bytes = 1u << 30};
+    struct stg_dataset *dataset;
+    struct stg_block *block;
+    struct stg_err err;
+    int64_t n = 0;
+    uint64_t began = thread_ns();
+    if (stg_dataset_create(spec, &env, &dataset, &err) < 0)
+        bench_die("%s", err.text);
+    while (stg_dataset_next(dataset, &block, &err) == 0) {
+        if (block->error.code != 0)
+            bench_die("%s", block->error.text);
+        n += block->tensors[0].shape[0];
+        stg_block_unref(block);
+    }
+    stg_dataset_destroy(dataset);
+    return (double)n * 1e9 / (double)(thread_ns() - began);
+}
+
+static double best_pipeline(const char *folder, double seconds)
+{
+    char text[8192];
+    struct stg_pipeline_spec *spec;
+    struct stg_err err;
+    double best = 0;
+    snprintf(text, sizeof(text), pipeline, folder);
+    if (stg_load_pipeline(text, strlen(text), "jpeg", &spec, &err) < 0)
+        bench_die("%s", err.text);
+    uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
+    do {
+        double rate = run_pipeline(spec);
+        best = rate > best ? rate : best;
+    } while (bench_now_ns() < end);
+    stg_pipeline_spec_destroy(spec);
+    return best;
+}
+
+/* The images that were made, in a folder of their own for as long as it takes. */
+static double best_pipeline_of_made(double seconds)
+{
+    char folder[] = "/tmp/stg-jpeg-XXXXXX", path[64];
+    if (mkdtemp(folder) == NULL)
+        bench_die("no folder in /tmp");
+    for (size_t i = 0; i < n_files; i++) {
+        snprintf(path, sizeof(path), "%s/%zu.jpg", folder, i);
+        FILE *to = fopen(path, "wb");
+        if (to == NULL || fwrite(files[i].data, 1, files[i].bytes, to) != files[i].bytes)
+            bench_die("%s: cannot be written", path);
+        fclose(to);
+    }
+    double best = best_pipeline(folder, seconds);
+    for (size_t i = 0; i < n_files; i++) {
+        snprintf(path, sizeof(path), "%s/%zu.jpg", folder, i);
+        unlink(path);
+    }
+    rmdir(folder);
+    return best;
+}
+
+/* ---- figures ---- */
+
+static void tell(const struct contestant *all, size_t n, double piped,
+                 const struct bench_options *options)
+{
+    for (size_t i = 0; i < n; i++)
+        printf("%-12s %7.1f images/s a core\n", all[i].name, all[i].images_per_s);
+    printf("%-12s %7.1f images/s a core\n", "a pipeline", piped);
+    if (options->json)
+        printf("{\"bench\": \"jpeg\", \"images\": %zu, \"images_per_s\": %.1f, "
+               "\"baseline_images_per_s\": %.1f, \"decode_images_per_s\": %.1f, "
+               "\"dct_scaling_images_per_s\": %.1f, \"pipeline_images_per_s\": %.1f, "
+               "\"ratio\": %.3f, \"dct_scaling_ratio\": %.3f}\n",
+               n_files, all[0].images_per_s, all[1].images_per_s, all[3].images_per_s,
+               all[2].images_per_s, piped, all[0].images_per_s / all[1].images_per_s,
+               all[2].images_per_s / all[1].images_per_s);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options;
+    bench_options_parse(argc, argv, 6.0,
+                        "Photographs to normalized random crops of 224 x 224. "
+                        "STAGER_BENCH_IMAGES: a folder of .jpg.",
+                        &options);
+    const char *folder = getenv("STAGER_BENCH_IMAGES");
+    if (folder != NULL)
+        load_folder(folder);
+    for (unsigned i = 0; folder == NULL && i < N_MADE; i++)
+        make(i);
+    static struct contestant all[] = {
+        {.name = "ours",
+         .text = "element f string []\n"
+                 "a = random_resized_crop(f) size=[224, 224] seed=1\n" CHAIN},
+        {.name = "all decoded",
+         .text = "element f uint8 [-1, -1, 3]\n"
+                 "a = random_resized_crop(f) size=[224, 224] seed=1\n" CHAIN,
+         .decodes = true},
+        {.name = "dct_scaling",
+         .text = "element f string []\n"
+                 "a = random_resized_crop(f) size=[224, 224] seed=1 "
+                 "dct_scaling=true\n" CHAIN},
+        {.name = "only decoded", .decodes = true},
+    };
+    size_t n = sizeof(all) / sizeof(all[0]);
+    struct decoder decoder;
+    decoder_init(&decoder);
+    for (size_t i = 0; i < n; i++)
+        contestant_init(&all[i]);
+    uint64_t end = bench_now_ns() + (uint64_t)(options.seconds * 1e9);
+    do {
+        run_round(all, n, &decoder);
+    } while (bench_now_ns() < end);
+
+    for (size_t i = 0; i < n; i++)
+        measure(&all[i]);
+    double piped = folder != NULL ? best_pipeline(folder, options.seconds / 4)
+                                  : best_pipeline_of_made(options.seconds / 4);
+    printf("%zu images, %s\n", n_files, folder != NULL ? folder : "made");
+    tell(all, n, piped, &options);
+    for (size_t i = 0; i < n; i++)
+        contestant_finish(&all[i]);
+    decoder_finish(&decoder);
+    for (size_t i = 0; i < n_files; i++)
+        free(files[i].data);
+    return 0;
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops for images: against TensorFlow's values, and what holds of any image.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/image_kernels.h"
+#include "tests/check.h"
+#include "tests/core/random.h"
+#include "tests/failalloc.h"
+#include "tests/ops/cases.h"
+
+#define N(table) (sizeof(table) / sizeof((table)[0]))
+#define MEAN_STD " mean=[123.675, 116.28, 103.53] std=[58.395, 57.12, 57.375]"
+
+static const struct op_case golden[] = {
+#include "tests/ops/golden/images.rows"
+};
+
+static void images_are_what_tensorflow_gives(void)
+{
+    for (size_t i = 0; i < N(golden); i++)
+        op_case_check(&golden[i], false);
+}
+
+#define X13 "uint8[1, 3, 1] 10 20 40"
+#define X22 "float32[2, 2, 1] 1 2 3 4"
+
+static const struct op_case by_hand[] = {
+    {"center_crop", "size=[1, 2]", "int16[2, 3, 1] 1 2 3 4 5 6", "int16[1, 2, 1] 1 2",
+     NULL, 0},
+    {"center_crop", "size=[2, 1]", "int64[2, 3, 1] 1 2 3 4 5 6", "int64[2, 1, 1] 2 5",
+     NULL, 0},
+    {"center_crop", "size=[1, 1]", "uint8[0, 4, 4, 2]", "uint8[0, 1, 1, 2]", NULL, 0},
+    {"random_crop", "size=[1, 3]", X13, "uint8[1, 3, 1] 10 20 40", NULL, 0},
+    {"random_crop", "size=[2, 3]", "string[0]", "uint8[0, 2, 3, 3]", NULL, 0},
+    {"random_flip", "left_right=false", X22, "float32[2, 2, 1] 1 2 3 4", NULL, 0},
+    {"resize_bilinear", "size=[1, 1]", X22, "float32[1, 1, 1] 2.5", NULL, 0},
+    {"resize_bilinear", "size=[2, 1]", "float32[0, 5, 5, 3]", "float32[0, 2, 1, 3]", NULL,
+     0},
+    {"random_resized_crop", "size=[1, 1] scale=[1, 1] ratio=[1, 1]", X22,
+     "float32[1, 1, 1] 2.5", NULL, 0},
+    {"random_resized_crop", "size=[2, 2]", "string[0]", "float32[0, 2, 2, 3]", NULL, 0},
+    {"normalize_image", "mean=10 std=2", X13, "float32[1, 1, 3] 0 5 15", NULL, 0},
+    {"normalize_image", "mean=0 std=1", "float32[1, 2, 2] 1 -inf 3 nan",
+     "float32[2, 1, 2] 1 3 -inf nan", NULL, 0},
+    {"normalize_image", "mean=[1, 2] std=2 dtype=\"float16\"", "uint8[1, 1, 1, 2] 5 6",
+     "float16[1, 2, 1, 1] 2 2", NULL, 0},
+    /* tf.image's definitions; a third of a turn from red is green. */
+    {"color_jitter", "brightness=[-4, -4]", X13, "float32[1, 3, 1] 6 16 36", NULL, 0},
+    {"color_jitter", "contrast=[0.5, 0.5]", "uint8[1, 2, 2] 10 1 30 3",
+     "float32[1, 2, 2] 15 1.5 25 2.5", NULL, 0},
+    {"color_jitter", "saturation=[0, 0]", "uint8[1, 1, 3] 100 50 0",
+     "float32[1, 1, 3] 100 100 100", NULL, 0},
+    {"color_jitter", "saturation=[9, 9]", "uint8[1, 1, 3] 100 70 40",
+     "float32[1, 1, 3] 100 50 0", NULL, 0},
+    {"color_jitter", "hue=[0.5, 0.5]", "uint8[1, 1, 3] 8 0 0", "float32[1, 1, 3] 0 8 8",
+     NULL, 0},
+    {"color_jitter", "", X13, "float32[1, 3, 1] 10 20 40", NULL, 0},
+    /* what is refused */
+    {"decode_jpeg", "", "string[] \"\"", NULL, "the image has no bytes", -1},
+    {"decode_jpeg", "", "string[] \"hello\"", NULL, "the 5 bytes are no JPEG", -1},
+    {"decode_png", "", "string[] \"\\xff\\xd8\\xff\\xe0\"", NULL,
+     "the image is no PNG, but JPEG: decode_image reads both", -1},
+    {"decode_image", "", "string[] \"GIF89a\"", NULL, "no JPEG or PNG, but GIF", -1},
+    {"decode_jpeg", "", "string[] \"\\xff\\xd8\\xff\"", NULL, "it is truncated", -1},
+    {"decode_png", "", "string[] \"\\x89PNG\\x0d\\x0a\\x1a\\x0a\"", NULL,
+     "it is truncated", -1},
+    {"decode_jpeg", "", "string[1] \"a\"", NULL, "decode each in a map step", -1},
+    {"decode_jpeg", "", "uint8[2, 2, 3] 1 1 1 1 1 1 1 1 1 1 1 1", NULL,
+     "is not one string", -1},
+    {"decode_jpeg", "channels=4", "string[] \"a\"", NULL, "channels is 4", -1},
+    {"decode_png", "channels=2", "string[] \"a\"", NULL, "channels is 2", -1},
+    {"decode_jpeg", "ratio=3", "string[] \"a\"", NULL, "ratio is 3", -1},
+    {"decode_jpeg", "dct_method=\"FAST\"", "string[] \"a\"", NULL,
+     "dct_method is \"FAST\"", -1},
+    {"decode_png", "dtype=\"int8\"", "string[] \"a\"", NULL, "dtype is int8", -1},
+    {"decode_jpeg", "", "string[] \"a\"\nfloat32[4] 0 0 1 1", NULL, "is no window", -1},
+    {"random_crop", "size=[1, 4]", X13, NULL, "the image has 1 x 3 pixels", -1},
+    {"center_crop", "size=[1, 2]", "uint8[2, 1, 1, 1] 1 2", NULL, "less than the 1 x 2",
+     0},
+    {"center_crop", "", X13, NULL, "give either size or central_fraction", -1},
+    {"center_crop", "central_fraction=0.0", X13, NULL, "central_fraction is 0", -1},
+    {"center_crop", "central_fraction=0.5", "string[1] \"a\"", NULL, "may differ in size",
+     -1},
+    {"random_crop", "size=[1]", X13, NULL, "size has 1 numbers, not 2", -1},
+    {"random_crop", "size=[0, 1]", X13, NULL, "both are from 1 to 65535", -1},
+    {"random_crop", "size=[1, 1]", "uint8[3, 1] 1 2 3", NULL, "not an image", -1},
+    {"random_resized_crop", "size=[1, 1] scale=[0.5, 0.1]", X13, NULL,
+     "scale is [0.5, 0.1]", -1},
+    {"random_resized_crop", "size=[1, 1] ratio=[0, 1]", X13, NULL, "ratio is [0, 1]", -1},
+    {"random_resized_crop", "size=[1, 1] dct_scaling=true", X13, NULL,
+     "give the op the bytes", -1},
+    {"random_resized_crop", "size=[1, 1]", "string[2] \"x\" \"y\"", NULL,
+     "the 1 bytes are no JPEG or PNG", 0},
+    {"resize_bilinear", "size=[1, 1]", "int32[1, 1, 1] 1", NULL, "cast it to float32",
+     -1},
+    {"resize_bilinear", "size=[1, 1]", "uint8[0, 3, 1]", NULL, "has no pixels", -1},
+    {"resize_bilinear", "size=[1, 1] align_corners=true", X13, NULL,
+     "align_corners goes with", -1},
+    {"normalize_image", "mean=[1, 2] std=1", X13, NULL, "has 1 channels", -1},
+    {"normalize_image", "mean=1 std=0", X13, NULL, "std holds a 0", -1},
+    {"normalize_image", "mean=[1, 2] std=[1, 2, 3]", X13, NULL, "mean has 2 numbers", -1},
+    {"normalize_image", "mean=1 std=1 dtype=\"int8\"", X13, NULL, "dtype is int8", -1},
+    {"color_jitter", "hue=[0, 0.1]", X13, NULL, "of 3 channels, and there are 1", -1},
+    {"color_jitter", "hue=[0, 0.6]", X13, NULL, "within -0.5 to 0.5", -1},
+    {"color_jitter", "contrast=[1]", X13, NULL, "contrast is no list of 2 numbers", -1},
+};
+
+static void cases_by_hand_give_what_they_should(void)
+{
+    for (size_t i = 0; i < N(by_hand); i++)
+        op_case_check(&by_hand[i], false);
+}
+
+/* ---- graphs ---- */
+
+#define MAX_OUTPUTS 4
+
+struct scene {
+    struct fixture fx;
+    struct stg_graph *graph;
+    struct stg_run *run;
+    struct stg_err err;
+    struct stg_tensor outputs[MAX_OUTPUTS];
+    struct stg_bump bump;
+};
+
+static void scene_init(struct scene *scene, const char *text)
+{
+    *scene = (struct scene){.err = {.row = -1}};
+    CHECK_OK(fixture_parse(&scene->fx, text, &scene->err), scene->err);
+    CHECK_OK(stg_graph_create(&scene->fx.spec, &scene->fx.element, NULL, &scene->graph,
+                              &scene->err),
+             scene->err);
+    CHECK_OK(stg_run_create_stage(scene->graph, &scene->run, &scene->err), scene->err);
+}
+
+static void scene_finish(struct scene *scene)
+{
+    stg_run_destroy(scene->run);
+    stg_graph_destroy(scene->graph);
+    fixture_finish(&scene->fx);
+    stg_bump_finish(&scene->bump);
+}
+
+static void scene_run(struct scene *scene, const struct stg_tensor *feeds,
+                      struct stg_key key)
+{
+    CHECK_OK(stg_run_exec(scene->run, feeds, &key, NULL, scene->outputs, &scene->err),
+             scene->err);
+}
+
+static bool same_bytes(const struct stg_tensor *a, const struct stg_tensor *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim && a->data_bytes == b->data_bytes &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(a->shape[0])) == 0 &&
+           memcmp(a->data, b->data, a->data_bytes) == 0;
+}
+
+/* The file of golden row i, as a scalar string. */
+static struct stg_tensor file_of(struct stg_bump *bump, size_t i)
+{
+    const char *text = golden[i].inputs;
+    struct stg_tensor file = case_tensor(bump, &text);
+    CHECK_INT(file.dtype, STAGER_STRING);
+    return file;
+}
+
+static bool is_jpeg(size_t i)
+{
+    return strcmp(golden[i].op, "decode_jpeg") == 0;
+}
+
+static void a_window_has_the_pixels_that_the_whole_has_there(void)
+{
+    struct scene whole, part;
+    scene_init(&whole, "element f string []\ny = decode_image(f)\nfeature y = y\n");
+    scene_init(&part, "element f string []\nelement w int64 [4]\n"
+                      "y = decode_jpeg(f, w) channels=0\nfeature y = y\n");
+    for (size_t i = 0; i < N(golden) && is_jpeg(i); i++) {
+        struct stg_tensor feeds[2] = {file_of(&part.bump, i)};
+        int64_t window[4], shape[1] = {4};
+        scene_run(&whole, feeds, (struct stg_key){0});
+        const int64_t *size = whole.outputs[0].shape;
+        feeds[1] = fixture_dense(&part.bump, STAGER_INT64, 1, shape, window);
+        for (int k = 0; k < 400; k++) {
+            int64_t *w = feeds[1].data;
+            w[0] = rand() % size[0], w[1] = rand() % size[1];
+            w[2] = 1 + rand() % (size[0] - w[0]), w[3] = 1 + rand() % (size[1] - w[1]);
+            scene_run(&part, feeds, (struct stg_key){0});
+            const char *from = whole.outputs[0].data, *to = part.outputs[0].data;
+            size_t row = (size_t)(w[3] * size[2]);
+            for (int64_t y = 0; y < w[2]; y++)
+                CHECK(memcmp(from + ((w[0] + y) * size[1] + w[1]) * size[2],
+                             to + (size_t)y * row, row) == 0);
+        }
+    }
+    scene_finish(&whole);
+    scene_finish(&part);
+}
+
+static void a_window_outside_is_refused(void)
+{
+    static const int64_t windows[][4] = {
+        {-1, 0, 1, 1}, {0, 0, 0, 1},  {0, 0, 14, 1},        {13, 0, 1, 1},
+        {0, 20, 1, 2}, {1, 1, 1, -1}, {INT64_MAX, 0, 1, 1}, {1, 0, INT64_MAX, 1}};
+    struct scene part;
+    scene_init(&part, "element f string []\nelement w int64 [-1]\n"
+                      "y = decode_jpeg(f, w)\nfeature y = y\n");
+    for (size_t i = 0; i < N(windows); i++) {
+        int64_t shape[1] = {4};
+        struct stg_tensor feeds[2] = {
+            file_of(&part.bump, 0),
+            fixture_dense(&part.bump, STAGER_INT64, 1, shape, windows[i])};
+        CHECK_INT(stg_run_exec(part.run, feeds, NULL, NULL, part.outputs, &part.err),
+                  -STAGER_INVALID_ARGUMENT);
+        CHECK_CONTAINS(part.err.text, "is not inside of the image");
+    }
+    scene_finish(&part);
+}
+
+/* What features read in between keeps ops from doing one another's work. */
+static void ops_that_run_as_one_give_what_they_give_one_by_one(void)
+{
+    static const char *const heads[] = {
+        "element f string []\na = random_resized_crop(f) size=[6, 5] seed=3\n",
+        "element f string []\na = random_crop(f) size=[4, 5] seed=3\n",
+        "element f string []\na = center_crop(f) central_fraction=0.5\n",
+        "element f string []\na = decode_image(f) channels=3\n",
+        "element f string []\nd = decode_image(f) channels=3\n"
+        "a = resize_bilinear(d) size=[7, 30] half_pixel_centers=false\n",
+    };
+    static const char tail[] = "b = random_flip(a) seed=7 up_down=true\n"
+                               "c = normalize_image(b)" MEAN_STD "\nfeature c = c\n";
+    for (size_t h = 0; h < N(heads); h++) {
+        char text[1024];
+        struct scene one, each;
+        snprintf(text, sizeof(text), "%s%s", heads[h], tail);
+        scene_init(&one, text);
+        snprintf(text, sizeof(text), "%s%sfeature a = a\nfeature b = b\n", heads[h],
+                 tail);
+        scene_init(&each, text);
+        for (size_t i = 0; i < N(golden) && is_jpeg(i); i++) {
+            struct stg_tensor file = file_of(&one.bump, i);
+            struct stg_key key = {.epoch = i, .index = 5 * i};
+            scene_run(&one, &file, key);
+            scene_run(&each, &file, key);
+            if (!same_bytes(&one.outputs[0], &each.outputs[0]))
+                FAIL("head %zu, row %zu differ", h, i);
+        }
+        scene_finish(&one);
+        scene_finish(&each);
+    }
+}
+
+static void a_smaller_dct_gives_nearly_the_same_image(void)
+{
+    struct scene exact, scaled;
+    scene_init(&exact, "element f string []\n"
+                       "y = random_resized_crop(f) size=[3, 3] scale=[0.9, 1.0] seed=1\n"
+                       "feature y = y\n");
+    scene_init(&scaled, "element f string []\ny = random_resized_crop(f) size=[3, 3] "
+                        "scale=[0.9, 1.0] seed=1 dct_scaling=true\nfeature y = y\n");
+    struct stg_tensor file = file_of(&exact.bump, 0);
+    scene_run(&exact, &file, (struct stg_key){0});
+    scene_run(&scaled, &file, (struct stg_key){0});
+    const float *a = exact.outputs[0].data, *b = scaled.outputs[0].data;
+    double sum = 0;
+    for (int i = 0; i < 27; i++)
+        sum += fabs((double)(a[i] - b[i]));
+    CHECK(sum > 0 && sum / 27 < 60);
+    scene_finish(&exact);
+    scene_finish(&scaled);
+}
+
+/* ---- randomness ---- */
+
+#define SIDE 64
+
+/* A batch of images whose pixel is its own place. */
+static struct stg_tensor places(struct stg_bump *bump, int64_t n)
+{
+    int64_t shape[4] = {n, SIDE, SIDE, 2};
+    struct stg_tensor ret = {.dtype = STAGER_FLOAT32, .ndim = 4};
+    memcpy(ret.shape, shape, sizeof(shape));
+    ret.data_bytes = (uint64_t)stg_tensor_n(&ret) * sizeof(float);
+    float *to = ret.data = stg_bump_alloc(bump, ret.data_bytes);
+    CHECK(to != NULL);
+    for (int64_t i = 0; i < n * SIDE * SIDE; i++) {
+        *to++ = (float)(i / SIDE % SIDE);
+        *to++ = (float)(i % SIDE);
+    }
+    return ret;
+}
+
+static void what_is_drawn_depends_on_seed_pass_epoch_index_and_row_alone(void)
+{
+    static const struct stg_key keys[] = {
+        {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 1, 0, 0}, {1, 0, 0, 0}};
+    static const char text[] = "element f float32 [-1, 64, 64, 2]\n"
+                               "y = random_crop(f) size=[1, 1]\n"
+                               "z = random_crop(f) size=[1, 1]\n"
+                               "s = random_crop(f) size=[1, 1] seed=9\n"
+                               "t = random_crop(f) size=[1, 1] seed=9\n"
+                               "feature y = y\nfeature z = z\nfeature s = s\n"
+                               "feature t = t\n";
+    float seen[N(keys)][2][16][2];
+    struct scene scene;
+    scene_init(&scene, text);
+    struct stg_tensor images = places(&scene.bump, 16);
+    for (size_t k = 0; k < N(keys); k++) {
+        scene_run(&scene, &images, keys[k]);
+        memcpy(seen[k][0], scene.outputs[0].data, sizeof(seen[k][0]));
+        memcpy(seen[k][1], scene.outputs[1].data, sizeof(seen[k][1]));
+        CHECK(same_bytes(&scene.outputs[2], &scene.outputs[3]));
+        scene_run(&scene, &images, keys[k]);
+        CHECK(memcmp(seen[k][0], scene.outputs[0].data, sizeof(seen[k][0])) == 0);
+    }
+    /* 160 places of 4096: some meet by chance, but hardly many. */
+    float(*flat)[2] = &seen[0][0][0];
+    int meet = 0;
+    for (size_t i = 0; i < N(keys) * 32; i++) {
+        for (size_t j = 0; j < i; j++)
+            meet += flat[i][0] == flat[j][0] && flat[i][1] == flat[j][1];
+    }
+    CHECK(meet < 15);
+    scene_finish(&scene);
+}
+
+static void draws_are_uniform(void)
+{
+    struct scene scene;
+    int n = 0, at[4] = {0};
+    scene_init(&scene, "element f float32 [-1, 64, 64, 2]\n"
+                       "c = random_crop(f) size=[33, 33]\n"
+                       "y = random_flip(c) up_down=true\nfeature y = y\nfeature c = c\n");
+    struct stg_tensor images = places(&scene.bump, 8);
+    double sum[2] = {0};
+    for (uint64_t index = 0; index < 250; index++) {
+        scene_run(&scene, &images, (struct stg_key){.index = index});
+        for (int row = 0; row < 8; row++, n++) {
+            const float *flipped = (float *)scene.outputs[0].data + row * 33 * 33 * 2;
+            const float *cropped = (float *)scene.outputs[1].data + row * 33 * 33 * 2;
+            at[2 * (flipped[0] != cropped[0]) + (flipped[1] != cropped[1])]++;
+            sum[0] += (double)cropped[0];
+            sum[1] += (double)cropped[1];
+        }
+    }
+    /* Five standard deviations of 2000 draws. */
+    for (int i = 0; i < 4; i++)
+        CHECK(abs(at[i] - n / 4) < 97);
+    CHECK(fabs(sum[0] / n - 15.5) < 1.04 && fabs(sum[1] / n - 15.5) < 1.04);
+    scene_finish(&scene);
+}
+
+/* The corners of the result say where the window was. */
+static void a_resized_crop_has_the_area_and_the_ratio_asked_for(void)
+{
+    struct scene scene;
+    scene_init(&scene, "element f float32 [-1, 64, 64, 2]\n"
+                       "y = random_resized_crop(f) size=[64, 64] scale=[0.2, 0.5] "
+                       "ratio=[0.5, 2.0]\nfeature y = y\n");
+    struct stg_tensor images = places(&scene.bump, 8);
+    double least = 1, most = 0;
+    for (uint64_t index = 0; index < 50; index++) {
+        scene_run(&scene, &images, (struct stg_key){.index = index});
+        for (int row = 0; row < 8; row++) {
+            const float *p = (float *)scene.outputs[0].data + row * SIDE * SIDE * 2;
+            double height = (double)(p[(SIDE * SIDE - 1) * 2] - p[0]) + 1;
+            double width = (double)(p[(SIDE * SIDE - 1) * 2 + 1] - p[1]) + 1;
+            double area = height * width / (SIDE * SIDE);
+            CHECK(area > 0.18 && area < 0.53);
+            CHECK(width / height > 0.46 && width / height < 2.2);
+            least = area < least ? area : least;
+            most = area > most ? area : most;
+        }
+    }
+    CHECK(least < 0.23 && most > 0.47);
+    scene_finish(&scene);
+}
+
+/* ---- what is damaged, and what is too large ---- */
+
+static void a_damaged_file_is_refused_or_decoded_within_its_bounds(void)
+{
+    struct scene scene;
+    struct random random = {1};
+    scene_init(&scene, "element f string []\n"
+                       "y = random_resized_crop(f) size=[5, 5] dct_scaling=true\n"
+                       "z = decode_image(f) try_recover_truncated=true\n"
+                       "feature y = y\nfeature z = z\n");
+    for (size_t i = 0; i < N(golden); i += is_jpeg(i) ? 5 : 9) {
+        const char *text = golden[i].inputs;
+        struct stg_tensor file = case_tensor(&scene.bump, &text);
+        if (file.dtype != STAGER_STRING)
+            continue;
+        size_t n = (size_t)file.end[0];
+        for (size_t k = 0; k < 2 * n; k++) {
+            /* Cut, or with another byte, in memory of its own size. */
+            size_t bytes = k < n ? k : n;
+            char *exact = malloc(bytes + 1);
+            int64_t offsets[2] = {0, (int64_t)bytes};
+            CHECK(exact != NULL);
+            memcpy(exact, file.data, bytes);
+            if (k >= n)
+                exact[k - n] = (char)random_next(&random);
+            struct stg_tensor feed = {.dtype = STAGER_STRING,
+                                      .data = exact,
+                                      .data_bytes = bytes,
+                                      .begin = offsets,
+                                      .end = offsets + 1};
+            int rc = stg_run_exec(scene.run, &feed, &(struct stg_key){.index = k}, NULL,
+                                  scene.outputs, &scene.err);
+            CHECK(rc == 0 || rc == -STAGER_INVALID_ARGUMENT);
+            free(exact);
+        }
+    }
+    scene_finish(&scene);
+}
+
+static void an_image_that_would_be_huge_is_not_decoded(void)
+{
+    struct scene scene;
+    scene_init(&scene, "element f string []\ny = decode_image(f)\nfeature y = y\n");
+    for (size_t i = 0; i < N(golden); i += is_jpeg(i) ? 5 : 20) {
+        const char *text = golden[i].inputs;
+        struct stg_tensor file = case_tensor(&scene.bump, &text);
+        if (file.dtype != STAGER_STRING)
+            continue;
+        uint8_t *bytes = file.data;
+        size_t at = 16; /* of a PNG's sizes; a JPEG has them in its frame header */
+        if (is_jpeg(i)) {
+            at = 2;
+            while (!(bytes[at] == 0xff && bytes[at + 1] >= 0xc0 && bytes[at + 1] <= 0xc2))
+                at += 2 + (size_t)bytes[at + 2] * 256 + bytes[at + 3];
+            memset(bytes + at + 5, 0xfe, 4);
+        } else {
+            memset(bytes + at + 1, 0x01, 2);
+            memset(bytes + at + 5, 0x01, 2);
+        }
+        CHECK_INT(stg_run_exec(scene.run, &file, NULL, NULL, scene.outputs, &scene.err),
+                  -STAGER_INVALID_ARGUMENT);
+        if (is_jpeg(i))
+            CHECK_CONTAINS(scene.err.text, "max_pixels is 67108864");
+    }
+    scene_finish(&scene);
+}
+
+/* ---- memory, instructions ---- */
+
+static struct stg_tensor some_file;
+
+static int decode_once(void *owner)
+{
+    struct scene *scene = owner;
+    struct stg_run *run = NULL;
+    int rc = stg_run_create_stage(scene->graph, &run, &scene->err);
+    if (rc == 0)
+        rc = stg_run_exec(run, &some_file, NULL, NULL, scene->outputs, &scene->err);
+    stg_run_destroy(run);
+    return rc;
+}
+
+static void a_failed_allocation_is_an_error(void)
+{
+    struct scene scene;
+    scene_init(&scene, "element f string [-1]\n"
+                       "a = random_resized_crop(f) size=[64, 64]\nb = random_flip(a)\n"
+                       "c = normalize_image(b)" MEAN_STD "\nfeature c = c\n");
+    const char *text = golden[0].inputs;
+    some_file = case_tensor(&scene.bump, &text);
+    some_file.ndim = 1;
+    some_file.shape[0] = 1;
+    CHECK(stg_failalloc_each(decode_once, &scene) > 0);
+    scene_finish(&scene);
+}
+
+static void every_set_of_instructions_gives_the_same(void)
+{
+    enum { PIXELS = 200, MOST = 150, STRIDE = 160 };
+    static uint8_t row[PIXELS * 3];
+    static float want[3 * STRIDE], got[3 * STRIDE], mixed[2][MOST];
+    static uint16_t halves[2][MOST];
+    size_t n;
+    struct random random = {5};
+    const struct stg_image_kernels *const *all = stg_image_kernels_all(&n);
+    for (size_t i = 0; i < sizeof(row); i++)
+        row[i] = (uint8_t)random_next(&random);
+    for (size_t k = 1; k < n; k++) {
+        for (int64_t m = 0; m <= MOST; m++) {
+            int32_t low[MOST], high[MOST];
+            float lerp[MOST];
+            for (int64_t i = 0; i < m; i++) {
+                low[i] = (int32_t)(random_next(&random) % PIXELS);
+                high[i] = low[i] + 1 < PIXELS ? low[i] + 1 : low[i];
+                lerp[i] = (float)(random_next(&random) % 1000) / 1000;
+            }
+            struct stg_image_taps taps = {low, high, lerp, m};
+            memset(got, 0, sizeof(got));
+            memset(want, 0, sizeof(want));
+            all[0]->take_rgb(row, sizeof(row), &taps, want, STRIDE);
+            all[k]->take_rgb(row, sizeof(row), &taps, got, STRIDE);
+            CHECK(memcmp(want, got, sizeof(got)) == 0);
+            all[0]->mix_normalize(want, want + STRIDE, 0.3f, m, 3, 7, mixed[0]);
+            all[k]->mix_normalize(want, want + STRIDE, 0.3f, m, 3, 7, mixed[1]);
+            all[0]->mix_normalize_half(want, NULL, 0, m, 3, 7e4f, halves[0]);
+            all[k]->mix_normalize_half(want, NULL, 0, m, 3, 7e4f, halves[1]);
+            CHECK(memcmp(mixed[0], mixed[1], sizeof(mixed[0])) == 0);
+            CHECK(memcmp(halves[0], halves[1], sizeof(halves[0])) == 0);
+        }
+    }
+    if (n == 1)
+        SKIP("there is one set alone");
+}
+
+static const struct stg_test tests[] = {
+    TEST(images_are_what_tensorflow_gives),
+    TEST(cases_by_hand_give_what_they_should),
+    TEST(a_window_has_the_pixels_that_the_whole_has_there),
+    TEST(a_window_outside_is_refused),
+    TEST(ops_that_run_as_one_give_what_they_give_one_by_one),
+    TEST(a_smaller_dct_gives_nearly_the_same_image),
+    TEST(what_is_drawn_depends_on_seed_pass_epoch_index_and_row_alone),
+    TEST(draws_are_uniform),
+    TEST(a_resized_crop_has_the_area_and_the_ratio_asked_for),
+    TEST_SLOW(a_damaged_file_is_refused_or_decoded_within_its_bounds, 60),
+    TEST(an_image_that_would_be_huge_is_not_decoded),
+    TEST(a_failed_allocation_is_an_error),
+    TEST(every_set_of_instructions_gives_the_same),
+};
+TEST_MAIN(tests)
