@@ -4,9 +4,11 @@
 the environment names in STG_TEST_DATA, and are skipped without it:
 
     criteo/criteo_sample.tr.tfrecords   Examples: label and I1 … I13 float, C1 … C26 int64, each a scalar
+    images/*.jpg                        photographs of mixed sizes
 
     peer_data.py BUILD
 """
+import glob
 import json
 import os
 import sys
@@ -23,6 +25,8 @@ CRITEO = "criteo/criteo_sample.tr.tfrecords"
 FLOATS = ["label"] + [f"I{i}" for i in range(1, 14)]
 IDS = [f"C{i}" for i in range(1, 27)]
 BATCH = 64
+IMAGES = "images/*.jpg"
+SMALL = [32, 24]
 
 
 def criteo_pipeline(path, reader):
@@ -93,17 +97,41 @@ def compare_criteo(daemon, path):
     return [2 - failed, failed, 0]
 
 
+def images_pipeline(pattern):
+    nodes = {"pixels": {"op": "decode_jpeg", "input": "bytes", "channels": 3},
+             "small": {"op": "resize_bilinear", "input": "pixels", "size": SMALL}}
+    return {"name": "images", "graph": [],
+            "dataset": [{"files": {"pattern": pattern, "shuffle": False}}, {"read_file": {}},
+                        {"map": {"graph": nodes, "output": {"small": "small"}, "num_parallel_calls": 2}},
+                        {"batch": {"batch_size": 10}}]}
+
+
+def images_by_tensorflow(paths):
+    def decode(path):
+        return tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE"), SMALL)
+    return [{"small": batch.numpy()} for batch in tf.data.Dataset.from_tensor_slices(paths).map(decode).batch(10)]
+
+
+def compare_images(daemon, pattern):
+    paths = sorted(glob.glob(pattern))
+    found = differences(apply(daemon, images_pipeline(pattern)), images_by_tensorflow(paths))
+    print(f"FAIL images: {found[:5]}" if found else f"ok   images: {len(paths)} files")
+    return [1 - bool(found), int(bool(found)), 0]
+
+
 def main():
     folder = os.environ.get("STG_TEST_DATA")
     if not folder:
         print("skipped: STG_TEST_DATA names no folder of real data")
         return SKIPPED
-    path = os.path.abspath(os.path.join(folder, CRITEO))
-    if not os.path.exists(path):
-        print(f"skipped: no {path}")
-        return SKIPPED
+    total = [0, 0, 0]
     with Daemon(sys.argv[1]) as daemon:
-        total = compare_criteo(daemon, path)
+        for compare, name in ((compare_criteo, CRITEO), (compare_images, IMAGES)):
+            path = os.path.abspath(os.path.join(folder, name))
+            if not glob.glob(path):
+                print(f"skipped: no {path}")
+            result = compare(daemon, path) if glob.glob(path) else [0, 0, 1]
+            total = [a + b for a, b in zip(total, result)]
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
     return 1 if total[1] else 0
 
