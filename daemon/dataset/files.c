@@ -185,7 +185,8 @@ static int list_patterns(struct listing *list, struct stg_err *err)
         if (rc < 0)
             return rc;
     }
-    qsort(list->names, list->n, sizeof(char *), by_name);
+    if (list->n > 0)
+        qsort(list->names, list->n, sizeof(char *), by_name);
     return 0;
 }
 
@@ -194,6 +195,7 @@ static int read_listings(struct listing *list, struct stg_err *err)
 {
     size_t n;
     const struct stg_value *listings = names_of(list->iter->step, "listing", &n);
+    list->url = "";
     list->scheme_bytes = 0;
     for (size_t i = 0; i < n; i++) {
         int rc = stg_listing_read(listings[i].s, &list->iter->dataset->who, listing_add,
