@@ -213,9 +213,47 @@ static void copy_strings(const struct stg_tensor *tensor, int64_t n, char *data,
     }
 }
 
+/* The entry of another tensor of this batch whose memory this is, or NULL. */
+static const struct stg_tensor_entry *find_written(const struct stg_batch_writer *w,
+                                                   const struct stg_tensor *tensor)
+{
+    uint64_t n = (uint64_t)stg_tensor_n(tensor);
+    bool is_string = tensor->dtype == STAGER_STRING;
+    for (uint32_t k = 0; k < w->n_tensors; k++) {
+        const struct stg_tensor_entry *entry = entry_at(w->base, k);
+        if (entry->data_offset == 0 || w->base + entry->data_offset != tensor->data ||
+            entry->dtype != (uint32_t)tensor->dtype)
+            continue;
+        if (is_string ? entry->offsets_bytes == (n + 1) * sizeof(int64_t) &&
+                            w->base + entry->offsets_offset == (const char *)tensor->begin
+                      : entry->data_bytes == n * stg_dtype_bytes(tensor->dtype))
+            return entry;
+    }
+    return NULL;
+}
+
+/* Two entries, one memory. */
+static void share(struct stg_tensor_entry *entry, const struct stg_tensor_entry *with,
+                  const struct stg_tensor *tensor)
+{
+    for (int k = 0; k < tensor->ndim; k++)
+        entry->shape[k] = tensor->shape[k];
+    entry->data_offset = with->data_offset;
+    entry->data_bytes = with->data_bytes;
+    entry->offsets_offset = with->offsets_offset;
+    entry->offsets_bytes = with->offsets_bytes;
+}
+
 int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
                           const struct stg_tensor *tensor, struct stg_err *err)
 {
+    struct stg_tensor_entry *entry = entry_at(w->base, i);
+    const struct stg_tensor_entry *written = find_written(w, tensor);
+    if (written != NULL && entry->dtype == (uint32_t)tensor->dtype &&
+        entry->ndim == (uint32_t)tensor->ndim) {
+        share(entry, written, tensor);
+        return 0;
+    }
     int64_t n = stg_tensor_n(tensor);
     uint64_t string_bytes = 0;
     if (tensor->dtype == STAGER_STRING) {

@@ -87,7 +87,8 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
                            const int64_t *shape, uint64_t string_bytes,
                            struct stg_tensor *ret, struct stg_err *err);
 
-/* Copies a tensor in hand into tensor i (compacting strings). */
+/* Copies a tensor in hand into tensor i (compacting strings). One that is the memory of
+ * another tensor of this batch, in any shape, is not copied: both lie there. */
 int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
                           const struct stg_tensor *tensor, struct stg_err *err);
 
