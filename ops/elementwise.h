@@ -48,6 +48,8 @@
 /* Before a loop that writes element i and reads elements i: what it writes is what it
  * reads, or lies apart, so that many elements may be done at once. */
 #if defined(__clang__)
+/* Where it cannot be, one after the other is what is wanted. */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define STG_SAME_OR_APART _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define STG_SAME_OR_APART _Pragma("GCC ivdep")

@@ -151,14 +151,14 @@ static uint32_t draw(uint64_t *state, uint32_t n)
 /* Nodes n0 … of one shape, each of earlier ones; all are features, or some. */
 static void random_graph(uint64_t seed, bool all, char *text, size_t bytes)
 {
-    static const char *const ones[] = {"identity(%s)",
-                                       "negative(%s)",
-                                       "relu(%s)",
-                                       "reshape(%s) shape=[-1]",
-                                       "cast(%s) dtype=\"float32\"",
-                                       "concat(%s)",
-                                       "clip_by_value(%s) clip_value_min=-9.0 "
-                                       "clip_value_max=9.0"};
+    static const char *const ones[] = {
+        "identity(%s)",
+        "negative(%s)",
+        "relu(%s)",
+        "reshape(%s) shape=[-1]",
+        "cast(%s) dtype=\"float32\"",
+        "concat(%s)",
+        "clip_by_value(%s) clip_value_min=-9 clip_value_max=9"};
     static const char *const twos[] = {"add(%s, %s)", "subtract(%s, %s)",
                                        "maximum(%s, %s)", "divide(%s, %s)"};
     uint64_t state = seed;
