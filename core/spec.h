@@ -217,6 +217,8 @@ struct stg_remote_settings {
     uint32_t connect_timeout_millis;
     uint32_t stall_timeout_millis; /* without a byte */
     uint32_t retries;              /* in a row, in vain */
+    const char *cache_dir;         /* where what was fetched is kept; "": nowhere */
+    uint64_t cache_bytes;          /* at most */
     const struct stg_remote_store_spec *stores;
     size_t n_stores;
 };

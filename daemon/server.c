@@ -23,6 +23,7 @@
 #include "daemon/loop.h"
 #include "daemon/pool.h"
 #include "daemon/session.h"
+#include "daemon/storage/disk.h"
 #include "daemon/storage/fetcher.h"
 #include "daemon/storage/store.h"
 #include "daemon/version.h"
@@ -361,6 +362,8 @@ static void use_remote(const struct stg_remote_settings *remote)
     stg_fetchers_configure(remote);
     if (stg_stores_configure(remote->stores, remote->n_stores, &err) < 0)
         stg_log(STG_LOG_ERROR, "%s", err.text);
+    if (stg_disk_configure(remote->cache_dir, remote->cache_bytes, &err) < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
 }
 
 /* What can change live does; for the rest, the log says that it takes a restart. */
@@ -546,6 +549,7 @@ void stg_server_finish(struct stg_server *server)
     stg_catalog_destroy(server->catalog);
     stg_fetchers_finish();
     stg_stores_finish();
+    stg_disk_finish();
     stg_pools_destroy(server->pools);
     if (server->has_loop)
         stg_loop_finish(&server->loop);

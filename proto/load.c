@@ -234,7 +234,9 @@ static int remote_fill(struct stg_reader *r, const Stager__Remote *from,
             (uint32_t)between(from->connect_timeout_millis, 1, 3600000),
         .stall_timeout_millis =
             (uint32_t)between(from->stall_timeout_millis, 1000, 3600000),
-        .retries = (uint32_t)between(from->retries, 0, 1000)};
+        .retries = (uint32_t)between(from->retries, 0, 1000),
+        .cache_dir = or_nothing(from->cache_dir),
+        .cache_bytes = from->cache_size};
     return stores_fill(r, from, ret);
 }
 

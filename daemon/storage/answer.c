@@ -248,6 +248,14 @@ static void judge_query(struct stg_fetch *fetch)
     stg_fetch_answered(fetch);
 }
 
+/* Nothing was changed since: what is kept will do. */
+static void judge_kept(struct stg_fetch *fetch)
+{
+    fetch->answer.version = fetch->plan.kept;
+    fetch->end = fetch->plan.begin;
+    stg_fetch_answered(fetch);
+}
+
 static void judge_beyond(struct stg_fetch *fetch)
 {
     const struct stg_answer *answer = &fetch->answer;
@@ -272,6 +280,8 @@ static void judge(struct stg_fetch *fetch)
         judge_whole(fetch);
     else if (answer->status == 200)
         judge_query(fetch);
+    else if (answer->status == 304 && fetch->plan.kept.known && fetch->n == 0)
+        judge_kept(fetch);
     else if (answer->status == 416)
         judge_beyond(fetch);
     else if (answer->status == 412)

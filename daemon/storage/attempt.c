@@ -119,6 +119,8 @@ static bool add_headers(struct stg_fetch *fetch)
     bool ok = true;
     if (version->known && is_strong(version->etag))
         ok = add_header(fetch, "If-Match: %s", version->etag);
+    if (ok && fetch->plan.kept.known && fetch->n == 0)
+        ok = add_header(fetch, "If-None-Match: %s", fetch->plan.kept.etag);
     /* That of nothing, which is what a GET sends. */
     if (ok && object->sign != NULL)
         ok = add_header(

@@ -123,6 +123,14 @@ const struct stg_version *stg_fetch_version(const struct stg_fetch *fetch)
     return &fetch->version;
 }
 
+bool stg_fetch_is_kept(struct stg_fetch *fetch)
+{
+    pthread_mutex_lock(&fetch->lock);
+    bool is_kept = fetch->is_kept;
+    pthread_mutex_unlock(&fetch->lock);
+    return is_kept;
+}
+
 uint64_t stg_fetch_elapsed_ns(struct stg_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->lock);
@@ -151,6 +159,7 @@ void stg_fetch_answered(struct stg_fetch *fetch)
     pthread_mutex_lock(&fetch->lock);
     if (!fetch->answered)
         fetch->version = fetch->answer.version;
+    fetch->is_kept = fetch->answer.status == 304;
     fetch->answered = true;
     pthread_cond_broadcast(&fetch->moved);
     pthread_mutex_unlock(&fetch->lock);

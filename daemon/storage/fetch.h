@@ -35,6 +35,7 @@ struct stg_fetch_plan {
     enum stg_fetch_kind kind;
     uint64_t begin, end;
     struct stg_version version; /* it has to be this one, if it is known */
+    struct stg_version kept;    /* if it is this one, no byte of it is wanted */
     struct stg_chunk *chunk; /* end - begin bytes go to its start; a reference is taken */
 };
 
@@ -51,6 +52,9 @@ int64_t stg_fetch_wait(struct stg_fetch *fetch, uint64_t bytes,
 /* After a wait that succeeded: what the server said of the object; not known for
  * STG_FETCH_ALL. Valid as long as the fetch. */
 const struct stg_version *stg_fetch_version(const struct stg_fetch *fetch);
+
+/* After a wait that succeeded: the object is plan.kept, and no byte of it came. */
+bool stg_fetch_is_kept(struct stg_fetch *fetch);
 
 /* How long all of it took, or 0: it is under way, or failed. */
 uint64_t stg_fetch_elapsed_ns(struct stg_fetch *fetch);

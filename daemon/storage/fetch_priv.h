@@ -40,6 +40,7 @@ struct stg_fetch {
     pthread_cond_t moved;
     uint64_t n;    /* bytes that are there */
     bool answered; /* version is as it stays */
+    bool is_kept;  /* it is plan.kept */
     bool done;     /* nothing more comes */
     int code;      /* negative: why not */
     struct stg_err err;

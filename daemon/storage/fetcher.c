@@ -50,6 +50,7 @@ void stg_fetchers_configure(const struct stg_remote_settings *settings)
         all.quota = NULL;
     }
     all.settings = *settings;
+    all.settings.cache_dir = NULL;
     all.settings.stores = NULL;
     all.settings.n_stores = 0;
     all.configured = true;

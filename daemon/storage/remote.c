@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/storage/disk.h"
 #include "daemon/storage/fetch_priv.h"
 #include "daemon/storage/fetcher.h"
 
@@ -21,7 +22,8 @@
 
 struct range {
     uint64_t begin, end;
-    struct stg_fetch *fetch;
+    struct stg_chunk *chunk;
+    struct stg_fetch *fetch; /* NULL: all of it is there, from a disk */
 };
 
 struct remote {
@@ -33,6 +35,7 @@ struct remote {
     uint64_t range_bytes;
     unsigned most_ranges;
     struct stg_version version;
+    struct stg_version kept; /* while it is opened: of what lies on a disk */
 
     pthread_mutex_t lock; /* guards the rest */
     struct range ranges[MAX_RANGES];
@@ -54,9 +57,20 @@ static struct range *find(struct remote *remote, uint64_t offset)
     return NULL;
 }
 
+/* What has come as a whole may be of use once more. */
+static void keep(struct remote *remote, const struct range *range)
+{
+    if (range->fetch != NULL && range->begin % remote->range_bytes == 0 &&
+        stg_fetch_elapsed_ns(range->fetch) > 0 && !stg_fetch_is_kept(range->fetch))
+        stg_disk_put(remote->object->url, &remote->version, range->begin,
+                     range->chunk->data, range->end - range->begin);
+}
+
 static void drop(struct remote *remote, struct range *range)
 {
+    keep(remote, range);
     stg_fetch_cancel(range->fetch);
+    stg_chunk_unref(range->chunk);
     *range = remote->ranges[--remote->n];
 }
 
@@ -102,6 +116,18 @@ static int take_chunk(struct remote *remote, bool ahead, uint64_t *bytes,
     return rc < 0 ? stg_err(err, rc, "%s: out of memory", remote->object->shown) : 0;
 }
 
+static int start_fetch(struct remote *remote, struct range *range, struct stg_err *err)
+{
+    struct stg_fetch_plan plan = {.object = remote->object,
+                                  .kind = STG_FETCH_RANGE,
+                                  .begin = range->begin,
+                                  .end = range->end,
+                                  .version = remote->version,
+                                  .kept = remote->kept,
+                                  .chunk = range->chunk};
+    return stg_fetch_start(&plan, &range->fetch, err);
+}
+
 /* Ranges end at multiples of their length. The lock is held. */
 static int begin_range(struct remote *remote, uint64_t begin, bool ahead,
                        struct stg_err *err)
@@ -109,21 +135,18 @@ static int begin_range(struct remote *remote, uint64_t begin, bool ahead,
     uint64_t bytes = remote->range_bytes - begin % remote->range_bytes;
     if (remote->version.known && bytes > remote->version.size - begin)
         bytes = remote->version.size - begin;
-    struct stg_chunk *chunk;
-    int rc = take_chunk(remote, ahead, &bytes, &chunk, err);
+    struct range range = {.begin = begin};
+    int rc = take_chunk(remote, ahead, &bytes, &range.chunk, err);
     if (rc < 0)
         return rc;
-    struct range range = {.begin = begin, .end = begin + bytes};
-    struct stg_fetch_plan plan = {.object = remote->object,
-                                  .kind = STG_FETCH_RANGE,
-                                  .begin = range.begin,
-                                  .end = range.end,
-                                  .version = remote->version,
-                                  .chunk = chunk};
-    rc = stg_fetch_start(&plan, &range.fetch, err);
-    stg_chunk_unref(chunk);
-    if (rc < 0)
+    range.end = begin + bytes;
+    if (!stg_disk_get(remote->object->url, &remote->version, begin, range.chunk->data,
+                      bytes))
+        rc = start_fetch(remote, &range, err);
+    if (rc < 0) {
+        stg_chunk_unref(range.chunk);
         return rc;
+    }
     make_room(remote, begin);
     remote->ranges[remote->n++] = range;
     return 0;
@@ -160,7 +183,7 @@ static void plan_ahead(struct remote *remote, uint64_t end)
 
 static void note_delay(struct remote *remote, struct stg_fetch *fetch)
 {
-    uint64_t elapsed = stg_fetch_elapsed_ns(fetch);
+    uint64_t elapsed = fetch != NULL ? stg_fetch_elapsed_ns(fetch) : 0;
     if (elapsed == 0)
         return;
     remote->delay_ns =
@@ -198,7 +221,7 @@ static void drop_taken(struct remote *remote, uint64_t offset, uint64_t bytes)
 
 /* ---- the source ---- */
 
-/* The range that has the byte at offset; its fetch with a reference. */
+/* The range that has the byte at offset; its chunk and fetch with references. */
 static int take_range(struct remote *remote, uint64_t offset, struct range *ret,
                       struct stg_err *err)
 {
@@ -208,7 +231,9 @@ static int take_range(struct remote *remote, uint64_t offset, struct range *ret,
         rc = begin_range(remote, offset, false, err);
     if (rc == 0) {
         *ret = *find(remote, offset);
-        stg_fetch_ref(ret->fetch);
+        stg_chunk_ref(ret->chunk);
+        if (ret->fetch != NULL)
+            stg_fetch_ref(ret->fetch);
         plan_ahead(remote, ret->end);
     }
     pthread_mutex_unlock(&remote->lock);
@@ -226,10 +251,13 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
     if (bytes > range.end - offset)
         bytes = range.end - offset;
     uint64_t at = offset - range.begin;
-    int64_t there = stg_fetch_wait(range.fetch, at + bytes, remote->who.stopped, err);
+    int64_t there = 0;
+    if (range.fetch != NULL)
+        there = stg_fetch_wait(range.fetch, at + bytes, remote->who.stopped, err);
     if (there >= 0)
-        memcpy(buf, stg_fetch_chunk(range.fetch)->data + at, bytes);
+        memcpy(buf, range.chunk->data + at, bytes);
     stg_fetch_unref(range.fetch);
+    stg_chunk_unref(range.chunk);
     return there < 0 ? there : (int64_t)bytes;
 }
 
@@ -332,9 +360,13 @@ void stg_remote_close(struct stg_source *source)
 
 /* ---- opening ---- */
 
-/* The first range says what there is. */
+/* The first range says what there is; where some of it is kept, whether it is still
+ * that. */
 static int ask(struct remote *remote, struct stg_err *err)
 {
+    if (stg_disk_version(remote->object->url, &remote->kept) &&
+        remote->kept.etag[0] == '\0')
+        remote->kept.known = false;
     int rc = begin_range(remote, 0, false, err);
     if (rc < 0)
         return rc;
@@ -342,7 +374,15 @@ static int ask(struct remote *remote, struct stg_err *err)
     int64_t n = stg_fetch_wait(range->fetch, 0, remote->who.stopped, err);
     if (n < 0)
         return (int)n;
+    bool was_kept = remote->kept.known;
+    remote->kept.known = false;
     remote->version = *stg_fetch_version(range->fetch);
+    if (stg_fetch_is_kept(range->fetch)) {
+        drop(remote, range);
+        return 0;
+    }
+    if (!was_kept || strcmp(remote->kept.etag, remote->version.etag) != 0)
+        stg_disk_put_version(remote->object->url, &remote->version);
     if (range->end > remote->version.size)
         range->end = remote->version.size;
     return 0;

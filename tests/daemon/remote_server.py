@@ -128,6 +128,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.faulty and "status" in self.query:
             after = [("Retry-After", self.query["after"])] if "after" in self.query else []
             return self.refuse(int(self.query["status"]), *after)
+        if self.headers.get("If-None-Match") == self.etag(swapped):
+            self.send_response(304)
+            self.end_headers()
+            return True
         match = self.headers.get("If-Match")
         if match is not None and self.query.get("match") != "0" and match != self.etag(swapped):
             return self.refuse(412)

@@ -149,8 +149,8 @@ static void a_pipeline_that_is_stopped_waits_for_no_server(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(every_reader_reads_the_same_from_another_machine),
-    TEST(an_object_that_is_lost_costs_no_other),
-    TEST(a_pipeline_that_is_stopped_waits_for_no_server),
+    TEST_SLOW(every_reader_reads_the_same_from_another_machine, 60),
+    TEST_SLOW(an_object_that_is_lost_costs_no_other, 60),
+    TEST_SLOW(a_pipeline_that_is_stopped_waits_for_no_server, 60),
 };
 TEST_MAIN(tests)

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What was fetched and is kept on a disk: it is used when the server says that it still
+ * holds, never when it is damaged, and it stays within its limit.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/storage/disk.h"
+#include "daemon/storage/fetcher.h"
+#include "daemon/storage/storage.h"
+#include "daemon/storage/store.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset_spec.h"
+#include "tests/daemon/remote_server.h"
+
+#define RANGE_BYTES ((uint64_t)64 << 10)
+
+static const struct stg_identity root = {.uid = 0};
+
+static void use_disk(uint64_t most_bytes)
+{
+    struct stg_err err = {0};
+    CHECK_OK(stg_disk_configure(stg_test_path("kept"), most_bytes, &err), err);
+}
+
+static void start(uint64_t most_bytes)
+{
+    const struct stg_remote_settings settings = {.read_ahead_bytes = 4u << 20,
+                                                 .range_bytes = RANGE_BYTES,
+                                                 .ranges_per_file = 4,
+                                                 .connect_timeout_millis = 5000,
+                                                 .stall_timeout_millis = 2000,
+                                                 .retries = 2};
+    stg_fetchers_configure(&settings);
+    use_disk(most_bytes);
+    stg_test_server_start();
+}
+
+static void stop(void)
+{
+    stg_disk_finish();
+    stg_test_server_stop();
+}
+
+/* salt: of the object that replaced the first. */
+static int64_t read_all(const char *url, uint8_t salt, struct stg_err *err)
+{
+    const struct stg_storage *storage;
+    struct stg_source *source;
+    const char *path;
+    uint8_t buf[10000];
+    uint64_t at = 0;
+    CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
+    int64_t n = storage->open(path, &root, &source, err);
+    if (n < 0)
+        return n;
+    while ((n = storage->read(source, at, buf, sizeof(buf), err)) > 0) {
+        for (int64_t i = 0; i < n; i++)
+            CHECK_INT(buf[i], (uint8_t)(stg_test_server_value(at + (uint64_t)i) + salt));
+        at += (uint64_t)n;
+    }
+    storage->close(source);
+    return n < 0 ? n : (int64_t)at;
+}
+
+static void check_reads(const char *url, uint8_t salt, int64_t size)
+{
+    struct stg_err err = {0};
+    int64_t n = read_all(url, salt, &err);
+    if (n != size)
+        FAIL("%s: %lld: %s", url, (long long)n, err.text);
+}
+
+/* Of all files there; calls `visit` with each, if it is not NULL. */
+static uint64_t kept_bytes(void (*visit)(const char *path))
+{
+    char path[8192];
+    struct stat st;
+    uint64_t bytes = 0;
+    DIR *dir = opendir(stg_test_path("kept"));
+    CHECK(dir != NULL);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        snprintf(path, sizeof(path), "%s/%s", stg_test_path("kept"), entry->d_name);
+        if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+            continue;
+        CHECK_INT(st.st_mode & 07777, 0600);
+        bytes += (uint64_t)st.st_size;
+        if (visit != NULL)
+            visit(path);
+    }
+    closedir(dir);
+    return bytes;
+}
+
+static void what_is_kept_is_not_fetched_again(void)
+{
+    start(10u << 20);
+    const char *url = stg_test_server_url("/object/a?size=200000");
+    check_reads(url, 0, 200000);
+    CHECK_INT(stg_test_server_asked("/object/a"), 4);
+    check_reads(url, 0, 200000);
+    CHECK_INT(stg_test_server_asked("/object/a"), 5);
+    /* Also by the next daemon. */
+    stg_disk_finish();
+    use_disk(10u << 20);
+    check_reads(url, 0, 200000);
+    CHECK_INT(stg_test_server_asked("/object/a"), 6);
+    stop();
+}
+
+static void an_object_that_was_replaced_is_fetched_anew(void)
+{
+    start(10u << 20);
+    const char *url = stg_test_server_url("/object/a?size=200000&swap=5");
+    check_reads(url, 0, 200000);
+    check_reads(url, 0, 200000);
+    check_reads(url, 1, 200000);
+    check_reads(url, 1, 200000);
+    stop();
+}
+
+static void what_says_no_version_is_not_kept(void)
+{
+    start(10u << 20);
+    const char *url = stg_test_server_url("/object/a?size=100000&etag=0&modified=0");
+    check_reads(url, 0, 100000);
+    CHECK_INT(kept_bytes(NULL), 0);
+    stop();
+}
+
+static void who_may_not_read_gets_nothing_that_is_kept(void)
+{
+    struct stg_err err = {0};
+    start(10u << 20);
+    const char *keys = STG_TEST_FILE("keys", "[default]\nuser=a\npassword=b\n");
+    CHECK(chmod(keys, 0600) == 0);
+    const struct stg_remote_store_spec spec = {.prefix = stg_test_server_url("/object"),
+                                               .endpoint = "",
+                                               .region = "",
+                                               .credentials_file = keys,
+                                               .profile = ""};
+    CHECK_OK(stg_stores_configure(&spec, 1, &err), err);
+    const char *url = stg_test_server_url("/object/a?size=100000&user=a:b");
+    check_reads(url, 0, 100000);
+    CHECK(kept_bytes(NULL) > 100000);
+    stg_stores_finish();
+    CHECK_INT(read_all(url, 0, &err), -STAGER_UNAUTHENTICATED);
+    stop();
+}
+
+static void damage(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    char c;
+    struct stat st;
+    CHECK(fstat(fd, &st) == 0 && pread(fd, &c, 1, st.st_size - 1) == 1);
+    c ^= 1;
+    CHECK(pwrite(fd, &c, 1, st.st_size - 1) == 1);
+    close(fd);
+}
+
+static void cut(const char *path)
+{
+    struct stat st;
+    CHECK(stat(path, &st) == 0 && truncate(path, st.st_size / 2) == 0);
+}
+
+static void what_a_crash_left_is_none(void)
+{
+    start(10u << 20);
+    const char *url = stg_test_server_url("/object/a?size=200000");
+    check_reads(url, 0, 200000);
+    kept_bytes(damage);
+    check_reads(url, 0, 200000);
+    CHECK_INT(stg_test_server_asked("/object/a"), 8);
+    kept_bytes(cut);
+    check_reads(url, 0, 200000);
+    CHECK_INT(stg_test_server_asked("/object/a"), 12);
+    stg_disk_finish();
+    const char *half = stg_test_file("kept/new-1-1", "half", 4);
+    use_disk(10u << 20);
+    CHECK(access(half, F_OK) != 0);
+    stop();
+}
+
+static void no_more_is_kept_than_may_be(void)
+{
+    start(300000);
+    for (int i = 0; i < 8; i++) {
+        check_reads(stg_test_server_url("/object/%d?size=150000", i), 0, 150000);
+        CHECK(kept_bytes(NULL) <= 300000);
+    }
+    CHECK(kept_bytes(NULL) > 100000);
+    use_disk(70000);
+    CHECK(kept_bytes(NULL) <= 70000);
+    check_reads(stg_test_server_url("/object/7?size=150000"), 0, 150000);
+    CHECK(kept_bytes(NULL) <= 70000);
+    stop();
+}
+
+static void a_folder_that_cannot_be_is_told(void)
+{
+    struct stg_err err = {0};
+    CHECK_INT(stg_disk_configure("/proc/none", 1u << 20, &err),
+              -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, "remote.cache_dir: /proc/none: No such file");
+    stg_disk_finish();
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(what_is_kept_is_not_fetched_again, 60),
+    TEST_SLOW(an_object_that_was_replaced_is_fetched_anew, 60),
+    TEST_SLOW(what_says_no_version_is_not_kept, 60),
+    TEST_SLOW(who_may_not_read_gets_nothing_that_is_kept, 60),
+    TEST_SLOW(what_a_crash_left_is_none, 60),
+    TEST_SLOW(no_more_is_kept_than_may_be, 60),
+    TEST_SLOW(a_folder_that_cannot_be_is_told, 60),
+};
+TEST_MAIN(tests)
