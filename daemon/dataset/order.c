@@ -205,6 +205,37 @@ static const char *say_parallel(const struct look *look, struct stg_bump *bump)
     return NULL;
 }
 
+/* Several files on other machines. */
+static bool is_far(const struct stg_step *step)
+{
+    const struct stg_attr *patterns =
+        stg_attr_find(step->attrs, step->n_attrs, "pattern");
+    size_t n_far = 0;
+    for (size_t i = 0; patterns != NULL && i < patterns->n_values; i++) {
+        const struct stg_storage *storage;
+        const char *url = patterns->values[i].s, *path;
+        if (stg_storage_find(url, &storage, &path, NULL) == 0 && storage->remote)
+            n_far += strpbrk(path, "*[") != NULL ? 2 : 1;
+    }
+    return n_far > 1;
+}
+
+/* Files that are far away, one after the other. */
+static const char *say_interleave(const struct look *look, struct stg_bump *bump)
+{
+    if (look->n < 2 || !is(look, 0, "files") || !is_far(&look->steps[0]))
+        return NULL;
+    for (size_t i = 1; i < look->n; i++) {
+        if (is(look, i, "interleave") || is(look, i, "parallel_interleave"))
+            return NULL;
+    }
+    return stg_bump_printf(bump,
+                           "step files (line %d): files on other machines are read one "
+                           "after the other, each waited for anew: interleave with a "
+                           "large cycle_length reads many at once",
+                           look->steps[0].line);
+}
+
 /* Steps with several inputs, and what is behind them, are not known. */
 static void infer(struct look *look, struct stg_bump *bump)
 {
@@ -241,5 +272,8 @@ size_t stg_order_advice(const struct stg_pipeline_spec *spec, struct stg_bump *b
     const char *parallel = n_lines < n ? say_parallel(&look, bump) : NULL;
     if (parallel != NULL)
         ret[n_lines++] = parallel;
+    const char *interleave = n_lines < n ? say_interleave(&look, bump) : NULL;
+    if (interleave != NULL)
+        ret[n_lines++] = interleave;
     return n_lines;
 }

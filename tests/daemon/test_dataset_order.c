@@ -136,6 +136,20 @@ static void a_map_of_single_elements_may_use_all_cpus(void)
                     "row: row}, num_parallel_calls: 2}\n" BATCH);
 }
 
+static void files_far_away_are_read_at_once(void)
+{
+    static const char far[] = "step files (line 2): ", what[] = "interleave with a large";
+    says("dataset:\n- files: {pattern: \"s3://bucket/x*\"}\n- tfrecord\n" BATCH, far,
+         what);
+    says("dataset:\n- files: {pattern: [\"http://host/x\", \"http://host/y\"]}\n"
+         "- text_line\n" BATCH,
+         far, what);
+    is_silent("dataset:\n- files: {pattern: \"s3://bucket/x*\"}\n"
+              "- interleave: {reader: {tfrecord: {}}}\n" BATCH);
+    is_silent("dataset:\n- files: {pattern: \"http://host/x\"}\n- tfrecord\n" BATCH);
+    is_silent("dataset:\n- files: {pattern: \"/data/x*\"}\n- tfrecord\n" BATCH);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_good_order_is_not_talked_about),
     TEST(repeat_before_shuffle_mixes_epochs),
@@ -146,6 +160,7 @@ static const struct stg_test tests[] = {
     TEST(errors_are_left_out_before_batches_are_made),
     TEST(a_cheap_map_before_batch_belongs_in_the_graph),
     TEST(a_map_of_single_elements_may_use_all_cpus),
+    TEST(files_far_away_are_read_at_once),
 };
 
 TEST_MAIN(tests)
