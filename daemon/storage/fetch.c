@@ -131,6 +131,14 @@ bool stg_fetch_is_kept(struct stg_fetch *fetch)
     return is_kept;
 }
 
+uint64_t stg_fetch_there(struct stg_fetch *fetch)
+{
+    pthread_mutex_lock(&fetch->lock);
+    uint64_t n = fetch->n;
+    pthread_mutex_unlock(&fetch->lock);
+    return n;
+}
+
 uint64_t stg_fetch_elapsed_ns(struct stg_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->lock);

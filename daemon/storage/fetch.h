@@ -56,6 +56,9 @@ const struct stg_version *stg_fetch_version(const struct stg_fetch *fetch);
 /* After a wait that succeeded: the object is plan.kept, and no byte of it came. */
 bool stg_fetch_is_kept(struct stg_fetch *fetch);
 
+/* Bytes that are there by now. */
+uint64_t stg_fetch_there(struct stg_fetch *fetch);
+
 /* How long all of it took, or 0: it is under way, or failed. */
 uint64_t stg_fetch_elapsed_ns(struct stg_fetch *fetch);
 

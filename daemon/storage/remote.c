@@ -61,7 +61,7 @@ static struct range *find(struct remote *remote, uint64_t offset)
 static void keep(struct remote *remote, const struct range *range)
 {
     if (range->fetch != NULL && range->begin % remote->range_bytes == 0 &&
-        stg_fetch_elapsed_ns(range->fetch) > 0 && !stg_fetch_is_kept(range->fetch))
+        stg_fetch_there(range->fetch) == range->end - range->begin)
         stg_disk_put(remote->object->url, &remote->version, range->begin,
                      range->chunk->data, range->end - range->begin);
 }

@@ -33,7 +33,10 @@ static char *render(const char *reader, const char *url)
     snprintf(text, sizeof(text),
              "dataset:\n- files: {pattern: \"%s\", shuffle: false}\n- %s\n", url, reader);
     struct stg_dataset_env env = stg_test_env();
-    return stg_test_render_spec(stg_test_load(text), &env, 0);
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    char *rendered = stg_test_render_spec(spec, &env, 0);
+    stg_pipeline_spec_destroy(spec);
+    return rendered;
 }
 
 /* 40000 rows of text, also as JSON, and compressed. */
@@ -93,7 +96,8 @@ static void an_object_that_is_lost_costs_no_other(void)
              stg_test_server_url("/object/a?size=200000&swap=2&key=hidden"),
              stg_test_server_url("/object/b?size=100000"));
     struct stg_dataset_env env = stg_test_env();
-    struct stg_dataset *dataset = stg_test_open_spec(stg_test_load(text), &env);
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset *dataset = stg_test_open_spec(spec, &env);
     struct stg_block *block;
     int n_records = 0, n_errors = 0;
     while ((block = stg_test_next(dataset)) != NULL) {
@@ -111,6 +115,7 @@ static void an_object_that_is_lost_costs_no_other(void)
     CHECK_INT(n_errors, 1);
     CHECK(n_records >= 2 && n_records < 6);
     stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
     stg_test_server_stop();
 }
 
@@ -135,7 +140,8 @@ static void a_pipeline_that_is_stopped_waits_for_no_server(void)
              stg_test_server_url("/object/a?size=200000&stall=1000"));
     struct stg_dataset_env env = stg_test_env();
     env.stopped = &stopped;
-    struct stg_dataset *dataset = stg_test_open_spec(stg_test_load(text), &env);
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset *dataset = stg_test_open_spec(spec, &env);
     struct stg_block *block;
     struct stg_err err = {0};
     CHECK(pthread_create(&thread, NULL, stop_soon, NULL) == 0);
@@ -145,6 +151,7 @@ static void a_pipeline_that_is_stopped_waits_for_no_server(void)
     CHECK_INT(rc, -STAGER_CANCELLED);
     pthread_join(thread, NULL);
     stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
     stg_test_server_stop();
 }
 
