@@ -16,7 +16,7 @@
 #include "proto/wire.h"
 
 static const char usage[] =
-    "usage: stagerd [--config FILE] [--foreground]\n"
+    "usage: stagerd [--config FILE] [--foreground] [--until-eof]\n"
     "       stagerd [--config FILE] --check PIPELINE.yaml\n"
     "       stagerd --version | --help\n"
     "\n"
@@ -25,6 +25,7 @@ static const char usage[] =
     "\n"
     "  -c, --config FILE   settings; default " STG_CONFIG_PATH " when it is there\n"
     "  -f, --foreground    accepted for clarity: stagerd never leaves the foreground\n"
+    "  -e, --until-eof     stop, as on SIGTERM, when standard input (a pipe) ends\n"
     "  -C, --check FILE    check a pipeline file without a daemon, say what crosses, "
     "exit\n"
     "  -V, --version       the release, and the protocol versions it speaks\n"
@@ -35,20 +36,26 @@ static const char usage[] =
 struct options {
     const char *config;
     const char *check;
+    bool until_eof;
 };
 
 static int parse_options(int argc, char **argv, struct options *ret)
 {
     static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"foreground", no_argument, NULL, 'f'},
-        {"check", required_argument, NULL, 'C'},  {"version", no_argument, NULL, 'V'},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"config", required_argument, NULL, 'c'},
+        {"foreground", no_argument, NULL, 'f'},
+        {"until-eof", no_argument, NULL, 'e'},
+        {"check", required_argument, NULL, 'C'},
+        {"version", no_argument, NULL, 'V'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     int c;
-    while ((c = getopt_long(argc, argv, "c:fC:Vh", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "c:feC:Vh", options, NULL)) != -1) {
         switch (c) {
         case 'c': ret->config = optarg; break;
         case 'f': break;
+        case 'e': ret->until_eof = true; break;
         case 'C': ret->check = optarg; break;
         case 'V':
             printf("stagerd %s (protocol %u to %u)\n", STG_VERSION, STG_PROTOCOL_MIN,
@@ -138,6 +145,8 @@ int main(int argc, char **argv)
     }
     stg_log_set_level((enum stg_log_level)stg_log_level_from_name(settings.log_level));
     int rc = stg_server_start(&server, &settings, options.config, &err);
+    if (rc == 0 && options.until_eof)
+        rc = stg_server_stop_with_input(&server, &err);
     if (rc < 0)
         stg_log(STG_LOG_ERROR, "%s", err.text);
     else

@@ -324,13 +324,12 @@ static void on_stop_timeout(uv_timer_t *timer)
     _exit(EXIT_SUCCESS);
 }
 
-static void on_stop(uv_signal_t *signal, int number)
+static void stop(struct stg_server *server, const char *why)
 {
-    struct stg_server *server = signal->data;
     if (server->stopping)
         return;
     server->stopping = true;
-    stg_log(STG_LOG_INFO, "stopping on %s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    stg_log(STG_LOG_INFO, "stopping on %s", why);
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listen_poll);
     stg_gate_stop(server->gate);
@@ -339,6 +338,33 @@ static void on_stop(uv_signal_t *signal, int number)
         stg_session_close(s);
     uv_timer_start(&server->stop_timer, on_stop_timeout, STOP_MILLIS, 0);
     stg_server_sweep_soon(server);
+}
+
+static void on_stop(uv_signal_t *signal, int number)
+{
+    stop(signal->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* What is written to it is of no interest. */
+static void on_input(uv_poll_t *poll, int status, int events)
+{
+    char bytes[256];
+    ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
+    if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        return;
+    uv_poll_stop(poll);
+    stop(poll->data, "the end of its input");
+}
+
+int stg_server_stop_with_input(struct stg_server *server, struct stg_err *err)
+{
+    int rc = uv_poll_init(&server->loop, &server->input_poll, STDIN_FILENO);
+    if (rc < 0)
+        return stg_loop_error("--until-eof: watch standard input, a pipe or a socket,",
+                              rc, err);
+    server->input_poll.data = server;
+    uv_poll_start(&server->input_poll, UV_READABLE, on_input);
+    return 0;
 }
 
 static bool same_pools(const struct stg_settings *a, const struct stg_settings *b)

@@ -31,7 +31,7 @@ struct stg_server {
     int spare_fd;          /* given up for a moment when descriptors run out */
     bool inherited_socket; /* systemd's: not ours to remove */
     char socket_path[108];
-    uv_poll_t listen_poll;
+    uv_poll_t listen_poll, input_poll;
     uv_async_t async; /* any thread: sweep */
     uv_timer_t sweep_timer;
     uv_timer_t accept_timer; /* a pause after EMFILE */
@@ -48,6 +48,9 @@ struct stg_server {
  * which), binds the socket, reads the pipelines. */
 int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                      const char *config_path, struct stg_err *err);
+
+/* Once started: stops also when standard input ends. */
+int stg_server_stop_with_input(struct stg_server *server, struct stg_err *err);
 
 /* Runs until SIGTERM or SIGINT. */
 void stg_server_run(struct stg_server *server);

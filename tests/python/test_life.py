@@ -3,6 +3,7 @@
 """What else happens in a trainer's process: Ctrl-C, threads, fork, exit, leaks, a dead daemon."""
 import gc
 import os
+import shutil
 import signal
 import threading
 import time
@@ -240,6 +241,28 @@ print("waiting", flush=True)
 """)
         self.assertEqual(program.line(), "waiting")
         self.assertEqual(program.end()[::2], (0, ""))
+
+    def test_a_private_daemon_ends_with_a_process_that_is_killed(self):
+        program = Program(self.daemon, f"""
+import stager, sys
+server = stager.serve(stagerd={os.path.join(case.BUILD, 'daemon/stagerd')!r})
+print(server.pid, server.log_path, flush=True)
+sys.stdin.read()
+""")
+        pid, log = program.line().split()
+        program.process.kill()
+        program.process.communicate()
+
+        def is_gone():
+            try:
+                with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                    return file.read().rpartition(") ")[2].startswith("Z")
+            except OSError:
+                return True
+        wait_until(is_gone)
+        with open(log, encoding="utf-8") as file:
+            self.assertIn("stopping on the end of its input", file.read())
+        shutil.rmtree(os.path.dirname(log))
 
     def test_a_private_daemon_ends_with_its_process(self):
         program = Program(self.daemon, f"""

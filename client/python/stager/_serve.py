@@ -34,7 +34,8 @@ def _find_stagerd(given: Optional[str]) -> str:
 
 class Server:
     """A stagerd that belongs to this process: its folders are below a temporary one, and it ends by
-    `close`, with the `with`, or at exit. A child of fork leaves it alone."""
+    `close`, with the `with`, at exit, or when this process and children that it forked are gone,
+    however they ended. A child of fork leaves it alone."""
 
     def __init__(self, *, stagerd: Optional[str] = None, **settings: Any) -> None:
         self.folder = tempfile.mkdtemp(prefix="stager-")
@@ -59,8 +60,8 @@ class Server:
             file.writelines(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
         # A session of its own: Ctrl-C at the terminal is for this process.
         with open(self.log_path, "wb") as log:
-            self._process = subprocess.Popen([program, "--foreground", "--config", config],
-                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self._process = subprocess.Popen([program, "--foreground", "--until-eof", "--config", config],
+                                             stdin=subprocess.PIPE, stdout=log, stderr=log,
                                              start_new_session=True)
         end = time.monotonic() + _START_S
         while not self._answers():
@@ -109,6 +110,8 @@ class Server:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGTERM)
+            if process.stdin is not None:
+                process.stdin.close()
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
