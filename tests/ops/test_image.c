@@ -231,8 +231,8 @@ static void ops_that_run_as_one_give_what_they_give_one_by_one(void)
         "element f string []\na = random_crop(f) size=[4, 5] seed=3\n",
         "element f string []\na = center_crop(f) central_fraction=0.5\n",
         "element f string []\na = decode_image(f) channels=3\n",
-        "element f string []\nd = decode_image(f) channels=3\n"
-        "a = resize_bilinear(d) size=[7, 30] half_pixel_centers=false\n",
+        ("element f string []\nd = decode_image(f) channels=3\n"
+         "a = resize_bilinear(d) size=[7, 30] half_pixel_centers=false\n"),
     };
     static const char tail[] = "b = random_flip(a) seed=7 up_down=true\n"
                                "c = normalize_image(b)" MEAN_STD "\nfeature c = c\n";
