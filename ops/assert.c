@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdbool.h>
 
+#include "ops/element.h"
 #include "ops/op.h"
 
 static const struct stg_param params[] = {
@@ -42,13 +43,6 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
-static int64_t row_of(const struct stg_tensor *tensor, int64_t i)
-{
-    if (tensor->ndim == 0)
-        return -1;
-    return i / (stg_tensor_n(tensor) / tensor->shape[0]);
-}
-
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
@@ -56,7 +50,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     int64_t n = stg_tensor_n(condition);
     for (int64_t i = 0; i < n; i++) {
         if (!((const uint8_t *)condition->data)[i])
-            return stg_err_row(err, -plan->code, row_of(condition, i),
+            return stg_err_row(err, -plan->code, stg_tensor_row(condition, i),
                                "assertion failed%s%s",
                                plan->message[0] != '\0' ? ": " : "", plan->message);
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/elementwise.h"
 #include "ops/graph.h"
 
@@ -140,22 +141,15 @@ static int infer_scatter(struct stg_op_infer *ctx, struct stg_err *err)
     return variable_output(ctx, err);
 }
 
-static int64_t index_at(const struct stg_tensor *indices, int64_t i)
-{
-    return indices->dtype == STAGER_INT32 ? ((const int32_t *)indices->data)[i]
-                                          : ((const int64_t *)indices->data)[i];
-}
-
 /* All of them before anything is written. */
 static int check_indices(const struct stg_tensor *indices, int64_t n_rows,
                          struct stg_err *err)
 {
     int64_t n = stg_tensor_n(indices);
     for (int64_t i = 0; i < n; i++) {
-        int64_t index = index_at(indices, i);
+        int64_t index = stg_tensor_index(indices, i);
         if (index < 0 || index >= n_rows)
-            return stg_err_row(err, -STAGER_INVALID_ARGUMENT,
-                               indices->ndim > 0 ? i / (n / indices->shape[0]) : -1,
+            return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(indices, i),
                                "index %" PRId64 " (element %" PRId64
                                ") is not in [0, %" PRId64 ")",
                                index, i, n_rows);
@@ -181,8 +175,9 @@ static int run_scatter(struct stg_op_run *ctx, struct stg_err *err)
     size_t bytes = (size_t)row * stg_dtype_bytes(variable->dtype);
     const char *from = updates->data;
     for (int64_t i = 0; i < n; i++, from += bytes)
-        add_kernels[variable->dtype](
-            (char *)variable->data + (size_t)index_at(indices, i) * bytes, from, row);
+        add_kernels[variable->dtype]((char *)variable->data +
+                                         (size_t)stg_tensor_index(indices, i) * bytes,
+                                     from, row);
     return ctx->view(ctx, 0, variable, err);
 }
 

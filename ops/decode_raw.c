@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/text.h"
 
 static const struct stg_param params[] = {
@@ -74,14 +75,13 @@ static int row_bytes(const struct plan *plan, const struct stg_tensor *input,
     *ret = input->end[0] - input->begin[0];
     for (int64_t i = 0; i < n; i++) {
         int64_t bytes = input->end[i] - input->begin[i];
-        int64_t row = input->ndim > 0 ? i / (n / input->shape[0]) : -1;
         if (bytes != *ret)
-            return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+            return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(input, i),
                                "element %" PRId64 " has %" PRId64
                                " bytes, the first has %" PRId64,
                                i, bytes, *ret);
         if (bytes % size != 0)
-            return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+            return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(input, i),
                                "element %" PRId64 " has %" PRId64
                                " bytes, which is no multiple of the %" PRId64 " of %s",
                                i, bytes, size, stg_dtype_name(plan->dtype));

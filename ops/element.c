@@ -240,3 +240,10 @@ int stg_literal_tensor(const struct stg_value *values, size_t n, int dtype, int 
     *ret = tensor;
     return 0;
 }
+
+int64_t stg_tensor_row(const struct stg_tensor *tensor, int64_t i)
+{
+    if (tensor->ndim == 0)
+        return -1;
+    return i / (stg_tensor_n(tensor) / tensor->shape[0]);
+}

@@ -28,6 +28,16 @@ int stg_literal_tensor(const struct stg_value *values, size_t n, int dtype, int 
                        const int64_t *shape, struct stg_bump *bump,
                        struct stg_tensor *ret, struct stg_err *err);
 
+/* Element i of a tensor of int32 or int64. */
+static inline int64_t stg_tensor_index(const struct stg_tensor *tensor, int64_t i)
+{
+    return tensor->dtype == STAGER_INT32 ? ((const int32_t *)tensor->data)[i]
+                                         : ((const int64_t *)tensor->data)[i];
+}
+
+/* The row that element i is in, as stg_err_row takes it; -1: a scalar has none. */
+int64_t stg_tensor_row(const struct stg_tensor *tensor, int64_t i);
+
 /* IEEE binary16 and bfloat16; rounding to nearest, ties to even; NaN stays NaN. */
 uint16_t stg_f16_from_f64(double value);
 uint16_t stg_bf16_from_f32(float value);

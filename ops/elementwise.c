@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/elementwise.h"
+#include "ops/element.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -90,9 +91,7 @@ int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err)
     int64_t bad = stg_strips_run(&broadcast, ctx->inputs, plan->kernel, &output);
     if (bad < 0)
         return 0;
-    int64_t n = stg_tensor_n(&output);
-    return stg_err_row(err, -STAGER_INVALID_ARGUMENT,
-                       output.ndim > 0 ? bad / (n / output.shape[0]) : -1,
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(&output, bad),
                        "%s at element %" PRId64 " of the result", plan->refusal, bad);
 }
 

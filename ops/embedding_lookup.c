@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/elementwise.h"
 
 static const struct stg_param params[] = {
@@ -173,21 +174,13 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
 
 /* ---- each its own ---- */
 
-static int64_t id_at(const struct stg_tensor *ids, int64_t i)
-{
-    return ids->dtype == STAGER_INT32 ? ((const int32_t *)ids->data)[i]
-                                      : ((const int64_t *)ids->data)[i];
-}
-
 static int out_of_range(const struct stg_tensor *ids, int64_t i, int64_t n_rows,
                         struct stg_err *err)
 {
-    int64_t n = stg_tensor_n(ids);
-    int64_t row = ids->ndim > 0 ? i / (n / ids->shape[0]) : -1;
-    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(ids, i),
                        "id %" PRId64 " (element %" PRId64
                        " of the ids) is not in [0, %" PRId64 ")",
-                       id_at(ids, i), i, n_rows);
+                       stg_tensor_index(ids, i), i, n_rows);
 }
 
 static int run_each(struct stg_op_run *ctx, struct stg_err *err)
@@ -207,7 +200,7 @@ static int run_each(struct stg_op_run *ctx, struct stg_err *err)
         return rc;
     char *to = output.data;
     for (int64_t i = 0; i < n; i++, to += bytes) {
-        int64_t id = id_at(ids, i);
+        int64_t id = stg_tensor_index(ids, i);
         if (id < 0 || id >= n_rows)
             return out_of_range(ids, i, n_rows, err);
         memcpy(to, (const char *)table->data + (size_t)id * bytes, bytes);
@@ -279,7 +272,7 @@ static int read_ids(struct stg_op_run *ctx, const int64_t *splits, const int64_t
     if (ids == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (int64_t i = 0; i < n; i++) {
-        ids[i] = id_at(values, i);
+        ids[i] = stg_tensor_index(values, i);
         if (ids[i] >= 0 && ids[i] < n_rows)
             continue;
         while (splits[row + 1] <= i)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/move.h"
 
 static const struct stg_param params[] = {
@@ -113,14 +114,12 @@ static int read_indices(struct stg_op_run *ctx, const struct sizes *sizes, int64
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     bool bad = false, empty = sizes->batch * sizes->outer * sizes->inner == 0;
     for (int64_t i = 0; i < n; i++) {
-        wide[i] = indices->dtype == STAGER_INT32 ? ((const int32_t *)indices->data)[i]
-                                                 : ((const int64_t *)indices->data)[i];
+        wide[i] = stg_tensor_index(indices, i);
         bad |= (uint64_t)wide[i] >= (uint64_t)sizes->dim;
     }
     for (int64_t i = 0; bad && !empty && i < n; i++) {
         if (wide[i] < 0 || wide[i] >= sizes->dim)
-            return stg_err_row(err, -STAGER_INVALID_ARGUMENT,
-                               indices->ndim > 0 ? i / (n / indices->shape[0]) : -1,
+            return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(indices, i),
                                "index %" PRId64 " (element %" PRId64
                                " of the indices) is not in [0, %" PRId64 ")",
                                wide[i], i, sizes->dim);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/elementwise.h"
 #include "ops/graph.h"
 
@@ -188,12 +189,6 @@ static int infer_augru(struct stg_op_infer *ctx, struct stg_err *err)
 
 /* ---- when a batch flows ---- */
 
-static int64_t length_at(const struct stg_tensor *lengths, int64_t i)
-{
-    return lengths->dtype == STAGER_INT32 ? ((const int32_t *)lengths->data)[i]
-                                          : ((const int64_t *)lengths->data)[i];
-}
-
 /* Dimensions that were not known when the pipeline was applied. */
 static int check_shapes(const struct stg_op_run *ctx, struct stg_err *err)
 {
@@ -249,7 +244,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
         if (plan->has_scores)
             s.scores = (const char *)ctx->inputs[1].data + (size_t)(i * n_steps) * bytes;
         if (has_lengths)
-            s.length = length_at(&w[3], i);
+            s.length = stg_tensor_index(&w[3], i);
         s.out = (char *)out.data + (size_t)(i * n_steps * n) * bytes;
         s.state = (char *)state.data + (size_t)(i * n) * bytes;
         plan->kernel(&s);

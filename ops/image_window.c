@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "ops/element.h"
 #include "ops/image.h"
 #include "ops/random.h"
 
@@ -16,8 +17,7 @@ static int given(const struct stg_op_run *ctx, int64_t height, int64_t width,
                        " numbers, not 4: y, x, height and width",
                        input->shape[0]);
     for (int i = 0; i < 4; i++)
-        w[i] = input->dtype == STAGER_INT32 ? ((const int32_t *)input->data)[i]
-                                            : ((const int64_t *)input->data)[i];
+        w[i] = stg_tensor_index(input, i);
     *ret = (struct stg_image_window){w[0], w[1], w[2], w[3]};
     if (w[0] >= 0 && w[1] >= 0 && w[2] >= 1 && w[3] >= 1 && w[0] < height &&
         w[1] < width && w[2] <= height - w[0] && w[3] <= width - w[1])

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/elementwise.h"
 
 static const struct stg_param params[] = {
@@ -116,12 +117,12 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     int rc = ctx->alloc(ctx, 0, plan->dtype, input->ndim, input->shape, 0, &output, err);
     if (rc < 0)
         return rc;
-    int64_t n = stg_tensor_n(input), bad = plan->kernel(input->data, output.data, n);
-    return bad < 0 ? 0
-                   : stg_err_row(err, -STAGER_INVALID_ARGUMENT,
-                                 input->ndim > 0 ? bad / (n / input->shape[0]) : -1,
-                                 "element %" PRId64 " does not fit %s", bad,
-                                 stg_dtype_name(plan->dtype));
+    int64_t bad = plan->kernel(input->data, output.data, stg_tensor_n(input));
+    return bad < 0
+               ? 0
+               : stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(input, bad),
+                             "element %" PRId64 " does not fit %s", bad,
+                             stg_dtype_name(plan->dtype));
 }
 
 const struct stg_op stg_op_narrow = {

@@ -54,19 +54,14 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
-static int64_t length_at(const struct stg_tensor *input, int64_t i)
-{
-    return input->dtype == STAGER_INT32 ? ((const int32_t *)input->data)[i]
-                                        : ((const int64_t *)input->data)[i];
-}
-
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
     const struct stg_tensor *input = &ctx->inputs[0];
     int64_t n = stg_tensor_n(input), maxlen = plan->maxlen, shape[STG_MAX_DIMS];
     for (int64_t i = 0; plan->maxlen < 0 && i < n; i++)
-        maxlen = length_at(input, i) > maxlen ? length_at(input, i) : maxlen;
+        maxlen =
+            stg_tensor_index(input, i) > maxlen ? stg_tensor_index(input, i) : maxlen;
     maxlen = maxlen < 0 ? 0 : maxlen;
     memcpy(shape, input->shape, sizeof(shape));
     shape[input->ndim] = maxlen;
@@ -77,7 +72,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     size_t bytes = stg_dtype_bytes(plan->dtype);
     char *to = output.data;
     for (int64_t i = 0; i < n; i++, to += maxlen * (int64_t)bytes) {
-        int64_t length = length_at(input, i);
+        int64_t length = stg_tensor_index(input, i);
         length = length < 0 ? 0 : length > maxlen ? maxlen : length;
         stg_move_fill(to, length, &plan->one, bytes);
         memset(to + length * (int64_t)bytes, 0, (size_t)(maxlen - length) * bytes);

@@ -28,12 +28,6 @@ struct plan {
     size_t text_bytes;
 };
 
-static int64_t at(const struct stg_tensor *tensor, int64_t i)
-{
-    return tensor->dtype == STAGER_INT32 ? ((const int32_t *)tensor->data)[i]
-                                         : ((const int64_t *)tensor->data)[i];
-}
-
 static int read_default(const struct stg_node *node, int dtype, struct plan *plan,
                         struct stg_err *err)
 {
@@ -86,7 +80,7 @@ static int infer_shape(struct stg_op_infer *ctx, struct plan *plan,
     output->ndim = (int)rank;
     for (int d = 0; d < output->ndim; d++) {
         output->shape[d] = attr != NULL       ? attr->values[d].i
-                           : constant != NULL ? at(constant, d)
+                           : constant != NULL ? stg_tensor_index(constant, d)
                                               : -1;
         if (constant != NULL && output->shape[d] < 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT, "output_shape is negative");
@@ -141,7 +135,7 @@ static int read_shape(const struct stg_op_run *ctx, int *ret_ndim, int64_t *ret_
                        "there are %" PRId64 " values and %" PRId64 " indices",
                        values->shape[0], n);
     for (int d = 0; d < (int)rank; d++) {
-        ret_shape[d] = plan->ndim > 0 ? plan->shape[d] : at(shape, d);
+        ret_shape[d] = plan->ndim > 0 ? plan->shape[d] : stg_tensor_index(shape, d);
         if (ret_shape[d] < 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT, "output_shape is negative");
     }
@@ -155,9 +149,9 @@ static int place(const struct stg_op_run *ctx, int ndim, const int64_t *shape, i
                  int64_t before, int64_t *ret, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
-    int64_t to = 0, first = at(&ctx->inputs[0], i * ndim);
+    int64_t to = 0, first = stg_tensor_index(&ctx->inputs[0], i * ndim);
     for (int d = 0; d < ndim; d++) {
-        int64_t k = at(&ctx->inputs[0], i * ndim + d);
+        int64_t k = stg_tensor_index(&ctx->inputs[0], i * ndim + d);
         if (k < 0 || k >= shape[d])
             return stg_err_row(err, -STAGER_INVALID_ARGUMENT,
                                first >= 0 && first < shape[0] ? first : -1,

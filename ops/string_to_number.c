@@ -83,12 +83,11 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     int rc = ctx->alloc(ctx, 0, plan->dtype, input->ndim, input->shape, 0, &output, err);
     if (rc < 0)
         return rc;
-    int64_t n = stg_tensor_n(input), bad = plan->parse(input, n, output.data);
+    int64_t bad = plan->parse(input, stg_tensor_n(input), output.data);
     if (bad < 0)
         return 0;
     char text[STG_QUOTE_BYTES];
-    return stg_err_row(err, -STAGER_INVALID_ARGUMENT,
-                       input->ndim > 0 ? bad / (n / input->shape[0]) : -1,
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(input, bad),
                        "element %" PRId64 ", %s, is no valid %s", bad,
                        stg_quote((const char *)input->data + input->begin[bad],
                                  (size_t)(input->end[bad] - input->begin[bad]), text),
