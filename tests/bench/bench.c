@@ -51,6 +51,15 @@ uint64_t bench_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t bench_process_ns(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec now;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) < 0)
+        bench_die("cannot read the CPU time of process %d", (int)pid);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

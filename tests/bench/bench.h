@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct bench_options {
     bool json;
@@ -20,6 +21,9 @@ void bench_options_parse(int argc, char **argv, double seconds, const char *abou
                          struct bench_options *ret);
 
 uint64_t bench_now_ns(void);
+
+/* CPU time of all threads of a process; it must be there. */
+uint64_t bench_process_ns(pid_t pid);
 
 /* As bench_options_parse, with --clients N, which is this many when not given. */
 void bench_options_parse_clients(int argc, char **argv, double seconds, unsigned clients,

@@ -8,7 +8,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/bench/bench.h"
@@ -68,15 +67,6 @@ static void train(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-static uint64_t process_ns(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec now;
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) < 0)
-        bench_die("cannot read the CPU time of process %d", (int)pid);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Of its first thread, the loop, which hears the bells of clients. */
 static uint64_t loop_ns(pid_t pid)
 {
@@ -92,7 +82,7 @@ static uint64_t loop_ns(pid_t pid)
 
 static void run_epoch(struct fixture *fixture, struct group *group, int k, size_t round)
 {
-    uint64_t before = process_ns(fixture->pid), loop_before = loop_ns(fixture->pid);
+    uint64_t before = bench_process_ns(fixture->pid), loop_before = loop_ns(fixture->pid);
     for (int i = 0; i < k; i++)
         trainer_send(group->trainers[i].fd, 1);
     for (int i = 0; i < k; i++) {
@@ -100,7 +90,7 @@ static void run_epoch(struct fixture *fixture, struct group *group, int k, size_
         if (n != EPOCH_BATCHES)
             bench_die("an epoch of %d batches had %lld", EPOCH_BATCHES, (long long)n);
     }
-    group->cpu_ns[round] = (double)(process_ns(fixture->pid) - before);
+    group->cpu_ns[round] = (double)(bench_process_ns(fixture->pid) - before);
     group->loop_ns[round] = (double)(loop_ns(fixture->pid) - loop_before);
 }
 

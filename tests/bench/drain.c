@@ -2,22 +2,12 @@
 #include "tests/bench/drain.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/bench/bench.h"
 #include "tests/system/fixture.h"
 
 #define TIMEOUT_MILLIS 60000
-
-static uint64_t process_ns(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec now;
-    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) < 0)
-        bench_die("cannot read the CPU time of process %d", (int)pid);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t resident_bytes(pid_t pid)
 {
@@ -51,23 +41,24 @@ void drain(const char *name, const char *yaml, double seconds, struct drain *ret
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 4GiB\n");
     uint64_t memory = resident_bytes(fixture.pid);
-    uint64_t cpu = process_ns(fixture.pid), began = bench_now_ns();
+    uint64_t cpu = bench_process_ns(fixture.pid), began = bench_now_ns();
     fixture_apply(&fixture, yaml);
     struct stager_stream *stream = fixture_open(&fixture, name, NULL, 2);
     if (take(stream) == 0)
         bench_die("%s: has no batch", name);
     uint64_t first = bench_now_ns();
-    *ret = (struct drain){.first_s = (double)(first - began) / 1e9,
-                          .first_cpu_s = (double)(process_ns(fixture.pid) - cpu) / 1e9,
-                          .first_bytes = resident_bytes(fixture.pid) - memory};
-    cpu = process_ns(fixture.pid) + process_ns(getpid());
+    *ret =
+        (struct drain){.first_s = (double)(first - began) / 1e9,
+                       .first_cpu_s = (double)(bench_process_ns(fixture.pid) - cpu) / 1e9,
+                       .first_bytes = resident_bytes(fixture.pid) - memory};
+    cpu = bench_process_ns(fixture.pid) + bench_process_ns(getpid());
     uint64_t now = first, n = 1;
     while (n > 0 && (double)(now - first) < seconds * 1e9) {
         n = take(stream);
         ret->n_rows += n;
         now = bench_now_ns();
     }
-    cpu = process_ns(fixture.pid) + process_ns(getpid()) - cpu;
+    cpu = bench_process_ns(fixture.pid) + bench_process_ns(getpid()) - cpu;
     if (ret->n_rows > 0) {
         ret->rows_per_s = (double)ret->n_rows * 1e9 / (double)(now - first);
         ret->rows_per_cpu_s = (double)ret->n_rows * 1e9 / (double)cpu;

@@ -118,3 +118,41 @@ uint8_t stg_test_server_value(uint64_t i)
 {
     return (uint8_t)(i * 31 + (i >> 8) * 7 + (i >> 16) * 13);
 }
+
+int stg_test_open_url(const char *url, const struct stg_identity *who,
+                      struct stg_source **ret, struct stg_err *err)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
+    return storage->open(path, who, ret, err);
+}
+
+int64_t stg_test_read_url(const char *url, uint8_t salt, struct stg_err *err)
+{
+    static const struct stg_identity root = {.uid = 0};
+    struct stg_source *source;
+    uint8_t buf[10000];
+    uint64_t at = 0;
+    int64_t n = stg_test_open_url(url, &root, &source, err);
+    if (n < 0)
+        return n;
+    while ((n = source->storage->read(source, at, buf, sizeof(buf), err)) > 0) {
+        for (int64_t i = 0; i < n; i++)
+            CHECK_INT(buf[i], (uint8_t)(stg_test_server_value(at + (uint64_t)i) + salt));
+        at += (uint64_t)n;
+    }
+    source->storage->close(source);
+    return n < 0 ? n : (int64_t)at;
+}
+
+void stg_test_fetch_with(uint32_t stall_millis, uint32_t retries)
+{
+    const struct stg_remote_settings settings = {.read_ahead_bytes = 4u << 20,
+                                                 .range_bytes = STG_TEST_RANGE_BYTES,
+                                                 .ranges_per_file = 4,
+                                                 .connect_timeout_millis = 5000,
+                                                 .stall_timeout_millis = stall_millis,
+                                                 .retries = retries};
+    stg_fetchers_configure(&settings);
+}

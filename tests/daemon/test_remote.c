@@ -18,34 +18,12 @@
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/remote_server.h"
 
-#define RANGE_BYTES ((uint64_t)64 << 10)
-
 static const struct stg_identity root = {.uid = 0};
-
-static void configure(uint32_t retries)
-{
-    const struct stg_remote_settings settings = {.read_ahead_bytes = 4u << 20,
-                                                 .range_bytes = RANGE_BYTES,
-                                                 .ranges_per_file = 4,
-                                                 .connect_timeout_millis = 5000,
-                                                 .stall_timeout_millis = 1000,
-                                                 .retries = retries};
-    stg_fetchers_configure(&settings);
-}
 
 static void start(void)
 {
-    configure(3);
+    stg_test_fetch_with(1000, 3);
     stg_test_server_start();
-}
-
-static int open_url(const char *url, const struct stg_identity *who,
-                    struct stg_source **ret, struct stg_err *err)
-{
-    const struct stg_storage *storage;
-    const char *path;
-    CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
-    return storage->open(path, who, ret, err);
 }
 
 static int64_t read_at(struct stg_source *source, uint64_t offset, void *buf,
@@ -66,7 +44,7 @@ static void check_bytes(const uint8_t *got, uint64_t offset, uint64_t n)
 static int64_t read_all(const char *url, size_t piece, struct stg_err *err)
 {
     struct stg_source *source;
-    int rc = open_url(url, &root, &source, err);
+    int rc = stg_test_open_url(url, &root, &source, err);
     if (rc < 0)
         return rc;
     uint8_t *buf = malloc(piece);
@@ -127,7 +105,7 @@ static void reads_may_jump_back_and_forth(void)
     uint8_t buf[70000];
     start();
     const char *url = stg_test_server_url("/object/a?size=1000000");
-    CHECK_OK(open_url(url, &root, &source, &err), err);
+    CHECK_OK(stg_test_open_url(url, &root, &source, &err), err);
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         uint64_t left = 1000000 - offsets[i];
         int64_t n = read_at(source, offsets[i], buf, sizeof(buf), &err);
@@ -165,9 +143,9 @@ static void several_threads_read_one_object(void)
     pthread_t threads[4];
     struct part parts[4];
     start();
-    CHECK_OK(
-        open_url(stg_test_server_url("/object/a?size=1000000"), &root, &source, &err),
-        err);
+    CHECK_OK(stg_test_open_url(stg_test_server_url("/object/a?size=1000000"), &root,
+                               &source, &err),
+             err);
     for (unsigned i = 0; i < 4; i++) {
         parts[i] = (struct part){source, i * 250000, (i + 1) * 250000};
         CHECK(pthread_create(&threads[i], NULL, read_part, &parts[i]) == 0);
@@ -183,16 +161,17 @@ static void what_does_not_fit_into_read_ahead_is_read_all_the_same(void)
     struct stg_source *sources[4];
     struct stg_err err = {0};
     uint8_t buf[1000];
-    const struct stg_remote_settings settings = {.read_ahead_bytes = 2 * RANGE_BYTES,
-                                                 .range_bytes = RANGE_BYTES,
+    const struct stg_remote_settings settings = {.read_ahead_bytes =
+                                                     2 * STG_TEST_RANGE_BYTES,
+                                                 .range_bytes = STG_TEST_RANGE_BYTES,
                                                  .ranges_per_file = 4,
                                                  .connect_timeout_millis = 5000,
                                                  .stall_timeout_millis = 1000};
     stg_fetchers_configure(&settings);
     stg_test_server_start();
     for (unsigned i = 0; i < 4; i++)
-        CHECK_OK(open_url(stg_test_server_url("/object/%u?size=300000", i), &root,
-                          &sources[i], &err),
+        CHECK_OK(stg_test_open_url(stg_test_server_url("/object/%u?size=300000", i),
+                                   &root, &sources[i], &err),
                  err);
     for (uint64_t at = 0; at < 300000; at += sizeof(buf)) {
         for (unsigned i = 0; i < 4; i++) {
@@ -288,7 +267,7 @@ static void nobody_listens(void)
     start();
     const char *url = stg_test_server_url("/object/a?size=9");
     stg_test_server_stop();
-    configure(1);
+    stg_test_fetch_with(1000, 1);
     check_fails(url, -STAGER_UNAVAILABLE, "at offset 0: ");
     stg_fetchers_finish();
 }
@@ -391,10 +370,10 @@ static void another_user_may_not_read_from_this_machine(void)
     struct stg_err err = {0};
     start();
     const char *url = stg_test_server_url("/object/a?size=100");
-    CHECK_OK(open_url(url, &root, &source, &err), err);
+    CHECK_OK(stg_test_open_url(url, &root, &source, &err), err);
     source->storage->close(source);
     /* Nor through the connection that is still open. */
-    CHECK_INT(open_url(url, &alice, &source, &err), -STAGER_PERMISSION_DENIED);
+    CHECK_INT(stg_test_open_url(url, &alice, &source, &err), -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(err.text, "127.0.0.1 is this machine's own");
     CHECK_INT(stg_test_server_asked("/object/a"), 1);
     stg_test_server_stop();
@@ -468,7 +447,7 @@ static int open_as(const char *url, uid_t uid, struct stg_err *err)
 {
     const struct stg_identity who = {.uid = uid, .gid = uid};
     struct stg_source *source;
-    int rc = open_url(url, &who, &source, err);
+    int rc = stg_test_open_url(url, &who, &source, err);
     if (rc == 0)
         source->storage->close(source);
     return rc;
@@ -528,8 +507,8 @@ static void a_reader_that_is_stopped_returns_at_once(void)
     struct timespec before, after;
     start();
     CHECK(pthread_create(&thread, NULL, stop_soon, NULL) == 0);
-    CHECK_INT(open_url(stg_test_server_url("/object/a?size=9&delay=20000"), &who, &source,
-                       &err),
+    CHECK_INT(stg_test_open_url(stg_test_server_url("/object/a?size=9&delay=20000"), &who,
+                                &source, &err),
               -STAGER_CANCELLED);
     pthread_join(thread, NULL);
     clock_gettime(CLOCK_MONOTONIC, &before);

@@ -17,13 +17,7 @@
 
 static void start(void)
 {
-    const struct stg_remote_settings settings = {.read_ahead_bytes = 4u << 20,
-                                                 .range_bytes = 64u << 10,
-                                                 .ranges_per_file = 4,
-                                                 .connect_timeout_millis = 5000,
-                                                 .stall_timeout_millis = 60000,
-                                                 .retries = 2};
-    stg_fetchers_configure(&settings);
+    stg_test_fetch_with(60000, 2);
     stg_test_server_start();
 }
 

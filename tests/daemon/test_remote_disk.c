@@ -19,10 +19,6 @@
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/remote_server.h"
 
-#define RANGE_BYTES ((uint64_t)64 << 10)
-
-static const struct stg_identity root = {.uid = 0};
-
 static void use_disk(uint64_t most_bytes)
 {
     struct stg_err err = {0};
@@ -31,13 +27,7 @@ static void use_disk(uint64_t most_bytes)
 
 static void start(uint64_t most_bytes)
 {
-    const struct stg_remote_settings settings = {.read_ahead_bytes = 4u << 20,
-                                                 .range_bytes = RANGE_BYTES,
-                                                 .ranges_per_file = 4,
-                                                 .connect_timeout_millis = 5000,
-                                                 .stall_timeout_millis = 2000,
-                                                 .retries = 2};
-    stg_fetchers_configure(&settings);
+    stg_test_fetch_with(2000, 2);
     use_disk(most_bytes);
     stg_test_server_start();
 }
@@ -48,31 +38,10 @@ static void stop(void)
     stg_test_server_stop();
 }
 
-/* salt: of the object that replaced the first. */
-static int64_t read_all(const char *url, uint8_t salt, struct stg_err *err)
-{
-    const struct stg_storage *storage;
-    struct stg_source *source;
-    const char *path;
-    uint8_t buf[10000];
-    uint64_t at = 0;
-    CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
-    int64_t n = storage->open(path, &root, &source, err);
-    if (n < 0)
-        return n;
-    while ((n = storage->read(source, at, buf, sizeof(buf), err)) > 0) {
-        for (int64_t i = 0; i < n; i++)
-            CHECK_INT(buf[i], (uint8_t)(stg_test_server_value(at + (uint64_t)i) + salt));
-        at += (uint64_t)n;
-    }
-    storage->close(source);
-    return n < 0 ? n : (int64_t)at;
-}
-
 static void check_reads(const char *url, uint8_t salt, int64_t size)
 {
     struct stg_err err = {0};
-    int64_t n = read_all(url, salt, &err);
+    int64_t n = stg_test_read_url(url, salt, &err);
     if (n != size)
         FAIL("%s: %lld: %s", url, (long long)n, err.text);
 }
@@ -150,7 +119,7 @@ static void who_may_not_read_gets_nothing_that_is_kept(void)
     check_reads(url, 0, 100000);
     CHECK(kept_bytes(NULL) > 100000);
     stg_stores_finish();
-    CHECK_INT(read_all(url, 0, &err), -STAGER_UNAUTHENTICATED);
+    CHECK_INT(stg_test_read_url(url, 0, &err), -STAGER_UNAUTHENTICATED);
     stop();
 }
 

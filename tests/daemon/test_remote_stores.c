@@ -20,17 +20,6 @@
 
 static const struct stg_identity root = {.uid = 0};
 
-static void configure(void)
-{
-    const struct stg_remote_settings settings = {.read_ahead_bytes = 4u << 20,
-                                                 .range_bytes = 64u << 10,
-                                                 .ranges_per_file = 4,
-                                                 .connect_timeout_millis = 5000,
-                                                 .stall_timeout_millis = 2000,
-                                                 .retries = 2};
-    stg_fetchers_configure(&settings);
-}
-
 static void start(const char *script)
 {
     static const char *const variables[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
@@ -39,7 +28,7 @@ static void start(const char *script)
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         unsetenv(variables[i]);
     setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent", 1);
-    configure();
+    stg_test_fetch_with(2000, 2);
     stg_test_server_start_as(script);
 }
 
@@ -49,36 +38,10 @@ static void stop(void)
     stg_test_server_stop();
 }
 
-static int open_url(const char *url, const struct stg_identity *who,
-                    struct stg_source **ret, struct stg_err *err)
-{
-    const struct stg_storage *storage;
-    const char *path;
-    CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
-    return storage->open(path, who, ret, err);
-}
-
-static int64_t read_all(const char *url, struct stg_err *err)
-{
-    struct stg_source *source;
-    uint8_t buf[10000];
-    uint64_t at = 0;
-    int64_t n = open_url(url, &root, &source, err);
-    if (n < 0)
-        return n;
-    while ((n = source->storage->read(source, at, buf, sizeof(buf), err)) > 0) {
-        for (int64_t i = 0; i < n; i++)
-            CHECK_INT(buf[i], stg_test_server_value(at + (uint64_t)i));
-        at += (uint64_t)n;
-    }
-    source->storage->close(source);
-    return n < 0 ? n : (int64_t)at;
-}
-
 static void check_reads(const char *url, int64_t size)
 {
     struct stg_err err = {0};
-    int64_t n = read_all(url, &err);
+    int64_t n = stg_test_read_url(url, 0, &err);
     if (n != size)
         FAIL("%s: %lld: %s", url, (long long)n, err.text);
 }
@@ -86,7 +49,7 @@ static void check_reads(const char *url, int64_t size)
 static void check_fails(const char *url, int code, const char *part)
 {
     struct stg_err err = {0};
-    CHECK_INT(read_all(url, &err), code);
+    CHECK_INT(stg_test_read_url(url, 0, &err), code);
     CHECK_CONTAINS(err.text, part);
     CHECK_CONTAINS(err.text, url);
 }
@@ -232,7 +195,8 @@ static void a_refusal_of_s3_says_why_and_shows_no_key(void)
     use_store("s3://private/", "wrong", "eu-test-1");
     check_fails("s3://private/data/part-0", -STAGER_PERMISSION_DENIED,
                 "SignatureDoesNotMatch, wrong; its key, secret and region");
-    CHECK_INT(read_all("s3://private/data/part-0", &err), -STAGER_PERMISSION_DENIED);
+    CHECK_INT(stg_test_read_url("s3://private/data/part-0", 0, &err),
+              -STAGER_PERMISSION_DENIED);
     CHECK(strstr(err.text, "AKTEST") == NULL && strstr(err.text, "other") == NULL);
     use_store("s3://private/", "default", "eu-test-1");
     check_fails("s3://private/data/none", -STAGER_NOT_FOUND, "404: NoSuchKey");
@@ -287,7 +251,7 @@ static void keys_are_for_those_who_are_named(void)
     char got[64];
     start("remote_s3.py");
     use_store("s3://private/", "default", "eu-test-1");
-    CHECK_INT(open_url("s3://private/data/part-0", &alice, &source, &err),
+    CHECK_INT(stg_test_open_url("s3://private/data/part-0", &alice, &source, &err),
               -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(err.text, "user 54321 may not use what stagerd reads s3://private/");
     CHECK_INT(list("s3://private/data/*", &alice, got, sizeof(got), &err),
@@ -435,7 +399,7 @@ static void hdfs_is_read_as_who_applied(void)
     use_store(prefix, "namenode", "");
     check_reads(hdfs_url("/only/ann"), 9);
     use_store(prefix, "token", "");
-    CHECK_INT(read_all(hdfs_url("/only/ann"), &(struct stg_err){0}),
+    CHECK_INT(stg_test_read_url(hdfs_url("/only/ann"), 0, &(struct stg_err){0}),
               -STAGER_PERMISSION_DENIED);
     CHECK_INT(stg_test_server_asked("&delegation=d%2Fe%20l "), 1);
     stop();

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/vocabulary.h"
+#include "tests/check.h"
 
 #define MAX_NODES 256
 #define MAX_VALUES 4096
@@ -272,6 +273,25 @@ int fixture_tables(struct stg_graph *graph, struct stg_err *err)
 }
 
 /* ---- tensors ---- */
+
+void fixture_stage_init(struct fixture_stage *stage, const char *text)
+{
+    struct stg_err err = {0};
+    *stage = (struct fixture_stage){0};
+    CHECK_OK(fixture_parse(&stage->fx, text, &err), err);
+    CHECK_OK(
+        stg_graph_create(&stage->fx.spec, &stage->fx.element, NULL, &stage->graph, &err),
+        err);
+    CHECK_OK(stg_run_create_stage(stage->graph, &stage->run, &err), err);
+}
+
+void fixture_stage_finish(struct fixture_stage *stage)
+{
+    stg_run_destroy(stage->run);
+    stg_graph_destroy(stage->graph);
+    fixture_finish(&stage->fx);
+    stg_bump_finish(&stage->bump);
+}
 
 struct stg_tensor fixture_strings(struct stg_bump *bump, size_t n, const char *const *s)
 {

@@ -28,6 +28,18 @@ void fixture_finish(struct fixture *fixture);
 /* The vocabularies of the graph, from their files. */
 int fixture_tables(struct stg_graph *graph, struct stg_err *err);
 
+/* A graph with its stage executor. */
+struct fixture_stage {
+    struct fixture fx;
+    struct stg_graph *graph;
+    struct stg_run *run;
+    struct stg_bump bump; /* for the test's own tensors */
+};
+
+/* Ends the test when the text makes none. */
+void fixture_stage_init(struct fixture_stage *stage, const char *text);
+void fixture_stage_finish(struct fixture_stage *stage);
+
 /* Tensors by hand; memory from bump. */
 struct stg_tensor fixture_strings(struct stg_bump *bump, size_t n, const char *const *s);
 struct stg_tensor fixture_dense(struct stg_bump *bump, int dtype, int ndim,

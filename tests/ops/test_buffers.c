@@ -14,33 +14,7 @@
 
 #define N_NODES 24
 
-struct stage {
-    struct fixture fx;
-    struct stg_graph *graph;
-    struct stg_run *run;
-    struct stg_bump bump;
-};
-
-static void stage_init(struct stage *stage, const char *text)
-{
-    struct stg_err err = {0};
-    *stage = (struct stage){0};
-    CHECK_OK(fixture_parse(&stage->fx, text, &err), err);
-    CHECK_OK(
-        stg_graph_create(&stage->fx.spec, &stage->fx.element, NULL, &stage->graph, &err),
-        err);
-    CHECK_OK(stg_run_create_stage(stage->graph, &stage->run, &err), err);
-}
-
-static void stage_finish(struct stage *stage)
-{
-    stg_run_destroy(stage->run);
-    stg_graph_destroy(stage->graph);
-    fixture_finish(&stage->fx);
-    stg_bump_finish(&stage->bump);
-}
-
-static struct stg_tensor numbers(struct stage *stage, int64_t n)
+static struct stg_tensor numbers(struct fixture_stage *stage, int64_t n)
 {
     float *data = calloc((size_t)n + 1, sizeof(*data));
     CHECK(data != NULL);
@@ -55,54 +29,54 @@ static struct stg_tensor numbers(struct stage *stage, int64_t n)
 
 static void a_chain_takes_turns_in_two_buffers(void)
 {
-    struct stage stage;
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "two = constant() value=2.0\n"
-                       "a = divide(x, two)\n"
-                       "b = divide(a, two)\n"
-                       "c = divide(b, two)\n"
-                       "d = divide(c, two)\n"
-                       "e = divide(d, two)\n"
-                       "feature e = e\n");
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "two = constant() value=2.0\n"
+                               "a = divide(x, two)\n"
+                               "b = divide(a, two)\n"
+                               "c = divide(b, two)\n"
+                               "d = divide(c, two)\n"
+                               "e = divide(d, two)\n"
+                               "feature e = e\n");
     CHECK_INT(stage.run->n_buffers, 2);
     struct stg_err err = {0};
     struct stg_tensor feed = numbers(&stage, 100), out;
     CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, &out, &err), err);
     CHECK(((const float *)out.data)[5] == ((const float *)feed.data)[5] / 32);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void what_is_viewed_is_not_given_away(void)
 {
-    struct stage stage;
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "two = constant() value=2.0\n"
-                       "a = divide(x, two)\n"
-                       "view = reshape(a) shape=[-1]\n"
-                       "b = divide(a, two)\n"
-                       "c = divide(b, two)\n"
-                       "sum = add(view, c)\n"
-                       "feature sum = sum\n");
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "two = constant() value=2.0\n"
+                               "a = divide(x, two)\n"
+                               "view = reshape(a) shape=[-1]\n"
+                               "b = divide(a, two)\n"
+                               "c = divide(b, two)\n"
+                               "sum = add(view, c)\n"
+                               "feature sum = sum\n");
     struct stg_err err = {0};
     struct stg_tensor feed = numbers(&stage, 100), out;
     CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, &out, &err), err);
     for (int i = 0; i < 100; i++)
         CHECK(((const float *)out.data)[i] ==
               ((const float *)feed.data)[i] / 2 + ((const float *)feed.data)[i] / 8);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* Its input's memory, not one more. */
 static void an_element_by_element_op_writes_where_it_reads(void)
 {
-    struct stage stage;
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "two = constant() value=2.0\n"
-                       "a = divide(x, two)\n"
-                       "b = relu(a)\n"
-                       "c = add(b, two)\n"
-                       "d = negative(c)\n"
-                       "feature d = d\n");
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "two = constant() value=2.0\n"
+                               "a = divide(x, two)\n"
+                               "b = relu(a)\n"
+                               "c = add(b, two)\n"
+                               "d = negative(c)\n"
+                               "feature d = d\n");
     struct stg_err err = {0};
     struct stg_tensor feed = numbers(&stage, 1000), out;
     CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, &out, &err), err);
@@ -114,20 +88,20 @@ static void an_element_by_element_op_writes_where_it_reads(void)
         float x = ((const float *)feed.data)[i] / 2;
         CHECK(((const float *)out.data)[i] == -((x < 0 ? 0 : x) + 2));
     }
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void a_feed_is_never_written_to(void)
 {
-    struct stage stage;
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "c = constant() value=[1.0, -2.0, 3.0]\n"
-                       "a = negative(x)\n"
-                       "view = identity(x)\n"
-                       "b = relu(view)\n"
-                       "d = add(c, a)\n"
-                       "feature b = b\n"
-                       "feature d = d\n");
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "c = constant() value=[1.0, -2.0, 3.0]\n"
+                               "a = negative(x)\n"
+                               "view = identity(x)\n"
+                               "b = relu(view)\n"
+                               "d = add(c, a)\n"
+                               "feature b = b\n"
+                               "feature d = d\n");
     struct stg_err err = {0};
     struct stg_tensor feed = numbers(&stage, 3), out[2];
     float before[3];
@@ -137,7 +111,7 @@ static void a_feed_is_never_written_to(void)
         CHECK(memcmp(before, feed.data, sizeof(before)) == 0);
         CHECK(((const float *)out[1].data)[1] == -2 - before[1]);
     }
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- any graph ---- */
@@ -184,8 +158,8 @@ static void random_graph(uint64_t seed, bool all, char *text, size_t bytes)
     }
 }
 
-static void check_feature(const struct stage *all, const struct stg_tensor *want,
-                          const struct stage *some, const struct stg_tensor *got,
+static void check_feature(const struct fixture_stage *all, const struct stg_tensor *want,
+                          const struct fixture_stage *some, const struct stg_tensor *got,
                           uint64_t seed)
 {
     for (size_t i = 0; i < stg_graph_boundary(some->graph)->n; i++) {
@@ -204,12 +178,12 @@ static void sharing_changes_no_value(void)
 {
     static char text[8192];
     for (uint64_t seed = 0; seed < 300; seed++) {
-        struct stage all, some;
+        struct fixture_stage all, some;
         struct stg_err err = {0};
         random_graph(seed, true, text, sizeof(text));
-        stage_init(&all, text);
+        fixture_stage_init(&all, text);
         random_graph(seed, false, text, sizeof(text));
-        stage_init(&some, text);
+        fixture_stage_init(&some, text);
         struct stg_tensor want[N_NODES], got[N_NODES];
         for (int64_t n = 1; n < 400; n = n * 3 + 1) {
             struct stg_tensor feed = numbers(&all, n);
@@ -217,8 +191,8 @@ static void sharing_changes_no_value(void)
             CHECK_OK(stg_run_exec(some.run, &feed, NULL, NULL, got, &err), err);
             check_feature(&all, want, &some, got, seed);
         }
-        stage_finish(&all);
-        stage_finish(&some);
+        fixture_stage_finish(&all);
+        fixture_stage_finish(&some);
     }
 }
 
@@ -226,11 +200,11 @@ static void batches_of_one_shape_allocate_only_once(void)
 {
     static char text[8192];
     for (uint64_t seed = 0; seed < 50; seed++) {
-        struct stage stage;
+        struct fixture_stage stage;
         struct stg_err err = {0};
         struct stg_tensor out[N_NODES];
         random_graph(seed, false, text, sizeof(text));
-        stage_init(&stage, text);
+        fixture_stage_init(&stage, text);
         struct stg_tensor feed = numbers(&stage, 500);
         for (int i = 0; i < 8; i++)
             CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, out, &err), err);
@@ -238,7 +212,7 @@ static void batches_of_one_shape_allocate_only_once(void)
         for (int i = 0; i < 8; i++)
             CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, out, &err), err);
         CHECK_INT(stg_failalloc_off(), 0);
-        stage_finish(&stage);
+        fixture_stage_finish(&stage);
     }
 }
 

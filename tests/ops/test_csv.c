@@ -200,34 +200,15 @@ static char *guarded_copy(const struct guarded *guarded, const char *s, size_t n
 
 /* ---- graphs ---- */
 
-struct stage {
-    struct fixture fx;
-    struct stg_graph *graph;
-    struct stg_run *run;
-};
-
-static void stage_init(struct stage *stage, const char *attrs, const char *rest)
+static void stage_init(struct fixture_stage *stage, const char *attrs, const char *rest)
 {
     static char text[4096];
-    struct stg_err err = {0};
     snprintf(text, sizeof(text),
              "element record string [-1]\n"
              "columns = decode_csv(record) out_type=[\"int32\", \"float32\", \"string\", "
              "\"int64\", \"float64\", \"string\", \"string\", \"string\"] %s\n%s",
              attrs, rest);
-    *stage = (struct stage){0};
-    CHECK_OK(fixture_parse(&stage->fx, text, &err), err);
-    CHECK_OK(
-        stg_graph_create(&stage->fx.spec, &stage->fx.element, NULL, &stage->graph, &err),
-        err);
-    CHECK_OK(stg_run_create_stage(stage->graph, &stage->run, &err), err);
-}
-
-static void stage_finish(struct stage *stage)
-{
-    stg_run_destroy(stage->run);
-    stg_graph_destroy(stage->graph);
-    fixture_finish(&stage->fx);
+    fixture_stage_init(stage, text);
 }
 
 static void check_equal(const char *name, const struct stg_tensor *a,
@@ -258,7 +239,7 @@ static void check_equal(const char *name, const struct stg_tensor *a,
     "feature h = i\n"
 
 /* Both the values and, where there are none, the words of the error. */
-static int compare_tables(struct stage *stage, const struct stg_tensor *feed)
+static int compare_tables(struct fixture_stage *stage, const struct stg_tensor *feed)
 {
     const struct stg_csv_kernels *tables[MAX_TABLES];
     size_t n = find_tables(tables);
@@ -289,7 +270,7 @@ static int compare_tables(struct stage *stage, const struct stg_tensor *feed)
 static void compare_on_records(const char *attrs, char delim, bool bad, int rounds)
 {
     static struct text text;
-    struct stage stage;
+    struct fixture_stage stage;
     struct guarded guarded = guarded_map();
     stage_init(&stage, attrs, ALL_COLUMNS);
     int n_good = 0;
@@ -307,7 +288,7 @@ static void compare_on_records(const char *attrs, char delim, bool bad, int roun
     if (n_good < rounds / 4)
         FAIL("only %d of %d batches were good", n_good, rounds);
     munmap(guarded.base, guarded.bytes);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 #define DEFAULTS "record_defaults=[-3, 0.25, \"x\", 5000000000, -1.5, \"\", \"dd\", \"\"]"
@@ -332,7 +313,7 @@ static void all_tables_agree_with_other_dialects(void)
 static void all_tables_agree_without_quoting(void)
 {
     static struct text text;
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_bump bump = {0};
     random_state = 99;
     stage_init(&stage, DEFAULTS " use_quote_delim=false", ALL_COLUMNS);
@@ -352,12 +333,12 @@ static void all_tables_agree_without_quoting(void)
         compare_tables(&stage, &feed);
     }
     stg_bump_finish(&bump);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void required_fields_are_missed_by_all_tables(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct guarded guarded = guarded_map();
     static struct text text;
     stage_init(&stage, "record_defaults=[null, null, null, null, null, null, null, null]",
@@ -385,7 +366,7 @@ static void required_fields_are_missed_by_all_tables(void)
     }
     CHECK_INT(n_good, 1);
     munmap(guarded.base, guarded.bytes);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- the parts ---- */
@@ -487,7 +468,7 @@ static void buckets_of_a_column_are_remainders_whatever_kernels_and_divisor(void
 static void a_hash_taken_over_is_the_hash_of_the_string(void)
 {
     static struct text text;
-    struct stage fused, plain;
+    struct fixture_stage fused, plain;
     struct stg_err err = {0};
     struct stg_tensor a[N_COLUMNS + 2], b[N_COLUMNS];
     random_state = 17;
@@ -508,8 +489,8 @@ static void a_hash_taken_over_is_the_hash_of_the_string(void)
         for (int c = 0; c < N_COLUMNS; c++)
             check_equal("fused", &b[c], &a[c]);
     }
-    stage_finish(&plain);
-    stage_finish(&fused);
+    fixture_stage_finish(&plain);
+    fixture_stage_finish(&fused);
 }
 
 static int refusing_alloc(void *owner, size_t i, int dtype, int ndim,
@@ -521,7 +502,7 @@ static int refusing_alloc(void *owner, size_t i, int dtype, int ndim,
 
 static void an_error_of_a_hash_taken_over_names_the_hash(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
     struct stg_bump bump = {0};
     stage_init(&stage, DEFAULTS,
@@ -534,7 +515,7 @@ static void an_error_of_a_hash_taken_over_names_the_hash(void)
               -STAGER_RESOURCE_EXHAUSTED);
     CHECK_STR(err.text, "node ids (string_to_hash_bucket_fast): the extent is full");
     stg_bump_finish(&bump);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void the_best_table_of_this_cpu_is_used(void)

@@ -9,32 +9,6 @@
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"
 
-struct stage {
-    struct fixture fx;
-    struct stg_graph *graph;
-    struct stg_run *run;
-    struct stg_bump bump;
-};
-
-static void stage_init(struct stage *stage, const char *text)
-{
-    struct stg_err err = {0};
-    *stage = (struct stage){0};
-    CHECK_OK(fixture_parse(&stage->fx, text, &err), err);
-    CHECK_OK(
-        stg_graph_create(&stage->fx.spec, &stage->fx.element, NULL, &stage->graph, &err),
-        err);
-    CHECK_OK(stg_run_create_stage(stage->graph, &stage->run, &err), err);
-}
-
-static void stage_finish(struct stage *stage)
-{
-    stg_run_destroy(stage->run);
-    stg_graph_destroy(stage->graph);
-    fixture_finish(&stage->fx);
-    stg_bump_finish(&stage->bump);
-}
-
 /* ---- once ---- */
 
 /* Outputs of one node are the same bytes at the same place. */
@@ -46,9 +20,9 @@ static void check_merged(const char *first, const char *second, bool want)
              "s = sleep(x)\n"
              "a = %s\nb = %s\nfeature a = a\nfeature b = b\n",
              first, second);
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, text);
+    fixture_stage_init(&stage, text);
     struct stg_tensor feeds[2], out[2];
     for (int i = 0; i < 2; i++)
         feeds[i] = fixture_dense(&stage.bump, STAGER_FLOAT32, 1, (int64_t[]){2},
@@ -56,7 +30,7 @@ static void check_merged(const char *first, const char *second, bool want)
     CHECK_OK(stg_run_exec(stage.run, feeds, NULL, NULL, out, &err), err);
     if ((out[0].data == out[1].data) != want)
         FAIL("%s and %s: %s", first, second, want ? "computed twice" : "taken for one");
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void nodes_that_are_written_alike_are_computed_once(void)
@@ -80,34 +54,34 @@ static void nodes_that_differ_are_not(void)
 
 static void what_reads_equal_nodes_is_equal_too(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x string [-1]\n"
-                       "h1 = string_to_hash_bucket_fast(x) num_buckets=9\n"
-                       "h2 = string_to_hash_bucket_fast(x) num_buckets=9\n"
-                       "p1 = stack(h1, h2)\n"
-                       "p2 = stack(h2, h1)\n"
-                       "feature p1 = p1\n"
-                       "feature p2 = p2\n");
+    fixture_stage_init(&stage, "element x string [-1]\n"
+                               "h1 = string_to_hash_bucket_fast(x) num_buckets=9\n"
+                               "h2 = string_to_hash_bucket_fast(x) num_buckets=9\n"
+                               "p1 = stack(h1, h2)\n"
+                               "p2 = stack(h2, h1)\n"
+                               "feature p1 = p1\n"
+                               "feature p2 = p2\n");
     struct stg_tensor feed = fixture_strings(&stage.bump, 1, (const char *[]){"a"}),
                       out[2];
     CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, out, &err), err);
     CHECK(out[0].data == out[1].data);
     const int64_t *ids = out[0].data;
     CHECK(ids[0] == ids[1]);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void outputs_of_nodes_whose_names_run_together_stay_apart(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x float32 [12]\n"
-                       "element y float32 [2]\n"
-                       "Split_1 = split(x) num_or_size_splits=12\n"
-                       "Split_11 = split(y) num_or_size_splits=2\n"
-                       "feature a = Split_1:10\n"
-                       "feature b = Split_11:0\n");
+    fixture_stage_init(&stage, "element x float32 [12]\n"
+                               "element y float32 [2]\n"
+                               "Split_1 = split(x) num_or_size_splits=12\n"
+                               "Split_11 = split(y) num_or_size_splits=2\n"
+                               "feature a = Split_1:10\n"
+                               "feature b = Split_11:0\n");
     struct stg_tensor feeds[2], out[2];
     feeds[0] = fixture_dense(
         &stage.bump, STAGER_FLOAT32, 1, (int64_t[]){12},
@@ -116,36 +90,36 @@ static void outputs_of_nodes_whose_names_run_together_stay_apart(void)
         fixture_dense(&stage.bump, STAGER_FLOAT32, 1, (int64_t[]){2}, (float[]){7, 8});
     CHECK_OK(stg_run_exec(stage.run, feeds, NULL, NULL, out, &err), err);
     CHECK(*(const float *)out[0].data == 110 && *(const float *)out[1].data == 7);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- known before ---- */
 
 static void inference_knows_what_follows_from_constants(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "lengths = constant() value=[1, 2, 2]\n"
-                       "more = add(lengths, lengths)\n"
-                       "mask = sequence_mask(more)\n"
-                       "feature x = x\n");
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "lengths = constant() value=[1, 2, 2]\n"
+                               "more = add(lengths, lengths)\n"
+                               "mask = sequence_mask(more)\n"
+                               "feature x = x\n");
     struct stg_component c;
     char shape[64];
     CHECK_OK(stg_graph_describe(stage.graph, "mask", &c, &err), err);
     CHECK_STR(stg_shape_text(c.shape, c.ndim, shape, sizeof(shape)), "[3, 4]");
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void what_is_known_is_not_computed_again(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "words = constant() value=[\"a\", \"b\"]\n"
-                       "upper = string_upper(words)\n"
-                       "both = concat(upper, words)\n"
-                       "feature both = both\n");
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "words = constant() value=[\"a\", \"b\"]\n"
+                               "upper = string_upper(words)\n"
+                               "both = concat(upper, words)\n"
+                               "feature both = both\n");
     struct stg_tensor feed = fixture_dense(&stage.bump, STAGER_FLOAT32, 1, (int64_t[]){1},
                                            (float[]){1}),
                       out[2];
@@ -157,17 +131,17 @@ static void what_is_known_is_not_computed_again(void)
     CHECK_INT(out[0].data_bytes, 4);
     CHECK(memcmp(out[0].data, "ABab", 4) == 0);
     stg_run_destroy(other);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void what_would_be_large_is_made_for_each_batch(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "large = constant() value=2.0 shape=[600, 600]\n"
-                       "half = negative(large)\n"
-                       "feature half = half\n");
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "large = constant() value=2.0 shape=[600, 600]\n"
+                               "half = negative(large)\n"
+                               "feature half = half\n");
     struct stg_tensor feed = fixture_dense(&stage.bump, STAGER_FLOAT32, 1, (int64_t[]){1},
                                            (float[]){1}),
                       out[2];
@@ -178,31 +152,31 @@ static void what_would_be_large_is_made_for_each_batch(void)
     CHECK(out[0].data != out[1].data);
     CHECK(((const float *)out[0].data)[359999] == -2);
     stg_run_destroy(other);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void what_fails_on_constants_fails_when_it_is_needed(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "table = constant() value=[1, 2]\n"
-                       "ids = constant() value=[5]\n"
-                       "fails = embedding_lookup(table, ids)\n"
-                       "feature x = x\n");
-    stage_finish(&stage);
-    stage_init(&stage, "element x float32 [-1]\n"
-                       "table = constant() value=[1, 2]\n"
-                       "ids = constant() value=[5]\n"
-                       "fails = embedding_lookup(table, ids)\n"
-                       "feature f = fails\n");
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "table = constant() value=[1, 2]\n"
+                               "ids = constant() value=[5]\n"
+                               "fails = embedding_lookup(table, ids)\n"
+                               "feature x = x\n");
+    fixture_stage_finish(&stage);
+    fixture_stage_init(&stage, "element x float32 [-1]\n"
+                               "table = constant() value=[1, 2]\n"
+                               "ids = constant() value=[5]\n"
+                               "fails = embedding_lookup(table, ids)\n"
+                               "feature f = fails\n");
     struct stg_tensor feed = fixture_dense(&stage.bump, STAGER_FLOAT32, 1, (int64_t[]){1},
                                            (float[]){1}),
                       out;
     CHECK_INT(stg_run_exec(stage.run, &feed, NULL, NULL, &out, &err),
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "node fails (embedding_lookup): id 5");
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- feeds ---- */
@@ -220,7 +194,7 @@ static void what_fails_on_constants_fails_when_it_is_needed(void)
     "target scaled\n"
 
 struct fed {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_graph *base, *graph;
     struct stg_resources *resources;
     struct stg_run *run;
@@ -243,7 +217,7 @@ static void fed_init(struct fed *fed)
 {
     struct stg_err err = {0};
     *fed = (struct fed){0};
-    stage_init(&fed->stage, MODEL);
+    fixture_stage_init(&fed->stage, MODEL);
     CHECK_OK(stg_graph_create(&fed->stage.fx.spec, NULL,
                               stg_graph_boundary(fed->stage.graph), &fed->base, &err),
              err);
@@ -263,7 +237,7 @@ static void fed_finish(struct fed *fed)
     fed_clear(fed);
     stg_resources_destroy(fed->resources);
     stg_graph_destroy(fed->base);
-    stage_finish(&fed->stage);
+    fixture_stage_finish(&fed->stage);
 }
 
 static const float *fed_run(struct fed *fed, const struct stg_tensor *boundary,

@@ -57,34 +57,6 @@ static struct stg_sink as_sink(struct sink *sink)
     return (struct stg_sink){.owner = sink, .alloc = sink_alloc, .copy = sink_copy};
 }
 
-/* ---- a graph with its stage executor ---- */
-
-struct stage {
-    struct fixture fx;
-    struct stg_graph *graph;
-    struct stg_run *run;
-    struct stg_bump bump;
-};
-
-static void stage_init(struct stage *stage, const char *text)
-{
-    struct stg_err err = {0};
-    *stage = (struct stage){0};
-    CHECK_OK(fixture_parse(&stage->fx, text, &err), err);
-    CHECK_OK(
-        stg_graph_create(&stage->fx.spec, &stage->fx.element, NULL, &stage->graph, &err),
-        err);
-    CHECK_OK(stg_run_create_stage(stage->graph, &stage->run, &err), err);
-}
-
-static void stage_finish(struct stage *stage)
-{
-    stg_run_destroy(stage->run);
-    stg_graph_destroy(stage->graph);
-    fixture_finish(&stage->fx);
-    stg_bump_finish(&stage->bump);
-}
-
 static bool same_strings(const struct stg_tensor *tensor, size_t n, const char *const *s)
 {
     if (tensor->dtype != STAGER_STRING || stg_tensor_n(tensor) != (int64_t)n)
@@ -108,11 +80,11 @@ static const char *const records[] = {"1,260.0,abc", "-2,,\"a \"\"b\"\", c\"", "
 
 static void columns_of_a_csv_record_come_out_typed(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, CSV "feature label = columns:0\n"
-                           "feature price = columns:1\n"
-                           "feature word = columns:2\n");
+    fixture_stage_init(&stage, CSV "feature label = columns:0\n"
+                                   "feature price = columns:1\n"
+                                   "feature word = columns:2\n");
     struct stg_tensor feed = fixture_strings(&stage.bump, 3, records), out[3];
     CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, out, &err), err);
     const int32_t *label = out[0].data;
@@ -123,16 +95,17 @@ static void columns_of_a_csv_record_come_out_typed(void)
     CHECK(price[0] == 260.0f && price[1] == 0.5f && price[2] == 1000.0f);
     CHECK_INT(out[2].data_bytes, 12);
     CHECK(same_strings(&out[2], 3, (const char *[]){"abc", "a \"b\", c", "x"}));
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* Without the rows' newlines, with gaps, and from any address: only begin and end count.
  */
 static void records_may_lie_anywhere_in_their_buffer(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, CSV "feature price = columns:1\nfeature word = columns:2\n");
+    fixture_stage_init(&stage,
+                       CSV "feature price = columns:1\nfeature word = columns:2\n");
     static const char text[] = "zz3,4.25,q,,,,,,12,13,1\"5,.5,y";
     static const int64_t begin[] = {24, 2, 2}, end[] = {30, 10, 9};
     struct stg_tensor out[2];
@@ -153,26 +126,26 @@ static void records_may_lie_anywhere_in_their_buffer(void)
         CHECK(same_strings(&out[1], 3, (const char *[]){"y", "q", "x"}));
         free(exact);
     }
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void the_program_of_the_seeds_gives_four_rows(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element record string [-1]\n"
-                       "v = decode_csv(record) record_defaults=[[\"\"], [\"\"]]\n"
-                       "feature 0 = v:0\n"
-                       "feature 1 = v:1\n"
-                       "var = variable() shape=[100, 3] initializer=\"ones\"\n"
-                       "ids = string_to_hash_bucket(staged:0) num_buckets=10\n"
-                       "rows = embedding_lookup(var, ids)\n"
-                       "xxx = constant() value=[\"xxx\"]\n"
-                       "words = concat(staged:1, xxx) axis=0\n"
-                       "numbers = as_string(rows)\n"
-                       "pair = stack(words, words)\n"
-                       "joined = concat(numbers, pair) axis=0\n"
-                       "target joined\n");
+    fixture_stage_init(&stage, "element record string [-1]\n"
+                               "v = decode_csv(record) record_defaults=[[\"\"], [\"\"]]\n"
+                               "feature 0 = v:0\n"
+                               "feature 1 = v:1\n"
+                               "var = variable() shape=[100, 3] initializer=\"ones\"\n"
+                               "ids = string_to_hash_bucket(staged:0) num_buckets=10\n"
+                               "rows = embedding_lookup(var, ids)\n"
+                               "xxx = constant() value=[\"xxx\"]\n"
+                               "words = concat(staged:1, xxx) axis=0\n"
+                               "numbers = as_string(rows)\n"
+                               "pair = stack(words, words)\n"
+                               "joined = concat(numbers, pair) axis=0\n"
+                               "target joined\n");
     struct stg_graph *client = NULL;
     struct stg_resources *resources = NULL;
     struct stg_run *compute = NULL;
@@ -199,16 +172,17 @@ static void the_program_of_the_seeds_gives_four_rows(void)
     stg_run_destroy(compute);
     stg_resources_destroy(resources);
     stg_graph_destroy(client);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- where outputs go ---- */
 
 static void a_feature_is_written_once_and_where_the_sink_says(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, CSV "ids = string_to_hash_bucket_fast(columns:2) num_buckets=9\n"
+    fixture_stage_init(&stage,
+                       CSV "ids = string_to_hash_bucket_fast(columns:2) num_buckets=9\n"
                            "same = identity(columns:2)\n"
                            "feature word = columns:2\n"
                            "feature again = columns:2\n"
@@ -231,18 +205,18 @@ static void a_feature_is_written_once_and_where_the_sink_says(void)
     CHECK(out[0].data == sink.tensors[0].data && out[2].data == sink.tensors[2].data);
     CHECK(same_strings(&out[1], 3, (const char *[]){"abc", "a \"b\", c", "x"}));
     stg_bump_finish(&sink.memory);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void constants_cross_the_boundary_as_copies(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element record string [-1]\n"
-                       "c = constant() value=[\"a\", \"bc\"]\n"
-                       "d = concat(c, c)\n"
-                       "feature c = c\n"
-                       "feature d = d\n");
+    fixture_stage_init(&stage, "element record string [-1]\n"
+                               "c = constant() value=[\"a\", \"bc\"]\n"
+                               "d = concat(c, c)\n"
+                               "feature c = c\n"
+                               "feature d = d\n");
     struct sink sink;
     struct stg_sink to = as_sink(&sink);
     struct stg_tensor feed = fixture_strings(&stage.bump, 3, records);
@@ -250,14 +224,14 @@ static void constants_cross_the_boundary_as_copies(void)
     CHECK(sink.n_copies[0] == 1 && sink.n_copies[1] == 1 && sink.n_allocs[1] == 0);
     CHECK(same_strings(&sink.tensors[1], 4, (const char *[]){"a", "bc", "a", "bc"}));
     stg_bump_finish(&sink.memory);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void without_features_everything_is_copied(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element record string [-1]\nelement n int64 [-1]\n");
+    fixture_stage_init(&stage, "element record string [-1]\nelement n int64 [-1]\n");
     struct sink sink;
     struct stg_sink to = as_sink(&sink);
     struct stg_tensor feeds[2] = {fixture_strings(&stage.bump, 3, records)};
@@ -267,14 +241,14 @@ static void without_features_everything_is_copied(void)
     CHECK(sink.n_copies[0] == 1 && sink.n_copies[1] == 1);
     CHECK(sink.tensors[1].data == feeds[1].data);
     stg_bump_finish(&sink.memory);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void a_fetch_of_the_boundary_is_the_batch_itself(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, CSV "feature price = columns:1\n");
+    fixture_stage_init(&stage, CSV "feature price = columns:1\n");
     struct stg_graph *client = NULL;
     struct stg_run *compute = NULL;
     static const char *const fetches[] = {"staged:price", "staged:price"};
@@ -289,16 +263,17 @@ static void a_fetch_of_the_boundary_is_the_batch_itself(void)
     CHECK(out[0].data == feed.data && out[1].data == feed.data);
     stg_run_destroy(compute);
     stg_graph_destroy(client);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- what runs ---- */
 
 static void what_no_feature_needs_does_not_run(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element record string [-1]\n"
+    fixture_stage_init(&stage,
+                       "element record string [-1]\n"
                        "table = constant() value=[1, 2]\n"
                        "ids = string_to_hash_bucket_fast(record) num_buckets=1000000\n"
                        "fails = embedding_lookup(table, ids)\n"
@@ -306,14 +281,15 @@ static void what_no_feature_needs_does_not_run(void)
     struct stg_tensor feed = fixture_strings(&stage.bump, 3, records), out;
     CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, &out, &err), err);
     CHECK_INT(out.shape[0], 3);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void a_control_input_runs_first(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element record string [-1]\n"
+    fixture_stage_init(&stage,
+                       "element record string [-1]\n"
                        "table = constant() value=[1, 2]\n"
                        "out = identity(record, ^fails)\n"
                        "ids = string_to_hash_bucket_fast(record) num_buckets=1000000\n"
@@ -323,16 +299,17 @@ static void a_control_input_runs_first(void)
     CHECK_INT(stg_run_exec(stage.run, &feed, NULL, NULL, &out, &err),
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "node fails (embedding_lookup): id ");
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- errors ---- */
 
 static void an_error_names_node_and_row_and_the_next_batch_is_good(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, CSV "feature label = columns:0\nfeature word = columns:2\n");
+    fixture_stage_init(&stage,
+                       CSV "feature label = columns:0\nfeature word = columns:2\n");
     static const char *const broken[] = {"1,2,3", "1,2,3", "1,2"};
     struct stg_tensor good = fixture_strings(&stage.bump, 3, records),
                       bad = fixture_strings(&stage.bump, 3, broken), out[2];
@@ -344,14 +321,15 @@ static void an_error_names_node_and_row_and_the_next_batch_is_good(void)
         CHECK_OK(stg_run_exec(stage.run, &good, NULL, NULL, out, &err), err);
         CHECK(same_strings(&out[1], 3, (const char *[]){"abc", "a \"b\", c", "x"}));
     }
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void a_full_extent_is_an_error_of_the_node(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, CSV "feature label = columns:0\nfeature word = columns:2\n");
+    fixture_stage_init(&stage,
+                       CSV "feature label = columns:0\nfeature word = columns:2\n");
     struct sink sink;
     struct stg_sink to = as_sink(&sink);
     struct stg_tensor feed = fixture_strings(&stage.bump, 3, records);
@@ -362,14 +340,14 @@ static void a_full_extent_is_an_error_of_the_node(void)
         CHECK_STR(err.text, "node columns (decode_csv): the extent is full");
     }
     stg_bump_finish(&sink.memory);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void a_feed_of_another_kind_is_refused(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, "element x float32 [-1, 2]\nfeature x = x\n");
+    fixture_stage_init(&stage, "element x float32 [-1, 2]\nfeature x = x\n");
     struct stg_tensor out, feeds[] = {
                                fixture_dense(&stage.bump, STAGER_INT32, 2,
                                              (int64_t[]){1, 2}, (int32_t[]){1, 2}),
@@ -384,7 +362,7 @@ static void a_feed_of_another_kind_is_refused(void)
         CHECK_CONTAINS(err.text, "feed \"x\" is ");
         CHECK_CONTAINS(err.text, ", not float32 [?, 2]");
     }
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- many batches ---- */
@@ -443,9 +421,9 @@ static void check_same(const struct stg_tensor *a, const struct stg_tensor *b)
 
 static void an_executor_gives_each_batch_the_bytes_that_a_new_one_gives(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, BUSY);
+    fixture_stage_init(&stage, BUSY);
     for (uint64_t seed = 0; seed < 200; seed++) {
         struct stg_tensor feed = random_batch(&stage.bump, seed), old[5], fresh[5];
         struct stg_run *run = NULL;
@@ -457,14 +435,14 @@ static void an_executor_gives_each_batch_the_bytes_that_a_new_one_gives(void)
         stg_run_destroy(run);
         stg_bump_reset(&stage.bump);
     }
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static void a_steady_state_allocates_nothing(void)
 {
-    struct stage stage;
+    struct fixture_stage stage;
     struct stg_err err = {0};
-    stage_init(&stage, BUSY);
+    fixture_stage_init(&stage, BUSY);
     struct stg_tensor feeds[8], out[5];
     for (uint64_t k = 0; k < 8; k++)
         feeds[k] = random_batch(&stage.bump, k + 100);
@@ -474,7 +452,7 @@ static void a_steady_state_allocates_nothing(void)
     for (int i = 0; i < 80; i++)
         CHECK_OK(stg_run_exec(stage.run, &feeds[i % 8], NULL, NULL, out, &err), err);
     CHECK_INT(stg_failalloc_off(), 0);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 /* ---- threads ---- */
@@ -500,8 +478,8 @@ static void *work(void *owner)
 
 static void threads_share_a_graph(void)
 {
-    struct stage stage;
-    stage_init(&stage, BUSY);
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, BUSY);
     struct stg_tensor feed = random_batch(&stage.bump, 7);
     struct worker workers[4];
     memset(workers, 0, sizeof(workers));
@@ -518,7 +496,7 @@ static void threads_share_a_graph(void)
     }
     for (int i = 0; i < 4; i++)
         stg_run_destroy(workers[i].run);
-    stage_finish(&stage);
+    fixture_stage_finish(&stage);
 }
 
 static const struct stg_test tests[] = {
