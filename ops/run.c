@@ -163,6 +163,8 @@ static int run_step(struct stg_run *run, const struct stg_run_step *step,
         rc = node->op->run(&ctx, err);
     }
     stg_bump_reset(&run->scratch);
+    if (run->watched_ns != 0)
+        stg_run_watch_step(run, step);
     if (rc < 0)
         return stg_err_prefix(err, rc, "node %s (%s)", run->blamed->spec->name,
                               run->blamed->op->name);
@@ -213,11 +215,9 @@ void stg_run_feed(struct stg_run *run, const struct stg_tensor *const *values)
     }
 }
 
-int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
-                 const struct stg_key *key, const struct stg_sink *sink,
-                 struct stg_tensor *outputs, struct stg_err *err)
+static int take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
+                      struct stg_err *err)
 {
-    static const struct stg_key no_key;
     static const char nothing; /* an empty feed has an address too */
     const struct stg_graph *graph = run->graph;
     const struct stg_schema *schema =
@@ -238,17 +238,37 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
         if (rc < 0)
             return rc;
     }
-    run->sink = sink;
+    return 0;
+}
+
+static int run_steps(struct stg_run *run, const struct stg_key *key, struct stg_err *err)
+{
     for (size_t i = 0; i < run->n_steps; i++) {
-        int rc = run_step(run, &run->steps[i], key != NULL ? key : &no_key, err);
+        int rc = run_step(run, &run->steps[i], key, err);
         if (rc < 0)
             return rc;
     }
-    if (sink != NULL) {
-        int rc = copy_fetches(run, err);
-        if (rc < 0)
-            return rc;
-    }
+    return run->sink != NULL ? copy_fetches(run, err) : 0;
+}
+
+int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
+                 const struct stg_key *key, const struct stg_sink *sink,
+                 struct stg_tensor *outputs, struct stg_err *err)
+{
+    static const struct stg_key no_key;
+    if (key == NULL)
+        key = &no_key;
+    int rc = take_feeds(run, feeds, err);
+    if (rc < 0)
+        return rc;
+    run->sink = sink;
+    if (run->watchers != NULL)
+        stg_run_watch_begin(run, key);
+    rc = run_steps(run, key, err);
+    if (run->watched_ns != 0)
+        stg_run_watch_end(run, rc);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; outputs != NULL && i < run->n_fetches; i++)
         outputs[i] = run->tensors[run->fetches[i].slot];
     return 0;

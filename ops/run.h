@@ -61,6 +61,28 @@ void stg_run_destroy(struct stg_run *run);
 int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
                      struct stg_err *err);
 
+/* Sees the nodes of an executor run; its functions are called by who calls stg_run_exec,
+ * on that thread. The first four are the caller's to set. */
+struct stg_run_watcher {
+    void *owner;
+    /* Before a run. False: nothing more is told of this one. */
+    bool (*begin)(void *owner, const struct stg_key *key);
+    /* Node `node` (a place in the spec; behind those of the spec, one that the graph made
+     * by itself) has run between these times of CLOCK_MONOTONIC, and with it those whose
+     * work it does. */
+    void (*node)(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns);
+    /* After a run that is watched; rc: what stg_run_exec gives back. */
+    void (*end)(void *owner, const struct stg_run *run, int rc);
+
+    struct stg_run_watcher *next; /* the executor's */
+    bool is_on;                   /* the executor's: in this run */
+};
+
+/* From the next exec on, until the executor is destroyed, beside those that watch
+ * already. One watcher watches one executor. An executor that nobody watches pays a look
+ * at a NULL for each exec, and for each node a look at a flag. */
+void stg_run_watch(struct stg_run *run, struct stg_run_watcher *watcher);
+
 /* Does anything depend on feed i of stg_run_exec? Else it may be left zero. */
 bool stg_run_needs(const struct stg_run *run, size_t i);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of an executor, for run.c (which runs) and run_plan.c (which makes the plan)
+ * The inside of an executor, for run*.c, which make the plan and run it, and profile.c
  * alone. One thread at a time.
  */
 #ifndef STG_OPS_RUN_PRIV_H
@@ -70,12 +70,20 @@ struct stg_run {
     size_t n_fetches;
     struct stg_tensor *inputs; /* of the op that runs; room for the largest */
     struct stg_split *split;   /* NULL: one thread */
+    struct stg_run_watcher *watchers;
 
     /* while an exec runs */
     const struct stg_sink *sink;
     const struct stg_run_step *step;
     const struct stg_graph_node *blamed; /* for an error of the op that runs */
+    uint64_t watched_ns; /* somebody watches: the end of the last node; else 0 */
 };
+
+/* run_watch.c: asks each watcher, and sets watched_ns; tells that a step has run; and
+ * that the exec has ended. */
+void stg_run_watch_begin(struct stg_run *run, const struct stg_key *key);
+void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step);
+void stg_run_watch_end(struct stg_run *run, int rc);
 
 /* run_buffers.c: which outputs share memory, once the steps are known.
  * RESOURCE_EXHAUSTED. */
