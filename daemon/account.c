@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/delivery.h"
 
@@ -45,6 +46,63 @@ void stg_account_waits(struct stg_stage *stage)
         stage->alone->daemon_wait_ns += now - stage->alone_ns;
     stage->alone = alone;
     stage->alone_ns = now;
+}
+
+/* ---- the pace ---- */
+
+static uint64_t process_cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Who has left since the last look takes with it what it slept after that. */
+static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
+{
+    uint64_t sum = 0;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        uint64_t all = c->wait_ns + stg_client_waits_ns(c, now);
+        if (all > c->wait_seen_ns)
+            sum += all - c->wait_seen_ns;
+        c->wait_seen_ns = all;
+    }
+    return sum;
+}
+
+void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
+{
+    struct stg_load *load = &stage->measure->load;
+    struct stg_runners *runners = &stage->runners;
+    if (load->at_ns != 0 && now_ns > load->at_ns)
+        load->clients_ns += stage->n_attached * (now_ns - load->at_ns);
+    load->at_ns = now_ns;
+    load->n_made = stage->n_made;
+    load->n_assigned = stage->n_assigned;
+    load->n_bytes = stage->n_bytes;
+    load->compute_ns = stage->busy_ns;
+    load->room_ns =
+        stage->wait_ns + runners->n_waiting * now_ns - runners->waits_began_ns;
+    load->clients_wait_ns += new_waits(stage, now_ns);
+    load->cpu_ns = process_cpu_ns();
+}
+
+void stg_account_work(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_measure *measure = stage->measure;
+    measure->load.draw_ns += work->draw_ns;
+    if (work->draw_cpu_ns != 0) {
+        measure->load.sampled_draw_ns += work->draw_ns;
+        measure->load.sampled_cpu_ns += work->draw_cpu_ns;
+    }
+    if (work->profiler->is_fresh)
+        stg_profile_move(&measure->daemon, &work->profiler->profile);
+    work->profiler->is_fresh = false;
+    uint64_t now = stg_now_ns();
+    if (stg_measure_is_due(measure, now)) {
+        stg_account_load(stage, now);
+        stg_measure_mark(measure);
+    }
 }
 
 /* ---- one client ---- */

@@ -9,19 +9,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/log.h"
 #include "daemon/delivery.h"
 
 /* Until items were made, each is thought to take long. */
 #define FIRST_BUSY_NS 1000000u
+/* One item in so many is looked at closely: a prime, so that what comes back every few
+ * items is met in all its places. */
+#define SAMPLE_EVERY 13u
 
 struct stg_runner {
     struct stg_stage *stage;
     struct stg_run *run;
     pthread_t thread;
     struct stg_pool_job job;
-    uint64_t feed_version; /* that `run` was given */
+    struct stg_profiler profiler; /* of `run` */
+    uint64_t feed_version;        /* that `run` was given */
 };
 
 /* An element with its place in the stage's output. */
@@ -29,6 +34,7 @@ struct drawn {
     struct stg_block *block;
     uint64_t sequence, pass, epoch, index;
     struct stg_feed_set *feeds;
+    uint64_t took_ns, cpu_ns; /* cpu 0: nobody looked */
 };
 
 /* ---- waiting ---- */
@@ -59,7 +65,7 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
             break;
         if (began == 0) {
             began = stg_now_ns();
-            stg_runner_announce(stage);
+            stg_runner_waits(stage, began);
             stg_delivery_run(stage); /* nobody was asked to ring for this */
             continue;
         }
@@ -69,8 +75,7 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
         runners->n_waiting_memory--;
     }
     if (began != 0) {
-        runners->n_waiting--;
-        stage->wait_ns += stg_now_ns() - began;
+        stg_runner_waited(stage, began);
         stg_wake_runners(stage, STG_WAKE_MEMORY);
     }
     pthread_mutex_unlock(&stage->lock);
@@ -133,6 +138,29 @@ static int read_element(struct stg_stage *stage, uint64_t pass, struct drawn *re
     return 0;
 }
 
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The clock of a thread is a system call: one draw in a few is looked at. */
+static int read_timed(struct stg_stage *stage, uint64_t pass, struct drawn *ret,
+                      struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool is_sampled = runners->n_draws++ % SAMPLE_EVERY == 0;
+    uint64_t began = stg_now_ns();
+    atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
+    uint64_t cpu = is_sampled ? thread_cpu_ns() : 0;
+    int rc = read_element(stage, pass, ret, err);
+    if (is_sampled && rc == 0)
+        ret->cpu_ns = thread_cpu_ns() - cpu + 1;
+    ret->took_ns = stg_now_ns() - began;
+    return rc;
+}
+
 /* The lock is held, and the data set taken. */
 static void count_ignored(struct stg_stage *stage)
 {
@@ -150,9 +178,10 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
 {
     struct stg_runners *runners = &stage->runners;
     struct stg_err err = {0};
-    int rc = read_element(stage, pass, ret, &err);
+    int rc = read_timed(stage, pass, ret, &err);
 
     pthread_mutex_lock(&stage->lock);
+    atomic_store_explicit(&runners->draw_began_ns, 0, memory_order_relaxed);
     count_ignored(stage);
     runners->is_drawing = false;
     stg_draw_pass_on(stage, false);
@@ -275,6 +304,9 @@ static void compute(struct stg_runner *runner, const struct drawn *drawn,
     work->epoch = drawn->epoch;
     work->feeds = drawn->feeds;
     stg_block_unref(drawn->block);
+    work->profiler = &runner->profiler;
+    work->draw_ns = drawn->took_ns;
+    work->draw_cpu_ns = drawn->cpu_ns;
     work->busy_ns = stg_now_ns() - began;
 }
 
@@ -388,6 +420,12 @@ static int create_run(struct stg_stage *stage, struct stg_run **ret, struct stg_
     return 0;
 }
 
+static void finish_run(struct stg_runner *runner)
+{
+    stg_run_destroy(runner->run);
+    stg_profiler_finish(&runner->profiler);
+}
+
 static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 {
     struct stg_runner *runner = &stage->runners.all[i];
@@ -395,6 +433,12 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
     int rc = create_run(stage, &runner->run, err);
     if (rc < 0)
         return rc;
+    rc = stg_profiler_init(&runner->profiler, stage->config.graph, runner->run,
+                           SAMPLE_EVERY, err);
+    if (rc < 0) {
+        finish_run(runner);
+        return rc;
+    }
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_alive++;
     pthread_mutex_unlock(&stage->lock);
@@ -403,7 +447,7 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
         pthread_mutex_lock(&stage->lock);
         stage->runners.n_alive--;
         pthread_mutex_unlock(&stage->lock);
-        stg_run_destroy(runner->run);
+        finish_run(runner);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "cannot start runner %u of %u: %s", i + 1,
                        stage->staged->num_threads, strerror(rc));
@@ -429,7 +473,7 @@ void stg_runners_finish(struct stg_stage *stage)
     struct stg_runners *runners = &stage->runners;
     for (uint32_t i = 0; i < runners->n_started; i++) {
         pthread_join(runners->all[i].thread, NULL);
-        stg_run_destroy(runners->all[i].run);
+        finish_run(&runners->all[i]);
     }
     stg_dataset_destroy(runners->dataset);
     for (uint32_t i = 0; i < runners->n_turns; i++) {

@@ -43,10 +43,18 @@ void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t dead
     pthread_cond_timedwait(cond, &stage->lock, &until);
 }
 
-void stg_runner_announce(struct stg_stage *stage)
+void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns)
 {
     stage->runners.n_waiting++;
+    stage->runners.waits_began_ns += began_ns;
     stg_stage_sweep_on(stage);
+}
+
+void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns)
+{
+    stage->runners.n_waiting--;
+    stage->runners.waits_began_ns -= began_ns;
+    stage->wait_ns += stg_now_ns() - began_ns;
 }
 
 static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)
@@ -379,10 +387,9 @@ static enum room find_room(struct stg_stage *stage, uint64_t key, uint64_t seque
     if (stg_stage_has_room(stage))
         return ROOM;
     uint64_t began = stg_now_ns();
-    stg_runner_announce(stage);
+    stg_runner_waits(stage, began);
     enum room room = wait_for_room(stage, key, sequence);
-    stage->runners.n_waiting--;
-    stage->wait_ns += stg_now_ns() - began;
+    stg_runner_waited(stage, began);
     return room;
 }
 
@@ -465,6 +472,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     struct stg_runners *runners = &stage->runners;
     stage->busy_ns += work->busy_ns;
     note_busy(runners, work->busy_ns);
+    stg_account_work(stage, work);
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)
         key = runners->finish_next++;

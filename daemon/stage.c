@@ -156,6 +156,9 @@ int stg_stage_create(const struct stg_stage_config *config,
     pthread_mutex_init(&stage->lock, NULL);
 
     rc = stg_runners_init(stage, err);
+    stage->measure = stg_measure_create(config->graph, stage->staged->num_threads);
+    if (rc == 0 && stage->measure == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0)
         rc = stg_segment_create("stager-arena", plan->arena_bytes, false,
                                 config->cancelled, &stage->arena, err);
@@ -179,6 +182,7 @@ void stg_stage_destroy(struct stg_stage *stage)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
     stg_feed_set_unref(stage->feeds);
+    stg_measure_destroy(stage->measure);
     while (stage->clients != NULL) {
         struct stg_client *next = stage->clients->next;
         stg_client_free(stage->clients);

@@ -13,6 +13,7 @@
 #include "core/ring.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/feed.h"
+#include "daemon/measure.h"
 #include "daemon/pool.h"
 #include "daemon/stage.h"
 #include "ops/run.h"
@@ -96,7 +97,8 @@ struct stg_client {
     uint64_t taken_before; /* of connections before this one */
     uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
     uint64_t wait_ns, daemon_wait_ns, n_violations;
-    char last_error[256]; /* the last error item; once it left: why */
+    uint64_t wait_seen_ns; /* of its time asleep, what stage->measure counts */
+    char last_error[256];  /* the last error item; once it left: why */
 };
 
 enum stg_pass_state {
@@ -133,9 +135,10 @@ struct stg_runners {
     pthread_cond_t pass;   /* pass_state is RUNNING */
     pthread_cond_t draw;   /* nobody draws */
     uint32_t n_waiting_memory, n_waiting_pass, n_waiting_draw;
-    uint32_t n_waiting;    /* for room or memory: the loop sweeps meanwhile */
-    bool clock_runs;       /* the one whose turn it is counts its time */
-    uint64_t mean_busy_ns; /* of the last few items */
+    uint32_t n_waiting;      /* for room or memory: the loop sweeps meanwhile */
+    uint64_t waits_began_ns; /* the sum of when they began to */
+    bool clock_runs;         /* the one whose turn it is counts its time */
+    uint64_t mean_busy_ns;   /* of the last few items */
 
     /* Of whoever set is_drawing, without the lock. */
     bool is_drawing;
@@ -143,6 +146,8 @@ struct stg_runners {
     uint64_t draw_epoch, draw_index;
     uint64_t drawn_pass;     /* the pass that `dataset` is of; UINT64_MAX: none */
     uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
+    uint64_t n_draws;
+    _Atomic uint64_t draw_began_ns; /* any thread may look; 0: nobody draws */
 
     uint64_t draw_sequence; /* of the next item drawn */
     uint64_t finish_next;   /* items finished, when not deterministic */
@@ -216,6 +221,7 @@ struct stg_stage {
     uint64_t n_rows, n_bytes, n_timeouts;
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns;
+    struct stg_measure *measure; /* NULL once it was taken (stg_stage_take_measure) */
     char last_error[512];
 };
 
@@ -233,7 +239,9 @@ struct stg_work {
     uint64_t bytes;
     struct stg_err err; /* code != 0: what is in the extent is this error */
     uint64_t busy_ns;
-    struct stg_feed_set *feeds; /* one reference */
+    uint64_t draw_ns, draw_cpu_ns; /* cpu 0: nobody looked */
+    struct stg_profiler *profiler; /* of the runner */
+    struct stg_feed_set *feeds;    /* one reference */
 };
 
 /* Makes what runners wait on, then starts them. On failure some may run: stop and join.
@@ -267,9 +275,10 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
  * held. */
 void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
 
-/* The loop sweeps while a runner waits, so that releases nobody rang for are seen. Lock
- * held. */
-void stg_runner_announce(struct stg_stage *stage);
+/* A runner waits for room or memory since then; it waits no longer. The loop sweeps
+ * meanwhile, so that releases nobody rang for are seen. Lock held. */
+void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns);
+void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
 
 /* A wait on the monotonic clock. Lock held. */
 void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/measure.h"
+
+#include <stdlib.h>
+
+#define MARK_NS UINT64_C(1000000000)
+
+struct stg_measure *stg_measure_create(const struct stg_graph *graph, uint32_t n_runners)
+{
+    struct stg_measure *measure = calloc(1, sizeof(*measure));
+    if (measure == NULL)
+        return NULL;
+    measure->n_runners = n_runners;
+    if (stg_profile_init(&measure->daemon, graph, NULL) < 0 ||
+        stg_profile_init(&measure->client, graph, NULL) < 0) {
+        stg_measure_destroy(measure);
+        return NULL;
+    }
+    return measure;
+}
+
+void stg_measure_destroy(struct stg_measure *measure)
+{
+    if (measure == NULL)
+        return;
+    stg_profile_finish(&measure->daemon);
+    stg_profile_finish(&measure->client);
+    free(measure);
+}
+
+bool stg_measure_is_due(const struct stg_measure *measure, uint64_t now_ns)
+{
+    return now_ns - measure->marks[1].at_ns >= MARK_NS;
+}
+
+void stg_measure_mark(struct stg_measure *measure)
+{
+    bool is_first = measure->marks[1].at_ns == 0;
+    measure->marks[0] = is_first ? measure->load : measure->marks[1];
+    measure->marks[1] = measure->load;
+}
+
+void stg_pace_between(const struct stg_load *from, const struct stg_load *to,
+                      uint32_t n_runners, struct stg_pace *ret)
+{
+    *ret = (struct stg_pace){
+        .elapsed_ns = to->at_ns - from->at_ns,
+        .n_items = to->n_made - from->n_made,
+        .n_runners = n_runners,
+        .draw_ns = to->draw_ns - from->draw_ns,
+        .compute_ns = to->compute_ns - from->compute_ns,
+        .room_ns = to->room_ns - from->room_ns,
+        .clients_ns = to->clients_ns - from->clients_ns,
+        .clients_wait_ns = to->clients_wait_ns - from->clients_wait_ns,
+        .sampled_draw_ns = to->sampled_draw_ns - from->sampled_draw_ns,
+        .sampled_cpu_ns = to->sampled_cpu_ns - from->sampled_cpu_ns,
+        .cpu_ns = to->cpu_ns - from->cpu_ns,
+    };
+}
+
+void stg_measure_pace(const struct stg_measure *measure, struct stg_pace *ret)
+{
+    stg_pace_between(&measure->marks[0], &measure->load, measure->n_runners, ret);
+}
