@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of stager._core, the C half of the Python package: a stream, the leases that it
- * hands out, and tensors that keep their lease alive. Limited API of CPython 3.11.
+ * hands out, and tensors that keep their lease alive. Limited API of CPython 3.11; 3.9
+ * and 3.10, whose limited API has no buffers, get builds of their own (meson.build).
  *
  * Everything here is touched with the GIL held. libstager wants one thread at a time for
  * a stream: so its calls are made with the GIL held, and none of them waits; waiting is
@@ -19,6 +20,16 @@
 
 #include "client/socket.h"
 #include "client/stager.h"
+
+/* What CPython 3.9 lacks. There types can be changed from Python, which harms nobody. */
+#if PY_VERSION_HEX < 0x030a0000
+#define Py_TPFLAGS_IMMUTABLETYPE 0
+static inline PyObject *Py_NewRef(PyObject *object)
+{
+    Py_INCREF(object);
+    return object;
+}
+#endif
 
 /* Of the module; its types hold the module. */
 struct stg_py_state {
@@ -70,6 +81,9 @@ struct stg_py_tensor {
 
 /* Sets the exception of that status code. NULL. */
 PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *text);
+
+/* A tp_new that sets TypeError: of types that only this module makes. */
+PyObject *stg_py_refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* What a call that waits without the GIL needs for Ctrl-C: libstager asks it. */
 struct stg_py_wait {

@@ -210,6 +210,7 @@ static PyGetSetDef getset[] = {
 };
 
 static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)(uintptr_t)stg_py_refuse_new},
     {Py_tp_dealloc, (void *)(uintptr_t)dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
@@ -220,8 +221,7 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {
     .name = "stager._core.Lease",
     .basicsize = sizeof(struct stg_py_lease),
-    .flags =
-        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,
 };
 

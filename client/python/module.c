@@ -17,6 +17,12 @@ PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *t
     return NULL;
 }
 
+PyObject *stg_py_refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    return PyErr_Format(PyExc_TypeError, "%R comes from a stream, and cannot be made",
+                        (PyObject *)type);
+}
+
 /* ---- waits ---- */
 
 static bool ask_signals(void *arg)
