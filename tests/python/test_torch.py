@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Batches as PyTorch sees them. Skipped where there is no torch."""
+import contextlib
 import os
 import subprocess
 import sys
+from unittest import mock
 
 import case
 
@@ -94,6 +96,107 @@ class Torch(case.Case):
         again = stager.torch.IterableDataset(name, private_run=True)
         again.load_state_dict(state)
         self.assertEqual([batch["value"].tolist() for batch in again], [[4, 5], [6, 7]])
+
+
+class FakeCuda:
+    """torch.cuda as `to` uses it, of one device; what is asked of it is written down."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __enter__(self):
+        self._patches = contextlib.ExitStack()
+        note = self.calls.append
+
+        class Stream:
+            def __init__(self, name):
+                self.name = str(name)
+
+            def record_event(self):
+                note(f"event on {self.name}")
+                return "event"
+
+            def wait_event(self, event):
+                note(f"{self.name} waits for {event}")
+
+        @contextlib.contextmanager
+        def on(stream):
+            note(f"on {stream.name}")
+            yield
+            note("off")
+
+        def pin_memory(tensor):
+            note("pinned")
+            return tensor.clone()
+
+        def to(tensor, device, non_blocking):
+            note(f"to {device}, non_blocking={non_blocking}")
+            return tensor
+
+        def record_stream(tensor, stream):
+            note(f"kept for {stream.name}")
+        for target, name, fake in (
+                (torch.cuda, "is_available", lambda: True), (torch.cuda, "device_count", lambda: 1),
+                (torch.cuda, "Stream", lambda device: Stream(f"side of {device}")),
+                (torch.cuda, "stream", on),
+                (torch.cuda, "current_stream", lambda device: Stream("the current stream")),
+                (torch.Tensor, "pin_memory", pin_memory), (torch.Tensor, "to", to),
+                (torch.Tensor, "record_stream", record_stream)):
+            self._patches.enter_context(mock.patch.object(target, name, fake))
+        return self
+
+    def __exit__(self, *_):
+        self._patches.close()
+
+
+class Devices(case.Case):
+    def test_the_cpu_is_where_batches_are(self):
+        name = self.numbers(stop=4)
+        for device in ("cpu", torch.device("cpu"), stager.torch.to("cpu")):
+            stream = stager.open(name, private_run=True, device=device)
+            rows = next(iter(stream))
+            self.assertEqual(stream.held, [0])
+            rows["value"] += 1
+            self.assertEqual(rows["value"].tolist(), [1, 2])
+            del rows
+            self.assertEqual(stream.held, [])
+
+    def test_copies_to_another_device_give_the_batch_back(self):
+        stream = stager.open(self.numbers(stop=20, capacity=8), device="meta", depth=3)
+        rows = next(iter(stream))
+        self.assertEqual((rows["value"].device.type, rows["value"].shape), ("meta", (2,)))
+        self.assertEqual(stream.held, [])
+
+    def test_cuda_gets_it_through_pinned_memory_on_a_stream_of_its_own(self):
+        with FakeCuda() as cuda:
+            stream = stager.open(self.numbers(stop=4), device="cuda:0", depth=0)
+            rows = next(iter(stream))
+        self.assertEqual(cuda.calls, [
+            "on side of cuda:0", "pinned", "to cuda:0, non_blocking=True", "event on side of cuda:0", "off",
+            "the current stream waits for event", "kept for the current stream"])
+        self.assertEqual((rows["value"].tolist(), stream.held), ([0, 1], []))
+
+    def test_copies_to_cuda_are_ahead_of_the_loop(self):
+        with FakeCuda() as cuda:
+            stream = stager.open(self.numbers(stop=6, capacity=4), device="cuda")
+            self.assertEqual([rows["value"].tolist() for rows in stream], [[0, 1], [2, 3], [4, 5]])
+            self.assertEqual(cuda.calls.count("pinned"), 3)
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "sees 1 CUDA devices"):
+                stager.torch.to("cuda:1")
+
+    def test_a_device_that_is_not_there_is_refused(self):
+        with mock.patch.object(torch.cuda, "is_available", lambda: False):
+            with self.assertRaisesRegex(stager.FailedPreconditionError,
+                                        "device='cuda:0': torch .* sees 0 CUDA devices here"):
+                stager.torch.open(self.numbers(), device="cuda:0")
+        with self.assertRaises(RuntimeError):
+            stager.torch.to("abacus")
+
+    def test_a_data_loader_takes_a_device(self):
+        dataset = stager.torch.IterableDataset(self.numbers(stop=4), device="meta")
+        loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=0)
+        self.assertEqual([rows["value"].device.type for rows in loader], ["meta", "meta"])
+        dataset.close()
 
 
 class Examples(case.Case):

@@ -6,6 +6,7 @@
         train(batch["ids"], batch["label"])
 """
 from ._admin import Applied, apply, check, delete, list, status
+from ._ahead import Hook
 from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
 from ._core import Tensor, version as __version__
 from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
@@ -25,7 +26,7 @@ open = Stream
 
 __all__ = [
     "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
-    "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "InternalError",
+    "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Hook", "InternalError",
     "InvalidArgumentError", "MaxHeldError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",

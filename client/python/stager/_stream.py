@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _admin, _core
+from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
                       InvalidArgumentError, MaxHeldError, OutOfRangeError)
@@ -47,12 +48,12 @@ class _Pass:
     def __iter__(self) -> _Pass:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Any:
         stream = self._stream
         if stream is None:
             raise StopIteration
         try:
-            return stream.next()
+            return stream.next() if stream._ahead is None else stream._ahead.next(stream)
         except OutOfRangeError:
             self._stream = None
             if stream._core.info()["at_end"]:
@@ -69,7 +70,12 @@ class Stream:
                  batch_size: Optional[int] = None, private_run: bool = False,
                  ack_explicit: bool = False, writable: bool = False,
                  timeout: Optional[float] = None, rank: Optional[int] = None,
-                 world_size: Optional[int] = None, length: Optional[int] = None) -> None:
+                 world_size: Optional[int] = None, length: Optional[int] = None,
+                 device: Union[None, str, Hook, Callable[[Batch], Any]] = None,
+                 depth: int = 2) -> None:
+        hook = None if device is None else hook_of(device)
+        writable = writable or (hook is not None and hook.writable)
+        self._ahead = None if hook is None else Ahead(hook, depth)
         self.name = name
         self.rank = _from_environment("RANK", rank)
         self.world_size = _from_environment("WORLD_SIZE", world_size)
@@ -88,6 +94,8 @@ class Stream:
         self._open()
 
     def _open(self) -> None:
+        if self._ahead is not None:
+            self._ahead.clear()
         self._core = _core.Stream(*self._options)
         text = self._core.structure
         # Without `features` a batch is what the dataset yields.
@@ -131,11 +139,11 @@ class Stream:
             self._pass = lease.info()["pass"]
         return lease
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         """A new pass: the first one; after the end the next one; in the middle of one, leaves it and
-        begins anew, where nobody else would notice."""
+        begins anew, where nobody else would notice. It gives batches, or what `device` makes of them."""
         info = self._core.info()
-        if info["at_end"]:
+        if info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
             self._rewind()
         elif self._taken() > 0 and not info["finished"]:
             self._begin_anew()
@@ -184,6 +192,10 @@ class Stream:
 
     def state_dict(self) -> Dict[str, Any]:
         """Where this trainer is: the pass, and how many batches of it were taken."""
+        ahead = self._ahead.state if self._ahead is not None else None
+        return ahead if ahead is not None else self._position()
+
+    def _position(self) -> Dict[str, Any]:
         info = self._core.info()
         if self._resume is not None:
             number, batches = self._resume
@@ -299,6 +311,8 @@ class Stream:
     def close(self) -> None:
         """Leaves the pipeline. Batches in hand stay readable until each is released. A wait of another
         thread in `next` ends with CancelledError."""
+        if self._ahead is not None:
+            self._ahead.clear()
         self._core.close()
 
     def __enter__(self) -> Stream:

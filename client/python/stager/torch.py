@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from ._ahead import Hook
 from ._batch import Batch, Ragged, Sparse, Strings
 from ._core import Tensor
 from ._errors import FailedPreconditionError
@@ -69,6 +70,79 @@ def open(name: str, **options: Any) -> Stream:  # pylint: disable=redefined-buil
     return Stream(name, **{"writable": True, **options})
 
 
+class _Host(Hook):
+    """Tensors on the batch's own memory: nothing is moved, and so nothing ahead."""
+
+    writable = True
+    depth = 0
+
+    def put(self, batch: Any) -> Any:
+        return tree(batch)
+
+
+class _Device(Hook):
+    """A device whose copies are waited for."""
+
+    writable = True
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def put(self, batch: Any) -> Any:
+        def move(source: Tensor) -> Any:
+            value = tensor(source)
+            return value.to(self._device) if _is_tensor(value) else value
+        return _shape_up(batch.tree_of(move))
+
+
+class _Cuda(Hook):
+    """A CUDA device: through pinned memory, on a stream of its own. A batch is given back once it is in
+    pinned memory; who takes it lets the current stream wait for the copy, not the CPU."""
+
+    writable = True
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def put(self, batch: Any) -> Any:
+        moved: List[torch.Tensor] = []
+
+        def move(source: Tensor) -> Any:
+            value = tensor(source)
+            if not _is_tensor(value):
+                return value
+            moved.append(value.pin_memory().to(self._device, non_blocking=True))
+            return moved[-1]
+        with torch.cuda.stream(self._stream):
+            value = _shape_up(batch.tree_of(move))
+            return value, moved, self._stream.record_event()
+
+    def take(self, value: Any) -> Any:
+        value, moved, event = value
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(event)
+        for part in moved:  # its memory is not for others before the current stream is done with it
+            part.record_stream(current)
+        return value
+
+
+def to(device: Any) -> Hook:
+    """For `stager.open(…, device=stager.torch.to("cuda:0"))`, which is `device="cuda:0"`: the loop gets
+    trees of tensors on that device, of which the next `depth` are on their way already. On the CPU they
+    are the batch's own memory."""
+    device = torch.device(device)
+    if device.type == "cpu":
+        return _Host()
+    if device.type != "cuda":
+        return _Device(device)
+    n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (device.index or 0) >= n_devices:
+        raise FailedPreconditionError(
+            f"device={str(device)!r}: torch {torch.__version__} sees {n_devices} CUDA devices here")
+    return _Cuda(device)
+
+
 class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
     """Batches of a pipeline for what takes an IterableDataset: `DataLoader(IterableDataset("criteo"),
     batch_size=None, num_workers=0)`. Opened by the first iteration, so that rank and world size may
@@ -99,7 +173,7 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
                 "num_workers has to be 0: stagerd has threads of its own, and a worker process would "
                 "copy what it shares. Give the pipeline more num_threads")
         for batch in self.stream:
-            yield tree(batch, self._copy)
+            yield tree(batch, self._copy) if isinstance(batch, Batch) else batch
 
     def __len__(self) -> int:
         return len(self.stream)
