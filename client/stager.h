@@ -98,6 +98,27 @@ struct stager;        /* a connection for requests */
 struct stager_stream; /* one consumer of one pipeline */
 struct stager_batch;  /* a batch in hand: a lease on shared memory */
 
+/* What a GPU is, and what of it stager can use. */
+struct stager_gpu_info {
+    char name[64];         /* "NVIDIA H200" */
+    int32_t major, minor;  /* compute capability */
+    uint64_t memory_bytes; /* all of it */
+    int32_t driver;        /* the newest CUDA that the driver knows: 13000 is 13.0 */
+    int32_t runtime;       /* the CUDA that libstager-cuda.so was built with */
+    uint32_t n_devices;
+    uint32_t register_read_only; /* 1: batches are copied from where they lie; 0: by way
+                                    of a page-locked buffer */
+    uint32_t ipc;                /* 1: processes can share its memory */
+    uint32_t memory_fds;         /* 1: memory can be passed on as a descriptor */
+    uint32_t mps;                /* 1: this process shares it through MPS */
+    uint32_t reserved[5];
+};
+
+/* GPU `device` of this process, from 0. Loads libstager-cuda.so, which stays. Errors:
+ * UNAVAILABLE says what is not there (the library, the driver, a device);
+ * INVALID_ARGUMENT: no device of that number. Any thread. */
+int stager_gpu(int device, struct stager_gpu_info *ret);
+
 /* How to open a stream. Zero-initialise; zero means the default. */
 struct stager_options {
     const char *client_id; /* name of this consumer in status; default "PROGRAM-PID". One

@@ -2,7 +2,6 @@
 #include "core/device.h"
 
 #include <dlfcn.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,14 +45,28 @@ static int cpu_count(int *ret, struct stg_err *err)
     return 0;
 }
 
-static int cpu_describe(int device, char *buf, size_t bytes, struct stg_err *err)
+static int cpu_facts(int device, struct stg_device_facts *ret, struct stg_err *err)
 {
     int rc = check_device(device, err);
     if (rc < 0)
         return rc;
-    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    *ret = (struct stg_device_facts){
+        .name = "CPU",
+        .memory_bytes =
+            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+        .register_read_only = true,
+    };
+    return 0;
+}
+
+static int cpu_describe(int device, char *buf, size_t bytes, struct stg_err *err)
+{
+    struct stg_device_facts facts;
+    int rc = cpu_facts(device, &facts, err);
+    if (rc < 0)
+        return rc;
     snprintf(buf, bytes, "CPU, %ld cores, %.0f GiB", sysconf(_SC_NPROCESSORS_ONLN),
-             memory / (1 << 30));
+             (double)facts.memory_bytes / (1 << 30));
     return 0;
 }
 
@@ -79,7 +92,8 @@ static void cpu_free(int device, void *ptr)
     free(ptr);
 }
 
-static int cpu_host_register(void *ptr, size_t bytes, bool read_only, struct stg_err *err)
+static int cpu_host_register(int device, void *ptr, size_t bytes, bool read_only,
+                             struct stg_err *err)
 {
     if (ptr == NULL || bytes == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -91,6 +105,11 @@ static void cpu_host_unregister(void *ptr)
 {
 }
 
+static int cpu_host_alloc(size_t bytes, void **ret, struct stg_err *err)
+{
+    return cpu_alloc(0, bytes, ret, err);
+}
+
 static int cpu_stream_create(int device, struct stg_stream **ret, struct stg_err *err)
 {
     int rc = check_device(device, err);
@@ -100,6 +119,18 @@ static int cpu_stream_create(int device, struct stg_stream **ret, struct stg_err
     if (stream == NULL)
         return no_memory(sizeof(*stream), err);
     *ret = stream;
+    return 0;
+}
+
+static int cpu_stream_wrap(int device, void *native, struct stg_stream **ret,
+                           struct stg_err *err)
+{
+    return cpu_stream_create(device, ret, err);
+}
+
+static int cpu_stream_wait(struct stg_stream *stream, struct stg_device_event *event,
+                           struct stg_err *err)
+{
     return 0;
 }
 
@@ -150,12 +181,9 @@ static void cpu_event_destroy(struct stg_device_event *event)
     free(event);
 }
 
-static int cpu_log1p_relu(struct stg_stream *stream, float *y, const float *x, size_t n,
-                          struct stg_err *err)
+static void *cpu_event_native(struct stg_device_event *event)
 {
-    for (size_t i = 0; i < n; i++)
-        y[i] = log1pf(x[i] < 0.0f ? 0.0f : x[i]);
-    return 0;
+    return event;
 }
 
 static const struct stg_device cpu_device = {
@@ -164,20 +192,25 @@ static const struct stg_device cpu_device = {
     .name = "cpu",
     .count = cpu_count,
     .describe = cpu_describe,
+    .facts = cpu_facts,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .host_register = cpu_host_register,
     .host_unregister = cpu_host_unregister,
+    .host_alloc = cpu_host_alloc,
+    .host_free = free,
     .stream_create = cpu_stream_create,
+    .stream_wrap = cpu_stream_wrap,
     .stream_destroy = cpu_stream_destroy,
+    .stream_wait = cpu_stream_wait,
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
     .event_create = cpu_event_create,
     .event_record = cpu_event_record,
     .event_query = cpu_event_query,
     .event_wait = cpu_event_wait,
+    .event_native = cpu_event_native,
     .event_destroy = cpu_event_destroy,
-    .log1p_relu = cpu_log1p_relu,
 };
 
 const struct stg_device *stg_device_cpu(void)

@@ -11,15 +11,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/device_kernels.h"
 #include "core/err.h"
 
-#define STG_DEVICE_ABI 1
+#define STG_DEVICE_ABI 2
 #define STG_DEVICE_SYMBOL "stg_cuda_device"
 
-/* An order of work on a device; NULL is the default one of device 0. */
-struct stg_stream;
-/* A point in that order. */
+/* A point in the order of work of a stream. */
 struct stg_device_event;
+
+/* What a device is and can do. */
+struct stg_device_facts {
+    char name[64];           /* "NVIDIA H200" */
+    int major, minor;        /* compute capability; 0.0: none */
+    uint64_t memory_bytes;   /* all of it */
+    int driver, runtime;     /* CUDA versions, 13000 is 13.0; 0: none */
+    bool register_read_only; /* pages that are mapped read-only can be page-locked */
+    bool ipc;                /* other processes can open its allocations and events */
+    bool memory_fds;         /* memory can be passed on as a descriptor */
+    bool mps;                /* contexts made here share the device through MPS */
+};
 
 /* All calls return 0 or a negative status code. UNAVAILABLE: there is no such device
  * here, the CPU path goes on; INVALID_ARGUMENT: no device of that number, or a bad
@@ -34,22 +45,40 @@ struct stg_device {
     int (*count)(int *ret, struct stg_err *err);
     /* "NVIDIA H200, compute capability 9.0, 139 GiB", cut to bytes. */
     int (*describe)(int device, char *buf, size_t bytes, struct stg_err *err);
+    int (*facts)(int device, struct stg_device_facts *ret, struct stg_err *err);
 
-    /* Memory on the device; 0 bytes give NULL, free accepts NULL. */
+    /* Memory on the device; 0 bytes give NULL, free accepts NULL. free waits for nothing:
+     * what was enqueued on the memory is over before. */
     int (*alloc)(int device, size_t bytes, void **ret, struct stg_err *err);
     void (*free)(int device, void *ptr);
 
-    /* Page-locks host memory for fast copies (read_only: the mapping is). UNIMPLEMENTED
-     * when the device cannot do that with a read-only mapping: use a bounce buffer.
-     * INVALID_ARGUMENT for 0 bytes. unregister accepts what was registered, and NULL. */
-    int (*host_register)(void *ptr, size_t bytes, bool read_only, struct stg_err *err);
+    /* Page-locks host memory for fast copies with all devices (read_only: the mapping
+     * is). UNIMPLEMENTED when the device cannot do that with a read-only mapping: use a
+     * bounce buffer. INVALID_ARGUMENT for 0 bytes. unregister accepts what was
+     * registered, and NULL. */
+    int (*host_register)(int device, void *ptr, size_t bytes, bool read_only,
+                         struct stg_err *err);
     void (*host_unregister)(void *ptr);
 
-    int (*stream_create)(int device, struct stg_stream **ret, struct stg_err *err);
-    void (*stream_destroy)(struct stg_stream *stream);
+    /* Page-locked host memory: a bounce buffer. As alloc and free. */
+    int (*host_alloc)(size_t bytes, void **ret, struct stg_err *err);
+    void (*host_free)(void *ptr);
 
-    /* Host to device, ordered on the stream; returns before it is done on a real device.
-     */
+    /* An order of work of its own, which no default stream of the process orders. */
+    int (*stream_create)(int device, struct stg_stream **ret, struct stg_err *err);
+    /* One that somebody else made and goes on to own: `native` is its cudaStream_t, NULL
+     * the device's default stream. */
+    int (*stream_wrap)(int device, void *native, struct stg_stream **ret,
+                       struct stg_err *err);
+    void (*stream_destroy)(struct stg_stream *stream);
+    /* What is enqueued on the stream from now on begins after the event was reached, as
+     * it was recorded last (at once when it never was). The host does not wait. */
+    int (*stream_wait)(struct stg_stream *stream, struct stg_device_event *event,
+                       struct stg_err *err);
+
+    /* Host to device, and back, ordered on the stream. From page-locked memory the call
+     * returns before it is done, and src must stay as it is until then; other memory may
+     * be read before it returns. */
     int (*copy_in)(struct stg_stream *stream, void *dst, const void *src, size_t bytes,
                    struct stg_err *err);
     int (*copy_out)(struct stg_stream *stream, void *dst, const void *src, size_t bytes,
@@ -61,12 +90,12 @@ struct stg_device {
     /* 1 when reached or never recorded, 0 when not, negative on error. Never blocks. */
     int (*event_query)(struct stg_device_event *event, struct stg_err *err);
     int (*event_wait)(struct stg_device_event *event, struct stg_err *err);
+    /* Its cudaEvent_t, which lives as long as the event. */
+    void *(*event_native)(struct stg_device_event *event);
     void (*event_destroy)(struct stg_device_event *event);
 
-    /* Kernels, each with a twin on the CPU. y[i] = log1p(max(x[i], 0)), n float32; NaN
-     * stays NaN. y may be x. */
-    int (*log1p_relu)(struct stg_stream *stream, float *y, const float *x, size_t n,
-                      struct stg_err *err);
+    /* What runs on the device; NULL: nothing does (the ops are the CPU's kernels). */
+    const struct stg_device_kernels *kernels;
 };
 
 /* The CPU stand-in: one device, streams that run at once, events that are always reached.

@@ -223,6 +223,13 @@ struct stg_remote_settings {
     size_t n_stores;
 };
 
+/* Streams of a GPU, by DeepRec's names. */
+struct stg_gpu_settings {
+    bool use_multi_stream;     /* there are more than the trainer's own */
+    uint32_t multi_stream_num; /* so many, the trainer's own is number 0 */
+    bool stage_multi_stream;   /* staged work may use them */
+};
+
 /* /etc/stager/stagerd.yaml. */
 struct stg_settings {
     const char *runtime_dir;
@@ -239,6 +246,7 @@ struct stg_settings {
     size_t n_thread_pools;
     bool gate_enable; /* the nanomsg door */
     struct stg_remote_settings remote;
+    struct stg_gpu_settings gpu;
     struct stg_bump bump;
 };
 

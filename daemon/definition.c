@@ -59,11 +59,6 @@ static int check_staged(const struct stg_staged *staged, struct stg_err *err)
                        "staged.on_timeout: evict detaches the slowest client, and under "
                        "delivery: split no client holds up another; use drop or wait, or "
                        "delivery: broadcast or round_robin");
-    if (staged->stream_id != 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "staged.stage_subgraph_stream_id %u is out of range [0, 1): there "
-                       "is one stream, the trainer's own",
-                       staged->stream_id);
     return 0;
 }
 
@@ -141,6 +136,22 @@ void stg_definition_unref(struct stg_definition *definition)
     free(definition);
 }
 
+/* Stream 0 is the trainer's own; the others are there when the settings say so. */
+static int check_stream(uint32_t id, const struct stg_gpu_settings *gpu,
+                        struct stg_err *err)
+{
+    bool many = gpu->use_multi_stream && gpu->stage_multi_stream;
+    uint32_t n = many ? gpu->multi_stream_num : 1;
+    if (id == 0 || id < n)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "stage_subgraph_stream_id %u is out of range [0, %u): %s", id, n,
+                   many ? "gpu.multi_stream_num in stagerd.yaml says how many there are"
+                        : "there is the trainer's own stream, and no other without gpu: "
+                          "{use_multi_stream: true, stage_multi_stream: true, "
+                          "multi_stream_num: N} in stagerd.yaml");
+}
+
 int stg_definition_check_settings(const struct stg_definition *definition,
                                   const struct stg_settings *settings,
                                   struct stg_err *err)
@@ -150,6 +161,8 @@ int stg_definition_check_settings(const struct stg_definition *definition,
     if (staged->use_thread_pool)
         rc = stg_pool_check_id(staged->thread_pool_id, settings->thread_pools,
                                settings->n_thread_pools, err);
+    if (rc == 0)
+        rc = check_stream(staged->stream_id, &settings->gpu, err);
     return rc < 0 ? stg_err_prefix(err, rc, "%s: staged", definition->file) : 0;
 }
 

@@ -418,6 +418,7 @@ static void on_reload(uv_signal_t *signal, int number)
         server->settings->memory_budget = fresh.memory_budget;
         server->settings->max_clients = fresh.max_clients;
         server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
+        server->settings->gpu = fresh.gpu;
         stg_gate_enable(server->gate, fresh.gate_enable);
         use_remote(&fresh.remote);
         stg_log(STG_LOG_INFO,

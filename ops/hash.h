@@ -6,24 +6,11 @@
 #ifndef STG_OPS_HASH_H
 #define STG_OPS_HASH_H
 
+#include "core/fingerprint.h"
 #include "ops/op.h"
 
-/* FarmHash Fingerprint64 (farmhashna::Hash64 of google/farmhash): never changes, on any
- * platform. */
+/* FarmHash Fingerprint64: core/fingerprint.h, as a call. */
 uint64_t stg_fingerprint64(const char *s, size_t n);
-
-/* The same of 8 to 16 bytes, whose first and last eight are these. */
-static inline uint64_t stg_fingerprint64_of(uint64_t first, uint64_t last, uint64_t n)
-{
-    const uint64_t k2 = 0x9ae16a3b2f90404fu;
-    uint64_t mul = k2 + n * 2, a = first + k2;
-    uint64_t c = (last >> 37 | last << 27) * mul + a;
-    uint64_t d = ((a >> 25 | a << 39) + last) * mul;
-    uint64_t e = (c ^ d) * mul;
-    e ^= e >> 47;
-    uint64_t f = (d ^ e) * mul;
-    return (f ^ f >> 47) * mul;
-}
 
 /* TensorFlow's Hash64: MurmurHash64A with its own seed, 0xDECAFCAFFE. */
 uint64_t stg_hash64(const char *s, size_t n);

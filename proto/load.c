@@ -240,6 +240,16 @@ static int remote_fill(struct stg_reader *r, const Stager__Remote *from,
     return stores_fill(r, from, ret);
 }
 
+static struct stg_gpu_settings gpu_of(const Stager__Gpu *from)
+{
+    Stager__Gpu defaults = STAGER__GPU__INIT;
+    if (from == NULL)
+        from = &defaults;
+    return (struct stg_gpu_settings){.use_multi_stream = from->use_multi_stream,
+                                     .multi_stream_num = from->multi_stream_num,
+                                     .stage_multi_stream = from->stage_multi_stream};
+}
+
 static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
                          struct stg_settings *ret)
 {
@@ -269,6 +279,7 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
         .thread_pools = pools,
         .n_thread_pools = from->n_thread_pools,
         .gate_enable = from->gate == NULL || from->gate->enable,
+        .gpu = gpu_of(from->gpu),
     };
     return remote_fill(r, from->remote, &ret->remote);
 }

@@ -71,6 +71,7 @@ static const struct {
     {&stager__staged__descriptor, "stage_subgraph_stream_id", {0, 65535}},
     {&stager__staged__descriptor, "rejoin_millis", {0, MAX_MILLIS}},
     {&stager__settings__descriptor, "max_clients", {1, 65536}},
+    {&stager__gpu__descriptor, "multi_stream_num", {1, 64}},
     {&stager__thread_pool__descriptor, "inter_op_threads_num", {1, 1024}},
     {&stager__thread_pool__descriptor, "intra_op_threads_num", {1, 1024}},
     {&stager__thread_pool__descriptor, "nice", {-20, 19}},
@@ -141,7 +142,7 @@ static const struct {
 } planned[] = {
     {&stager__pipeline__descriptor, "smart_stage"},
     {&stager__pipeline__descriptor, "deterministic"},
-    {&stager__settings__descriptor, "gpu"},
+    {&stager__gpu__descriptor, "device"},
     {&stager__settings__descriptor, "metrics"},
 };
 

@@ -39,6 +39,7 @@ int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);
 int stg_ctl_ticket(const struct stg_ctl_options *options);
+int stg_ctl_doctor(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);
 
 /* "stagerctl: CODE: text" on standard error. Returns EXIT_FAILED. */

@@ -53,6 +53,9 @@ static const struct command commands[] = {
      "programs in\n"
      "  other languages ask with. Who has it may do what you may.",
      stg_ctl_ticket},
+    {"doctor", ARGUMENT_NONE, "", "",
+     "What there is and what is missing: stagerd; GPUs, their driver, IPC, MPS.",
+     stg_ctl_doctor},
     {"version", ARGUMENT_NONE, "", "",
      "Releases and protocols of stagerctl, stagerd and CUDA.", stg_ctl_version},
 };

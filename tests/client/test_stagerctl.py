@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stagerctl says without a daemon: usage, exit codes, files.
 
-    test_stagerctl.py STAGERCTL
+    test_stagerctl.py STAGERCTL [PLUGIN_DIR FAKE_DRIVER_DIR]
+
+With the folders of libstager-cuda.so and of a libcuda.so.1 without a device, also what is said where
+one of them is all that there is.
 """
 import json
 import os
@@ -11,6 +14,12 @@ import sys
 import tempfile
 
 CTL = sys.argv[1]
+REASONS = []
+if len(sys.argv) > 3:
+    BOTH = f"{sys.argv[2]}:{sys.argv[3]}"
+    REASONS = [("there is a driver and no device", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "none"}),
+               ("knows CUDA 12.2", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "old"}),
+               ("stub library", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "stub"})]
 
 
 def run(*args, stdin="", **env):
@@ -31,7 +40,8 @@ def usage():
     expect(2, "usage: stagerctl")
     assert "stagerctl apply FILE" in expect(0, "", "--help")
     assert "stagerctl apply FILE" in expect(0, "", "help")
-    for command in ("check", "apply", "list", "status", "cat", "delete", "version"):
+    for command in ("check", "apply", "list", "status", "cat", "delete", "doctor",
+                    "version"):
         assert f"usage: stagerctl {command}" in expect(0, "", command, "--help")
         assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")
     expect(2, 'no command "stauts"; did you mean "status"?', "stauts")
@@ -66,6 +76,21 @@ def no_daemon(folder):
     assert told["release"] in expect(0, "", "--version", "--runtime-dir", folder)
 
 
+def doctor(folder):
+    told = json.loads(expect(0, "", "doctor", "--json", "--runtime-dir", folder))
+    assert told["daemon"]["reachable"] is False and "cannot reach" in told["daemon"]["reason"]
+    text = expect(0, "", "doctor", "--runtime-dir", folder)
+    assert "stagerd   none: cannot reach" in text, text
+    if told["gpus"]:
+        assert all(gpu["memory_bytes"] > 0 and "." in gpu["compute_capability"]
+                   for gpu in told["gpus"])
+    else:
+        assert told["reason"] in text, text
+    for reason, env in REASONS:
+        told = json.loads(run("doctor", "--json", "--runtime-dir", folder, **env)[1])
+        assert told["gpus"] == [] and reason in told["reason"], (reason, told)
+
+
 def files(folder):
     for command in ("check", "apply"):
         expect(1, f"NOT_FOUND: {folder}/none.yaml: No such file", command, f"{folder}/none.yaml")
@@ -82,5 +107,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         usage()
         no_daemon(temporary)
+        doctor(temporary)
         files(temporary)
     print("ok")

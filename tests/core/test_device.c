@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,40 +44,69 @@ static void memory_goes_in_and_out(struct stg_stream *stream)
     free(back);
 }
 
-static void kernel_matches(struct stg_stream *stream)
+/* What one stream wrote is there for another that waited for its event. */
+static void streams_wait_for_events(void)
 {
-    float *x = malloc(N * sizeof(*x)), *y = calloc(N, sizeof(*y));
+    struct stg_stream *first, *second;
+    struct stg_device_event *written, *never, *read;
+    int64_t in = 0x1122334455667788, out = 0;
     void *memory;
-    CHECK(x != NULL && y != NULL);
-    for (unsigned i = 0; i < N; i++)
-        x[i] = ldexpf((float)((int)(i % 4001) - 2000) / 7.0f, (int)(i % 40) - 20);
-    x[0] = NAN;
-    x[1] = INFINITY;
-    x[2] = -INFINITY;
-    x[3] = 0.0f;
-    CHECK_OK(dev->alloc(0, N * sizeof(*x), &memory, &err), err);
-    CHECK_OK(dev->copy_in(stream, memory, x, N * sizeof(*x), &err), err);
-    CHECK_OK(dev->log1p_relu(stream, memory, memory, N, &err), err);
-    CHECK_OK(dev->log1p_relu(stream, memory, memory, 0, &err), err);
-    CHECK_OK(dev->copy_out(stream, y, memory, N * sizeof(*x), &err), err);
-    struct stg_device_event *event;
-    CHECK_OK(dev->event_create(0, &event, &err), err);
-    CHECK_OK(dev->event_record(event, stream, &err), err);
-    CHECK_OK(dev->event_wait(event, &err), err);
-    dev->event_destroy(event);
-
-    CHECK(isnan(y[0]));
-    CHECK(isinf(y[1]) && y[1] > 0);
-    CHECK(y[2] == 0.0f);
-    CHECK(y[3] == 0.0f);
-    for (unsigned i = 4; i < N; i++) {
-        double want = x[i] < 0 ? 0.0 : log1p((double)x[i]);
-        if (fabs(y[i] - want) > 4e-7 * want)
-            FAIL("log1p_relu(%.9g) is %.9g, not %.9g", x[i], y[i], want);
-    }
+    CHECK_OK(dev->stream_create(0, &first, &err), err);
+    CHECK_OK(dev->stream_create(0, &second, &err), err);
+    CHECK_OK(dev->event_create(0, &written, &err), err);
+    CHECK_OK(dev->event_create(0, &never, &err), err);
+    CHECK_OK(dev->event_create(0, &read, &err), err);
+    CHECK_OK(dev->alloc(0, sizeof(in), &memory, &err), err);
+    CHECK_OK(dev->stream_wait(second, never, &err), err);
+    CHECK_OK(dev->copy_in(first, memory, &in, sizeof(in), &err), err);
+    CHECK_OK(dev->event_record(written, first, &err), err);
+    CHECK_OK(dev->stream_wait(second, written, &err), err);
+    CHECK_OK(dev->copy_out(second, &out, memory, sizeof(out), &err), err);
+    CHECK_OK(dev->event_record(read, second, &err), err);
+    CHECK_OK(dev->event_wait(read, &err), err);
+    CHECK_INT(out, in);
+    CHECK(dev->event_native(read) != NULL);
+    dev->event_destroy(written);
+    dev->event_destroy(never);
+    dev->event_destroy(read);
     dev->free(0, memory);
-    free(x);
-    free(y);
+    dev->stream_destroy(first);
+    dev->stream_destroy(second);
+}
+
+static void streams_of_others_are_wrapped(void)
+{
+    struct stg_stream *theirs;
+    CHECK_OK(dev->stream_wrap(0, NULL, &theirs, &err), err);
+    memory_goes_in_and_out(theirs);
+    dev->stream_destroy(theirs);
+    memory_goes_in_and_out(NULL); /* it is theirs to destroy */
+}
+
+static void facts_are_plausible(void)
+{
+    struct stg_device_facts facts = {0};
+    int n;
+    CHECK_OK(dev->facts(0, &facts, &err), err);
+    CHECK(strlen(facts.name) > 2);
+    CHECK(facts.memory_bytes > 1u << 20);
+    CHECK((facts.runtime > 0) == (facts.major > 0));
+    CHECK(facts.driver >= facts.runtime / 1000 * 1000);
+    facts.major = -1;
+    CHECK_OK(dev->count(&n, &err), err);
+    CHECK_INT(dev->facts(n, &facts, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(facts.major, -1);
+}
+
+static void bounce_buffers_can_be_had(void)
+{
+    char *memory = NULL;
+    CHECK_OK(dev->host_alloc(N, (void **)&memory, &err), err);
+    memset(memory, 1, N);
+    dev->host_free(memory);
+    CHECK_OK(dev->host_alloc(0, (void **)&memory, &err), err);
+    CHECK(memory == NULL);
+    dev->host_free(NULL);
 }
 
 static void bad_arguments_are_refused(void)
@@ -101,7 +129,7 @@ static void bad_arguments_are_refused(void)
     CHECK(err.text[0] != '\0');
     CHECK_OK(dev->alloc(0, 0, &memory, &err), err);
     CHECK(memory == NULL);
-    CHECK_INT(dev->host_register(&n, 0, false, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(dev->host_register(0, &n, 0, false, &err), -STAGER_INVALID_ARGUMENT);
     dev->free(0, NULL);
     dev->stream_destroy(NULL);
     dev->event_destroy(NULL);
@@ -115,10 +143,10 @@ static void host_memory_registers(void)
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     memset(memory, 7, bytes);
-    CHECK_OK(dev->host_register(memory, bytes, false, &err), err);
+    CHECK_OK(dev->host_register(0, memory, bytes, false, &err), err);
     dev->host_unregister(memory);
     CHECK(mprotect(memory, bytes, PROT_READ) == 0);
-    int rc = dev->host_register(memory, bytes, true, &err);
+    int rc = dev->host_register(0, memory, bytes, true, &err);
     if (rc == 0)
         dev->host_unregister(memory);
     else
@@ -140,7 +168,10 @@ static void keeps_the_contract(const struct stg_device *device)
     CHECK_OK(dev->stream_create(0, &stream, &err), err);
     memory_goes_in_and_out(stream);
     memory_goes_in_and_out(NULL);
-    kernel_matches(stream);
+    streams_wait_for_events();
+    streams_of_others_are_wrapped();
+    facts_are_plausible();
+    bounce_buffers_can_be_had();
     host_memory_registers();
     bad_arguments_are_refused();
     memory_goes_in_and_out(stream);
@@ -195,13 +226,24 @@ static void without_a_device_every_call_says_why(void)
     CHECK_STR(text, "old");
     CHECK_INT(dev->alloc(0, 64, &memory, &err), unavailable);
     CHECK(memory == &n);
-    CHECK_INT(dev->host_register(&n, sizeof(n), false, &err), unavailable);
+    CHECK_INT(dev->host_register(0, &n, sizeof(n), false, &err), unavailable);
     CHECK_INT(dev->stream_create(0, &stream, &err), unavailable);
     CHECK_INT(dev->event_create(0, &event, &err), unavailable);
     CHECK(stream == NULL && event == NULL);
     CHECK_INT(dev->copy_in(NULL, text, &byte, 1, &err), unavailable);
     CHECK_INT(dev->copy_out(NULL, &byte, text, 1, &err), unavailable);
-    CHECK_INT(dev->log1p_relu(NULL, memory, memory, 1, NULL), unavailable);
+    struct stg_device_facts facts = {.major = -1};
+    CHECK_INT(dev->facts(0, &facts, &err), unavailable);
+    CHECK_INT(facts.major, -1);
+    CHECK_INT(dev->host_alloc(64, &memory, &err), unavailable);
+    CHECK_INT(dev->stream_wrap(0, NULL, &stream, &err), unavailable);
+    CHECK(memory == &n && stream == NULL);
+    const struct stg_device_kernels *kernels = dev->kernels;
+    CHECK_INT(kernels->log1p(NULL, STAGER_FLOAT32, memory, memory, 1, NULL), unavailable);
+    CHECK_INT(kernels->log1p(NULL, STAGER_FLOAT32, NULL, NULL, 0, &err), unavailable);
+    CHECK_INT(kernels->log1p(NULL, STAGER_INT32, memory, memory, 1, &err),
+              -STAGER_INVALID_ARGUMENT);
+    dev->host_free(NULL);
     dev->free(0, NULL);
     dev->host_unregister(&n);
     dev->stream_destroy(NULL);
@@ -252,7 +294,7 @@ static void refuse(const char *target, const char *why)
 static void a_plugin_of_another_kind_is_refused(void)
 {
     CHECK(getenv("STG_FAKE_ABI") != NULL);
-    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 1");
+    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 2");
     refuse(getenv("STG_FAKE_SHORT"), "has a table of 16 bytes");
     refuse(getenv("STG_FAKE_NULL"), "returned no table");
     refuse(getenv("STG_FAKE_EMPTY"), "exports no stg_cuda_device");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Settings that do not load, and what is said about it: the whole text, with line and
- * column.
+ * column. And streams of a GPU.
  */
 #include <string.h>
 
@@ -50,8 +50,25 @@ static void settings_have_errors_with_places(void)
     }
 }
 
+static void streams_of_a_gpu_are_read(void)
+{
+    static const char text[] =
+        "gpu: {use_multi_stream: true, multi_stream_num: 3, stage_multi_stream: true}\n";
+    struct stg_settings s;
+    struct stg_err err = {0};
+    CHECK_OK(stg_load_settings("", 0, "s", &s, &err), err);
+    CHECK(!s.gpu.use_multi_stream && !s.gpu.stage_multi_stream);
+    CHECK_INT(s.gpu.multi_stream_num, 1);
+    stg_settings_finish(&s);
+    CHECK_OK(stg_load_settings(text, strlen(text), "s", &s, &err), err);
+    CHECK(s.gpu.use_multi_stream && s.gpu.stage_multi_stream);
+    CHECK_INT(s.gpu.multi_stream_num, 3);
+    stg_settings_finish(&s);
+}
+
 static const struct stg_test tests[] = {
     TEST(settings_have_errors_with_places),
+    TEST(streams_of_a_gpu_are_read),
 };
 
 TEST_MAIN(tests)

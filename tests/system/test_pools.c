@@ -219,12 +219,31 @@ static void a_pool_that_is_not_there_is_refused_with_those_that_are(void)
     CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "stage_subgraph_thread_pool_id 3 is out of range [0, 3): "
                              "stagerd.yaml has the pools io, parse, wide");
-    CHECK_INT(fixture_try_apply(&fixture,
-                                "name: p\ndataset:\n  - range: {stop: 4}\n"
-                                "staged: {stage_subgraph_stream_id: 1}\n",
-                                false, &err),
+    fixture_finish(&fixture);
+}
+
+#define ON_STREAM(number)                                                                \
+    "name: p\ndataset:\n  - range: {stop: 4}\n"                                          \
+    "staged: {stage_subgraph_stream_id: " number "}\n"
+
+static void a_stream_that_is_not_there_is_refused(void)
+{
+    struct fixture fixture;
+    struct stg_err err = {0};
+    fixture_start(&fixture, "gpu: {use_multi_stream: true, multi_stream_num: 3}\n");
+    CHECK_INT(fixture_try_apply(&fixture, ON_STREAM("1"), false, &err),
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "stage_subgraph_stream_id 1 is out of range [0, 1)");
+    CHECK_CONTAINS(err.text, "stage_multi_stream: true");
+    fixture_finish(&fixture);
+
+    fixture_start(&fixture, "gpu: {use_multi_stream: true, multi_stream_num: 3, "
+                            "stage_multi_stream: true}\n");
+    fixture_apply(&fixture, ON_STREAM("2"));
+    CHECK_INT(fixture_try_apply(&fixture, ON_STREAM("3"), true, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "stage_subgraph_stream_id 3 is out of range [0, 3)");
+    CHECK_CONTAINS(err.text, "gpu.multi_stream_num");
     fixture_finish(&fixture);
 }
 
@@ -234,6 +253,7 @@ static const struct stg_test tests[] = {
     TEST(a_runner_that_waits_holds_no_thread_of_the_pool),
     TEST(a_stop_does_not_wait_for_a_thread_of_the_pool),
     TEST(a_pool_that_is_not_there_is_refused_with_those_that_are),
+    TEST(a_stream_that_is_not_there_is_refused),
 };
 
 TEST_MAIN(tests)

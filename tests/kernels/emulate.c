@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What launch.c needs of the plugin, where the kernels are emulated: there is always the
+ * one device, and its memory is the host's.
+ */
+#include "core/status.h"
+#include "cuda/error.h"
+#include "cuda/scope.h"
+
+int stg_cuda_enter(int device, struct stg_cuda_scope *scope, struct stg_err *err)
+{
+    return 0;
+}
+
+int stg_cuda_leave(const struct stg_cuda_scope *scope, int rc)
+{
+    return rc;
+}
+
+int stg_cuda_result(const struct stg_cuda_scope *scope, int error, const char *what,
+                    struct stg_err *err)
+{
+    return error == cudaSuccess
+               ? 0
+               : stg_err(err, -STAGER_INTERNAL, "%s: error %d", what, error);
+}
+
+int stg_cuda_device_of(const struct stg_stream *stream)
+{
+    return 0;
+}
+
+cudaStream_t stg_cuda_stream_of(const struct stg_stream *stream)
+{
+    return NULL;
+}
