@@ -10,7 +10,7 @@
 #include "core/batch.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 2u
+#define STG_COMPUTE_ABI 3u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 
@@ -20,6 +20,21 @@ struct stg_compute_executor; /* one list of fetches */
 /* The key of a batch's randomness. */
 struct stg_compute_key {
     uint64_t seed, pass, epoch, index;
+};
+
+/* A node of the graph, by its place in the spec: runs of it that were looked at, their
+ * time together, and the mean bytes of each of its outputs. */
+struct stg_compute_node {
+    uint32_t node;
+    uint64_t n, ns;
+    const uint64_t *bytes;
+    size_t n_bytes;
+};
+
+struct stg_compute_measured {
+    uint64_t n_runs, run_ns; /* that were looked at, and their time together */
+    const struct stg_compute_node *nodes;
+    size_t n_nodes;
 };
 
 struct stg_compute {
@@ -49,6 +64,11 @@ struct stg_compute {
     int (*run)(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
                const struct stg_tensor *fed, const struct stg_compute_key *key,
                struct stg_tensor *outputs, struct stg_err *err);
+
+    /* What was measured since the last call; valid until the next run or discard. False:
+     * nothing. */
+    bool (*measured)(struct stg_compute_executor *executor,
+                     struct stg_compute_measured *ret);
 };
 
 #endif

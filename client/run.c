@@ -305,6 +305,17 @@ static struct stg_compute_key batch_key(const struct stager_stream *stream,
     };
 }
 
+static void report(struct stager_stream *stream)
+{
+    struct stg_computer *computer = stream->computer;
+    for (size_t i = 0; i < MAX_EXECUTORS; i++) {
+        struct stg_compute_measured measured;
+        struct stg_compute_executor *executor = computer->executors[i].executor;
+        if (executor != NULL && computer->table->measured(executor, &measured))
+            stg_report_send(stream, &measured);
+    }
+}
+
 static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
                     const struct wish *wish, struct stager_tensor *ret)
 {
@@ -326,6 +337,8 @@ static int run_wish(struct stager_stream *stream, const struct stager_batch *bat
     take_feeds(wish, e->feeds);
     rc = stream->computer->table->run(e->executor, stream->computer->boundary, e->feeds,
                                       &key, e->outputs, err);
+    if (stg_report_is_due(stream))
+        report(stream);
     if (rc < 0 && batch != NULL)
         stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->lent->number);
     for (size_t i = 0; rc == 0 && i < wish->n_fetches; i++)

@@ -286,6 +286,11 @@ bool stg_socket_bell(int fd)
            (errno != ENOBUFS && errno != ENOMEM && errno != EINTR);
 }
 
+bool stg_socket_post(int fd, const void *data, size_t bytes)
+{
+    return send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
 int stg_socket_drain(int fd)
 {
     /* Bounded: a daemon that rings without end must not keep us here. */

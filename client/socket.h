@@ -58,6 +58,9 @@ long stg_socket_receive(int fd, void *buf, size_t capacity, int *fds, size_t max
  * for it, ring again. */
 bool stg_socket_bell(int fd);
 
+/* Sends one message if there is room for it now. Whether it was sent. */
+bool stg_socket_post(int fd, const void *data, size_t bytes);
+
 /* Takes doorbells off the socket without blocking. 0, or UNAVAILABLE (no text) when the
  * other end is closed. */
 int stg_socket_drain(int fd);

@@ -114,6 +114,7 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
     }
     stream->boundary.n = n;
     stream->unseen = reply->unseen;
+    stream->wants_reports = reply->wants_reports;
     if (stream->batch_size != 0) {
         int rc = stg_slice_boundary(&stream->boundary, stream->batch_size,
                                     reply->batch_rows, stream->name, err);

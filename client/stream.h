@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of a stream, shared by stream.c (life), next.c (the way of a batch), slice.c (a
- * staged batch in pieces), batch.c (views), run.c (compute). One thread at a time.
+ * staged batch in pieces), batch.c (views), run.c (compute), report.c (what that took).
+ * One thread at a time.
  *
  * A closed stream lives on as long as one of its batches is in hand: the mappings go with
  * the last one.
@@ -11,6 +12,7 @@
 
 #include "client/connect.h"
 #include "client/map.h"
+#include "client/report.h"
 #include "client/stager.h"
 #include "core/batch.h"
 #include "core/ring.h"
@@ -78,6 +80,7 @@ struct stager_stream {
     struct stg_lent *current; /* slices of it are left to take */
     bool copy_on_write;       /* the segment is, and a trainer may have written to it */
     bool unseen;
+    bool wants_reports; /* stagerd does */
     uint32_t spin_ns;
 
     uint64_t passes;   /* asked for */
@@ -96,6 +99,7 @@ struct stager_stream {
     const char *structure;          /* in bump */
     struct stg_bump bump;
     struct stg_computer *computer; /* run.c; NULL before the first stager_run */
+    struct stg_reporter reporter;
 
     uint32_t pins; /* who still looks at memory after it was given back */
 

@@ -72,6 +72,8 @@ static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
 
 void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
 {
+    if (stage->measure == NULL)
+        return;
     struct stg_load *load = &stage->measure->load;
     struct stg_runners *runners = &stage->runners;
     if (load->at_ns != 0 && now_ns > load->at_ns)
@@ -314,5 +316,39 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     fill_items(stage, ret);
     fill_memory(stage, ret);
     fill_clients(stage, bump, ret);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* ---- what is measured ---- */
+
+const struct stg_measure *stg_stage_look(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (stage->measure != NULL && stage->measure->marks[1].at_ns != 0)
+        stg_account_load(stage, stg_now_ns());
+    return stage->measure;
+}
+
+void stg_stage_unlook(struct stg_stage *stage)
+{
+    pthread_mutex_unlock(&stage->lock);
+}
+
+struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (stage->measure != NULL && stage->measure->marks[1].at_ns != 0)
+        stg_account_load(stage, stg_now_ns());
+    struct stg_measure *measure = stage->measure;
+    stage->measure = NULL;
+    pthread_mutex_unlock(&stage->lock);
+    return measure;
+}
+
+void stg_stage_report(struct stg_stage *stage, const struct stg_report *report)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (stage->measure != NULL)
+        stg_measure_report(stage->measure, report);
     pthread_mutex_unlock(&stage->lock);
 }

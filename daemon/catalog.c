@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/catalog_priv.h"
+#include "daemon/measure.h"
 #include "daemon/pool.h"
 
 int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
@@ -33,6 +34,7 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
 static void free_pipeline(struct stg_pipeline *pipeline)
 {
     stg_definition_unref(pipeline->definition);
+    stg_measure_destroy(pipeline->measure);
     free(pipeline);
 }
 
@@ -177,6 +179,8 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     pipeline->past = (struct stg_pipeline_status){0};
     pipeline->last_error[0] = '\0';
     pipeline->gone = (struct stg_gone_list){0};
+    stg_measure_destroy(pipeline->measure);
+    pipeline->measure = NULL;
     pipeline->from_dir = false;
     stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
     return 0;
@@ -366,57 +370,6 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     return 0;
 }
 
-static void add_counters(const struct stg_pipeline_status *from,
-                         struct stg_pipeline_status *to)
-{
-    to->epoch = from->epoch;
-    to->published += from->published;
-    to->assigned += from->assigned;
-    to->released += from->released;
-    to->made += from->made;
-    to->dropped += from->dropped;
-    to->ignored += from->ignored;
-    to->ignored_elements += from->ignored_elements;
-    to->discarded += from->discarded;
-    to->acknowledged += from->acknowledged;
-    to->discarded_published += from->discarded_published;
-    to->incomplete_rounds += from->incomplete_rounds;
-    to->evicted += from->evicted;
-    to->timeouts += from->timeouts;
-    to->errors += from->errors;
-    to->redelivered += from->redelivered;
-    to->lost += from->lost;
-    to->rows += from->rows;
-    to->bytes += from->bytes;
-    to->producer_wait_ns += from->producer_wait_ns;
-    to->producer_busy_ns += from->producer_busy_ns;
-}
-
-/* What the next instance of this generation goes on with. */
-static void keep_counts(struct stg_instance *instance)
-{
-    struct stg_pipeline *pipeline = instance->pipeline;
-    if (pipeline == NULL)
-        return;
-    pipeline->instance = NULL;
-    if (instance->stage == NULL)
-        return;
-    stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
-    struct stg_bump bump;
-    struct stg_pipeline_status status = {0};
-    stg_bump_init(&bump, 0);
-    stg_stage_status(instance->stage, &bump, &status);
-    add_counters(&status, &pipeline->past);
-    for (size_t i = status.n_clients; i-- > 0;) { /* the last one gone comes first */
-        if (strcmp(status.clients[i].state, "attached") != 0)
-            stg_gone_add(&pipeline->gone, &status.clients[i]);
-    }
-    if (status.last_error[0] != '\0')
-        snprintf(pipeline->last_error, sizeof(pipeline->last_error), "%s",
-                 status.last_error);
-    stg_bump_finish(&bump);
-}
-
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                          bool private_run, uint32_t max_held, struct stg_instance **ret,
                          struct stg_err *err)
@@ -428,7 +381,7 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
             return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
                            pipeline->name);
         /* Who left and keeps batches keeps their memory, and nobody from the pipeline. */
-        keep_counts(instance);
+        stg_catalog_keep_counts(instance);
         instance->pipeline = NULL;
         instance = NULL;
     }
@@ -468,35 +421,6 @@ void stg_catalog_abandon(struct stg_instance *instance)
         stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
 }
 
-void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
-                        struct stg_pipeline_status *ret)
-{
-    static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
-    static const char *const on_timeouts[] = {"drop", "wait", "evict"};
-    const struct stg_staged *staged = &pipeline->definition->spec->staged;
-    struct stg_instance *instance = pipeline->instance;
-    *ret =
-        (struct stg_pipeline_status){.state = "idle", .last_error = pipeline->last_error};
-    ret->pass = pipeline->next_pass;
-    if (instance != NULL && instance->state == STG_INSTANCE_CREATING)
-        ret->state = "starting";
-    else if (instance != NULL && instance->stage != NULL)
-        stg_stage_status(instance->stage, bump, ret);
-    uint64_t epoch = instance != NULL ? ret->epoch : pipeline->past.epoch;
-    add_counters(&pipeline->past, ret);
-    ret->epoch = epoch;
-    ret->name = pipeline->name;
-    ret->generation = pipeline->generation;
-    ret->delivery = deliveries[staged->delivery];
-    stg_gone_show(&pipeline->gone, bump, ret);
-    ret->on_timeout = on_timeouts[staged->on_timeout];
-    ret->capacity = staged->capacity;
-    ret->num_threads = staged->num_threads;
-    ret->num_clients = staged->num_clients;
-    ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
-    ret->pipeline = pipeline->id;
-}
-
 static void remove_instance(struct stg_instance *instance)
 {
     struct stg_instance **at = &instance->catalog->instances;
@@ -524,7 +448,7 @@ static void destroyed_stage(uv_work_t *work, int status)
 /* Unmapping a large arena takes as long as it took to fault in: not on the loop. */
 static void end_instance(struct stg_instance *instance)
 {
-    keep_counts(instance);
+    stg_catalog_keep_counts(instance);
     instance->state = STG_INSTANCE_ENDING;
     instance->at_work = instance->stage;
     instance->stage = NULL;
@@ -559,7 +483,7 @@ int stg_catalog_sweep(struct stg_catalog *catalog)
         if (i->state == STG_INSTANCE_LIVE) {
             went |= sweep_live(i, &next_millis);
         } else if (i->state == STG_INSTANCE_FAILED) {
-            keep_counts(i);
+            stg_catalog_keep_counts(i);
             remove_instance(i);
             went = true;
         }

@@ -58,6 +58,7 @@ struct stg_pipeline {
     struct stg_pipeline_status past; /* counters of this generation's earlier instances */
     char last_error[512];            /* of them */
     struct stg_gone_list gone;       /* their clients */
+    struct stg_measure *measure;     /* of the last of them; or NULL */
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };

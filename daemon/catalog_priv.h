@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of the catalog: catalog.c (names and instances), catalog_events.c (what is told
- * of them), persist.c (files).
+ * of them), catalog_status.c (what they count), persist.c (files).
  */
 #ifndef STG_DAEMON_CATALOG_PRIV_H
 #define STG_DAEMON_CATALOG_PRIV_H
@@ -23,6 +23,10 @@ struct stg_catalog {
 /* catalog_events.c */
 void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,
                       uint64_t pipeline_id);
+
+/* catalog_status.c: what the next instance of this generation goes on with, and what is
+ * shown of this one once it is gone. Its runners have ended. */
+void stg_catalog_keep_counts(struct stg_instance *instance);
 
 /* Takes the definition's reference on success. */
 int stg_catalog_add(struct stg_catalog *catalog, const char *name,

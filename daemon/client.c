@@ -257,6 +257,7 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
         begin_anew(stage, client);
     client->next = stage->clients;
     stage->clients = client;
+    stg_account_load(stage, stg_now_ns());
     if (stage->n_attached++ == 0) {
         stage->first_attach_ns = stg_now_ns();
         stage->wake |= STG_WAKE_ROOM; /* the runners' clock runs */
@@ -346,6 +347,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     client->wait_ns += stg_client_waits_ns(client, stg_now_ns());
     client->state = back ? STG_CLIENT_AWAY : STG_CLIENT_DETACHED;
     client->socket = -1;
+    stg_account_load(stage, stg_now_ns());
     stage->n_attached--;
     hand_on(stage, client);
     stg_lease_client_detach(stage->leases, client->lease_client);

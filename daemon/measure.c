@@ -62,3 +62,41 @@ void stg_measure_pace(const struct stg_measure *measure, struct stg_pace *ret)
 {
     stg_pace_between(&measure->marks[0], &measure->load, measure->n_runners, ret);
 }
+
+/* ---- what trainers say ---- */
+
+/* A report is of a few seconds; one of more than an hour is none. */
+#define MAX_REPORT_NS UINT64_C(3600000000000)
+#define MAX_RUNS UINT64_C(1000000)
+#define MAX_BYTES (UINT64_C(1) << 40)
+
+static bool is_time_of(uint64_t n, uint64_t ns)
+{
+    return n > 0 && n <= MAX_RUNS && ns <= MAX_REPORT_NS;
+}
+
+static void report_node(struct stg_profile *profile, const struct stg_report_node *node)
+{
+    if (node->node >= profile->n_nodes)
+        return;
+    size_t first = profile->first_output[node->node];
+    if (node->n_bytes > profile->first_output[node->node + 1] - first)
+        return;
+    if (is_time_of(node->n, node->ns))
+        stg_mean_add_many(&profile->node_ns[node->node], node->n, node->ns);
+    for (size_t i = 0; i < node->n_bytes; i++) {
+        if (node->bytes[i] <= MAX_BYTES)
+            stg_mean_add(&profile->bytes[first + i], node->bytes[i]);
+    }
+}
+
+void stg_measure_report(struct stg_measure *measure, const struct stg_report *report)
+{
+    struct stg_profile *profile = &measure->client;
+    if (!is_time_of(report->n_runs, report->run_ns))
+        return;
+    profile->n_runs += report->n_runs;
+    stg_mean_add_many(&profile->run_ns, report->n_runs, report->run_ns);
+    for (size_t i = 0; i < report->n_nodes; i++)
+        report_node(profile, &report->nodes[i]);
+}

@@ -10,6 +10,7 @@
 #include "daemon/bottleneck.h"
 #include "daemon/decision.h"
 #include "ops/profile.h"
+#include "proto/wire.h"
 
 /* Counters at a moment; all but at_ns only grow. */
 struct stg_load {
@@ -46,5 +47,9 @@ void stg_pace_between(const struct stg_load *from, const struct stg_load *to,
 
 /* What happened lately: in the last second or two while items are made. */
 void stg_measure_pace(const struct stg_measure *measure, struct stg_pace *ret);
+
+/* Adds what a trainer reports. Numbers that cannot be (a node that is not there, more
+ * time than has passed, more outputs than it has) are left out. */
+void stg_measure_report(struct stg_measure *measure, const struct stg_report *report);
 
 #endif

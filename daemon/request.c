@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "core/param.h"
+#include "daemon/explain.h"
 #include "daemon/feed.h"
 #include "daemon/gate.h"
 #include "daemon/session.h"
@@ -310,6 +311,38 @@ static void serve_status(struct stg_session *session, const struct stg_request *
     stg_bump_finish(&bump);
 }
 
+/* A graph that is too long for one message is told without its last nodes. */
+static void shorten_explain(struct stg_reply *reply)
+{
+    struct stg_explain *explain = &reply->explain;
+    while (!fits(reply) && explain->n_nodes > 0) {
+        size_t n = explain->n_nodes / 16 + 1;
+        explain->n_nodes -= n;
+        explain->n_left_out += (uint32_t)n;
+        for (size_t i = 0; i < explain->n_tensors; i++)
+            explain->tensors[i].is_constant |=
+                explain->tensors[i].from >= explain->n_nodes;
+    }
+}
+
+static void serve_explain(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = look_up(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_err err = {0};
+    struct stg_reply reply = reply_to(request);
+    if (stg_explain_fill(pipeline, &bump, &reply.explain, &err) < 0) {
+        fail(session, request, &err);
+    } else {
+        shorten_explain(&reply);
+        stg_session_reply(session, &reply, NULL, 0);
+    }
+    stg_bump_finish(&bump);
+}
+
 static void serve_delete(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_pipeline *pipeline = look_up(session, request);
@@ -392,6 +425,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
     reply.first_number = attached.first_number;
     reply.batch_rows = stg_definition_batch_rows(instance->definition);
     reply.unseen = session->unseen;
+    reply.wants_reports = true;
     if (session->unseen)
         stg_log(
             STG_LOG_WARNING,
@@ -512,6 +546,16 @@ static void serve_feed(struct stg_session *session, const struct stg_request *re
         stg_session_reply(session, &reply, NULL, 0);
 }
 
+/* Of a stream that was stopped meanwhile, too. */
+static void serve_report(struct stg_session *session, const struct stg_request *request)
+{
+    if (session->client != NULL)
+        stg_stage_report(session->instance->stage, &request->report);
+    else
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
+                         "a report is sent on the connection of a stream");
+}
+
 /* ---- the table ---- */
 
 static const struct {
@@ -522,6 +566,7 @@ static const struct {
     {STG_REQUEST_APPLY, serve_apply},           {STG_REQUEST_LIST, serve_list},
     {STG_REQUEST_STATUS, serve_status},         {STG_REQUEST_DELETE, serve_delete},
     {STG_REQUEST_NEW_TICKET, serve_new_ticket}, {STG_REQUEST_FEED, serve_feed},
+    {STG_REQUEST_EXPLAIN, serve_explain},       {STG_REQUEST_REPORT, serve_report},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

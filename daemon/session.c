@@ -281,7 +281,8 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
                          "the first request of a connection is hello");
         stg_session_close(session);
     } else if (session->open_waits ||
-               (session->client != NULL && request.kind != STG_REQUEST_FEED)) {
+               (session->client != NULL && request.kind != STG_REQUEST_FEED &&
+                request.kind != STG_REQUEST_REPORT)) {
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
                          "this connection is a stream's: make another one for requests");
     } else if (request.kind == STG_REQUEST_OPEN) {

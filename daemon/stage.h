@@ -170,6 +170,19 @@ void stg_gone_add(struct stg_gone_list *list, const struct stg_client_status *st
 void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
                    struct stg_pipeline_status *status);
 
+struct stg_measure;
+
+/* What is measured of it, as of now, for this thread alone until it calls unlook; keep it
+ * short: runners wait meanwhile. */
+const struct stg_measure *stg_stage_look(struct stg_stage *stage);
+void stg_stage_unlook(struct stg_stage *stage);
+
+/* What was measured is the caller's from now on. Only when quiet, and once. */
+struct stg_measure *stg_stage_take_measure(struct stg_stage *stage);
+
+/* What a client measured: what makes no sense is left out. */
+void stg_stage_report(struct stg_stage *stage, const struct stg_report *report);
+
 /* Counters, and every client: attached, away, detached, gone. Strings live in bump. */
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret);

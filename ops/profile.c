@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ops/run_priv.h"
 
@@ -24,18 +25,21 @@ static void fade(struct stg_mean *mean)
     }
 }
 
+void stg_mean_add_many(struct stg_mean *mean, uint64_t n, uint64_t sum)
+{
+    mean->n += n;
+    mean->sum = mean->sum < UINT64_MAX - sum ? mean->sum + sum : UINT64_MAX;
+    fade(mean);
+}
+
 void stg_mean_add(struct stg_mean *mean, uint64_t value)
 {
-    mean->n++;
-    mean->sum = mean->sum < UINT64_MAX - value ? mean->sum + value : UINT64_MAX;
-    fade(mean);
+    stg_mean_add_many(mean, 1, value);
 }
 
 static void move(struct stg_mean *to, struct stg_mean *from)
 {
-    to->n += from->n;
-    to->sum = to->sum < UINT64_MAX - from->sum ? to->sum + from->sum : UINT64_MAX;
-    fade(to);
+    stg_mean_add_many(to, from->n, from->sum);
     *from = (struct stg_mean){0};
 }
 
@@ -87,6 +91,16 @@ void stg_profile_move(struct stg_profile *to, struct stg_profile *from)
         move(&to->of_feeds[i], &from->of_feeds[i]);
 }
 
+void stg_profile_clear(struct stg_profile *profile)
+{
+    size_t n_outputs = profile->first_output[profile->n_nodes];
+    profile->n_runs = 0;
+    profile->run_ns = (struct stg_mean){0};
+    memset(profile->node_ns, 0, profile->n_nodes * sizeof(*profile->node_ns));
+    memset(profile->bytes, 0, n_outputs * sizeof(*profile->bytes));
+    memset(profile->of_feeds, 0, profile->n_feeds * sizeof(*profile->of_feeds));
+}
+
 /* ---- one executor ---- */
 
 static bool begin(void *owner, const struct stg_key *key)
@@ -107,12 +121,19 @@ static void node_ran(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end
     profiler->took_ns[profiler->n_ran++] = end_ns - begin_ns;
 }
 
+/* As it would lie in a batch; what a reader hands over has gaps. */
 static uint64_t bytes_of(const struct stg_tensor *tensor)
 {
-    uint64_t offsets = tensor->dtype == STAGER_STRING
-                           ? ((uint64_t)stg_tensor_n(tensor) + 1) * sizeof(int64_t)
-                           : 0;
-    return tensor->data_bytes + offsets;
+    if (tensor->dtype != STAGER_STRING)
+        return tensor->data_bytes;
+    uint64_t n = (uint64_t)stg_tensor_n(tensor), bytes = (n + 1) * sizeof(int64_t);
+    if (n == 0)
+        return bytes;
+    if (tensor->end == tensor->begin + 1)
+        return bytes + (uint64_t)(tensor->begin[n] - tensor->begin[0]);
+    for (uint64_t i = 0; i < n; i++)
+        bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
+    return bytes;
 }
 
 static void add_outputs(struct stg_profile *profile, const struct stg_run *run)

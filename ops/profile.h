@@ -41,8 +41,14 @@ void stg_profile_finish(struct stg_profile *profile);
  */
 void stg_profile_move(struct stg_profile *to, struct stg_profile *from);
 
+/* Forgets what was measured. */
+void stg_profile_clear(struct stg_profile *profile);
+
 /* Adds one value, and lets old ones fade. */
 void stg_mean_add(struct stg_mean *mean, uint64_t value);
+
+/* Adds n values at once. */
+void stg_mean_add_many(struct stg_mean *mean, uint64_t n, uint64_t sum);
 
 /* Watches one executor: its first runs and then one in `every`. One thread at a time. */
 struct stg_profiler {

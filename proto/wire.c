@@ -56,6 +56,39 @@ int stg_wire_text(const ProtobufCBinaryData *bytes, const char *what,
     return 0;
 }
 
+/* ---- parts ---- */
+
+char *stg_wire_optional(const char *s)
+{
+    return s != NULL && *s != '\0' ? (char *)s : NULL;
+}
+
+char *stg_wire_required(const char *s)
+{
+    return (char *)(s != NULL ? s : "");
+}
+
+const char *stg_wire_taken(const char *s)
+{
+    return s != NULL ? s : "";
+}
+
+void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size)
+{
+    void **ret = stg_bump_alloc(bump, n * sizeof(void *));
+    char *messages = stg_bump_alloc(bump, n * size);
+    if (ret == NULL || messages == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        ret[i] = messages + i * size;
+    return ret;
+}
+
+int stg_wire_fail_memory(struct stg_err *err)
+{
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a message");
+}
+
 /* ---- encoding a request ---- */
 
 /* The parts of a request: one of them is used. */
@@ -68,6 +101,7 @@ struct parts {
     Stager__Open open;
     Stager__FeedRequest feed;
     Stager__Empty new_ticket;
+    Stager__Report report;
 };
 
 static char *text_of(const char *s)
@@ -161,6 +195,9 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     Stager__Request message = STAGER__REQUEST__INIT;
     message.id = request->id;
     message.has_id = 1;
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    long ret = 0;
     switch (request->kind) {
     case STG_REQUEST_HELLO: message.hello = hello_fill(&parts.hello, request); break;
     case STG_REQUEST_CHECK: message.check = check_fill(&parts.check, request); break;
@@ -169,6 +206,11 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_OPEN: message.open = open_fill(&parts.open, request); break;
     case STG_REQUEST_DELETE: message.delete_ = name_fill(&parts.name, request); break;
     case STG_REQUEST_FEED: message.feed = feed_fill(&parts.feed, request); break;
+    case STG_REQUEST_EXPLAIN: message.explain = name_fill(&parts.name, request); break;
+    case STG_REQUEST_REPORT:
+        ret = stg_wire_report_fill(&request->report, &bump, &parts.report);
+        message.report = &parts.report;
+        break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -177,10 +219,13 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         stager__empty__init(&parts.new_ticket);
         message.new_ticket = &parts.new_ticket;
         break;
-    default: return -STAGER_INVALID_ARGUMENT;
+    default: ret = -STAGER_INVALID_ARGUMENT;
     }
     gate_fill(&message, request);
-    return stg_wire_pack(&message.base, buf, capacity);
+    if (ret == 0)
+        ret = stg_wire_pack(&message.base, buf, capacity);
+    stg_bump_finish(&bump);
+    return ret;
 }
 
 /* ---- decoding a request ---- */
@@ -265,7 +310,8 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->apply, STG_REQUEST_APPLY},           {m->list, STG_REQUEST_LIST},
         {m->status, STG_REQUEST_STATUS},         {m->open, STG_REQUEST_OPEN},
         {m->delete_, STG_REQUEST_DELETE},        {m->feed, STG_REQUEST_FEED},
-        {m->new_ticket, STG_REQUEST_NEW_TICKET},
+        {m->new_ticket, STG_REQUEST_NEW_TICKET}, {m->explain, STG_REQUEST_EXPLAIN},
+        {m->report, STG_REQUEST_REPORT},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -289,6 +335,9 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_OPEN: open_take(m->open, ret); return 0;
     case STG_REQUEST_DELETE: ret->name = m->delete_->name; return 0;
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
+    case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
+    case STG_REQUEST_REPORT:
+        return stg_wire_report_take(m->report, bump, &ret->report, err);
     default: return 0;
     }
 }

@@ -28,6 +28,23 @@ enum stg_request_kind {
     STG_REQUEST_DELETE,
     STG_REQUEST_FEED,
     STG_REQUEST_NEW_TICKET,
+    STG_REQUEST_EXPLAIN,
+    STG_REQUEST_REPORT = 13,
+};
+
+/* What a trainer measured since it last said so. Nothing in it is checked but its form.
+ */
+struct stg_report_node {
+    uint32_t node; /* place among the nodes of the pipeline */
+    uint64_t n, ns;
+    const uint64_t *bytes; /* of each output, in the mean */
+    size_t n_bytes;
+};
+
+struct stg_report {
+    uint64_t elapsed_ns, n_batches, wait_ns, n_runs, run_ns, cpu_ns;
+    const struct stg_report_node *nodes;
+    size_t n_nodes;
 };
 
 /* One request. Strings point into the bump given to decode (or are the encoder's
@@ -37,7 +54,7 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char *name; /* status, open, delete; apply: overrides the text's */
+    const char *name; /* status, explain, open, delete; apply: overrides the text's */
     const char *text; /* check, apply */
     size_t text_bytes;
     const char *file;
@@ -54,6 +71,7 @@ struct stg_request {
     size_t data_bytes;
     const int64_t *offsets; /* feed, strings: n_offsets == elements + 1; else NULL */
     size_t n_offsets;
+    struct stg_report report;
     const void *ticket; /* through the gate; points into the message */
     size_t ticket_bytes;
     const void *request_id;
@@ -102,6 +120,51 @@ struct stg_pipeline_status {
     struct stg_schema boundary;
 };
 
+/* What a pipeline is made of and what that takes: see control.proto. */
+struct stg_explain_input {
+    uint32_t from, output;
+    uint64_t bytes;
+    const char *staged;
+    bool crosses, control;
+};
+
+struct stg_explain_node {
+    const char *name, *op; /* op "": a component of the dataset's element */
+    bool in_daemon, in_trainer;
+    uint64_t n_daemon, daemon_ns, n_trainer, trainer_ns, bytes;
+    struct stg_explain_input *inputs;
+    size_t n_inputs;
+};
+
+struct stg_explain_tensor {
+    const char *name;
+    bool is_constant; /* `from` says nothing */
+    uint32_t from;
+    uint64_t bytes;
+};
+
+struct stg_explain_decision {
+    uint64_t age_ns;
+    const char *what, *text;
+};
+
+struct stg_explain {
+    const char *name, *state, *smart_stage, *bottleneck, *why;
+    uint64_t generation;
+    const char *const *steps;
+    size_t n_steps;
+    struct stg_explain_node *nodes;
+    size_t n_nodes;
+    struct stg_explain_tensor *tensors;
+    size_t n_tensors;
+    struct stg_explain_decision *decisions;
+    size_t n_decisions;
+    uint32_t n_left_out, n_runners;
+    uint64_t elapsed_ns, n_items, draw_ns, compute_ns, room_ns, trainers_ns,
+        trainers_wait_ns, cpu_ns;
+    uint64_t n_daemon_runs, daemon_run_ns, n_trainer_runs, trainer_run_ns;
+};
+
 /* One reply: code and text, and the part that belongs to the request. */
 struct stg_reply {
     uint64_t id;
@@ -128,13 +191,15 @@ struct stg_reply {
     uint32_t n_left_out; /* that did not fit the message */
 
     struct stg_pipeline_status status;
+    struct stg_explain explain;
 
     uint64_t segment_bytes; /* open */
     uint32_t max_held;
     const char *client_id, *structure;
     uint64_t first_number;
-    uint64_t batch_rows;         /* of a staged batch that is whole; 0: not known */
-    bool unseen;                 /* the daemon has no pidfd of this process */
+    uint64_t batch_rows; /* of a staged batch that is whole; 0: not known */
+    bool unseen;         /* the daemon has no pidfd of this process */
+    bool wants_reports;
     uint64_t feed_version;       /* feed */
     const unsigned char *ticket; /* new_ticket: STG_TICKET_BYTES */
     uint32_t seconds;

@@ -21,4 +21,31 @@ int stg_wire_unpack(const ProtobufCMessageDescriptor *type, const void *buf, siz
 int stg_wire_text(const ProtobufCBinaryData *bytes, const char *what,
                   struct stg_bump *bump, const char **ret, struct stg_err *err);
 
+/* ---- wire_explain.c ---- */
+
+int stg_wire_report_fill(const struct stg_report *from, struct stg_bump *bump,
+                         Stager__Report *to);
+int stg_wire_report_take(const Stager__Report *from, struct stg_bump *bump,
+                         struct stg_report *ret, struct stg_err *err);
+int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
+                          Stager__ExplainReply **ret);
+int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                          struct stg_explain *ret, struct stg_err *err);
+
+/* An optional number: sent when it is not zero. */
+#define STG_PUT(to, name, value)                                                         \
+    ((to)->name = (value), (to)->has_##name = (to)->name != 0)
+
+/* NULL unless there is something to send; what is required is sent as "". */
+char *stg_wire_optional(const char *s);
+char *stg_wire_required(const char *s);
+
+/* What was not sent is "". */
+const char *stg_wire_taken(const char *s);
+
+/* An array of n pointers to n zeroed messages of that size. NULL: out of memory. */
+void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size);
+
+int stg_wire_fail_memory(struct stg_err *err);
+
 #endif

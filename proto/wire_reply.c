@@ -9,42 +9,12 @@
 /* The kind goes over the wire as the number of the request's field. */
 #define KIND_FIELD 1
 
-/* An optional number: sent when it is not zero. */
-#define PUT(to, name, value) ((to)->name = (value), (to)->has_##name = (to)->name != 0)
-
-static char *optional(const char *s)
-{
-    return s != NULL && *s != '\0' ? (char *)s : NULL;
-}
-
-static char *required(const char *s)
-{
-    return (char *)(s != NULL ? s : "");
-}
-
-static const char *taken(const char *s)
-{
-    return s != NULL ? s : "";
-}
-
-/* An array of n pointers to n zeroed messages of that size. NULL: out of memory. */
-static void *messages_alloc(struct stg_bump *bump, size_t n, size_t size)
-{
-    void **ret = stg_bump_alloc(bump, n * sizeof(void *));
-    char *messages = stg_bump_alloc(bump, n * size);
-    if (ret == NULL || messages == NULL)
-        return NULL;
-    for (size_t i = 0; i < n; i++)
-        ret[i] = messages + i * size;
-    return ret;
-}
-
 /* ---- encoding ---- */
 
 static int boundary_fill(const struct stg_schema *schema, struct stg_bump *bump,
                          size_t *ret_n, Stager__Boundary ***ret)
 {
-    Stager__Boundary **all = messages_alloc(bump, schema->n, sizeof(Stager__Boundary));
+    Stager__Boundary **all = stg_wire_messages(bump, schema->n, sizeof(Stager__Boundary));
     if (all == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < schema->n; i++) {
@@ -52,7 +22,7 @@ static int boundary_fill(const struct stg_schema *schema, struct stg_bump *bump,
         if (from->ndim < 0 || from->ndim > STG_MAX_DIMS)
             return -STAGER_INVALID_ARGUMENT;
         stager__boundary__init(all[i]);
-        all[i]->name = required(from->name);
+        all[i]->name = stg_wire_required(from->name);
         all[i]->dtype = (uint32_t)from->dtype;
         all[i]->n_shape = (size_t)from->ndim;
         all[i]->shape = from->shape;
@@ -72,10 +42,10 @@ static int hello_fill(const struct stg_reply *from, struct stg_bump *bump,
         return -STAGER_RESOURCE_EXHAUSTED;
     stager__hello_reply__init(hello);
     hello->version = from->version;
-    hello->daemon = required(from->daemon);
+    hello->daemon = stg_wire_required(from->daemon);
     hello->instance = from->instance;
     hello->pid = from->pid;
-    hello->cuda = optional(from->cuda);
+    hello->cuda = stg_wire_optional(from->cuda);
     to->hello = hello;
     return 0;
 }
@@ -87,11 +57,11 @@ static int pipeline_fill(const struct stg_reply *from, struct stg_bump *bump,
     if (p == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stager__pipeline_reply__init(p);
-    p->name = required(from->name);
-    PUT(p, generation, from->generation);
-    PUT(p, max_batch_bytes, from->max_batch_bytes);
-    PUT(p, memory_bytes, from->memory_bytes);
-    PUT(p, unchanged, from->unchanged);
+    p->name = stg_wire_required(from->name);
+    STG_PUT(p, generation, from->generation);
+    STG_PUT(p, max_batch_bytes, from->max_batch_bytes);
+    STG_PUT(p, memory_bytes, from->memory_bytes);
+    STG_PUT(p, unchanged, from->unchanged);
     p->advice = (char **)from->advice;
     p->n_advice = from->n_advice;
     to->pipeline = p;
@@ -103,24 +73,24 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
 {
     Stager__ListReply *list = stg_bump_alloc(bump, sizeof(*list));
     Stager__ListEntry **all =
-        messages_alloc(bump, from->n_entries, sizeof(Stager__ListEntry));
+        stg_wire_messages(bump, from->n_entries, sizeof(Stager__ListEntry));
     if (list == NULL || all == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stager__list_reply__init(list);
     for (size_t i = 0; i < from->n_entries; i++) {
         const struct stg_list_entry *e = &from->entries[i];
         stager__list_entry__init(all[i]);
-        all[i]->name = required(e->name);
-        all[i]->state = optional(e->state);
-        all[i]->file = optional(e->file);
-        PUT(all[i], generation, e->generation);
-        PUT(all[i], n_clients, e->n_clients);
-        PUT(all[i], uid, e->uid);
-        PUT(all[i], pipeline, e->pipeline);
+        all[i]->name = stg_wire_required(e->name);
+        all[i]->state = stg_wire_optional(e->state);
+        all[i]->file = stg_wire_optional(e->file);
+        STG_PUT(all[i], generation, e->generation);
+        STG_PUT(all[i], n_clients, e->n_clients);
+        STG_PUT(all[i], uid, e->uid);
+        STG_PUT(all[i], pipeline, e->pipeline);
     }
     list->entry = all;
     list->n_entry = from->n_entries;
-    PUT(list, n_left_out, from->n_left_out);
+    STG_PUT(list, n_left_out, from->n_left_out);
     to->list = list;
     return 0;
 }
@@ -128,71 +98,71 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
 static void client_fill(const struct stg_client_status *from, Stager__ClientStatus *to)
 {
     stager__client_status__init(to);
-    to->client_id = optional(from->client_id);
-    to->program = optional(from->program);
-    to->state = optional(from->state);
-    PUT(to, pid, from->pid);
-    PUT(to, uid, from->uid);
-    PUT(to, max_held, from->max_held);
-    PUT(to, held, from->held);
-    PUT(to, assigned, from->assigned);
-    PUT(to, taken, from->taken);
-    PUT(to, released, from->released);
-    PUT(to, redelivered, from->redelivered);
-    PUT(to, wait_ns, from->wait_ns);
-    PUT(to, violations, from->violations);
-    PUT(to, acknowledged, from->acknowledged);
-    PUT(to, gaps, from->gaps);
-    PUT(to, lost, from->lost);
-    PUT(to, daemon_wait_ns, from->daemon_wait_ns);
-    to->last_error = optional(from->last_error);
-    PUT(to, batch_size, from->batch_size);
-    PUT(to, rank, from->rank);
+    to->client_id = stg_wire_optional(from->client_id);
+    to->program = stg_wire_optional(from->program);
+    to->state = stg_wire_optional(from->state);
+    STG_PUT(to, pid, from->pid);
+    STG_PUT(to, uid, from->uid);
+    STG_PUT(to, max_held, from->max_held);
+    STG_PUT(to, held, from->held);
+    STG_PUT(to, assigned, from->assigned);
+    STG_PUT(to, taken, from->taken);
+    STG_PUT(to, released, from->released);
+    STG_PUT(to, redelivered, from->redelivered);
+    STG_PUT(to, wait_ns, from->wait_ns);
+    STG_PUT(to, violations, from->violations);
+    STG_PUT(to, acknowledged, from->acknowledged);
+    STG_PUT(to, gaps, from->gaps);
+    STG_PUT(to, lost, from->lost);
+    STG_PUT(to, daemon_wait_ns, from->daemon_wait_ns);
+    to->last_error = stg_wire_optional(from->last_error);
+    STG_PUT(to, batch_size, from->batch_size);
+    STG_PUT(to, rank, from->rank);
 }
 
 static void counters_fill(const struct stg_pipeline_status *from, Stager__StatusReply *to)
 {
-    to->name = required(from->name);
-    to->state = optional(from->state);
-    to->delivery = optional(from->delivery);
-    to->last_error = optional(from->last_error);
-    PUT(to, generation, from->generation);
-    PUT(to, pass, from->pass);
-    PUT(to, epoch, from->epoch);
-    PUT(to, capacity, from->capacity);
-    PUT(to, num_threads, from->num_threads);
-    PUT(to, num_clients, from->num_clients);
-    PUT(to, buffered, from->buffered);
-    PUT(to, published, from->published);
-    PUT(to, assigned, from->assigned);
-    PUT(to, released, from->released);
-    PUT(to, dropped, from->dropped);
-    PUT(to, errors, from->errors);
-    PUT(to, redelivered, from->redelivered);
-    PUT(to, lost, from->lost);
-    PUT(to, rows, from->rows);
-    PUT(to, bytes, from->bytes);
-    PUT(to, memory_bytes, from->memory_bytes);
-    PUT(to, memory_used_bytes, from->memory_used_bytes);
-    PUT(to, quarantined_bytes, from->quarantined_bytes);
-    PUT(to, max_batch_bytes, from->max_batch_bytes);
-    PUT(to, producer_wait_ns, from->producer_wait_ns);
-    PUT(to, producer_busy_ns, from->producer_busy_ns);
-    PUT(to, timeouts, from->timeouts);
-    PUT(to, n_clients_left_out, from->n_clients_left_out);
-    PUT(to, made, from->made);
-    PUT(to, ignored, from->ignored);
-    PUT(to, ignored_elements, from->ignored_elements);
-    PUT(to, in_hand, from->in_hand);
-    PUT(to, discarded, from->discarded);
-    PUT(to, acknowledged, from->acknowledged);
-    PUT(to, unacknowledged, from->unacknowledged);
-    PUT(to, discarded_published, from->discarded_published);
-    PUT(to, evicted, from->evicted);
-    PUT(to, feed_version, from->feed_version);
-    PUT(to, incomplete_rounds, from->incomplete_rounds);
-    to->on_timeout = optional(from->on_timeout);
-    PUT(to, pipeline, from->pipeline);
+    to->name = stg_wire_required(from->name);
+    to->state = stg_wire_optional(from->state);
+    to->delivery = stg_wire_optional(from->delivery);
+    to->last_error = stg_wire_optional(from->last_error);
+    STG_PUT(to, generation, from->generation);
+    STG_PUT(to, pass, from->pass);
+    STG_PUT(to, epoch, from->epoch);
+    STG_PUT(to, capacity, from->capacity);
+    STG_PUT(to, num_threads, from->num_threads);
+    STG_PUT(to, num_clients, from->num_clients);
+    STG_PUT(to, buffered, from->buffered);
+    STG_PUT(to, published, from->published);
+    STG_PUT(to, assigned, from->assigned);
+    STG_PUT(to, released, from->released);
+    STG_PUT(to, dropped, from->dropped);
+    STG_PUT(to, errors, from->errors);
+    STG_PUT(to, redelivered, from->redelivered);
+    STG_PUT(to, lost, from->lost);
+    STG_PUT(to, rows, from->rows);
+    STG_PUT(to, bytes, from->bytes);
+    STG_PUT(to, memory_bytes, from->memory_bytes);
+    STG_PUT(to, memory_used_bytes, from->memory_used_bytes);
+    STG_PUT(to, quarantined_bytes, from->quarantined_bytes);
+    STG_PUT(to, max_batch_bytes, from->max_batch_bytes);
+    STG_PUT(to, producer_wait_ns, from->producer_wait_ns);
+    STG_PUT(to, producer_busy_ns, from->producer_busy_ns);
+    STG_PUT(to, timeouts, from->timeouts);
+    STG_PUT(to, n_clients_left_out, from->n_clients_left_out);
+    STG_PUT(to, made, from->made);
+    STG_PUT(to, ignored, from->ignored);
+    STG_PUT(to, ignored_elements, from->ignored_elements);
+    STG_PUT(to, in_hand, from->in_hand);
+    STG_PUT(to, discarded, from->discarded);
+    STG_PUT(to, acknowledged, from->acknowledged);
+    STG_PUT(to, unacknowledged, from->unacknowledged);
+    STG_PUT(to, discarded_published, from->discarded_published);
+    STG_PUT(to, evicted, from->evicted);
+    STG_PUT(to, feed_version, from->feed_version);
+    STG_PUT(to, incomplete_rounds, from->incomplete_rounds);
+    to->on_timeout = stg_wire_optional(from->on_timeout);
+    STG_PUT(to, pipeline, from->pipeline);
 }
 
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -201,7 +171,7 @@ static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
     const struct stg_pipeline_status *s = &from->status;
     Stager__StatusReply *status = stg_bump_alloc(bump, sizeof(*status));
     Stager__ClientStatus **clients =
-        messages_alloc(bump, s->n_clients, sizeof(Stager__ClientStatus));
+        stg_wire_messages(bump, s->n_clients, sizeof(Stager__ClientStatus));
     if (status == NULL || clients == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stager__status_reply__init(status);
@@ -221,16 +191,17 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     if (open == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stager__open_reply__init(open);
-    open->name = required(from->name);
+    open->name = stg_wire_required(from->name);
     open->generation = from->generation;
     open->segment_bytes = from->segment_bytes;
     open->max_held = from->max_held;
-    open->client_id = optional(from->client_id);
-    open->structure = optional(from->structure);
-    PUT(open, first_number, from->first_number);
+    open->client_id = stg_wire_optional(from->client_id);
+    open->structure = stg_wire_optional(from->structure);
+    STG_PUT(open, first_number, from->first_number);
     open->batch_rows = from->batch_rows;
     open->has_batch_rows = from->batch_rows != 0;
     open->unseen = open->has_unseen = from->unseen;
+    STG_PUT(open, wants_reports, from->wants_reports);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -261,8 +232,8 @@ static int new_ticket_fill(const struct stg_reply *from, struct stg_bump *bump,
     ticket->ticket.data = (uint8_t *)(uintptr_t)from->ticket;
     ticket->ticket.len = STG_TICKET_BYTES;
     ticket->seconds = from->seconds;
-    ticket->admin_url = required(from->admin_url);
-    ticket->events_url = required(from->events_url);
+    ticket->admin_url = stg_wire_required(from->admin_url);
+    ticket->events_url = stg_wire_required(from->events_url);
     to->new_ticket = ticket;
     return 0;
 }
@@ -279,6 +250,8 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_OPEN: return open_fill(from, bump, to);
     case STG_REQUEST_FEED: return feed_fill(from, bump, to);
     case STG_REQUEST_NEW_TICKET: return new_ticket_fill(from, bump, to);
+    case STG_REQUEST_EXPLAIN:
+        return stg_wire_explain_fill(&from->explain, bump, &to->explain);
     default: return 0;
     }
 }
@@ -290,16 +263,16 @@ long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capa
     Stager__Reply message = STAGER__REPLY__INIT;
     message.id = reply->id;
     message.has_id = 1;
-    PUT(&message, code, -reply->code);
-    if (optional(reply->text) != NULL) {
+    STG_PUT(&message, code, -reply->code);
+    if (stg_wire_optional(reply->text) != NULL) {
         message.has_text = 1;
         message.text.len = strlen(reply->text);
         message.text.data = (uint8_t *)reply->text;
     }
     long ret = 0;
     if (reply->code == 0) {
-        PUT(&message, kind,
-            reply->kind != STG_REQUEST_NONE ? reply->kind + KIND_FIELD : 0);
+        STG_PUT(&message, kind,
+                reply->kind != STG_REQUEST_NONE ? reply->kind + KIND_FIELD : 0);
         ret = part_fill(reply, &bump, &message);
     }
     if (ret == 0)
@@ -309,11 +282,6 @@ long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capa
 }
 
 /* ---- decoding ---- */
-
-static int fail_memory(struct stg_err *err)
-{
-    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a message");
-}
 
 static int component_take(const Stager__Boundary *from, struct stg_component *ret,
                           struct stg_err *err)
@@ -354,7 +322,7 @@ static int boundary_take(size_t n, Stager__Boundary *const *from, struct stg_bum
 {
     struct stg_component *components = stg_bump_alloc(bump, n * sizeof(*components));
     if (components == NULL)
-        return fail_memory(err);
+        return stg_wire_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
         int rc = component_take(from[i], &components[i], err);
         if (rc < 0)
@@ -370,7 +338,7 @@ static void hello_take(const Stager__HelloReply *from, struct stg_reply *ret)
     ret->daemon = from->daemon;
     ret->instance = from->instance;
     ret->pid = from->pid;
-    ret->cuda = taken(from->cuda);
+    ret->cuda = stg_wire_taken(from->cuda);
 }
 
 static int pipeline_take(const Stager__PipelineReply *from, struct stg_bump *bump,
@@ -391,14 +359,14 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
 {
     ret->entries = stg_bump_alloc(bump, from->n_entry * sizeof(*ret->entries));
     if (ret->entries == NULL)
-        return fail_memory(err);
+        return stg_wire_fail_memory(err);
     ret->n_entries = from->n_entry;
     ret->n_left_out = from->n_left_out;
     for (size_t i = 0; i < from->n_entry; i++) {
         const Stager__ListEntry *e = from->entry[i];
         ret->entries[i] = (struct stg_list_entry){.name = e->name,
-                                                  .state = taken(e->state),
-                                                  .file = taken(e->file),
+                                                  .state = stg_wire_taken(e->state),
+                                                  .file = stg_wire_taken(e->file),
                                                   .generation = e->generation,
                                                   .pipeline = e->pipeline,
                                                   .n_clients = e->n_clients,
@@ -409,9 +377,9 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
 
 static void client_take(const Stager__ClientStatus *from, struct stg_client_status *ret)
 {
-    *ret = (struct stg_client_status){.client_id = taken(from->client_id),
-                                      .program = taken(from->program),
-                                      .state = taken(from->state),
+    *ret = (struct stg_client_status){.client_id = stg_wire_taken(from->client_id),
+                                      .program = stg_wire_taken(from->program),
+                                      .state = stg_wire_taken(from->state),
                                       .pid = from->pid,
                                       .uid = from->uid,
                                       .max_held = from->max_held,
@@ -426,7 +394,7 @@ static void client_take(const Stager__ClientStatus *from, struct stg_client_stat
                                       .gaps = from->gaps,
                                       .lost = from->lost,
                                       .daemon_wait_ns = from->daemon_wait_ns,
-                                      .last_error = taken(from->last_error),
+                                      .last_error = stg_wire_taken(from->last_error),
                                       .batch_size = from->batch_size,
                                       .rank = from->rank};
 }
@@ -435,9 +403,9 @@ static void counters_take(const Stager__StatusReply *from,
                           struct stg_pipeline_status *ret)
 {
     *ret = (struct stg_pipeline_status){.name = from->name,
-                                        .state = taken(from->state),
-                                        .delivery = taken(from->delivery),
-                                        .last_error = taken(from->last_error),
+                                        .state = stg_wire_taken(from->state),
+                                        .delivery = stg_wire_taken(from->delivery),
+                                        .last_error = stg_wire_taken(from->last_error),
                                         .generation = from->generation,
                                         .pass = from->pass,
                                         .epoch = from->epoch,
@@ -472,7 +440,7 @@ static void counters_take(const Stager__StatusReply *from,
                                         .evicted = from->evicted,
                                         .feed_version = from->feed_version,
                                         .incomplete_rounds = from->incomplete_rounds,
-                                        .on_timeout = taken(from->on_timeout),
+                                        .on_timeout = stg_wire_taken(from->on_timeout),
                                         .pipeline = from->pipeline,
                                         .n_clients_left_out = from->n_clients_left_out};
 }
@@ -484,7 +452,7 @@ static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
     struct stg_client_status *clients =
         stg_bump_alloc(bump, from->n_client * sizeof(*clients));
     if (clients == NULL)
-        return fail_memory(err);
+        return stg_wire_fail_memory(err);
     for (size_t i = 0; i < from->n_client; i++)
         client_take(from->client[i], &clients[i]);
     ret->status.clients = clients;
@@ -500,11 +468,12 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->generation = from->generation;
     ret->segment_bytes = from->segment_bytes;
     ret->max_held = from->max_held;
-    ret->client_id = taken(from->client_id);
-    ret->structure = taken(from->structure);
+    ret->client_id = stg_wire_taken(from->client_id);
+    ret->structure = stg_wire_taken(from->structure);
     ret->first_number = from->first_number;
     ret->batch_rows = from->batch_rows;
     ret->unseen = from->unseen != 0;
+    ret->wants_reports = from->wants_reports != 0;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 
@@ -535,6 +504,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->open != NULL, kind == STG_REQUEST_OPEN},
         {m->feed != NULL, kind == STG_REQUEST_FEED},
         {m->new_ticket != NULL, kind == STG_REQUEST_NEW_TICKET},
+        {m->explain != NULL, kind == STG_REQUEST_EXPLAIN},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -545,7 +515,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_NEW_TICKET + KIND_FIELD;
+    uint32_t last = STG_REQUEST_EXPLAIN + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: kind: %u is no request", m->kind);
@@ -572,6 +542,8 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
     case STG_REQUEST_FEED: ret->feed_version = m->feed->feed_version; return 0;
     case STG_REQUEST_NEW_TICKET: return new_ticket_take(m->new_ticket, ret, err);
+    case STG_REQUEST_EXPLAIN:
+        return stg_wire_explain_take(m->explain, bump, &ret->explain, err);
     default: return 0;
     }
 }

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "client/compute/measured.h"
 #include "client/compute/npy.h"
 #include "ops/graph.h"
 #include "ops/run.h"
@@ -19,6 +20,7 @@ struct stg_compute_graph {
 struct stg_compute_executor {
     struct stg_graph *fed; /* its own: NULL when nothing is fed */
     struct stg_run *run;
+    struct stg_measured measured;     /* of run */
     const struct stg_tensor **values; /* one a feed; for stg_run_feed */
     size_t n_values;
 };
@@ -57,6 +59,7 @@ static void discard(struct stg_compute_executor *executor)
     if (executor == NULL)
         return;
     stg_run_destroy(executor->run);
+    stg_measured_finish(&executor->measured);
     stg_graph_destroy(executor->fed);
     free(executor->values);
     free(executor);
@@ -112,10 +115,12 @@ static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed
     if (executor == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     int rc = fed->n > 0 ? make_fed(graph, fed, executor, err) : 0;
+    const struct stg_graph *of = executor->fed != NULL ? executor->fed : graph->graph;
     if (rc == 0)
-        rc = stg_run_create_compute(executor->fed != NULL ? executor->fed : graph->graph,
-                                    graph->resources, fetches, n_fetches, &executor->run,
-                                    err);
+        rc = stg_run_create_compute(of, graph->resources, fetches, n_fetches,
+                                    &executor->run, err);
+    if (rc == 0)
+        rc = stg_measured_init(&executor->measured, of, executor->run, err);
     if (rc < 0) {
         discard(executor);
         return rc;
@@ -142,6 +147,12 @@ static int run(struct stg_compute_executor *executor, const struct stg_tensor *b
     return stg_run_exec(executor->run, boundary, &op_key, NULL, outputs, err);
 }
 
+static bool measured(struct stg_compute_executor *executor,
+                     struct stg_compute_measured *ret)
+{
+    return stg_measured_take(&executor->measured, ret);
+}
+
 extern const struct stg_compute stager_compute;
 
 __attribute__((visibility("default"))) const struct stg_compute stager_compute = {
@@ -154,4 +165,5 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .discard = discard,
     .needs = needs,
     .run = run,
+    .measured = measured,
 };

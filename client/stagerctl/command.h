@@ -21,6 +21,7 @@ struct stg_ctl_options {
     const char *name;        /* --name */
     bool replace;
     bool rows;
+    bool dot;
     uint64_t limit;   /* 0: none */
     uint64_t count;   /* watch: events; 0: no end */
     uint64_t seconds; /* watch; 0: no end */
@@ -35,6 +36,7 @@ int stg_ctl_check(const struct stg_ctl_options *options);
 int stg_ctl_apply(const struct stg_ctl_options *options);
 int stg_ctl_list(const struct stg_ctl_options *options);
 int stg_ctl_status(const struct stg_ctl_options *options);
+int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);

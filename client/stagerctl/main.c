@@ -36,6 +36,11 @@ static const struct command commands[] = {
     {"list", ARGUMENT_NONE, "", "gt", "The pipelines that there are.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "What a pipeline (or each of them) does, and who takes from it.", stg_ctl_status},
+    {"explain", ARGUMENT_ONE, "NAME [--dot]", "gto",
+     "What holds a pipeline up, what each node of its graph takes, where it is cut, and "
+     "what\n"
+     "  stagerd decided by itself. With --dot the graph, for Graphviz.",
+     stg_ctl_explain},
     {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
      "Prints the batches of a run of its own, from the start, invisible to other "
      "clients.\n"
@@ -70,7 +75,8 @@ static void print_usage(FILE *out)
     fprintf(out,
             "\n`stagerctl COMMAND --help` says more. stagerd is looked for in DIR, else\n"
             "environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
-            "check, apply, list, status and delete also go through the gate: --gate URL, "
+            "check, apply, list, status, explain and delete also go through the gate: "
+            "--gate URL, "
             "with\n--ticket-file FILE or environment STAGER_TICKET.\n"
             "Exit status: 0 done, 1 an error was reported, 2 wrong usage.\n");
 }
@@ -145,6 +151,7 @@ static const struct option long_options[] = {
     {"replace", no_argument, NULL, 'r'},
     {"limit", required_argument, NULL, 'l'},
     {"rows", no_argument, NULL, 'w'},
+    {"dot", no_argument, NULL, 'o'},
     {"count", required_argument, NULL, 'c'},
     {"seconds", required_argument, NULL, 's'},
     {"gate", required_argument, NULL, 'g'},
@@ -181,6 +188,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     ret->json = strchr(ret_seen, 'j') != NULL;
     ret->replace = strchr(ret_seen, 'r') != NULL;
     ret->rows = strchr(ret_seen, 'w') != NULL;
+    ret->dot = strchr(ret_seen, 'o') != NULL;
     return 0;
 }
 
@@ -199,6 +207,8 @@ static int check_options(const struct command *command,
     if (options->json && options->rows)
         return usage_error("--json prints one line a batch; it does not go with --rows",
                            NULL);
+    if (options->json && options->dot)
+        return usage_error("--json does not go with --dot", NULL);
     return 0;
 }
 

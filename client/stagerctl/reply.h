@@ -20,6 +20,9 @@ void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply);
 void stg_reply_status_json(struct stg_json *json,
                            const struct stg_pipeline_status *status);
 
+/* Of explain. */
+void stg_reply_explain_json(struct stg_json *json, const struct stg_explain *explain);
+
 /* Who answered. */
 void stg_reply_daemon_json(struct stg_json *json, const struct stg_admin_daemon *daemon);
 

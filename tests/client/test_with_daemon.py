@@ -112,6 +112,39 @@ def list_and_status(daemon):
     expect(daemon, 1, "numbers", "status", "nmbers")
 
 
+def explain_of_what_runs_and_what_ran(daemon):
+    with open(os.path.join(HERE, "models.golden.h"), encoding="utf-8") as file:
+        rows = re.findall(r'^    "(.*)",$', file.read(), re.M)
+    data = write(daemon, "many.csv", "".join(row + "\n" for row in rows * 200))
+    expect(daemon, 0, "", "apply", example(daemon, "models/dlrm", DATA=data))
+    told = expect_json(daemon, "explain", "dlrm")
+    assert (told["state"], told["bottleneck"], told["n_items"]) == ("idle", "unknown", 0), told
+    assert "nothing was measured yet" in expect(daemon, 0, "", "explain", "dlrm")
+    expect(daemon, 1, "did you mean dlrm?", "explain", "dlmr")
+
+    assert daemon.run("client/examples/score", "dlrm").returncode == 0
+    told = expect_json(daemon, "explain", "dlrm")
+    nodes = {node["name"]: node for node in told["nodes"]}
+    assert len(nodes) == len(told["nodes"]), told
+    daemon_side = [node for node in told["nodes"] if node["in_daemon"] and node["op"]]
+    trainer_side = [node for node in told["nodes"] if node["in_trainer"]]
+    assert any(node["daemon_ns"] > 0 for node in daemon_side), daemon_side
+    assert any(node["trainer_ns"] > 0 for node in trainer_side), trainer_side
+    assert not any(node["n_trainer"] for node in daemon_side), daemon_side
+    crossing = {edge["node"] for node in told["nodes"] for edge in node["inputs"] if edge["crosses"]}
+    assert crossing and all(nodes[name]["in_daemon"] for name in crossing), crossing
+    status = expect_json(daemon, "status", "dlrm")
+    assert [t["name"] for t in told["boundary"]] == [t["name"] for t in status["boundary"]]
+    assert all(t["bytes"] > 0 for t in told["boundary"]), told["boundary"]
+    assert told["n_daemon_runs"] > 0 and told["n_trainer_runs"] > 0, told
+    out = expect(daemon, 0, "", "explain", "dlrm")
+    assert "held up by" in out and "--- cut ---" in out and all(name in out for name in nodes), out
+    dot = expect(daemon, 0, "", "explain", "dlrm", "--dot")
+    assert dot.startswith('digraph "dlrm" {') and "style=bold" in dot, dot
+    assert dot.count("[label=") == len(nodes) + sum(len(n["inputs"]) for n in nodes.values()), dot
+    expect(daemon, 2, "--json does not go with --dot", "explain", "dlrm", "--dot", "--json")
+
+
 def cat(daemon):
     out = expect(daemon, 0, "", "cat", "numbers", "--json")
     assert out.count("\n") == 2, out
@@ -332,7 +365,7 @@ def trainers_say_what_is_wrong(daemon):
     assert daemon.run("client/examples/criteo_lr").returncode == 2
 
 
-TESTS = [check_and_apply, list_and_status, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
+TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
          cat_of_a_bad_row, delete, version,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,

@@ -63,6 +63,12 @@ def requests():
     yield "request_new_ticket", number(1, 8) + data(10, b"")
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
                                   + data(17, b"id\0\xff") + number(18, 0))
+    yield "request_explain", number(1, 10) + data(11, data(1, "criteo"))
+    node = number(1, 3) + number(2, 13) + number(3, 5000) + number(4, 256) + number(4, 0)
+    yield "request_report", number(1, 0) + data(14, number(1, 10 ** 9) + number(2, 100) + number(3, 7)
+                                                + number(4, 13) + number(5, 9000) + number(6, 11)
+                                                + data(7, node) + data(7, number(1, 0) + number(2, 0)
+                                                                       + number(3, 0)))
 
 
 def client_status():
@@ -103,6 +109,22 @@ def pipeline():
     return data(1, "p") + data(3, columns) + data(3, rows) + data(4, staged) + data(5, "rows")
 
 
+def explain():
+    record = data(1, "record") + number(3, 1) + number(9, 80)
+    columns = (data(1, "c") + data(2, "decode_csv") + number(3, 1) + number(4, 1) + number(5, 13)
+               + number(6, 2000) + number(7, 3) + number(8, 2500) + number(9, 40)
+               + data(10, number(1, 0) + number(3, 80))
+               + data(10, number(1, 0) + number(2, 1) + number(3, 8) + data(4, "ids") + number(5, 1)
+                      + number(6, 1)))
+    decision = number(1, 99) + data(2, "smart_stage") + data(3, "moves c: faster")
+    return (data(1, "criteo") + number(2, 4) + data(3, "running") + data(4, "auto")
+            + data(5, "trainer") + data(6, "why") + data(7, "text_line") + data(7, "batch")
+            + data(8, record) + data(8, columns)
+            + data(9, data(1, "ids") + number(2, 1) + number(3, 40)) + data(9, data(1, "one"))
+            + data(10, decision) + number(11, 5)
+            + b"".join(number(field, 1000 + field) for field in range(12, 25)))
+
+
 def replies():
     yield "reply_hello", number(1, 1) + data(4, number(1, 1) + data(2, "0.1.0")
                                              + fixed64(3, 0x0123456789ABCDEF) + number(4, 42)
@@ -125,6 +147,7 @@ def replies():
         11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))
     yield "reply_gate_list", number(1, 4) + data(
         6, data(1, data(1, "b") + fixed64(7, 0xFEDCBA9876543210))) + number(9, 5)
+    yield "reply_explain", number(1, 11) + number(9, 11) + data(12, explain())
     yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
 
 

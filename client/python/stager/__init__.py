@@ -5,7 +5,7 @@
     for batch in stager.open("criteo"):
         train(batch["ids"], batch["label"])
 """
-from ._admin import Applied, apply, check, delete, list, status
+from ._admin import Applied, apply, check, delete, explain, list, status
 from ._ahead import Hook
 from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
 from ._core import Tensor, version as __version__
@@ -30,5 +30,5 @@ __all__ = [
     "InvalidArgumentError", "MaxHeldError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "files", "list",
+    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "explain", "files", "list",
     "open", "ops", "range", "sample_from_datasets", "serve", "staged", "status", "zip"]

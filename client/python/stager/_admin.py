@@ -72,6 +72,11 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     return _ask("status", runtime_dir, name)
 
 
+def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
+    """What holds a pipeline up, what each node of its graph takes, and where it is cut."""
+    return _ask("explain", runtime_dir, name)
+
+
 def delete(name: str, *, if_generation: Optional[int] = None,
            runtime_dir: Optional[str] = None) -> None:
     """Takes a pipeline from the daemon. Its clients get ABORTED."""

@@ -100,6 +100,9 @@ class Server:
     def status(self, name: str) -> Dict[str, Any]:
         return _admin.status(name, runtime_dir=self.runtime_dir)
 
+    def explain(self, name: str) -> Dict[str, Any]:
+        return _admin.explain(name, runtime_dir=self.runtime_dir)
+
     def delete(self, name: str, **options: Any) -> None:
         _admin.delete(name, runtime_dir=self.runtime_dir, **options)
 

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stagerctl/command.h"
+#include "client/stagerctl/reply.h"
+
+/* "1.50 ms". Returns buf. */
+static const char *time_text(uint64_t ns, char *buf, size_t size)
+{
+    if (ns < 1000)
+        snprintf(buf, size, "%" PRIu64 " ns", ns);
+    else if (ns < 1000000)
+        snprintf(buf, size, "%.3g us", (double)ns / 1e3);
+    else if (ns < 1000000000)
+        snprintf(buf, size, "%.3g ms", (double)ns / 1e6);
+    else
+        snprintf(buf, size, "%.3g s", (double)ns / 1e9);
+    return buf;
+}
+
+/* What was not measured is "-". */
+static const char *mean_text(uint64_t n, uint64_t ns, char *buf, size_t size)
+{
+    if (n == 0)
+        snprintf(buf, size, "-");
+    return n == 0 ? buf : time_text(ns, buf, size);
+}
+
+static const char *bytes_text(uint64_t bytes, char *buf, size_t size)
+{
+    if (bytes == 0)
+        snprintf(buf, size, "-");
+    return bytes == 0 ? buf : stg_ctl_bytes(bytes, buf, size);
+}
+
+static double percent(uint64_t part, uint64_t of)
+{
+    return of > 0 ? 100.0 * (double)part / (double)of : 0;
+}
+
+static void print_clean(const char *before, const char *text)
+{
+    char clean[1024];
+    snprintf(clean, sizeof(clean), "%s", text);
+    stg_ctl_clean(clean);
+    printf("%s%s", before, clean);
+}
+
+/* ---- for people ---- */
+
+static void print_pace(const struct stg_explain *e)
+{
+    uint64_t runners_ns = e->elapsed_ns * e->n_runners;
+    if (e->n_items == 0 || e->elapsed_ns == 0)
+        return;
+    printf("  lately      %.1f batches a second; %u runner%s: %.0f %% drawing, %.0f %% "
+           "computing, %.0f %% waiting for room; trainers sleep %.0f %%\n",
+           (double)e->n_items * 1e9 / (double)e->elapsed_ns, e->n_runners,
+           e->n_runners == 1 ? "" : "s", percent(e->draw_ns, runners_ns),
+           percent(e->compute_ns, runners_ns), percent(e->room_ns, runners_ns),
+           percent(e->trainers_wait_ns, e->trainers_ns));
+}
+
+static void print_steps(const struct stg_explain *e)
+{
+    char time[32];
+    for (size_t i = 0; i < e->n_steps; i++)
+        print_clean(i == 0 ? "  data set    " : ", ", e->steps[i]);
+    if (e->n_items > 0)
+        printf("%s%s a batch", e->n_steps > 0 ? ": " : "  data set    ",
+               time_text(e->draw_ns / e->n_items, time, sizeof(time)));
+    if (e->n_steps > 0 || e->n_items > 0)
+        putchar('\n');
+}
+
+static void print_runs(const struct stg_explain *e)
+{
+    char time[32];
+    if (e->n_daemon_runs > 0)
+        printf("  stagerd     the graph takes %s a batch (%" PRIu64 " looked at)\n",
+               time_text(e->daemon_run_ns, time, sizeof(time)), e->n_daemon_runs);
+    if (e->n_trainer_runs > 0)
+        printf("  trainers    stager_run takes %s a batch (%" PRIu64 " looked at)\n",
+               time_text(e->trainer_run_ns, time, sizeof(time)), e->n_trainer_runs);
+}
+
+static void add_node(struct stg_table *table, const struct stg_explain_node *node)
+{
+    char time[32], bytes[32];
+    const char *side = node->in_daemon && node->in_trainer ? "both"
+                       : node->in_daemon                   ? "stagerd"
+                                                           : "trainer";
+    stg_table_add(table, "%s", node->name);
+    stg_table_add(table, "%s", node->op[0] != '\0' ? node->op : "(element)");
+    stg_table_add(table, "%s", side);
+    stg_table_add(table, "%s",
+                  mean_text(node->n_daemon, node->daemon_ns, time, sizeof(time)));
+    stg_table_add(table, "%s",
+                  mean_text(node->n_trainer, node->trainer_ns, time, sizeof(time)));
+    stg_table_add(table, "%s", bytes_text(node->bytes, bytes, sizeof(bytes)));
+}
+
+static void add_cut(struct stg_table *table, const struct stg_explain *e)
+{
+    char text[32];
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < e->n_tensors; i++)
+        bytes += e->tensors[i].bytes;
+    stg_table_add(table, "--- cut ---");
+    for (size_t i = 0; i < 4; i++)
+        stg_table_add(table, "---");
+    stg_table_add(table, "%s", bytes_text(bytes, text, sizeof(text)));
+}
+
+/* What stagerd runs, the cut, what trainers run. */
+static void print_nodes(const struct stg_explain *e)
+{
+    static const char *const titles[] = {"NODE",       "OP",         "SIDE",
+                                         "IN STAGERD", "IN TRAINER", "OUT"};
+    size_t n = sizeof(titles) / sizeof(titles[0]);
+    struct stg_table table = {.n_columns = n};
+    for (size_t i = 0; i < n; i++)
+        stg_table_add(&table, "%s", titles[i]);
+    for (size_t i = 0; i < e->n_nodes; i++) {
+        if (e->nodes[i].in_daemon)
+            add_node(&table, &e->nodes[i]);
+    }
+    add_cut(&table, e);
+    for (size_t i = 0; i < e->n_nodes; i++) {
+        if (!e->nodes[i].in_daemon)
+            add_node(&table, &e->nodes[i]);
+    }
+    stg_table_print(&table, "  ");
+    if (e->n_left_out > 0)
+        printf("  … and %u more nodes, which did not fit stagerd's reply\n",
+               e->n_left_out);
+}
+
+static void print_tensors(const struct stg_explain *e)
+{
+    struct stg_table table = {.n_columns = 3};
+    stg_table_add(&table, "CROSSES");
+    stg_table_add(&table, "FROM");
+    stg_table_add(&table, "BYTES");
+    for (size_t i = 0; i < e->n_tensors; i++) {
+        const struct stg_explain_tensor *tensor = &e->tensors[i];
+        char bytes[32];
+        stg_table_add(&table, "%s", tensor->name);
+        stg_table_add(&table, "%s",
+                      tensor->is_constant ? "-" : e->nodes[tensor->from].name);
+        stg_table_add(&table, "%s", bytes_text(tensor->bytes, bytes, sizeof(bytes)));
+    }
+    stg_table_print(&table, "  ");
+}
+
+static void print_decisions(const struct stg_explain *e)
+{
+    if (e->n_decisions > 0)
+        printf("  decisions\n");
+    for (size_t i = 0; i < e->n_decisions; i++) {
+        char age[32];
+        printf("    %s ago", time_text(e->decisions[i].age_ns, age, sizeof(age)));
+        print_clean(", ", e->decisions[i].what);
+        print_clean(": ", e->decisions[i].text);
+        putchar('\n');
+    }
+}
+
+static void print_text(const struct stg_explain *e)
+{
+    printf("%s: %s, generation %" PRIu64 ", smart_stage %s\n", e->name, e->state,
+           e->generation, e->smart_stage);
+    print_clean("  held up by  ", e->bottleneck);
+    print_clean(": ", e->why);
+    putchar('\n');
+    print_pace(e);
+    print_steps(e);
+    print_runs(e);
+    print_nodes(e);
+    print_tensors(e);
+    print_decisions(e);
+}
+
+/* ---- Graphviz ---- */
+
+/* Inside of double quotes. */
+static void print_quoted(const char *text)
+{
+    char clean[512];
+    snprintf(clean, sizeof(clean), "%s", text);
+    stg_ctl_clean(clean);
+    for (const char *s = clean; *s != '\0'; s++) {
+        if (*s == '"' || *s == '\\')
+            putchar('\\');
+        putchar(*s);
+    }
+}
+
+static void dot_node(const struct stg_explain_node *node, size_t place)
+{
+    char time[32];
+    bool in_daemon = node->in_daemon;
+    printf("    n%zu [label=\"", place);
+    print_quoted(node->name);
+    if (node->op[0] != '\0') {
+        printf("\\n");
+        print_quoted(node->op);
+    }
+    uint64_t n = in_daemon ? node->n_daemon : node->n_trainer;
+    if (n > 0)
+        printf("\\n%s", time_text(in_daemon ? node->daemon_ns : node->trainer_ns, time,
+                                  sizeof(time)));
+    printf("\"%s];\n", node->op[0] == '\0' ? ", shape=cylinder" : "");
+}
+
+static void dot_side(const struct stg_explain *e, bool in_daemon, const char *name)
+{
+    printf("  subgraph cluster_%s {\n    label=\"%s\";\n", name, name);
+    for (size_t i = 0; i < e->n_nodes; i++) {
+        if (e->nodes[i].in_daemon == in_daemon)
+            dot_node(&e->nodes[i], i);
+    }
+    printf("  }\n");
+}
+
+static void dot_edge(const struct stg_explain_input *input, size_t to)
+{
+    char bytes[32];
+    printf("  n%u -> n%zu [label=\"", input->from, to);
+    if (input->staged[0] != '\0') {
+        print_quoted(input->staged);
+        printf("\\n");
+    }
+    if (input->bytes > 0)
+        printf("%s", stg_ctl_bytes(input->bytes, bytes, sizeof(bytes)));
+    printf("\"%s%s];\n", input->crosses ? ", style=bold" : "",
+           input->control ? ", style=dashed" : "");
+}
+
+static void print_dot(const struct stg_explain *e)
+{
+    printf("digraph \"");
+    print_quoted(e->name);
+    printf("\" {\n  rankdir=LR;\n  node [shape=box];\n");
+    dot_side(e, true, "stagerd");
+    dot_side(e, false, "trainer");
+    for (size_t i = 0; i < e->n_nodes; i++) {
+        for (size_t k = 0; k < e->nodes[i].n_inputs; k++)
+            dot_edge(&e->nodes[i].inputs[k], i);
+    }
+    printf("}\n");
+}
+
+static void print_json(const struct stg_explain *e)
+{
+    struct stg_json json = {.out = stdout};
+    stg_reply_explain_json(&json, e);
+    putchar('\n');
+}
+
+int stg_ctl_explain(const struct stg_ctl_options *options)
+{
+    struct stg_ctl_link *link = stg_ctl_connect(options);
+    if (link == NULL)
+        return EXIT_FAILED;
+    struct stg_request request = {.kind = STG_REQUEST_EXPLAIN, .name = options->argument};
+    struct stg_reply reply;
+    int status = stg_ctl_ask(link, &request, &reply);
+    if (status == 0) {
+        (options->json  ? print_json
+         : options->dot ? print_dot
+                        : print_text)(&reply.explain);
+        status = stg_ctl_finish();
+    }
+    stg_ctl_hang_up(link);
+    return status;
+}

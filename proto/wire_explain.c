@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is measured of a pipeline: the request `report` and the reply `explain`.
+ */
+#include "proto/wire_parts.h"
+
+/* ---- report ---- */
+
+int stg_wire_report_fill(const struct stg_report *from, struct stg_bump *bump,
+                         Stager__Report *to)
+{
+    stager__report__init(to);
+    STG_PUT(to, elapsed_ns, from->elapsed_ns);
+    STG_PUT(to, n_batches, from->n_batches);
+    STG_PUT(to, wait_ns, from->wait_ns);
+    STG_PUT(to, n_runs, from->n_runs);
+    STG_PUT(to, run_ns, from->run_ns);
+    STG_PUT(to, cpu_ns, from->cpu_ns);
+    to->node = stg_wire_messages(bump, from->n_nodes, sizeof(Stager__ReportNode));
+    if (to->node == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_node = from->n_nodes;
+    for (size_t i = 0; i < from->n_nodes; i++) {
+        const struct stg_report_node *node = &from->nodes[i];
+        stager__report_node__init(to->node[i]);
+        to->node[i]->node = node->node;
+        to->node[i]->n = node->n;
+        to->node[i]->ns = node->ns;
+        to->node[i]->n_bytes = node->n_bytes;
+        to->node[i]->bytes = (uint64_t *)(uintptr_t)node->bytes;
+    }
+    return 0;
+}
+
+int stg_wire_report_take(const Stager__Report *from, struct stg_bump *bump,
+                         struct stg_report *ret, struct stg_err *err)
+{
+    struct stg_report_node *nodes = stg_bump_alloc(bump, from->n_node * sizeof(*nodes));
+    if (nodes == NULL)
+        return stg_wire_fail_memory(err);
+    for (size_t i = 0; i < from->n_node; i++)
+        nodes[i] = (struct stg_report_node){.node = from->node[i]->node,
+                                            .n = from->node[i]->n,
+                                            .ns = from->node[i]->ns,
+                                            .bytes = from->node[i]->bytes,
+                                            .n_bytes = from->node[i]->n_bytes};
+    *ret = (struct stg_report){.elapsed_ns = from->elapsed_ns,
+                               .n_batches = from->n_batches,
+                               .wait_ns = from->wait_ns,
+                               .n_runs = from->n_runs,
+                               .run_ns = from->run_ns,
+                               .cpu_ns = from->cpu_ns,
+                               .nodes = nodes,
+                               .n_nodes = from->n_node};
+    return 0;
+}
+
+/* ---- explain: encoding ---- */
+
+static int inputs_fill(const struct stg_explain_node *from, struct stg_bump *bump,
+                       Stager__ExplainNode *to)
+{
+    to->input = stg_wire_messages(bump, from->n_inputs, sizeof(Stager__ExplainInput));
+    if (to->input == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_input = from->n_inputs;
+    for (size_t i = 0; i < from->n_inputs; i++) {
+        const struct stg_explain_input *input = &from->inputs[i];
+        Stager__ExplainInput *message = to->input[i];
+        stager__explain_input__init(message);
+        message->from = input->from;
+        STG_PUT(message, output, input->output);
+        STG_PUT(message, bytes, input->bytes);
+        message->staged = stg_wire_optional(input->staged);
+        STG_PUT(message, crosses, input->crosses);
+        STG_PUT(message, control, input->control);
+    }
+    return 0;
+}
+
+static int nodes_fill(const struct stg_explain *from, struct stg_bump *bump,
+                      Stager__ExplainReply *to)
+{
+    to->node = stg_wire_messages(bump, from->n_nodes, sizeof(Stager__ExplainNode));
+    if (to->node == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_node = from->n_nodes;
+    for (size_t i = 0; i < from->n_nodes; i++) {
+        const struct stg_explain_node *node = &from->nodes[i];
+        Stager__ExplainNode *message = to->node[i];
+        stager__explain_node__init(message);
+        message->name = stg_wire_required(node->name);
+        message->op = stg_wire_optional(node->op);
+        STG_PUT(message, in_daemon, node->in_daemon);
+        STG_PUT(message, in_trainer, node->in_trainer);
+        STG_PUT(message, n_daemon, node->n_daemon);
+        STG_PUT(message, daemon_ns, node->daemon_ns);
+        STG_PUT(message, n_trainer, node->n_trainer);
+        STG_PUT(message, trainer_ns, node->trainer_ns);
+        STG_PUT(message, bytes, node->bytes);
+        int rc = inputs_fill(node, bump, message);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int tensors_fill(const struct stg_explain *from, struct stg_bump *bump,
+                        Stager__ExplainReply *to)
+{
+    to->boundary =
+        stg_wire_messages(bump, from->n_tensors, sizeof(Stager__ExplainTensor));
+    if (to->boundary == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_boundary = from->n_tensors;
+    for (size_t i = 0; i < from->n_tensors; i++) {
+        const struct stg_explain_tensor *tensor = &from->tensors[i];
+        stager__explain_tensor__init(to->boundary[i]);
+        to->boundary[i]->name = stg_wire_required(tensor->name);
+        to->boundary[i]->from = tensor->from;
+        to->boundary[i]->has_from = !tensor->is_constant;
+        STG_PUT(to->boundary[i], bytes, tensor->bytes);
+    }
+    return 0;
+}
+
+static int decisions_fill(const struct stg_explain *from, struct stg_bump *bump,
+                          Stager__ExplainReply *to)
+{
+    to->decision =
+        stg_wire_messages(bump, from->n_decisions, sizeof(Stager__ExplainDecision));
+    if (to->decision == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_decision = from->n_decisions;
+    for (size_t i = 0; i < from->n_decisions; i++) {
+        stager__explain_decision__init(to->decision[i]);
+        STG_PUT(to->decision[i], age_ns, from->decisions[i].age_ns);
+        to->decision[i]->what = stg_wire_optional(from->decisions[i].what);
+        to->decision[i]->text = stg_wire_optional(from->decisions[i].text);
+    }
+    return 0;
+}
+
+static void numbers_fill(const struct stg_explain *from, Stager__ExplainReply *to)
+{
+    STG_PUT(to, generation, from->generation);
+    STG_PUT(to, n_left_out, from->n_left_out);
+    STG_PUT(to, n_runners, from->n_runners);
+    STG_PUT(to, elapsed_ns, from->elapsed_ns);
+    STG_PUT(to, n_items, from->n_items);
+    STG_PUT(to, draw_ns, from->draw_ns);
+    STG_PUT(to, compute_ns, from->compute_ns);
+    STG_PUT(to, room_ns, from->room_ns);
+    STG_PUT(to, trainers_ns, from->trainers_ns);
+    STG_PUT(to, trainers_wait_ns, from->trainers_wait_ns);
+    STG_PUT(to, cpu_ns, from->cpu_ns);
+    STG_PUT(to, n_daemon_runs, from->n_daemon_runs);
+    STG_PUT(to, daemon_run_ns, from->daemon_run_ns);
+    STG_PUT(to, n_trainer_runs, from->n_trainer_runs);
+    STG_PUT(to, trainer_run_ns, from->trainer_run_ns);
+}
+
+int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
+                          Stager__ExplainReply **ret)
+{
+    Stager__ExplainReply *to = stg_bump_alloc(bump, sizeof(*to));
+    if (to == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__explain_reply__init(to);
+    to->name = stg_wire_required(from->name);
+    to->state = stg_wire_optional(from->state);
+    to->smart_stage = stg_wire_optional(from->smart_stage);
+    to->bottleneck = stg_wire_optional(from->bottleneck);
+    to->why = stg_wire_optional(from->why);
+    to->step = (char **)(uintptr_t)from->steps;
+    to->n_step = from->n_steps;
+    numbers_fill(from, to);
+    int rc = nodes_fill(from, bump, to);
+    if (rc == 0)
+        rc = tensors_fill(from, bump, to);
+    if (rc == 0)
+        rc = decisions_fill(from, bump, to);
+    if (rc == 0)
+        *ret = to;
+    return rc;
+}
+
+/* ---- explain: decoding ---- */
+
+static int from_wrong(const char *name, uint32_t from, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "malformed message: \"%.64s\" is of node %u, which is not before it",
+                   name, from);
+}
+
+static int inputs_take(const Stager__ExplainNode *from, size_t place,
+                       struct stg_bump *bump, struct stg_explain_node *ret,
+                       struct stg_err *err)
+{
+    ret->inputs = stg_bump_alloc(bump, from->n_input * sizeof(*ret->inputs));
+    if (ret->inputs == NULL)
+        return stg_wire_fail_memory(err);
+    ret->n_inputs = from->n_input;
+    for (size_t i = 0; i < from->n_input; i++) {
+        const Stager__ExplainInput *input = from->input[i];
+        if (input->from >= place)
+            return from_wrong(from->name, input->from, err);
+        ret->inputs[i] =
+            (struct stg_explain_input){.from = input->from,
+                                       .output = input->output,
+                                       .bytes = input->bytes,
+                                       .staged = stg_wire_taken(input->staged),
+                                       .crosses = input->crosses != 0,
+                                       .control = input->control != 0};
+    }
+    return 0;
+}
+
+static int nodes_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                      struct stg_explain *ret, struct stg_err *err)
+{
+    ret->nodes = stg_bump_alloc(bump, from->n_node * sizeof(*ret->nodes));
+    if (ret->nodes == NULL)
+        return stg_wire_fail_memory(err);
+    ret->n_nodes = from->n_node;
+    for (size_t i = 0; i < from->n_node; i++) {
+        const Stager__ExplainNode *node = from->node[i];
+        ret->nodes[i] = (struct stg_explain_node){.name = node->name,
+                                                  .op = stg_wire_taken(node->op),
+                                                  .in_daemon = node->in_daemon != 0,
+                                                  .in_trainer = node->in_trainer != 0,
+                                                  .n_daemon = node->n_daemon,
+                                                  .daemon_ns = node->daemon_ns,
+                                                  .n_trainer = node->n_trainer,
+                                                  .trainer_ns = node->trainer_ns,
+                                                  .bytes = node->bytes};
+        int rc = inputs_take(node, i, bump, &ret->nodes[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int tensors_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                        struct stg_explain *ret, struct stg_err *err)
+{
+    ret->tensors = stg_bump_alloc(bump, from->n_boundary * sizeof(*ret->tensors));
+    if (ret->tensors == NULL)
+        return stg_wire_fail_memory(err);
+    ret->n_tensors = from->n_boundary;
+    for (size_t i = 0; i < from->n_boundary; i++) {
+        const Stager__ExplainTensor *tensor = from->boundary[i];
+        if (tensor->has_from && tensor->from >= from->n_node)
+            return from_wrong(tensor->name, tensor->from, err);
+        ret->tensors[i] = (struct stg_explain_tensor){.name = tensor->name,
+                                                      .is_constant = !tensor->has_from,
+                                                      .from = tensor->from,
+                                                      .bytes = tensor->bytes};
+    }
+    return 0;
+}
+
+static int decisions_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                          struct stg_explain *ret, struct stg_err *err)
+{
+    ret->decisions = stg_bump_alloc(bump, from->n_decision * sizeof(*ret->decisions));
+    if (ret->decisions == NULL)
+        return stg_wire_fail_memory(err);
+    ret->n_decisions = from->n_decision;
+    for (size_t i = 0; i < from->n_decision; i++)
+        ret->decisions[i] = (struct stg_explain_decision){
+            .age_ns = from->decision[i]->age_ns,
+            .what = stg_wire_taken(from->decision[i]->what),
+            .text = stg_wire_taken(from->decision[i]->text)};
+    return 0;
+}
+
+int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                          struct stg_explain *ret, struct stg_err *err)
+{
+    *ret = (struct stg_explain){.name = from->name,
+                                .state = stg_wire_taken(from->state),
+                                .smart_stage = stg_wire_taken(from->smart_stage),
+                                .bottleneck = stg_wire_taken(from->bottleneck),
+                                .why = stg_wire_taken(from->why),
+                                .generation = from->generation,
+                                .steps = (const char *const *)from->step,
+                                .n_steps = from->n_step,
+                                .n_left_out = from->n_left_out,
+                                .n_runners = from->n_runners,
+                                .elapsed_ns = from->elapsed_ns,
+                                .n_items = from->n_items,
+                                .draw_ns = from->draw_ns,
+                                .compute_ns = from->compute_ns,
+                                .room_ns = from->room_ns,
+                                .trainers_ns = from->trainers_ns,
+                                .trainers_wait_ns = from->trainers_wait_ns,
+                                .cpu_ns = from->cpu_ns,
+                                .n_daemon_runs = from->n_daemon_runs,
+                                .daemon_run_ns = from->daemon_run_ns,
+                                .n_trainer_runs = from->n_trainer_runs,
+                                .trainer_run_ns = from->trainer_run_ns};
+    int rc = nodes_take(from, bump, ret, err);
+    if (rc == 0)
+        rc = tensors_take(from, bump, ret, err);
+    return rc == 0 ? decisions_take(from, bump, ret, err) : rc;
+}
