@@ -31,6 +31,13 @@ class TensorFlow(case.Case):
             dense = tf.sparse.to_dense(second["list"][0])
             self.assertEqual(dense.numpy().tolist(), want.to_tensor().numpy().tolist())
 
+    def test_a_dataset_of_a_stream_leaves_it_to_its_opener(self):
+        name = self.numbers(stop=4)
+        for _ in range(2):  # the pipeline is for one client: the first one has left
+            with stager.open(name) as stream:
+                dataset = stager.tensorflow.dataset(stream)
+                self.assertEqual([rows["value"].numpy().tolist() for rows in dataset], [[0, 1], [2, 3]])
+
     def test_tensors_are_copies_that_outlive_their_batch(self):
         stream = stager.open(self.numbers(stop=4))
         with stream.next() as batch:

@@ -36,7 +36,8 @@ def _read(source: Source) -> Tuple[str, str]:
 def check(source: Source, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """Is it a good pipeline? What a batch would hold, and how much memory it would take."""
     text, file = _read(source)
-    return _ask("check", runtime_dir, text=text, file=file)
+    reply: Dict[str, Any] = _ask("check", runtime_dir, text=text, file=file)
+    return reply
 
 
 def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
@@ -59,17 +60,19 @@ class Applied(str):
 
     @property
     def generation(self) -> int:
-        return self.reply["generation"]
+        return int(self.reply["generation"])
 
 
 def list(*, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:  # pylint: disable=redefined-builtin
     """All pipelines."""
-    return _ask("list", runtime_dir)
+    reply: List[Dict[str, Any]] = _ask("list", runtime_dir)
+    return reply
 
 
 def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """Who is attached, how far, who waits for whom."""
-    return _ask("status", runtime_dir, name)
+    reply: Dict[str, Any] = _ask("status", runtime_dir, name)
+    return reply
 
 
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:

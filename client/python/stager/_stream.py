@@ -152,7 +152,7 @@ class Stream:
     def _taken(self) -> int:
         """Batches and error items of this pass."""
         info = self._core.info()
-        return info["batches"] + info["errors"] - self._before
+        return int(info["batches"] + info["errors"]) - self._before
 
     def _rewind(self) -> None:
         self._core.rewind()

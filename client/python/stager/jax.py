@@ -40,8 +40,9 @@ def _shape_up(value: Any) -> Any:
     if isinstance(value, Ragged):  # a NamedTuple, which JAX takes as it is
         return value
     if isinstance(value, Sparse) and isinstance(value.values, jax.Array):
+        indices: Any = value.indices
         shape = tuple(int(size) for size in value.dense_shape)
-        return jax.experimental.sparse.BCOO((value.values, value.indices), shape=shape)
+        return jax.experimental.sparse.BCOO((value.values, indices), shape=shape)
     if isinstance(value, dict):
         return {key: _shape_up(part) for key, part in value.items()}
     return [_shape_up(part) for part in value] if isinstance(value, list) else value

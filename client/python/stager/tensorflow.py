@@ -2,7 +2,7 @@
 """TensorFlow: batches as tf.Tensor, and a tf.data.Dataset with the pipeline's signature."""
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Iterator, Union
 
 import tensorflow as tf
 
@@ -59,10 +59,11 @@ def signature(stream: Stream) -> Any:
     return spec(stream.structure)
 
 
-def dataset(name: str, **options: Any) -> tf.data.Dataset:
-    """A tf.data.Dataset of the batches of a pipeline; each iteration is a pass. Options are those of
-    stager.open."""
-    stream = Stream(name, **options)
+def dataset(source: Union[str, Stream], **options: Any) -> tf.data.Dataset:
+    """A tf.data.Dataset of the batches of a stream, which stays its opener's to close, or of a pipeline, by
+    a stream that leaves it when TensorFlow lets go of the dataset. Each iteration is a pass; options are
+    those of stager.open."""
+    stream = source if isinstance(source, Stream) else Stream(source, **options)
 
     def batches() -> Iterator[Any]:
         for batch in stream:

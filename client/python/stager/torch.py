@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 import torch.utils.data
+import torch.utils.dlpack
 
 from ._ahead import Hook
 from ._batch import Batch, Ragged, Sparse, Strings
@@ -27,9 +28,9 @@ def tensor(source: Tensor, copy: bool = False) -> Any:
     if source.dtype == "string":
         return Strings(source)
     if copy:
-        return torch.from_dlpack(source.__dlpack__(copy=True))
+        return torch.utils.dlpack.from_dlpack(source.__dlpack__(copy=True))
     try:
-        return torch.from_dlpack(source.__dlpack__())
+        return torch.utils.dlpack.from_dlpack(source.__dlpack__())
     except BufferError as error:
         raise FailedPreconditionError(
             f"{error}. A torch.Tensor cannot be read-only: open the stream with writable=True "
@@ -41,10 +42,11 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _shape_up(value: Any) -> Any:
+    parts: Any = value
     if isinstance(value, Ragged) and _is_tensor(value.values):
-        return torch.nested.nested_tensor_from_jagged(value.values, offsets=value.row_splits)
+        return torch.nested.nested_tensor_from_jagged(parts.values, offsets=parts.row_splits)
     if isinstance(value, Sparse) and _is_tensor(value.values):  # libstager has checked them
-        return torch.sparse_coo_tensor(value.indices.T, value.values, tuple(value.dense_shape.tolist()),
+        return torch.sparse_coo_tensor(parts.indices.T, parts.values, tuple(parts.dense_shape.tolist()),
                                        check_invariants=False)
     if isinstance(value, dict):
         return {key: _shape_up(part) for key, part in value.items()}
@@ -103,7 +105,8 @@ class _Cuda(Hook):
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)
+        cuda: Any = torch.cuda  # which has types for some of it
+        self._stream = cuda.Stream(device)
 
     def put(self, batch: Any) -> Any:
         moved: List[torch.Tensor] = []
