@@ -3,45 +3,35 @@
 """A small DLRM in PyTorch on Criteo rows (label, I1-I13, C1-C26 as CSV with a header), which stagerd
 reads, parses and hashes. It starts a daemon of its own, unless --pipeline names one that is served.
 
-    python3 tests/data/make_criteo.py --rows 100000 --seed 1 --out rows.csv
-    python3 client/examples/dlrm_torch.py --rows $PWD/rows.csv --epochs 3
+    python3 client/examples/dlrm_torch.py                       generates rows
+    python3 client/examples/dlrm_torch.py --rows rows.csv       or a pattern
 
-Two of them with --pipeline NAME, where NAME has `num_clients: 2` and `delivery: broadcast`, share one
-loader.
+two_experiments.py lets two of them share one loader, ddp_torch.py makes one of two processes.
 """
+from __future__ import annotations
+
 import argparse
 import time
+from typing import List
 
 import torch
 from torch import nn
 
+import criteo
 import stager
 import stager.torch
-from stager import ops
+from criteo import N_BUCKETS, N_CATEGORIES, N_NUMBERS
 
-N_NUMBERS, N_CATEGORIES = 13, 26
-N_BUCKETS, N_DIM = 20_000, 16
-
-
-def pipeline(rows, batch_size):
-    """Batches {label: float32 [B], dense: float32 [B, 13], ids: int64 [B, 26]}."""
-    def features(r):
-        defaults = [0] + [0.0] * N_NUMBERS + [""] * N_CATEGORIES
-        columns = ops.decode_csv(r["record"], record_defaults=defaults)
-        counts = ops.stack(columns[1:14], axis=1)
-        words = ops.stack(columns[14:40], axis=1)
-        return {"label": ops.cast(columns[0], dtype="float32"),
-                "dense": ops.log1p(ops.maximum(counts, 0.0)),
-                "ids": ops.string_to_hash_bucket_fast(words, num_buckets=N_BUCKETS)}
-    return (stager.files(rows).text_line(skip_header_lines=1).shuffle(65536, seed=7)
-            .batch(batch_size, drop_remainder=True).map(features)
-            .staged(name="dlrm", capacity=4, num_threads=2, max_batch_bytes="8MiB"))
+N_DIM = 16
 
 
 class DLRM(nn.Module):
     """Embeddings of the categories and one of the numbers, their products by pairs, an MLP."""
 
-    def __init__(self):
+    first: torch.Tensor
+    pairs: torch.Tensor
+
+    def __init__(self) -> None:
         super().__init__()
         self.tables = nn.Embedding.from_pretrained(  # begins with zeros: a draw of them all takes a while
             torch.zeros(N_CATEGORIES * N_BUCKETS, N_DIM), freeze=False, sparse=True)
@@ -52,25 +42,27 @@ class DLRM(nn.Module):
         self.top = nn.Sequential(nn.Linear(N_DIM + n_vectors * (n_vectors - 1) // 2, 64), nn.ReLU(),
                                  nn.Linear(64, 1))
 
-    def forward(self, dense, ids):
+    def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         numbers = self.bottom(dense)
         vectors = torch.cat([numbers.unsqueeze(1), self.tables(ids + self.first)], dim=1)
         products = torch.bmm(vectors, vectors.transpose(1, 2))
-        return self.top(torch.cat([numbers, products[:, self.pairs[0], self.pairs[1]]], dim=1))[:, 0]
+        score: torch.Tensor = self.top(torch.cat([numbers, products[:, self.pairs[0], self.pairs[1]]], dim=1))
+        return score[:, 0]
 
 
-def descend(model, lr):
+def descend(model: nn.Module, lr: float) -> None:
     """A step of gradient descent; of the tables the rows that were looked up alone."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(parameter.grad, alpha=-lr)
-            parameter.grad = None
+            if parameter.grad is not None:
+                parameter.add_(parameter.grad, alpha=-lr)
+                parameter.grad = None
 
 
-def train(stream, epochs, lr):
+def train(stream: stager.Stream, epochs: int, lr: float) -> List[float]:
     torch.manual_seed(1)
     model = DLRM()
-    losses = []
+    losses: List[float] = []
     for epoch in range(epochs):
         begin, n_rows, first = time.monotonic(), 0, len(losses)
         for batch in stream:
@@ -87,22 +79,21 @@ def train(stream, epochs, lr):
     return losses
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", help="absolute path, or a pattern")
+    parser.add_argument("--rows", help="a file, or a pattern; generated when not given")
     parser.add_argument("--pipeline", help="one that a daemon serves, instead of --rows")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--lr", type=float, default=0.1)
     options = parser.parse_args()
-    if (options.rows is None) == (options.pipeline is None):
-        parser.error("say --rows or --pipeline")
     if options.pipeline is not None:
         with stager.torch.open(options.pipeline) as stream:
             train(stream, options.epochs, options.lr)
         return
     with stager.serve() as server:
-        name = server.apply(pipeline(options.rows, options.batch_size))
+        rows = criteo.rows(options.rows, server.folder)
+        name = server.apply(criteo.pipeline(rows, options.batch_size, name="dlrm"))
         with server.open(name, writable=True) as stream:
             train(stream, options.epochs, options.lr)
 
