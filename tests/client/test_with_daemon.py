@@ -145,6 +145,22 @@ def explain_of_what_runs_and_what_ran(daemon):
     expect(daemon, 2, "--json does not go with --dot", "explain", "dlrm", "--dot", "--json")
 
 
+def explain_of_a_name_that_would_end_a_quotation(daemon):
+    data = write(daemon, "one.csv", "1\n")
+    name = 'i"]; x -> y [label="\\'
+    path = write(daemon, "hostile.yaml", f"name: hostile\ndataset: [{{files: {{pattern: ['{data}']}}}}, text_line, "
+                 "{batch: {batch_size: 1}}]\ngraph:\n"
+                 "  - {name: c, op: decode_csv, input: [record], record_defaults: [0]}\n"
+                 f"  - {{name: t, op: identity, input: [{json.dumps('staged:' + name)}]}}\n"
+                 f"staged:\n  features: {{{json.dumps(name)}: c}}\ntargets: [t]\n")
+    expect(daemon, 0, "", "apply", path)
+    dot = expect(daemon, 0, "", "explain", "hostile", "--dot")
+    for line in dot.splitlines():
+        assert len(re.findall(r'(?<!\\)(?:\\\\)*"', line)) % 2 == 0, line
+    told = expect_json(daemon, "explain", "hostile")
+    assert [t["name"] for t in told["boundary"]] == [name], told
+
+
 def cat(daemon):
     out = expect(daemon, 0, "", "cat", "numbers", "--json")
     assert out.count("\n") == 2, out
@@ -365,7 +381,8 @@ def trainers_say_what_is_wrong(daemon):
     assert daemon.run("client/examples/criteo_lr").returncode == 2
 
 
-TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
+TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,
+         explain_of_a_name_that_would_end_a_quotation, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
          cat_of_a_bad_row, delete, version,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,

@@ -159,6 +159,62 @@ static void the_pace_is_that_of_the_last_seconds(void)
     fixture_stage_finish(&stage);
 }
 
+/* ---- what trainers say ---- */
+
+enum { COLUMNS };
+
+static void report(struct stg_measure *measure, struct stg_report_node node)
+{
+    struct stg_report one = {.n_runs = 2, .run_ns = 2000, .nodes = &node, .n_nodes = 1};
+    stg_measure_report(measure, &one);
+}
+
+static void a_report_is_added_to_what_trainers_said(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    struct stg_measure *measure = stg_measure_create(stage.graph, 1);
+    static const uint64_t bytes[] = {8, 30};
+    for (int i = 0; i < 3; i++)
+        report(measure,
+               (struct stg_report_node){
+                   .node = COLUMNS, .n = 2, .ns = 1000, .bytes = bytes, .n_bytes = 2});
+    CHECK_INT(measure->client.n_runs, 6);
+    CHECK_INT(stg_mean(&measure->client.run_ns), 1000);
+    CHECK_INT(measure->client.node_ns[COLUMNS].n, 6);
+    CHECK_INT(stg_mean(&measure->client.node_ns[COLUMNS]), 500);
+    CHECK_INT(stg_mean(&measure->client.bytes[1]), 30);
+    CHECK_INT(measure->daemon.node_ns[COLUMNS].n, 0);
+    stg_measure_destroy(measure);
+    fixture_stage_finish(&stage);
+}
+
+static void numbers_that_cannot_be_are_left_out(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    struct stg_measure *measure = stg_measure_create(stage.graph, 1);
+    static const uint64_t bytes[] = {UINT64_MAX, 1, 2};
+    static const struct stg_report_node wrong[] = {
+        {.node = 1, .n = 1, .ns = 1}, /* the graph has one */
+        {.node = UINT32_MAX, .n = 1, .ns = 1},
+        {.node = COLUMNS, .n = UINT64_MAX, .ns = 1},
+        {.node = COLUMNS, .n = 1, .ns = UINT64_MAX},
+        {.node = COLUMNS, .n = 0, .ns = 7},
+        {.node = COLUMNS, .n = 1, .ns = 1, .bytes = bytes, .n_bytes = 3}, /* it has two */
+        {.node = COLUMNS, .bytes = bytes, .n_bytes = 1},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        report(measure, wrong[i]);
+    CHECK_INT(measure->client.node_ns[COLUMNS].n, 0);
+    CHECK_INT(measure->client.bytes[0].n, 0);
+    stg_measure_report(measure, &(struct stg_report){.n_runs = UINT64_MAX, .run_ns = 1});
+    stg_measure_report(measure, &(struct stg_report){.n_runs = 1, .run_ns = UINT64_MAX});
+    CHECK_INT(measure->client.n_runs, 2 * sizeof(wrong) / sizeof(wrong[0]));
+    stg_measure_destroy(measure);
+    fixture_stage_finish(&stage);
+}
+
 static int make(void *owner)
 {
     struct stg_measure *measure = stg_measure_create(owner, 1);
@@ -185,6 +241,8 @@ static const struct stg_test tests[] = {
     TEST(when_nobody_works_it_is_the_handing_over),
     TEST(without_batches_nothing_is_said),
     TEST(the_pace_is_that_of_the_last_seconds),
+    TEST(a_report_is_added_to_what_trainers_said),
+    TEST(numbers_that_cannot_be_are_left_out),
     TEST(without_memory_nothing_leaks),
 };
 TEST_MAIN(tests)
