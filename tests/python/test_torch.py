@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches as PyTorch sees them. Skipped where there is no torch."""
 import contextlib
+import unittest
 from unittest import mock
 
 import case
@@ -180,6 +181,12 @@ class Devices(case.Case):
             self.assertEqual(cuda.calls.count("pinned"), 3)
             with self.assertRaisesRegex(stager.FailedPreconditionError, "sees 1 CUDA devices"):
                 stager.torch.to("cuda:1")
+
+    @unittest.skipUnless(torch.cuda.is_available(), "torch sees no CUDA device")
+    def test_a_real_cuda_device_gets_every_batch(self):
+        stream = stager.open(self.numbers(stop=4000, batch_size=16, capacity=8), device="cuda:0")
+        sums = [rows["value"].sum() for rows in stream]
+        self.assertEqual((len(sums), int(sum(sums))), (250, sum(range(4000))))
 
     def test_a_device_that_is_not_there_is_refused(self):
         with mock.patch.object(torch.cuda, "is_available", lambda: False):

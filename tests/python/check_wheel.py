@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `pip install ./client/python` gives, for each interpreter that is named, in an environment of its own: the
+package imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary.
+
+    check_wheel.py [PYTHON]...          by default the one that runs this; each takes a minute or two
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+PROGRAM = """
+import stager
+from stager import ops
+assert stager.__file__.startswith({folder!r}), stager.__file__
+element = stager.range(6).batch(3).get_next()
+pipeline = stager.staged({{"x": ops.cast(element["value"], dtype="float32")}}, name="wheel")
+pipeline = pipeline.targets(pipeline["x"] * 2.0)
+with stager.serve() as server:
+    assert server._process.args[0].startswith({folder!r}), server._process.args
+    with server.open(server.apply(pipeline)) as stream:
+        assert [stream.run(batch)[0].tolist() for batch in stream] == [[0, 2, 4], [6, 8, 10]]
+"""
+
+
+def check(python):
+    with tempfile.TemporaryDirectory(prefix="stg-wheel-") as folder:
+        env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "STAGERD", "LD_LIBRARY_PATH")}
+        for command in ([python, "-m", "venv", folder],
+                        [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", os.path.join(TOP, "client/python")],
+                        [f"{folder}/bin/python", "-c", PROGRAM.format(folder=folder)]):
+            result = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True)
+            if result.returncode != 0:
+                print(f"{result.stdout}\nFAIL {python}: {' '.join(command[:4])} ended with {result.returncode}", flush=True)
+                return False
+    print(f"ok   {python}", flush=True)
+    return True
+
+
+def main():
+    passed = [check(python) for python in sys.argv[1:] or [sys.executable]]
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed, 0 skipped")
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
