@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/listing.h"
+#include "daemon/dataset/paths.h"
 #include "daemon/dataset/step.h"
 
 /* The listing is taken once, when the pass begins; every epoch sees the same files. */
@@ -150,9 +151,16 @@ static int list_pattern(struct listing *list, const char *url, struct stg_err *e
     return storage->list(path, &list->iter->dataset->who, listing_add, list, err);
 }
 
-static int by_name(const void *a, const void *b)
+static int sort_names(struct listing *list, struct stg_err *err)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    struct stg_quota *quota = list->iter->dataset->quota;
+    uint64_t bytes = stg_paths_sort_bytes(list->n);
+    int rc = stg_quota_take(quota, bytes, "the list of files", err);
+    if (rc < 0)
+        return rc;
+    rc = stg_paths_sort(list->names, list->n);
+    stg_quota_give(quota, bytes);
+    return rc < 0 ? out_of_memory(list->iter, err) : 0;
 }
 
 /* Behind what other branches found. */
@@ -185,9 +193,7 @@ static int list_patterns(struct listing *list, struct stg_err *err)
         if (rc < 0)
             return rc;
     }
-    if (list->n > 0)
-        qsort(list->names, list->n, sizeof(char *), by_name);
-    return 0;
+    return sort_names(list, err);
 }
 
 /* Behind those, and as they stand. */

@@ -82,6 +82,22 @@ static size_t literal_bytes(const char *pattern)
     return at;
 }
 
+/* prefix, name and, where more follows, '/' in one. False: too long for a path. A million
+ * names come by here. */
+static bool join(const char *prefix, const char *name, bool more, char ret[PATH_MAX])
+{
+    size_t n = strlen(prefix), name_bytes = strlen(name);
+    if (n + name_bytes + more >= PATH_MAX)
+        return false;
+    memcpy(ret, prefix, n);
+    memcpy(ret + n, name, name_bytes);
+    n += name_bytes;
+    if (more)
+        ret[n++] = '/';
+    ret[n] = '\0';
+    return true;
+}
+
 static int expand(struct glob_run *run, int base, const char *prefix, const char *pattern,
                   bool sure);
 
@@ -90,8 +106,7 @@ static int matched(struct glob_run *run, int dir, const char *prefix, const char
                    unsigned char type, const char *rest)
 {
     char path[PATH_MAX];
-    if (snprintf(path, sizeof(path), "%s%s%s", prefix, name, *rest != '\0' ? "/" : "") >=
-        (int)sizeof(path))
+    if (!join(prefix, name, *rest != '\0', path))
         return 0;
     if (*rest == '\0' && type != DT_DIR && type != DT_LNK && type != DT_UNKNOWN) {
         run->n_found++;
