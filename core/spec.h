@@ -162,10 +162,11 @@ struct stg_pipeline_spec {
     struct stg_staged staged;
     const char *const *targets;
     size_t n_targets;
-    bool is_step;         /* the graph of a step: staged.features is what that yields */
-    uint64_t fingerprint; /* of everything but the name; equal text in another order of
-                             keys: equal */
-    struct stg_bump bump; /* owns all of the above */
+    const char *container; /* NULL: it shares nothing */
+    bool is_step;          /* the graph of a step: staged.features is what that yields */
+    uint64_t fingerprint;  /* of everything but the name; equal text in another order of
+                              keys: equal */
+    struct stg_bump bump;  /* owns all of the above */
 };
 
 void stg_pipeline_spec_destroy(struct stg_pipeline_spec *spec);

@@ -23,6 +23,11 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     catalog->loop = loop;
     catalog->settings = settings;
+    int rc = stg_catalog_make_containers(catalog, budget, err);
+    if (rc < 0) {
+        free(catalog);
+        return rc;
+    }
     catalog->budget = budget;
     catalog->instance_id = instance_id;
     catalog->hooks = *hooks;
@@ -59,6 +64,7 @@ void stg_catalog_destroy(struct stg_catalog *catalog)
         free_pipeline(catalog->pipelines);
         catalog->pipelines = next;
     }
+    stg_catalog_drop_containers(catalog);
     free(catalog);
 }
 
@@ -347,6 +353,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .gid = definition->applier.gid,
         .groups = definition->applier.groups,
         .n_groups = definition->applier.n_groups,
+        .container = definition->container,
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
         .private_run = private_run,
         .num_clients = num_clients,

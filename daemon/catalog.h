@@ -77,6 +77,9 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
                        const struct stg_catalog_hooks *hooks, struct stg_catalog **ret,
                        struct stg_err *err);
 
+/* Of its pipelines. */
+struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog);
+
 /* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
 void stg_catalog_load(struct stg_catalog *catalog);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of the catalog: catalog.c (names and instances), catalog_events.c (what is told
- * of them), catalog_status.c (what they count), persist.c (files).
+ * of them), catalog_status.c (what they count),
+ * catalog_containers.c (what they share), persist.c (files).
  */
 #ifndef STG_DAEMON_CATALOG_PRIV_H
 #define STG_DAEMON_CATALOG_PRIV_H
@@ -12,6 +13,7 @@ struct stg_catalog {
     uv_loop_t *loop;
     const struct stg_settings *settings;
     struct stg_budget *budget;
+    struct stg_containers *containers; /* counted on it */
     uint64_t instance_id;
     struct stg_catalog_hooks hooks;
     gid_t access_gid;               /* (gid_t)-1: no such group */
@@ -27,6 +29,15 @@ void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kin
 /* catalog_status.c: what the next instance of this generation goes on with, and what is
  * shown of this one once it is gone. Its runners have ended. */
 void stg_catalog_keep_counts(struct stg_instance *instance);
+
+/* catalog_containers.c: those of its pipelines, counted on the budget, which asks them
+ * for what nobody uses. */
+int stg_catalog_make_containers(struct stg_catalog *catalog, struct stg_budget *budget,
+                                struct stg_err *err);
+void stg_catalog_drop_containers(struct stg_catalog *catalog);
+/* What is in the pipeline's. */
+void stg_catalog_show_container(const struct stg_definition *definition,
+                                struct stg_pipeline_status *ret);
 
 /* Takes the definition's reference on success. */
 int stg_catalog_add(struct stg_catalog *catalog, const char *name,

@@ -87,4 +87,5 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->num_clients = staged->num_clients;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;
+    stg_catalog_show_container(pipeline->definition, ret);
 }

@@ -69,15 +69,26 @@ static int load_vocabularies(struct stg_definition *definition, struct stg_err *
     struct stg_vocabulary_reader reader = {.uid = who->uid,
                                            .gid = who->gid,
                                            .groups = who->groups,
-                                           .n_groups = who->n_groups};
-    int rc = stg_vocabularies_load(definition->graph, &reader, err);
+                                           .n_groups = who->n_groups,
+                                           .container = definition->container};
+    int rc =
+        stg_vocabularies_load(definition->graph, &reader, &definition->vocabularies, err);
     if (rc == 0)
-        definition->spec->fingerprint ^= reader.fingerprint;
+        definition->spec->fingerprint ^= definition->vocabularies.fingerprint;
     return rc;
 }
 
+static int join_container(struct stg_definition *definition,
+                          struct stg_containers *containers, struct stg_err *err)
+{
+    const char *name = definition->spec->container;
+    if (containers == NULL || name == NULL)
+        return 0;
+    return stg_container_join(containers, name, &definition->container, err);
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
-                 const char *file, struct stg_err *err)
+                 const char *file, struct stg_containers *containers, struct stg_err *err)
 {
     definition->text = stg_bump_strndup(&definition->bump, text, text_bytes);
     definition->text_bytes = text_bytes;
@@ -88,6 +99,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     if (rc < 0)
         return rc;
     rc = check_staged(&definition->spec->staged, err);
+    if (rc == 0)
+        rc = join_container(definition, containers, err);
     if (rc == 0)
         rc = stg_dataset_infer(definition->spec, &definition->bump, &definition->element,
                                err);
@@ -102,7 +115,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
 }
 
 int stg_definition_create(const char *text, size_t text_bytes, const char *file,
-                          const struct stg_identity *applier, struct stg_definition **ret,
+                          const struct stg_identity *applier,
+                          struct stg_containers *containers, struct stg_definition **ret,
                           struct stg_err *err)
 {
     struct stg_definition *definition = calloc(1, sizeof(*definition));
@@ -111,7 +125,7 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
     definition->refs = 1;
     definition->applier = *applier;
     stg_bump_init(&definition->bump, 0);
-    int rc = build(definition, text, text_bytes, file, err);
+    int rc = build(definition, text, text_bytes, file, containers, err);
     if (rc < 0) {
         stg_definition_unref(definition);
         return rc;
@@ -131,6 +145,8 @@ void stg_definition_unref(struct stg_definition *definition)
     if (definition == NULL || --definition->refs > 0)
         return;
     stg_graph_destroy(definition->graph);
+    stg_vocabularies_finish(&definition->vocabularies);
+    stg_container_leave(definition->container);
     stg_pipeline_spec_destroy(definition->spec);
     stg_bump_finish(&definition->bump);
     free(definition);

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "core/spec.h"
+#include "daemon/dataset/vocabulary.h"
 #include "daemon/stage.h"
 #include "ops/graph.h"
 
@@ -28,7 +29,9 @@ struct stg_definition {
     struct stg_pipeline_spec *spec;
     struct stg_bump bump; /* of element, text, file */
     struct stg_schema element;
+    struct stg_container *container; /* NULL: none */
     struct stg_graph *graph;
+    struct stg_vocabularies vocabularies;
     const char *text;
     size_t text_bytes;
     const char *file;
@@ -37,9 +40,11 @@ struct stg_definition {
 
 /* Reads and checks everything that can be checked without opening the data; vocabularies
  * are read too, on behalf of the applier. INVALID_ARGUMENT with file, line and column.
- * The caller owns one reference. */
+ * The caller owns one reference. containers: where `container` is found; NULL: nothing is
+ * shared. */
 int stg_definition_create(const char *text, size_t text_bytes, const char *file,
-                          const struct stg_identity *applier, struct stg_definition **ret,
+                          const struct stg_identity *applier,
+                          struct stg_containers *containers, struct stg_definition **ret,
                           struct stg_err *err);
 struct stg_definition *stg_definition_ref(struct stg_definition *definition);
 void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed */

@@ -111,6 +111,7 @@ void stg_budget_init(struct stg_budget *budget, uint64_t total)
 {
     budget->total = total_or_default(total, 0);
     budget->used = 0;
+    budget->reclaim = NULL;
     pthread_mutex_init(&budget->lock, NULL);
 }
 
@@ -119,17 +120,28 @@ void stg_budget_finish(struct stg_budget *budget)
     pthread_mutex_destroy(&budget->lock);
 }
 
+/* Bytes that are missing, or 0: they are taken. */
+static uint64_t try_take(struct stg_budget *budget, uint64_t bytes)
+{
+    pthread_mutex_lock(&budget->lock);
+    uint64_t left = budget->total > budget->used ? budget->total - budget->used : 0;
+    if (bytes <= left)
+        budget->used += bytes;
+    pthread_mutex_unlock(&budget->lock);
+    return bytes <= left ? 0 : bytes - left;
+}
+
 int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
                     struct stg_err *err)
 {
-    pthread_mutex_lock(&budget->lock);
-    uint64_t used = budget->used, total = budget->total;
-    bool fits = bytes <= total && used <= total - bytes;
-    if (fits)
-        budget->used = used + bytes;
-    pthread_mutex_unlock(&budget->lock);
-    if (fits)
+    uint64_t missing = try_take(budget, bytes);
+    if (missing > 0 && bytes <= budget->total && budget->reclaim != NULL) {
+        budget->reclaim(budget->owner, missing);
+        missing = try_take(budget, bytes);
+    }
+    if (missing == 0)
         return 0;
+    uint64_t used = stg_budget_used(budget), total = budget->total;
     return stg_err(
         err, -STAGER_RESOURCE_EXHAUSTED,
         "%s needs %.1f MiB, but memory_budget is %.1f MiB and %.1f MiB of it are in "

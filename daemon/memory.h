@@ -18,6 +18,10 @@ struct stg_budget {
     pthread_mutex_t lock; /* guards used */
     uint64_t total;
     uint64_t used;
+    /* NULL, or tries to have so many bytes given back: called without the lock, by who
+     * finds too few. */
+    void (*reclaim)(void *owner, uint64_t bytes);
+    void *owner;
 };
 
 /* total 0: a quarter of what the machine and the control group leave, at least 64 MiB. */

@@ -210,7 +210,7 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
     }
     struct stg_definition *definition = NULL;
     int rc = stg_definition_create(body, bytes - (size_t)(body - text), path, &who,
-                                   &definition, err);
+                                   catalog->containers, &definition, err);
     if (rc == 0)
         keep_file(definition, text, header_bytes);
     free(text);

@@ -111,6 +111,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .pass = pass,
         .buffer_bytes = stage->plan.buffer_bytes,
         .stopped = &stage->stopped,
+        .container = stage->config.container,
     };
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }

@@ -75,8 +75,9 @@ static int define(struct stg_session *session, const struct stg_request *request
     const char *file =
         request->file != NULL && request->file[0] != '\0' ? request->file : "<text>";
     struct stg_definition *definition = NULL;
-    int rc = stg_definition_create(request->text, request->text_bytes, file,
-                                   &session->who, &definition, err);
+    int rc = stg_definition_create(
+        request->text, request->text_bytes, file, &session->who,
+        stg_catalog_containers(session->server->catalog), &definition, err);
     if (rc == 0)
         rc = stg_definition_check_settings(definition, session->server->settings, err);
     if (rc < 0)

@@ -42,6 +42,7 @@ struct stg_stage_config {
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
+    struct stg_container *container; /* of the dataset; NULL: none */
     enum stg_delivery delivery;
     bool private_run; /* ends with its client, whatever keep_warm and rejoin_millis say */
     uint32_t num_clients;

@@ -403,9 +403,10 @@ int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
     return create(spec, NULL, boundary, fed, ret, err);
 }
 
-int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *owner,
-                          struct stg_err *err)
+int stg_graph_load_tables(struct stg_graph *graph, bool borrowed, stg_graph_table *load,
+                          void *owner, struct stg_err *err)
 {
+    graph->borrows_tables = borrowed;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         struct stg_graph_node *node = &graph->nodes[i];
         if ((node->op->flags & STG_OP_TABLE) == 0)

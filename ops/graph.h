@@ -46,9 +46,10 @@ typedef int stg_graph_table(void *owner, const struct stg_node *node,
                             struct stg_tensor *ret, struct stg_err *err);
 
 /* Calls `load` for each such node, once, before any executor is made. Errors are load's,
- * with node and line before them. A graph without them runs what needs none. */
-int stg_graph_load_tables(struct stg_graph *graph, stg_graph_table *load, void *owner,
-                          struct stg_err *err);
+ * with node and line before them. A graph without them runs what needs none. borrowed:
+ * the data are somebody else's, and live as long as the graph. */
+int stg_graph_load_tables(struct stg_graph *graph, bool borrowed, stg_graph_table *load,
+                          void *owner, struct stg_err *err);
 
 /* Instead: the tables of another graph of the same nodes, which must live as long. */
 void stg_graph_borrow_tables(struct stg_graph *graph, const struct stg_graph *from);

@@ -468,6 +468,7 @@ int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spe
                         struct stg_err *err)
 {
     spec->name = message->name;
+    spec->container = message->container;
     spec->targets = (const char *const *)message->targets;
     spec->n_targets = message->n_targets;
     spec->n_steps = message->n_dataset;

@@ -108,6 +108,8 @@ static const struct {
 } strings[] = {
     {&stager__pipeline__descriptor, "name", WORD, 64,
      "not a name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
+    {&stager__pipeline__descriptor, "container", WORD, 64,
+     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__branch__descriptor, "name", WORD, 64,
      "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__node__descriptor, "name", WORD "/", 255,

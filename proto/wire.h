@@ -113,6 +113,9 @@ struct stg_pipeline_status {
     uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
     uint64_t ignored_elements; /* by the steps ignore_errors: they never became items */
     const char *on_timeout;
+    const char *container; /* what those that name it hold together */
+    uint32_t container_tables, container_caches;
+    uint64_t container_bytes;
     uint64_t pipeline; /* as events call it */
     struct stg_client_status *clients;
     size_t n_clients;

@@ -162,6 +162,10 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     STG_PUT(to, feed_version, from->feed_version);
     STG_PUT(to, incomplete_rounds, from->incomplete_rounds);
     to->on_timeout = stg_wire_optional(from->on_timeout);
+    to->container = stg_wire_optional(from->container);
+    STG_PUT(to, container_tables, from->container_tables);
+    STG_PUT(to, container_caches, from->container_caches);
+    STG_PUT(to, container_bytes, from->container_bytes);
     STG_PUT(to, pipeline, from->pipeline);
 }
 
@@ -441,6 +445,10 @@ static void counters_take(const Stager__StatusReply *from,
                                         .feed_version = from->feed_version,
                                         .incomplete_rounds = from->incomplete_rounds,
                                         .on_timeout = stg_wire_taken(from->on_timeout),
+                                        .container = stg_wire_taken(from->container),
+                                        .container_tables = from->container_tables,
+                                        .container_caches = from->container_caches,
+                                        .container_bytes = from->container_bytes,
                                         .pipeline = from->pipeline,
                                         .n_clients_left_out = from->n_clients_left_out};
 }

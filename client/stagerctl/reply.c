@@ -130,6 +130,9 @@ static const struct counter counters[] = {
     COUNTER(memory_used_bytes, true),
     COUNTER(quarantined_bytes, true),
     COUNTER(max_batch_bytes, true),
+    COUNTER(container_tables, false),
+    COUNTER(container_caches, false),
+    COUNTER(container_bytes, true),
     COUNTER(producer_wait_ns, true),
     COUNTER(producer_busy_ns, true),
     COUNTER(n_clients_left_out, false),
@@ -199,6 +202,8 @@ void stg_reply_status_json(struct stg_json *json,
     stg_json_string(json, text_or(status->delivery, ""));
     stg_json_key(json, "on_timeout");
     stg_json_string(json, text_or(status->on_timeout, ""));
+    stg_json_key(json, "container");
+    stg_json_string(json, text_or(status->container, ""));
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
         stg_json_key(json, counters[i].name);
         stg_json_uint(json, counter_of(status, &counters[i]));

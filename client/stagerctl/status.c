@@ -100,6 +100,11 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     printf("  memory     %s of %s in use\n",
            stg_ctl_bytes(s->memory_used_bytes, used, sizeof(used)),
            stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));
+    if (s->container != NULL && s->container[0] != '\0')
+        printf("  container  %s: %u table%s, %u cache%s, %s, shared\n", s->container,
+               s->container_tables, s->container_tables == 1 ? "" : "s",
+               s->container_caches, s->container_caches == 1 ? "" : "s",
+               stg_ctl_bytes(s->container_bytes, used, sizeof(used)));
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
     print_error("last error", s->last_error);

@@ -102,6 +102,19 @@ int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
     return 0;
 }
 
+void stg_block_move(struct stg_block *block, struct stg_quota *to)
+{
+    struct owned_block *own = block->owner;
+    struct stg_quota *from = own->quota;
+    assert(own->parent == NULL && own->chunk == NULL);
+    int rc = stg_quota_take(to, own->taken, "", NULL);
+    assert(rc == 0);
+    (void)rc;
+    own->quota = stg_quota_ref(to);
+    stg_quota_give(from, own->taken);
+    stg_quota_unref(from);
+}
+
 /* ---- views ---- */
 
 int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/cache_file.h"
+#include "daemon/dataset/content.h"
 #include "daemon/dataset/step.h"
 #include "ops/hash.h"
 
@@ -25,9 +26,13 @@ struct cache {
     int64_t pull;         /* asked of the input next */
     bool ended;           /* of the input; with a filename, of this epoch */
     /* In memory: what the input has yielded so far. It is never rewound. */
-    struct stg_block **blocks;
+    struct stg_block **blocks; /* its own, or those of `shared` */
     size_t n_blocks, size, at_block;
-    int64_t at; /* record of blocks[at_block], or of block */
+    bool looked;    /* whether the container has it */
+    bool may_share; /* what it keeps is what `content` says */
+    struct stg_content content;
+    struct stg_shared *shared; /* of the container; NULL: blocks are its own */
+    int64_t at;                /* record of blocks[at_block], or of block */
     /* In a file. */
     enum from from;
     bool input_used;         /* since it was rewound */
@@ -103,6 +108,75 @@ static int too_large(struct cache *cache, int rc, struct stg_err *err)
     return stg_step_prefix(cache->iter.step, rc, err);
 }
 
+/* ---- in a container ---- */
+
+static void show(struct cache *cache, struct stg_shared *shared)
+{
+    cache->shared = shared;
+    cache->blocks = shared->blocks;
+    cache->n_blocks = shared->n_blocks;
+    cache->size = 0;
+    cache->ended = true;
+}
+
+static int look(struct cache *cache, struct stg_err *err)
+{
+    struct stg_container *container = cache->iter.dataset->env.container;
+    cache->looked = true;
+    if (container == NULL)
+        return 0;
+    int rc = stg_content_of(&cache->iter, &cache->content, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    cache->may_share = true;
+    struct stg_shared *shared = stg_container_find(container, &cache->content);
+    if (shared != NULL)
+        show(cache, shared);
+    return 0;
+}
+
+/* Blocks that are its own, and the list of them. */
+static void drop_own(struct cache *cache)
+{
+    for (size_t i = 0; i < cache->n_blocks; i++)
+        stg_block_unref(cache->blocks[i]);
+}
+
+static void free_list(struct cache *cache)
+{
+    stg_quota_give(cache->iter.dataset->quota, cache->size * sizeof(struct stg_block *));
+    free(cache->blocks);
+}
+
+/* The input has ended: all of it is there, and has been handed on. Did a file change
+ * meanwhile, or is the memory not there, the blocks remain its own. */
+static int give_to_container(struct cache *cache, struct stg_err *err)
+{
+    struct stg_content now;
+    int rc = stg_content_of(&cache->iter, &now, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 1 || memcmp(&now, &cache->content, sizeof(now)) != 0)
+        return 0;
+    struct stg_shared *shared;
+    struct stg_err why = {0};
+    rc = stg_container_keep(cache->iter.dataset->env.container, &now, cache->blocks,
+                            cache->n_blocks, &shared, &why);
+    if (rc < 0) {
+        stg_log(STG_LOG_WARNING, "step cache (line %d) is not shared: %.300s",
+                cache->iter.step->line, why.text);
+        return 0;
+    }
+    if (rc == 0)
+        drop_own(cache);
+    free_list(cache);
+    show(cache, shared);
+    cache->at_block = cache->n_blocks;
+    return 0;
+}
+
+/* ---- handing on ---- */
+
 /* What is kept stays as it is: what is handed on is a view or a copy of it. */
 static int hand_on(struct cache *cache, int64_t want, struct stg_block **ret,
                    struct stg_err *err)
@@ -124,19 +198,34 @@ static int hand_on(struct cache *cache, int64_t want, struct stg_block **ret,
     return 0;
 }
 
+/* The next block of the input is kept. An error item is not what others have to see. */
+static int pull_and_keep(struct cache *cache, int64_t want, struct stg_err *err)
+{
+    struct stg_iter *input = cache->iter.input;
+    struct stg_block *block;
+    int rc = input->impl->next(input, next_pull(cache, want), &block, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 0) {
+        cache->may_share &= block->error.code == 0;
+        rc = keep(cache, block, err);
+        return rc < 0 ? too_large(cache, rc, err) : 0;
+    }
+    cache->ended = true;
+    rc = cache->may_share ? give_to_container(cache, err) : 0;
+    return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 0;
+}
+
 static int next_in_memory(struct cache *cache, int64_t want, struct stg_block **ret,
                           struct stg_err *err)
 {
-    struct stg_iter *input = cache->iter.input;
+    int rc = cache->looked ? 0 : look(cache, err);
+    if (rc < 0)
+        return stg_step_prefix(cache->iter.step, rc, err);
     if (cache->at_block == cache->n_blocks && !cache->ended) {
-        struct stg_block *block;
-        int rc = input->impl->next(input, next_pull(cache, want), &block, err);
+        rc = pull_and_keep(cache, want, err);
         if (rc < 0)
             return rc;
-        cache->ended = rc == 1;
-        rc = rc == 0 ? keep(cache, block, err) : 0;
-        if (rc < 0)
-            return too_large(cache, rc, err);
     }
     if (cache->at_block == cache->n_blocks)
         return 1;
@@ -312,10 +401,12 @@ static void cache_destroy(struct stg_iter *iter)
 {
     struct cache *cache = (struct cache *)iter;
     forget(cache);
-    for (size_t i = 0; i < cache->n_blocks; i++)
-        stg_block_unref(cache->blocks[i]);
-    stg_quota_give(iter->dataset->quota, cache->size * sizeof(struct stg_block *));
-    free(cache->blocks);
+    if (cache->shared != NULL) {
+        stg_shared_unref(cache->shared);
+    } else {
+        drop_own(cache);
+        free_list(cache);
+    }
     free(cache);
 }
 

@@ -60,10 +60,12 @@ struct stg_dataset_env {
     uint64_t pass;         /* from 0: reshuffles differ by it */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
-    const _Atomic int *stopped; /* not 0: next returns CANCELLED soon */
+    const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */
+    struct stg_container *container; /* what is shared with others; NULL: nothing */
 };
 
 struct stg_dataset;
+struct stg_container;
 
 /* Runs no IO but globbing and directory listing. Errors: INVALID_ARGUMENT with step and
  * line, NOT_FOUND ("no files matched PATTERN"), PERMISSION_DENIED. */

@@ -99,6 +99,7 @@ void stg_func_destroy(struct stg_func *func)
         return;
     stg_graph_destroy(func->many);
     stg_graph_destroy(func->each);
+    stg_vocabularies_finish(&func->vocabularies);
     free(func);
 }
 
@@ -110,12 +111,11 @@ const struct stg_schema *stg_func_schema(const struct stg_func *func)
 /* ---- when a pass begins ---- */
 
 /* Beyond what fits they are not kept: what was read goes with the func. */
-static int count(const struct stg_vocabulary_reader *reader, struct stg_dataset *dataset,
-                 struct stg_err *err)
+static int count(uint64_t bytes, struct stg_dataset *dataset, struct stg_err *err)
 {
-    int rc = stg_quota_take(dataset->quota, reader->bytes, "vocabularies", err);
+    int rc = stg_quota_take(dataset->quota, bytes, "vocabularies", err);
     if (rc == 0)
-        dataset->kept_bytes += reader->bytes;
+        dataset->kept_bytes += bytes;
     return rc;
 }
 
@@ -124,13 +124,16 @@ int stg_func_load(struct stg_func *func, struct stg_dataset *dataset, struct stg
     struct stg_vocabulary_reader reader = {.uid = dataset->who.uid,
                                            .gid = dataset->who.gid,
                                            .groups = dataset->who.groups,
-                                           .n_groups = dataset->who.n_groups};
-    int rc = stg_vocabularies_load(func->each, &reader, err);
-    if (rc == 0 && reader.bytes > 0)
-        rc = count(&reader, dataset, err);
+                                           .n_groups = dataset->who.n_groups,
+                                           .container = dataset->env.container};
+    struct stg_vocabularies *read = &func->vocabularies;
+    int rc = stg_vocabularies_load(func->each, &reader, read, err);
+    if (rc == 0 && read->bytes > 0)
+        rc = count(read->bytes, dataset, err);
     if (rc < 0)
         return stg_step_prefix(func->step, rc, err);
-    dataset->fingerprint ^= reader.fingerprint;
+    dataset->fingerprint ^= read->fingerprint;
+    dataset->vocabularies ^= read->fingerprint;
     if (func->many != NULL)
         stg_graph_borrow_tables(func->many, func->each);
     return 0;

@@ -10,6 +10,7 @@
 
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/vocabulary.h"
 #include "ops/run.h"
 
 /* Immutable once made and loaded; any thread. */
@@ -19,6 +20,7 @@ struct stg_func {
     size_t n_inputs;        /* components of an element */
     struct stg_graph *each; /* of one element */
     struct stg_graph *many; /* of many, with one dimension more; NULL: one by one */
+    struct stg_vocabularies vocabularies;
     /* All outputs are numbers of known shapes, which are written where they are to stay.
      */
     bool is_placed;

@@ -113,9 +113,10 @@ struct stg_dataset {
     struct stg_dataset_env env;
     struct stg_identity who;
     struct stg_quota *quota;
-    struct stg_bump bump; /* schemas, file names */
-    uint64_t fingerprint; /* of the pipeline */
-    const char **files;   /* what the steps `files` found; immutable after create */
+    struct stg_bump bump;  /* schemas, file names */
+    uint64_t fingerprint;  /* of the pipeline */
+    uint64_t vocabularies; /* of what is in those of its steps */
+    const char **files;    /* what the steps `files` found; immutable after create */
     uint32_t n_files;
     uint64_t kept_bytes;     /* counted on quota to the end: files, vocabularies */
     struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */

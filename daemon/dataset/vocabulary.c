@@ -47,10 +47,45 @@ static int read_all(struct stg_source *source, const char *file, char **ret,
     return 0;
 }
 
+struct loading {
+    const struct stg_vocabulary_reader *reader;
+    struct stg_vocabularies *vocabularies;
+};
+
+/* Takes the table into the container. On failure it is freed. */
+static int share(struct loading *loading, struct stg_tensor *table, struct stg_err *err)
+{
+    struct stg_vocabularies *v = loading->vocabularies;
+    struct stg_shared **grown = realloc(v->shared, (v->n_shared + 1) * sizeof(grown[0]));
+    if (grown != NULL)
+        v->shared = grown;
+    int rc = grown != NULL ? stg_container_share_table(loading->reader->container, table,
+                                                       &v->shared[v->n_shared], err)
+                           : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc == 0)
+        v->n_shared++;
+    else
+        free(table->data);
+    return rc;
+}
+
+static int keep(struct loading *loading, const char *text, size_t bytes,
+                struct stg_tensor *table, struct stg_err *err)
+{
+    struct stg_vocabularies *v = loading->vocabularies;
+    v->fingerprint =
+        (v->fingerprint ^ stg_fingerprint64(text, bytes)) * 0x9e3779b97f4a7c15u;
+    if (loading->reader->container != NULL)
+        return share(loading, table, err);
+    v->bytes += table->data_bytes;
+    return 0;
+}
+
 static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret,
                 struct stg_err *err)
 {
-    struct stg_vocabulary_reader *reader = owner;
+    struct loading *loading = owner;
+    const struct stg_vocabulary_reader *reader = loading->reader;
     const struct stg_identity who = {.uid = reader->uid,
                                      .gid = reader->gid,
                                      .groups = reader->groups,
@@ -78,19 +113,27 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
     storage->close(source);
     if (rc < 0)
         return rc;
-    rc = stg_vocabulary_create(text, bytes, (uint64_t)most, ret, err);
-    if (rc == 0) {
-        reader->fingerprint =
-            (reader->fingerprint ^ stg_fingerprint64(text, bytes)) * 0x9e3779b97f4a7c15u;
-        reader->bytes += ret->data_bytes;
-    }
+    struct stg_tensor table;
+    rc = stg_vocabulary_create(text, bytes, (uint64_t)most, &table, err);
+    if (rc == 0)
+        rc = keep(loading, text, bytes, &table, err);
+    if (rc == 0)
+        *ret = table;
     free(text);
     return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
 }
 
-int stg_vocabularies_load(struct stg_graph *graph, struct stg_vocabulary_reader *reader,
-                          struct stg_err *err)
+int stg_vocabularies_load(struct stg_graph *graph,
+                          const struct stg_vocabulary_reader *reader,
+                          struct stg_vocabularies *ret, struct stg_err *err)
 {
-    reader->fingerprint = reader->bytes = 0;
-    return stg_graph_load_tables(graph, load, reader, err);
+    struct loading loading = {.reader = reader, .vocabularies = ret};
+    return stg_graph_load_tables(graph, reader->container != NULL, load, &loading, err);
+}
+
+void stg_vocabularies_finish(struct stg_vocabularies *vocabularies)
+{
+    for (size_t i = 0; i < vocabularies->n_shared; i++)
+        stg_shared_unref(vocabularies->shared[i]);
+    free(vocabularies->shared);
 }

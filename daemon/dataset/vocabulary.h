@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "daemon/dataset/container.h"
 #include "ops/graph.h"
 
 /* On behalf of whom. */
@@ -17,13 +18,23 @@ struct stg_vocabulary_reader {
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
-    uint64_t fingerprint; /* of all that was read; 0: nothing */
-    uint64_t bytes;       /* that the tables take */
+    struct stg_container *container; /* where the tables are kept; NULL: by the graph */
+};
+
+/* What was read. A zeroed one is nothing. */
+struct stg_vocabularies {
+    uint64_t fingerprint; /* of all of it; 0: nothing */
+    uint64_t bytes;       /* that the graph's own tables take */
+    struct stg_shared **shared;
+    size_t n_shared;
 };
 
 /* Reads the file of every `vocabulary`. Errors are those of the storage, with node and
  * line before them; INVALID_ARGUMENT: what is in a file is no vocabulary. */
-int stg_vocabularies_load(struct stg_graph *graph, struct stg_vocabulary_reader *reader,
-                          struct stg_err *err);
+int stg_vocabularies_load(struct stg_graph *graph,
+                          const struct stg_vocabulary_reader *reader,
+                          struct stg_vocabularies *ret, struct stg_err *err);
+/* Once the graph is gone, also when it failed. */
+void stg_vocabularies_finish(struct stg_vocabularies *vocabularies);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "daemon/storage/access.h"
 #include "daemon/storage/glob.h"
+#include "ops/hash.h"
 
 struct file_source {
     struct stg_source source;
@@ -136,6 +137,20 @@ static int file_size(struct stg_source *source, uint64_t *ret, struct stg_err *e
     return 0;
 }
 
+static int file_version(struct stg_source *source, uint64_t *ret, struct stg_err *err)
+{
+    struct file_source *file = (struct file_source *)source;
+    struct stat st;
+    if (fstat(file->fd, &st) < 0)
+        return stg_err(err, stg_access_errno(errno), "%s: %s", file->path,
+                       strerror(errno));
+    const uint64_t of[] = {st.st_dev,         st.st_ino,          (uint64_t)st.st_size,
+                           st.st_mtim.tv_sec, st.st_mtim.tv_nsec, st.st_ctim.tv_sec,
+                           st.st_ctim.tv_nsec};
+    *ret = stg_fingerprint64((const char *)of, sizeof(of));
+    return 0;
+}
+
 static void file_close(struct stg_source *source)
 {
     struct file_source *file = (struct file_source *)source;
@@ -152,6 +167,7 @@ const struct stg_storage stg_storage_file = {
     .will_need = file_will_need,
     .direct = file_direct,
     .size = file_size,
+    .version = file_version,
     .close = file_close,
     .list = stg_glob,
     .check = stg_glob_check,

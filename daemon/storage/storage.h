@@ -56,6 +56,9 @@ struct stg_storage {
      * whole pages to whole pages. INVALID_ARGUMENT: the file system has no such reads. */
     int (*direct)(struct stg_source *source, struct stg_err *err);
     int (*size)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
+    /* May be NULL: that is not known. A number that is another one once the file is
+     * another file, or was written to: of its place, size and times. */
+    int (*version)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
     void (*close)(struct stg_source *source); /* NULL is allowed */
 
     /* Every path that matches, in no order. NOT_FOUND "no files matched PATTERN", with

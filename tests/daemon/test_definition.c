@@ -18,8 +18,8 @@ static struct stg_definition *define(const char *text)
 {
     struct stg_definition *definition;
     struct stg_err err = {0};
-    if (stg_definition_create(text, strlen(text), "p.yaml", &nobody, &definition, &err) <
-        0)
+    if (stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL, &definition,
+                              &err) < 0)
         FAIL("%s", err.text);
     return definition;
 }
@@ -28,9 +28,9 @@ static void refuse(const char *text, int code, const char *part)
 {
     struct stg_definition *definition;
     struct stg_err err = {0};
-    CHECK_INT(
-        stg_definition_create(text, strlen(text), "p.yaml", &nobody, &definition, &err),
-        code);
+    CHECK_INT(stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL,
+                                    &definition, &err),
+              code);
     CHECK_CONTAINS(err.text, "p.yaml");
     CHECK_CONTAINS(err.text, part);
 }

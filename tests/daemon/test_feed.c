@@ -22,7 +22,7 @@ static int define(const char *graph, const char *features, const char *feeds,
              "graph:\n%s"
              "staged:\n  features: {%s}\n  feed_dict: {%s}\n",
              graph, features, feeds);
-    return stg_definition_create(text, strlen(text), "p.yaml", &nobody, ret, err);
+    return stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL, ret, err);
 }
 
 static void refuse(const char *graph, const char *features, const char *feeds,

@@ -391,9 +391,9 @@ static void run(const struct cast *the_cast)
              cast->n_items, cast->n_trainers, cast->staged);
     static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
     struct stg_err err = {0};
-    CHECK_OK(
-        stg_definition_create(yaml, strlen(yaml), "model", &nobody, &definition, &err),
-        err);
+    CHECK_OK(stg_definition_create(yaml, strlen(yaml), "model", &nobody, NULL,
+                                   &definition, &err),
+             err);
     stg_budget_init(&budget, 1u << 30);
     struct scenario scenario = {
         .name = cast->name,

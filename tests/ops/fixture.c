@@ -269,7 +269,7 @@ static int read_table(void *owner, const struct stg_node *node, struct stg_tenso
 
 int fixture_tables(struct stg_graph *graph, struct stg_err *err)
 {
-    return stg_graph_load_tables(graph, read_table, NULL, err);
+    return stg_graph_load_tables(graph, false, read_table, NULL, err);
 }
 
 /* ---- tensors ---- */

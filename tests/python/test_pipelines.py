@@ -197,9 +197,10 @@ class Mistakes(case.unittest.TestCase):
             stager.files("/x").interleave(lambda file: file.text_line().batch(2))
 
     def test_the_text_is_yaml_one_step_a_line(self):
-        text = stager.range(4).shuffle(4, seed=1).batch(2).staged(name="rows", capacity=3).yaml()
+        text = (stager.range(4).shuffle(4, seed=1).batch(2)
+                .staged(name="rows", capacity=3, container="box").yaml())
         self.assertEqual(text.splitlines(), [
-            'name: "rows"', "dataset:", '  - {"range": {"stop": 4}}',
+            'name: "rows"', 'container: "box"', "dataset:", '  - {"range": {"stop": 4}}',
             '  - {"shuffle": {"buffer_size": 4, "seed": 1}}', '  - {"batch": {"batch_size": 2}}',
             'staged: {"capacity": 3}'])
         self.assertEqual(json.loads(text.splitlines()[-1].split(": ", 1)[1]), {"capacity": 3})

@@ -326,7 +326,80 @@ static void a_list_that_is_too_long_for_a_message_goes_without_files(void)
     fixture_finish(&fixture);
 }
 
+/* ---- containers ---- */
+
+static void check_container(struct fixture *fixture, const char *name, const char *box,
+                            uint32_t tables, uint32_t caches, bool any_bytes)
+{
+    struct stager *client;
+    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = name};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    CHECK_STR(reply.status.container, box);
+    CHECK_INT(reply.status.container_tables, tables);
+    CHECK_INT(reply.status.container_caches, caches);
+    CHECK_INT(reply.status.container_bytes > 0, any_bytes);
+    stager_disconnect(client);
+}
+
+/* What a trainer of that pipeline gets: the numbers of the words, as digits. */
+static void check_words(struct fixture *fixture, const char *name, const char *want)
+{
+    struct stager_stream *stream = fixture_open(fixture, name, name, 1);
+    char got[16] = "";
+    struct stager_batch *batch;
+    while (stager_next(stream, 20000, &batch) == 0) {
+        struct stager_tensor tensor;
+        CHECK_INT(stager_batch_tensor_at(batch, 0, &tensor), 0);
+        size_t n = strlen(got);
+        got[n] = (char)('0' + *(const int64_t *)tensor.data);
+        got[n + 1] = '\0';
+        stager_release(batch);
+    }
+    CHECK_STR(got, want);
+    stager_close(stream);
+}
+
+/* Two pipelines of the same words and rows, with different graphs behind them. */
+static void apply_words(struct fixture *fixture, const char *name, const char *words,
+                        const char *rows, const char *container)
+{
+    char yaml[1024];
+    snprintf(
+        yaml, sizeof(yaml),
+        "name: %s\n%s\ndataset:\n  - files: {pattern: %s}\n  - text_line\n  - cache\n"
+        "  - batch: {batch_size: 1}\n"
+        "graph:\n  - {name: t, op: vocabulary, file: %s}\n"
+        "  - {name: %s, op: lookup, input: [t, record]}\n"
+        "staged: {features: {id: %s}}\n",
+        name, container, rows, words, name, name);
+    fixture_apply(fixture, yaml);
+}
+
+static void pipelines_of_one_container_hold_words_and_rows_once(void)
+{
+    struct fixture fixture;
+    char words[256], rows[256];
+    fixture_start(&fixture, "");
+    fixture_file(&fixture, "words", "a\nb\nc\n", 6, words);
+    fixture_file(&fixture, "rows", "c\na\nb\n", 6, rows);
+    apply_words(&fixture, "one", words, rows, "container: box");
+    apply_words(&fixture, "two", words, rows, "container: box");
+    apply_words(&fixture, "alone", words, rows, "");
+    check_container(&fixture, "one", "box", 1, 0, true);
+    check_words(&fixture, "one", "201");
+    check_container(&fixture, "two", "box", 1, 1, true);
+    check_words(&fixture, "two", "201");
+    check_words(&fixture, "alone", "201");
+    check_container(&fixture, "two", "box", 1, 1, true);
+    check_container(&fixture, "alone", "", 0, 0, false);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
+    TEST(pipelines_of_one_container_hold_words_and_rows_once),
     TEST(a_list_that_is_too_long_for_a_message_goes_without_files),
     TEST(the_same_text_again_changes_nothing),
     TEST(a_change_under_attached_clients_needs_replace),

@@ -175,6 +175,10 @@ class _Steps:
         return name
 
 
+# What of `staged`'s parameters stands at the top of the pipeline file.
+_AT_TOP = ("container",)
+
+
 class Pipeline:
     """A pipeline to be applied: `stager.apply(pipeline)`, `pipeline.yaml()`. pipeline["ids"] is the
     staged feature of that path, for ops that run in the trainer (`targets`)."""
@@ -227,9 +231,11 @@ class Pipeline:
         dataset, features = self._structure(writer)
         feeds = self._feeds(writer)
         targets = [writer.reference(target) for target in self._targets]
-        staged_part = {**({} if features is None else {"features": features}), **self._parameters,
+        below = {key: value for key, value in self._parameters.items() if key not in _AT_TOP}
+        staged_part = {**({} if features is None else {"features": features}), **below,
                        **({"feed_dict": feeds} if feeds else {})}
         document: Dict[str, Any] = {} if self._name is None else {"name": self._name}
+        document.update((key, self._parameters[key]) for key in _AT_TOP if key in self._parameters)
         rows = steps.write(dataset)
         if steps.branches:
             document["datasets"] = steps.branches
@@ -288,7 +294,7 @@ def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: 
            **parameters: Any) -> Pipeline:
     """As tf.staged: what is staged, and how. features: a dataset, or a tensor, list or dict of tensors
     made of `dataset.get_next()`; exception types: names of status codes or exceptions of this package.
-    parameters: the others of `staged` in the pipeline file (delivery, on_timeout …)."""
+    parameters: the others of `staged` in the pipeline file (delivery, on_timeout …), and `container`."""
     given = {"capacity": capacity, "num_threads": num_threads, "num_clients": num_clients,
              "timeout_millis": timeout_millis,
              "use_stage_subgraph_thread_pool": use_stage_subgraph_thread_pool,

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/catalog_priv.h"
+
+static int take_memory(void *owner, uint64_t bytes, const char *what, struct stg_err *err)
+{
+    return stg_budget_take(owner, bytes, what, err);
+}
+
+static void give_memory(void *owner, uint64_t bytes)
+{
+    stg_budget_give(owner, bytes);
+}
+
+static void reclaim_memory(void *owner, uint64_t bytes)
+{
+    stg_containers_reclaim(owner, bytes);
+}
+
+int stg_catalog_make_containers(struct stg_catalog *catalog, struct stg_budget *budget,
+                                struct stg_err *err)
+{
+    struct stg_container_memory memory = {
+        .owner = budget, .take = take_memory, .give = give_memory};
+    int rc = stg_containers_create(&memory, &catalog->containers, err);
+    if (rc < 0)
+        return rc;
+    budget->owner = catalog->containers;
+    budget->reclaim = reclaim_memory;
+    return 0;
+}
+
+struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog)
+{
+    return catalog->containers;
+}
+
+void stg_catalog_drop_containers(struct stg_catalog *catalog)
+{
+    catalog->budget->reclaim = NULL;
+    stg_containers_destroy(catalog->containers);
+}
+
+void stg_catalog_show_container(const struct stg_definition *definition,
+                                struct stg_pipeline_status *ret)
+{
+    struct stg_container_usage usage;
+    if (definition->container == NULL)
+        return;
+    stg_container_usage(definition->container, &usage);
+    ret->container = definition->spec->container;
+    ret->container_tables = usage.n_tables;
+    ret->container_caches = usage.n_caches;
+    ret->container_bytes = usage.bytes;
+}
