@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.005)
     options = parser.parse_args()
+    torch.set_num_threads(max((os.cpu_count() or 2) // 2, 1))  # the other half is stagerd's
     with stager.serve() as server:
         folder = options.images
         if folder is None:

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 import criteo
 import stager
 import stager.torch
-from dlrm_torch import DLRM, descend
+from dlrm_torch import DLRM, descend, share_cpus
 
 N_RANKS = 2
 EPOCHS, BATCH_SIZE, RATE = 3, 50, 0.1
@@ -40,7 +40,7 @@ def train_epoch(stream: stager.Stream, model: torch.nn.Module) -> Tuple[int, flo
 def work(rank: int, folder: str, runtime_dir: str) -> None:
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(N_RANKS), GLOO_SOCKET_IFNAME="lo")
     dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=N_RANKS)
-    torch.set_num_threads(max((os.cpu_count() or 1) // N_RANKS, 1))
+    share_cpus(N_RANKS)
     torch.manual_seed(1)
     model = DistributedDataParallel(DLRM())
     with stager.torch.open("ranks", runtime_dir=runtime_dir, device="cpu") as stream:  # RANK, WORLD_SIZE

@@ -11,6 +11,7 @@ two_experiments.py lets two of them share one loader, ddp_torch.py makes one of 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from typing import List
 
@@ -50,6 +51,11 @@ class DLRM(nn.Module):
         return score[:, 0]
 
 
+def share_cpus(n_trainers: int = 1) -> None:
+    """Leaves half of the CPUs to stagerd: threads of torch spin while they wait for one another."""
+    torch.set_num_threads(max((os.cpu_count() or 2) // 2 // n_trainers, 1))
+
+
 def descend(model: nn.Module, lr: float) -> None:
     """A step of gradient descent; of the tables the rows that were looked up alone."""
     with torch.no_grad():
@@ -87,6 +93,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--lr", type=float, default=0.1)
     options = parser.parse_args()
+    share_cpus()
     if options.pipeline is not None:
         with stager.torch.open(options.pipeline) as stream:
             train(stream, options.epochs, options.lr)

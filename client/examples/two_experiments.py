@@ -7,25 +7,22 @@ train on the same batches. stagerd reads, parses and hashes the rows once (deliv
 """
 from __future__ import annotations
 
-import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import List
 
-import torch
-
 import criteo
 import stager
 import stager.torch
-from dlrm_torch import train
+from dlrm_torch import share_cpus, train
 
 RATES = [0.1, 0.01]
 EPOCHS, BATCH_SIZE = 3, 100
 
 
 def experiment(lr: float, runtime_dir: str) -> List[float]:
-    torch.set_num_threads(max((os.cpu_count() or 1) // len(RATES), 1))
+    share_cpus(len(RATES))
     with stager.torch.open("shared", runtime_dir=runtime_dir, timeout=60) as stream:
         return train(stream, EPOCHS, lr)
 

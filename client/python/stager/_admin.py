@@ -77,7 +77,8 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
 
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """What holds a pipeline up, what each node of its graph takes, and where it is cut."""
-    return _ask("explain", runtime_dir, name)
+    reply: Dict[str, Any] = _ask("explain", runtime_dir, name)
+    return reply
 
 
 def delete(name: str, *, if_generation: Optional[int] = None,
