@@ -124,8 +124,8 @@ struct stg_staged {
     size_t n_features;
     const char *structure; /* JSON skeleton of `features` whose leaves are paths; "" when
                               absent */
-    uint32_t capacity;
-    uint32_t num_threads;
+    uint32_t capacity;     /* 0: auto, found by measurement */
+    uint32_t num_threads;  /* 0: auto */
     uint32_t num_clients;
     uint64_t timeout_millis;
     enum stg_delivery delivery;

@@ -282,6 +282,25 @@ static void fill_clients(const struct stg_stage *stage, struct stg_bump *bump,
     stg_gone_show(&stage->gone, bump, ret);
 }
 
+static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
+                       struct stg_pipeline_status *ret)
+{
+    struct stg_tuning_change changes[STG_TUNING_CHANGES];
+    size_t n = stg_tuning_changes(stage->tune.log, changes);
+    struct stg_tuned *tuned = stg_bump_alloc(bump, n * sizeof(*tuned));
+    for (size_t i = 0; i < n && tuned != NULL; i++)
+        tuned[i] = (struct stg_tuned){.what = keep(bump, changes[i].what),
+                                      .why = keep(bump, changes[i].change.why),
+                                      .from = changes[i].change.from,
+                                      .to = changes[i].change.to};
+    ret->tuned = tuned;
+    ret->n_tuned = tuned != NULL ? n : 0;
+    ret->capacity = stage->capacity;
+    ret->num_threads = stage->runners.n_active;
+    ret->max_capacity = stage->tune.capacity.limits.max;
+    ret->max_num_threads = stage->tune.threads.limits.max;
+}
+
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret)
 {
@@ -316,6 +335,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     fill_items(stage, ret);
     fill_memory(stage, ret);
     fill_clients(stage, bump, ret);
+    fill_tuned(stage, bump, ret);
     pthread_mutex_unlock(&stage->lock);
 }
 

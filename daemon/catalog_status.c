@@ -82,8 +82,12 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->delivery = deliveries[staged->delivery];
     stg_gone_show(&pipeline->gone, bump, ret);
     ret->on_timeout = on_timeouts[staged->on_timeout];
-    ret->capacity = staged->capacity;
-    ret->num_threads = staged->num_threads;
+    if (ret->capacity == 0) /* no stage, which would have said what it is now */
+        ret->capacity = staged->capacity;
+    if (ret->num_threads == 0)
+        ret->num_threads = staged->num_threads;
+    ret->capacity_auto = staged->capacity == 0;
+    ret->num_threads_auto = staged->num_threads == 0;
     ret->num_clients = staged->num_clients;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;

@@ -78,7 +78,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
 {
     bool rounds = stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
     uint64_t round = rounds ? stage->config.num_clients : 1;
-    uint64_t items = stage->staged->capacity * round;
+    uint64_t items = stage->plan.capacity * round;
     uint64_t held = max_held, kept = 0;
     for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         bool counts = c->state == STG_CLIENT_ATTACHED ||
@@ -86,7 +86,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
         held += counts && c != back ? c->max_held : 0;
         kept += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
     }
-    uint64_t n = items + stage->staged->num_threads + held + 1;
+    uint64_t n = items + stage->plan.num_threads + held + 1;
     if (n <= stage->plan.n_extents && held + kept + round <= stage->plan.n_extents)
         return 0;
     if (n <= stage->plan.n_extents)
@@ -264,6 +264,7 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
     }
     if (stage->n_attached == stage->config.num_clients)
         stage->begun = true;
+    stg_tune_forget(stage);
     *ret = client;
     return 0;
 }
@@ -349,6 +350,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     client->socket = -1;
     stg_account_load(stage, stg_now_ns());
     stage->n_attached--;
+    stg_tune_forget(stage);
     hand_on(stage, client);
     stg_lease_client_detach(stage->leases, client->lease_client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);

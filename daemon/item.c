@@ -16,7 +16,7 @@
 /* Rounds, under round_robin: a round has an item for each rank. */
 static uint64_t capacity_items(const struct stg_stage *stage)
 {
-    uint64_t capacity = stage->staged->capacity;
+    uint64_t capacity = stage->capacity;
     return stage->config.delivery == STG_DELIVERY_ROUND_ROBIN
                ? capacity * stage->config.num_clients
                : capacity;
@@ -71,6 +71,7 @@ void stg_buffer_pop(struct stg_stage *stage)
 {
     uint32_t extent = stg_buffer_at(stage, stage->queue_first++);
     stage->items[extent].unqueued = true;
+    stg_tune_took(stage);
     stage->wake |= STG_WAKE_ROOM;
     settle(stage, extent);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "daemon/dataset/cpus.h"
 #include "daemon/pool_parts.h"
 #include "daemon/pool_place.h"
 
@@ -127,6 +128,17 @@ size_t stg_pool_n_waiting(struct stg_pool_user *user)
 const struct stg_parallel *stg_pool_parallel(struct stg_pool *pool)
 {
     return pool->parts.parallel.n_threads > 1 ? &pool->parts.parallel : NULL;
+}
+
+uint32_t stg_pool_n_threads(const struct stg_pool *pool)
+{
+    return pool->spec->inter_op_threads_num;
+}
+
+double stg_pool_cpus(const struct stg_pool *pool)
+{
+    double all = stg_cpus(), own = CPU_COUNT(&pool->place.cpus);
+    return pool->place.has_cpus && own < all ? own : all;
 }
 
 void stg_pool_stay_with(struct stg_pool *pool)

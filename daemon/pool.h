@@ -51,6 +51,12 @@ void stg_pools_destroy(struct stg_pools *pools);
 /* Pool i, or NULL. */
 struct stg_pool *stg_pools_get(struct stg_pools *pools, size_t i);
 
+/* Threads that do jobs. */
+uint32_t stg_pool_n_threads(const struct stg_pool *pool);
+
+/* How many CPUs' time those have: daemon/dataset/cpus.h. */
+double stg_pool_cpus(const struct stg_pool *pool);
+
 /* What a job may spread an op over: its own thread and all that help. NULL: there are
  * none. Lives as long as the pool. */
 const struct stg_parallel *stg_pool_parallel(struct stg_pool *pool);

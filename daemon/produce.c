@@ -22,6 +22,7 @@
 
 struct stg_runner {
     struct stg_stage *stage;
+    uint32_t index;
     struct stg_run *run;
     pthread_t thread;
     struct stg_pool_job job;
@@ -39,13 +40,19 @@ struct drawn {
 
 /* ---- waiting ---- */
 
-static bool wait_for_pass(struct stg_stage *stage)
+/* One that is to rest leaves the drawing to those that wait for it. */
+static bool wait_for_pass(struct stg_runner *runner)
 {
+    struct stg_stage *stage = runner->stage;
     struct stg_runners *runners = &stage->runners;
     pthread_mutex_lock(&stage->lock);
     runners->n_waiting_pass++;
-    while (!stage->stopping && stage->pass_state != STG_PASS_RUNNING)
+    while (!stage->stopping && (stage->pass_state != STG_PASS_RUNNING ||
+                                runner->index >= runners->n_active)) {
+        if (runner->index >= runners->n_active)
+            stg_draw_pass_on(stage, true);
         pthread_cond_wait(&runners->pass, &stage->lock);
+    }
     runners->n_waiting_pass--;
     bool go_on = !stage->stopping;
     pthread_mutex_unlock(&stage->lock);
@@ -112,6 +119,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .buffer_bytes = stage->plan.buffer_bytes,
         .stopped = &stage->stopped,
         .container = stage->config.container,
+        .tuning = stage->tune.log,
     };
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }
@@ -323,11 +331,15 @@ static void draw_and_compute(void *arg)
 {
     struct task *task = arg;
     struct drawn drawn = {0};
+    bool tuned = task->runner->stage->tune.is_on;
+    /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
+    uint64_t cpu = tuned ? thread_cpu_ns() : 0;
     task->is_made = draw(task->runner->stage, task->pass, &drawn);
     if (!task->is_made)
         return;
     stg_block_read_ahead(drawn.block);
     compute(task->runner, &drawn, &task->work);
+    task->work.cpu_ns = tuned ? thread_cpu_ns() - cpu : 0;
 }
 
 static void give_draw_back(struct stg_stage *stage)
@@ -367,7 +379,7 @@ static void *runner_main(void *arg)
     if (stage->runners.pool.pool != NULL)
         stg_pool_stay_with(stage->runners.pool.pool);
     uint32_t extent;
-    while (wait_for_pass(stage) && reserve(stage, &extent))
+    while (wait_for_pass(runner) && reserve(stage, &extent))
         make_one(runner, extent);
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_alive--;
@@ -379,7 +391,7 @@ static void *runner_main(void *arg)
 int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
-    uint32_t n = stage->staged->num_threads;
+    uint32_t n = stage->plan.num_threads;
     runners->drawn_pass = UINT64_MAX;
     runners->begun_pass = UINT64_MAX;
     runners->mean_busy_ns = FIRST_BUSY_NS;
@@ -431,6 +443,7 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 {
     struct stg_runner *runner = &stage->runners.all[i];
     runner->stage = stage;
+    runner->index = i;
     int rc = create_run(stage, &runner->run, err);
     if (rc < 0)
         return rc;
@@ -450,8 +463,8 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
         pthread_mutex_unlock(&stage->lock);
         finish_run(runner);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "cannot start runner %u of %u: %s", i + 1,
-                       stage->staged->num_threads, strerror(rc));
+                       "cannot start runner %u of %u: %s", i + 1, stage->plan.num_threads,
+                       strerror(rc));
     }
     stage->runners.n_started++;
     char name[32], index[16];
@@ -464,7 +477,7 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 int stg_runners_start(struct stg_stage *stage, struct stg_err *err)
 {
     int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < stage->staged->num_threads; i++)
+    for (uint32_t i = 0; rc == 0 && i < stage->plan.num_threads; i++)
         rc = start_one(stage, i, err);
     return rc;
 }

@@ -213,6 +213,7 @@ static void begin_pass(struct stg_stage *stage)
     runners->n_ignored_in_pass = 0;
     runners->n_ignored_in_row = 0;
     runners->pause_until_ns = 0;
+    stg_tune_restart(stage);
 }
 
 /* Of items that take less time than a thread takes to wake, one runner makes one after
@@ -492,6 +493,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     stage->n_in_hand--;
     if (stage->publish_next == key)
         stage->publish_next++;
+    stg_tune_item(stage, work);
     settle_end(stage);
     stg_delivery_run(stage);
     wake_turn(stage);

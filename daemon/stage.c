@@ -14,12 +14,19 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/dataset/cpus.h"
 #include "daemon/delivery.h"
 
 #define MIB (1024.0 * 1024.0)
 #define BUFFER_BYTES (64ull << 20)
 #define MAX_DETACHED 64u
 #define SWEEP_MILLIS 20
+/* The most that auto comes to, where memory allows. */
+#define MAX_AUTO_CAPACITY 16u
+#define MIN_AUTO_THREADS 8u
+#define MAX_AUTO_THREADS 128u
+/* Where the size of a batch is not known, more extents would make smaller ones. */
+#define AUTO_EXTENTS 16u
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -48,7 +55,7 @@ static int too_small(const struct stg_staged *staged, const struct stg_stage_pla
     stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
             "(capacity %u%s + num_threads %u + num_clients %u x max_held %u + 1) x %s "
             "%" PRIu64 " = %.1f MiB",
-            staged->capacity, rounds, staged->num_threads, num_clients, max_held,
+            plan->capacity, rounds, plan->num_threads, num_clients, max_held,
             known ? "max_batch_bytes" : "the least bytes of a batch,", bytes,
             (double)plan->n_extents * (double)round_up(bytes) / MIB);
     if (share != 0)
@@ -68,14 +75,49 @@ static int too_small(const struct stg_staged *staged, const struct stg_stage_pla
                           staged->max_batch_bytes != 0 ? "max_batch_bytes, " : "");
 }
 
+static void count_extents(const struct stg_staged *staged, uint32_t num_clients,
+                          struct stg_stage_plan *plan)
+{
+    plan->n_extents = (uint64_t)plan->capacity * round_items(staged, num_clients) +
+                      plan->num_threads + (uint64_t)num_clients * plan->max_held + 1;
+}
+
+/* Runners that auto may come to: such that sleep or read need no CPU of their own. */
+static uint32_t most_threads(void)
+{
+    unsigned n = 2 * stg_cpus_whole();
+    return n < MIN_AUTO_THREADS   ? MIN_AUTO_THREADS
+           : n < MAX_AUTO_THREADS ? n
+                                  : MAX_AUTO_THREADS;
+}
+
+/* Less and less for auto, the greater number first, until no more than n_extents are
+ * needed, or both are 1. */
+static void limit_auto(const struct stg_staged *staged, uint32_t num_clients,
+                       uint64_t n_extents, struct stg_stage_plan *plan)
+{
+    plan->capacity = staged->capacity != 0 ? staged->capacity : MAX_AUTO_CAPACITY;
+    plan->num_threads = staged->num_threads != 0 ? staged->num_threads : most_threads();
+    count_extents(staged, num_clients, plan);
+    while (plan->n_extents > n_extents) {
+        bool threads = staged->num_threads == 0 && plan->num_threads > 1;
+        bool capacity = staged->capacity == 0 && plan->capacity > 1;
+        if (threads && (!capacity || plan->num_threads >= plan->capacity))
+            plan->num_threads--;
+        else if (capacity)
+            plan->capacity--;
+        else
+            return;
+        count_extents(staged, num_clients, plan);
+    }
+}
+
 int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph *graph,
                    uint32_t num_clients, uint32_t max_held, uint64_t default_bytes,
                    struct stg_stage_plan *ret, struct stg_err *err)
 {
     const struct stg_staged *staged = &spec->staged;
     struct stg_stage_plan plan = {
-        .n_extents = (uint64_t)staged->capacity * round_items(staged, num_clients) +
-                     staged->num_threads + (uint64_t)num_clients * max_held + 1,
         .max_held = max_held,
         .max_batch_bytes = staged->max_batch_bytes,
         .buffer_bytes = BUFFER_BYTES,
@@ -86,10 +128,12 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
     if (plan.max_batch_bytes == 0)
         plan.max_batch_bytes = stg_graph_batch_bytes(graph);
     bool known = plan.max_batch_bytes != 0;
+    if (!known && share != 0)
+        plan.buffer_bytes = share / 4;
+    uint64_t room = share != 0 ? share - plan.buffer_bytes : default_bytes;
+    limit_auto(staged, num_clients,
+               known ? room / round_up(plan.max_batch_bytes) : AUTO_EXTENTS, &plan);
     if (!known) {
-        if (share != 0)
-            plan.buffer_bytes = share / 4;
-        uint64_t room = share != 0 ? share - plan.buffer_bytes : default_bytes;
         plan.max_batch_bytes =
             room / plan.n_extents / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
     }
@@ -160,6 +204,8 @@ int stg_stage_create(const struct stg_stage_config *config,
     if (rc == 0 && stage->measure == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0)
+        rc = stg_tune_init(stage, err);
+    if (rc == 0)
         rc = stg_segment_create("stager-arena", plan->arena_bytes, false,
                                 config->cancelled, &stage->arena, err);
     if (rc == 0)
@@ -181,6 +227,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
+    stg_tune_finish(stage);
     stg_feed_set_unref(stage->feeds);
     stg_measure_destroy(stage->measure);
     while (stage->clients != NULL) {

@@ -59,7 +59,11 @@ struct stg_stage_config {
 struct stg_stage_plan {
     uint64_t n_extents; /* capacity (round_robin: x num_clients) + num_threads + all
                            max_held + 1 */
-    uint32_t max_held;  /* that each of num_clients is counted with */
+    uint32_t capacity, num_threads; /* auto: the most that it may come to, and is counted
+                                       with. Such that batches of a known size fit the
+                                       budget, or default_bytes without one; where it is
+                                       not known such that there are 16 extents */
+    uint32_t max_held;              /* that each of num_clients is counted with */
     uint64_t max_batch_bytes;
     uint64_t arena_bytes;
     uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs. What batches of a

@@ -12,6 +12,7 @@
 #include "core/lease.h"
 #include "core/ring.h"
 #include "daemon/dataset/dataset.h"
+#include "daemon/dataset/tuning.h"
 #include "daemon/feed.h"
 #include "daemon/measure.h"
 #include "daemon/pool.h"
@@ -97,8 +98,11 @@ struct stg_client {
     uint64_t taken_before; /* of connections before this one */
     uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
     uint64_t wait_ns, daemon_wait_ns, n_violations;
-    uint64_t wait_seen_ns; /* of its time asleep, what stage->measure counts */
-    char last_error[256];  /* the last error item; once it left: why */
+    uint64_t wait_seen_ns;   /* of its time asleep, what stage->measure counts */
+    struct stg_client_mark { /* when the tuners' window began */
+        uint64_t wait_ns, n_given;
+    } tune_mark;
+    char last_error[256]; /* the last error item; once it left: why */
 };
 
 enum stg_pass_state {
@@ -128,8 +132,9 @@ struct stg_runners {
     struct stg_runner *all;
     uint32_t n_started;
     uint32_t n_alive;
+    uint32_t n_active;         /* the first so many work, the others rest */
     struct stg_pool_user pool; /* its pool NULL: runners work on their own threads */
-    struct stg_turn *turns;    /* num_threads */
+    struct stg_turn *turns;    /* one a runner */
     uint32_t n_turns;
     pthread_cond_t memory; /* an extent may be free */
     pthread_cond_t pass;   /* pass_state is RUNNING */
@@ -158,6 +163,18 @@ struct stg_runners {
     uint64_t pause_until_ns; /* too many were ignored in a row: nobody draws */
 };
 
+/* What `auto` of capacity and num_threads is found by: tune.c. */
+struct stg_stage_tune {
+    bool is_on;
+    struct stg_tuner threads, capacity;
+    struct stg_tuner_sample
+        window; /* so far; times but for busy, serial, cpu at its end */
+    uint64_t began_ns, room_before_ns;
+    uint64_t settle; /* items that come before the next window */
+    struct stg_tuning *log;
+    uint64_t n_told; /* of its changes, what stage->measure knows */
+};
+
 struct stg_stage {
     struct stg_stage_config config;
     struct stg_stage_plan plan;
@@ -174,6 +191,7 @@ struct stg_stage {
     /* The buffer: published items in order; ordinals count from the stage's start. */
     uint32_t *queue; /* ring of extents, queue_size slots */
     uint32_t queue_size;
+    uint32_t capacity;                /* now; rounds, under round_robin */
     uint64_t queue_first, queue_next; /* ordinals */
     uint32_t *returned; /* split: to be delivered again, ascending numbers */
     uint32_t n_returned;
@@ -208,6 +226,7 @@ struct stg_stage {
 
     struct stg_runners runners;
     struct stg_feed_set *feeds; /* of the next item drawn; NULL: as the file says */
+    struct stg_stage_tune tune;
 
     uint64_t n_acknowledged, n_discarded_published, n_incomplete;
     uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
@@ -237,9 +256,10 @@ struct stg_work {
     uint64_t sequence, epoch;
     uint32_t extent;
     uint64_t bytes;
-    struct stg_err err; /* code != 0: what is in the extent is this error */
-    uint64_t busy_ns;
+    struct stg_err err;            /* code != 0: what is in the extent is this error */
+    uint64_t busy_ns;              /* without drawing */
     uint64_t draw_ns, draw_cpu_ns; /* cpu 0: nobody looked */
+    uint64_t cpu_ns;               /* of all of it; for the tuners alone, else 0 */
     struct stg_profiler *profiler; /* of the runner */
     struct stg_feed_set *feeds;    /* one reference */
 };
@@ -251,6 +271,26 @@ int stg_runners_start(struct stg_stage *stage, struct stg_err *err);
 
 /* Joins those that were started, frees everything. Only after a stop. */
 void stg_runners_finish(struct stg_stage *stage);
+
+/* ---- tune.c ---- */
+
+/* From the plan and what the file says: how many runners work and what the buffer holds,
+ * to begin with. */
+int stg_tune_init(struct stg_stage *stage, struct stg_err *err);
+void stg_tune_finish(struct stg_stage *stage); /* also when it was not initialised */
+
+/* All of them with the lock held. An item is out of a runner's hands. May change both
+ * numbers, and says in stage->wake whom that wakes. */
+void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
+
+/* An item has left the buffer. */
+void stg_tune_took(struct stg_stage *stage);
+
+/* A pass begins: times between passes are nobody's. */
+void stg_tune_restart(struct stg_stage *stage);
+
+/* A client has come or gone. */
+void stg_tune_forget(struct stg_stage *stage);
 
 /* ---- publish.c ---- */
 

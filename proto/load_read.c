@@ -199,16 +199,36 @@ static const char *integer_hint(const struct target *t)
 static int fail_integer(struct stg_reader *r, const struct target *t)
 {
     struct stg_read_range range = stg_read_range_of(t->field, t->type);
+    int64_t kept_as;
+    const char *or_auto =
+        stg_read_auto_of(t->field, t->type, &kept_as) ? ", or auto" : "";
     char expected[96];
     if (range.min == INT64_MIN)
         snprintf(expected, sizeof(expected), "an integer");
     else if (range.max == INT64_MAX)
-        snprintf(expected, sizeof(expected), "an integer of at least %" PRId64,
-                 range.min);
+        snprintf(expected, sizeof(expected), "an integer of at least %" PRId64 "%s",
+                 range.min, or_auto);
     else
-        snprintf(expected, sizeof(expected), "an integer from %" PRId64 " to %" PRId64,
-                 range.min, range.max);
+        snprintf(expected, sizeof(expected),
+                 "an integer from %" PRId64 " to %" PRId64 "%s", range.min, range.max,
+                 or_auto);
     return fail_found(r, t, expected, integer_hint(t));
+}
+
+static void integer_set(const struct target *t, int64_t number)
+{
+    if (value_bytes(t->field) == 8)
+        *(int64_t *)t->value = number;
+    else
+        *(uint32_t *)t->value = (uint32_t)number;
+}
+
+/* tf.data's AUTOTUNE is -1; JSON has no `auto` but the string. */
+static bool is_auto(const struct target *t, int64_t *ret)
+{
+    const char *s = t->node->s;
+    return (strcmp(s, "auto") == 0 || (t->node->plain && strcmp(s, "-1") == 0)) &&
+           stg_read_auto_of(t->field, t->type, ret);
 }
 
 static int integer_read(struct stg_reader *r, const struct target *t)
@@ -217,6 +237,10 @@ static int integer_read(struct stg_reader *r, const struct target *t)
     int64_t number = 0;
     if (t->node->kind != STG_TEXT_SCALAR)
         return fail_integer(r, t);
+    if (is_auto(t, &number)) {
+        integer_set(t, number);
+        return 0;
+    }
     if (is_unsigned(t->field) && parse_units(t->node->s, &number))
         value.kind = STG_VALUE_INT;
     else if (stg_text_value(t->node, &value))
@@ -226,10 +250,7 @@ static int integer_read(struct stg_reader *r, const struct target *t)
     struct stg_read_range range = stg_read_range_of(t->field, t->type);
     if (number < range.min || number > range.max)
         return fail_integer(r, t);
-    if (value_bytes(t->field) == 8)
-        *(int64_t *)t->value = number;
-    else
-        *(uint32_t *)t->value = (uint32_t)number;
+    integer_set(t, number);
     return 0;
 }
 

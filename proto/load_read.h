@@ -86,6 +86,10 @@ struct stg_read_range {
 struct stg_read_range stg_read_range_of(const ProtobufCFieldDescriptor *field,
                                         const ProtobufCMessageDescriptor *type);
 
+/* May `auto`, or -1, stand for the number? Then by which one it is kept. */
+bool stg_read_auto_of(const ProtobufCFieldDescriptor *field,
+                      const ProtobufCMessageDescriptor *type, int64_t *ret);
+
 /* Why a string is not allowed in that field, or NULL. */
 const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
                                  const ProtobufCMessageDescriptor *type, const char *s);

@@ -97,6 +97,30 @@ struct stg_read_range stg_read_range_of(const ProtobufCFieldDescriptor *field,
     }
 }
 
+/* Numbers that may be found by measurement. */
+static const struct {
+    const ProtobufCMessageDescriptor *type;
+    const char *field;
+    int64_t kept_as;
+} automatic[] = {
+    {&stager__prefetch__descriptor, "buffer_size", 0},
+    {&stager__interleave__descriptor, "num_parallel_calls", -1},
+    {&stager__staged__descriptor, "capacity", 0},
+    {&stager__staged__descriptor, "num_threads", 0},
+};
+
+bool stg_read_auto_of(const ProtobufCFieldDescriptor *field,
+                      const ProtobufCMessageDescriptor *type, int64_t *ret)
+{
+    for (size_t i = 0; i < sizeof(automatic) / sizeof(automatic[0]); i++) {
+        if (automatic[i].type != type || strcmp(automatic[i].field, field->name) != 0)
+            continue;
+        *ret = automatic[i].kept_as;
+        return true;
+    }
+    return false;
+}
+
 #define WORD "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 static const struct {

@@ -99,6 +99,12 @@ struct stg_client_status {
     uint32_t batch_size, rank;
 };
 
+/* A number that `auto` changed. */
+struct stg_tuned {
+    const char *what, *why;
+    uint32_t from, to;
+};
+
 struct stg_pipeline_status {
     const char *name, *state, *delivery, *last_error;
     uint64_t generation, pass, epoch;
@@ -117,6 +123,10 @@ struct stg_pipeline_status {
     uint32_t container_tables, container_caches;
     uint64_t container_bytes;
     uint64_t pipeline; /* as events call it */
+    bool capacity_auto, num_threads_auto;
+    uint32_t max_capacity, max_num_threads; /* that auto may come to */
+    const struct stg_tuned *tuned;          /* oldest first */
+    size_t n_tuned;
     struct stg_client_status *clients;
     size_t n_clients;
     uint32_t n_clients_left_out; /* that did not fit the message */

@@ -48,4 +48,11 @@ void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size);
 
 int stg_wire_fail_memory(struct stg_err *err);
 
+/* ---- wire_tuned.c; RESOURCE_EXHAUSTED: out of memory ---- */
+
+int stg_wire_tuned_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,
+                        Stager__StatusReply *to);
+int stg_wire_tuned_take(const Stager__StatusReply *from, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret);
+
 #endif

@@ -185,6 +185,8 @@ static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
     status->client = clients;
     status->n_client = s->n_clients;
     to->status = status;
+    if (stg_wire_tuned_fill(s, bump, status) < 0)
+        return -STAGER_RESOURCE_EXHAUSTED;
     return boundary_fill(&s->boundary, bump, &status->n_boundary, &status->boundary);
 }
 
@@ -459,7 +461,7 @@ static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
     counters_take(from, &ret->status);
     struct stg_client_status *clients =
         stg_bump_alloc(bump, from->n_client * sizeof(*clients));
-    if (clients == NULL)
+    if (clients == NULL || stg_wire_tuned_take(from, bump, &ret->status) < 0)
         return stg_wire_fail_memory(err);
     for (size_t i = 0; i < from->n_client; i++)
         client_take(from->client[i], &clients[i]);

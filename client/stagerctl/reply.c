@@ -103,6 +103,8 @@ static const struct counter counters[] = {
     COUNTER(epoch, true),
     COUNTER(capacity, false),
     COUNTER(num_threads, false),
+    COUNTER(max_capacity, false),
+    COUNTER(max_num_threads, false),
     COUNTER(num_clients, false),
     COUNTER(buffered, false),
     COUNTER(made, true),
@@ -190,6 +192,33 @@ static void client_json(struct stg_json *json, const struct stg_client_status *c
     stg_json_object_end(json);
 }
 
+static void tuned_json(struct stg_json *json, const struct stg_pipeline_status *status)
+{
+    stg_json_key(json, "auto");
+    stg_json_array_begin(json);
+    if (status->capacity_auto)
+        stg_json_string(json, "capacity");
+    if (status->num_threads_auto)
+        stg_json_string(json, "num_threads");
+    stg_json_array_end(json);
+    stg_json_key(json, "tuned");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < status->n_tuned; i++) {
+        const struct stg_tuned *tuned = &status->tuned[i];
+        stg_json_object_begin(json);
+        stg_json_key(json, "what");
+        stg_json_string(json, text_or(tuned->what, ""));
+        stg_json_key(json, "from");
+        stg_json_uint(json, tuned->from);
+        stg_json_key(json, "to");
+        stg_json_uint(json, tuned->to);
+        stg_json_key(json, "why");
+        stg_json_string(json, text_or(tuned->why, ""));
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
 void stg_reply_status_json(struct stg_json *json,
                            const struct stg_pipeline_status *status)
 {
@@ -210,6 +239,7 @@ void stg_reply_status_json(struct stg_json *json,
     }
     stg_json_key(json, "last_error");
     stg_json_string(json, text_or(status->last_error, ""));
+    tuned_json(json, status);
     stg_json_key(json, "clients");
     stg_json_array_begin(json);
     for (size_t i = 0; i < status->n_clients; i++)

@@ -86,6 +86,29 @@ static unsigned count_attached(const struct stg_pipeline_status *s)
     return n;
 }
 
+static void print_auto(const char *name, bool is_auto, uint32_t now, uint32_t max)
+{
+    if (is_auto && now > 0)
+        printf("  auto       %s %u, of at most %u\n", name, now, max);
+    else if (is_auto)
+        printf("  auto       %s\n", name);
+}
+
+static void print_tuned(const struct stg_pipeline_status *s)
+{
+    print_auto("capacity", s->capacity_auto, s->capacity, s->max_capacity);
+    print_auto("num_threads", s->num_threads_auto, s->num_threads, s->max_num_threads);
+    for (size_t i = 0; i < s->n_tuned; i++) {
+        char what[96], why[256];
+        snprintf(what, sizeof(what), "%s", text_or(s->tuned[i].what, "?"));
+        snprintf(why, sizeof(why), "%s", text_or(s->tuned[i].why, ""));
+        stg_ctl_clean(what);
+        stg_ctl_clean(why);
+        printf("  tuned      %s %u -> %u: %s\n", what, s->tuned[i].from, s->tuned[i].to,
+               why);
+    }
+}
+
 static void print_pipeline(const struct stg_pipeline_status *s)
 {
     char used[32], all[32];
@@ -107,6 +130,7 @@ static void print_pipeline(const struct stg_pipeline_status *s)
                stg_ctl_bytes(s->container_bytes, used, sizeof(used)));
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
+    print_tuned(s);
     print_error("last error", s->last_error);
     if (s->n_clients > 0)
         print_clients(s);

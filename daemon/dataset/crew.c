@@ -2,7 +2,6 @@
 #include "daemon/dataset/crew.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,11 +141,4 @@ void stg_crew_destroy(struct stg_crew *crew)
     pthread_cond_destroy(&crew->done);
     pthread_mutex_destroy(&crew->lock);
     free(crew);
-}
-
-unsigned stg_crew_cpus(void)
-{
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return n > 0 ? (unsigned)n : 1;
 }

@@ -41,7 +41,4 @@ void stg_crew_clear(struct stg_crew *crew);
 /* Clears, and ends the threads. NULL is allowed. */
 void stg_crew_destroy(struct stg_crew *crew);
 
-/* On how many CPUs the calling thread may run; at least 1. */
-unsigned stg_crew_cpus(void);
-
 #endif

@@ -50,6 +50,8 @@ struct stg_block {
 struct stg_block *stg_block_ref(struct stg_block *block);
 void stg_block_unref(struct stg_block *block); /* NULL is allowed */
 
+struct stg_tuning;
+
 /* What a dataset may do and for whom: given at creation, borrowed for the dataset's life.
  */
 struct stg_dataset_env {
@@ -62,6 +64,7 @@ struct stg_dataset_env {
                               limit */
     const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */
+    struct stg_tuning *tuning; /* what `auto` found in passes before; NULL: nothing */
 };
 
 struct stg_dataset;

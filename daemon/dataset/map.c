@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/cpus.h"
 #include "daemon/dataset/crew.h"
 #include "daemon/dataset/func.h"
 #include "daemon/dataset/pieces.h"
@@ -67,7 +68,7 @@ static unsigned calls_of_batches(const struct stg_step *step)
 {
     int64_t batch_size = stg_step_int(step, "batch_size", 0);
     int64_t n = batch_size * stg_step_int(step, "num_parallel_batches", 1);
-    unsigned cpus = stg_crew_cpus();
+    unsigned cpus = stg_cpus_whole();
     return n < cpus ? (unsigned)n : cpus;
 }
 
@@ -81,8 +82,11 @@ static int parallel_calls(const struct stg_step *step, unsigned *ret, struct stg
     if (attr == NULL)
         return 0;
     bool is_scalar = attr->ndim == 0;
-    if (is_scalar && value->kind == STG_VALUE_STRING && strcmp(value->s, "auto") == 0) {
-        *ret = stg_crew_cpus();
+    bool is_auto = value->kind == STG_VALUE_STRING
+                       ? strcmp(value->s, "auto") == 0
+                       : value->kind == STG_VALUE_INT && value->i == -1;
+    if (is_scalar && is_auto) {
+        *ret = stg_cpus_whole();
         return 0;
     }
     if (is_scalar && value->kind == STG_VALUE_INT && value->i >= 1 &&

@@ -5,8 +5,13 @@
 
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/tuning.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once, at most */
+/* buffer_size: auto. As tf.data's: from one element on, twice as many each time, later so
+ * many more. */
+#define AUTO_LINEAR 2048
+#define AUTO_MOST INT32_MAX
 
 /* A block that waits. */
 struct waiting {
@@ -19,15 +24,17 @@ enum wish { PULL, REST, QUIT };
 /* The thread alone touches the input, but while it rests. */
 struct prefetch {
     struct stg_iter iter;
-    int64_t buffer_size, max_want;
+    bool is_auto;
     pthread_t thread;
     bool has_thread; /* this and what follows up to lock: the caller's */
     struct stg_block *block;
     int64_t at;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
+    int64_t buffer_size, max_want;
     enum wish wish;
     bool rests;
+    bool was_full; /* since it was found empty last */
     struct waiting *first, **last;
     int64_t n;        /* elements and errors that wait */
     int64_t want;     /* asked of the input next */
@@ -45,10 +52,11 @@ static int prefetch_infer(const struct stg_step *step, const struct stg_schema *
     int rc = stg_step_needs_input(step, in, err);
     if (rc < 0)
         return rc;
-    int64_t size = stg_step_int(step, "buffer_size", 0);
-    if (size < 1)
+    int64_t size = stg_step_int(step, "buffer_size", -1);
+    if (size < 0)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "buffer_size is %lld; it must be 1 or more", (long long)size);
+                            "buffer_size is %lld; it must be 1 or more, or auto",
+                            (long long)size);
     *ret = *in;
     return 0;
 }
@@ -65,13 +73,14 @@ static bool has_memory(const struct prefetch *prefetch)
     return used < most && 2 * prefetch->largest <= most - used;
 }
 
-static bool may_pull(const struct prefetch *prefetch)
+static bool may_pull(struct prefetch *prefetch)
 {
     if (prefetch->wish != PULL || prefetch->ended != 0)
         return false;
     int64_t more = prefetch->got < prefetch->want ? prefetch->got : prefetch->want;
-    return prefetch->n == 0 ||
-           (prefetch->n + more <= prefetch->buffer_size && has_memory(prefetch));
+    bool full = prefetch->n > 0 && prefetch->n + more > prefetch->buffer_size;
+    prefetch->was_full = prefetch->was_full || full;
+    return prefetch->n == 0 || (!full && has_memory(prefetch));
 }
 
 /* More at once while it is little memory: what one element takes is not known before. */
@@ -147,12 +156,43 @@ static int start_thread(struct prefetch *prefetch, struct stg_err *err)
     return 0;
 }
 
+/* ---- buffer_size ---- */
+
+/* Half of it at once: the other half is handed out meanwhile. */
+static void set_size(struct prefetch *prefetch, int64_t size)
+{
+    int64_t half = (size + 1) / 2;
+    prefetch->buffer_size = size;
+    prefetch->max_want = half < PULL_RECORDS ? half : PULL_RECORDS;
+}
+
+/* Empty now, and full before: more would have bridged what made it so. As long as memory
+ * allows that many. */
+static void grow(struct prefetch *prefetch)
+{
+    const struct stg_iter *iter = &prefetch->iter;
+    int64_t size = prefetch->buffer_size;
+    int64_t larger = size < AUTO_LINEAR ? 2 * size : size + AUTO_LINEAR;
+    uint64_t limit = stg_quota_limit(iter->dataset->quota);
+    prefetch->was_full = false;
+    if (larger > AUTO_MOST || (uint64_t)larger > (limit - limit / 4) / prefetch->each)
+        return;
+    set_size(prefetch, larger);
+    struct stg_tuner_change change = {(uint32_t)size, (uint32_t)larger,
+                                      "it was empty when the next one was wanted, and "
+                                      "had been full before"};
+    stg_tuning_note_step(iter->dataset->env.tuning, iter->step, "buffer_size", &change);
+}
+
 /* ---- the caller ---- */
 
 /* The next block that waits, waiting for it. 1 at the end, or what the input said. */
 static int take_first(struct prefetch *prefetch, struct stg_err *err)
 {
     pthread_mutex_lock(&prefetch->lock);
+    if (prefetch->is_auto && prefetch->was_full && prefetch->first == NULL &&
+        prefetch->ended == 0)
+        grow(prefetch);
     while (prefetch->first == NULL && prefetch->ended == 0)
         pthread_cond_wait(&prefetch->changed, &prefetch->lock);
     struct waiting *entry = prefetch->first;
@@ -199,6 +239,7 @@ static void forget(struct prefetch *prefetch)
     prefetch->n = 0;
     prefetch->want = prefetch->got = 1;
     prefetch->ended = 0;
+    prefetch->was_full = false;
     stg_block_unref(prefetch->block);
     prefetch->block = NULL;
     prefetch->at = 0;
@@ -246,11 +287,10 @@ static int prefetch_create(struct stg_dataset *dataset, const struct stg_step *s
                                                 dataset, step, schema, input, err);
     if (prefetch == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    prefetch->buffer_size = stg_step_int(step, "buffer_size", 1);
-    /* Half of it at once: the other half is handed out meanwhile. */
-    prefetch->max_want = (prefetch->buffer_size + 1) / 2;
-    if (prefetch->max_want > PULL_RECORDS)
-        prefetch->max_want = PULL_RECORDS;
+    int64_t size = stg_step_int(step, "buffer_size", 0);
+    uint32_t found = size == 0 ? stg_tuning_recall(dataset->env.tuning, step) : 0;
+    prefetch->is_auto = size == 0;
+    set_size(prefetch, size > 0 ? size : found > 0 ? found : 1);
     prefetch->want = prefetch->got = 1;
     prefetch->last = &prefetch->first;
     pthread_mutex_init(&prefetch->lock, NULL);

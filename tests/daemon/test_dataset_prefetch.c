@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/tuning.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 
@@ -99,6 +100,73 @@ static void a_buffer_of_a_million_fits_half_more_than_the_budget_without_it(void
     CHECK_INT(n_more, 0);
 }
 
+/* As tf.data's: one at first, and twice as many each time that it is found empty after it
+ * was full. */
+static void auto_doubles_when_it_was_full_and_is_empty(void)
+{
+    struct stg_test_spec spec = {0};
+    stg_test_range(&spec, 1000000);
+    step(&spec, "batch", "batch_size", 1000);
+    step(&spec, "prefetch", "buffer_size", 0);
+    struct stg_dataset_env env = stg_test_env();
+    env.tuning = stg_tuning_create();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    stg_block_unref(stg_test_next(dataset));
+    int64_t next = 1;
+    uint32_t size = 1;
+    while (size < 16) {
+        CHECK(next < 1000);
+        while (stg_quota_used(dataset->quota) < size * 8000)
+            sched_yield();
+        CHECK(stg_quota_used(dataset->quota) < (size + 3) * (8000 + 4096));
+        for (uint32_t i = 0; i < 4 * size; i++) {
+            struct stg_block *block = stg_test_next(dataset);
+            CHECK_INT(*(int64_t *)block->tensors[0].data, 1000 * next++);
+            stg_block_unref(block);
+        }
+        uint32_t found = stg_tuning_recall(env.tuning, &spec.spec.steps[2]);
+        size = found > size ? found : size;
+    }
+    struct stg_tuning_change changes[STG_TUNING_CHANGES];
+    size_t n = stg_tuning_changes(env.tuning, changes);
+    CHECK(n >= 4);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_INT(changes[i].change.from, 1 << i);
+        CHECK_INT(changes[i].change.to, 2 << i);
+    }
+    CHECK_CONTAINS(changes[0].what, "step prefetch");
+    CHECK_CONTAINS(changes[0].what, "buffer_size");
+    stg_dataset_destroy(dataset);
+    dataset = stg_test_open(&spec, &env);
+    stg_block_unref(stg_test_next(dataset));
+    while (stg_quota_used(dataset->quota) < 16 * 8000) /* it goes on with it */
+        sched_yield();
+    stg_dataset_destroy(dataset);
+    stg_tuning_destroy(env.tuning);
+}
+
+/* Three quarters of 100 KB are 9 batches of 8000 bytes. */
+static void auto_does_not_outgrow_the_memory(void)
+{
+    struct stg_test_spec spec = {0};
+    stg_test_range(&spec, 2000000);
+    step(&spec, "batch", "batch_size", 1000);
+    step(&spec, "prefetch", "buffer_size", 0);
+    struct stg_dataset_env env = stg_test_env();
+    env.buffer_bytes = 100000;
+    env.tuning = stg_tuning_create();
+    struct stg_dataset *dataset = stg_test_open(&spec, &env);
+    for (int i = 0; i < 2000; i++) {
+        stg_block_unref(stg_test_next(dataset));
+        for (int k = 0; i % 50 == 0 && k < 20; k++)
+            sched_yield(); /* it fills up, or not */
+        CHECK(stg_quota_used(dataset->quota) <= 100000);
+    }
+    CHECK(stg_tuning_recall(env.tuning, &spec.spec.steps[2]) <= 9);
+    stg_dataset_destroy(dataset);
+    stg_tuning_destroy(env.tuning);
+}
+
 static void *stop(void *owner)
 {
     atomic_store((_Atomic int *)owner, 1);
@@ -146,6 +214,8 @@ static void it_may_go_at_any_time(void)
 static const struct stg_test tests[] = {
     TEST(it_works_ahead_while_nobody_asks),
     TEST(a_buffer_of_a_million_fits_half_more_than_the_budget_without_it),
+    TEST(auto_doubles_when_it_was_full_and_is_empty),
+    TEST(auto_does_not_outgrow_the_memory),
     TEST(who_waits_for_it_hears_of_a_stop),
     TEST(it_may_go_at_any_time),
 };

@@ -13,6 +13,7 @@
 
 #include "client/stream.h"
 #include "daemon/definition.h"
+#include "daemon/delivery.h"
 #include "daemon/stage_priv.h"
 #include "tests/check.h"
 #include "tests/model/explore.h"
@@ -31,6 +32,7 @@ struct cast {
     bool may_abort;    /* the stage is stopped without draining at any moment */
     uint32_t timeouts; /* waits for room that may run out */
     bool tiny;         /* items are known to take no time */
+    int n_tunes;       /* of one runner or two, at any moment */
     bool fine;
     uint32_t max_preemptions; /* 0: every interleaving */
     uint64_t max_states;
@@ -55,7 +57,7 @@ struct play {
     struct stg_stage *stage;
     struct player players[MAX_TRAINERS];
     bool sweep_wanted, armed, stopped, aborted;
-    int kills_left;
+    int kills_left, tunes_left;
 };
 
 static const struct cast *cast;
@@ -98,6 +100,7 @@ enum {
     EVENT_SWEEP,
     EVENT_STOP,
     EVENT_ABORT,
+    EVENT_TUNE,
     EVENT_BELL,
     EVENT_GONE,
     EVENT_KILL,
@@ -114,6 +117,7 @@ static bool event_enabled(void *arg, int i)
         return first && (play->sweep_wanted || (play->armed && outside()->touched));
     case EVENT_STOP: return first && cast->may_stop && !play->stopped;
     case EVENT_ABORT: return first && cast->may_abort && !play->aborted;
+    case EVENT_TUNE: return first && play->tunes_left > 0;
     case EVENT_BELL: return player->attached && wire->bell_to_daemon;
     case EVENT_GONE: return player->attached && (player->closing || wire->shut);
     case EVENT_KILL:
@@ -152,6 +156,18 @@ static void sweep(void)
     play->armed = stg_stage_sweep(play->stage) >= 0;
 }
 
+/* As a tuner does it: the other one of two runners rests, or works. */
+static void tune(void)
+{
+    struct stg_stage *stage = play->stage;
+    play->tunes_left--;
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.n_active = 3 - stage->runners.n_active;
+    stage->wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
+    stg_delivery_run(stage);
+    pthread_mutex_unlock(&stage->lock);
+}
+
 static void *loop_main(void *arg)
 {
     for (;;) {
@@ -167,6 +183,7 @@ static void *loop_main(void *arg)
             play->aborted = true;
             stg_stage_stop(play->stage, STAGER_UNAVAILABLE, "the daemon ends", false);
             break;
+        case EVENT_TUNE: tune(); break;
         case EVENT_BELL:
             outside()->wires[i / N_EVENTS].bell_to_daemon = false;
             stg_stage_bell(play->stage, player->client);
@@ -230,6 +247,7 @@ static void set_up(void)
     world->fine = cast->fine;
     play = calloc(1, sizeof(*play));
     play->kills_left = cast->n_kills;
+    play->tunes_left = cast->n_tunes;
     struct stg_stage_config config = {
         .spec = definition->spec,
         .graph = definition->graph,
@@ -509,6 +527,25 @@ static void of_two_runners_of_tiny_items_one_always_goes_on(void)
                        .max_preemptions = 1});
 }
 
+static void a_runner_that_rests_or_works_again_holds_up_nothing(void)
+{
+    run(&(struct cast){.name = "2 runners, tuned, 1 trainer",
+                       .staged = "capacity: 1, num_threads: 2",
+                       .n_items = 2,
+                       .n_trainers = 1,
+                       .n_passes = 1,
+                       .n_tunes = 1,
+                       .max_preemptions = 2});
+    run(&(struct cast){.name = "2 runners of tiny items, tuned, 1 trainer",
+                       .staged = "capacity: 1, num_threads: 2",
+                       .n_items = 2,
+                       .n_trainers = 1,
+                       .n_passes = 1,
+                       .n_tunes = 1,
+                       .tiny = true,
+                       .max_preemptions = 2});
+}
+
 static void broadcast_to_two_goes_on_when_one_is_killed(void)
 {
     run(&(struct cast){.name = "2 runners, broadcast to 2 trainers, 1 kill",
@@ -542,6 +579,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_wait_for_room_may_run_out_at_any_moment, SECONDS),
     TEST_SLOW(two_runners_and_two_trainers_lose_nothing, SECONDS),
     TEST_SLOW(of_two_runners_of_tiny_items_one_always_goes_on, SECONDS),
+    TEST_SLOW(a_runner_that_rests_or_works_again_holds_up_nothing, SECONDS),
     TEST_SLOW(broadcast_to_two_goes_on_when_one_is_killed, SECONDS),
     TEST_SLOW(round_robin_deals_whole_rounds_or_says_why_not, SECONDS),
 };

@@ -230,7 +230,7 @@ static unsigned char buf[STG_MESSAGE_MAX_BYTES];
 static void spec_check(const struct stg_pipeline_spec *spec)
 {
     CHECK(spec->n_steps > 0);
-    CHECK(spec->staged.capacity >= 1 && spec->staged.capacity <= 65536);
+    CHECK(spec->staged.capacity <= 65536);
     struct stg_reply reply = {.kind = STG_REQUEST_OPEN, .name = "p", .pipeline = spec};
     struct stg_pipeline_spec *got = NULL;
     struct stg_err err = {0};

@@ -189,19 +189,24 @@ static void a_wrong_type_says_what_was_found_and_expected(void)
 {
     static const struct error_case cases[] = {
         {STEPS "staged: {capacity: two}\n",
-         "p:2:20: staged.capacity: found two; expected an integer from 1 to 65536"},
+         "p:2:20: staged.capacity: found two; expected an integer from 1 to 65536, or "
+         "auto"},
         {STEPS "staged: {capacity: \"4\"}\n",
          "p:2:20: staged.capacity: found the string \"4\"; expected an integer from 1 to "
-         "65536; leave out the quotes"},
+         "65536, or auto; leave out the quotes"},
         {STEPS "staged: {capacity: 1_0}\n",
-         "p:2:20: staged.capacity: found 1_0; expected an integer from 1 to 65536; write "
-         "it without '_'"},
+         "p:2:20: staged.capacity: found 1_0; expected an integer from 1 to 65536, or "
+         "auto; "
+         "write it without '_'"},
         {STEPS "staged: {capacity: 1.5}\n",
-         "p:2:20: staged.capacity: found 1.5; expected an integer from 1 to 65536"},
+         "p:2:20: staged.capacity: found 1.5; expected an integer from 1 to 65536, or "
+         "auto"},
         {STEPS "staged: {capacity: true}\n",
-         "p:2:20: staged.capacity: found true; expected an integer from 1 to 65536"},
+         "p:2:20: staged.capacity: found true; expected an integer from 1 to 65536, or "
+         "auto"},
         {STEPS "staged: {capacity: [4]}\n",
-         "p:2:20: staged.capacity: found a list; expected an integer from 1 to 65536"},
+         "p:2:20: staged.capacity: found a list; expected an integer from 1 to 65536, or "
+         "auto"},
         {STEPS "staged: {max_batch_bytes: 64XB}\n",
          "p:2:27: staged.max_batch_bytes: found 64XB; expected an integer of at least 0; "
          "units are KiB MiB GiB TiB KB MB GB TB"},
@@ -239,14 +244,21 @@ static void a_wrong_type_says_what_was_found_and_expected(void)
 static void a_number_out_of_range_says_the_range(void)
 {
     static const struct error_case cases[] = {
-        {STEPS "staged: {capacity: 0}\n",
-         "p:2:20: staged.capacity: found 0; expected an integer from 1 to 65536"},
+        {STEPS "staged: {capacity: 0}\n", "p:2:20: staged.capacity: found 0; expected an "
+                                          "integer from 1 to 65536, or auto"},
         {STEPS "staged: {capacity: 65537}\n",
-         "p:2:20: staged.capacity: found 65537; expected an integer from 1 to 65536"},
-        {STEPS "staged: {capacity: -1}\n",
-         "p:2:20: staged.capacity: found -1; expected an integer from 1 to 65536"},
+         "p:2:20: staged.capacity: found 65537; expected an integer from 1 to 65536, or "
+         "auto"},
+        {STEPS "staged: {capacity: -2}\n", "p:2:20: staged.capacity: found -2; expected "
+                                           "an integer from 1 to 65536, or auto"},
+        {STEPS "staged: {num_threads: automatic}\n",
+         "p:2:23: staged.num_threads: found automatic; expected an integer from 1 to "
+         "256, or auto"},
+        {STEPS "staged: {num_clients: auto}\n",
+         "p:2:23: staged.num_clients: found auto; expected an integer from 1 to 1024"},
         {STEPS "staged: {num_threads: 257}\n",
-         "p:2:23: staged.num_threads: found 257; expected an integer from 1 to 256"},
+         "p:2:23: staged.num_threads: found 257; expected an integer from 1 to 256, or "
+         "auto"},
         {STEPS "staged: {num_clients: 1025}\n",
          "p:2:23: staged.num_clients: found 1025; expected an integer from 1 to 1024"},
         {STEPS "staged: {timeout_millis: 0}\n",

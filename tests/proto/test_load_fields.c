@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attributes that are mappings of mappings.
+ * Attributes that are mappings of mappings; numbers that may be `auto`.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/load.h"
@@ -82,9 +83,34 @@ static void what_is_no_mapping_of_mappings_says_so(void)
     }
 }
 
+static void auto_and_tf_datas_number_for_it_are_kept_alike(void)
+{
+    static const char *const words[] = {"auto", "-1", "\"auto\""};
+    uint64_t first = 0;
+    for (size_t i = 0; i < 3; i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "dataset: [{files: {pattern: x}}, {interleave: {reader: text_line, "
+                 "num_parallel_calls: %s}}, {prefetch: {buffer_size: %s}}]\n"
+                 "staged: {capacity: %s, num_threads: %s}\n",
+                 words[i], words[i], words[i], words[i]);
+        struct stg_pipeline_spec *spec = load(text);
+        CHECK_INT(spec->staged.capacity, 0);
+        CHECK_INT(spec->staged.num_threads, 0);
+        const struct stg_step *steps = spec->steps;
+        CHECK_INT(stg_attr_int(steps[1].attrs, steps[1].n_attrs, "num_parallel_calls", 7),
+                  -1);
+        CHECK_INT(stg_attr_int(steps[2].attrs, steps[2].n_attrs, "buffer_size", 7), 0);
+        CHECK(i == 0 || spec->fingerprint == first);
+        first = spec->fingerprint;
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
 static const struct stg_test tests[] = {
     TEST(a_mapping_of_mappings_is_an_attribute_for_each_leaf),
     TEST(entries_are_in_the_order_of_their_names),
     TEST(what_is_no_mapping_of_mappings_says_so),
+    TEST(auto_and_tf_datas_number_for_it_are_kept_alike),
 };
 TEST_MAIN(tests)

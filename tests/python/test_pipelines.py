@@ -141,6 +141,19 @@ staged: {features: {x: multiply}, feed_dict: {rate: {value: 3, client: true}}}
         fed = stager.staged({"x": value}, feed_dict={"value": np.array([7, 8])}, name="fed")
         self.assertEqual(stager.open(stager.apply(fed)).next()["x"].tolist(), [7, 8])
 
+    def test_autotune_is_auto(self):
+        path = self.file("lines", "1\n2\n")
+        rows = (stager.files([path]).interleave(lambda file: file.text_line(),
+                                                num_parallel_calls=stager.AUTOTUNE)
+                .prefetch(stager.AUTOTUNE))
+        self.same(rows.staged(capacity=stager.AUTOTUNE, num_threads="auto"), f"""
+dataset:
+  - files: {{pattern: ["{path}"]}}
+  - interleave: {{reader: text_line, num_parallel_calls: auto}}
+  - prefetch: {{buffer_size: auto}}
+staged: {{capacity: auto, num_threads: auto}}
+""")
+
     def test_operators_are_ops_and_compute_what_numpy_does(self):
         def features(r):
             x = ops.cast(r["value"], dtype="float32")

@@ -238,6 +238,15 @@ static void copy_client(const struct stg_client_status *from, size_t i,
     ret->n_gone += strcmp(from->state, "gone") == 0;
 }
 
+static void copy_tuned(const struct stg_tuned *from, size_t i, struct fixture_status *ret)
+{
+    snprintf(ret->tuned[i].what, sizeof(ret->tuned[i].what), "%s", from->what);
+    snprintf(ret->tuned[i].why, sizeof(ret->tuned[i].why), "%s", from->why);
+    ret->tuned[i].from = from->from;
+    ret->tuned[i].to = from->to;
+    ret->n_tuned++;
+}
+
 static void copy_status(const struct stg_pipeline_status *from,
                         struct fixture_status *ret)
 {
@@ -254,6 +263,12 @@ static void copy_status(const struct stg_pipeline_status *from,
         .memory_bytes = from->memory_bytes,
         .memory_used_bytes = from->memory_used_bytes,
         .quarantined_bytes = from->quarantined_bytes,
+        .capacity = from->capacity,
+        .num_threads = from->num_threads,
+        .max_capacity = from->max_capacity,
+        .max_num_threads = from->max_num_threads,
+        .capacity_auto = from->capacity_auto,
+        .num_threads_auto = from->num_threads_auto,
         .buffered = from->buffered,
         .made = from->made,
         .ignored = from->ignored,
@@ -275,6 +290,8 @@ static void copy_status(const struct stg_pipeline_status *from,
         copy_client(&from->clients[i], i, ret);
         ret->n_clients++;
     }
+    for (size_t i = 0; i < from->n_tuned && i < 16; i++)
+        copy_tuned(&from->tuned[i], i, ret);
 }
 
 void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret)

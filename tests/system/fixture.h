@@ -67,6 +67,13 @@ struct fixture_status {
         unacknowledged;
     uint64_t discarded_published, evicted, incomplete_rounds, timeouts, feed_version;
     uint64_t memory_bytes, memory_used_bytes, quarantined_bytes;
+    uint32_t capacity, num_threads, max_capacity, max_num_threads;
+    bool capacity_auto, num_threads_auto;
+    uint32_t n_tuned;
+    struct {
+        char what[80], why[256];
+        uint32_t from, to;
+    } tuned[16];
     uint32_t buffered, n_clients, n_attached, n_away, n_detached, n_gone;
     struct {
         char client_id[128], state[16], last_error[256];

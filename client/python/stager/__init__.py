@@ -15,7 +15,7 @@ from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLoss
                       PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                       UnavailableError, UnimplementedError, UnknownError)
 from ._graph import Node, Symbol, ops
-from ._pipeline import (Dataset, Element, Pipeline, choose_from_datasets, files, range,
+from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datasets, files, range,
                         sample_from_datasets, staged)
 from ._pipeline import zip_datasets as zip
 from ._serve import Server, serve
@@ -25,7 +25,7 @@ from ._stream import Stream
 open = Stream
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
+    "AUTOTUNE", "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
     "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Hook", "InternalError",
     "InvalidArgumentError", "MaxHeldError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",

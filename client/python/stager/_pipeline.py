@@ -9,6 +9,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 from ._errors import Error, InvalidArgumentError
 from ._graph import Output, Symbol, Writer, plain
 
+#: For capacity, num_threads, num_parallel_calls and the buffer_size of prefetch: found by measurement.
+AUTOTUNE = -1
+
 # The parameters that tf.data takes without their names.
 _POSITIONAL: Dict[str, Tuple[str, ...]] = {
     "batch": ("batch_size", "drop_remainder"), "cache": ("filename",),

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tuner against a stage whose times are known: what it has to find is the
+ * definition's (threads: time to make an item over the consumer's; no more than the CPUs
+ * can feed).
+ */
+#include "daemon/dataset/tuner.h"
+
+#include "tests/check.h"
+#include "tests/core/random.h"
+
+#define MS 1e6
+
+/* A stage, its consumer, and the machine below. */
+struct model {
+    double make_ns, serial_ns, want_ns;
+    double cpus;      /* that there are */
+    double cpu_share; /* of a thread at work, when it gets a CPU at once */
+    double noise;     /* each window's times are off by up to this part */
+    struct random random;
+};
+
+static double off(struct model *model)
+{
+    double unit = (double)random_below(&model->random, 2000001) / 1e6 - 1;
+    return 1 + unit * model->noise;
+}
+
+/* Threads beyond the CPUs slow one another down. */
+static struct stg_tuner_sample measure(struct model *model, uint32_t n_threads)
+{
+    double make = model->make_ns * off(model), want = model->want_ns * off(model);
+    double cpu = make * model->cpu_share;
+    double crowd = n_threads * model->cpu_share / model->cpus;
+    double busy = crowd > 1 ? make - cpu + cpu * crowd : make;
+    double each =
+        busy / n_threads > model->serial_ns ? busy / n_threads : model->serial_ns;
+    double period = each > want ? each : want;
+    double n = 16;
+    return (struct stg_tuner_sample){
+        .n_items = 16,
+        .interval_ns = (uint64_t)(n * period),
+        .busy_ns = (uint64_t)(n * busy),
+        .serial_ns = (uint64_t)(n * model->serial_ns),
+        .cpu_ns = (uint64_t)(n * cpu) + 1,
+        .wait_ns = (uint64_t)(n * (period - want)),
+        .room_ns = (uint64_t)(n * (period - each) * n_threads),
+    };
+}
+
+static struct model model_of(double make_ms, double want_ms, double cpus,
+                             double cpu_share)
+{
+    struct model ret = {.make_ns = make_ms * MS,
+                        .want_ns = want_ms * MS,
+                        .cpus = cpus,
+                        .cpu_share = cpu_share};
+    ret.random.state = 1;
+    return ret;
+}
+
+static struct stg_tuner tuner_of(uint32_t start, uint32_t max, double cpus)
+{
+    struct stg_tuner ret;
+    stg_tuner_init(&ret, start,
+                   &(struct stg_tuner_limits){.min = 1, .max = max, .cpus = cpus});
+    return ret;
+}
+
+/* Returns how many times the number was changed. */
+static int run(struct stg_tuner *tuner, struct model *model, int n_windows)
+{
+    int n_changes = 0;
+    struct stg_tuner_change change;
+    for (int i = 0; i < n_windows; i++) {
+        struct stg_tuner_sample sample = measure(model, tuner->value);
+        if (!stg_tuner_threads(tuner, &sample, &change))
+            continue;
+        n_changes++;
+        CHECK_INT(change.to, tuner->value);
+        CHECK(change.from != change.to);
+        CHECK(change.why[0] != '\0');
+        CHECK(tuner->value >= tuner->limits.min && tuner->value <= tuner->limits.max);
+    }
+    return n_changes;
+}
+
+static void threads_are_the_time_of_the_stage_over_that_of_the_consumer(void)
+{
+    static const struct {
+        double make_ms, want_ms, cpus, cpu_share;
+        uint32_t want;
+    } cases[] = {
+        {40, 10, 8, 1, 4},    {40, 10, 8, 0, 4},   {10, 10, 8, 1, 1},   {10, 40, 8, 1, 1},
+        {100, 10, 64, 1, 10}, {35, 10, 8, 0.5, 4}, {0.4, 0.1, 4, 1, 4},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct model model = model_of(cases[i].make_ms, cases[i].want_ms, cases[i].cpus,
+                                      cases[i].cpu_share);
+        struct stg_tuner tuner = tuner_of(1, 16, cases[i].cpus);
+        run(&tuner, &model, 60);
+        CHECK_INT(tuner.value, cases[i].want);
+    }
+}
+
+static void the_cpus_bound_threads_that_compute_and_not_those_that_sleep(void)
+{
+    struct model model = model_of(40, 10, 2, 1);
+    struct stg_tuner tuner = tuner_of(1, 16, 2);
+    run(&tuner, &model, 100);
+    CHECK_INT(tuner.value, 2);
+
+    model = model_of(40, 5, 2, 0.01);
+    tuner = tuner_of(1, 16, 2);
+    run(&tuner, &model, 100);
+    CHECK_INT(tuner.value, 8);
+}
+
+static void a_consumer_that_does_nothing_gets_what_the_limit_allows(void)
+{
+    struct model model = model_of(10, 0.001, 2, 0);
+    struct stg_tuner tuner = tuner_of(1, 12, 2);
+    run(&tuner, &model, 100);
+    CHECK_INT(tuner.value, 12);
+}
+
+static void what_only_one_thread_can_do_is_not_sped_up_by_more(void)
+{
+    struct model model = model_of(10, 1, 16, 1);
+    model.serial_ns = 5 * MS;
+    struct stg_tuner tuner = tuner_of(1, 16, 16);
+    run(&tuner, &model, 100);
+    CHECK_INT(tuner.value, 2);
+}
+
+static void threads_are_given_up_when_the_consumer_slows_down_and_come_back(void)
+{
+    struct model model = model_of(40, 10, 8, 1);
+    struct stg_tuner tuner = tuner_of(1, 16, 8);
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 4);
+    model.want_ns = 100 * MS;
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 1);
+    model.want_ns = 10 * MS;
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 4);
+}
+
+/* The CPUs are busy with something else: threads say that they are needed, and nothing
+ * comes of them. */
+static void what_did_not_help_is_taken_back_and_seldom_tried_again(void)
+{
+    struct stg_tuner tuner = tuner_of(2, 16, 16);
+    struct stg_tuner_change change;
+    int n_up = 0, n_back = 0;
+    for (int i = 0; i < 400; i++) {
+        struct stg_tuner_sample sample = {.n_items = 16,
+                                          .interval_ns = 160000000,
+                                          .busy_ns = 160000000ull * tuner.value,
+                                          .cpu_ns = 1,
+                                          .wait_ns = 140000000};
+        if (!stg_tuner_threads(&tuner, &sample, &change))
+            continue;
+        n_up += change.to > change.from;
+        n_back += change.to < change.from;
+        if (change.to < change.from)
+            CHECK_CONTAINS(change.why,
+                           "taken back: 100 items a second with 4, 100 with 2");
+    }
+    CHECK_INT(tuner.value, 2);
+    CHECK_INT(n_up, n_back);
+    CHECK(n_up >= 2 && n_up <= 5);
+}
+
+static void noise_of_a_tenth_makes_no_flapping(void)
+{
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct model model = model_of(34, 10, 8, 1);
+        model.noise = 0.1;
+        model.random.state = seed;
+        struct stg_tuner tuner = tuner_of(1, 16, 8);
+        run(&tuner, &model, 60);
+        CHECK(tuner.value == 4);
+        CHECK(run(&tuner, &model, 1000) <= 6);
+        CHECK(tuner.value == 4);
+    }
+}
+
+static void a_number_that_was_given_stays(void)
+{
+    struct model model = model_of(40, 10, 8, 1);
+    struct stg_tuner tuner;
+    stg_tuner_init(&tuner, 3, &(struct stg_tuner_limits){.min = 3, .max = 3, .cpus = 8});
+    CHECK_INT(run(&tuner, &model, 100), 0);
+    CHECK_INT(tuner.value, 3);
+}
+
+static void a_trial_is_kept_when_who_consumes_has_changed(void)
+{
+    struct model model = model_of(40, 10, 8, 1);
+    struct stg_tuner tuner = tuner_of(1, 16, 8);
+    CHECK_INT(run(&tuner, &model, 3), 1);
+    CHECK(stg_tuner_in_trial(&tuner));
+    stg_tuner_forget(&tuner);
+    CHECK(!stg_tuner_in_trial(&tuner));
+    CHECK_INT(tuner.value, 2);
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 4);
+}
+
+/* ---- capacity ---- */
+
+/* A consumer that takes a burst at once and then nothing for a while: with room for less
+ * than a burst, both sides wait. */
+static struct stg_tuner_sample bursts(uint32_t capacity, uint32_t burst)
+{
+    double share = capacity < burst ? (double)capacity / burst : 1;
+    uint64_t interval = (uint64_t)(16e6 / (0.6 + 0.4 * share));
+    uint64_t idle = (uint64_t)(16e6 * (1 - share) / 4);
+    return (struct stg_tuner_sample){
+        .n_items = 16,
+        .interval_ns = interval,
+        .busy_ns = 16000000,
+        .cpu_ns = 1,
+        .wait_ns = idle,
+        .room_ns = idle,
+        .least = capacity > burst ? capacity - burst : 0,
+    };
+}
+
+static void a_buffer_grows_while_both_sides_wait_and_no_further(void)
+{
+    struct stg_tuner tuner;
+    struct stg_tuner_change change;
+    stg_tuner_init(&tuner, 2, &(struct stg_tuner_limits){.min = 2, .max = 64});
+    int n_changes = 0;
+    for (int i = 0; i < 200; i++) {
+        struct stg_tuner_sample sample = bursts(tuner.value, 8);
+        n_changes += stg_tuner_capacity(&tuner, &sample, 1, &change);
+    }
+    CHECK_INT(tuner.value, 8);
+    CHECK_INT(n_changes, 2);
+}
+
+static void room_that_was_never_needed_is_given_up(void)
+{
+    struct stg_tuner tuner;
+    struct stg_tuner_change change;
+    stg_tuner_init(&tuner, 32, &(struct stg_tuner_limits){.min = 2, .max = 64});
+    for (int i = 0; i < 200; i++) {
+        struct stg_tuner_sample sample = bursts(tuner.value, 3);
+        stg_tuner_capacity(&tuner, &sample, 1, &change);
+    }
+    CHECK_INT(tuner.value, 4);
+}
+
+static void a_slow_source_is_not_helped_by_room(void)
+{
+    struct model model = model_of(10, 1, 1, 1);
+    struct stg_tuner tuner;
+    struct stg_tuner_change change;
+    stg_tuner_init(&tuner, 2, &(struct stg_tuner_limits){.min = 2, .max = 64});
+    for (int i = 0; i < 100; i++) {
+        struct stg_tuner_sample sample = measure(&model, 1);
+        CHECK(!stg_tuner_capacity(&tuner, &sample, 1, &change));
+    }
+}
+
+static const struct stg_test tests[] = {
+    TEST(threads_are_the_time_of_the_stage_over_that_of_the_consumer),
+    TEST(the_cpus_bound_threads_that_compute_and_not_those_that_sleep),
+    TEST(a_consumer_that_does_nothing_gets_what_the_limit_allows),
+    TEST(what_only_one_thread_can_do_is_not_sped_up_by_more),
+    TEST(threads_are_given_up_when_the_consumer_slows_down_and_come_back),
+    TEST(what_did_not_help_is_taken_back_and_seldom_tried_again),
+    TEST(noise_of_a_tenth_makes_no_flapping),
+    TEST(a_number_that_was_given_stays),
+    TEST(a_trial_is_kept_when_who_consumes_has_changed),
+    TEST(a_buffer_grows_while_both_sides_wait_and_no_further),
+    TEST(room_that_was_never_needed_is_given_up),
+    TEST(a_slow_source_is_not_helped_by_room),
+};
+
+TEST_MAIN(tests)
