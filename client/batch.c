@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/copier.h"
 #include "client/stream.h"
 
 int stg_lent_open(struct stg_lent *lent, struct stg_err *err)
@@ -98,6 +99,8 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
     stg_batch_view(batch, i, &tensor, &name);
     stg_tensor_show(name, &tensor, ret);
     ret->part = stg_batch_part(batch->lent->base, i);
+    if (batch->stream->copier != NULL)
+        stg_copier_show(batch, ret);
     return 0;
 }
 

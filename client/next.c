@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/copier.h"
 #include "client/stream.h"
 #include "core/batch.h"
 
@@ -148,11 +149,10 @@ static struct stager_batch *hand_out(struct stager_stream *stream, struct stg_le
     batch->lent = lent;
     batch->in_hand = true;
     lent->n_in_hand++;
-    stream->n_batches++;
     return batch;
 }
 
-static void hand_in(struct stager_batch *batch)
+void stg_batch_hand_in(struct stager_batch *batch)
 {
     struct stager_stream *stream = batch->stream;
     batch->in_hand = false;
@@ -356,12 +356,10 @@ static int cut_off(struct stager_stream *stream)
     return take_final(stream);
 }
 
-int stager_next(struct stager_stream *stream, int64_t timeout_millis,
-                struct stager_batch **ret)
+int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
+                    struct stager_batch **ret)
 {
-    int rc = stg_stream_enter(stream);
-    if (rc < 0)
-        return rc;
+    int rc;
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (stg_ring_is_cut(&stream->ring))
@@ -391,17 +389,48 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
     return take_descriptor(stream, &d, ret);
 }
 
+int stager_next(struct stager_stream *stream, int64_t timeout_millis,
+                struct stager_batch **ret)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
+                                    : stg_stream_take(stream, timeout_millis, ret);
+    stream->n_batches += rc == 0;
+    return rc;
+}
+
+static bool may_release(const struct stager_batch *batch)
+{
+    return batch != NULL && batch->in_hand && stg_guard_holds(batch->stream->guard);
+}
+
 void stager_release(struct stager_batch *batch)
 {
-    if (batch == NULL || !batch->in_hand)
+    if (!may_release(batch))
         return;
     struct stager_stream *stream = batch->stream;
-    if (!stg_guard_holds(stream->guard))
+    if (stream->copier != NULL) {
+        stg_copier_release(batch, true, NULL);
+    } else {
+        struct stg_lent *lent = batch->lent;
+        stg_batch_hand_in(batch);
+        if (lent->n_in_hand == 0 && lent != stream->current)
+            stg_lent_return(stream, lent);
+    }
+    stg_stream_reap(stream);
+}
+
+void stager_release_after(struct stager_batch *batch, void *device_stream)
+{
+    if (!may_release(batch))
         return;
-    struct stg_lent *lent = batch->lent;
-    hand_in(batch);
-    if (lent->n_in_hand == 0 && lent != stream->current)
-        stg_lent_return(stream, lent);
+    struct stager_stream *stream = batch->stream;
+    if (stream->copier == NULL) {
+        stager_release(batch);
+        return;
+    }
+    stg_copier_release(batch, false, device_stream);
     stg_stream_reap(stream);
 }
 
@@ -412,7 +441,7 @@ int stager_rewind(struct stager_stream *stream)
         return rc;
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
-    if (!stream->at_end)
+    if (!stream->at_end || stg_copier_is_ahead(stream))
         return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
                        "pass %llu of pipeline %s is not over: take its batches first",
                        (unsigned long long)(stream->passes - 1), stream->name);

@@ -137,7 +137,15 @@ struct stager_options {
     uint32_t copy_on_write; /* 1: the trainer may write to its batches. A page that is
                                written is then its own until the batch is released;
                                nobody else sees it */
-    uint64_t reserved[7];
+    const char *device;     /* "cuda" or "cuda:N": where tensors are wanted; NULL: in the
+                               memory of the host. Goes neither with batch_size nor with
+                               copy_on_write, and means ack_explicit */
+    void *device_stream;    /* cudaStream_t on which the trainer works; NULL: the device's
+                               default stream */
+    uint32_t device_capacity; /* batches that are copied ahead, and held in addition to
+                                 max_held: default 2, at most 64 */
+    uint32_t reserved0;
+    uint64_t reserved[4];
 };
 
 /* What a tensor is to its feature. A sparse feature "ids" is three tensors in a row,
@@ -164,7 +172,8 @@ struct stager_tensor {
     const int64_t *offsets; /* strings only: string i is data[offsets[i]] ..
                                data[offsets[i + 1]]; in a slice the first is not 0 */
     uint32_t part;          /* enum stager_part */
-    uint32_t reserved;
+    uint32_t device;        /* 0: data is the host's; else the memory of device number
+                               device - 1. Strings are always the host's */
 };
 
 /* The parts of a sparse feature: values [n], indices [n, rank], dense_shape [rank]. */
@@ -204,14 +213,15 @@ struct stager_stream_info {
         errors; /* error items: stager_next said their code, and the stream goes on */
     uint64_t wait_ns;  /* time asleep in stager_next */
     uint64_t sleeps;   /* how often it slept */
-    uint32_t held;     /* staged batches in hand, whole or in slices */
+    uint32_t held;     /* staged batches in hand, whole or in slices, or on a device */
     uint32_t max_held; /* as granted */
     uint32_t at_end;   /* 1: the pass is over, until stager_rewind */
     uint32_t finished; /* 1: nothing follows any more; stager_next says why */
     uint32_t unseen;   /* 1: stagerd cannot watch this process, only its socket */
     uint32_t reserved0;
-    uint64_t end_pass; /* at_end: the pass that is over, as in stager_batch_info */
-    uint64_t reserved[2];
+    uint64_t end_pass;     /* at_end: the pass that is over, as in stager_batch_info */
+    uint64_t device_bytes; /* copied to the device */
+    uint64_t reserved[1];
 };
 
 /* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for
@@ -229,7 +239,9 @@ void stager_disconnect(struct stager *client);
  * RESOURCE_EXHAUSTED (num_clients are attached, or a place is kept for one that may come
  * back; or memory, with the arithmetic), ALREADY_EXISTS (client_id is attached: its pid),
  * INVALID_ARGUMENT (batch_size does not divide the pipeline's, or a tensor has no rows to
- * cut; client_id is too long), PERMISSION_DENIED, UNAVAILABLE. */
+ * cut; client_id is too long; device is no such name, or does not go with another
+ * option), PERMISSION_DENIED, UNAVAILABLE (also: no such device here, says what is
+ * missing; without `device` all goes on). */
 int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
@@ -270,8 +282,21 @@ int stager_batch_ragged(const struct stager_batch *batch, const char *path,
 void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret);
 
 /* Gives the batch back; its memory may be reused at once, all views of it are dead. In
- * any order. NULL is allowed. */
+ * any order. NULL is allowed. On a device: work that was enqueued on device_stream before
+ * may still read the tensors, and write to them. */
 void stager_release(struct stager_batch *batch);
+
+/* As that, for work on another stream of the device (a cudaStream_t; NULL: the default
+ * stream). Without a device it is stager_release. */
+void stager_release_after(struct stager_batch *batch, void *device_stream);
+
+/* With a device stager_next returns before the batch is there. What is enqueued on
+ * device_stream from then on sees it. For work elsewhere: `wait` has another stream wait
+ * (the host does not), `event` gives the cudaEvent_t that is reached when the batch is
+ * there; it lives until the batch is released. FAILED_PRECONDITION: the stream has no
+ * device, or the batch was released; else what the device says. */
+int stager_batch_wait(const struct stager_batch *batch, void *device_stream);
+int stager_batch_event(const struct stager_batch *batch, void **ret);
 
 /* Asks for the next pass after the end. FAILED_PRECONDITION before the end. */
 int stager_rewind(struct stager_stream *stream);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/copier.h"
+
 /* Names of boundary and targets of one pipeline: the message has 64 KiB. */
 #define BUMP_BYTES (4u << 20)
 
@@ -127,6 +129,15 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
     return rc == -STAGER_NOT_FOUND ? 0 : rc;
 }
 
+/* In hand or ready; and ahead on a device. */
+static uint32_t max_held_of(const struct stager_options *options)
+{
+    uint32_t ahead = options->device_capacity != 0 ? options->device_capacity
+                                                   : (uint32_t)STG_DEVICE_CAPACITY;
+    return (options->max_held != 0 ? options->max_held : 2) +
+           (options->device != NULL ? ahead : 0);
+}
+
 static int attach(struct stager_stream *stream, const char *name,
                   const struct stager_options *options, struct stg_err *err)
 {
@@ -137,9 +148,9 @@ static int attach(struct stager_stream *stream, const char *name,
         .kind = STG_REQUEST_OPEN,
         .name = name,
         .client_id = options->client_id != NULL ? options->client_id : client_id,
-        .max_held = options->max_held != 0 ? options->max_held : 2,
+        .max_held = max_held_of(options),
         .private_run = options->private_run != 0,
-        .ack_explicit = options->ack_explicit != 0,
+        .ack_explicit = options->ack_explicit != 0 || options->device != NULL,
         .named = options->client_id != NULL,
         .batch_size = options->batch_size,
     };
@@ -161,6 +172,8 @@ static int attach(struct stager_stream *stream, const char *name,
         rc = make_pool(stream, reply.max_held, err);
     if (rc == 0)
         rc = keep_reply(stream, &reply, err);
+    if (rc == 0 && stream->copier != NULL)
+        rc = stg_copier_start(stream, err);
     return rc;
 }
 
@@ -172,6 +185,10 @@ static int check_options(const char *name, const struct stager_options *options,
     if (options->max_held > STG_MAX_HELD)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_held is %u, at most %u",
                        options->max_held, STG_MAX_HELD);
+    if (max_held_of(options) > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "max_held and device_capacity are %u together, at most %u",
+                       max_held_of(options), STG_MAX_HELD);
     return 0;
 }
 
@@ -196,6 +213,8 @@ static int open_stream(struct stager *client, const char *name,
     stream->batch_size = options->batch_size;
     stream->copy_on_write = options->copy_on_write != 0;
     rc = stg_guard_create(&stream->guard, err);
+    if (rc == 0 && options->device != NULL)
+        rc = stg_copier_create(options, &stream->copier, err);
     if (rc == 0)
         rc = stg_client_connect(&address, &stream->client, err);
     if (rc == 0)
@@ -261,6 +280,7 @@ static void free_pool(struct stager_stream *stream)
 /* A forked child has neither the mappings nor the lease: it frees its own copies. */
 static void free_stream(struct stager_stream *stream, bool ours)
 {
+    stg_copier_destroy(stream->copier, ours);
     if (ours) {
         stg_map_close(&stream->segment);
         stg_map_close(&stream->ring_page);
@@ -304,11 +324,15 @@ void stager_close(struct stager_stream *stream)
     if (stream == NULL)
         return;
     if (is_ours(stream) && stream->control.page != NULL && stream->client != NULL) {
+        if (stream->copier != NULL)
+            stg_copier_settle(stream);
         stg_control_part(&stream->control);
         bool parted = stg_socket_part(stream->client->fd);
         if (parted)
             stg_stream_return_untaken(stream);
         leave_current(stream, parted);
+        if (stream->copier != NULL)
+            stg_copier_leave(stream, parted);
     }
     stager_disconnect(stream->client);
     stream->client = NULL;
@@ -342,10 +366,11 @@ void stager_stream_info(const struct stager_stream *stream,
         .sleeps = stream->n_sleeps,
         .held = stream->held,
         .max_held = stream->max_held,
-        .at_end = stream->at_end,
-        .finished = stream->finished != 0,
+        .at_end = stream->at_end && !stg_copier_is_ahead(stream),
+        .finished = stream->finished != 0 && !stg_copier_is_ahead(stream),
         .unseen = stream->unseen,
         .end_pass = stream->end_pass,
+        .device_bytes = stream->device_bytes,
     };
 }
 

@@ -18,6 +18,7 @@
 #include "core/ring.h"
 
 struct stg_computer;
+struct stg_copier;
 
 /* A staged batch that was taken from the ring: one lease. */
 struct stg_lent {
@@ -92,7 +93,7 @@ struct stager_stream {
     const char *name;  /* of the pipeline; in bump */
     char *final_text;  /* STG_ERR_TEXT_BYTES, in bump */
 
-    uint64_t n_batches, n_errors, wait_ns, n_sleeps;
+    uint64_t n_batches, n_errors, wait_ns, n_sleeps, device_bytes;
 
     struct stg_pipeline_spec *spec; /* NULL: the daemon sent none */
     struct stg_schema boundary;     /* in bump */
@@ -100,6 +101,7 @@ struct stager_stream {
     struct stg_bump bump;
     struct stg_computer *computer; /* run.c; NULL before the first stager_run */
     struct stg_reporter reporter;
+    struct stg_copier *copier; /* NULL: batches stay in the memory of the host */
 
     uint32_t pins; /* who still looks at memory after it was given back */
 
@@ -151,6 +153,13 @@ int stg_slice_prepare(struct stg_lent *lent, uint32_t batch_size, struct stg_err
 
 /* slice.c: makes `batch` the next slice of its lent. After an error it is nothing yet. */
 int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err);
+
+/* next.c: stager_next as it is without a device, and uncounted. */
+int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
+                    struct stager_batch **ret);
+
+/* next.c: the handle is free; its staged batch is as it was. */
+void stg_batch_hand_in(struct stager_batch *batch);
 
 /* next.c: the staged batch is in hand no more; its lease stays with the daemon. */
 void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);

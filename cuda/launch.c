@@ -2,6 +2,8 @@
  *
  * The kernels of the table: arguments checked, then launched on the stream's device.
  */
+#include <cuda_runtime_api.h>
+
 #include "core/status.h"
 #include "cuda/error.h"
 #include "cuda/kernels.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda/plugin.h"
 
+#include <cuda_runtime_api.h>
 #include <stdio.h>
 
 #include "core/status.h"

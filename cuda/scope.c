@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda/scope.h"
 
+#include <cuda_runtime_api.h>
 #include <stdio.h>
 
 #include "cuda/error.h"
@@ -42,7 +43,7 @@ int stg_cuda_device_of(const struct stg_stream *stream)
     return stream != NULL ? stream->device : 0;
 }
 
-cudaStream_t stg_cuda_stream_of(const struct stg_stream *stream)
+struct CUstream_st *stg_cuda_stream_of(const struct stg_stream *stream)
 {
     return stream != NULL ? stream->cuda : NULL;
 }

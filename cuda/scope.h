@@ -7,20 +7,22 @@
 #ifndef STG_CUDA_SCOPE_H
 #define STG_CUDA_SCOPE_H
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
 
 #include "core/device.h"
 
+struct CUstream_st; /* what a cudaStream_t points to */
+struct CUevent_st;
+
 struct stg_stream {
     int device;
-    cudaStream_t cuda;
+    struct CUstream_st *cuda;
     bool foreign; /* somebody else's: not ours to destroy */
 };
 
 struct stg_device_event {
     int device;
-    cudaEvent_t cuda;
+    struct CUevent_st *cuda;
 };
 
 struct stg_cuda_scope {
@@ -40,7 +42,7 @@ int stg_cuda_result(const struct stg_cuda_scope *scope, int error, const char *w
 
 /* NULL is the default stream of device 0. */
 int stg_cuda_device_of(const struct stg_stream *stream);
-cudaStream_t stg_cuda_stream_of(const struct stg_stream *stream);
+struct CUstream_st *stg_cuda_stream_of(const struct stg_stream *stream);
 
 /* stream.c: members of the table. */
 int stg_cuda_stream_create(int device, struct stg_stream **ret, struct stg_err *err);

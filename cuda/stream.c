@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <cuda_runtime_api.h>
 #include <stdlib.h>
 
 #include "core/status.h"

@@ -139,6 +139,8 @@ static Stager__Staged *staged_fill(const struct stg_staged *from, struct stg_bum
     to->has_hold_timeout_millis = to->has_start_timeout_millis = 1;
     to->hold_timeout_millis = from->hold_timeout_millis;
     to->start_timeout_millis = from->start_timeout_millis;
+    to->has_stage_subgraph_stream_id = from->stream_id != 0;
+    to->stage_subgraph_stream_id = from->stream_id;
     if (from->n_transfers > 0) {
         to->transfer = values_fill(from->transfers, from->n_transfers, bump);
         if (to->transfer == NULL)

@@ -3,6 +3,8 @@
  * What launch.c needs of the plugin, where the kernels are emulated: there is always the
  * one device, and its memory is the host's.
  */
+#include <cuda_runtime_api.h>
+
 #include "core/status.h"
 #include "cuda/error.h"
 #include "cuda/scope.h"
@@ -30,7 +32,7 @@ int stg_cuda_device_of(const struct stg_stream *stream)
     return 0;
 }
 
-cudaStream_t stg_cuda_stream_of(const struct stg_stream *stream)
+struct CUstream_st *stg_cuda_stream_of(const struct stg_stream *stream)
 {
     return NULL;
 }

@@ -466,6 +466,7 @@ static void check_spec(const struct stg_pipeline_spec *got,
     CHECK_INT(a->capacity, b->capacity);
     CHECK_INT(a->num_threads, b->num_threads);
     CHECK_INT(a->num_clients, b->num_clients);
+    CHECK_INT(a->stream_id, b->stream_id);
     CHECK_INT(a->timeout_millis, b->timeout_millis);
     CHECK_INT(a->delivery, b->delivery);
     CHECK_INT(a->max_batch_bytes, b->max_batch_bytes);
@@ -482,7 +483,8 @@ static void a_pipeline_reaches_a_client_as_it_is(void)
         "dataset: [repeat]\n",
         "dataset: [repeat]\nstaged: {features: x, redeliver: false, max_batch_bytes: "
         "1TiB, "
-        "memory_budget: 3, hold_timeout_millis: 0, delivery: round_robin}\n",
+        "memory_budget: 3, hold_timeout_millis: 0, delivery: round_robin, "
+        "stage_subgraph_stream_id: 6}\n",
         "dataset: [repeat]\ngraph:\n  a: {op: x, k: [[[\"a\\0\", ~], [1, .inf]]], e: [], "
         "f: "
         "~}\n  b: {op: y, input: [\"a:0..99\", ^a]}\ntargets: [a, \"b:1\"]\n",

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/copier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stream.h"
+
+/* Slots are made a little larger than what they are first used for: batches differ. */
+#define SLOT_ROUND ((uint64_t)1 << 20)
+
+/* Device memory for one staged batch; that of stream->lents[i] is slots[i]. */
+struct slot {
+    void *memory;
+    uint64_t bytes;
+    void *bounce; /* page-locked; NULL where the segment itself is */
+    uint64_t bounce_bytes;
+    uint64_t first; /* byte of the batch at rest that lies at memory */
+    struct stg_device_event *copied, *used;
+    bool is_leaving; /* released by the trainer, and its copy not seen done */
+};
+
+struct stg_copier {
+    const struct stg_device *device;
+    int number;
+    uint32_t capacity;
+    void *native; /* the trainer's stream, of the options */
+    struct stg_stream *trainer, *copies;
+    bool is_registered; /* the segment */
+    void *registered;
+    struct slot *slots;
+    uint32_t n_slots;
+
+    struct stager_batch **ahead; /* a ring of n_slots */
+    uint32_t first_ahead, n_ahead;
+    int error; /* of the item behind those ahead; 0: none. Its text: */
+    char error_text[STG_ERR_TEXT_BYTES];
+};
+
+static struct slot *slot_of(const struct stager_stream *stream,
+                            const struct stg_lent *lent)
+{
+    return &stream->copier->slots[lent - stream->lents];
+}
+
+/* ---- open ---- */
+
+static int read_number(const char *device, int *ret, struct stg_err *err)
+{
+    char *end = NULL;
+    long n = 0;
+    if (strncmp(device, "cuda:", 5) == 0)
+        n = strtol(device + 5, &end, 10);
+    bool is_good = end != NULL ? end != device + 5 && *end == '\0' && device[5] >= '0' &&
+                                     device[5] <= '9' && n <= 4096
+                               : strcmp(device, "cuda") == 0;
+    if (!is_good)
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "device is \"%.32s\", not \"cuda\" or \"cuda:N\"; leave it out for "
+            "batches in the memory of the host",
+            device);
+    *ret = (int)n;
+    return 0;
+}
+
+static int check_options(const struct stager_options *options, struct stg_err *err)
+{
+    if (options->batch_size != 0)
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "batch_size cuts batches in the memory of the host: it does not go "
+            "with a device; let the pipeline make batches of that size");
+    if (options->copy_on_write != 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "copy_on_write is for batches in the memory of the host; those on "
+                       "a device are the trainer's own to write to");
+    if (options->device_capacity > STG_MAX_DEVICE_CAPACITY)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "device_capacity is %u, at most %u",
+                       options->device_capacity, STG_MAX_DEVICE_CAPACITY);
+    return 0;
+}
+
+static int find_device(const char *name, struct stg_copier *copier, struct stg_err *err)
+{
+    int n = 0;
+    int rc = read_number(name, &copier->number, err);
+    if (rc == 0)
+        rc = stg_device_cuda(NULL, &copier->device, err);
+    if (rc == 0)
+        rc = copier->device->count(&n, err);
+    if (rc == 0 && copier->number >= n)
+        rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
+                     "device is \"%s\", and this process sees %d, from cuda:0", name, n);
+    return rc;
+}
+
+int stg_copier_create(const struct stager_options *options, struct stg_copier **ret,
+                      struct stg_err *err)
+{
+    int rc = check_options(options, err);
+    if (rc < 0)
+        return rc;
+    struct stg_copier *copier = calloc(1, sizeof(*copier));
+    if (copier == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    copier->capacity = options->device_capacity != 0 ? options->device_capacity
+                                                     : (uint32_t)STG_DEVICE_CAPACITY;
+    copier->native = options->device_stream;
+    rc = find_device(options->device, copier, err);
+    if (rc < 0) {
+        stg_copier_destroy(copier, true);
+        return rc;
+    }
+    *ret = copier;
+    return 0;
+}
+
+static int make_slots(struct stg_copier *copier, uint32_t n, struct stg_err *err)
+{
+    copier->slots = calloc(n, sizeof(*copier->slots));
+    copier->ahead = calloc(n, sizeof(struct stager_batch *));
+    if (copier->slots == NULL || copier->ahead == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    copier->n_slots = n;
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        struct slot *slot = &copier->slots[i];
+        rc = copier->device->event_create(copier->number, &slot->copied, err);
+        if (rc == 0)
+            rc = copier->device->event_create(copier->number, &slot->used, err);
+    }
+    return rc;
+}
+
+/* Whatever the reason is that memory cannot be page-locked where it lies, a copy of it
+ * can be. */
+static void lock_segment(struct stager_stream *stream)
+{
+    struct stg_copier *copier = stream->copier;
+    struct stg_err why = {0};
+    copier->registered = stream->segment.base;
+    copier->is_registered =
+        copier->device->host_register(copier->number, stream->segment.base,
+                                      stream->segment.bytes, true, &why) == 0;
+}
+
+int stg_copier_start(struct stager_stream *stream, struct stg_err *err)
+{
+    struct stg_copier *copier = stream->copier;
+    const struct stg_device *device = copier->device;
+    uint32_t id = stream->spec != NULL ? stream->spec->staged.stream_id : 0;
+    int rc = device->stream_wrap(copier->number, copier->native, &copier->trainer, err);
+    if (rc == 0 && id != 0)
+        rc = device->stream_create(copier->number, &copier->copies, err);
+    else if (rc == 0)
+        copier->copies = copier->trainer;
+    if (rc == 0)
+        rc = make_slots(copier, stream->max_held, err);
+    if (rc == 0)
+        lock_segment(stream);
+    return rc;
+}
+
+/* ---- a copy ---- */
+
+/* From the first to the last byte that belongs on the device. Strings in between go
+ * along. */
+static void find_span(const void *base, uint64_t *ret_first, uint64_t *ret_bytes)
+{
+    uint64_t first = UINT64_MAX, end = 0;
+    uint32_t n = ((const struct stg_batch_header *)base)->n_tensors;
+    for (uint32_t i = 0; i < n; i++) {
+        struct stg_tensor tensor;
+        stg_batch_tensor_at(base, i, &tensor, NULL);
+        if (tensor.dtype == STAGER_STRING || tensor.data_bytes == 0)
+            continue;
+        uint64_t at = (uint64_t)((const char *)tensor.data - (const char *)base);
+        first = at < first ? at : first;
+        end = at + tensor.data_bytes > end ? at + tensor.data_bytes : end;
+    }
+    *ret_first = end > 0 ? first : 0;
+    *ret_bytes = end > 0 ? end - first : 0;
+}
+
+/* The slot is free: nobody reads its bounce, and its memory once `used` is reached. */
+static int grow_slot(const struct stg_copier *copier, struct slot *slot, uint64_t bytes,
+                     struct stg_err *err)
+{
+    const struct stg_device *device = copier->device;
+    uint64_t most = (bytes + bytes / 8 + SLOT_ROUND - 1) / SLOT_ROUND * SLOT_ROUND;
+    int rc = 0;
+    if (bytes > slot->bytes) {
+        rc = device->event_wait(slot->used, err);
+        if (rc < 0)
+            return rc;
+        device->free(copier->number, slot->memory);
+        slot->memory = NULL;
+        slot->bytes = 0;
+        rc = device->alloc(copier->number, (size_t)most, &slot->memory, err);
+        slot->bytes = rc == 0 ? most : 0;
+    }
+    if (rc == 0 && !copier->is_registered && bytes > slot->bounce_bytes) {
+        device->host_free(slot->bounce);
+        slot->bounce = NULL;
+        slot->bounce_bytes = 0;
+        rc = device->host_alloc((size_t)most, &slot->bounce, err);
+        slot->bounce_bytes = rc == 0 ? most : 0;
+    }
+    return rc;
+}
+
+static int copy(struct stager_stream *stream, struct slot *slot, const void *base)
+{
+    struct stg_copier *copier = stream->copier;
+    const struct stg_device *device = copier->device;
+    struct stg_err *err = &stream->err;
+    uint64_t bytes;
+    find_span(base, &slot->first, &bytes);
+    const void *from = (const char *)base + slot->first;
+    int rc = grow_slot(copier, slot, bytes, err);
+    if (rc < 0)
+        return rc;
+    if (!copier->is_registered && bytes > 0) {
+        memcpy(slot->bounce, from, (size_t)bytes);
+        from = slot->bounce;
+    }
+    rc = device->stream_wait(copier->copies, slot->used, err);
+    if (rc == 0)
+        rc = device->copy_in(copier->copies, slot->memory, from, (size_t)bytes, err);
+    if (rc == 0)
+        rc = device->event_record(slot->copied, copier->copies, err);
+    if (rc == 0)
+        stream->device_bytes += bytes;
+    return rc;
+}
+
+/* Takes one batch and has it copied. After an error it is not held any more. */
+static int take(struct stager_stream *stream, int64_t timeout_millis)
+{
+    struct stg_copier *copier = stream->copier;
+    struct stager_batch *batch;
+    int rc = stg_stream_take(stream, timeout_millis, &batch);
+    if (rc < 0)
+        return rc;
+    rc = stg_lent_open(batch->lent, &stream->err);
+    if (rc == 0)
+        rc = copy(stream, slot_of(stream, batch->lent), batch->lent->base);
+    if (rc < 0) {
+        struct stg_lent *lent = batch->lent;
+        stg_batch_hand_in(batch);
+        stg_lent_return(stream, lent);
+        return rc;
+    }
+    uint32_t at = (copier->first_ahead + copier->n_ahead++) % copier->n_slots;
+    copier->ahead[at] = batch;
+    return 0;
+}
+
+/* ---- what comes back ---- */
+
+/* A device that fails copies no more: what it would have read may be written. */
+static bool is_copied(const struct stg_copier *copier, const struct slot *slot,
+                      bool waits)
+{
+    if (waits)
+        copier->device->event_wait(slot->copied, NULL);
+    return waits || copier->device->event_query(slot->copied, NULL) != 0;
+}
+
+/* Gives back leases of batches that were released and copied. waits: until one was. */
+static bool collect(struct stager_stream *stream, bool waits)
+{
+    struct stg_copier *copier = stream->copier;
+    bool any = false;
+    for (uint32_t i = 0; i < copier->n_slots; i++) {
+        struct slot *slot = &copier->slots[i];
+        if (!slot->is_leaving || !is_copied(copier, slot, waits && !any))
+            continue;
+        slot->is_leaving = false;
+        any = true;
+        stg_lent_return(stream, &stream->lents[i]);
+    }
+    return any;
+}
+
+static struct stager_batch *pop(struct stg_copier *copier)
+{
+    struct stager_batch *batch = copier->ahead[copier->first_ahead];
+    copier->first_ahead = (copier->first_ahead + 1) % copier->n_slots;
+    copier->n_ahead--;
+    return batch;
+}
+
+/* The handle is free, the lease leaves. */
+static void let_go(struct stager_batch *batch)
+{
+    struct stager_stream *stream = batch->stream;
+    slot_of(stream, batch->lent)->is_leaving = true;
+    stg_batch_hand_in(batch);
+}
+
+void stg_copier_release(struct stager_batch *batch, bool own, void *native)
+{
+    struct stager_stream *stream = batch->stream;
+    struct stg_copier *copier = stream->copier;
+    const struct stg_device *device = copier->device;
+    struct slot *slot = slot_of(stream, batch->lent);
+    struct stg_stream *after = copier->trainer;
+    struct stg_err *err = &stream->err;
+    int rc = own || native == copier->native
+                 ? 0
+                 : device->stream_wrap(copier->number, native, &after, err);
+    if (rc < 0)
+        after = copier->trainer;
+    device->event_record(slot->used, after, err);
+    if (after != copier->trainer)
+        device->stream_destroy(after);
+    let_go(batch);
+    collect(stream, false);
+}
+
+bool stg_copier_is_ahead(const struct stager_stream *stream)
+{
+    const struct stg_copier *copier = stream->copier;
+    return copier != NULL && (copier->n_ahead > 0 || copier->error != 0);
+}
+
+/* ---- next ---- */
+
+/* The daemon has let go of this client: what was not handed out may be another's. */
+static void drop_ahead(struct stager_stream *stream)
+{
+    struct stg_copier *copier = stream->copier;
+    copier->error = 0;
+    while (copier->n_ahead > 0)
+        let_go(pop(copier));
+}
+
+static void keep_error(struct stager_stream *stream, int rc)
+{
+    stream->copier->error = rc;
+    snprintf(stream->copier->error_text, STG_ERR_TEXT_BYTES, "%s", stream->err.text);
+}
+
+static int tell_error(struct stager_stream *stream)
+{
+    int rc = stream->copier->error;
+    stream->copier->error = 0;
+    return stg_err(&stream->err, rc, "%s", stream->copier->error_text);
+}
+
+/* What is ready, up to the capacity and one to hand out. */
+static void take_ready(struct stager_stream *stream)
+{
+    struct stg_copier *copier = stream->copier;
+    while (copier->error == 0 && copier->n_ahead <= copier->capacity &&
+           stream->held < stream->max_held && !stream->at_end && stream->finished == 0 &&
+           stg_ring_ready(&stream->ring) && !stg_ring_is_cut(&stream->ring)) {
+        int rc = take(stream, 0);
+        /* The end of a pass and of everything is remembered by the stream itself. */
+        if (rc < 0 && !stream->at_end && stream->finished == 0)
+            keep_error(stream, rc);
+    }
+}
+
+/* Who is about to sleep keeps nothing back: the end of a pass waits for what was
+ * released. */
+static int take_first(struct stager_stream *stream, int64_t timeout_millis)
+{
+    while (!stg_ring_ready(&stream->ring) && collect(stream, true))
+        ;
+    if (stream->held == stream->max_held)
+        collect(stream, true);
+    return take(stream, timeout_millis);
+}
+
+int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
+                    struct stager_batch **ret)
+{
+    struct stg_copier *copier = stream->copier;
+    collect(stream, false);
+    if (stg_ring_is_cut(&stream->ring))
+        drop_ahead(stream);
+    if (copier->n_ahead == 0 && copier->error != 0)
+        return tell_error(stream);
+    if (copier->n_ahead == 0) {
+        int rc = take_first(stream, timeout_millis);
+        if (rc < 0)
+            return rc;
+    }
+    take_ready(stream);
+    struct stager_batch *batch = pop(copier);
+    struct slot *slot = slot_of(stream, batch->lent);
+    int rc = copier->device->stream_wait(copier->trainer, slot->copied, &stream->err);
+    if (rc < 0) {
+        let_go(batch);
+        return rc;
+    }
+    stream->err.code = 0;
+    stream->err.text[0] = '\0';
+    *ret = batch;
+    return 0;
+}
+
+/* ---- views ---- */
+
+void stg_copier_show(const struct stager_batch *batch, struct stager_tensor *ret)
+{
+    const struct stg_copier *copier = batch->stream->copier;
+    if (ret->dtype == STAGER_STRING)
+        return;
+    const struct slot *slot = slot_of(batch->stream, batch->lent);
+    uint64_t at = (uint64_t)((const char *)ret->data - (const char *)batch->lent->base);
+    ret->data =
+        ret->data_bytes > 0 ? (char *)slot->memory + (at - slot->first) : slot->memory;
+    ret->device = (uint32_t)copier->number + 1;
+}
+
+/* ---- close ---- */
+
+void stg_copier_settle(struct stager_stream *stream)
+{
+    while (collect(stream, true))
+        ;
+    for (uint32_t i = 0; i < stream->copier->n_slots; i++)
+        is_copied(stream->copier, &stream->copier->slots[i], true);
+}
+
+void stg_copier_leave(struct stager_stream *stream, bool parted)
+{
+    struct stg_copier *copier = stream->copier;
+    while (copier->n_ahead > 0) {
+        struct stager_batch *batch = pop(copier);
+        struct stg_lent *lent = batch->lent;
+        stg_batch_hand_in(batch);
+        if (parted)
+            stg_lent_return(stream, lent);
+        else
+            stg_lent_forget(stream, lent);
+    }
+}
+
+static void free_slot(const struct stg_copier *copier, struct slot *slot)
+{
+    const struct stg_device *device = copier->device;
+    if (slot->copied != NULL)
+        device->event_wait(slot->copied, NULL);
+    if (slot->used != NULL)
+        device->event_wait(slot->used, NULL);
+    device->event_destroy(slot->copied);
+    device->event_destroy(slot->used);
+    device->free(copier->number, slot->memory);
+    device->host_free(slot->bounce);
+}
+
+void stg_copier_destroy(struct stg_copier *copier, bool ours)
+{
+    if (copier == NULL)
+        return;
+    for (uint32_t i = 0; ours && i < copier->n_slots; i++)
+        free_slot(copier, &copier->slots[i]);
+    if (ours && copier->is_registered)
+        copier->device->host_unregister(copier->registered);
+    if (ours && copier->device != NULL) {
+        if (copier->copies != copier->trainer)
+            copier->device->stream_destroy(copier->copies);
+        copier->device->stream_destroy(copier->trainer);
+    }
+    free(copier->slots);
+    free(copier->ahead);
+    free(copier);
+}
+
+/* ---- the public half ---- */
+
+static int enter(const struct stager_batch *batch)
+{
+    struct stager_stream *stream = batch->stream;
+    int rc = stg_stream_enter(stream);
+    if (rc == 0 && !batch->in_hand)
+        rc =
+            stg_err(&stream->err, -STAGER_FAILED_PRECONDITION, "this batch was released");
+    if (rc == 0 && stream->copier == NULL)
+        rc = stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                     "this batch is in the memory of the host: open the stream with a "
+                     "device");
+    return rc;
+}
+
+int stager_batch_event(const struct stager_batch *batch, void **ret)
+{
+    int rc = enter(batch);
+    if (rc < 0)
+        return rc;
+    const struct stg_device *device = batch->stream->copier->device;
+    *ret = device->event_native(slot_of(batch->stream, batch->lent)->copied);
+    return 0;
+}
+
+int stager_batch_wait(const struct stager_batch *batch, void *device_stream)
+{
+    int rc = enter(batch);
+    if (rc < 0)
+        return rc;
+    struct stager_stream *stream = batch->stream;
+    struct stg_copier *copier = stream->copier;
+    struct stg_stream *native;
+    rc =
+        copier->device->stream_wrap(copier->number, device_stream, &native, &stream->err);
+    if (rc < 0)
+        return rc;
+    rc = copier->device->stream_wait(native, slot_of(stream, batch->lent)->copied,
+                                     &stream->err);
+    copier->device->stream_destroy(native);
+    return rc;
+}
