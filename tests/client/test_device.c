@@ -1,96 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches on a device, which is a stand-in (tests/standin): where tensors are, what waits
- * for what, and when leases and memory go back.
+ * Batches on a device, which is a stand-in (tests/standin): where tensors are, and what
+ * waits for what.
  */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "client/stream.h"
 #include "proto/load.h"
 #include "tests/check.h"
-#include "tests/client/fake.h"
-#include "tests/standin/standin.h"
+#include "tests/client/on_device.h"
 
-static struct standin *standin;
-static const struct stg_device *device;
 static struct stg_err err;
-
-static void load_standin(void)
-{
-    char path[4096];
-    const char *dir = getenv("STG_STANDIN_DIR");
-    CHECK(dir != NULL);
-    CHECK_OK(stg_device_cuda(dir, &device, &err), err);
-    CHECK_STR(device->name, "standin");
-    snprintf(path, sizeof(path), "%s/libstager-cuda.so", dir);
-    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-    CHECK(library != NULL);
-    void *symbol = dlsym(library, STANDIN_SYMBOL);
-    struct standin *(*get)(void);
-    CHECK(symbol != NULL);
-    memcpy(&get, &symbol, sizeof(get));
-    standin = get();
-}
-
-static struct stager_stream *open_on(struct fake *fake, struct stager_options options)
-{
-    if (standin == NULL)
-        load_standin();
-    options.device = "cuda:0";
-    return fake_open(fake, &options);
-}
-
-/* A daemon that grants four leases, and a stream of its pipeline on the device: two
- * batches ahead. */
-static struct stager_stream *start(struct fake *fake)
-{
-    *fake = (struct fake){0};
-    fake_start(fake);
-    fake->max_held = 4;
-    return open_on(fake, (struct stager_options){0});
-}
-
-/* Nothing of the device is left. */
-static void stop(struct fake *fake)
-{
-    CHECK_INT(standin->n_allocations, 0);
-    CHECK_INT(standin->n_streams, 0);
-    CHECK_INT(standin->n_events, 0);
-    CHECK_INT(standin->n_registered, 0);
-    CHECK_INT(standin->n_bounces, 0);
-    fake_stop(fake);
-}
-
-static struct stager_batch *take(struct stager_stream *stream)
-{
-    struct stager_batch *batch = NULL;
-    int rc = stager_next(stream, 0, &batch);
-    if (rc < 0)
-        FAIL("stager_next: %s", stager_error_text(stream));
-    return batch;
-}
-
-static int next_code(struct stager_stream *stream)
-{
-    struct stager_batch *batch = NULL;
-    int rc = stager_next(stream, 0, &batch);
-    CHECK(rc < 0 && batch == NULL);
-    return rc;
-}
-
-/* What the device has as the first element of x. */
-static int64_t seen(const struct stager_batch *batch)
-{
-    struct stager_tensor x;
-    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
-    CHECK_INT(x.device, 1);
-    return *(const int64_t *)standin->see(x.data);
-}
 
 static bool is_there(const struct stager_batch *batch)
 {
@@ -99,24 +18,17 @@ static bool is_there(const struct stager_batch *batch)
     return device->event_query(event, &err) == 1;
 }
 
-static uint64_t number_of(const struct stager_batch *batch)
-{
-    struct stager_batch_info info;
-    stager_batch_info(batch, &info);
-    return info.number;
-}
-
 /* ---- where tensors are ---- */
 
 static void tensors_are_on_the_device(void)
 {
     struct fake fake;
-    struct stager_stream *stream = start(&fake);
+    struct stager_stream *stream = on_device_start(&fake);
     CHECK(fake.opened.ack_explicit);
     CHECK_INT(fake.opened.max_held, 4);
     CHECK_INT(standin->n_registered, 1);
     fake_publish(&fake, 3, 41, 1000, 5);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = on_device_take(stream);
     standin->settle();
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor_at(batch, 0, &x), 0);
@@ -128,10 +40,10 @@ static void tensors_are_on_the_device(void)
     stager_stream_info(stream, &info);
     CHECK_INT(info.device_bytes, 40);
     CHECK_INT(info.batches, 1);
-    CHECK_INT(number_of(batch), 41);
+    CHECK_INT(on_device_number(batch), 41);
     stager_release(batch);
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 static struct stg_component mixed[] = {
@@ -170,12 +82,12 @@ static void strings_stay_where_they_are(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.boundary = (struct stg_schema){.components = mixed, .n = 4};
-    struct stager_stream *stream = open_on(&fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
     for (int only_text = 0; only_text < 2; only_text++) {
         struct stg_descriptor d =
             fake_descriptor(&fake, 0, 1, write_mixed(&fake, 100, only_text != 0));
         stg_ring_push(&fake.ring, &d);
-        struct stager_batch *batch = take(stream);
+        struct stager_batch *batch = on_device_take(stream);
         standin->settle();
         struct stager_tensor t;
         CHECK_INT(stager_batch_tensor(batch, "text", &t), 0);
@@ -192,25 +104,25 @@ static void strings_stay_where_they_are(void)
             CHECK_INT(((const int64_t *)standin->see(t.data))[99], 99);
         }
         stager_release(batch);
-        CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+        CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     }
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 static void batches_of_growing_sizes_find_room(void)
 {
     struct fake fake;
-    struct stager_stream *stream = start(&fake);
+    struct stager_stream *stream = on_device_start(&fake);
     for (int i = 0; i < 12; i++) {
         fake_publish(&fake, (uint32_t)i, (uint64_t)i, i * 10, 1 + i * 600);
-        struct stager_batch *batch = take(stream);
+        struct stager_batch *batch = on_device_take(stream);
         standin->settle();
-        CHECK_INT(seen(batch), i * 10);
+        CHECK_INT(on_device_seen(batch), i * 10);
         stager_release(batch);
     }
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 /* ---- what waits for what ---- */
@@ -218,18 +130,18 @@ static void batches_of_growing_sizes_find_room(void)
 static void next_does_not_wait_for_the_copy(void)
 {
     struct fake fake;
-    struct stager_stream *stream = start(&fake);
+    struct stager_stream *stream = on_device_start(&fake);
     fake_publish(&fake, 0, 1, 7, 3);
     standin->hold();
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = on_device_take(stream);
     CHECK(!is_there(batch));
     standin->go();
     standin->settle();
     CHECK(is_there(batch));
-    CHECK_INT(seen(batch), 7);
+    CHECK_INT(on_device_seen(batch), 7);
     stager_release(batch);
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 static void batches_are_copied_ahead(void)
@@ -237,45 +149,45 @@ static void batches_are_copied_ahead(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.max_held = 6;
-    struct stager_stream *stream =
-        open_on(&fake, (struct stager_options){.device_capacity = 3, .max_held = 3});
+    struct stager_stream *stream = on_device_open(
+        &fake, (struct stager_options){.device_capacity = 3, .max_held = 3});
     CHECK_INT(fake.opened.max_held, 6);
     struct stager_batch *batches[5];
     for (uint32_t i = 0; i < 5; i++)
         fake_publish(&fake, i, i, (int64_t)i * 100, 2);
-    batches[0] = take(stream);
+    batches[0] = on_device_take(stream);
     CHECK_INT(standin->n_copies, 4); /* the one in hand, and three ahead */
     for (int i = 1; i < 5; i++)
-        batches[i] = take(stream);
+        batches[i] = on_device_take(stream);
     CHECK_INT(standin->n_copies, 5);
     standin->settle();
     for (int i = 0; i < 5; i++) {
-        CHECK_INT(number_of(batches[i]), i);
-        CHECK_INT(seen(batches[i]), i * 100);
+        CHECK_INT(on_device_number(batches[i]), i);
+        CHECK_INT(on_device_seen(batches[i]), i * 100);
     }
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     for (int i = 0; i < 5; i++)
         stager_release(batches[(i * 3 + 1) % 5]);
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 /* The daemon writes there next: it may not be told before the copy is done. */
 static void a_lease_goes_back_when_its_copy_is_done(void)
 {
     struct fake fake;
-    struct stager_stream *stream = start(&fake);
+    struct stager_stream *stream = on_device_start(&fake);
     fake_publish(&fake, 0, 1, 7, 3);
     standin->hold();
-    stager_release(take(stream));
+    stager_release(on_device_take(stream));
     CHECK_INT(fake_releases(&fake), 0);
     standin->go();
     standin->settle();
     CHECK_INT(fake_releases(&fake), 0); /* the client was not there to see it */
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_releases(&fake), 1);
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 static void *end_the_pass(void *arg)
@@ -292,18 +204,18 @@ static void *end_the_pass(void *arg)
 static void who_sleeps_keeps_no_lease_back(void)
 {
     struct fake fake;
-    struct stager_stream *stream = start(&fake);
+    struct stager_stream *stream = on_device_start(&fake);
     pthread_t thread;
     struct stager_batch *batch = NULL;
     fake_publish(&fake, 0, 1, 7, 3);
     standin->hold();
-    stager_release(take(stream));
+    stager_release(on_device_take(stream));
     standin->go();
     CHECK_INT(pthread_create(&thread, NULL, end_the_pass, &fake), 0);
     CHECK_INT(stager_next(stream, -1, &batch), -STAGER_OUT_OF_RANGE);
     CHECK_INT(pthread_join(thread, NULL), 0);
     stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 /* The pipeline's copies are on stream 1: the trainer's own work orders nothing there but
@@ -313,7 +225,7 @@ static struct stager_stream *start_beside(struct fake *fake, struct stg_stream *
 {
     static const char text[] = "name: p\ndataset:\n  - range: {stop: 4}\n"
                                "staged: {stage_subgraph_stream_id: 1}\n";
-    load_standin();
+    on_device_load();
     CHECK_OK(stg_load_pipeline(text, strlen(text), "p", spec, &err), err);
     CHECK_OK(device->stream_create(0, trainer, &err), err);
     *fake = (struct fake){.pipeline = *spec};
@@ -321,7 +233,7 @@ static struct stager_stream *start_beside(struct fake *fake, struct stg_stream *
     fake->max_held = 3;
     struct stager_options options = {
         .device_stream = *trainer, .max_held = 2, .device_capacity = 1};
-    return open_on(fake, options);
+    return on_device_open(fake, options);
 }
 
 static void stop_beside(struct fake *fake, struct stg_stream *trainer,
@@ -329,7 +241,7 @@ static void stop_beside(struct fake *fake, struct stg_stream *trainer,
 {
     device->stream_destroy(trainer);
     stg_pipeline_spec_destroy(spec);
-    stop(fake);
+    on_device_stop(fake);
 }
 
 static void memory_is_written_again_after_the_trainers_work(void)
@@ -339,7 +251,7 @@ static void memory_is_written_again_after_the_trainers_work(void)
     struct stg_pipeline_spec *spec;
     struct stager_stream *stream = start_beside(&fake, &trainer, &spec);
     fake_publish(&fake, 0, 1, 7, 3);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = on_device_take(stream);
     standin->settle();
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
@@ -347,7 +259,8 @@ static void memory_is_written_again_after_the_trainers_work(void)
     standin->block(trainer); /* a training step that still reads it */
     stager_release(batch);
     fake_publish(&fake, 1, 2, 8, 3);
-    batch = take(stream); /* takes the same lease's place, and so the same memory */
+    batch =
+        on_device_take(stream); /* takes the same lease's place, and so the same memory */
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK(standin->see(x.data) == at);
     standin->settle();
@@ -370,19 +283,19 @@ static void memory_is_written_again_after_work_on_the_stream_that_is_named(void)
     struct stager_stream *stream = start_beside(&fake, &trainer, &spec);
     CHECK_OK(device->stream_create(0, &other, &err), err);
     fake_publish(&fake, 0, 1, 7, 3);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = on_device_take(stream);
     CHECK_INT(stager_batch_wait(batch, other), 0);
     standin->settle();
     standin->block(other);
     stager_release_after(batch, other);
     fake_publish(&fake, 1, 2, 8, 3);
-    batch = take(stream);
+    batch = on_device_take(stream);
     standin->settle();
     CHECK(!is_there(batch));
-    CHECK_INT(seen(batch), 7);
+    CHECK_INT(on_device_seen(batch), 7);
     standin->unblock();
     standin->settle();
-    CHECK_INT(seen(batch), 8);
+    CHECK_INT(on_device_seen(batch), 8);
     stager_release_after(batch, trainer);
     stager_close(stream);
     device->stream_destroy(other);
@@ -399,7 +312,7 @@ static void the_trainers_stream_waits_for_the_copy(void)
     int64_t got[2] = {0, 0};
     fake_publish(&fake, 0, 1, 7, 2);
     standin->hold();
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = on_device_take(stream);
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK_OK(device->copy_out(trainer, got, x.data, sizeof(got), &err), err);
@@ -417,272 +330,26 @@ static void without_read_only_page_locking_a_copy_bounces(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.max_held = 4;
-    load_standin();
+    on_device_load();
     standin->no_read_only = true;
-    struct stager_stream *stream = open_on(&fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
     CHECK_INT(standin->n_registered, 0);
     struct stager_batch *batches[3];
     for (uint32_t i = 0; i < 3; i++)
         fake_publish(&fake, i, i, (int64_t)i * 100, 2);
     standin->hold();
     for (int i = 0; i < 3; i++)
-        batches[i] = take(stream);
+        batches[i] = on_device_take(stream);
     CHECK_INT(standin->n_bounces, 3);
     CHECK(!is_there(batches[0])); /* page-locked: the copy is made later */
     standin->go();
     standin->settle();
     for (int i = 0; i < 3; i++) {
-        CHECK_INT(seen(batches[i]), i * 100);
+        CHECK_INT(on_device_seen(batches[i]), i * 100);
         stager_release(batches[i]);
     }
     stager_close(stream);
-    stop(&fake);
-}
-
-/* ---- errors, ends ---- */
-
-static void an_error_item_keeps_its_place(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    fake_publish(&fake, 0, 1, 1, 1);
-    fake_publish(&fake, 1, 2, 2, 1);
-    fake_publish_error(&fake, 2, 3, STAGER_DATA_LOSS, "row 5 is bad");
-    fake_publish(&fake, 3, 4, 4, 1);
-    struct stager_batch *first = take(stream), *second = take(stream);
-    CHECK_INT(number_of(first), 1);
-    CHECK_INT(number_of(second), 2);
-    CHECK_INT(next_code(stream), -STAGER_DATA_LOSS);
-    CHECK_STR(stager_error_text(stream), "row 5 is bad");
-    struct stager_batch *third = take(stream);
-    CHECK_INT(number_of(third), 4);
-    stager_release(first);
-    stager_release(second);
-    stager_release(third);
-    stager_close(stream);
-    stop(&fake);
-}
-
-static void the_end_comes_after_what_is_ahead(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    struct stager_stream_info info;
-    fake_publish(&fake, 0, 1, 1, 1);
-    fake_publish(&fake, 1, 2, 2, 1);
-    fake_publish_end(&fake, 0);
-    stager_release(take(stream));
-    stager_stream_info(stream, &info);
-    CHECK_INT(info.at_end, 0);
-    CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
-    stager_release(take(stream));
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
-    stager_stream_info(stream, &info);
-    CHECK_INT(info.at_end, 1);
-    CHECK_INT(stager_rewind(stream), 0);
-    fake_publish(&fake, 2, 3, 3, 1);
-    stager_release(take(stream));
-    stager_close(stream);
-    stop(&fake);
-}
-
-static void a_copy_that_fails_costs_its_batch(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    fake_publish(&fake, 0, 1, 1, 1);
-    fake_publish(&fake, 1, 2, 2, 1);
-    fake_publish(&fake, 2, 3, 3, 1);
-    standin->fail_copy = 2;
-    struct stager_batch *batch = take(stream);
-    CHECK_INT(next_code(stream), -STAGER_INTERNAL);
-    CHECK_CONTAINS(stager_error_text(stream), "a copy failed");
-    CHECK_INT(fake_releases(&fake), 1);
-    stager_release(batch);
-    batch = take(stream);
-    CHECK_INT(number_of(batch), 3);
-    standin->settle();
-    CHECK_INT(seen(batch), 3);
-    stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
-}
-
-static void a_damaged_batch_is_told_at_once(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    fake_publish(&fake, 0, 1, 1, 1);
-    fake.segment[0] ^= 0x55;
-    CHECK_INT(next_code(stream), -STAGER_DATA_LOSS);
-    CHECK_INT(fake_releases(&fake), 1);
-    CHECK_INT(standin->n_copies, 0);
-    stager_close(stream);
-    stop(&fake);
-}
-
-/* What was not handed out goes to another client. */
-static void what_is_ahead_of_a_cut_is_dropped(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    for (uint32_t i = 0; i < 3; i++)
-        fake_publish(&fake, i, i, i, 1);
-    struct stager_batch *batch = take(stream);
-    stg_ring_finish(&fake.ring, STAGER_DEADLINE_EXCEEDED, "held for too long");
-    stg_ring_cut(&fake.ring);
-    standin->settle();
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_CONTAINS(stager_error_text(stream), "held for too long");
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_INT(fake_releases(&fake), 2);
-    stager_release(batch);
-    CHECK_INT(fake_releases(&fake), 1);
-    stager_close(stream);
-    stop(&fake);
-}
-
-static void who_holds_all_is_told(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    struct stager_batch *batches[4];
-    for (uint32_t i = 0; i < 5; i++)
-        fake_publish(&fake, i, i, i, 1);
-    for (int i = 0; i < 4; i++)
-        batches[i] = take(stream);
-    CHECK_INT(next_code(stream), -STAGER_FAILED_PRECONDITION);
-    CHECK_CONTAINS(stager_error_text(stream), "4 of 4");
-    stager_release(batches[2]);
-    batches[2] = take(stream);
-    CHECK_INT(number_of(batches[2]), 4);
-    for (int i = 0; i < 4; i++)
-        stager_release(batches[i]);
-    stager_close(stream);
-    stop(&fake);
-}
-
-/* ---- close ---- */
-
-static void a_batch_in_hand_outlives_its_stream(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    for (uint32_t i = 0; i < 3; i++)
-        fake_publish(&fake, i, i, i + 5, 1);
-    struct stager_batch *batch = take(stream);
-    stager_close(stream);
-    CHECK(standin->n_allocations > 0);
-    standin->settle();
-    CHECK_INT(seen(batch), 5);
-    stager_release(batch);
-    stop(&fake);
-}
-
-static void close_waits_for_copies_under_way(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    for (uint32_t i = 0; i < 3; i++)
-        fake_publish(&fake, i, i, i, 1);
-    standin->hold();
-    stager_release(take(stream));
-    CHECK_INT(fake_releases(&fake), 0);
-    standin->go();
-    stager_close(stream);
-    CHECK(fake_releases(&fake) >= 1);
-    stop(&fake);
-}
-
-static void a_forked_child_touches_no_device(void)
-{
-    struct fake fake;
-    struct stager_stream *stream = start(&fake);
-    fake_publish(&fake, 0, 1, 1, 1);
-    struct stager_batch *batch = take(stream);
-    standin->settle();
-    pid_t child = fork();
-    if (child == 0) {
-        void *event;
-        unsigned n_events = standin->n_events;
-        bool good = next_code(stream) == -STAGER_FAILED_PRECONDITION &&
-                    stager_batch_event(batch, &event) == -STAGER_FAILED_PRECONDITION &&
-                    stager_batch_wait(batch, NULL) == -STAGER_FAILED_PRECONDITION;
-        stager_release(batch);
-        stager_release_after(batch, NULL);
-        stager_close(stream);
-        _exit(good && standin->n_events == n_events ? 0 : 1);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_INT(status, 0);
-    CHECK_INT(seen(batch), 1);
-    stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
-}
-
-/* ---- open ---- */
-
-static void refuse(const struct stager_options *options, int code, const char *why)
-{
-    struct stager_stream *stream = NULL;
-    CHECK_INT(stager_open(NULL, "p", options, &stream), code);
-    CHECK(stream == NULL);
-    CHECK_CONTAINS(stager_error_text(NULL), why);
-}
-
-static void what_is_no_device_is_refused(void)
-{
-    static const char *const names[] = {"",        "gpu",     "cuda:", "cuda:x",
-                                        "cuda:-1", "cuda:0x", "CUDA",  "cuda:99999"};
-    struct stager_options options = {.runtime_dir = "/nowhere"};
-    load_standin();
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        options.device = names[i];
-        refuse(&options, -STAGER_INVALID_ARGUMENT, "\"cuda\" or \"cuda:N\"");
-    }
-    options.device = "cuda:1";
-    refuse(&options, -STAGER_INVALID_ARGUMENT, "this process sees 1, from cuda:0");
-    options.device = "cuda";
-    options.batch_size = 2;
-    refuse(&options, -STAGER_INVALID_ARGUMENT, "batch_size");
-    options.batch_size = 0;
-    options.copy_on_write = 1;
-    refuse(&options, -STAGER_INVALID_ARGUMENT, "copy_on_write");
-    options.copy_on_write = 0;
-    options.device_capacity = 65;
-    refuse(&options, -STAGER_INVALID_ARGUMENT, "device_capacity is 65");
-    options.device_capacity = 64;
-    options.max_held = 200;
-    refuse(&options, -STAGER_INVALID_ARGUMENT, "264 together");
-    options.max_held = 0;
-    refuse(&options, -STAGER_UNAVAILABLE, "/nowhere");
-    standin->n_devices = 0;
-    refuse(&options, -STAGER_UNAVAILABLE, "no device");
-}
-
-static void without_a_device_all_goes_on(void)
-{
-    struct fake fake = {0};
-    load_standin();
-    standin->n_devices = 0;
-    fake_start(&fake);
-    struct stager_stream *stream = fake_open(&fake, NULL);
-    fake_publish(&fake, 0, 1, 7, 3);
-    struct stager_batch *batch = take(stream);
-    struct stager_tensor x;
-    void *event;
-    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
-    CHECK_INT(x.device, 0);
-    CHECK_INT(((const int64_t *)x.data)[0], 7);
-    CHECK_INT(stager_batch_event(batch, &event), -STAGER_FAILED_PRECONDITION);
-    CHECK_CONTAINS(stager_error_text(stream), "open the stream with a device");
-    stager_release_after(batch, NULL);
-    CHECK_INT(fake_releases(&fake), 1);
-    stager_close(stream);
-    stop(&fake);
+    on_device_stop(&fake);
 }
 
 static const struct stg_test tests[] = {
@@ -697,17 +364,6 @@ static const struct stg_test tests[] = {
     TEST(memory_is_written_again_after_work_on_the_stream_that_is_named),
     TEST(the_trainers_stream_waits_for_the_copy),
     TEST(without_read_only_page_locking_a_copy_bounces),
-    TEST(an_error_item_keeps_its_place),
-    TEST(the_end_comes_after_what_is_ahead),
-    TEST(a_copy_that_fails_costs_its_batch),
-    TEST(a_damaged_batch_is_told_at_once),
-    TEST(what_is_ahead_of_a_cut_is_dropped),
-    TEST(who_holds_all_is_told),
-    TEST(a_batch_in_hand_outlives_its_stream),
-    TEST(close_waits_for_copies_under_way),
-    TEST(a_forked_child_touches_no_device),
-    TEST(what_is_no_device_is_refused),
-    TEST(without_a_device_all_goes_on),
 };
 
 TEST_MAIN(tests)

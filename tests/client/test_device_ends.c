@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batches on a device: errors and ends among batches that are ahead, what close gives
+ * back, what is refused.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/client/on_device.h"
+
+/* ---- errors, ends ---- */
+
+static void an_error_item_keeps_its_place(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    fake_publish(&fake, 0, 1, 1, 1);
+    fake_publish(&fake, 1, 2, 2, 1);
+    fake_publish_error(&fake, 2, 3, STAGER_DATA_LOSS, "row 5 is bad");
+    fake_publish(&fake, 3, 4, 4, 1);
+    struct stager_batch *first = on_device_take(stream), *second = on_device_take(stream);
+    CHECK_INT(on_device_number(first), 1);
+    CHECK_INT(on_device_number(second), 2);
+    CHECK_INT(on_device_next_code(stream), -STAGER_DATA_LOSS);
+    CHECK_STR(stager_error_text(stream), "row 5 is bad");
+    struct stager_batch *third = on_device_take(stream);
+    CHECK_INT(on_device_number(third), 4);
+    stager_release(first);
+    stager_release(second);
+    stager_release(third);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+static void the_end_comes_after_what_is_ahead(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    struct stager_stream_info info;
+    fake_publish(&fake, 0, 1, 1, 1);
+    fake_publish(&fake, 1, 2, 2, 1);
+    fake_publish_end(&fake, 0);
+    stager_release(on_device_take(stream));
+    stager_stream_info(stream, &info);
+    CHECK_INT(info.at_end, 0);
+    CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
+    stager_release(on_device_take(stream));
+    CHECK_INT(on_device_next_code(stream), -STAGER_OUT_OF_RANGE);
+    CHECK_INT(on_device_next_code(stream), -STAGER_OUT_OF_RANGE);
+    stager_stream_info(stream, &info);
+    CHECK_INT(info.at_end, 1);
+    CHECK_INT(stager_rewind(stream), 0);
+    fake_publish(&fake, 2, 3, 3, 1);
+    stager_release(on_device_take(stream));
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+static void a_copy_that_fails_costs_its_batch(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    fake_publish(&fake, 0, 1, 1, 1);
+    fake_publish(&fake, 1, 2, 2, 1);
+    fake_publish(&fake, 2, 3, 3, 1);
+    standin->fail_copy = 2;
+    struct stager_batch *batch = on_device_take(stream);
+    CHECK_INT(on_device_next_code(stream), -STAGER_INTERNAL);
+    CHECK_CONTAINS(stager_error_text(stream), "a copy failed");
+    CHECK_INT(fake_releases(&fake), 1);
+    stager_release(batch);
+    batch = on_device_take(stream);
+    CHECK_INT(on_device_number(batch), 3);
+    standin->settle();
+    CHECK_INT(on_device_seen(batch), 3);
+    stager_release(batch);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+static void a_damaged_batch_is_told_at_once(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    fake_publish(&fake, 0, 1, 1, 1);
+    fake.segment[0] ^= 0x55;
+    CHECK_INT(on_device_next_code(stream), -STAGER_DATA_LOSS);
+    CHECK_INT(fake_releases(&fake), 1);
+    CHECK_INT(standin->n_copies, 0);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+/* What was not handed out goes to another client. */
+static void what_is_ahead_of_a_cut_is_dropped(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    for (uint32_t i = 0; i < 3; i++)
+        fake_publish(&fake, i, i, i, 1);
+    struct stager_batch *batch = on_device_take(stream);
+    stg_ring_finish(&fake.ring, STAGER_DEADLINE_EXCEEDED, "held for too long");
+    stg_ring_cut(&fake.ring);
+    standin->settle();
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_CONTAINS(stager_error_text(stream), "held for too long");
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_releases(&fake), 2);
+    stager_release(batch);
+    CHECK_INT(fake_releases(&fake), 1);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+static void who_holds_all_is_told(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    struct stager_batch *batches[4];
+    for (uint32_t i = 0; i < 5; i++)
+        fake_publish(&fake, i, i, i, 1);
+    for (int i = 0; i < 4; i++)
+        batches[i] = on_device_take(stream);
+    CHECK_INT(on_device_next_code(stream), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(stream), "4 of 4");
+    stager_release(batches[2]);
+    batches[2] = on_device_take(stream);
+    CHECK_INT(on_device_number(batches[2]), 4);
+    for (int i = 0; i < 4; i++)
+        stager_release(batches[i]);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+/* ---- close ---- */
+
+static void a_batch_in_hand_outlives_its_stream(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    for (uint32_t i = 0; i < 3; i++)
+        fake_publish(&fake, i, i, i + 5, 1);
+    struct stager_batch *batch = on_device_take(stream);
+    stager_close(stream);
+    CHECK(standin->n_allocations > 0);
+    standin->settle();
+    CHECK_INT(on_device_seen(batch), 5);
+    stager_release(batch);
+    on_device_stop(&fake);
+}
+
+static void close_waits_for_copies_under_way(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    for (uint32_t i = 0; i < 3; i++)
+        fake_publish(&fake, i, i, i, 1);
+    standin->hold();
+    stager_release(on_device_take(stream));
+    CHECK_INT(fake_releases(&fake), 0);
+    standin->go();
+    stager_close(stream);
+    CHECK(fake_releases(&fake) >= 1);
+    on_device_stop(&fake);
+}
+
+static void a_forked_child_touches_no_device(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    fake_publish(&fake, 0, 1, 1, 1);
+    struct stager_batch *batch = on_device_take(stream);
+    standin->settle();
+    pid_t child = fork();
+    if (child == 0) {
+        void *event;
+        unsigned n_events = standin->n_events;
+        bool good = on_device_next_code(stream) == -STAGER_FAILED_PRECONDITION &&
+                    stager_batch_event(batch, &event) == -STAGER_FAILED_PRECONDITION &&
+                    stager_batch_wait(batch, NULL) == -STAGER_FAILED_PRECONDITION;
+        stager_release(batch);
+        stager_release_after(batch, NULL);
+        stager_close(stream);
+        _exit(good && standin->n_events == n_events ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+    CHECK_INT(on_device_seen(batch), 1);
+    stager_release(batch);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+/* ---- open ---- */
+
+static void refuse(const struct stager_options *options, int code, const char *why)
+{
+    struct stager_stream *stream = NULL;
+    CHECK_INT(stager_open(NULL, "p", options, &stream), code);
+    CHECK(stream == NULL);
+    CHECK_CONTAINS(stager_error_text(NULL), why);
+}
+
+static void what_is_no_device_is_refused(void)
+{
+    static const char *const names[] = {"",        "gpu",     "cuda:", "cuda:x",
+                                        "cuda:-1", "cuda:0x", "CUDA",  "cuda:99999"};
+    struct stager_options options = {.runtime_dir = "/nowhere"};
+    on_device_load();
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        options.device = names[i];
+        refuse(&options, -STAGER_INVALID_ARGUMENT, "\"cuda\" or \"cuda:N\"");
+    }
+    options.device = "cuda:1";
+    refuse(&options, -STAGER_INVALID_ARGUMENT, "this process sees 1, from cuda:0");
+    options.device = "cuda";
+    options.batch_size = 2;
+    refuse(&options, -STAGER_INVALID_ARGUMENT, "batch_size");
+    options.batch_size = 0;
+    options.copy_on_write = 1;
+    refuse(&options, -STAGER_INVALID_ARGUMENT, "copy_on_write");
+    options.copy_on_write = 0;
+    options.device_capacity = 65;
+    refuse(&options, -STAGER_INVALID_ARGUMENT, "device_capacity is 65");
+    options.device_capacity = 64;
+    options.max_held = 200;
+    refuse(&options, -STAGER_INVALID_ARGUMENT, "264 together");
+    options.max_held = 0;
+    refuse(&options, -STAGER_UNAVAILABLE, "/nowhere");
+    standin->n_devices = 0;
+    refuse(&options, -STAGER_UNAVAILABLE, "no device");
+}
+
+static void without_a_device_all_goes_on(void)
+{
+    struct fake fake = {0};
+    on_device_load();
+    standin->n_devices = 0;
+    fake_start(&fake);
+    struct stager_stream *stream = fake_open(&fake, NULL);
+    fake_publish(&fake, 0, 1, 7, 3);
+    struct stager_batch *batch = on_device_take(stream);
+    struct stager_tensor x;
+    void *event;
+    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
+    CHECK_INT(x.device, 0);
+    CHECK_INT(((const int64_t *)x.data)[0], 7);
+    CHECK_INT(stager_batch_event(batch, &event), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(stream), "open the stream with a device");
+    stager_release_after(batch, NULL);
+    CHECK_INT(fake_releases(&fake), 1);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
+static const struct stg_test tests[] = {
+    TEST(an_error_item_keeps_its_place),       TEST(the_end_comes_after_what_is_ahead),
+    TEST(a_copy_that_fails_costs_its_batch),   TEST(a_damaged_batch_is_told_at_once),
+    TEST(what_is_ahead_of_a_cut_is_dropped),   TEST(who_holds_all_is_told),
+    TEST(a_batch_in_hand_outlives_its_stream), TEST(close_waits_for_copies_under_way),
+    TEST(a_forked_child_touches_no_device),    TEST(what_is_no_device_is_refused),
+    TEST(without_a_device_all_goes_on),
+};
+
+TEST_MAIN(tests)
