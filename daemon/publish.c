@@ -213,7 +213,6 @@ static void begin_pass(struct stg_stage *stage)
     runners->n_ignored_in_pass = 0;
     runners->n_ignored_in_row = 0;
     runners->pause_until_ns = 0;
-    stg_tune_restart(stage);
 }
 
 /* Of items that take less time than a thread takes to wake, one runner makes one after

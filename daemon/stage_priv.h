@@ -286,9 +286,6 @@ void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
 /* An item has left the buffer. */
 void stg_tune_took(struct stg_stage *stage);
 
-/* A pass begins: times between passes are nobody's. */
-void stg_tune_restart(struct stg_stage *stage);
-
 /* A client has come or gone. */
 void stg_tune_forget(struct stg_stage *stage);
 

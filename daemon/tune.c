@@ -179,12 +179,6 @@ void stg_tune_took(struct stg_stage *stage)
     window->least = waits < window->least ? waits : window->least;
 }
 
-void stg_tune_restart(struct stg_stage *stage)
-{
-    if (stage->tune.is_on)
-        begin_window(stage);
-}
-
 void stg_tune_forget(struct stg_stage *stage)
 {
     if (!stage->tune.is_on)

@@ -15,6 +15,8 @@ struct worker {
 struct stg_crew {
     pthread_mutex_t lock; /* guards all below but the workers */
     pthread_cond_t given, done;
+    pthread_cond_t more; /* n_active has grown, or stopping */
+    unsigned n_active;
     struct stg_task *first, **last;
     uint64_t n_done;
     unsigned n_running;
@@ -23,16 +25,24 @@ struct stg_crew {
     struct worker workers[];
 };
 
+/* One that is to rest hands on what it was woken for. The lock is held. */
+static bool wait_for_task(struct stg_crew *crew, unsigned index)
+{
+    while (!crew->stopping && (crew->first == NULL || index >= crew->n_active)) {
+        bool rests = index >= crew->n_active;
+        if (rests && crew->first != NULL)
+            pthread_cond_signal(&crew->given);
+        pthread_cond_wait(rests ? &crew->more : &crew->given, &crew->lock);
+    }
+    return crew->first != NULL;
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
     struct stg_crew *crew = worker->crew;
     pthread_mutex_lock(&crew->lock);
-    for (;;) {
-        while (crew->first == NULL && !crew->stopping)
-            pthread_cond_wait(&crew->given, &crew->lock);
-        if (crew->first == NULL)
-            break;
+    while (wait_for_task(crew, worker->index)) {
         struct stg_task *task = crew->first;
         crew->first = task->next;
         if (crew->first == NULL)
@@ -77,6 +87,8 @@ int stg_crew_create(unsigned n, const char *name, struct stg_crew **ret,
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->given, NULL);
     pthread_cond_init(&crew->done, NULL);
+    pthread_cond_init(&crew->more, NULL);
+    crew->n_active = n;
     crew->last = &crew->first;
     int rc = 0;
     while (rc == 0 && crew->n_workers < n)
@@ -87,6 +99,14 @@ int stg_crew_create(unsigned n, const char *name, struct stg_crew **ret,
     }
     *ret = crew;
     return 0;
+}
+
+void stg_crew_set_active(struct stg_crew *crew, unsigned n)
+{
+    pthread_mutex_lock(&crew->lock);
+    crew->n_active = n;
+    pthread_cond_broadcast(&crew->more);
+    pthread_mutex_unlock(&crew->lock);
 }
 
 void stg_crew_give(struct stg_crew *crew, struct stg_task *task)
@@ -134,11 +154,13 @@ void stg_crew_destroy(struct stg_crew *crew)
     pthread_mutex_lock(&crew->lock);
     crew->stopping = true;
     pthread_cond_broadcast(&crew->given);
+    pthread_cond_broadcast(&crew->more);
     pthread_mutex_unlock(&crew->lock);
     for (unsigned i = 0; i < crew->n_workers; i++)
         pthread_join(crew->workers[i].thread, NULL);
     pthread_cond_destroy(&crew->given);
     pthread_cond_destroy(&crew->done);
+    pthread_cond_destroy(&crew->more);
     pthread_mutex_destroy(&crew->lock);
     free(crew);
 }

@@ -27,6 +27,10 @@ struct stg_task {
 int stg_crew_create(unsigned n, const char *name, struct stg_crew **ret,
                     struct stg_err *err);
 
+/* Only the first n of its threads begin tasks from now on; at least 1. All do at first.
+ */
+void stg_crew_set_active(struct stg_crew *crew, unsigned n);
+
 void stg_crew_give(struct stg_crew *crew, struct stg_task *task);
 
 /* Tasks done so far. */

@@ -15,7 +15,8 @@
 #define MAX_CYCLE_LENGTH 256
 #define MAX_PREFETCH 1024
 #define MAX_THREADS 256
-/* Threads when nothing is said: files are waited for more than computed on. */
+/* Threads to begin with, and at most, when nothing is said: files are waited for more
+ * than computed on. */
 #define AUTO_THREADS 16
 
 #define NO_LANE UINT32_MAX
@@ -380,6 +381,7 @@ static int make_lanes(struct interleave *il, const struct arguments *args,
         .path = il->iter.input->schema,
         .n_lanes = il->n_lanes,
         .n_threads = (unsigned)(args->n_threads < 0 ? automatic : args->n_threads),
+        .tuned = args->n_threads < 0 && !is_contrib(il->iter.step) ? il->iter.step : NULL,
         .buffer_records = args->buffer,
     };
     return stg_lanes_create(&config, &il->lanes, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/calls.h"
 
 /* Finished blocks of a lane: so many once it was taken from, one before, so that files
  * that are open ahead hold little. */
@@ -40,16 +41,25 @@ struct lane {
     bool failed;       /* after them: lanes->failure */
 };
 
+struct thread {
+    struct stg_lanes *lanes;
+    pthread_t thread;
+    unsigned index;
+};
+
 struct stg_lanes {
     struct stg_lanes_config config;
     int64_t block_records;
     pthread_mutex_t lock; /* guards what follows, and the lanes but for readers */
     pthread_cond_t work, finished; /* something to run; something was run */
+    pthread_cond_t more;           /* more threads are to work */
+    struct stg_calls calls;
+    unsigned n_active; /* the first so many threads work */
     bool paused, stopping;
     unsigned n_running, n_waiting; /* lanes; threads */
     uint64_t n_started, n_ready;
     struct stg_err failure; /* of the lane that failed first */
-    pthread_t *threads;
+    struct thread *threads;
     unsigned n_threads;
     struct lane lanes[];
 };
@@ -175,29 +185,48 @@ static void run_lane(struct stg_lanes *lanes, struct lane *lane)
     pthread_cond_signal(&lanes->finished);
 }
 
-static void *thread_main(void *arg)
-{
-    struct stg_lanes *lanes = arg;
-    pthread_mutex_lock(&lanes->lock);
-    while (!lanes->stopping) {
-        struct lane *lane = find_runnable(lanes);
-        if (lane != NULL) {
-            run_lane(lanes, lane);
-            continue;
-        }
-        lanes->n_waiting++;
-        pthread_cond_wait(&lanes->work, &lanes->lock);
-        lanes->n_waiting--;
-    }
-    pthread_mutex_unlock(&lanes->lock);
-    return NULL;
-}
-
 /* The lock is held. */
 static void wake_one(struct stg_lanes *lanes)
 {
     if (lanes->n_waiting > 0)
         pthread_cond_signal(&lanes->work);
+}
+
+/* A thread of the lanes' own runs it: what that takes is measured. The lock is held. */
+static void run_on_thread(struct stg_lanes *lanes, struct lane *lane)
+{
+    struct stg_calls_time began, spent;
+    if (lanes->calls.is_on)
+        stg_calls_now(&began);
+    run_lane(lanes, lane);
+    if (!lanes->calls.is_on)
+        return;
+    stg_calls_since(&began, &spent);
+    stg_calls_worked(&lanes->calls, &spent);
+}
+
+/* One that is to rest hands on what it was woken for. */
+static void *thread_main(void *arg)
+{
+    struct thread *thread = arg;
+    struct stg_lanes *lanes = thread->lanes;
+    pthread_mutex_lock(&lanes->lock);
+    while (!lanes->stopping) {
+        bool rests = thread->index >= lanes->n_active;
+        struct lane *lane = rests ? NULL : find_runnable(lanes);
+        if (lane != NULL) {
+            run_on_thread(lanes, lane);
+        } else if (rests) {
+            wake_one(lanes);
+            pthread_cond_wait(&lanes->more, &lanes->lock);
+        } else {
+            lanes->n_waiting++;
+            pthread_cond_wait(&lanes->work, &lanes->lock);
+            lanes->n_waiting--;
+        }
+    }
+    pthread_mutex_unlock(&lanes->lock);
+    return NULL;
 }
 
 /* ---- starting ---- */
@@ -271,12 +300,32 @@ static struct stg_block *take_first(struct stg_lanes *lanes, struct lane *lane)
 }
 
 /* The lock is held. */
+static void tune(struct stg_lanes *lanes, const struct stg_block *block)
+{
+    if (!stg_calls_took(&lanes->calls, block->n_records > 0 ? block->n_records : 1))
+        return;
+    lanes->n_active = lanes->calls.tuner.value;
+    pthread_cond_broadcast(&lanes->more);
+}
+
+/* The lock is held. */
+static void wait_for_finished(struct stg_lanes *lanes)
+{
+    struct stg_calls_time began, waited;
+    stg_calls_now(&began);
+    pthread_cond_wait(&lanes->finished, &lanes->lock);
+    stg_calls_since(&began, &waited);
+    stg_calls_waited(&lanes->calls, waited.wall_ns);
+}
+
+/* The lock is held. */
 static int answer(struct stg_lanes *lanes, struct lane *lane, struct stg_block **ret,
                   struct stg_err *err)
 {
     lane->taken = true;
     if (lane->n_blocks > 0) {
         *ret = take_first(lanes, lane);
+        tune(lanes, *ret);
         return STG_LANE_BLOCK;
     }
     if (lane->failed) {
@@ -301,7 +350,7 @@ int stg_lanes_take(struct stg_lanes *lanes, unsigned i, bool wait, struct stg_bl
         if (lane->state == IDLE)
             run_lane(lanes, lane);
         else
-            pthread_cond_wait(&lanes->finished, &lanes->lock);
+            wait_for_finished(lanes);
     }
     pthread_mutex_unlock(&lanes->lock);
     return rc;
@@ -323,7 +372,7 @@ void stg_lanes_wait(struct stg_lanes *lanes, uint64_t seen)
         if (lane != NULL)
             run_lane(lanes, lane);
         else
-            pthread_cond_wait(&lanes->finished, &lanes->lock);
+            wait_for_finished(lanes);
     }
     pthread_mutex_unlock(&lanes->lock);
 }
@@ -354,13 +403,14 @@ void stg_lanes_clear(struct stg_lanes *lanes)
 static int make_threads(struct stg_lanes *lanes, struct stg_err *err)
 {
     unsigned n = lanes->config.n_threads;
-    lanes->threads = malloc((n + 1) * sizeof(pthread_t));
+    lanes->threads = calloc(n + 1, sizeof(lanes->threads[0]));
     if (lanes->threads == NULL)
         return stg_step_err(lanes->config.reader, -STAGER_RESOURCE_EXHAUSTED, err,
                             "out of memory");
     for (; lanes->n_threads < n; lanes->n_threads++) {
-        int error =
-            pthread_create(&lanes->threads[lanes->n_threads], NULL, thread_main, lanes);
+        struct thread *thread = &lanes->threads[lanes->n_threads];
+        *thread = (struct thread){.lanes = lanes, .index = lanes->n_threads};
+        int error = pthread_create(&thread->thread, NULL, thread_main, thread);
         if (error != 0)
             return stg_step_err(lanes->config.reader, -STAGER_RESOURCE_EXHAUSTED, err,
                                 "thread %u of %u cannot be made: %s",
@@ -391,6 +441,13 @@ int stg_lanes_create(const struct stg_lanes_config *config, struct stg_lanes **r
     pthread_mutex_init(&lanes->lock, NULL);
     pthread_cond_init(&lanes->work, NULL);
     pthread_cond_init(&lanes->finished, NULL);
+    pthread_cond_init(&lanes->more, NULL);
+    lanes->n_active = config->n_threads;
+    if (config->tuned != NULL) {
+        stg_calls_init(&lanes->calls, config->dataset, config->tuned, config->n_threads,
+                       config->n_threads);
+        lanes->n_active = lanes->calls.tuner.value;
+    }
     int rc = make_threads(lanes, err);
     if (rc < 0) {
         stg_lanes_destroy(lanes);
@@ -407,15 +464,17 @@ void stg_lanes_destroy(struct stg_lanes *lanes)
     pthread_mutex_lock(&lanes->lock);
     lanes->stopping = true;
     pthread_cond_broadcast(&lanes->work);
+    pthread_cond_broadcast(&lanes->more);
     pthread_mutex_unlock(&lanes->lock);
     for (unsigned i = 0; i < lanes->n_threads; i++)
-        pthread_join(lanes->threads[i], NULL);
+        pthread_join(lanes->threads[i].thread, NULL);
     for (unsigned i = 0; i < lanes->config.n_lanes; i++) {
         lane_clear(&lanes->lanes[i]);
         stg_iter_destroy(lanes->lanes[i].reader);
     }
     pthread_cond_destroy(&lanes->finished);
     pthread_cond_destroy(&lanes->work);
+    pthread_cond_destroy(&lanes->more);
     pthread_mutex_destroy(&lanes->lock);
     free(lanes->threads);
     free(lanes);

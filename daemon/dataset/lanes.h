@@ -21,8 +21,10 @@ struct stg_lanes_config {
     const struct stg_schema *schema; /* both borrowed */
     const struct stg_schema *path;   /* of the input; borrowed */
     unsigned n_lanes;
-    unsigned n_threads;     /* 0: the taker does everything */
-    int64_t buffer_records; /* a lane has no more ready, nor more than two blocks */
+    unsigned n_threads;           /* 0: the taker does everything */
+    const struct stg_step *tuned; /* whose num_parallel_calls is auto: n_threads is the
+                                     most; NULL: all work */
+    int64_t buffer_records;       /* a lane has no more ready, nor more than two blocks */
 };
 
 enum stg_lane_answer {

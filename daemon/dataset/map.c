@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/calls.h"
 #include "daemon/dataset/cpus.h"
 #include "daemon/dataset/crew.h"
 #include "daemon/dataset/func.h"
@@ -29,6 +30,7 @@ struct job {
     struct group *group;
     int64_t first, n;
     struct stg_func_parts parts;
+    struct stg_calls_time spent; /* num_parallel_calls: auto alone */
     int failed;
     struct stg_err failure;
 };
@@ -46,8 +48,9 @@ struct map {
     struct stg_iter iter;
     struct stg_func *func;
     struct stg_func_run **runs; /* one a thread; at least 1 */
-    unsigned n_runs;
-    struct stg_crew *crew; /* NULL: the thread that draws does the jobs */
+    unsigned n_runs, n_active;  /* the first so many of them work */
+    struct stg_calls calls;     /* auto */
+    struct stg_crew *crew;      /* NULL: the thread that draws does the jobs */
     bool deterministic;
     int64_t batch_size;        /* of the batch that follows; 0: none does */
     int64_t want;              /* the most that was asked for */
@@ -73,37 +76,47 @@ static unsigned calls_of_batches(const struct stg_step *step)
 }
 
 /* Threads; 0: none of its own. */
-static int parallel_calls(const struct stg_step *step, unsigned *ret, struct stg_err *err)
+struct threads {
+    unsigned first, most; /* auto: to begin with, and at most; else the same */
+};
+
+/* Those that sleep or read leave their CPU to others. */
+static struct threads automatic_threads(void)
+{
+    unsigned cpus = stg_cpus_whole();
+    return (struct threads){cpus < MAX_CALLS ? cpus : MAX_CALLS,
+                            2 * cpus < MAX_CALLS ? 2 * cpus : MAX_CALLS};
+}
+
+static int parallel_calls(const struct stg_step *step, struct threads *ret,
+                          struct stg_err *err)
 {
     const struct stg_attr *attr =
         stg_attr_find(step->attrs, step->n_attrs, "num_parallel_calls");
     const struct stg_value *value = attr != NULL ? &attr->values[0] : NULL;
-    *ret = calls_of_batches(step);
+    ret->first = ret->most = calls_of_batches(step);
     if (attr == NULL)
         return 0;
-    bool is_scalar = attr->ndim == 0;
-    bool is_auto = value->kind == STG_VALUE_STRING
-                       ? strcmp(value->s, "auto") == 0
-                       : value->kind == STG_VALUE_INT && value->i == -1;
-    if (is_scalar && is_auto) {
-        *ret = stg_cpus_whole();
+    int64_t n = value->kind == STG_VALUE_INT && attr->ndim == 0 ? value->i : 0;
+    bool is_word = value->kind == STG_VALUE_STRING && attr->ndim == 0;
+    if (n == -1 || (is_word && strcmp(value->s, "auto") == 0)) {
+        *ret = automatic_threads();
         return 0;
     }
-    if (is_scalar && value->kind == STG_VALUE_INT && value->i >= 1 &&
-        value->i <= MAX_CALLS) {
-        *ret = (unsigned)value->i;
+    if (n >= 1 && n <= MAX_CALLS) {
+        ret->first = ret->most = (unsigned)n;
         return 0;
     }
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                         "num_parallel_calls is a number from 1 to %d, or auto: as many "
-                        "as there are CPUs",
+                        "as are found to help",
                         MAX_CALLS);
 }
 
 static int map_infer(const struct stg_step *step, const struct stg_schema *in,
                      struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
 {
-    unsigned n_calls;
+    struct threads n_calls;
     struct stg_func *func;
     int rc = stg_step_needs_input(step, in, err);
     if (rc == 0)
@@ -127,8 +140,13 @@ static void job_run(struct stg_task *task, unsigned worker)
 {
     struct job *job = (struct job *)task;
     struct map *map = job->group->map;
+    struct stg_calls_time began = {0};
+    if (map->calls.is_on)
+        stg_calls_now(&began);
     job->failed = stg_func_apply(map->runs[worker], &job->group->call, job->first, job->n,
                                  &job->parts, &job->failure);
+    if (map->calls.is_on)
+        stg_calls_since(&began, &job->spent);
 }
 
 static void group_destroy(struct group *group)
@@ -155,7 +173,7 @@ static int64_t group_records(const struct map *map, int64_t asked)
 {
     const struct stg_func *func = map->func;
     int64_t most =
-        func->many != NULL ? GROUP_RECORDS : (int64_t)RECORDS_OF_THREAD * map->n_runs;
+        func->many != NULL ? GROUP_RECORDS : (int64_t)RECORDS_OF_THREAD * map->n_active;
     if (map->batch_size > 0)
         most = map->batch_size;
     else if (func->is_placed && func->record_bytes > 0)
@@ -192,7 +210,7 @@ static unsigned jobs_of(const struct map *map, const struct stg_block *block)
 {
     if (block->error.code != 0)
         return 0;
-    return block->n_records < map->n_runs ? (unsigned)block->n_records : map->n_runs;
+    return block->n_records < map->n_active ? (unsigned)block->n_records : map->n_active;
 }
 
 /* Would the pipeline's memory not hold the results of n records now? */
@@ -240,7 +258,7 @@ static int start_group(struct map *map, struct stg_err *err)
 static int fill(struct map *map, int64_t asked, struct stg_err *err)
 {
     struct stg_iter *input = map->iter.input;
-    unsigned enough = map->crew != NULL ? 2 * map->n_runs : 1;
+    unsigned enough = map->crew != NULL ? 2 * map->n_active : 1;
     while (map->ended == 0 && map->n_jobs < enough) {
         int rc = stg_iter_stopped(&map->iter, err);
         if (rc < 0)
@@ -312,6 +330,28 @@ static struct group **find_done(struct map *map)
     return NULL;
 }
 
+/* What the threads did for a group, and whether more or fewer of them are to work. */
+static void tune(struct map *map, const struct group *group)
+{
+    if (!map->calls.is_on || group->n_jobs == 0)
+        return;
+    for (unsigned i = 0; i < group->n_jobs; i++)
+        stg_calls_worked(&map->calls, &group->jobs[i].spent);
+    if (!stg_calls_took(&map->calls, group->call.input->n_records))
+        return;
+    map->n_active = map->calls.tuner.value;
+    stg_crew_set_active(map->crew, map->n_active);
+}
+
+static void wait_for_more(struct map *map, uint64_t seen)
+{
+    struct stg_calls_time began, waited;
+    stg_calls_now(&began);
+    stg_crew_wait(map->crew, seen);
+    stg_calls_since(&began, &waited);
+    stg_calls_waited(&map->calls, waited.wall_ns);
+}
+
 /* Waits for a group, and moves what it made to `made`. */
 static int collect(struct map *map, struct stg_err *err)
 {
@@ -321,13 +361,14 @@ static int collect(struct map *map, struct stg_err *err)
         at = find_done(map);
         if (at != NULL)
             break;
-        stg_crew_wait(map->crew, seen);
+        wait_for_more(map, seen);
     }
     struct group *group = *at;
     *at = group->next;
     if (map->last == &group->next)
         map->last = at;
     map->n_jobs -= group->n_jobs;
+    tune(map, group);
     int rc = hand_on_all(map, group, err);
     group_destroy(group);
     return rc;
@@ -405,7 +446,7 @@ void stg_map_fuse(struct stg_iter *iter, int64_t batch_size)
         ((struct map *)iter)->batch_size = batch_size;
 }
 
-static int start(struct map *map, unsigned n_calls, struct stg_err *err)
+static int start(struct map *map, const struct threads *n_calls, struct stg_err *err)
 {
     const struct stg_iter *iter = &map->iter;
     const struct stg_step *step = iter->step;
@@ -417,16 +458,22 @@ static int start(struct map *map, unsigned n_calls, struct stg_err *err)
         rc = stg_func_load(map->func, iter->dataset, err);
     if (rc < 0)
         return rc;
-    map->n_runs = n_calls > 0 ? n_calls : 1;
+    map->n_runs = n_calls->most > 0 ? n_calls->most : 1;
+    map->n_active = n_calls->first > 0 ? n_calls->first : 1;
     map->runs = calloc(map->n_runs, sizeof(struct stg_func_run *));
     if (map->runs == NULL)
         return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
     for (unsigned i = 0; rc == 0 && i < map->n_runs; i++)
         rc = stg_func_run_create(map->func, iter->dataset, &map->runs[i], err);
-    if (rc == 0 && n_calls > 0) {
-        rc = stg_crew_create(n_calls, step->name, &map->crew, err);
+    if (rc == 0 && n_calls->most > 0) {
+        rc = stg_crew_create(n_calls->most, step->name, &map->crew, err);
         if (rc < 0)
             stg_step_prefix(step, rc, err);
+    }
+    if (rc == 0 && n_calls->first < n_calls->most) {
+        stg_calls_init(&map->calls, iter->dataset, step, n_calls->first, n_calls->most);
+        map->n_active = map->calls.tuner.value;
+        stg_crew_set_active(map->crew, map->n_active);
     }
     return rc;
 }
@@ -435,7 +482,7 @@ static int map_create(struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,
                       struct stg_iter **ret, struct stg_err *err)
 {
-    unsigned n_calls;
+    struct threads n_calls;
     int rc = parallel_calls(step, &n_calls, err);
     if (rc < 0)
         return rc;
@@ -443,7 +490,7 @@ static int map_create(struct stg_dataset *dataset, const struct stg_step *step,
         stg_iter_create(sizeof(*map), &map_impl, dataset, step, schema, input, err);
     if (map == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    rc = start(map, n_calls, err);
+    rc = start(map, &n_calls, err);
     if (rc < 0) {
         map_destroy(&map->iter);
         return rc;

@@ -31,7 +31,7 @@ IMAGES = os.environ.get("STAGER_BENCH_IMAGES", os.path.join(HERE, "../../../shar
 # How often and how long, for those that need other than the first line.
 PROGRAM, SCRIPT = (3, 2), (1, 10)
 LENGTHS = {"bench_handoff": (3, 3), "bench_interference": (1, 12), "bench_interleave": (3, 4),
-           "bench_overlap": (1, 12), "bench_sharing": (1, 10), "bench_tfrecord": (3, 3),
+           "bench_overlap": (1, 12), "bench_tune": (1, 60), "bench_sharing": (1, 10), "bench_tfrecord": (3, 3),
            "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
            "interleave_tensorflow": (1, 9)}
 
@@ -50,6 +50,9 @@ GOALS = [
     ("csv_tensorflow", "cpu_ratio", 10, "the same, rows per second of CPU"),
     ("csv_tensorflow", "strings_ratio", 10, "the same, strings not hashed, by the clock on the wall"),
     ("csv_tensorflow", "strings_cpu_ratio", 10, "the same, strings not hashed, rows per second of CPU"),
+    ("bench_tune", "auto_over_best", 0.9,
+     "batches per second with `capacity: auto` and `num_threads: auto` over the best numbers of a sweep, the least of four "
+     "pipelines"),
     ("bench_codecs", "gzip_ratio", 0.9, "a gzip file, over isa-l in a plain loop"),
     ("bench_codecs", "zstd_ratio", 0.95, "a zstd file, over libzstd in a plain loop"),
     ("bench_codecs", "lz4_ratio", 0.95, "an lz4 file, over liblz4 in a plain loop"),

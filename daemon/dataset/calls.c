@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/calls.h"
+
+#include <time.h>
+
+#include "daemon/dataset/cpus.h"
+#include "daemon/dataset/tuning.h"
+
+/* A window: takings, at least, and how long. */
+#define WINDOW_TOOK 8u
+#define WINDOW_NS 50000000u
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void stg_calls_now(struct stg_calls_time *ret)
+{
+    ret->wall_ns = clock_ns(CLOCK_MONOTONIC);
+    ret->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret)
+{
+    struct stg_calls_time now;
+    stg_calls_now(&now);
+    *ret =
+        (struct stg_calls_time){now.wall_ns - since->wall_ns, now.cpu_ns - since->cpu_ns};
+    *since = now;
+}
+
+static void begin_window(struct stg_calls *calls)
+{
+    calls->window = (struct stg_tuner_sample){0};
+    calls->n_took = 0;
+    calls->began_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
+                    const struct stg_step *step, unsigned start, unsigned max)
+{
+    uint32_t found = stg_tuning_recall(dataset->env.tuning, step);
+    *calls =
+        (struct stg_calls){.is_on = max > 1, .step = step, .tuning = dataset->env.tuning};
+    start = found > 0 ? found : start;
+    stg_tuner_init(&calls->tuner, start < max ? start : max,
+                   &(struct stg_tuner_limits){.min = 1, .max = max, .cpus = stg_cpus()});
+    begin_window(calls);
+}
+
+void stg_calls_worked(struct stg_calls *calls, const struct stg_calls_time *spent)
+{
+    calls->window.busy_ns += spent->wall_ns;
+    calls->window.cpu_ns += spent->cpu_ns;
+}
+
+void stg_calls_waited(struct stg_calls *calls, uint64_t ns)
+{
+    calls->window.wait_ns += ns;
+}
+
+bool stg_calls_took(struct stg_calls *calls, int64_t n_records)
+{
+    struct stg_tuner_sample *window = &calls->window;
+    struct stg_tuner_change change;
+    if (!calls->is_on)
+        return false;
+    calls->n_took++;
+    if (calls->settle > 0 && calls->n_took >= calls->settle) {
+        calls->settle = 0;
+        begin_window(calls);
+        return false;
+    }
+    window->n_items += (uint64_t)n_records;
+    if (calls->settle > 0 || calls->n_took < WINDOW_TOOK)
+        return false;
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    window->interval_ns = now - calls->began_ns;
+    if (window->interval_ns < WINDOW_NS)
+        return false;
+    bool changed = stg_tuner_threads(&calls->tuner, window, &change);
+    begin_window(calls);
+    if (!changed)
+        return false;
+    calls->settle = change.from + change.to; /* what is made already */
+    stg_tuning_note_step(calls->tuning, calls->step, "num_parallel_calls", &change);
+    return true;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * num_parallel_calls: auto. How many threads of a step work: a tuner (tuner.h) that is
+ * told what the step's threads did and how long who draws from the step waited for them.
+ * One thread at a time, but for the clocks.
+ */
+#ifndef STG_DAEMON_CALLS_H
+#define STG_DAEMON_CALLS_H
+
+#include "daemon/dataset/step.h"
+#include "daemon/dataset/tuner.h"
+
+struct stg_calls {
+    bool is_on; /* immutable */
+    const struct stg_step *step;
+    struct stg_tuning *tuning;
+    struct stg_tuner tuner;
+    struct stg_tuner_sample window; /* so far */
+    uint64_t began_ns;
+    uint32_t n_took; /* in the window; before it, while there are some to let pass */
+    uint32_t settle;
+};
+
+/* Clocks of the calling thread. */
+struct stg_calls_time {
+    uint64_t wall_ns, cpu_ns;
+};
+
+void stg_calls_now(struct stg_calls_time *ret);
+/* From *since, which becomes now, till now. */
+void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret);
+
+/* It begins with what the pass before came to, else with `start`; at most max, which are
+ * there. A zeroed one is off: nothing changes. */
+void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
+                    const struct stg_step *step, unsigned start, unsigned max);
+
+/* A thread of the step was at work. */
+void stg_calls_worked(struct stg_calls *calls, const struct stg_calls_time *spent);
+
+/* Who draws waited for them. */
+void stg_calls_waited(struct stg_calls *calls, uint64_t ns);
+
+/* Who draws took so many records, all in one. True: calls->tuner.value has changed. */
+bool stg_calls_took(struct stg_calls *calls, int64_t n_records);
+
+#endif
