@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What stagerd says of pipelines that are held up on purpose.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+#define WORK_NS 2000000
+#define N_BATCHES 700 /* more than a second of them */
+
+static struct fixture fixture;
+
+struct told {
+    char state[32], bottleneck[32], why[256];
+    uint64_t node_ns, n_items;
+};
+
+static void explain(const char *name, struct told *ret)
+{
+    struct stager *client;
+    struct stg_request request = {.kind = STG_REQUEST_EXPLAIN, .name = name};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_INT(stager_connect(fixture.runtime, &client), 0);
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    const struct stg_explain *e = &reply.explain;
+    *ret = (struct told){.n_items = e->n_items};
+    snprintf(ret->state, sizeof(ret->state), "%s", e->state);
+    snprintf(ret->bottleneck, sizeof(ret->bottleneck), "%s", e->bottleneck);
+    snprintf(ret->why, sizeof(ret->why), "%s", e->why);
+    for (size_t i = 0; i < e->n_nodes; i++) {
+        if (strcmp(e->nodes[i].name, "x") == 0)
+            ret->node_ns = e->nodes[i].daemon_ns;
+    }
+    stager_disconnect(client);
+}
+
+static void apply(const char *name, int stage_us)
+{
+    char yaml[512];
+    snprintf(yaml, sizeof(yaml),
+             "name: %s\ndataset:\n  - range: {stop: 1000000000}\n"
+             "  - batch: {batch_size: 16}\ngraph:\n"
+             "  - {name: x, op: sleep, input: [value], sleep_microseconds: %d}\n"
+             "staged: {capacity: 2, features: {x: x}}\n",
+             name, stage_us);
+    fixture_apply(&fixture, yaml);
+}
+
+static struct stager_stream *take_many(const char *name, long train_ns)
+{
+    struct stager_stream *stream = fixture_open(&fixture, name, NULL, 2);
+    struct timespec work = {.tv_nsec = train_ns};
+    for (int i = 0; i < N_BATCHES; i++) {
+        struct stager_batch *batch = fixture_take(stream);
+        nanosleep(&work, NULL); /* trains */
+        stager_release(batch);
+    }
+    return stream;
+}
+
+static void a_trainer_that_takes_long_holds_it_up(void)
+{
+    struct told told;
+    fixture_start(&fixture, "");
+    apply("trainer", 0);
+    explain("trainer", &told);
+    CHECK_STR(told.state, "idle");
+    CHECK_STR(told.bottleneck, "unknown");
+    CHECK_STR(told.why, "nothing was measured yet: no trainer took from it");
+    struct stager_stream *stream = take_many("trainer", WORK_NS);
+    explain("trainer", &told);
+    CHECK_STR(told.state, "running");
+    if (strcmp(told.bottleneck, "trainer") != 0)
+        FAIL("%s: %s", told.bottleneck, told.why);
+    CHECK(told.n_items > 0);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards(void)
+{
+    struct told told;
+    fixture_start(&fixture, "");
+    apply("graph", WORK_NS / 1000);
+    struct stager_stream *stream = take_many("graph", 0);
+    explain("graph", &told);
+    if (strcmp(told.bottleneck, "daemon CPU") != 0)
+        FAIL("%s: %s", told.bottleneck, told.why);
+    CHECK(told.node_ns >= WORK_NS);
+    stager_close(stream);
+    do {
+        explain("graph", &told);
+    } while (strcmp(told.state, "idle") != 0);
+    CHECK_STR(told.bottleneck, "daemon CPU");
+    CHECK(told.node_ns >= WORK_NS);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_trainer_that_takes_long_holds_it_up),
+    TEST(a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards),
+};
+TEST_MAIN(tests)
