@@ -83,6 +83,8 @@ void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
     load->n_assigned = stage->n_assigned;
     load->n_bytes = stage->n_bytes;
     load->compute_ns = stage->busy_ns;
+    uint64_t began = atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
+    load->draw_ns = stage->draw_ns + (began != 0 && began < now_ns ? now_ns - began : 0);
     load->room_ns =
         stage->wait_ns + runners->n_waiting * now_ns - runners->waits_began_ns;
     load->clients_wait_ns += new_waits(stage, now_ns);
@@ -92,7 +94,7 @@ void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
 void stg_account_work(struct stg_stage *stage, const struct stg_work *work)
 {
     struct stg_measure *measure = stage->measure;
-    measure->load.draw_ns += work->draw_ns;
+    stage->draw_ns += work->draw_ns;
     if (work->draw_cpu_ns != 0) {
         measure->load.sampled_draw_ns += work->draw_ns;
         measure->load.sampled_cpu_ns += work->draw_cpu_ns;

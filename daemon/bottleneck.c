@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #define MIN_ITEMS 4u
+#define LONG_NS UINT64_C(1000000000) /* fewer will do */
 
 /* Of the window, in hundredths. */
 #define LITTLE 0.10 /* who waits no longer than this does not wait */
@@ -48,6 +49,10 @@ static void take_shares(const struct stg_pace *pace, struct shares *ret)
                       ? share(pace->sampled_cpu_ns, pace->sampled_draw_ns)
                       : 1,
     };
+    /* What takes longer than the window was not counted yet, but for a draw. */
+    double rest = 1 - ret->room - ret->draw / (double)pace->n_runners;
+    if (pace->n_items == 0 && rest > 0)
+        ret->compute = rest;
     double used = share(pace->cpu_ns, pace->elapsed_ns);
     double runners = ret->compute * (double)pace->n_runners + ret->draw * ret->on_cpu;
     ret->other_cores = used > runners ? used - runners : 0;
@@ -84,7 +89,8 @@ enum stg_bottleneck stg_bottleneck_find(const struct stg_pace *pace, char *buf,
                                         size_t bytes)
 {
     struct shares s;
-    if (pace->elapsed_ns == 0 || pace->n_items < MIN_ITEMS || pace->clients_ns == 0) {
+    if (pace->clients_ns == 0 ||
+        (pace->n_items < MIN_ITEMS && pace->elapsed_ns < LONG_NS)) {
         snprintf(buf, bytes, "too little was seen: %" PRIu64 " batches", pace->n_items);
         return STG_BOTTLENECK_UNKNOWN;
     }

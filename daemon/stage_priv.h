@@ -239,7 +239,7 @@ struct stg_stage {
     uint64_t n_made, n_ignored, n_in_hand, n_discarded;
     uint64_t n_rows, n_bytes, n_timeouts;
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
-    uint64_t wait_ns, busy_ns;
+    uint64_t wait_ns, busy_ns, draw_ns;
     struct stg_measure *measure; /* NULL once it was taken (stg_stage_take_measure) */
     char last_error[512];
 };

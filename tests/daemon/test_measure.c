@@ -123,10 +123,23 @@ static void when_nobody_works_it_is_the_handing_over(void)
     CHECK_INT(find(&pace), STG_BOTTLENECK_TRANSPORT);
 }
 
-static void without_batches_nothing_is_said(void)
+static void one_batch_that_takes_longer_than_the_window_holds_up_too(void)
 {
     struct stg_pace pace = a_second();
     pace.n_items = 0;
+    pace.clients_wait_ns = 1000 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
+    pace.draw_ns = 990 * MS;
+    pace.sampled_draw_ns = 10 * MS;
+    pace.sampled_cpu_ns = 1 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_STORAGE);
+}
+
+static void without_batches_nothing_is_said(void)
+{
+    struct stg_pace pace = a_second();
+    pace.elapsed_ns = 900 * MS;
+    pace.n_items = 3;
     CHECK_INT(find(&pace), STG_BOTTLENECK_UNKNOWN);
     CHECK_INT(find(&(struct stg_pace){0}), STG_BOTTLENECK_UNKNOWN);
 }
@@ -239,6 +252,7 @@ static const struct stg_test tests[] = {
     TEST(threads_that_compute_for_a_draw_that_waits_decode_too),
     TEST(runners_that_compute_hold_up_by_the_graph),
     TEST(when_nobody_works_it_is_the_handing_over),
+    TEST(one_batch_that_takes_longer_than_the_window_holds_up_too),
     TEST(without_batches_nothing_is_said),
     TEST(the_pace_is_that_of_the_last_seconds),
     TEST(a_report_is_added_to_what_trainers_said),
