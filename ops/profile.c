@@ -111,16 +111,6 @@ static bool begin(void *owner, const struct stg_key *key)
     return n < FIRST_RUNS || n % profiler->every == 0;
 }
 
-static void node_ran(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns)
-{
-    struct stg_profiler *profiler = owner;
-    if (profiler->n_ran == 0)
-        profiler->began_ns = begin_ns;
-    profiler->ended_ns = end_ns;
-    profiler->nodes[profiler->n_ran] = node;
-    profiler->took_ns[profiler->n_ran++] = end_ns - begin_ns;
-}
-
 /* As it would lie in a batch; what a reader hands over has gaps. */
 static uint64_t bytes_of(const struct stg_tensor *tensor)
 {
@@ -136,16 +126,46 @@ static uint64_t bytes_of(const struct stg_tensor *tensor)
     return bytes;
 }
 
-static void add_outputs(struct stg_profile *profile, const struct stg_run *run)
+/* A reader whose work the step does has one output. */
+static size_t place_of(const struct stg_profiler *profiler,
+                       const struct stg_run_step *step, size_t output)
 {
-    const struct stg_graph_node *first = run->graph->nodes;
+    const struct stg_graph_node *node = step->outputs[output].node;
+    size_t first = profiler->profile.first_output[node - profiler->run->graph->nodes];
+    return node == step->node ? first + output : first;
+}
+
+/* Now, while its outputs are there: later ones may lie in their memory. */
+static void measure_outputs(struct stg_profiler *profiler)
+{
+    const struct stg_run *run = profiler->run;
+    const struct stg_run_step *step = run->step;
+    for (size_t i = 0; i < step->node->n_outputs; i++) {
+        const struct stg_tensor *tensor = &run->tensors[step->outputs[i].slot];
+        if (tensor->dtype != STAGER_DT_INVALID)
+            profiler->bytes[place_of(profiler, step, i)] = bytes_of(tensor);
+    }
+}
+
+static void node_ran(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns)
+{
+    struct stg_profiler *profiler = owner;
+    if (profiler->n_ran == 0)
+        profiler->began_ns = begin_ns;
+    profiler->ended_ns = end_ns;
+    profiler->nodes[profiler->n_ran] = node;
+    profiler->took_ns[profiler->n_ran++] = end_ns - begin_ns;
+    measure_outputs(profiler);
+}
+
+static void add_sizes(struct stg_profiler *profiler)
+{
+    const struct stg_run *run = profiler->run;
+    struct stg_profile *profile = &profiler->profile;
     for (size_t i = 0; i < run->n_steps; i++) {
-        const struct stg_run_step *step = &run->steps[i];
-        for (size_t k = 0; k < step->node->n_outputs; k++) {
-            const struct stg_run_output *output = &step->outputs[k];
-            size_t of = output->node == step->node ? k : 0; /* a reader has one */
-            size_t at = profile->first_output[output->node - first] + of;
-            stg_mean_add(&profile->bytes[at], bytes_of(&run->tensors[output->slot]));
+        for (size_t k = 0; k < run->steps[i].node->n_outputs; k++) {
+            size_t at = place_of(profiler, &run->steps[i], k);
+            stg_mean_add(&profile->bytes[at], profiler->bytes[at]);
         }
     }
     for (size_t i = 0; i < run->n_feeds; i++) {
@@ -165,7 +185,7 @@ static void end(void *owner, const struct stg_run *run, int rc)
         stg_mean_add(&profile->node_ns[profiler->nodes[i]], profiler->took_ns[i]);
     stg_mean_add(&profile->run_ns,
                  profiler->n_ran > 0 ? profiler->ended_ns - profiler->began_ns : 0);
-    add_outputs(profile, run);
+    add_sizes(profiler);
     profile->n_runs++;
     profiler->is_fresh = true;
 }
@@ -178,11 +198,14 @@ int stg_profiler_init(struct stg_profiler *profiler, const struct stg_graph *gra
         return rc;
     profiler->nodes = calloc(graph->n_nodes + 1, sizeof(*profiler->nodes));
     profiler->took_ns = calloc(graph->n_nodes + 1, sizeof(*profiler->took_ns));
-    if (profiler->nodes == NULL || profiler->took_ns == NULL) {
+    profiler->bytes = calloc(profiler->profile.first_output[graph->n_nodes] + 1,
+                             sizeof(*profiler->bytes));
+    if (profiler->nodes == NULL || profiler->took_ns == NULL || profiler->bytes == NULL) {
         stg_profiler_finish(profiler);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
     profiler->every = every;
+    profiler->run = run;
     profiler->watcher = (struct stg_run_watcher){
         .owner = profiler, .begin = begin, .node = node_ran, .end = end};
     stg_run_watch(run, &profiler->watcher);
@@ -194,5 +217,6 @@ void stg_profiler_finish(struct stg_profiler *profiler)
     stg_profile_finish(&profiler->profile);
     free(profiler->nodes);
     free(profiler->took_ns);
+    free(profiler->bytes);
     *profiler = (struct stg_profiler){0};
 }

@@ -54,10 +54,12 @@ void stg_mean_add_many(struct stg_mean *mean, uint64_t n, uint64_t sum);
 struct stg_profiler {
     struct stg_profile profile; /* since it was last moved away */
     struct stg_run_watcher watcher;
+    const struct stg_run *run;
     uint64_t n_execs, every;
     uint64_t began_ns, ended_ns;
     uint32_t *nodes; /* that ran in this run, and how long */
     uint64_t *took_ns;
+    uint64_t *bytes; /* of their outputs, as in the profile */
     size_t n_ran;
     bool is_fresh; /* something was measured since; the owner clears it */
 };

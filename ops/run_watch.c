@@ -35,7 +35,7 @@ void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step)
         if (w->is_on)
             w->node(w->owner, node, run->watched_ns, now);
     }
-    run->watched_ns = now;
+    run->watched_ns = now_ns(); /* what they took is no node's */
 }
 
 void stg_run_watch_end(struct stg_run *run, int rc)

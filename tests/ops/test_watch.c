@@ -149,6 +149,30 @@ static void a_profile_has_the_bytes_of_every_output_and_feed(void)
     stg_profiler_finish(&profiler);
 }
 
+/* They share memory, and it grows. */
+static void strings_have_their_bytes_though_others_lie_there_now(void)
+{
+    struct fixture_stage stage;
+    struct stg_profiler profiler = {0};
+    struct stg_err err = {0};
+    fixture_stage_init(&stage, "element record string [-1]\n"
+                               "columns = decode_csv(record) record_defaults=[0, \"x\"]\n"
+                               "a = concat(columns:1, columns:1) axis=0\n"
+                               "b = concat(a, a, a, a, a, a, a, a) axis=0\n"
+                               "c = concat(b, b, b, b, b, b, b, b) axis=0\n"
+                               "d = concat(c, c, c, c, c, c, c, c) axis=0\n"
+                               "e = concat(d, d, d, d, d, d, d, d) axis=0\n"
+                               "feature e = e\n");
+    CHECK_OK(stg_profiler_init(&profiler, stage.graph, stage.run, 1, &err), err);
+    struct stg_tensor feed = fixture_strings(&stage.bump, 2, records), out[1];
+    CHECK_OK(stg_run_exec(stage.run, &feed, NULL, NULL, out, &err), err);
+    for (size_t node = 1, times = 2; node <= 5; node++, times *= 8)
+        CHECK_INT(bytes_of(&profiler.profile, node, 0),
+                  times * strlen("abcde") + (times * 2 + 1) * sizeof(int64_t));
+    fixture_stage_finish(&stage);
+    stg_profiler_finish(&profiler);
+}
+
 static void a_node_that_another_one_does_has_its_output_and_no_time(void)
 {
     enum { SPLIT, IDS };
@@ -266,6 +290,7 @@ static const struct stg_test tests[] = {
     TEST(a_watcher_that_declines_is_told_nothing_and_another_is),
     TEST(a_run_that_fails_ends_with_its_code_and_the_node_that_failed),
     TEST(a_profile_has_the_bytes_of_every_output_and_feed),
+    TEST(strings_have_their_bytes_though_others_lie_there_now),
     TEST(a_node_that_another_one_does_has_its_output_and_no_time),
     TEST(one_run_in_a_few_is_measured_and_the_first_ones_all),
     TEST(a_failed_run_leaves_the_profile_as_it_was),
