@@ -9,6 +9,8 @@
  *   arena segment       RW       RO       FUTURE_WRITE SHRINK GROW SEAL
  *   ring page           RW       RO       FUTURE_WRITE SHRINK GROW SEAL
  *   control page        RW, hostile RW    SHRINK GROW SEAL
+ *   input of a worker   RW       RO       FUTURE_WRITE SHRINK GROW SEAL
+ *   scratch of a worker RW, hostile RW    SHRINK GROW SEAL
  *
  * Invariants (numbers as everywhere in this house):
  * I1  A byte of an extent is written only while FILLING; READY and LENT are immutable.
@@ -221,5 +223,37 @@ struct stg_tensor_entry {
 static_assert(sizeof(struct stg_tensor_entry) == 128, "ABI");
 static_assert(offsetof(struct stg_tensor_entry, shape) == 24, "ABI");
 static_assert(offsetof(struct stg_tensor_entry, data_offset) == 88, "ABI");
+
+/* ---- a worker: a process that runs a function of the user on batches ----
+ * The daemon writes a batch at rest into the input, which the worker may only read; the
+ * worker answers with one in the scratch, which the daemon treats as hostile: it copies
+ * what it checks, then uses the copy. Their channel is a SEQPACKET socket pair: one job
+ * at a time, and one answer to each. A batch of kind ERROR is an answer too. */
+#define STG_MAGIC_WORK 0x4b524f57u /* "WORK" */
+
+/* Which memory comes with a job, in this order; it holds until the next of its kind. */
+#define STG_WORK_INPUT 1u
+#define STG_WORK_SCRATCH 2u
+
+struct stg_work_job {
+    uint32_t magic;
+    uint32_t memory; /* bits: descriptors of the message */
+    uint64_t job;
+    uint64_t input_bytes; /* of the batch */
+    uint64_t input_segment_bytes;
+    uint64_t scratch_segment_bytes;
+    uint64_t reserved[3];
+};
+static_assert(sizeof(struct stg_work_job) == 64, "ABI");
+static_assert(offsetof(struct stg_work_job, input_bytes) == 16, "ABI");
+
+struct stg_work_answer {
+    uint32_t magic;
+    uint32_t reserved0;
+    uint64_t job;
+    uint64_t bytes; /* of the batch in the scratch */
+    uint64_t reserved1;
+};
+static_assert(sizeof(struct stg_work_answer) == 32, "ABI");
 
 #endif

@@ -10,8 +10,10 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/catalog_priv.h"
+#include "daemon/dataset/py_function.h"
 #include "daemon/measure.h"
 #include "daemon/pool.h"
+#include "daemon/work.h"
 
 int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
                        struct stg_budget *budget, uint64_t instance_id,
@@ -36,8 +38,36 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
     return 0;
 }
 
+/* ---- workers, of a pipeline with a step py_function ---- */
+
+static int make_workers(struct stg_catalog *catalog, const char *name,
+                        struct stg_definition *definition, struct stg_workers **ret,
+                        struct stg_err *err)
+{
+    *ret = NULL;
+    if (stg_py_function_find(definition->spec) == NULL)
+        return 0;
+    struct stg_workers_config config = {.definition = definition,
+                                        .name = name,
+                                        .budget = catalog->budget,
+                                        .wake = catalog->hooks.wake,
+                                        .owner = catalog->hooks.owner};
+    return stg_workers_create(&config, ret, err);
+}
+
+static void stop_workers(struct stg_pipeline *pipeline, const char *text)
+{
+    if (pipeline->workers != NULL)
+        stg_workers_stop(pipeline->workers, text);
+    stg_workers_unref(pipeline->workers);
+    pipeline->workers = NULL;
+}
+
+/* ---- life ---- */
+
 static void free_pipeline(struct stg_pipeline *pipeline)
 {
+    stop_workers(pipeline, "the pipeline was deleted");
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
     free(pipeline);
@@ -46,6 +76,7 @@ static void free_pipeline(struct stg_pipeline *pipeline)
 static void free_instance(struct stg_instance *instance)
 {
     stg_stage_destroy(instance->stage);
+    stg_workers_unref(instance->config.workers);
     stg_definition_unref(instance->definition);
     free(instance);
 }
@@ -170,14 +201,21 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
             "; let them finish, or use --replace: they get what is published, "
             "then ABORTED");
     }
-    int rc = stg_catalog_save(catalog, pipeline->name, definition,
+    struct stg_workers *workers;
+    int rc = make_workers(catalog, pipeline->name, definition, &workers, err);
+    if (rc == 0)
+        rc = stg_catalog_save(catalog, pipeline->name, definition,
                               pipeline->generation + 1, err);
-    if (rc < 0)
+    if (rc < 0) {
+        stg_workers_unref(workers);
         return rc;
+    }
     pipeline->generation++;
     char text[128];
     snprintf(text, sizeof(text), "replaced by generation %" PRIu64, pipeline->generation);
     retire(pipeline, text);
+    stop_workers(pipeline, text);
+    pipeline->workers = workers;
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
     pipeline->next_number = 0;
@@ -199,6 +237,11 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
     struct stg_pipeline *pipeline = calloc(1, sizeof(*pipeline));
     if (pipeline == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = make_workers(catalog, name, definition, &pipeline->workers, err);
+    if (rc < 0) {
+        free(pipeline);
+        return rc;
+    }
     snprintf(pipeline->name, sizeof(pipeline->name), "%s", name);
     pipeline->definition = definition;
     pipeline->generation = generation;
@@ -233,6 +276,7 @@ static int add_and_save(struct stg_catalog *catalog, const char *name,
     rc = stg_catalog_save(catalog, pipeline->name, definition, 1, err);
     if (rc < 0) {
         unlink_pipeline(catalog, pipeline);
+        stg_workers_unref(pipeline->workers);
         free(pipeline);
         return rc;
     }
@@ -362,6 +406,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
                     ? stg_pools_get(catalog->hooks.pools,
                                     definition->spec->staged.thread_pool_id)
                     : NULL,
+        .workers = stg_workers_ref(pipeline->workers),
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,
         .owner = catalog->hooks.owner,

@@ -60,6 +60,7 @@ struct stg_pipeline {
     struct stg_gone_list gone;       /* their clients */
     struct stg_measure *measure;     /* of the last of them; or NULL */
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
+    struct stg_workers *workers;     /* of a step py_function; NULL: there is none */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };
 

@@ -7,6 +7,7 @@
 
 #include "daemon/catalog_priv.h"
 #include "daemon/measure.h"
+#include "daemon/work.h"
 
 static void add_counters(const struct stg_pipeline_status *from,
                          struct stg_pipeline_status *to)
@@ -60,6 +61,16 @@ void stg_catalog_keep_counts(struct stg_instance *instance)
     stg_bump_finish(&bump);
 }
 
+static void show_workers(struct stg_workers *workers, struct stg_pipeline_status *ret)
+{
+    struct stg_workers_counts counts;
+    stg_workers_count(workers, &counts);
+    ret->py_function = stg_workers_function(workers);
+    ret->workers = counts.n_ready;
+    ret->worker_calls = counts.n_calls;
+    ret->workers_lost = counts.n_lost;
+}
+
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret)
 {
@@ -92,4 +103,6 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;
     stg_catalog_show_container(pipeline->definition, ret);
+    if (pipeline->workers != NULL)
+        show_workers(pipeline->workers, ret);
 }

@@ -13,6 +13,7 @@
 
 #include "core/log.h"
 #include "daemon/delivery.h"
+#include "daemon/work.h"
 
 /* Until items were made, each is thought to take long. */
 #define FIRST_BUSY_NS 1000000u
@@ -28,6 +29,7 @@ struct stg_runner {
     struct stg_pool_job job;
     struct stg_profiler profiler; /* of `run` */
     uint64_t feed_version;        /* that `run` was given */
+    struct stg_tensor *given;     /* by a step py_function; NULL: there is none */
 };
 
 /* An element with its place in the stage's output. */
@@ -247,6 +249,46 @@ static uint64_t write_error(char *base, uint64_t capacity, const struct stg_err 
     return stg_batch_write_error(base, capacity, -seen.code, seen.text);
 }
 
+/* "mod:f: ValueError: …" gets the file and line of its first row, and how many rows. */
+static void add_first_place(struct stg_stage *stage, const struct drawn *drawn,
+                            struct stg_err *err)
+{
+    const struct stg_block *block = drawn->block;
+    if (block->rows == NULL || block->n_rows < 1) {
+        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64,
+                       drawn->index, drawn->epoch);
+        return;
+    }
+    char place[512];
+    stg_provenance_text(stage->runners.dataset, &block->rows[0], place, sizeof(place));
+    if (block->n_rows > 1)
+        stg_err_prefix(err, err->code, "%s and %" PRId64 " rows after it", place,
+                       block->n_rows - 1);
+    else
+        stg_err_prefix(err, err->code, "%s", place);
+}
+
+/* What it gave is in runner->given until the worker is released. */
+static int call_function(struct stg_runner *runner, const struct drawn *drawn,
+                         struct stg_worker **ret, struct stg_err *err)
+{
+    struct stg_stage *stage = runner->stage;
+    struct stg_work_call call = {
+        .block = drawn->block,
+        .pass = drawn->pass,
+        .epoch = drawn->epoch,
+        .index = drawn->index,
+        .max_output_bytes = stage->plan.max_batch_bytes,
+        .is_computed = stg_run_computes(runner->run),
+        .start_timeout_millis = stage->staged->start_timeout_millis,
+        .stopped = &stage->stopped,
+    };
+    int rc = stg_work_call(stage->config.workers, &call, runner->given, ret, err);
+    if (rc < 0)
+        add_first_place(stage, drawn, err);
+    return rc;
+}
+
 static uint64_t write_item(struct stg_runner *runner, const struct drawn *drawn,
                            char *base, struct stg_err *err)
 {
@@ -258,14 +300,23 @@ static uint64_t write_item(struct stg_runner *runner, const struct drawn *drawn,
         return write_error(base, capacity, err);
     }
 
+    struct stg_worker *worker = NULL;
+    const struct stg_tensor *element = block->tensors;
+    int rc = 0;
+    if (stage->config.workers != NULL) {
+        rc = call_function(runner, drawn, &worker, err);
+        element = runner->given;
+    }
     struct stg_batch_writer writer;
     struct stg_sink sink = {.owner = &writer, .alloc = sink_alloc, .copy = sink_copy};
     struct stg_key key = {
         .pass = drawn->pass, .epoch = drawn->epoch, .index = drawn->index};
-    int rc = stg_batch_writer_begin(&writer, base, capacity,
+    if (rc == 0)
+        rc = stg_batch_writer_begin(&writer, base, capacity,
                                     stg_graph_boundary(stage->config.graph), err);
     if (rc == 0)
-        rc = stg_run_exec(runner->run, block->tensors, &key, &sink, NULL, err);
+        rc = stg_run_exec(runner->run, element, &key, &sink, NULL, err);
+    stg_work_release(worker);
     uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&writer) : 0;
     if (rc == 0)
         rc = stg_batch_check_parts(base, true, err);
@@ -439,12 +490,26 @@ static void finish_run(struct stg_runner *runner)
     stg_profiler_finish(&runner->profiler);
 }
 
+/* Freed by stg_runners_finish, of runners that were not started too. */
+static int create_given(struct stg_runner *runner, struct stg_err *err)
+{
+    struct stg_workers *workers = runner->stage->config.workers;
+    if (workers == NULL)
+        return 0;
+    runner->given = calloc(stg_workers_output(workers)->n + 1, sizeof(*runner->given));
+    return runner->given != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 {
     struct stg_runner *runner = &stage->runners.all[i];
     runner->stage = stage;
     runner->index = i;
-    int rc = create_run(stage, &runner->run, err);
+    int rc = create_given(runner, err);
+    if (rc == 0)
+        rc = create_run(stage, &runner->run, err);
     if (rc < 0)
         return rc;
     rc = stg_profiler_init(&runner->profiler, stage->config.graph, runner->run,
@@ -491,6 +556,7 @@ void stg_runners_finish(struct stg_stage *stage)
     }
     stg_dataset_destroy(runners->dataset);
     for (uint32_t i = 0; i < runners->n_turns; i++) {
+        free(runners->all[i].given);
         pthread_cond_destroy(&runners->turns[i].cond);
         pthread_cond_destroy(&runners->all[i].job.done);
     }

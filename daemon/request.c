@@ -264,9 +264,8 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
     stg_bump_finish(&bump);
 }
 
-/* The pipeline of that name if it may be seen; else an error that names near ones. */
-static struct stg_pipeline *look_up(struct stg_session *session,
-                                    const struct stg_request *request)
+struct stg_pipeline *stg_request_pipeline(struct stg_session *session,
+                                          const struct stg_request *request)
 {
     const char *names[256];
     size_t n = 0;
@@ -300,7 +299,7 @@ static struct stg_pipeline *look_up(struct stg_session *session,
 
 static void serve_status(struct stg_session *session, const struct stg_request *request)
 {
-    struct stg_pipeline *pipeline = look_up(session, request);
+    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
     if (pipeline == NULL)
         return;
     struct stg_bump bump;
@@ -328,7 +327,7 @@ static void shorten_explain(struct stg_reply *reply)
 
 static void serve_explain(struct stg_session *session, const struct stg_request *request)
 {
-    struct stg_pipeline *pipeline = look_up(session, request);
+    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
     if (pipeline == NULL)
         return;
     struct stg_bump bump;
@@ -346,7 +345,7 @@ static void serve_explain(struct stg_session *session, const struct stg_request 
 
 static void serve_delete(struct stg_session *session, const struct stg_request *request)
 {
-    struct stg_pipeline *pipeline = look_up(session, request);
+    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
     if (pipeline == NULL)
         return;
     struct stg_err err = {0};
@@ -489,7 +488,7 @@ static int check_options(const struct stg_request *request, struct stg_err *err)
 int stg_request_open(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
-    struct stg_pipeline *pipeline = look_up(session, request);
+    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
     if (pipeline == NULL)
         return 0;
     if (check_options(request, &err) < 0) {
@@ -568,6 +567,7 @@ static const struct {
     {STG_REQUEST_STATUS, serve_status},         {STG_REQUEST_DELETE, serve_delete},
     {STG_REQUEST_NEW_TICKET, serve_new_ticket}, {STG_REQUEST_FEED, serve_feed},
     {STG_REQUEST_EXPLAIN, serve_explain},       {STG_REQUEST_REPORT, serve_report},
+    {STG_REQUEST_WORK, stg_request_work},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/work.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -86,12 +87,20 @@ static void give_it_time(struct stg_session *session)
     uv_timer_start(&session->deadline, on_unseen, millis, 0);
 }
 
+static void stop_working(struct stg_session *session)
+{
+    if (session->worker != NULL)
+        stg_worker_leave(session->worker);
+    session->worker = NULL;
+}
+
 void stg_session_close(struct stg_session *session)
 {
     if (session->closing || session->answer != NULL)
         return;
     session->closing = true;
     stop_waiting(session);
+    stop_working(session);
     bool gone = true;
     if (session->client != NULL) {
         gone = stg_stage_detach(session->instance->stage, session->client);
@@ -133,6 +142,8 @@ static void on_death(uv_poll_t *poll, int status, int events)
 
 void stg_session_sweep(struct stg_session *session)
 {
+    if (session->worker != NULL && stg_worker_is_expelled(session->worker))
+        stg_session_close(session);
     if (!session->closing || session->client == NULL)
         return;
     if (stg_stage_client_held(session->instance->stage, session->client) > 0)
@@ -146,6 +157,7 @@ void stg_session_sweep(struct stg_session *session)
 void stg_session_abort(struct stg_session *session)
 {
     session->client = NULL;
+    stop_working(session);
     if (!session->closing) {
         session->closing = true;
         stop_waiting(session);
@@ -280,11 +292,13 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
                          "the first request of a connection is hello");
         stg_session_close(session);
-    } else if (session->open_waits ||
+    } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
                 request.kind != STG_REQUEST_REPORT)) {
-        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
-                         "this connection is a stream's: make another one for requests");
+        stg_session_fail(
+            session, request.id, -STAGER_FAILED_PRECONDITION,
+            "this connection is a stream's or a worker's: make another one for "
+            "requests");
     } else if (request.kind == STG_REQUEST_OPEN) {
         if (stg_request_open(session, &request) == 1)
             wait_with_open(session, request.id, bytes, n);
@@ -298,6 +312,8 @@ static void ring(struct stg_session *session)
 {
     if (session->client != NULL)
         stg_stage_bell(session->instance->stage, session->client);
+    if (session->worker != NULL)
+        stg_worker_ready(session->worker);
     stg_server_sweep_soon(session->server);
 }
 

@@ -44,6 +44,7 @@ struct stg_session {
 
     struct stg_instance *instance; /* what it is attached to */
     struct stg_client *client;
+    struct stg_worker *worker; /* or what it works for */
 
     /* An open that waits for memory, or for an older instance to go. */
     bool open_waits;
@@ -68,7 +69,8 @@ void stg_session_fail(struct stg_session *session, uint64_t id, int code,
 /* Tries an open that waits again. */
 void stg_session_retry(struct stg_session *session);
 
-/* Reaps what a closed session's living process released late. */
+/* Reaps what a closed session's living process released late; closes that of a worker who
+ * is to go. */
 void stg_session_sweep(struct stg_session *session);
 
 /* Closes the socket; the session goes when its process holds nothing. */
@@ -79,6 +81,14 @@ void stg_session_abort(struct stg_session *session);
 
 /* request.c: one row a request. */
 void stg_request_serve(struct stg_session *session, const struct stg_request *request);
+
+/* request.c: the pipeline of that name if the caller may see it; else NULL, and it was
+ * told an error that names near ones. */
+struct stg_pipeline *stg_request_pipeline(struct stg_session *session,
+                                          const struct stg_request *request);
+
+/* work_request.c: to be a worker. */
+void stg_request_work(struct stg_session *session, const struct stg_request *request);
 
 /* request.c: open, when its instance is live. Returns 0 when answered, 1: still waiting.
  */

@@ -28,6 +28,7 @@
 struct stg_stage;
 struct stg_pool;
 struct stg_client;
+struct stg_workers;
 
 /* What a stage is made of. Borrowed pointers must outlive the stage. */
 struct stg_stage_config {
@@ -48,6 +49,7 @@ struct stg_stage_config {
     uint32_t num_clients;
     struct stg_budget *budget;
     struct stg_pool *pool; /* where to draw and compute; NULL: on threads of its own */
+    struct stg_workers *workers;  /* of a step py_function; NULL: there is none */
     const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
     /* Runs on any thread, with the stage's lock held: ask the loop to call
      * stg_stage_sweep. */

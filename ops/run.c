@@ -274,6 +274,11 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
     return 0;
 }
 
+bool stg_run_computes(const struct stg_run *run)
+{
+    return run->n_steps > 0;
+}
+
 bool stg_run_needs(const struct stg_run *run, size_t i)
 {
     return i < run->n_feeds && run->slots[i].is_needed;

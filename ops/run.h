@@ -86,6 +86,9 @@ void stg_run_watch(struct stg_run *run, struct stg_run_watcher *watcher);
 /* Does anything depend on feed i of stg_run_exec? Else it may be left zero. */
 bool stg_run_needs(const struct stg_run *run, size_t i);
 
+/* Does any op run, or are all fetches what was fed? */
+bool stg_run_computes(const struct stg_run *run);
+
 /* Values of feed_dict from the next exec on (in a client: of what is fed): one pointer an
  * entry, NULL for what the file says; values NULL: all as the file says, as after
  * creation. Borrowed until the next call. */

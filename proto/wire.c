@@ -101,6 +101,7 @@ struct parts {
     Stager__Open open;
     Stager__FeedRequest feed;
     Stager__Empty new_ticket;
+    Stager__Name work;
     Stager__Report report;
 };
 
@@ -206,6 +207,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_OPEN: message.open = open_fill(&parts.open, request); break;
     case STG_REQUEST_DELETE: message.delete_ = name_fill(&parts.name, request); break;
     case STG_REQUEST_FEED: message.feed = feed_fill(&parts.feed, request); break;
+    case STG_REQUEST_WORK: message.work = name_fill(&parts.work, request); break;
     case STG_REQUEST_EXPLAIN: message.explain = name_fill(&parts.name, request); break;
     case STG_REQUEST_REPORT:
         ret = stg_wire_report_fill(&request->report, &bump, &parts.report);
@@ -311,7 +313,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->status, STG_REQUEST_STATUS},         {m->open, STG_REQUEST_OPEN},
         {m->delete_, STG_REQUEST_DELETE},        {m->feed, STG_REQUEST_FEED},
         {m->new_ticket, STG_REQUEST_NEW_TICKET}, {m->explain, STG_REQUEST_EXPLAIN},
-        {m->report, STG_REQUEST_REPORT},
+        {m->report, STG_REQUEST_REPORT},         {m->work, STG_REQUEST_WORK},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -334,6 +336,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_STATUS: ret->name = m->status->name; return 0;
     case STG_REQUEST_OPEN: open_take(m->open, ret); return 0;
     case STG_REQUEST_DELETE: ret->name = m->delete_->name; return 0;
+    case STG_REQUEST_WORK: ret->name = m->work->name; return 0;
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
     case STG_REQUEST_REPORT:

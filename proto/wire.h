@@ -29,6 +29,7 @@ enum stg_request_kind {
     STG_REQUEST_FEED,
     STG_REQUEST_NEW_TICKET,
     STG_REQUEST_EXPLAIN,
+    STG_REQUEST_WORK = 12,
     STG_REQUEST_REPORT = 13,
 };
 
@@ -122,6 +123,9 @@ struct stg_pipeline_status {
     const char *container; /* what those that name it hold together */
     uint32_t container_tables, container_caches;
     uint64_t container_bytes;
+    const char *py_function; /* "module:name"; "": there is none */
+    uint32_t workers;
+    uint64_t worker_calls, workers_lost;
     uint64_t pipeline; /* as events call it */
     bool capacity_auto, num_threads_auto;
     uint32_t max_capacity, max_num_threads; /* that auto may come to */
@@ -213,7 +217,8 @@ struct stg_reply {
     uint64_t batch_rows; /* of a staged batch that is whole; 0: not known */
     bool unseen;         /* the daemon has no pidfd of this process */
     bool wants_reports;
-    uint64_t feed_version;       /* feed */
+    uint64_t feed_version; /* feed */
+    const char *function;  /* work: "module:name"; boundary is what it has to give */
     const unsigned char *ticket; /* new_ticket: STG_TICKET_BYTES */
     uint32_t seconds;
     const char *admin_url, *events_url;

@@ -21,6 +21,12 @@ int stg_wire_unpack(const ProtobufCMessageDescriptor *type, const void *buf, siz
 int stg_wire_text(const ProtobufCBinaryData *bytes, const char *what,
                   struct stg_bump *bump, const char **ret, struct stg_err *err);
 
+/* ---- wire_client.c: one client of a status ---- */
+
+void stg_wire_client_fill(const struct stg_client_status *from, Stager__ClientStatus *to);
+void stg_wire_client_take(const Stager__ClientStatus *from,
+                          struct stg_client_status *ret);
+
 /* ---- wire_explain.c ---- */
 
 int stg_wire_report_fill(const struct stg_report *from, struct stg_bump *bump,

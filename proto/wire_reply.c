@@ -95,31 +95,6 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
-static void client_fill(const struct stg_client_status *from, Stager__ClientStatus *to)
-{
-    stager__client_status__init(to);
-    to->client_id = stg_wire_optional(from->client_id);
-    to->program = stg_wire_optional(from->program);
-    to->state = stg_wire_optional(from->state);
-    STG_PUT(to, pid, from->pid);
-    STG_PUT(to, uid, from->uid);
-    STG_PUT(to, max_held, from->max_held);
-    STG_PUT(to, held, from->held);
-    STG_PUT(to, assigned, from->assigned);
-    STG_PUT(to, taken, from->taken);
-    STG_PUT(to, released, from->released);
-    STG_PUT(to, redelivered, from->redelivered);
-    STG_PUT(to, wait_ns, from->wait_ns);
-    STG_PUT(to, violations, from->violations);
-    STG_PUT(to, acknowledged, from->acknowledged);
-    STG_PUT(to, gaps, from->gaps);
-    STG_PUT(to, lost, from->lost);
-    STG_PUT(to, daemon_wait_ns, from->daemon_wait_ns);
-    to->last_error = stg_wire_optional(from->last_error);
-    STG_PUT(to, batch_size, from->batch_size);
-    STG_PUT(to, rank, from->rank);
-}
-
 static void counters_fill(const struct stg_pipeline_status *from, Stager__StatusReply *to)
 {
     to->name = stg_wire_required(from->name);
@@ -166,6 +141,10 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     STG_PUT(to, container_tables, from->container_tables);
     STG_PUT(to, container_caches, from->container_caches);
     STG_PUT(to, container_bytes, from->container_bytes);
+    to->py_function = stg_wire_optional(from->py_function);
+    STG_PUT(to, workers, from->workers);
+    STG_PUT(to, worker_calls, from->worker_calls);
+    STG_PUT(to, workers_lost, from->workers_lost);
     STG_PUT(to, pipeline, from->pipeline);
 }
 
@@ -181,7 +160,7 @@ static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
     stager__status_reply__init(status);
     counters_fill(s, status);
     for (size_t i = 0; i < s->n_clients; i++)
-        client_fill(&s->clients[i], clients[i]);
+        stg_wire_client_fill(&s->clients[i], clients[i]);
     status->client = clients;
     status->n_client = s->n_clients;
     to->status = status;
@@ -244,6 +223,19 @@ static int new_ticket_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
+static int work_fill(const struct stg_reply *from, struct stg_bump *bump,
+                     Stager__Reply *to)
+{
+    Stager__WorkReply *work = stg_bump_alloc(bump, sizeof(*work));
+    if (work == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__work_reply__init(work);
+    work->name = stg_wire_required(from->name);
+    work->function = stg_wire_required(from->function);
+    to->work = work;
+    return boundary_fill(&from->boundary, bump, &work->n_output, &work->output);
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -256,6 +248,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_OPEN: return open_fill(from, bump, to);
     case STG_REQUEST_FEED: return feed_fill(from, bump, to);
     case STG_REQUEST_NEW_TICKET: return new_ticket_fill(from, bump, to);
+    case STG_REQUEST_WORK: return work_fill(from, bump, to);
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_fill(&from->explain, bump, &to->explain);
     default: return 0;
@@ -381,30 +374,6 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
     return 0;
 }
 
-static void client_take(const Stager__ClientStatus *from, struct stg_client_status *ret)
-{
-    *ret = (struct stg_client_status){.client_id = stg_wire_taken(from->client_id),
-                                      .program = stg_wire_taken(from->program),
-                                      .state = stg_wire_taken(from->state),
-                                      .pid = from->pid,
-                                      .uid = from->uid,
-                                      .max_held = from->max_held,
-                                      .held = from->held,
-                                      .assigned = from->assigned,
-                                      .taken = from->taken,
-                                      .released = from->released,
-                                      .redelivered = from->redelivered,
-                                      .wait_ns = from->wait_ns,
-                                      .violations = from->violations,
-                                      .acknowledged = from->acknowledged,
-                                      .gaps = from->gaps,
-                                      .lost = from->lost,
-                                      .daemon_wait_ns = from->daemon_wait_ns,
-                                      .last_error = stg_wire_taken(from->last_error),
-                                      .batch_size = from->batch_size,
-                                      .rank = from->rank};
-}
-
 static void counters_take(const Stager__StatusReply *from,
                           struct stg_pipeline_status *ret)
 {
@@ -451,6 +420,10 @@ static void counters_take(const Stager__StatusReply *from,
                                         .container_tables = from->container_tables,
                                         .container_caches = from->container_caches,
                                         .container_bytes = from->container_bytes,
+                                        .py_function = stg_wire_taken(from->py_function),
+                                        .workers = from->workers,
+                                        .worker_calls = from->worker_calls,
+                                        .workers_lost = from->workers_lost,
                                         .pipeline = from->pipeline,
                                         .n_clients_left_out = from->n_clients_left_out};
 }
@@ -464,7 +437,7 @@ static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
     if (clients == NULL || stg_wire_tuned_take(from, bump, &ret->status) < 0)
         return stg_wire_fail_memory(err);
     for (size_t i = 0; i < from->n_client; i++)
-        client_take(from->client[i], &clients[i]);
+        stg_wire_client_take(from->client[i], &clients[i]);
     ret->status.clients = clients;
     ret->status.n_clients = from->n_client;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->status.boundary,
@@ -501,6 +474,14 @@ static int new_ticket_take(const Stager__TicketReply *from, struct stg_reply *re
     return 0;
 }
 
+static int work_take(const Stager__WorkReply *from, struct stg_bump *bump,
+                     struct stg_reply *ret, struct stg_err *err)
+{
+    ret->name = from->name;
+    ret->function = from->function;
+    return boundary_take(from->n_output, from->output, bump, &ret->boundary, err);
+}
+
 /* How many parts there are, and whether the one that belongs to `kind` is there. */
 static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 {
@@ -515,6 +496,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->feed != NULL, kind == STG_REQUEST_FEED},
         {m->new_ticket != NULL, kind == STG_REQUEST_NEW_TICKET},
         {m->explain != NULL, kind == STG_REQUEST_EXPLAIN},
+        {m->work != NULL, kind == STG_REQUEST_WORK},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -525,7 +507,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_EXPLAIN + KIND_FIELD;
+    uint32_t last = STG_REQUEST_WORK + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: kind: %u is no request", m->kind);
@@ -552,6 +534,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
     case STG_REQUEST_FEED: ret->feed_version = m->feed->feed_version; return 0;
     case STG_REQUEST_NEW_TICKET: return new_ticket_take(m->new_ticket, ret, err);
+    case STG_REQUEST_WORK: return work_take(m->work, bump, ret, err);
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_take(m->explain, bump, &ret->explain, err);
     default: return 0;

@@ -34,7 +34,7 @@ static inline PyObject *Py_NewRef(PyObject *object)
 /* Of the module; its types hold the module. */
 struct stg_py_state {
     PyObject *error_of; /* stager._errors.error_of(code, text) */
-    PyTypeObject *stream_type, *lease_type, *tensor_type;
+    PyTypeObject *stream_type, *lease_type, *tensor_type, *worker_type;
 };
 
 /* A batch in hand. Owned by the stream's list, since it may outlive its lease while the
@@ -97,11 +97,13 @@ struct stg_py_wait {
 void stg_py_wait_begin(struct stg_py_wait *wait);
 void stg_py_wait_end(struct stg_py_wait *wait);
 
-/* ---- stream.c, lease.c, tensor.c: types; each returns a new reference or NULL ---- */
+/* ---- stream.c, lease.c, tensor.c, work.c: types; each returns a new reference or NULL
+ * ---- */
 
 PyObject *stg_py_stream_type(PyObject *module);
 PyObject *stg_py_lease_type(PyObject *module);
 PyObject *stg_py_tensor_type(PyObject *module);
+PyObject *stg_py_worker_type(PyObject *module);
 
 /* Takes the batch over, also when it fails. */
 PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch *batch);

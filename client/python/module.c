@@ -54,12 +54,14 @@ static int add_types(PyObject *module, struct stg_py_state *state)
     state->stream_type = (PyTypeObject *)stg_py_stream_type(module);
     state->lease_type = (PyTypeObject *)stg_py_lease_type(module);
     state->tensor_type = (PyTypeObject *)stg_py_tensor_type(module);
+    state->worker_type = (PyTypeObject *)stg_py_worker_type(module);
     if (state->stream_type == NULL || state->lease_type == NULL ||
-        state->tensor_type == NULL)
+        state->tensor_type == NULL || state->worker_type == NULL)
         return -1;
     if (PyModule_AddType(module, state->stream_type) < 0 ||
         PyModule_AddType(module, state->lease_type) < 0 ||
-        PyModule_AddType(module, state->tensor_type) < 0)
+        PyModule_AddType(module, state->tensor_type) < 0 ||
+        PyModule_AddType(module, state->worker_type) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", stager_version());
 }
@@ -82,6 +84,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->stream_type);
     Py_VISIT(state->lease_type);
     Py_VISIT(state->tensor_type);
+    Py_VISIT(state->worker_type);
     return 0;
 }
 
@@ -92,6 +95,7 @@ static int clear(PyObject *module)
     Py_CLEAR(state->stream_type);
     Py_CLEAR(state->lease_type);
     Py_CLEAR(state->tensor_type);
+    Py_CLEAR(state->worker_type);
     return 0;
 }
 

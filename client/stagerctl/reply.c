@@ -138,6 +138,9 @@ static const struct counter counters[] = {
     COUNTER(producer_wait_ns, true),
     COUNTER(producer_busy_ns, true),
     COUNTER(n_clients_left_out, false),
+    COUNTER(workers, false),
+    COUNTER(worker_calls, true),
+    COUNTER(workers_lost, true),
 };
 
 static uint64_t counter_of(const struct stg_pipeline_status *status,
@@ -237,6 +240,8 @@ void stg_reply_status_json(struct stg_json *json,
         stg_json_key(json, counters[i].name);
         stg_json_uint(json, counter_of(status, &counters[i]));
     }
+    stg_json_key(json, "py_function");
+    stg_json_string(json, text_or(status->py_function, ""));
     stg_json_key(json, "last_error");
     stg_json_string(json, text_or(status->last_error, ""));
     tuned_json(json, status);

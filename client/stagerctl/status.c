@@ -131,6 +131,11 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
     print_tuned(s);
+    if (text_or(s->py_function, "")[0] != '\0')
+        printf("  function   %s: %u worker%s, %" PRIu64 " calls, %" PRIu64
+               " workers lost\n",
+               s->py_function, s->workers, s->workers == 1 ? "" : "s", s->worker_calls,
+               s->workers_lost);
     print_error("last error", s->last_error);
     if (s->n_clients > 0)
         print_clients(s);

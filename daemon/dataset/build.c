@@ -223,12 +223,25 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
     return rc;
 }
 
+/* A function of the user gets what becomes an item, from the runner that has it. */
+static int check_is_last(const struct build *build, const struct stg_step *step,
+                         bool is_last, struct stg_err *err)
+{
+    if (strcmp(step->name, stg_py_function.name) != 0 || (is_last && build->depth == 0))
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "it must be the last step of `dataset`; what follows it is said "
+                        "by ops, in `graph`");
+}
+
 static int build_steps(struct build *build, const struct stg_step *steps, size_t n,
                        struct flow *ret, struct stg_err *err)
 {
     struct flow flow = {0};
     for (size_t i = 0; i < n; i++) {
-        int rc = build_step(build, &steps[i], &flow, err);
+        int rc = check_is_last(build, &steps[i], i + 1 == n, err);
+        if (rc == 0)
+            rc = build_step(build, &steps[i], &flow, err);
         if (rc < 0) {
             stg_iter_destroy(flow.iter);
             return rc;

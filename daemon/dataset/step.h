@@ -103,6 +103,7 @@ extern const struct stg_transformation stg_zip;
 extern const struct stg_transformation stg_concatenate;
 extern const struct stg_transformation stg_sample_from_datasets;
 extern const struct stg_transformation stg_choose_from_datasets;
+extern const struct stg_transformation stg_py_function;
 
 /* All of them (table.c), and the one of that name or NULL. */
 extern const struct stg_transformation *const stg_transformations[];

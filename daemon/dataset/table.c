@@ -43,6 +43,7 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_concatenate,
     &stg_sample_from_datasets,
     &stg_choose_from_datasets,
+    &stg_py_function,
 };
 // clang-format on
 

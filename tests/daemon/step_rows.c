@@ -475,6 +475,10 @@ const struct stg_step_row stg_step_rows[] = {
     {.step = "concatenate",
      .pipeline = TWO_BRANCHES "dataset: [range: {stop: 20}, concatenate: {from: [b, a]}, "
                               "batch: {batch_size: 4}]"},
+    {.step = "py_function", /* runners call it: here it is what comes before it */
+     .pipeline = STG_AFTER_SOURCE("py_function: {function: \"m:f\"}"),
+     .elements = STG_ELEMENTS_USUAL | STG_ELEMENTS_VARIED,
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
 };
 
 const size_t stg_n_step_rows = sizeof(stg_step_rows) / sizeof(stg_step_rows[0]);

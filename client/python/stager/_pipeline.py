@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
+import numpy as np
+
 from ._errors import Error, InvalidArgumentError
 from ._graph import Output, Symbol, Writer, plain
 
@@ -35,6 +37,28 @@ def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict
         if name in named:
             raise TypeError(f"{step}(): {name} is given twice")
     return {name: plain(value) for name, value in {**values, **named}.items() if value is not None}
+
+
+def _dtype_name(dtype: Any) -> str:
+    """Of a name, a dtype of NumPy's or one of TensorFlow's."""
+    if isinstance(dtype, str):
+        return dtype
+    if hasattr(dtype, "as_numpy_dtype"):
+        return dtype.name
+    kind = np.dtype(dtype)
+    return "string" if kind.kind in "SUO" else kind.name
+
+
+def _signature(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """Of what a py_function gives: the step's output_types and output_shapes."""
+    if given is None:
+        return {}
+    types, shapes = {}, {}
+    for name, spec in given.items():
+        dtype, shape = spec if isinstance(spec, tuple) else (spec.dtype, spec.shape)
+        types[name] = _dtype_name(dtype)
+        shapes[name] = [None if size is None or size == -1 else int(size) for size in shape]
+    return {"output_types": types, "output_shapes": shapes}
 
 
 class Element:
@@ -93,6 +117,18 @@ class Dataset:
                           {"bucket_boundaries": plain(bucket_boundaries),
                            "bucket_batch_sizes": plain(bucket_batch_sizes), **plain(named)},
                           ("element_length", function))
+
+    def py_function(self, function: str, output_signature: Optional[Dict[str, Any]] = None,
+                    **named: Any) -> Dataset:
+        """Calls "module:name", in processes of this user, with each element: a dict of arrays by name.
+        It is the last step before `map`s that are the pipeline's graph. output_signature: what it
+        gives, by name: (dtype, shape), or what has a dtype and a shape, as tf.TensorSpec; without it
+        the names, dtypes and shapes that it gets."""
+        if not isinstance(function, str):
+            raise InvalidArgumentError(
+                f"py_function takes \"module:name\", not {function!r}: it is imported by other processes")
+        return self._with("py_function", {"function": function, **_signature(output_signature),
+                                          **_arguments("py_function", (), named)})
 
     # ---- steps with readers or other datasets ----
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import numpy as np
 
-from . import _admin, _core
+from . import _admin, _core, _workers
 from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
@@ -72,7 +72,7 @@ class Stream:
                  timeout: Optional[float] = None, rank: Optional[int] = None,
                  world_size: Optional[int] = None, length: Optional[int] = None,
                  device: Union[None, str, Hook, Callable[[Batch], Any]] = None,
-                 depth: int = 2) -> None:
+                 depth: int = 2, workers: Optional[int] = None) -> None:
         hook = None if device is None else hook_of(device)
         writable = writable or (hook is not None and hook.writable)
         self._ahead = None if hook is None else Ahead(hook, depth)
@@ -91,7 +91,13 @@ class Stream:
         self._length = length
         self._epoch = 0
         self._check_ranks()
+        self._workers: Optional[_workers.Workers] = None
         self._open()
+        try:
+            self._workers = _workers.start(name, runtime_dir, workers)
+        except BaseException:
+            self._core.close()
+            raise
 
     def _open(self) -> None:
         if self._ahead is not None:
@@ -171,7 +177,7 @@ class Stream:
                 ("who comes back under a name goes on where it was" if self.client_id is not None
                  else f"its delivery is {delivery}, and others would notice") +
                 ". Take the batches that are left, or close the stream")
-        self.close()
+        self._core.close()
         self._open()
 
     def __len__(self) -> int:
@@ -314,6 +320,8 @@ class Stream:
         if self._ahead is not None:
             self._ahead.clear()
         self._core.close()
+        if self._workers is not None:
+            self._workers.close()
 
     def __enter__(self) -> Stream:
         return self

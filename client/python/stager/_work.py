@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One worker: a process that runs the function of a pipeline's step py_function."""
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from . import _core
+from ._batch import Ragged, Sparse, Strings, view
+from ._errors import Error, InvalidArgumentError, NotFoundError, ResourceExhaustedError
+
+_ROW_SPLITS, _INDICES, _DENSE_SHAPE = 1, 2, 3  # as enum stg_part of core/layout.h
+_PR_SET_PDEATHSIG = 1
+
+# What TensorFlow makes of exceptions of a py_function.
+_CODES = ((StopIteration, 11), (MemoryError, 8), (NotImplementedError, 12), ((ValueError, TypeError), 3))
+_UNKNOWN = 2
+
+
+# ---- the function ----
+
+def load(function: str) -> Callable[[Dict[str, Any]], Any]:
+    """The function of that name, "module:name". What is wrong with it is said with where it was
+    looked for."""
+    module_name, _, name = function.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        raise NotFoundError(f"{function}: importing {module_name} failed: {_told(error)}; searched: "
+                            f"{', '.join(path or os.getcwd() for path in sys.path)}") from error
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise NotFoundError(f"{function}: module {module_name} ({getattr(sys.modules[module_name], '__file__', '?')}) "
+                            f"has no function {name}")
+    return found
+
+
+def _told(error: BaseException) -> str:
+    """"ValueError: text (file.py:12, in augment)": the exception, and where it was raised."""
+    words = f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return words
+    last = frames[-1]
+    return f"{words} ({last.filename}:{last.lineno}, in {last.name})"
+
+
+def _code_of(error: BaseException) -> int:
+    if isinstance(error, Error):
+        return error.code
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), _UNKNOWN)
+
+
+# ---- what it gets ----
+
+def _strings(tensor: _core.Tensor) -> np.ndarray:
+    array = Strings(tensor).numpy()
+    array.flags.writeable = False
+    return array
+
+
+def _arrays(job: List[Tuple[str, int, _core.Tensor]]) -> Dict[str, Any]:
+    """By name: read-only views, object arrays of bytes for strings; the parts of a ragged or sparse
+    component together."""
+    batch: Dict[str, Any] = {}
+    for name, part, tensor in job:
+        array = _strings(tensor) if tensor.dtype == "string" else view(tensor)
+        base = name.rpartition("/")[0]
+        if part == _ROW_SPLITS:
+            batch[base] = Ragged(batch.pop(f"{base}/values"), array)
+        elif part == _INDICES:
+            batch[base] = Sparse(batch.pop(f"{base}/values"), array, array)
+        elif part == _DENSE_SHAPE:
+            batch[base] = batch[base]._replace(dense_shape=array)
+        else:
+            batch[name] = array
+    return batch
+
+
+# ---- what it gives ----
+
+class _Undeclared(InvalidArgumentError):
+    """It gave what was not declared."""
+
+
+def _leaves(output: List[Any]) -> List[Tuple[str, Tuple[str, ...]]]:
+    """The names under which it gives its outputs, and the parts of each."""
+    leaves: List[Tuple[str, Tuple[str, ...]]] = []
+    for name, _, _, part in output:
+        if part == 0:
+            leaves.append((name, (name,)))
+        else:
+            base = name.rpartition("/")[0]
+            leaves[-1] = (base, leaves[-1][1] + (name,))
+    return leaves
+
+
+def _by_name(result: Any, leaves: List[Tuple[str, Tuple[str, ...]]]) -> Dict[str, Any]:
+    names = [name for name, _ in leaves]
+    if not isinstance(result, dict):
+        is_one = len(names) == 1 and not (isinstance(result, (list, tuple)) and len(result) == 1)
+        values = [result] if is_one else list(result) if isinstance(result, (list, tuple)) else []
+        if len(values) != len(names):
+            raise _Undeclared(f"it gave {type(result).__name__} where a dict of {names} was "
+                                       "declared, or a tuple of as many")
+        result = dict(zip(names, values))
+    if sorted(result) != sorted(names):
+        raise _Undeclared(f"it gave {sorted(map(str, result))}, and {sorted(names)} was declared")
+    return result
+
+
+def _flat(result: Any, leaves: List[Tuple[str, Tuple[str, ...]]]) -> List[Any]:
+    values = _by_name(result, leaves)
+    flat: List[Any] = []
+    for name, parts in leaves:
+        value = values[name]
+        if len(parts) == 1:
+            flat.append(value)
+            continue
+        if not isinstance(value, (tuple, list)) or len(value) != len(parts):
+            raise _Undeclared(f"{name} is {type(value).__name__}, and is given as a tuple of "
+                                       f"{', '.join(part.rpartition('/')[2] for part in parts)}")
+        flat.extend(value)
+    return flat
+
+
+def _string_buffers(array: np.ndarray, name: str) -> Tuple[Tuple[int, ...], Any, Any]:
+    words: List[bytes] = []
+    for word in array.ravel().tolist():
+        if isinstance(word, str):
+            word = word.encode()
+        if not isinstance(word, bytes):
+            raise _Undeclared(f"{name}: {type(word).__name__} among its strings")
+        words.append(word)
+    offsets = np.zeros(len(words) + 1, dtype=np.int64)
+    np.cumsum([len(word) for word in words], out=offsets[1:])
+    return array.shape, b"".join(words), offsets
+
+
+def _shown(shape: Tuple[Optional[int], ...]) -> str:
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def _buffers(value: Any, declared: Any) -> Tuple[Tuple[int, ...], Any, Any]:
+    """(shape, data, offsets) of one output, which has to be what was declared."""
+    name, dtype, shape, _ = declared
+    array = np.asarray(value, dtype=object) if dtype == "string" and isinstance(value, (list, tuple)) \
+        else np.asarray(value)
+    kind = "string" if array.dtype.kind in "SUO" else array.dtype.name
+    fits = len(array.shape) == len(shape) and all(
+        wanted is None or wanted == size for wanted, size in zip(shape, array.shape))
+    if kind != dtype or not fits:
+        raise _Undeclared(f"{name} is {kind} {_shown(array.shape)}, and was declared {dtype} "
+                                   f"{_shown(shape)}")
+    if dtype == "string":
+        return _string_buffers(array, name)
+    data = np.ascontiguousarray(array).reshape(array.shape)
+    return array.shape, data.view(np.uint16) if dtype == "bfloat16" else data, b""
+
+
+# ---- at work ----
+
+class Worker:
+    """A worker of a pipeline, attached and ready."""
+
+    def __init__(self, name: str, runtime_dir: Optional[str]) -> None:
+        self.core = _core.Worker(name, runtime_dir)
+        self._output = self.core.output
+        self._leaves = _leaves(self._output)
+        self._function: Optional[Callable[[Dict[str, Any]], Any]] = None
+
+    def load(self) -> None:
+        self._function = load(self.core.function)
+        self.core.ready()
+
+    def _call(self, job: List[Tuple[str, int, _core.Tensor]]) -> List[Any]:
+        assert self._function is not None
+        flat = _flat(self._function(_arrays(job)), self._leaves)
+        return [_buffers(value, declared) for value, declared in zip(flat, self._output)]
+
+    def run(self) -> None:
+        """Until stagerd lets go of it."""
+        while True:
+            job = self.core.next()
+            if job is None:
+                return
+            try:
+                outputs = self._call(job)
+            except _Undeclared as error:
+                self.core.fail(error.code, error.text)
+                continue
+            except Exception as error:  # pylint: disable=broad-except
+                self.core.fail(_code_of(error), _told(error))
+                continue
+            try:
+                self.core.give(outputs)
+            except ResourceExhaustedError as error:
+                self.core.fail(error.code, f"what it gives does not fit its memory ({error.text}): set the "
+                               "step's max_output_bytes")
+
+
+def main(name: str, control_fd: int) -> int:
+    """A process of the supervisor: tells it, over a socket, its connection and what went wrong."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    control = socket.socket(fileno=control_fd)
+    control.setblocking(True)
+    control.set_inheritable(False)
+    try:
+        worker = Worker(name, None)
+        socket.send_fds(control, [b"attached"], [worker.core.fileno()])
+        worker.load()
+        control.send(b"ready")
+    except Error as error:
+        try:
+            control.send(f"{error.code} {error.text}".encode()[:8000])
+        except OSError:  # the supervisor is gone
+            pass
+        return 1
+    worker.run()
+    return 0

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of a pipeline with a step py_function: `stager worker NAME`, and what `stager.open` starts.
+
+A supervisor, a process of its own, starts workers and starts those again that died or that stagerd
+let go of, ever more slowly when they do not last. Nothing runs in the trainer's process."""
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import List, Optional
+
+from . import _admin
+from ._errors import (DeadlineExceededError, Error, FailedPreconditionError, UnavailableError,
+                      error_of)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+_LASTED_S = 30.0  # who lived that long is started again at once
+_GRACE_S = 1.0    # for a worker that stagerd has let go of to end by itself
+_LOOK_S = 1.0     # how often it is asked whether others' workers are there
+_START_S = 60.0
+
+
+class _Child:
+    """A worker's process, as its supervisor sees it."""
+
+    def __init__(self, name: str, stdout: Optional[int]) -> None:
+        self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "stager", "worker", "--control", str(other.fileno()), name],
+                stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=[other.fileno()])
+        self.control.setblocking(False)
+        self.began = time.monotonic()
+        self.connection: Optional[int] = None
+        self.is_ready = False
+        self.error: Optional[Error] = None
+        self.kill_at: Optional[float] = None
+
+    def hear(self) -> None:
+        """What it said; its connection tells later that stagerd has let go of it."""
+        try:
+            message, fds, _, _ = socket.recv_fds(self.control, 16384, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            message, fds = b"", []
+        if message == b"attached" and fds:
+            self.connection = fds[0]
+        elif message == b"ready":
+            self.is_ready = True
+        elif message:
+            code, _, text = message.decode(errors="replace").partition(" ")
+            self.error = error_of(int(code) if code.isdigit() else 2, text)
+        elif self.kill_at is None:  # it has ended, or is about to
+            self.kill_at = time.monotonic() + _GRACE_S
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.control.close()
+        if self.connection is not None:
+            os.close(self.connection)
+
+    def how(self) -> str:
+        code = self.process.returncode
+        if self.error is not None:
+            return self.error.text
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"ended with {code}"
+
+
+class Supervisor:
+    """Keeps n workers of a pipeline; n None: as many as the pipeline has threads, whoever's they are."""
+
+    def __init__(self, name: str, n: Optional[int], parent: Optional[int]) -> None:
+        self.name, self.n = name, n
+        self._children: List[_Child] = []
+        self._pause = 0.0
+        self._start_at = 0.0
+        self._look_at = 0.0
+        self._missing = 0
+        self._told = False
+        self._parent: Optional[int] = None
+        if parent is not None:
+            self._parent = os.pidfd_open(parent)
+            if os.getppid() != parent:
+                raise UnavailableError("who started it is gone")
+
+    # ---- what is to be done ----
+
+    def _count(self) -> int:
+        """How many to start."""
+        if self.n is not None:
+            return self.n - len(self._children)
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            try:
+                status = _admin.status(self.name)
+            except Error:
+                if not self._told:
+                    raise
+                return 0
+            if not status["py_function"]:
+                raise FailedPreconditionError(f"pipeline {self.name} has no step py_function")
+            starting = sum(not child.is_ready for child in self._children)
+            self._missing = status["num_threads"] - status["workers"] - starting
+            if status["workers"] > 0:
+                self._tell()
+        return self._missing
+
+    def _start(self) -> None:
+        if time.monotonic() < self._start_at:
+            return
+        for _ in range(self._count()):
+            # To who started it, only the supervisor speaks.
+            self._children.append(_Child(self.name, 2 if self._parent is not None else None))
+        self._missing = 0
+
+    def _tell(self) -> None:
+        """To who started it: workers are there."""
+        if not self._told:
+            self._told = True
+            print("ready", flush=True)
+
+    def _restart_later(self, child: _Child) -> None:
+        lasted = time.monotonic() - child.began >= _LASTED_S
+        self._pause = _FIRST_PAUSE_S if lasted or self._pause == 0.0 else \
+            min(2 * self._pause, _LONGEST_PAUSE_S)
+        self._start_at = time.monotonic() + self._pause
+        self._look_at = 0.0
+        print(f"stager: worker pid {child.process.pid} of pipeline {self.name}: {child.how()}; the next "
+              f"one starts in {self._pause:.1f} s", file=sys.stderr, flush=True)
+
+    def _reap(self) -> None:
+        now = time.monotonic()
+        for child in list(self._children):
+            if child.process.poll() is None and (child.kill_at is None or now < child.kill_at):
+                continue
+            for _ in range(3):  # its last words
+                child.hear()
+            child.end()
+            self._children.remove(child)
+            if not self._told and child.error is not None:
+                raise child.error
+            self._restart_later(child)
+
+    # ---- the loop ----
+
+    def _wait(self) -> bool:
+        """Until something happens. False: who started it is gone."""
+        poll, now = select.poll(), time.monotonic()
+        ends = [child.kill_at for child in self._children if child.kill_at is not None]
+        for child in self._children:
+            if child.kill_at is not None:
+                continue
+            poll.register(child.control, select.POLLIN)
+            if child.connection is not None:
+                poll.register(child.connection, select.POLLRDHUP)
+        if self._parent is not None:
+            poll.register(self._parent, select.POLLIN)
+            poll.register(0, select.POLLIN)
+        if self.n is None or len(self._children) < self.n:
+            ends.append(max(self._start_at, self._look_at if self.n is None else 0.0))
+        wait = max(min(ends) - now, 0.0) if ends else _LOOK_S
+        events = dict(poll.poll(int(min(wait, _LOOK_S) * 1000) + 1))
+        if self._parent is not None and (self._parent in events or 0 in events):
+            return False
+        for child in self._children:
+            if child.connection in events:
+                child.kill_at = now + _GRACE_S
+            if child.control.fileno() in events:
+                child.hear()
+                if child.is_ready:
+                    self._tell()
+        return True
+
+    def run(self) -> None:
+        try:
+            while True:
+                self._start()
+                if not self._wait():
+                    return
+                self._reap()
+        finally:
+            for child in self._children:
+                child.end()
+
+
+# ---- of a stream ----
+
+class Workers:
+    """The supervisor that a stream has started; it ends with the stream, or with its process."""
+
+    def __init__(self, name: str, runtime_dir: Optional[str], n: Optional[int]) -> None:
+        environment = dict(os.environ)
+        # What can be imported here can be imported there.
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        if runtime_dir is not None:
+            environment["STAGER_RUNTIME_DIR"] = runtime_dir
+        command = [sys.executable, "-m", "stager", "worker", "--parent", str(os.getpid()), name]
+        if n is not None:
+            command += ["--number", str(n)]
+        self._pid = os.getpid()
+        # A session of its own: Ctrl-C at the terminal is for this process.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         env=environment, start_new_session=True)
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_until_ready(self) -> None:
+        out = self._process.stdout
+        assert out is not None
+        if not select.select([out], [], [], _START_S)[0]:
+            raise DeadlineExceededError(f"workers did not start within {_START_S:.0f} s")
+        words = out.readline().decode(errors="replace").strip()
+        if words != "ready":
+            code, _, text = words.partition(" ")
+            raise error_of(int(code) if code.isdigit() else 14, text or "the workers' supervisor ended")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        if os.getpid() != self._pid or self._process.returncode is not None:
+            return
+        for end in (self._process.stdin, self._process.stdout):
+            if end is not None:
+                end.close()
+        try:
+            self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_process"):
+            self.close()
+
+
+def start(name: str, runtime_dir: Optional[str], n: Optional[int]) -> Optional[Workers]:
+    """What a stream of that pipeline needs; n as `workers` of `stager.open`."""
+    if n == 0 or not _admin.status(name, runtime_dir=runtime_dir)["py_function"]:
+        return None
+    return Workers(name, runtime_dir, n)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * py_function: a function of the user, in processes of the user's. Here is what it gets
+ * and what it gives; who calls it is daemon/work.h. It is the last step, and its iterator
+ * is that of its input: the runners call the function, each for the item it has drawn.
+ */
+#ifndef STG_DAEMON_PY_FUNCTION_H
+#define STG_DAEMON_PY_FUNCTION_H
+
+#include "core/batch.h"
+#include "core/spec.h"
+
+/* The pipeline's step py_function, or NULL. */
+const struct stg_step *stg_py_function_find(const struct stg_pipeline_spec *spec);
+
+/* What the step gets and gives, of a pipeline that was checked; in bump. */
+int stg_py_function_schemas(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                            struct stg_schema *ret_input, struct stg_schema *ret_output,
+                            struct stg_err *err);
+
+#endif

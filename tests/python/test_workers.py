@@ -1,0 +1,546 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of the user in worker processes: what they get and give, and what becomes of a batch
+whose function raises, dies, hangs or gives something else."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import numpy as np
+
+import case
+import stager
+from case import BUILD, PACKAGE, Program, wait_until
+
+FUNCTIONS = """
+import ctypes, os, signal, sys, time
+import numpy as np
+
+def double(batch):
+    return {"value": batch["value"] * 2}
+
+def same(batch):
+    return batch
+
+def array(batch):
+    return batch["value"] + 1
+
+def two(batch):
+    return batch["value"].astype(np.float32), np.array([str(v).encode() * (v % 3) for v in batch["value"]], object)
+
+def text(batch):
+    return {"line": np.array([line.upper() for line in batch["record"]], dtype=object)}
+
+def ragged(batch):
+    splits = np.concatenate([[0], np.cumsum(batch["value"] % 3)]).astype(np.int64)
+    return {"ids": (np.arange(splits[-1], dtype=np.int64), splits)}
+
+def back_to_front(batch):
+    ids = batch["ids"]
+    return {"ids": (ids.values[::-1], ids.row_splits)}
+
+def bad_splits(batch):
+    return {"ids": (np.arange(5), np.array([0, 4, 2, 5, 5][:len(batch["value"]) + 1], dtype=np.int64))}
+
+def raises(batch):
+    if 4 in batch["value"]:
+        raise ValueError("four is bad")
+    return batch
+
+def raises_stager(batch):
+    import stager
+    raise stager.DataLossError("lost")
+
+def exits(batch):
+    if 4 in batch["value"]:
+        os._exit(3)
+    return batch
+
+def kills(batch):
+    if 4 in batch["value"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return batch
+
+def segfaults(batch):
+    if 4 in batch["value"]:
+        ctypes.string_at(8)
+    return batch
+
+def hangs(batch):
+    if 4 in batch["value"]:
+        time.sleep(1000)
+    return batch
+
+def hangs_with_the_gil(batch):
+    if 4 in batch["value"]:
+        ctypes.PyDLL(None).sleep(1000)
+    return batch
+
+def stops(batch):
+    if 4 in batch["value"]:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return batch
+
+def dtype(batch):
+    return {"value": batch["value"].astype(np.int32)}
+
+def shape(batch):
+    return {"value": batch["value"].reshape(-1, 1)}
+
+def name(batch):
+    return {"valu": batch["value"]}
+
+def large(batch):
+    return {"value": np.zeros(1 << 20, dtype=np.int64)}
+
+def writes(batch):
+    batch["value"][0] = 1
+
+def slow(batch):
+    time.sleep(0.2)
+    return batch
+
+def pid(batch):
+    return {"value": np.full_like(batch["value"], os.getpid())}
+
+def prints(batch):
+    print("x" * 100000)
+    return batch
+
+def one_by_one(batch):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write("%d\\n" % batch["value"][0])
+    return batch
+
+def once_dead(batch):
+    mark = os.environ["CALLS"]
+    if 4 in batch["value"] and not os.path.exists(mark):
+        open(mark, "w").close()
+        os._exit(1)
+    return batch
+
+class Nested:
+    @staticmethod
+    def double(batch):
+        return {"value": batch["value"] * 2}
+"""
+
+
+class WorkerCase(case.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.modules = os.path.join(cls.daemon.folder, "modules")
+        os.makedirs(cls.modules, exist_ok=True)
+        with open(os.path.join(cls.modules, "user_functions.py"), "w", encoding="utf-8") as file:
+            file.write(FUNCTIONS)
+        with open(os.path.join(cls.modules, "user_broken.py"), "w", encoding="utf-8") as file:
+            file.write("import no_such_module_anywhere\n")
+        sys.path.insert(0, cls.modules)
+        cls.addClassCleanup(sys.path.remove, cls.modules)
+
+    def calling(self, function, signature=None, stop=10, batch_size=2, steps=(), source=None, staged=(),
+                **arguments):
+        dataset = stager.range(stop) if source is None else source
+        dataset = dataset.batch(batch_size)
+        if ":" not in function:
+            function = f"user_functions:{function}"
+        name = self._testMethodName[:64]
+        self.name = name
+        pipeline = dataset.py_function(function, signature, **arguments).staged(name=name, **dict(staged))
+        return stager.apply(pipeline, replace=True)
+
+    def taken(self, stream):
+        """Batches as lists, error items as exceptions, to the end."""
+        items = []
+        passes = iter(stream)
+        while True:
+            try:
+                batch = next(passes)
+                items.append(batch["value"].tolist())
+                batch.release()
+            except StopIteration:
+                return items
+            except stager.Error as error:
+                items.append(error)
+
+    def status(self):
+        return stager.status(self.name)
+
+    def one_is_lost(self, function, text, **arguments):
+        """The batch of 4 and 5 is an error item, every other one comes, and a worker comes back."""
+        with stager.open(self.calling(function, **arguments), workers=1) as stream:
+            items = self.taken(stream)
+            self.assertEqual(items[:2] + items[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
+            self.assertIsInstance(items[2], stager.AbortedError)
+            self.assertIn("batch 2 of epoch 0", items[2].text)
+            self.assertIn(f"user_functions:{function}", items[2].text)
+            self.assertIn(text, items[2].text)
+            status = self.status()
+            self.assertEqual((status["workers_lost"], status["worker_calls"], status["errors"]), (1, 5, 1))
+            wait_until(lambda: self.status()["workers"] == 1)
+
+
+class Values(WorkerCase):
+    def test_a_function_gets_whole_batches_and_gives_what_is_staged(self):
+        with stager.open(self.calling("double"), workers=1) as stream:
+            self.assertEqual(self.taken(stream), [[0, 2], [4, 6], [8, 10], [12, 14], [16, 18]])
+            self.assertEqual(self.taken(stream)[0], [0, 2])  # a second pass
+            status = self.status()
+            self.assertEqual((status["py_function"], status["workers"], status["worker_calls"],
+                              status["workers_lost"]), ("user_functions:double", 1, 10, 0))
+
+    def test_a_function_may_be_of_a_class_and_give_an_array(self):
+        with stager.open(self.calling("user_functions:Nested.double"), workers=1) as stream:
+            self.assertEqual(self.taken(stream)[1], [4, 6])
+        with stager.open(self.calling("array"), workers=1) as stream:
+            self.assertEqual(self.taken(stream)[1], [3, 4])
+
+    def test_numbers_and_strings_of_another_signature_in_a_tuple(self):
+        name = self.calling("two", {"number": (np.float32, (None,)), "word": ("string", [-1])})
+        with stager.open(name, workers=1) as stream:
+            batches = [(b["number"].dtype, b["number"].tolist(), b["word"].tolist()) for b in stream]
+        self.assertEqual(batches[1:3], [(np.float32, [2, 3], [b"22", b""]), (np.float32, [4, 5], [b"4", b"55"])])
+
+    def test_strings_come_as_bytes(self):
+        path = self.file("lines", "one\n\nthr\u00e9e\n")
+        name = self.calling("text", {"line": ("string", [None])}, batch_size=3,
+                            source=stager.files(path).text_line())
+        with stager.open(name, workers=1) as stream:
+            self.assertEqual([batch["line"].tolist() for batch in stream],
+                             [[b"ONE", b"", "thr\u00e9e".encode().upper()]])
+
+    def test_ragged_goes_in_and_out_as_values_and_row_splits(self):
+        signature = {"ids/values": ("int64", [None]), "ids/row_splits": ("int64", [None])}
+        with stager.open(self.calling("ragged", signature, batch_size=4), workers=1) as stream:
+            batch = next(iter(stream))
+            self.assertEqual(batch["ids/values"].tolist(), [0, 1, 2])
+            self.assertEqual(batch["ids/row_splits"].tolist(), [0, 0, 1, 3, 3])
+
+    def test_ragged_of_the_pipeline_comes_as_values_and_row_splits(self):
+        name = self._testMethodName[:64]
+        path = self.file("bytes", "ab\n\nc\n")
+        dataset = stager.files(path).text_line().map(
+            lambda e: {"ids": stager.ops.decode_raw(e["record"], out_type="uint8")}, num_parallel_calls=1)
+        stager.apply(dataset.ragged_batch(3).py_function("user_functions:back_to_front").staged(name=name))
+        with stager.open(name, workers=1) as stream:
+            batch = next(iter(stream))
+            self.assertEqual(bytes(batch["ids/values"]), b"cba")
+            self.assertEqual(batch["ids/row_splits"].tolist(), [0, 2, 2, 3])
+
+    def test_row_splits_that_fall_are_an_error_item(self):
+        signature = {"ids/values": ("int64", [None]), "ids/row_splits": ("int64", [None])}
+        with stager.open(self.calling("bad_splits", signature, batch_size=4), workers=1) as stream:
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "row_splits fall"):
+                stream.next()
+
+    def test_what_it_gives_goes_through_the_graph(self):
+        name = self._testMethodName[:64]
+        pipeline = stager.range(10).batch(2).py_function("user_functions:two", {
+            "number": (np.float32, (None,)), "word": (object, (None,))}).map(
+                lambda e: {"length": stager.ops.string_length(e["word"]), "number": e["number"]}).staged(name=name)
+        stager.apply(pipeline)
+        with stager.open(name, workers=1) as stream:
+            items = [(b["length"].tolist(), b["number"].tolist()) for b in stream]
+        self.assertEqual(items, [([0, 1], [0, 1]), ([2, 0], [2, 3]), ([1, 2], [4, 5]), ([0, 1], [6, 7]),
+                                 ([2, 0], [8, 9])])
+
+    def test_order_is_kept_and_as_many_work_as_there_are_threads(self):
+        name = self.calling("slow", stop=16, staged={"num_threads": 4})
+        with stager.open(name) as stream:  # as many workers as threads
+            wait_until(lambda: self.status()["workers"] == 4)
+            began = time.monotonic()
+            self.assertEqual(self.taken(stream), [[i, i + 1] for i in range(0, 16, 2)])
+            self.assertLess(time.monotonic() - began, 1.2 * case.SLOW)  # alone it takes 1.6 s
+
+    def test_a_worker_may_print(self):
+        program = Program(self.daemon, f"""
+import sys
+sys.path.insert(0, {self.modules!r})
+import stager
+with stager.open({self.calling("prints")!r}, workers=1) as stream:
+    print(sum(1 for batch in stream), flush=True)
+""")
+        status, out, errors = program.end()
+        self.assertEqual((status, out), (0, "5\n"))
+        self.assertEqual(errors.count("x"), 500000)
+
+    def test_batches_grow_and_shrink(self):
+        name = self._testMethodName[:64]
+        stager.apply(stager.range(100000).batch(1000).rebatch([1, 5000, 10, 40000]).py_function("user_functions:double")
+                     .staged(name=name, max_batch_bytes=1 << 20))
+        with stager.open(name, workers=1) as stream:
+            values = np.concatenate([batch["value"].copy() for batch in stream])
+        np.testing.assert_array_equal(values, 2 * np.arange(100000))
+
+    def test_a_pipeline_is_the_same_text_again(self):
+        pipeline = stager.range(10).batch(2).py_function(
+            "m:f", {"x": (np.float32, (None, 3))}, timeout_millis=5, retries=1).staged(name="p")
+        step = pipeline.document()["dataset"][-1]
+        self.assertEqual(step, {"py_function": {"function": "m:f", "output_types": {"x": "float32"},
+                                                "output_shapes": {"x": [None, 3]}, "timeout_millis": 5,
+                                                "retries": 1}})
+        self.assertEqual(stager.check(pipeline)["boundary"][0]["shape"], [None, 3])
+
+
+class Errors(WorkerCase):
+    def test_an_exception_is_an_error_item_that_says_where(self):
+        with stager.open(self.calling("raises"), workers=1) as stream:
+            items = self.taken(stream)
+        self.assertEqual(items[:2] + items[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
+        self.assertIsInstance(items[2], stager.InvalidArgumentError)
+        self.assertIn("batch 2 of epoch 0: user_functions:raises: ValueError: four is bad (", items[2].text)
+        line = FUNCTIONS.splitlines().index('        raise ValueError("four is bad")') + 1
+        self.assertIn(f"user_functions.py:{line}, in raises)", items[2].text)
+        self.assertEqual(self.status()["workers_lost"], 0)
+
+    def test_an_exception_names_the_rows_of_a_file(self):
+        path = self.file("numbers", "1\n2\n3\n")
+        name = self.calling("raises_stager", batch_size=2, source=stager.files(path).text_line())
+        with stager.open(name, workers=1) as stream:
+            with self.assertRaisesRegex(stager.DataLossError, "line 1 .*and 1 rows after it: .*lost"):
+                stream.next()
+            with self.assertRaisesRegex(stager.DataLossError, "line 3 .*lost"):
+                stream.next()
+
+    def test_a_worker_that_exits_costs_its_batch(self):
+        self.one_is_lost("exits", "died or left in the middle of a call")
+
+    def test_a_worker_that_is_killed_costs_its_batch(self):
+        self.one_is_lost("kills", "died or left in the middle of a call")
+
+    def test_a_worker_that_segfaults_costs_its_batch(self):
+        self.one_is_lost("segfaults", "died or left in the middle of a call")
+
+    def test_a_worker_that_hangs_costs_its_batch(self):
+        self.one_is_lost("hangs", "was still at work after timeout_millis 300", timeout_millis=300)
+
+    def test_a_worker_that_hangs_with_the_gil_costs_its_batch(self):
+        self.one_is_lost("hangs_with_the_gil", "was still at work after timeout_millis 300",
+                         timeout_millis=300)
+
+    def test_a_worker_that_is_stopped_costs_its_batch(self):
+        self.one_is_lost("stops", "was still at work after timeout_millis 300", timeout_millis=300)
+
+    def test_a_batch_is_called_again_where_the_step_says_so(self):
+        os.environ["CALLS"] = os.path.join(self.daemon.folder, "once")
+        with stager.open(self.calling("once_dead", retries=1), workers=1) as stream:
+            self.assertEqual(self.taken(stream), [[i, i + 1] for i in range(0, 10, 2)])
+            self.assertEqual(self.status()["workers_lost"], 1)
+
+    def test_each_batch_is_called_once(self):
+        os.environ["CALLS"] = path = os.path.join(self.daemon.folder, "calls")
+        with stager.open(self.calling("one_by_one", stop=200, staged={"num_threads": 3})) as stream:
+            self.assertEqual(len(self.taken(stream)), 100)
+        with open(path, encoding="ascii") as file:
+            self.assertEqual(sorted(map(int, file)), list(range(0, 200, 2)))
+
+    def wrong(self, function, text, **arguments):
+        with stager.open(self.calling(function, **arguments), workers=1) as stream:
+            with self.assertRaises(stager.InvalidArgumentError) as caught:
+                stream.next()
+            self.assertIn(text, caught.exception.text)
+            self.assertEqual(self.status()["workers_lost"], 0)
+
+    def test_another_dtype_is_an_error_item(self):
+        self.wrong("dtype", "value is int32 [2], and was declared int64 [?]")
+
+    def test_another_shape_is_an_error_item(self):
+        self.wrong("shape", "value is int64 [2, 1], and was declared int64 [?]")
+
+    def test_another_name_is_an_error_item(self):
+        self.wrong("name", "it gave ['valu'], and ['value'] was declared")
+
+    def test_a_batch_is_read_only(self):
+        self.wrong("writes", "read-only")
+
+    def test_too_much_is_an_error_item(self):
+        with stager.open(self.calling("large", max_output_bytes=1 << 20), workers=1) as stream:
+            with self.assertRaisesRegex(stager.ResourceExhaustedError, "max_output_bytes"):
+                stream.next()
+
+    def test_what_is_wrong_is_said_when_it_is_applied(self):
+        batches = stager.range(10).batch(2)
+        for dataset, text in (
+                (batches.py_function("no_function"), "module:name"),
+                (batches.py_function("m:f", {"x": ("float33", [1])}), "no dtype"),
+                (batches.py_function("m:f", output_types={"x": "int64"}), "output_shapes says nothing of x"),
+                (batches.py_function("m:f", output_shapes={"x": [1]}), "which it does not give"),
+                (batches.py_function("m:f").take(3), "the last step"),
+                (batches.concatenate(batches.py_function("m:f")), "the last step")):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, text):
+                stager.check(dataset.staged())
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "module:name"):
+            batches.py_function(len)
+
+
+class Life(WorkerCase):
+    def test_an_import_that_fails_is_told_to_who_opens(self):
+        with self.assertRaises(stager.NotFoundError) as caught:
+            stager.open(self.calling("user_broken:f"), workers=1)
+        self.assertIn("importing user_broken failed: ModuleNotFoundError", caught.exception.text)
+        self.assertIn(self.modules, caught.exception.text)
+        with self.assertRaisesRegex(stager.NotFoundError, "has no function nothing"):
+            stager.open(self.calling("nothing"))
+        self.assertEqual(stager.status(self.name)["workers"], 0)
+
+    def test_without_a_worker_the_error_says_how_to_start_one(self):
+        name = self.calling("same", staged={"start_timeout_millis": 200})
+        with stager.open(name, workers=0) as stream:
+            with self.assertRaisesRegex(stager.FailedPreconditionError, f"stager worker {name}"):
+                stream.next()
+
+    def worker(self, *arguments):
+        """`stager worker` of somebody else's."""
+        process = subprocess.Popen([sys.executable, "-m", "stager", "worker", *arguments],
+                                   cwd=self.modules, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   env={**self.daemon.env(), "PYTHONPATH": PACKAGE}, text=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def test_a_worker_may_come_late_and_stay_for_the_next_one(self):
+        name = self.calling("same")
+        with stager.open(name, workers=0) as stream:
+            with self.assertRaises(stager.DeadlineExceededError):
+                stream.next(timeout=0.2)
+            process = self.worker(name, "-n", "1")
+            self.assertEqual(len(self.taken(stream)), 5)
+        with stager.open(name) as stream:  # that one is enough
+            self.assertEqual(len(self.taken(stream)), 5)
+        self.assertEqual(self.status()["worker_calls"], 10)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(20 * case.SLOW), 130)
+        wait_until(lambda: self.status()["workers"] == 0)
+
+    def test_a_worker_of_nothing_says_so(self):
+        process = self.worker("no-such-pipeline")
+        self.assertEqual(process.wait(20 * case.SLOW), 1)
+        self.assertIn("no pipeline no-such-pipeline", process.stderr.read())
+        process = self.worker(self.numbers())
+        self.assertEqual(process.wait(20 * case.SLOW), 1)
+        self.assertIn("no step py_function", process.stderr.read())
+
+    def test_workers_go_with_their_client_however_it_ends(self):
+        name = self.calling("pid", stop=100000, staged={"num_threads": 2})
+        program = Program(self.daemon, f"""
+import sys
+sys.path.insert(0, {self.modules!r})
+import stager
+stream = stager.open({name!r})
+print(stream.next()["value"][0], flush=True)
+sys.stdin.readline()
+""")
+        pid = int(program.line())
+        os.kill(pid, 0)
+        program.process.kill()
+        program.end()
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
+        wait_until(lambda: self.status()["workers"] == 0)
+
+    def test_workers_of_one_client_serve_another_and_are_replaced_when_it_goes(self):
+        name = self.calling("pid", stop=20, staged={"num_clients": 2, "capacity": 1})
+        first = stager.open(name)
+        wait_until(lambda: self.status()["workers"] == 1)
+        with stager.open(name) as second:
+            first.close()
+            wait_until(lambda: self.status()["workers"] == 1)
+            while True:
+                try:
+                    second.next()
+                except stager.OutOfRangeError:
+                    break
+
+    def test_the_pipeline_may_be_replaced_and_deleted(self):
+        name = self.calling("double")
+        process = self.worker(name, "-n", "1")
+        wait_until(lambda: self.status()["workers"] == 1)
+        self.calling("array")
+        wait_until(lambda: self.status()["workers"] == 1)
+        with stager.open(name, workers=0) as stream:
+            self.assertEqual(self.taken(stream)[0], [1, 2])
+        stager.delete(name)
+        self.calling("double")
+        with stager.open(name, workers=0) as stream:
+            self.assertEqual(self.taken(stream)[0], [0, 2])
+        self.assertIsNone(process.poll())
+
+    def test_a_client_may_leave_in_the_middle_of_a_call(self):
+        name = self.calling("slow", stop=1000)
+        process = self.worker(name, "-n", "1")
+        for _ in range(3):
+            with stager.open(name, workers=0) as stream:
+                stream.next()
+        wait_until(lambda: stager.status(name)["state"] == "idle")
+        self.assertEqual(self.status()["workers_lost"], 0)
+        self.assertIsNone(process.poll())
+
+    def test_many_batches_leave_nothing_behind(self):
+        name = self.calling("double", stop=40000)
+        pid = self.daemon.process.pid
+
+        def held():
+            with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+                pages = int(file.read().split()[1])
+            return len(os.listdir(f"/proc/{pid}/fd")), pages
+
+        def one_pass():
+            with stager.open(name, workers=1) as stream:
+                n = sum(1 for batch in stream)
+            self.assertEqual(n, 20000)
+            wait_until(lambda: stager.status(name)["state"] == "idle" and self.status()["workers"] == 0)
+        one_pass()
+        before = held()
+        one_pass()
+        one_pass()
+        after = held()
+        self.assertLessEqual(after[0], before[0])
+        self.assertLess(after[1] - before[1], 1024)  # 4 MiB
+
+    @unittest.skipUnless(os.getuid() == 0, "it takes root to be somebody else")
+    def test_a_worker_of_another_user_is_refused(self):
+        name = self.calling("same")
+        os.chmod(self.daemon.folder, 0o755)
+        os.chmod(self.daemon.runtime_dir, 0o755)
+        os.chmod(os.path.join(self.daemon.runtime_dir, "attach.sock"), 0o777)
+        code = f"""
+import os, sys
+sys.path.insert(0, {PACKAGE!r})
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+from stager import _core
+try:
+    _core.Worker({name!r}, {self.daemon.runtime_dir!r})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+        out = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {PACKAGE!r})\n"
+                              "import stager\n" + code], env=self.daemon.env(), capture_output=True, text=True,
+                             check=False)
+        self.assertIn("PermissionDeniedError", out.stdout, out.stderr)
+        self.assertIn("belongs to uid 0", out.stdout)
+        self.assertEqual(self.status()["workers"], 0)
+
+
+class Stop(WorkerCase):
+    def test_the_daemon_stops_while_a_worker_computes(self):
+        name = self.calling("hangs", stop=1000)
+        with stager.open(name, workers=1) as stream:
+            self.assertEqual(stream.next()["value"].tolist(), [0, 1])
+            stream.next().release()
+            wait_until(lambda: self.status()["in_hand"] == 1)
+            began = time.monotonic()
+            self.assertEqual(self.daemon.stop(), 0)
+            self.assertLess(time.monotonic() - began, 3 * case.SLOW)
+            with self.assertRaises(stager.UnavailableError):
+                while True:
+                    stream.next()
+
+
+if __name__ == "__main__":
+    case.main()
