@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import re
+import sys
 
 import case
 
@@ -14,6 +15,19 @@ PAGE = os.path.join(case.HERE, "../../client/docs/python.md")
 
 
 class Docs(case.Case):
+    def write_modules(self):
+        """Modules that the page shows: a block that begins with the file's name."""
+        with open(PAGE, encoding="utf-8") as file:
+            modules = re.findall(r"^```\n# (\S+\.py)\n(.*?)^```$", file.read(), re.S | re.M)
+        self.assertGreaterEqual(len(modules), 1)
+        for name, text in modules:
+            path = os.path.join(self.daemon.folder, "modules", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        sys.path.insert(0, os.path.join(self.daemon.folder, "modules"))
+        self.addCleanup(sys.path.pop, 0)
+
     def test_every_block_runs(self):
         os.environ["STAGERD"] = os.path.join(case.BUILD, "daemon/stagerd")
         rows = "label,amount,word\n" + "".join(f"{i % 2},{i},word{i}\n" for i in range(640))
@@ -21,6 +35,7 @@ class Docs(case.Case):
         with open(PAGE, encoding="utf-8") as file:
             blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.S | re.M)
         self.assertGreaterEqual(len(blocks), 6)
+        self.write_modules()
         names = {}
         for number, block in enumerate(blocks, 1):
             framework = FRAMEWORK.search(block)
