@@ -40,9 +40,9 @@ static struct stg_workers *make_workers(const char *arguments)
              arguments);
     struct stg_definition *definition;
     struct stg_err err = {0};
-    CHECK_OK(
-        stg_definition_create(text, strlen(text), "p.yaml", &nobody, &definition, &err),
-        err);
+    CHECK_OK(stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL,
+                                   &definition, &err),
+             err);
     if (budget.total == 0)
         stg_budget_init(&budget, 64ull << 20);
     struct stg_workers_config config = {
