@@ -101,7 +101,7 @@ struct times {
     double make, serial; /* to make it; of that, what one thread at a time does */
     double want;         /* between two that the consumer would take if it never waited */
     double starved;      /* the part of its time for which the consumer waited */
-    double waited;       /* likewise finished items, for room; may be more than 1 */
+    double waited;       /* likewise threads, all together, for room */
 };
 
 static struct times times_of(const struct stg_tuner_sample *all)
@@ -119,10 +119,11 @@ static struct times times_of(const struct stg_tuner_sample *all)
 }
 
 /* Threads it takes to make items as fast as they are wanted, or as fast as what one alone
- * does can be done. */
-static double threads_needed(const struct times *t)
+ * does can be done; of a consumer that does nothing else but take, all there are. */
+static double threads_needed(const struct stg_tuner *tuner, const struct times *t)
 {
-    return t->make / (t->want > t->serial ? t->want : t->serial);
+    double need = t->make / (t->want > t->serial ? t->want : t->serial);
+    return need < tuner->limits.max ? need : tuner->limits.max;
 }
 
 /* How many threads the CPUs can feed. One that sleeps or reads uses less than a CPU. With
@@ -217,7 +218,7 @@ static bool judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
     }
     set_bar(bar, tuner->need_before);
     snprintf(ret->why, sizeof(ret->why),
-             "taken back: %.4g items a second with %u, %.4g with %u, give or take %.2g",
+             "taken back: %.4g items a second with %u, %.4g with %u, give or take %.3g",
              now, tuner->value, before, back_to, differ);
     return change(tuner, back_to, ret);
 }
@@ -296,7 +297,7 @@ bool stg_tuner_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *s
         return false;
     struct stg_tuner_sample all = sum(tuner);
     struct times t = times_of(&all);
-    double need = threads_needed(&t);
+    double need = threads_needed(tuner, &t);
     uint32_t most = most_threads(tuner, &all);
     if (tuner->back_to != 0 && judge(tuner, ret))
         return true;
@@ -315,11 +316,10 @@ static bool more_room(struct stg_tuner *tuner, const struct times *t, double rul
         is_barred(&tuner->up, rule))
         return false;
     double to = rule > 2.0 * tuner->value ? rule : 2.0 * tuner->value;
-    snprintf(
-        ret->why, sizeof(ret->why),
-        "the consumer waits for %.0f %% of the time and finished items wait for room "
-        "for %.0f %% of it",
-        t->starved * 100, t->waited * 100);
+    snprintf(ret->why, sizeof(ret->why),
+             "the consumer waits for %.0f %% of the time and its threads wait for room "
+             "for %.0f %% of it",
+             t->starved * 100, t->waited * 100);
     return try_value(tuner, to < max ? (uint32_t)to : max, rule, ret);
 }
 
@@ -343,7 +343,8 @@ bool stg_tuner_capacity(struct stg_tuner *tuner, const struct stg_tuner_sample *
     struct stg_tuner_sample all = sum(tuner);
     struct times t = times_of(&all);
     double make = t.make / n_threads > t.serial ? t.make / n_threads : t.serial;
-    double rule = t.want / (make > 1 ? make : 1);
+    double rule = t.want > make ? t.want / (make > 1 ? make : 1) : 1;
+    t.waited /= n_threads;
     if (tuner->back_to != 0 && judge(tuner, ret))
         return true;
     return more_room(tuner, &t, rule, ret) || less_room(tuner, all.least, rule, ret);

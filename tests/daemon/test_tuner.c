@@ -209,6 +209,24 @@ static void a_trial_is_kept_when_who_consumes_has_changed(void)
     CHECK_INT(tuner.value, 4);
 }
 
+/* Time that a consumer needs for nothing is measured as anything: what was in vain stays
+ * so. */
+static void a_consumer_that_only_takes_is_the_same_however_little_it_takes(void)
+{
+    struct stg_tuner tuner = tuner_of(2, 4, 16);
+    struct stg_tuner_change change;
+    int n_up = 0;
+    for (int i = 0; i < 60; i++) {
+        struct stg_tuner_sample sample = {.n_items = 16,
+                                          .interval_ns = 160000000,
+                                          .busy_ns = 160000000ull * tuner.value,
+                                          .cpu_ns = 1,
+                                          .wait_ns = 160000000 - (i % 7 + 1) * 100000};
+        n_up += stg_tuner_threads(&tuner, &sample, &change) && change.to > change.from;
+    }
+    CHECK(n_up >= 1 && n_up <= 3);
+}
+
 /* ---- capacity ---- */
 
 /* A consumer that takes a burst at once and then nothing for a while: with room for less
@@ -277,6 +295,7 @@ static const struct stg_test tests[] = {
     TEST(noise_of_a_tenth_makes_no_flapping),
     TEST(a_number_that_was_given_stays),
     TEST(a_trial_is_kept_when_who_consumes_has_changed),
+    TEST(a_consumer_that_only_takes_is_the_same_however_little_it_takes),
     TEST(a_buffer_grows_while_both_sides_wait_and_no_further),
     TEST(room_that_was_never_needed_is_given_up),
     TEST(a_slow_source_is_not_helped_by_room),
