@@ -53,6 +53,24 @@ static void the_final_word_has_its_fields_where_they_were(void)
     CHECK_INT(sizeof(struct stg_final), 1024);
 }
 
+static void the_job_and_the_answer_of_a_worker_have_their_fields_where_they_were(void)
+{
+    FIELD(stg_work_job, magic, 0, 4);
+    FIELD(stg_work_job, memory, 4, 4);
+    FIELD(stg_work_job, job, 8, 8);
+    FIELD(stg_work_job, input_bytes, 16, 8);
+    FIELD(stg_work_job, input_segment_bytes, 24, 8);
+    FIELD(stg_work_job, scratch_segment_bytes, 32, 8);
+    FIELD(stg_work_job, reserved, 40, 24);
+    CHECK_INT(sizeof(struct stg_work_job), 64);
+    FIELD(stg_work_answer, magic, 0, 4);
+    FIELD(stg_work_answer, reserved0, 4, 4);
+    FIELD(stg_work_answer, job, 8, 8);
+    FIELD(stg_work_answer, bytes, 16, 8);
+    FIELD(stg_work_answer, reserved1, 24, 8);
+    CHECK_INT(sizeof(struct stg_work_answer), 32);
+}
+
 static void a_release_has_its_fields_where_they_were(void)
 {
     FIELD(stg_release_entry, lease, 0, 4);
@@ -163,6 +181,7 @@ static const struct stg_test tests[] = {
     TEST(the_header_of_a_page_has_its_fields_where_they_were),
     TEST(a_descriptor_has_its_fields_where_they_were),
     TEST(the_final_word_has_its_fields_where_they_were),
+    TEST(the_job_and_the_answer_of_a_worker_have_their_fields_where_they_were),
     TEST(a_release_has_its_fields_where_they_were),
     TEST(the_header_of_a_batch_has_its_fields_where_they_were),
     TEST(the_entry_of_a_tensor_has_its_fields_where_they_were),

@@ -63,6 +63,7 @@ def requests():
     yield "request_new_ticket", number(1, 8) + data(10, b"")
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
                                   + data(17, b"id\0\xff") + number(18, 0))
+    yield "request_work", number(1, 11) + data(13, data(1, "criteo"))
     yield "request_explain", number(1, 10) + data(11, data(1, "criteo"))
     node = number(1, 3) + number(2, 13) + number(3, 5000) + number(4, 256) + number(4, 0)
     yield "request_report", number(1, 0) + data(14, number(1, 10 ** 9) + number(2, 100) + number(3, 7)
@@ -147,6 +148,9 @@ def replies():
         11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))
     yield "reply_gate_list", number(1, 4) + data(
         6, data(1, data(1, "b") + fixed64(7, 0xFEDCBA9876543210))) + number(9, 5)
+    yield "reply_work", number(1, 11) + number(9, 13) + data(
+        14, data(1, "criteo") + data(2, "m.n:f") + boundary(3, "label", 1, [4096])
+        + boundary(3, "ids", 7, [-1, 26]))
     yield "reply_explain", number(1, 11) + number(9, 11) + data(12, explain())
     yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
 
