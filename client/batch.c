@@ -7,7 +7,8 @@
 #include "client/copier.h"
 #include "client/stream.h"
 
-int stg_lent_open(struct stg_lent *lent, struct stg_err *err)
+int stg_lent_open(struct stager_stream *stream, struct stg_lent *lent,
+                  struct stg_err *err)
 {
     if (lent->open)
         return 0;
@@ -17,8 +18,9 @@ int stg_lent_open(struct stg_lent *lent, struct stg_err *err)
     if (((const struct stg_batch_header *)lent->base)->kind != STG_BATCH_TENSORS)
         return stg_err(err, -STAGER_DATA_LOSS, "batch %llu: holds no tensors",
                        (unsigned long long)lent->number);
-    lent->open = true;
-    return 0;
+    rc = stg_lent_place(stream, lent, err);
+    lent->open = rc == 0;
+    return rc;
 }
 
 /* The slice's part of a tensor of the staged batch. */
@@ -62,12 +64,7 @@ static int enter(const struct stager_batch *batch)
     if (!batch->in_hand)
         return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
                        "this batch was released");
-    return stg_lent_open(batch->lent, &batch->stream->err);
-}
-
-static uint32_t n_tensors(const struct stager_batch *batch)
-{
-    return ((const struct stg_batch_header *)batch->lent->base)->n_tensors;
+    return stg_lent_open(batch->stream, batch->lent, &batch->stream->err);
 }
 
 void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
@@ -90,15 +87,17 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
     int rc = enter(batch);
     if (rc < 0)
         return rc;
-    if (i >= n_tensors(batch))
+    uint32_t n = stg_batch_n_shown(batch);
+    if (i >= n)
         return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
                        "batch %llu has %u tensors, there is no tensor %u",
-                       (unsigned long long)batch->lent->number, n_tensors(batch), i);
+                       (unsigned long long)batch->lent->number, n, i);
     struct stg_tensor tensor;
     const char *name;
-    stg_batch_view(batch, i, &tensor, &name);
+    uint32_t at = stg_batch_shown(batch, i);
+    stg_batch_view(batch, at, &tensor, &name);
     stg_tensor_show(name, &tensor, ret);
-    ret->part = stg_batch_part(batch->lent->base, i);
+    ret->part = stg_batch_part(batch->lent->base, at);
     if (batch->stream->copier != NULL)
         stg_copier_show(batch, ret);
     return 0;
@@ -107,13 +106,18 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
 static int say_not_found(const struct stager_batch *batch, const char *name)
 {
     struct stg_err *err = &batch->stream->err;
+    if (stg_stream_is_left_out(batch->stream, name))
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "tensor \"%s\" is not in the batches of this stream: it was "
+                       "opened with `fields` that leave it out",
+                       name);
     int rc = stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; there is",
                      name, (unsigned long long)batch->lent->number);
-    uint32_t n = n_tensors(batch);
+    uint32_t n = stg_batch_n_shown(batch);
     for (uint32_t i = 0; i < n && i < 16; i++) {
         struct stg_tensor tensor;
         const char *there;
-        stg_batch_view(batch, i, &tensor, &there);
+        stg_batch_view(batch, stg_batch_shown(batch, i), &tensor, &there);
         stg_err_append(err, rc, "%s %s", i > 0 ? "," : "", there);
     }
     return n > 16 ? stg_err_append(err, rc, " and %u more", n - 16) : rc;
@@ -125,7 +129,7 @@ int stager_batch_tensor(const struct stager_batch *batch, const char *name,
     int rc = enter(batch);
     if (rc < 0)
         return rc;
-    int i = stg_batch_find(batch->lent->base, name);
+    int i = stg_batch_find_shown(batch, name);
     if (i < 0)
         return say_not_found(batch, name);
     return stager_batch_tensor_at(batch, (uint32_t)i, ret);
@@ -140,10 +144,10 @@ static int find_part(const struct stager_batch *batch, const char *path, const c
     struct stg_err *err = &batch->stream->err;
     char full[512];
     snprintf(full, sizeof(full), "%s%s%s", path, path[0] != '\0' ? "/" : "", name);
-    int i = stg_batch_find(batch->lent->base, full);
+    int i = stg_batch_find_shown(batch, full);
     if (i < 0)
         return say_not_found(batch, full);
-    if (stg_batch_part(batch->lent->base, (uint32_t)i) != part)
+    if (stg_batch_part(batch->lent->base, stg_batch_shown(batch, (uint32_t)i)) != part)
         return stg_err(err, -STAGER_NOT_FOUND,
                        "tensor \"%s\" of batch %llu is a feature of its own", full,
                        (unsigned long long)batch->lent->number);
@@ -218,5 +222,5 @@ void stager_batch_info(const struct stager_batch *batch, struct stager_batch_inf
     ret->n_dropped = header->n_dropped;
     ret->n_rows = is_slice ? (uint64_t)batch->n_rows : header->n_rows;
     ret->feed_version = header->feed_version;
-    ret->n_tensors = header->n_tensors;
+    ret->n_tensors = stg_batch_n_shown(batch);
 }

@@ -10,7 +10,7 @@
 #include "core/batch.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 3u
+#define STG_COMPUTE_ABI 4u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 
@@ -49,21 +49,24 @@ struct stg_compute {
 
     /* fetches are copied. fed: names, dtypes and ranks of what each run feeds; of a
      * tensor that the graph knows the shape is the graph's, of others none is fixed.
-     * Executors go before their graph. */
+     * carried: outputs of nodes that ran before the boundary, likewise; those that are
+     * made of what is fed are not used. Executors go before their graph. */
     int (*prepare)(struct stg_compute_graph *graph, const struct stg_schema *fed,
-                   const char *const *fetches, size_t n_fetches,
-                   struct stg_compute_executor **ret, struct stg_err *err);
+                   const struct stg_schema *carried, const char *const *fetches,
+                   size_t n_fetches, struct stg_compute_executor **ret,
+                   struct stg_err *err);
     void (*discard)(struct stg_compute_executor *executor);
 
     /* Does the executor read tensor i of the boundary? */
     bool (*needs)(const struct stg_compute_executor *executor, size_t i);
 
-    /* boundary: its tensors, in its order; those that are not needed may be zero. fed: in
-     * the order of the schema. outputs: one a fetch, valid until the next run or discard.
-     */
+    /* boundary: its tensors, in its order; those that are not needed may be zero. fed,
+     * carried: in the order of their schemas. outputs: one a fetch, valid until the next
+     * run or discard. */
     int (*run)(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
-               const struct stg_tensor *fed, const struct stg_compute_key *key,
-               struct stg_tensor *outputs, struct stg_err *err);
+               const struct stg_tensor *fed, const struct stg_tensor *carried,
+               const struct stg_compute_key *key, struct stg_tensor *outputs,
+               struct stg_err *err);
 
     /* What was measured since the last call; valid until the next run or discard. False:
      * nothing. */

@@ -244,7 +244,7 @@ static int take(struct stager_stream *stream, int64_t timeout_millis)
     int rc = stg_stream_take(stream, timeout_millis, &batch);
     if (rc < 0)
         return rc;
-    rc = stg_lent_open(batch->lent, &stream->err);
+    rc = stg_lent_open(stream, batch->lent, &stream->err);
     if (rc == 0)
         rc = copy(stream, slot_of(stream, batch->lent), batch->lent->base);
     if (rc < 0) {

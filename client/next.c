@@ -196,7 +196,7 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
         *ret = hand_out(stream, lent);
         return 0;
     }
-    rc = stg_slice_prepare(lent, stream->batch_size, &stream->err);
+    rc = stg_slice_prepare(stream, lent, &stream->err);
     if (rc < 0) {
         stream->n_errors++;
         stg_lent_return(stream, lent);

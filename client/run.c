@@ -20,6 +20,7 @@ struct executor {
     size_t n_fetches;
     struct stg_schema fed;    /* what it was made for; names are its own */
     struct stg_tensor *feeds; /* of one run */
+    bool *has;                /* of the stream's slots: the batch carried it */
     struct stg_compute_executor *executor;
     struct stg_tensor *outputs;
     uint64_t used; /* when, in calls */
@@ -30,6 +31,10 @@ struct stg_computer {
     const struct stg_compute *table;
     struct stg_compute_graph *graph;
     struct stg_tensor *boundary; /* one a tensor of it, of one run */
+    struct stg_schema carried;   /* of one run: of the stream's slots, those that the
+                                    batch carries … */
+    struct stg_tensor *values;   /* … and what they are */
+    bool *has;                   /* one a slot of the stream */
     struct executor executors[MAX_EXECUTORS];
     uint64_t n_calls;
 };
@@ -86,6 +91,7 @@ static void executor_clear(const struct stg_computer *computer, struct executor 
         free((char *)(uintptr_t)e->fed.components[i].name);
     free(e->fed.components);
     free(e->feeds);
+    free(e->has);
     free(e->fetches);
     free(e->outputs);
     *e = (struct executor){0};
@@ -101,7 +107,24 @@ void stg_computer_destroy(struct stg_computer *computer)
     if (computer->graph != NULL)
         computer->table->destroy(computer->graph);
     free(computer->boundary);
+    free(computer->carried.components);
+    free(computer->values);
+    free(computer->has);
     free(computer);
+}
+
+static int make_room(struct stg_computer *computer, const struct stager_stream *stream,
+                     struct stg_err *err)
+{
+    size_t n = stream->slots.n;
+    computer->boundary = calloc(stream->boundary.n + 1, sizeof(*computer->boundary));
+    computer->carried.components = calloc(n + 1, sizeof(*computer->carried.components));
+    computer->values = calloc(n + 1, sizeof(*computer->values));
+    computer->has = calloc(n + 1, sizeof(*computer->has));
+    return computer->boundary != NULL && computer->carried.components != NULL &&
+                   computer->values != NULL && computer->has != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 static int computer_create(struct stager_stream *stream, struct stg_computer **ret,
@@ -113,13 +136,9 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
     struct stg_computer *computer = calloc(1, sizeof(*computer));
     if (computer == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = 0;
     computer->library = load_library(err);
-    computer->boundary = calloc(stream->boundary.n + 1, sizeof(*computer->boundary));
-    if (computer->library == NULL)
-        rc = -STAGER_UNAVAILABLE;
-    else if (computer->boundary == NULL)
-        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = computer->library != NULL ? make_room(computer, stream, err)
+                                       : -STAGER_UNAVAILABLE;
     if (rc == 0) {
         computer->table = dlsym(computer->library, STG_COMPUTE_SYMBOL);
         rc = check_table(computer->table, err);
@@ -137,18 +156,21 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
 
 /* ---- executors ---- */
 
-/* What a caller asks for. */
+/* What a caller asks for, and what the batch has of it already. */
 struct wish {
     const struct stager_tensor *feeds;
     size_t n_feeds;
     const char *const *fetches;
     size_t n_fetches;
+    const bool *has; /* one a slot of the stream */
+    size_t n_slots;
 };
 
 static bool is_for(const struct executor *e, const struct wish *wish)
 {
     if (e->executor == NULL || e->n_fetches != wish->n_fetches ||
-        e->fed.n != wish->n_feeds)
+        e->fed.n != wish->n_feeds ||
+        memcmp(e->has, wish->has, wish->n_slots * sizeof(*wish->has)) != 0)
         return false;
     for (size_t i = 0; i < wish->n_fetches; i++) {
         if (strcmp(e->fetches[i], wish->fetches[i]) != 0)
@@ -182,8 +204,11 @@ static bool keep_wish(struct executor *e, const struct wish *wish)
     e->outputs = calloc(wish->n_fetches + 1, sizeof(*e->outputs));
     e->fed.components = calloc(wish->n_feeds + 1, sizeof(*e->fed.components));
     e->feeds = calloc(wish->n_feeds + 1, sizeof(*e->feeds));
+    e->has = calloc(wish->n_slots + 1, sizeof(*e->has));
     bool ok = e->fetches != NULL && e->outputs != NULL && e->fed.components != NULL &&
-              e->feeds != NULL;
+              e->feeds != NULL && e->has != NULL;
+    if (ok)
+        memcpy(e->has, wish->has, wish->n_slots * sizeof(*wish->has));
     for (size_t i = 0; ok && i < wish->n_fetches; i++, e->n_fetches++)
         ok = (e->fetches[i] = strdup(wish->fetches[i])) != NULL;
     for (size_t i = 0; ok && i < wish->n_feeds; i++, e->fed.n++) {
@@ -201,7 +226,7 @@ static int executor_init(struct stg_computer *computer, struct executor *e,
                          const struct wish *wish, struct stg_err *err)
 {
     int rc = keep_wish(e, wish)
-                 ? computer->table->prepare(computer->graph, &e->fed,
+                 ? computer->table->prepare(computer->graph, &e->fed, &computer->carried,
                                             (const char *const *)e->fetches, e->n_fetches,
                                             &e->executor, err)
                  : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -232,11 +257,43 @@ static int find_executor(struct stg_computer *computer, const struct wish *wish,
 
 /* ---- running ---- */
 
-/* The tensors of the boundary by name: a batch may hold more than this client knows. */
+/* What stagerd computed ahead. */
+static void find_carried(struct stager_stream *stream, const struct stager_batch *batch)
+{
+    struct stg_computer *computer = stream->computer;
+    const uint32_t *places = batch != NULL ? stg_lent_places(stream, batch->lent) : NULL;
+    computer->carried.n = 0;
+    for (size_t i = 0; i < stream->slots.n; i++) {
+        size_t n = computer->carried.n;
+        computer->has[i] =
+            places != NULL && places[stream->boundary.n + i] != STG_NO_PLACE;
+        if (!computer->has[i])
+            continue;
+        computer->carried.components[n] = stream->slots.components[i];
+        stg_batch_view(batch, places[stream->boundary.n + i], &computer->values[n], NULL);
+        computer->carried.n++;
+    }
+}
+
+static int lacks(const struct stager_stream *stream, const struct stager_batch *batch,
+                 const char *name, struct stg_err *err)
+{
+    if (!batch->lent->is_placed)
+        return stg_err(err, -STAGER_INTERNAL, "batch %llu lacks the boundary tensor %s",
+                       (unsigned long long)batch->lent->number, name);
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "\"staged:%s\" is needed and not in batch %llu of pipeline %s: name it "
+        "in `fields`, or what needs it in `fetches`, when the stream is opened",
+        name, (unsigned long long)batch->lent->number, stream->name);
+}
+
+/* The tensors of the boundary: a batch may hold more than this client knows. */
 static int find_boundary(struct stager_stream *stream, const struct stager_batch *batch,
                          const struct executor *e, struct stg_err *err)
 {
     struct stg_computer *computer = stream->computer;
+    const uint32_t *places = batch != NULL ? stg_lent_places(stream, batch->lent) : NULL;
     for (size_t i = 0; i < stream->boundary.n; i++) {
         const char *name = stream->boundary.components[i].name;
         computer->boundary[i] = (struct stg_tensor){0};
@@ -245,11 +302,11 @@ static int find_boundary(struct stager_stream *stream, const struct stager_batch
         if (batch == NULL)
             return stg_err(err, -STAGER_FAILED_PRECONDITION,
                            "\"staged:%s\" is needed: give a batch, or feed it", name);
-        int at = stg_batch_find(batch->lent->base, name);
+        int at = places == NULL              ? stg_batch_find(batch->lent->base, name)
+                 : places[i] != STG_NO_PLACE ? (int)places[i]
+                                             : -1;
         if (at < 0)
-            return stg_err(err, -STAGER_INTERNAL,
-                           "batch %llu lacks the boundary tensor %s",
-                           (unsigned long long)batch->lent->number, name);
+            return lacks(stream, batch, name, err);
         stg_batch_view(batch, (uint32_t)at, &computer->boundary[i], NULL);
     }
     return 0;
@@ -316,18 +373,28 @@ static void report(struct stager_stream *stream)
     }
 }
 
-static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
-                    const struct wish *wish, struct stager_tensor *ret)
+static int find_all(struct stager_stream *stream, const struct stager_batch *batch,
+                    struct wish *wish, struct executor **ret, struct stg_err *err)
 {
-    struct stg_err *err = &stream->err;
     int rc = check_wish(wish, err);
     if (rc == 0 && batch != NULL)
-        rc = stg_lent_open(batch->lent, err);
+        rc = stg_lent_open(stream, batch->lent, err);
     if (rc == 0 && stream->computer == NULL)
         rc = computer_create(stream, &stream->computer, err);
+    if (rc < 0)
+        return rc;
+    find_carried(stream, batch);
+    wish->has = stream->computer->has;
+    wish->n_slots = stream->slots.n;
+    return find_executor(stream->computer, wish, ret, err);
+}
+
+static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
+                    struct wish *wish, struct stager_tensor *ret)
+{
+    struct stg_err *err = &stream->err;
     struct executor *e = NULL;
-    if (rc == 0)
-        rc = find_executor(stream->computer, wish, &e, err);
+    int rc = find_all(stream, batch, wish, &e, err);
     if (rc == 0)
         rc = find_boundary(stream, batch, e, err);
     if (rc < 0)
@@ -336,7 +403,7 @@ static int run_wish(struct stager_stream *stream, const struct stager_batch *bat
     struct stg_compute_key key = batch_key(stream, batch);
     take_feeds(wish, e->feeds);
     rc = stream->computer->table->run(e->executor, stream->computer->boundary, e->feeds,
-                                      &key, e->outputs, err);
+                                      stream->computer->values, &key, e->outputs, err);
     if (stg_report_is_due(stream))
         report(stream);
     if (rc < 0 && batch != NULL)

@@ -139,10 +139,12 @@ static int find_rows(const void *base, int64_t *ret, struct stg_err *err)
     return 0;
 }
 
-int stg_slice_prepare(struct stg_lent *lent, uint32_t batch_size, struct stg_err *err)
+int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
+                      struct stg_err *err)
 {
+    uint32_t batch_size = stream->batch_size;
     int64_t rows = 0;
-    int rc = stg_lent_open(lent, err);
+    int rc = stg_lent_open(stream, lent, err);
     if (rc < 0)
         return rc;
     struct stg_err why = {0};

@@ -145,7 +145,17 @@ struct stager_options {
     uint32_t device_capacity; /* batches that are copied ahead, and held in addition to
                                  max_held: default 2, at most 64 */
     uint32_t reserved0;
-    uint64_t reserved[4];
+    /* What of the pipeline this consumer uses, so that stagerd makes and sends no more
+     * than its clients use together. Not NULL: the features that it reads from batches
+     * ("label"; "user" for all below it), n_fields of them; NULL: all. Others are then
+     * not there. */
+    const char *const *fields;
+    /* Not NULL: what it fetches by stager_run, n_fetches of them, perhaps none; NULL: the
+     * pipeline's targets. With smart_stage, stagerd computes ahead what they depend on.
+     */
+    const char *const *fetches;
+    uint32_t n_fields, n_fetches;
+    uint64_t reserved[1];
 };
 
 /* What a tensor is to its feature. A sparse feature "ids" is three tensors in a row,
@@ -241,7 +251,9 @@ void stager_disconnect(struct stager *client);
  * INVALID_ARGUMENT (batch_size does not divide the pipeline's, or a tensor has no rows to
  * cut; client_id is too long; device is no such name, or does not go with another
  * option), PERMISSION_DENIED, UNAVAILABLE (also: no such device here, says what is
- * missing; without `device` all goes on). */
+ * missing; without `device` all goes on); NOT_FOUND also for a field or a fetch that the
+ * pipeline has not (names the nearest), FAILED_PRECONDITION for a client_id that comes
+ * back in the middle and wants more than it had. */
 int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
@@ -259,12 +271,14 @@ int stager_open(struct stager *client, const char *name,
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret);
 
-/* The tensor of that feature. NOT_FOUND names what is there; DATA_LOSS when the batch is
- * damaged, which the first look at it finds out. */
+/* The tensor of that feature. NOT_FOUND names what is there; FAILED_PRECONDITION: the
+ * stream was opened with `fields` that leave it out; DATA_LOSS when the batch is damaged,
+ * which the first look at it finds out. */
 int stager_batch_tensor(const struct stager_batch *batch, const char *name,
                         struct stager_tensor *ret);
 
-/* Tensor i, in the order of `features`. OUT_OF_RANGE past the last one, else as above. */
+/* Tensor i, in the order of `features` (with `fields`, of those). OUT_OF_RANGE past the
+ * last one, else as above. */
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
                            struct stager_tensor *ret);
 
@@ -304,8 +318,10 @@ int stager_rewind(struct stager_stream *stream);
 /* Runs the compute subgraph on a batch: fetches are node names ("rows", "rows:0",
  * "staged:ids"). ret: n_fetches views, owned by the stream, valid until its next
  * stager_run or stager_close (a fetch that is a boundary tensor: until stager_release).
- * Loads libstager-compute.so at the first call. Errors: NOT_FOUND (no such node),
- * UNAVAILABLE (library not found, says where), the op's. */
+ * What stagerd computed ahead is taken from the batch (smart_stage): results are the
+ * same. Loads libstager-compute.so at the first call. Errors: NOT_FOUND (no such
+ * node), FAILED_PRECONDITION (it needs a feature that neither `fields` nor `fetches`
+ * asked for: names it), UNAVAILABLE (library not found, says where), the op's. */
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
                const char *const *fetches, size_t n_fetches, struct stager_tensor *ret);
 

@@ -94,38 +94,48 @@ static const char *keep_text(struct stager_stream *stream, const char *text)
     return stg_bump_strndup(&stream->bump, given, strlen(given));
 }
 
+static int keep_schema(struct stager_stream *stream, const struct stg_schema *from,
+                       struct stg_schema *ret, struct stg_err *err)
+{
+    ret->components =
+        stg_bump_alloc(&stream->bump, (from->n + 1) * sizeof(*ret->components));
+    if (ret->components == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; i < from->n; i++) {
+        ret->components[i] = from->components[i];
+        ret->components[i].name = keep_text(stream, from->components[i].name);
+        if (ret->components[i].name == NULL)
+            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    ret->n = from->n;
+    return 0;
+}
+
 /* The reply dies with the next one: what a stream needs is copied. */
 static int keep_reply(struct stager_stream *stream, const struct stg_reply *reply,
                       struct stg_err *err)
 {
-    size_t n = reply->boundary.n;
     stream->name = keep_text(stream, reply->name);
     stream->structure = keep_text(stream, reply->structure);
     stream->final_text = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
-    stream->boundary.components =
-        stg_bump_alloc(&stream->bump, (n + 1) * sizeof(*stream->boundary.components));
-    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL ||
-        stream->boundary.components == NULL)
+    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; i < n; i++) {
-        struct stg_component *to = &stream->boundary.components[i];
-        *to = reply->boundary.components[i];
-        to->name = keep_text(stream, to->name);
-        if (to->name == NULL)
-            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    stream->boundary.n = n;
+    int rc = keep_schema(stream, &reply->boundary, &stream->boundary, err);
+    if (rc == 0)
+        rc = keep_schema(stream, &reply->slots, &stream->slots, err);
+    if (rc < 0)
+        return rc;
     stream->unseen = reply->unseen;
     stream->wants_reports = reply->wants_reports;
     if (stream->batch_size != 0) {
-        int rc = stg_slice_boundary(&stream->boundary, stream->batch_size,
-                                    reply->batch_rows, stream->name, err);
+        rc = stg_slice_boundary(&stream->boundary, stream->batch_size, reply->batch_rows,
+                                stream->name, err);
         if (rc < 0)
             return rc;
     }
 
-    int rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,
-                                      &stream->spec, err);
+    rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,
+                                  &stream->spec, err);
     return rc == -STAGER_NOT_FOUND ? 0 : rc;
 }
 
@@ -153,6 +163,12 @@ static int attach(struct stager_stream *stream, const char *name,
         .ack_explicit = options->ack_explicit != 0 || options->device != NULL,
         .named = options->client_id != NULL,
         .batch_size = options->batch_size,
+        .has_fields = options->fields != NULL,
+        .fields = options->fields,
+        .n_fields = options->fields != NULL ? options->n_fields : 0,
+        .has_fetches = options->fetches != NULL,
+        .fetches = options->fetches,
+        .n_fetches = options->fetches != NULL ? options->n_fetches : 0,
     };
     struct stg_reply reply;
     int fds[N_FDS];
@@ -172,9 +188,21 @@ static int attach(struct stager_stream *stream, const char *name,
         rc = make_pool(stream, reply.max_held, err);
     if (rc == 0)
         rc = keep_reply(stream, &reply, err);
+    if (rc == 0)
+        rc = stg_fields_init(stream, options, err);
     if (rc == 0 && stream->copier != NULL)
         rc = stg_copier_start(stream, err);
     return rc;
+}
+
+static int check_names(const char *what, const char *const *names, size_t n,
+                       struct stg_err *err)
+{
+    for (size_t i = 0; names != NULL && i < n; i++) {
+        if (names[i] == NULL || names[i][0] == '\0')
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s %zu has no name", what, i);
+    }
+    return 0;
 }
 
 static int check_options(const char *name, const struct stager_options *options,
@@ -189,7 +217,8 @@ static int check_options(const char *name, const struct stager_options *options,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "max_held and device_capacity are %u together, at most %u",
                        max_held_of(options), STG_MAX_HELD);
-    return 0;
+    int rc = check_names("field", options->fields, options->n_fields, err);
+    return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);
 }
 
 static int open_stream(struct stager *client, const char *name,
@@ -275,6 +304,7 @@ static void free_pool(struct stager_stream *stream)
         free(chunk);
     }
     free(stream->lents);
+    free(stream->places);
 }
 
 /* A forked child has neither the mappings nor the lease: it frees its own copies. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of a stream, shared by stream.c (life), next.c (the way of a batch), slice.c (a
- * staged batch in pieces), batch.c (views), run.c (compute), report.c (what that took).
- * One thread at a time.
+ * staged batch in pieces), field.c (what of it is seen), batch.c (views), run.c
+ * (compute), report.c (what that took). One thread at a time.
  *
  * A closed stream lives on as long as one of its batches is in hand: the mappings go with
  * the last one.
@@ -24,6 +24,7 @@ struct stg_copier;
 struct stg_lent {
     const void *base; /* the batch at rest: read nothing before stg_batch_open */
     bool open;        /* it was checked */
+    bool is_placed;   /* stg_lent_places says where what lies; else all is as at open */
     bool redelivered;
     uint64_t number;
     uint64_t bytes;
@@ -97,7 +98,13 @@ struct stager_stream {
 
     struct stg_pipeline_spec *spec; /* NULL: the daemon sent none */
     struct stg_schema boundary;     /* in bump */
-    const char *structure;          /* in bump */
+    struct stg_schema slots;        /* what batches may carry besides; in bump */
+    bool has_fields;                /* not all of the boundary is asked for */
+    uint32_t *shown;                /* what is: n_shown of the boundary; in bump */
+    uint32_t n_shown;
+    uint32_t n_all;        /* of boundary and slots */
+    uint32_t *places;      /* of each of them, for each lent */
+    const char *structure; /* in bump */
     struct stg_bump bump;
     struct stg_computer *computer; /* run.c; NULL before the first stager_run */
     struct stg_reporter reporter;
@@ -132,9 +139,35 @@ int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_
 
 /* batch.c: checks a batch at rest before the first look at it. Not when it is taken: its
  * head is cold then, and the hand-off need not wait for memory. DATA_LOSS in err. */
-int stg_lent_open(struct stg_lent *lent, struct stg_err *err);
+int stg_lent_open(struct stager_stream *stream, struct stg_lent *lent,
+                  struct stg_err *err);
 
-/* batch.c: tensor i of an open batch, a slice's part of it. */
+/* field.c: what options say is seen of batches, once boundary, slots and max_held are
+ * known. RESOURCE_EXHAUSTED. */
+int stg_fields_init(struct stager_stream *stream, const struct stager_options *options,
+                    struct stg_err *err);
+
+#define STG_NO_PLACE UINT32_MAX
+
+/* field.c: finds out where its tensors lie, as stg_lent_open goes. DATA_LOSS. */
+int stg_lent_place(struct stager_stream *stream, struct stg_lent *lent,
+                   struct stg_err *err);
+
+/* field.c: which tensor of the staged batch each of boundary and slots is, or
+ * STG_NO_PLACE. NULL: those of the boundary lie there under their names, nothing else. */
+const uint32_t *stg_lent_places(const struct stager_stream *stream,
+                                const struct stg_lent *lent);
+
+/* field.c: how many tensors of an open batch are seen; which of the staged batch number i
+ * of them is; the number of that name, or -1. */
+uint32_t stg_batch_n_shown(const struct stager_batch *batch);
+uint32_t stg_batch_shown(const struct stager_batch *batch, uint32_t i);
+int stg_batch_find_shown(const struct stager_batch *batch, const char *name);
+
+/* field.c: is it a feature that was not asked for? */
+bool stg_stream_is_left_out(const struct stager_stream *stream, const char *name);
+
+/* batch.c: tensor i of the staged batch (open), a slice's part of it. */
 void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
                     const char **ret_name);
 
@@ -149,7 +182,8 @@ int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
                        uint64_t batch_rows, const char *pipeline, struct stg_err *err);
 
 /* slice.c: opens a staged batch, checks that it can be cut and says into how many. */
-int stg_slice_prepare(struct stg_lent *lent, uint32_t batch_size, struct stg_err *err);
+int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
+                      struct stg_err *err);
 
 /* slice.c: makes `batch` the next slice of its lent. After an error it is nothing yet. */
 int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err);

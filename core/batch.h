@@ -58,6 +58,13 @@ struct stg_schema {
     size_t n;
 };
 
+/* Picks the features at that path ("user/id") and below it ("user"), whole: with a part
+ * all parts. picked: one a component. Returns whether there is any. */
+bool stg_schema_pick(const struct stg_schema *schema, const char *path, bool *picked);
+
+/* Picks the other parts of the features of which one is picked. */
+void stg_schema_pick_whole(const struct stg_schema *schema, bool *picked);
+
 /* ---- writing a batch at rest ----
  * An extent is filled by one thread: begin, then for each tensor alloc (in any order,
  * once), then seal. Allocation is a bump from the header upwards, tensors aligned to 64.

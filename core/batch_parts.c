@@ -3,6 +3,7 @@
  * Sparse and ragged features of a batch at rest: whether their parts fit one another.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/batch.h"
 #include "core/status.h"
@@ -156,4 +157,38 @@ int stg_batch_check_parts(const void *base, bool content, struct stg_err *err)
         before = part;
     }
     return 0;
+}
+
+/* ---- picking features ---- */
+
+static bool is_at(const char *path, const char *name)
+{
+    size_t n = strlen(path);
+    return strncmp(name, path, n) == 0 && (name[n] == '\0' || name[n] == '/');
+}
+
+bool stg_schema_pick(const struct stg_schema *schema, const char *path, bool *picked)
+{
+    bool any = false;
+    for (size_t i = 0; i < schema->n; i++) {
+        if (!is_at(path, schema->components[i].name))
+            continue;
+        picked[i] = true;
+        any = true;
+    }
+    stg_schema_pick_whole(schema, picked);
+    return any;
+}
+
+/* The first part of a feature is VALUES, the others follow. */
+void stg_schema_pick_whole(const struct stg_schema *schema, bool *picked)
+{
+    for (size_t first = 0, end; first < schema->n; first = end) {
+        bool any = picked[first];
+        for (end = first + 1;
+             end < schema->n && schema->components[end].part != STG_PART_VALUES; end++)
+            any = any || picked[end];
+        for (size_t i = first; i < end; i++)
+            picked[i] = any;
+    }
 }

@@ -106,6 +106,12 @@ enum stg_on_timeout {
     STG_ON_TIMEOUT_EVICT = 2
 };
 
+enum stg_smart_stage {
+    STG_SMART_STAGE_OFF = 0,
+    STG_SMART_STAGE_ON = 1,
+    STG_SMART_STAGE_AUTO = 2
+};
+
 /* What a tensor of the stage subgraph is replaced by (feed_dict). */
 struct stg_feed {
     const char *name;             /* "node", "node:1", a component of the element */
@@ -162,6 +168,7 @@ struct stg_pipeline_spec {
     struct stg_staged staged;
     const char *const *targets;
     size_t n_targets;
+    enum stg_smart_stage smart_stage;
     const char *container; /* NULL: it shares nothing */
     bool is_step;          /* the graph of a step: staged.features is what that yields */
     uint64_t fingerprint;  /* of everything but the name; equal text in another order of

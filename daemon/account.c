@@ -334,6 +334,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->bytes = stage->n_bytes;
     ret->producer_wait_ns = stage->wait_ns;
     ret->producer_busy_ns = stage->busy_ns;
+    stg_stage_show_cut(stage, bump, ret);
     fill_items(stage, ret);
     fill_memory(stage, ret);
     fill_clients(stage, bump, ret);

@@ -30,9 +30,11 @@ static bool give(struct stg_stage *stage)
         while (stg_client_in_pass(stage, c) && c->n_owed == 0 &&
                c->cursor < stage->queue_next) {
             uint32_t extent = stg_buffer_at(stage, c->cursor);
-            if (!stg_client_give(stage, c, extent, false))
+            bool is_good = stg_client_may_have(stage, c, extent);
+            if (is_good && !stg_client_give(stage, c, extent, false))
                 break;
             count_gaps(c, stage->items[extent].skipped);
+            c->n_gaps += !is_good;
             c->cursor++;
             changed = true;
         }

@@ -369,7 +369,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     struct stg_definition *definition = pipeline->definition;
     uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
     struct stg_stage_plan plan;
-    int rc = stg_stage_plan(definition->spec, definition->graph, num_clients,
+    int rc = stg_stage_plan(definition->spec, definition->cuts, num_clients,
                             max_held < 2 ? 2 : max_held,
                             catalog->settings->default_pipeline_memory, &plan, err);
     if (rc < 0)
@@ -389,6 +389,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->config = (struct stg_stage_config){
         .spec = definition->spec,
         .graph = definition->graph,
+        .cuts = definition->cuts,
         .generation = pipeline->generation,
         .first_number = private_run ? 0 : pipeline->next_number,
         .first_pass = private_run ? 0 : pipeline->next_pass,

@@ -108,6 +108,7 @@ static void unmap(struct stg_client *client)
 void stg_client_free(struct stg_client *client)
 {
     unmap(client);
+    stg_cut_needs_destroy(client->needs);
     free(client->assigned);
     free(client);
 }
@@ -182,7 +183,7 @@ static uint32_t free_rank(const struct stg_stage *stage)
     return rank;
 }
 
-static void begin_anew(const struct stg_stage *stage, struct stg_client *client)
+static void begin_anew(struct stg_stage *stage, struct stg_client *client)
 {
     client->base_pass = pass_to_join(stage);
     /* Before all are there nothing is given: what lies in the buffer of a warm stage is
@@ -190,6 +191,7 @@ static void begin_anew(const struct stg_stage *stage, struct stg_client *client)
     client->cursor = stage->begun ? stage->queue_next : stage->queue_first;
     client->skipped_seen = stage->n_skipped;
     client->rank = free_rank(stage);
+    client->joined = stage->n_joined++;
 }
 
 static void go_on(struct stg_stage *stage, struct stg_client *client,
@@ -197,6 +199,7 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
 {
     client->base_pass = old->base_pass;
     client->cursor = old->cursor;
+    client->joined = old->joined;
     client->rank = old->rank;
     client->skipped_seen = old->skipped_seen;
     memcpy(client->owed, old->owed, old->n_owed * sizeof(old->owed[0]));
@@ -217,6 +220,19 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     stage->n_away--;
     stg_log(STG_LOG_INFO, "pipeline %s: client %s came back (pid %d, was %d)",
             stage->config.name, client->client_id, (int)client->pid, (int)old->pid);
+}
+
+/* What waits for it may lack what it now asks for. */
+static int refuse_wider(const struct stg_client *back, const struct stg_stage *stage,
+                        struct stg_err *err)
+{
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "client %s of pipeline %s comes back in the middle of a pass and wants "
+        "fields or fetches that it did not have: open it with those that it "
+        "had, or wait for %" PRIu64 " ms (rejoin_millis) or under another "
+        "client_id for a new place",
+        back->client_id, stage->config.name, millis_left(back));
 }
 
 static struct stg_client *find_named(const struct stg_stage *stage, const char *id)
@@ -246,6 +262,9 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
             back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
     if (!has_place(stage, back))
         return refuse_full(stage, err);
+    if (back != NULL && stage->config.cuts != NULL && stage->kind->together &&
+        !stg_cut_needs_within(stage->config.cuts, attach->needs, back->needs))
+        return refuse_wider(back, stage, err);
     int rc = admit(stage, back, attach->max_held, err);
     if (rc == 0)
         rc = create(stage, attach, &client, err);
@@ -264,6 +283,8 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
     }
     if (stage->n_attached == stage->config.num_clients)
         stage->begun = true;
+    client->needs = attach->needs;
+    stg_stage_recut(stage);
     stg_tune_forget(stage);
     *ret = client;
     return 0;
@@ -368,6 +389,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
             stage->kind->gone(stage, client, middle && !stage->stopping, why);
         nobody_left(stage);
     }
+    stg_stage_recut(stage);
     stage->wake |= STG_WAKE_ALL;
 }
 
@@ -407,6 +429,7 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
     if (stage->kind->gone != NULL)
         stage->kind->gone(stage, client, !stage->stopping, why);
     nobody_left(stage);
+    stg_stage_recut(stage);
     stage->wake |= STG_WAKE_ALL;
 }
 

@@ -108,6 +108,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);
     if (rc == 0)
+        rc = stg_cuts_create(definition->graph, &definition->cuts, err);
+    if (rc == 0)
         rc = load_vocabularies(definition, err);
     if (rc == 0)
         rc = check_open_fits(definition, err);
@@ -144,6 +146,7 @@ void stg_definition_unref(struct stg_definition *definition)
 {
     if (definition == NULL || --definition->refs > 0)
         return;
+    stg_cuts_destroy(definition->cuts);
     stg_graph_destroy(definition->graph);
     stg_vocabularies_finish(&definition->vocabularies);
     stg_container_leave(definition->container);
@@ -316,4 +319,13 @@ uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
         }
     }
     return 1;
+}
+
+struct stg_schema stg_definition_slots(const struct stg_definition *definition)
+{
+    const struct stg_schema *all = stg_cuts_slots(definition->cuts);
+    size_t n = stg_graph_boundary(definition->graph)->n;
+    if (definition->spec->smart_stage == STG_SMART_STAGE_OFF)
+        return (struct stg_schema){0};
+    return (struct stg_schema){.components = all->components + n, .n = all->n - n};
 }

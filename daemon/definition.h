@@ -31,6 +31,7 @@ struct stg_definition {
     struct stg_schema element;
     struct stg_container *container; /* NULL: none */
     struct stg_graph *graph;
+    struct stg_cuts *cuts;
     struct stg_vocabularies vocabularies;
     const char *text;
     size_t text_bytes;
@@ -52,6 +53,9 @@ void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed
 /* Rows of a staged batch that is whole: what the last `batch` or `rebatch` makes, that no
  * `unbatch` takes apart; 1 without one, 0 when it makes batches of several sizes. */
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
+
+/* What batches may carry beside the boundary: nothing without smart_stage. */
+struct stg_schema stg_definition_slots(const struct stg_definition *definition);
 
 /* What it asks of stagerd.yaml: a thread pool that is there. INVALID_ARGUMENT. */
 int stg_definition_check_settings(const struct stg_definition *definition,

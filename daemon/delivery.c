@@ -226,6 +226,8 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     if (stg_lease_lend(stage->leases, extent, client->lease_client, &lease) < 0)
         return false;
     struct stg_item *item = &stage->items[extent];
+    bool is_redelivered = again && !item->is_aside;
+    item->is_aside = false;
     uint64_t now = stg_now_ns();
     client->assigned[client->n_assigned++] = (struct stg_assigned){
         .lease = lease,
@@ -242,7 +244,7 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
                      .offset = stg_extent_offset(stage->leases, extent),
                      .length = item->bytes,
                      .assigned_ns = now,
-                     .flags = again ? STG_DESCRIPTOR_REDELIVERED : 0,
+                     .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
                  });
     item->n_owed += !again;
     if (item->is_error)
@@ -250,9 +252,9 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     client->wait_ns += stg_client_waits_ns(client, now);
     client->last_given_ns = now;
     client->n_given++;
-    client->n_redelivered += again;
+    client->n_redelivered += is_redelivered;
     stage->n_assigned++;
-    stage->n_redelivered += again;
+    stage->n_redelivered += is_redelivered;
     return true;
 }
 

@@ -101,8 +101,8 @@ bool stg_client_last_words(struct stg_client *client, const struct stg_err *word
 bool stg_stage_has_room(const struct stg_stage *stage);
 
 /* The item, of a sealed extent, takes its place at the end of the buffer, its turn and
- * room being there. number, bytes, rows and is_error of *item are used. Give it out with
- * stg_delivery_run. */
+ * room being there. number, bytes, rows, is_error and cut of *item are used. Give it out
+ * with stg_delivery_run. */
 void stg_item_publish(struct stg_stage *stage, uint32_t extent,
                       const struct stg_item *item);
 
@@ -121,7 +121,10 @@ void stg_item_lose(struct stg_stage *stage, uint32_t extent);
 
 /* split: it waits to be given to another. */
 void stg_item_return(struct stg_stage *stage, uint32_t extent);
-uint32_t stg_item_take_returned(struct stg_stage *stage);
+uint32_t stg_item_take_returned(struct stg_stage *stage, uint32_t i);
+
+/* split: the first item of the buffer waits likewise, without having been given. */
+void stg_item_put_aside(struct stg_stage *stage);
 
 /* ---- client.c ---- */
 

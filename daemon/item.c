@@ -40,6 +40,8 @@ static void settle(struct stg_stage *stage, uint32_t extent)
     else
         stage->n_discarded_published++;
     item->lender = false;
+    stg_stage_cut_unref(item->cut);
+    item->cut = NULL;
     stg_extent_drop(stage->leases, extent);
     stage->wake |= STG_WAKE_MEMORY;
 }
@@ -53,6 +55,7 @@ void stg_item_publish(struct stg_stage *stage, uint32_t extent,
         .rows = item->rows,
         .is_error = item->is_error,
         .skipped = stage->n_skipped,
+        .cut = stg_stage_cut_ref(item->cut),
         .lender = true,
     };
     stage->queue[stage->queue_next % stage->queue_size] = extent;
@@ -81,7 +84,7 @@ void stg_buffer_discard(struct stg_stage *stage)
     while (stage->queue_first < stage->queue_next)
         stg_buffer_pop(stage);
     while (stage->n_returned > 0) {
-        uint32_t extent = stg_item_take_returned(stage);
+        uint32_t extent = stg_item_take_returned(stage, 0);
         stage->items[extent].n_owed--;
         settle(stage, extent);
     }
@@ -115,11 +118,20 @@ void stg_item_return(struct stg_stage *stage, uint32_t extent)
     stage->n_returned++;
 }
 
-uint32_t stg_item_take_returned(struct stg_stage *stage)
+uint32_t stg_item_take_returned(struct stg_stage *stage, uint32_t i)
 {
-    uint32_t extent = stage->returned[0];
+    uint32_t extent = stage->returned[i];
     stage->n_returned--;
-    memmove(&stage->returned[0], &stage->returned[1],
-            stage->n_returned * sizeof(stage->returned[0]));
+    memmove(&stage->returned[i], &stage->returned[i + 1],
+            (stage->n_returned - i) * sizeof(stage->returned[0]));
     return extent;
+}
+
+void stg_item_put_aside(struct stg_stage *stage)
+{
+    uint32_t extent = stg_buffer_at(stage, stage->queue_first);
+    stage->items[extent].n_owed++;
+    stage->items[extent].is_aside = true;
+    stg_buffer_pop(stage);
+    stg_item_return(stage, extent);
 }

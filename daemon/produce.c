@@ -13,31 +13,16 @@
 
 #include "core/log.h"
 #include "daemon/delivery.h"
-#include "daemon/work.h"
 
 /* Until items were made, each is thought to take long. */
 #define FIRST_BUSY_NS 1000000u
-/* One item in so many is looked at closely: a prime, so that what comes back every few
- * items is met in all its places. */
-#define SAMPLE_EVERY 13u
 
 struct stg_runner {
     struct stg_stage *stage;
     uint32_t index;
-    struct stg_run *run;
+    struct stg_writer writer;
     pthread_t thread;
     struct stg_pool_job job;
-    struct stg_profiler profiler; /* of `run` */
-    uint64_t feed_version;        /* that `run` was given */
-    struct stg_tensor *given;     /* by a step py_function; NULL: there is none */
-};
-
-/* An element with its place in the stage's output. */
-struct drawn {
-    struct stg_block *block;
-    uint64_t sequence, pass, epoch, index;
-    struct stg_feed_set *feeds;
-    uint64_t took_ns, cpu_ns; /* cpu 0: nobody looked */
 };
 
 /* ---- waiting ---- */
@@ -126,7 +111,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }
 
-static int read_element(struct stg_stage *stage, uint64_t pass, struct drawn *ret,
+static int read_element(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
                         struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
@@ -140,7 +125,7 @@ static int read_element(struct stg_stage *stage, uint64_t pass, struct drawn *re
         runners->draw_epoch = block->epoch;
         runners->draw_index = 0;
     }
-    *ret = (struct drawn){
+    *ret = (struct stg_drawn){
         .block = block,
         .pass = pass,
         .epoch = runners->draw_epoch,
@@ -157,11 +142,11 @@ static uint64_t thread_cpu_ns(void)
 }
 
 /* The clock of a thread is a system call: one draw in a few is looked at. */
-static int read_timed(struct stg_stage *stage, uint64_t pass, struct drawn *ret,
+static int read_timed(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
                       struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
-    bool is_sampled = runners->n_draws++ % SAMPLE_EVERY == 0;
+    bool is_sampled = runners->n_draws++ % STG_SAMPLE_EVERY == 0;
     uint64_t began = stg_now_ns();
     atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
     uint64_t cpu = is_sampled ? thread_cpu_ns() : 0;
@@ -185,7 +170,7 @@ static void count_ignored(struct stg_stage *stage)
 
 /* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
  * the pass is over. */
-static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
+static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
 {
     struct stg_runners *runners = &stage->runners;
     struct stg_err err = {0};
@@ -203,6 +188,7 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
     if (ok) {
         ret->sequence = runners->draw_sequence++;
         ret->feeds = stg_feed_set_ref(stage->feeds);
+        ret->cut = stg_stage_cut_ref(stage->cut);
         stage->n_made++;
         stage->n_in_hand++;
     } else if (running) {
@@ -216,121 +202,12 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct drawn *ret)
 
 /* ---- computing ---- */
 
-static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
-                      uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
-{
-    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
-                                  ret, err);
-}
-
-static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
-                     struct stg_err *err)
-{
-    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
-}
-
-/* "node columns (decode_csv): …" gets the file and line of the row to blame. */
-static void add_place(struct stg_stage *stage, const struct drawn *drawn,
-                      struct stg_err *err)
-{
-    const struct stg_block *block = drawn->block;
-    if (err->row >= 0 && block->rows != NULL && err->row < block->n_rows) {
-        char place[512];
-        stg_provenance_text(stage->runners.dataset, &block->rows[err->row], place,
-                            sizeof(place));
-        stg_err_prefix(err, err->code, "%s", place);
-    }
-}
-
-static uint64_t write_error(char *base, uint64_t capacity, const struct stg_err *err)
-{
-    struct stg_err seen = *err;
-    stg_publish_disguise(&seen);
-    return stg_batch_write_error(base, capacity, -seen.code, seen.text);
-}
-
-/* "mod:f: ValueError: …" gets the file and line of its first row, and how many rows. */
-static void add_first_place(struct stg_stage *stage, const struct drawn *drawn,
-                            struct stg_err *err)
-{
-    const struct stg_block *block = drawn->block;
-    if (block->rows == NULL || block->n_rows < 1) {
-        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64,
-                       drawn->index, drawn->epoch);
-        return;
-    }
-    char place[512];
-    stg_provenance_text(stage->runners.dataset, &block->rows[0], place, sizeof(place));
-    if (block->n_rows > 1)
-        stg_err_prefix(err, err->code, "%s and %" PRId64 " rows after it", place,
-                       block->n_rows - 1);
-    else
-        stg_err_prefix(err, err->code, "%s", place);
-}
-
-/* What it gave is in runner->given until the worker is released. */
-static int call_function(struct stg_runner *runner, const struct drawn *drawn,
-                         struct stg_worker **ret, struct stg_err *err)
-{
-    struct stg_stage *stage = runner->stage;
-    struct stg_work_call call = {
-        .block = drawn->block,
-        .pass = drawn->pass,
-        .epoch = drawn->epoch,
-        .index = drawn->index,
-        .max_output_bytes = stage->plan.max_batch_bytes,
-        .is_computed = stg_run_computes(runner->run),
-        .start_timeout_millis = stage->staged->start_timeout_millis,
-        .stopped = &stage->stopped,
-    };
-    int rc = stg_work_call(stage->config.workers, &call, runner->given, ret, err);
-    if (rc < 0)
-        add_first_place(stage, drawn, err);
-    return rc;
-}
-
-static uint64_t write_item(struct stg_runner *runner, const struct drawn *drawn,
-                           char *base, struct stg_err *err)
-{
-    struct stg_stage *stage = runner->stage;
-    const struct stg_block *block = drawn->block;
-    uint64_t capacity = stage->plan.max_batch_bytes;
-    if (block->error.code != 0) {
-        *err = block->error;
-        return write_error(base, capacity, err);
-    }
-
-    struct stg_worker *worker = NULL;
-    const struct stg_tensor *element = block->tensors;
-    int rc = 0;
-    if (stage->config.workers != NULL) {
-        rc = call_function(runner, drawn, &worker, err);
-        element = runner->given;
-    }
-    struct stg_batch_writer writer;
-    struct stg_sink sink = {.owner = &writer, .alloc = sink_alloc, .copy = sink_copy};
-    struct stg_key key = {
-        .pass = drawn->pass, .epoch = drawn->epoch, .index = drawn->index};
-    if (rc == 0)
-        rc = stg_batch_writer_begin(&writer, base, capacity,
-                                    stg_graph_boundary(stage->config.graph), err);
-    if (rc == 0)
-        rc = stg_run_exec(runner->run, element, &key, &sink, NULL, err);
-    stg_work_release(worker);
-    uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&writer) : 0;
-    if (rc == 0)
-        rc = stg_batch_check_parts(base, true, err);
-    if (rc == 0)
-        return bytes;
-    err->code = rc;
-    add_place(stage, drawn, err);
-    return write_error(base, capacity, err);
-}
-
 /* All but the number, which is given when the item is published. */
-static void write_coordinates(struct stg_stage *stage, const struct drawn *drawn,
+static void write_coordinates(struct stg_stage *stage, const struct stg_drawn *drawn,
+                              const struct stg_work *work,
                               struct stg_batch_header *header)
 {
+    header->cut = work->cut != NULL ? work->cut->number : 0;
     header->generation = stage->config.generation;
     header->pass = drawn->pass;
     header->epoch = drawn->epoch;
@@ -339,16 +216,8 @@ static void write_coordinates(struct stg_stage *stage, const struct drawn *drawn
     header->feed_version = drawn->feeds != NULL ? drawn->feeds->version : 0;
 }
 
-static void feed(struct stg_runner *runner, const struct stg_feed_set *feeds)
-{
-    if (feeds == NULL || feeds->version == runner->feed_version)
-        return;
-    stg_run_feed(runner->run, feeds->tensors);
-    runner->feed_version = feeds->version;
-}
-
 /* Takes the reference on the element: once it is read, its memory need not wait. */
-static void compute(struct stg_runner *runner, const struct drawn *drawn,
+static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
                     struct stg_work *work)
 {
     struct stg_stage *stage = runner->stage;
@@ -357,14 +226,15 @@ static void compute(struct stg_runner *runner, const struct drawn *drawn,
         (char *)stage->arena.base + stg_extent_offset(stage->leases, work->extent);
     work->err.code = 0;
     work->err.text[0] = '\0';
-    feed(runner, drawn->feeds);
-    work->bytes = write_item(runner, drawn, base, &work->err);
-    write_coordinates(stage, drawn, (struct stg_batch_header *)base);
+    work->cut = NULL;
+    work->cut_failed = false;
+    work->bytes = stg_writer_write(&runner->writer, drawn, base, work);
+    write_coordinates(stage, drawn, work, (struct stg_batch_header *)base);
+    stg_stage_cut_unref(drawn->cut);
     work->sequence = drawn->sequence;
     work->epoch = drawn->epoch;
     work->feeds = drawn->feeds;
     stg_block_unref(drawn->block);
-    work->profiler = &runner->profiler;
     work->draw_ns = drawn->took_ns;
     work->draw_cpu_ns = drawn->cpu_ns;
     work->busy_ns = stg_now_ns() - began;
@@ -381,7 +251,7 @@ struct task {
 static void draw_and_compute(void *arg)
 {
     struct task *task = arg;
-    struct drawn drawn = {0};
+    struct stg_drawn drawn = {0};
     bool tuned = task->runner->stage->tune.is_on;
     /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
     uint64_t cpu = tuned ? thread_cpu_ns() : 0;
@@ -467,57 +337,14 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
-static int create_run(struct stg_stage *stage, struct stg_run **ret, struct stg_err *err)
-{
-    struct stg_pool *pool = stage->config.pool;
-    struct stg_run *run;
-    int rc = stg_run_create_stage(stage->config.graph, &run, err);
-    if (rc < 0)
-        return rc;
-    if (pool != NULL && stg_pool_parallel(pool) != NULL)
-        rc = stg_run_parallel(run, stg_pool_parallel(pool), err);
-    if (rc < 0) {
-        stg_run_destroy(run);
-        return rc;
-    }
-    *ret = run;
-    return 0;
-}
-
-static void finish_run(struct stg_runner *runner)
-{
-    stg_run_destroy(runner->run);
-    stg_profiler_finish(&runner->profiler);
-}
-
-/* Freed by stg_runners_finish, of runners that were not started too. */
-static int create_given(struct stg_runner *runner, struct stg_err *err)
-{
-    struct stg_workers *workers = runner->stage->config.workers;
-    if (workers == NULL)
-        return 0;
-    runner->given = calloc(stg_workers_output(workers)->n + 1, sizeof(*runner->given));
-    return runner->given != NULL
-               ? 0
-               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-}
-
 static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 {
     struct stg_runner *runner = &stage->runners.all[i];
     runner->stage = stage;
     runner->index = i;
-    int rc = create_given(runner, err);
-    if (rc == 0)
-        rc = create_run(stage, &runner->run, err);
+    int rc = stg_writer_init(stage, &runner->writer, err);
     if (rc < 0)
         return rc;
-    rc = stg_profiler_init(&runner->profiler, stage->config.graph, runner->run,
-                           SAMPLE_EVERY, err);
-    if (rc < 0) {
-        finish_run(runner);
-        return rc;
-    }
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_alive++;
     pthread_mutex_unlock(&stage->lock);
@@ -526,7 +353,7 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
         pthread_mutex_lock(&stage->lock);
         stage->runners.n_alive--;
         pthread_mutex_unlock(&stage->lock);
-        finish_run(runner);
+        stg_writer_finish(&runner->writer);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "cannot start runner %u of %u: %s", i + 1, stage->plan.num_threads,
                        strerror(rc));
@@ -552,11 +379,10 @@ void stg_runners_finish(struct stg_stage *stage)
     struct stg_runners *runners = &stage->runners;
     for (uint32_t i = 0; i < runners->n_started; i++) {
         pthread_join(runners->all[i].thread, NULL);
-        finish_run(&runners->all[i]);
+        stg_writer_finish(&runners->all[i].writer);
     }
     stg_dataset_destroy(runners->dataset);
     for (uint32_t i = 0; i < runners->n_turns; i++) {
-        free(runners->all[i].given);
         pthread_cond_destroy(&runners->turns[i].cond);
         pthread_cond_destroy(&runners->all[i].job.done);
     }

@@ -424,6 +424,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .bytes = work->bytes,
                          .rows = header->n_rows,
                          .is_error = is_error,
+                         .cut = work->cut,
                      });
 }
 
@@ -489,6 +490,8 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
         discard(stage, work);
     }
     stg_feed_set_unref(work->feeds);
+    stg_stage_cut_unref(work->cut);
+    stage->n_own_cuts += work->cut_failed;
     stage->n_in_hand--;
     if (stage->publish_next == key)
         stage->publish_next++;

@@ -10,6 +10,7 @@
 
 #include "core/log.h"
 #include "core/param.h"
+#include "daemon/cut.h"
 #include "daemon/explain.h"
 #include "daemon/feed.h"
 #include "daemon/gate.h"
@@ -93,7 +94,7 @@ static int describe(struct stg_session *session, const struct stg_definition *de
 {
     struct stg_stage_plan plan;
     int rc = stg_stage_plan(
-        definition->spec, definition->graph, definition->spec->staged.num_clients, 2,
+        definition->spec, definition->cuts, definition->spec->staged.num_clients, 2,
         session->server->settings->default_pipeline_memory, &plan, err);
     if (rc < 0)
         return rc;
@@ -401,15 +402,20 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .socket = session->fd,
     };
     struct stg_attached attached;
+    int rc = stg_needs_read(request, instance->definition->cuts, &who.needs, err);
+    if (rc < 0)
+        return rc;
     stg_catalog_note(instance);
-    int rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    rc = stg_stage_attach(instance->stage, &who, &attached, err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
         stg_stage_sweep(instance->stage);
         stg_server_sweep_sessions(session->server);
         rc = stg_stage_attach(instance->stage, &who, &attached, err);
     }
-    if (rc < 0)
+    if (rc < 0) {
+        stg_cut_needs_destroy(who.needs);
         return rc;
+    }
     session->instance = instance;
     session->client = attached.client;
     stg_catalog_note(instance);
@@ -421,6 +427,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
     reply.client_id = client_id;
     reply.structure = instance->definition->spec->staged.structure;
     reply.boundary = *stg_graph_boundary(instance->definition->graph);
+    reply.slots = stg_definition_slots(instance->definition);
     reply.pipeline = instance->definition->spec;
     reply.first_number = attached.first_number;
     reply.batch_rows = stg_definition_batch_rows(instance->definition);

@@ -112,7 +112,7 @@ static void limit_auto(const struct stg_staged *staged, uint32_t num_clients,
     }
 }
 
-int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph *graph,
+int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *cuts,
                    uint32_t num_clients, uint32_t max_held, uint64_t default_bytes,
                    struct stg_stage_plan *ret, struct stg_err *err)
 {
@@ -126,7 +126,7 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph 
     if (share != 0 && plan.buffer_bytes > share / 4)
         plan.buffer_bytes = share / 4;
     if (plan.max_batch_bytes == 0)
-        plan.max_batch_bytes = stg_graph_batch_bytes(graph);
+        plan.max_batch_bytes = stg_cuts_batch_bytes(cuts, spec->smart_stage);
     bool known = plan.max_batch_bytes != 0;
     if (!known && share != 0)
         plan.buffer_bytes = share / 4;
@@ -229,6 +229,8 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_runners_finish(stage);
     stg_tune_finish(stage);
     stg_feed_set_unref(stage->feeds);
+    stg_stage_cut_unref(stage->cut);
+    free(stage->chosen);
     stg_measure_destroy(stage->measure);
     while (stage->clients != NULL) {
         struct stg_client *next = stage->clients->next;

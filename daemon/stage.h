@@ -22,6 +22,7 @@
 
 #include "core/spec.h"
 #include "daemon/memory.h"
+#include "ops/cut.h"
 #include "ops/graph.h"
 #include "proto/wire.h"
 
@@ -34,7 +35,8 @@ struct stg_workers;
 struct stg_stage_config {
     const struct stg_pipeline_spec *spec;
     const struct stg_graph *graph;
-    char name[65]; /* for messages */
+    const struct stg_cuts *cuts; /* of it; NULL: it is never cut otherwise */
+    char name[65];               /* for messages */
     uint64_t generation;
     uint64_t first_number; /* items of earlier stages of this generation */
     uint64_t first_pass;
@@ -76,7 +78,7 @@ struct stg_stage_plan {
 /* default_bytes: the share of a pipeline whose batch size is not known.
  * RESOURCE_EXHAUSTED with the arithmetic when a share that was set is too small. Any
  * thread. */
-int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_graph *graph,
+int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *cuts,
                    uint32_t num_clients, uint32_t max_held, uint64_t default_bytes,
                    struct stg_stage_plan *ret, struct stg_err *err);
 
@@ -95,6 +97,8 @@ struct stg_attach {
     bool ack_explicit;
     bool named; /* client_id was chosen by the user: it may come back under it */
     uint32_t batch_size;
+    struct stg_cut_needs *needs; /* of its batches; NULL only without cuts. The client's
+                                    from stg_stage_attach on, when that succeeds */
     pid_t pid;
     uid_t uid;
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
@@ -110,7 +114,8 @@ struct stg_attached {
 
 /* A named client that is away goes on where it was. Errors: RESOURCE_EXHAUSTED
  * (num_clients are there, or a place is kept: who, and how long yet; memory: the
- * arithmetic), ALREADY_EXISTS (one of that name is attached: its pid). */
+ * arithmetic), ALREADY_EXISTS (one of that name is attached: its pid),
+ * FAILED_PRECONDITION (it comes back and needs more than it did). */
 int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
                      struct stg_attached *ret, struct stg_err *err);
 

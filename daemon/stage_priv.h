@@ -11,6 +11,7 @@
 
 #include "core/lease.h"
 #include "core/ring.h"
+#include "daemon/cut.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/feed.h"
@@ -21,6 +22,9 @@
 
 #define STG_NO_CLIENT UINT32_MAX
 #define STG_NO_EXTENT UINT32_MAX
+/* One item in so many is looked at closely: a prime, so that what comes back every few
+ * items is met in all its places. */
+#define STG_SAMPLE_EVERY 13u
 
 /* One item of the stage's output; its slot is its extent's id. It lives from publishing
  * until it has left the buffer and nobody has it unacknowledged; then it is counted,
@@ -36,7 +40,9 @@ struct stg_item {
     bool unqueued; /* it left the buffer */
     bool acked;    /* somebody acknowledged it */
     bool lost;     /* somebody had it, did not, and it is not given again */
+    bool is_aside; /* it waits to be given for the first time, out of the buffer */
     bool lender;   /* the stage still holds its reference on the extent */
+    struct stg_stage_cut *cut; /* one reference; NULL: good for everybody */
 };
 
 /* One descriptor that is out at a client and not yet released, in the order of
@@ -79,6 +85,8 @@ struct stg_client {
     uid_t uid;
     int socket; /* -1 once detached */
     uint32_t batch_size;
+    struct stg_cut_needs *needs; /* NULL without cuts */
+    uint64_t joined;             /* how many clients there had been when it came */
 
     uint32_t rank;               /* round_robin */
     uint64_t cursor;             /* broadcast: ordinal of the next item it gets */
@@ -226,6 +234,11 @@ struct stg_stage {
 
     struct stg_runners runners;
     struct stg_feed_set *feeds; /* of the next item drawn; NULL: as the file says */
+    struct stg_stage_cut *cut;  /* of the next item drawn; NULL: the pipeline's own */
+    uint64_t n_cuts;            /* ever */
+    bool *chosen; /* smart_stage auto: nodes that are to move, where they may; or NULL */
+    uint64_t n_joined;   /* clients, ever */
+    uint64_t n_own_cuts; /* items made by the pipeline's own cut, because theirs failed */
     struct stg_stage_tune tune;
 
     uint64_t n_acknowledged, n_discarded_published, n_incomplete;
@@ -262,6 +275,8 @@ struct stg_work {
     uint64_t cpu_ns;               /* of all of it; for the tuners alone, else 0 */
     struct stg_profiler *profiler; /* of the runner */
     struct stg_feed_set *feeds;    /* one reference */
+    struct stg_stage_cut *cut;     /* one reference */
+    bool cut_failed;               /* it was made by the pipeline's own */
 };
 
 /* Makes what runners wait on, then starts them. On failure some may run: stop and join.
@@ -288,6 +303,43 @@ void stg_tune_took(struct stg_stage *stage);
 
 /* A client has come or gone. */
 void stg_tune_forget(struct stg_stage *stage);
+
+/* ---- write.c: an element becomes a batch at rest ---- */
+
+/* An element with its place in the stage's output. */
+struct stg_drawn {
+    struct stg_block *block;
+    uint64_t sequence, pass, epoch, index;
+    struct stg_feed_set *feeds;
+    struct stg_stage_cut *cut;
+    uint64_t took_ns, cpu_ns; /* cpu 0: nobody looked */
+};
+
+/* What runs the stage subgraph of one cut. */
+struct stg_executor {
+    struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
+    struct stg_run *run;
+    struct stg_profiler profiler; /* of `run` */
+    uint64_t feed_version;        /* that `run` was given */
+};
+
+/* Of one runner. */
+struct stg_writer {
+    struct stg_stage *stage;
+    struct stg_executor own;
+    struct stg_executor other; /* of the last cut that was not; run NULL: there is none */
+    struct stg_tensor *given;  /* by a step py_function; NULL: there is none */
+};
+
+/* Zero-initialise; finish is allowed on zero. RESOURCE_EXHAUSTED. */
+int stg_writer_init(struct stg_stage *stage, struct stg_writer *writer,
+                    struct stg_err *err);
+void stg_writer_finish(struct stg_writer *writer);
+
+/* Fills the extent at base with the batch or with its error; returns its bytes. Of *work
+ * err, profiler, cut and cut_failed are set; the last two begin as none. */
+uint64_t stg_writer_write(struct stg_writer *writer, const struct stg_drawn *drawn,
+                          char *base, struct stg_work *work);
 
 /* ---- publish.c ---- */
 

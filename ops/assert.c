@@ -70,7 +70,7 @@ const struct stg_op stg_op_assert = {
     .n_params = sizeof(params) / sizeof(params[0]),
     .min_inputs = 2,
     .max_inputs = -1,
-    .flags = STG_OP_VIEWS,
+    .flags = STG_OP_VIEWS | STG_OP_STAYS,
     .infer = infer,
     .run = run,
 };

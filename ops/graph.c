@@ -41,6 +41,16 @@ const struct stg_component *stg_graph_component(const struct stg_graph *graph,
     return NULL;
 }
 
+const struct stg_ref *stg_graph_follow(const struct stg_graph *graph,
+                                       const struct stg_ref *ref)
+{
+    if (ref->kind == STG_REF_STAGED && graph->has_element)
+        ref = &graph->features[ref->index];
+    if (ref->kind == STG_REF_FEED && graph->feeds[ref->index].has_source)
+        ref = &graph->feeds[ref->index].source;
+    return ref;
+}
+
 const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
                                             const struct stg_ref *ref)
 {
@@ -372,7 +382,7 @@ static int create_inside(struct stg_graph *graph, const struct stg_schema *eleme
 
 static int create(const struct stg_pipeline_spec *spec, const struct stg_schema *element,
                   const struct stg_schema *boundary, const struct stg_schema *fed,
-                  struct stg_graph **ret, struct stg_err *err)
+                  size_t n_carried, struct stg_graph **ret, struct stg_err *err)
 {
     struct stg_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL)
@@ -380,6 +390,7 @@ static int create(const struct stg_pipeline_spec *spec, const struct stg_schema 
     stg_bump_init(&graph->bump, MAX_BYTES);
     graph->spec = spec;
     graph->has_element = element != NULL;
+    graph->n_carried = n_carried;
     int rc = create_inside(graph, element, boundary, fed, err);
     if (rc < 0) {
         stg_graph_destroy(graph);
@@ -393,14 +404,14 @@ int stg_graph_create(const struct stg_pipeline_spec *spec,
                      const struct stg_schema *element, const struct stg_schema *boundary,
                      struct stg_graph **ret, struct stg_err *err)
 {
-    return create(spec, element, boundary, NULL, ret, err);
+    return create(spec, element, boundary, NULL, 0, ret, err);
 }
 
 int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
                          const struct stg_schema *boundary, const struct stg_schema *fed,
-                         struct stg_graph **ret, struct stg_err *err)
+                         size_t n_carried, struct stg_graph **ret, struct stg_err *err)
 {
-    return create(spec, NULL, boundary, fed, ret, err);
+    return create(spec, NULL, boundary, fed, n_carried, ret, err);
 }
 
 int stg_graph_load_tables(struct stg_graph *graph, bool borrowed, stg_graph_table *load,
@@ -449,11 +460,11 @@ static uint64_t align64(uint64_t bytes)
     return (bytes + STG_TENSOR_ALIGN - 1) & ~(uint64_t)(STG_TENSOR_ALIGN - 1);
 }
 
-uint64_t stg_graph_batch_bytes(const struct stg_graph *graph)
+uint64_t stg_graph_schema_bytes(const struct stg_schema *schema)
 {
     uint64_t names = 0, total = 0;
-    for (size_t i = 0; i < graph->boundary.n; i++) {
-        const struct stg_component *c = &graph->boundary.components[i];
+    for (size_t i = 0; i < schema->n; i++) {
+        const struct stg_component *c = &schema->components[i];
         uint64_t bytes = stg_dtype_bytes(c->dtype);
         if (bytes == 0)
             return 0;
@@ -467,7 +478,12 @@ uint64_t stg_graph_batch_bytes(const struct stg_graph *graph)
         names += strlen(c->name) + 1;
     }
     return total + align64(sizeof(struct stg_batch_header) +
-                           graph->boundary.n * sizeof(struct stg_tensor_entry) + names);
+                           schema->n * sizeof(struct stg_tensor_entry) + names);
+}
+
+uint64_t stg_graph_batch_bytes(const struct stg_graph *graph)
+{
+    return stg_graph_schema_bytes(&graph->boundary);
 }
 
 int stg_graph_describe(const struct stg_graph *graph, const char *tensor,

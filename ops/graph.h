@@ -28,11 +28,19 @@ void stg_graph_destroy(struct stg_graph *graph);
 /* As stg_graph_create in a client, and the tensors named in `fed` ("node", "node:1",
  * "staged:path", a component of the element) are what each run says (stg_run_feed, in
  * this order): what would have made them is needed no more, and what reads them is
- * inferred by the dtypes and shapes given here. Errors also: NOT_FOUND names the nearest;
- * INVALID_ARGUMENT for a variable, and for a tensor that is fed twice. */
+ * inferred by the dtypes and shapes given here. The last n_carried of them are outputs of
+ * nodes that ran before the boundary (ops/cut.h): they are so for all nodes that are
+ * written alike, and who waits for such a node waits no more. Errors also: NOT_FOUND
+ * names the nearest; INVALID_ARGUMENT for a variable, and for a tensor that is fed twice.
+ */
 int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
                          const struct stg_schema *boundary, const struct stg_schema *fed,
-                         struct stg_graph **ret, struct stg_err *err);
+                         size_t n_carried, struct stg_graph **ret, struct stg_err *err);
+
+/* In a client: is `tensor` one of those in `fed`, or made of one? One that is not found
+ * is not. */
+bool stg_graph_is_made_of(const struct stg_graph *graph, const char *tensor,
+                          const struct stg_schema *fed);
 
 /* Can the features of many elements be computed at once, from components with one
  * dimension more in front? True when every op is STG_OP_ROW_WISE, its inputs that come

@@ -4,6 +4,7 @@
  * tensor reads the feed; what would have computed it runs only if something else needs
  * it.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/element.h"
@@ -27,6 +28,32 @@ struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref)
             return (struct stg_ref){.kind = STG_REF_FEED, .index = (uint32_t)i};
     }
     return ref;
+}
+
+/* Does the feed hold for that node? */
+static bool is_carried_of(const struct stg_graph *graph, size_t feed, uint32_t node)
+{
+    return graph->feeds[feed].is_carried &&
+           graph->nodes[graph->feeds[feed].target.index].same_as == node;
+}
+
+struct stg_ref stg_graph_carried(const struct stg_graph *graph, struct stg_ref ref)
+{
+    for (size_t i = 0; ref.kind == STG_REF_NODE && i < graph->n_feeds; i++) {
+        if (is_carried_of(graph, i, ref.index) &&
+            graph->feeds[i].target.output == ref.output)
+            return (struct stg_ref){.kind = STG_REF_FEED, .index = (uint32_t)i};
+    }
+    return ref;
+}
+
+bool stg_graph_is_carried(const struct stg_graph *graph, uint32_t node)
+{
+    for (size_t i = 0; i < graph->n_feeds; i++) {
+        if (is_carried_of(graph, i, node))
+            return true;
+    }
+    return false;
 }
 
 /* ---- linking ---- */
@@ -107,6 +134,7 @@ static int link_fed(struct stg_graph *graph, size_t i, struct stg_err *err)
     *spec = (struct stg_feed){.name = feed->component.name, .client = true};
     feed->spec = spec;
     feed->is_settled = true;
+    feed->is_carried = i + graph->n_carried >= graph->fed.n;
     int rc = stg_graph_resolve_unfed(graph, spec->name, &feed->target, err);
     if (rc == -STAGER_NOT_FOUND && is_read(graph, spec->name)) {
         feed->target = (struct stg_ref){.kind = STG_REF_UNKNOWN};
@@ -119,6 +147,8 @@ static int link_fed(struct stg_graph *graph, size_t i, struct stg_err *err)
         if (op != NULL && (op->flags & STG_OP_VARIABLE) != 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "a variable cannot be fed; assign to it");
+    } else if (feed->is_carried) {
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "it is no output of a node");
     }
     for (size_t k = 0; k < i; k++) {
         if (strcmp(graph->feeds[k].spec->name, spec->name) == 0 ||
@@ -315,6 +345,8 @@ int stg_graph_settle_feeds(struct stg_graph *graph, struct stg_err *err)
 void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
                     bool *needed, bool *fed)
 {
+    if (ref->kind == STG_REF_STAGED && graph->has_element)
+        ref = &graph->features[ref->index];
     while (ref->kind == STG_REF_FEED) {
         const struct stg_graph_feed *feed = &graph->feeds[ref->index];
         if (fed != NULL)
@@ -360,6 +392,60 @@ int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err)
 }
 
 /* ---- questions ---- */
+
+/* Marks `tensor` and all that it is made of. */
+static void mark_sources(const struct stg_graph *graph, const struct stg_ref *ref,
+                         bool *nodes, bool *staged)
+{
+    if (ref->kind == STG_REF_STAGED)
+        staged[ref->index] = true;
+    if (ref->kind != STG_REF_NODE)
+        return;
+    uint32_t index = graph->nodes[ref->index].same_as;
+    const struct stg_graph_node *node = &graph->nodes[index];
+    if (nodes[index])
+        return;
+    nodes[index] = true;
+    for (size_t i = 0; i < node->n_inputs; i++)
+        mark_sources(graph, &node->inputs[i], nodes, staged);
+    for (size_t i = 0; i < node->n_controls; i++) {
+        struct stg_ref control = {.kind = STG_REF_NODE, .index = node->controls[i]};
+        mark_sources(graph, &control, nodes, staged);
+    }
+}
+
+static bool any_marked(const struct stg_graph *graph, const struct stg_schema *fed,
+                       const bool *nodes, const bool *staged)
+{
+    for (size_t i = 0; i < fed->n; i++) {
+        struct stg_ref ref;
+        if (stg_graph_resolve_unfed(graph, fed->components[i].name, &ref, NULL) < 0)
+            continue;
+        if (ref.kind == STG_REF_STAGED
+                ? staged[ref.index]
+                : ref.kind == STG_REF_NODE && nodes[graph->nodes[ref.index].same_as])
+            return true;
+    }
+    return false;
+}
+
+bool stg_graph_is_made_of(const struct stg_graph *graph, const char *tensor,
+                          const struct stg_schema *fed)
+{
+    struct stg_ref ref;
+    if (fed->n == 0 || stg_graph_resolve_unfed(graph, tensor, &ref, NULL) < 0)
+        return false;
+    bool *nodes = calloc(graph->n_nodes + 1, sizeof(*nodes));
+    bool *staged = calloc(graph->boundary.n + 1, sizeof(*staged));
+    bool is_made_of = true; /* without memory to know it: to be on the safe side */
+    if (nodes != NULL && staged != NULL) {
+        mark_sources(graph, &ref, nodes, staged);
+        is_made_of = any_marked(graph, fed, nodes, staged);
+    }
+    free(nodes);
+    free(staged);
+    return is_made_of;
+}
 
 size_t stg_graph_n_feeds(const struct stg_graph *graph)
 {

@@ -73,11 +73,18 @@ static bool is_pure(const struct stg_op *op)
 static void read_first(const struct stg_graph *graph, struct stg_graph_node *node)
 {
     for (size_t i = 0; i < node->n_inputs; i++) {
-        if (node->inputs[i].kind == STG_REF_NODE)
-            node->inputs[i].index = graph->nodes[node->inputs[i].index].same_as;
+        if (node->inputs[i].kind != STG_REF_NODE)
+            continue;
+        node->inputs[i].index = graph->nodes[node->inputs[i].index].same_as;
+        node->inputs[i] = stg_graph_carried(graph, node->inputs[i]);
     }
-    for (size_t i = 0; i < node->n_controls; i++)
-        node->controls[i] = graph->nodes[node->controls[i]].same_as;
+    size_t n = 0;
+    for (size_t i = 0; i < node->n_controls; i++) {
+        uint32_t control = graph->nodes[node->controls[i]].same_as;
+        if (!stg_graph_is_carried(graph, control))
+            node->controls[n++] = control;
+    }
+    node->n_controls = n;
 }
 
 bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,

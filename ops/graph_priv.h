@@ -62,6 +62,7 @@ struct stg_graph_feed {
     struct stg_component component;
     bool is_settled; /* value and component are there */
     bool is_needed;  /* a feature depends on it */
+    bool is_carried; /* in a client: an output of a node that ran before the boundary */
 };
 
 /* A feature that crosses in half the width; the nodes are behind those of the file. */
@@ -81,6 +82,7 @@ struct stg_graph {
     struct stg_graph_node *nodes;
     size_t n_nodes;
     struct stg_schema fed; /* of a client: what stager_run feeds */
+    size_t n_carried;      /* the last of those ran before the boundary */
     struct stg_graph_feed *feeds;
     size_t n_feeds;
     struct stg_graph_transfer *transfers;
@@ -159,6 +161,13 @@ struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref);
 /* In a client: the feed of the component of that name, or -1. */
 int stg_graph_fed_component(const struct stg_graph *graph, const char *name);
 
+/* In a client: the feed of this output of a node (the first of those that are alike) that
+ * ran before the boundary, or the output itself. */
+struct stg_ref stg_graph_carried(const struct stg_graph *graph, struct stg_ref ref);
+
+/* In a client: is there such a feed of any output of that node? */
+bool stg_graph_is_carried(const struct stg_graph *graph, uint32_t node);
+
 /* The node that has to be inferred before who reads this tensor, or NULL. */
 const struct stg_ref *stg_graph_awaited(const struct stg_graph *graph,
                                         const struct stg_ref *ref);
@@ -185,6 +194,14 @@ int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err);
  * output number is NULL too. */
 const struct stg_component *stg_graph_component(const struct stg_graph *graph,
                                                 const struct stg_ref *ref);
+
+/* Upper bound in bytes of a batch at rest of these tensors; 0 when it is not known. */
+uint64_t stg_graph_schema_bytes(const struct stg_schema *schema);
+
+/* The tensor itself: of a feed that is another tensor, that one; of a boundary tensor,
+ * where the element is, the feature. */
+const struct stg_ref *stg_graph_follow(const struct stg_graph *graph,
+                                       const struct stg_ref *ref);
 
 /* The value of a tensor that is known when the pipeline is applied, or NULL. */
 const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,

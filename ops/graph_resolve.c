@@ -214,7 +214,7 @@ int stg_graph_resolve(const struct stg_graph *graph, const char *name,
         ref = (struct stg_ref){.kind = STG_REF_NODE, .index = transfer->widen};
     if (ref.kind == STG_REF_NODE)
         ref.index = graph->nodes[ref.index].same_as;
-    *ret = ref;
+    *ret = stg_graph_carried(graph, ref);
     return 0;
 }
 

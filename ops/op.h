@@ -98,6 +98,8 @@ enum stg_op_flags {
     /* Output 0 may lie where an input lies that has its dtype and shape: element i is
      * made of elements i alone, and once it is asked for the op does not fail. */
     STG_OP_IN_PLACE = 256,
+    STG_OP_STAYS = 512, /* its error is what it is for: it comes where it was written, and
+                           what follows is not computed before */
 };
 
 struct stg_op {

@@ -8,6 +8,7 @@
 #ifndef STG_OPS_RUN_H
 #define STG_OPS_RUN_H
 
+#include "ops/cut.h"
 #include "ops/graph.h"
 #include "ops/parallel.h"
 
@@ -43,6 +44,10 @@ void stg_resources_destroy(struct stg_resources *resources);
 /* The stage side: fetches are the features, feeds the element's components. */
 int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
                          struct stg_err *err);
+
+/* The stage side of another cut: fetches are what crosses. */
+int stg_run_create_cut(const struct stg_cut *cut, struct stg_run **ret,
+                       struct stg_err *err);
 
 /* The compute side: any node as fetch ("rows", "rows:0", "staged:ids"); feeds are the
  * boundary's tensors, and what the graph was made with (stg_graph_create_fed), set by

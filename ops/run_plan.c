@@ -6,18 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/cut_priv.h"
 #include "ops/resource.h"
 #include "ops/run_priv.h"
 
 /* ---- steps ---- */
 
-/* Of a feed that is another tensor, that one's. */
 static uint32_t slot_of(const struct stg_run *run, const struct stg_ref *ref,
                         const uint32_t *first_slot)
 {
-    const struct stg_graph_feed *feeds = run->graph->feeds;
-    if (ref->kind == STG_REF_FEED && feeds[ref->index].has_source)
-        ref = &feeds[ref->index].source;
+    ref = stg_graph_follow(run->graph, ref);
     if (ref->kind == STG_REF_FEED)
         return run->first_feed + ref->index;
     return ref->kind == STG_REF_NODE ? first_slot[ref->index] + ref->output : ref->index;
@@ -93,9 +91,7 @@ static void plan_fetches(struct stg_run *run, const struct stg_ref *refs, size_t
         run->slots[i].fetch = STG_NO_FETCH;
     for (size_t i = 0; i < n; i++) {
         uint32_t slot = slot_of(run, &refs[i], first_slot);
-        const struct stg_ref *ref = &refs[i];
-        if (ref->kind == STG_REF_FEED && run->graph->feeds[ref->index].has_source)
-            ref = &run->graph->feeds[ref->index].source;
+        const struct stg_ref *ref = stg_graph_follow(run->graph, &refs[i]);
         bool written = ref->kind == STG_REF_NODE &&
                        run->graph->nodes[ref->index].op->run != NULL &&
                        run->graph->nodes[ref->index].values == NULL;
@@ -294,6 +290,20 @@ int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
                        "the stage side runs where the dataset is");
     return create(graph, NULL, graph->element.n, graph->features, graph->boundary.n, ret,
                   err);
+}
+
+int stg_run_create_cut(const struct stg_cut *cut, struct stg_run **ret,
+                       struct stg_err *err)
+{
+    const struct stg_graph *graph = cut->cuts->graph;
+    struct stg_ref *refs = calloc(cut->schema.n + 1, sizeof(*refs));
+    if (refs == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; i < cut->schema.n; i++)
+        refs[i] = cut->cuts->ref[cut->slots[i]];
+    int rc = create(graph, NULL, graph->element.n, refs, cut->schema.n, ret, err);
+    free(refs);
+    return rc;
 }
 
 int stg_run_create_compute(const struct stg_graph *graph, struct stg_resources *resources,

@@ -471,6 +471,12 @@ int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spe
     spec->container = message->container;
     spec->targets = (const char *const *)message->targets;
     spec->n_targets = message->n_targets;
+    if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
+                                             message->smart_stage) == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "smart_stage %d is not known to this release",
+                       message->smart_stage);
+    spec->smart_stage = (enum stg_smart_stage)message->smart_stage;
     spec->n_steps = message->n_dataset;
     int rc = steps_convert(message->dataset, message->n_dataset, &spec->bump,
                            &spec->steps, err);

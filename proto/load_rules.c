@@ -169,7 +169,6 @@ static const struct {
     const ProtobufCMessageDescriptor *type;
     const char *key;
 } planned[] = {
-    {&stager__pipeline__descriptor, "smart_stage"},
     {&stager__pipeline__descriptor, "deterministic"},
     {&stager__gpu__descriptor, "device"},
     {&stager__settings__descriptor, "metrics"},

@@ -99,6 +99,7 @@ struct parts {
     Stager__Empty list;
     Stager__Name name;
     Stager__Open open;
+    Stager__Names fields, fetches; /* of that */
     Stager__FeedRequest feed;
     Stager__Empty new_ticket;
     Stager__Name work;
@@ -149,8 +150,17 @@ static Stager__Apply *apply_fill(Stager__Apply *apply, const struct stg_request 
     return apply;
 }
 
-static Stager__Open *open_fill(Stager__Open *open, const struct stg_request *from)
+static Stager__Names *names_fill(Stager__Names *names, const char *const *from, size_t n)
 {
+    stager__names__init(names);
+    names->name = (char **)(uintptr_t)from;
+    names->n_name = n;
+    return names;
+}
+
+static Stager__Open *open_fill(struct parts *parts, const struct stg_request *from)
+{
+    Stager__Open *open = &parts->open;
     stager__open__init(open);
     open->name = text_of(from->name);
     open->client_id = (char *)from->client_id;
@@ -161,6 +171,10 @@ static Stager__Open *open_fill(Stager__Open *open, const struct stg_request *fro
     open->named = open->has_named = from->named;
     open->batch_size = from->batch_size;
     open->has_batch_size = from->batch_size != 0;
+    if (from->has_fields)
+        open->fields = names_fill(&parts->fields, from->fields, from->n_fields);
+    if (from->has_fetches)
+        open->fetches = names_fill(&parts->fetches, from->fetches, from->n_fetches);
     return open;
 }
 
@@ -204,7 +218,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_CHECK: message.check = check_fill(&parts.check, request); break;
     case STG_REQUEST_APPLY: message.apply = apply_fill(&parts.apply, request); break;
     case STG_REQUEST_STATUS: message.status = name_fill(&parts.name, request); break;
-    case STG_REQUEST_OPEN: message.open = open_fill(&parts.open, request); break;
+    case STG_REQUEST_OPEN: message.open = open_fill(&parts, request); break;
     case STG_REQUEST_DELETE: message.delete_ = name_fill(&parts.name, request); break;
     case STG_REQUEST_FEED: message.feed = feed_fill(&parts.feed, request); break;
     case STG_REQUEST_WORK: message.work = name_fill(&parts.work, request); break;
@@ -264,6 +278,16 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->ack_explicit = from->ack_explicit != 0;
     ret->named = from->named != 0;
     ret->batch_size = from->batch_size;
+    ret->has_fields = from->fields != NULL;
+    ret->has_fetches = from->fetches != NULL;
+    if (ret->has_fields) {
+        ret->fields = (const char *const *)from->fields->name;
+        ret->n_fields = from->fields->n_name;
+    }
+    if (ret->has_fetches) {
+        ret->fetches = (const char *const *)from->fetches->name;
+        ret->n_fetches = from->fetches->n_name;
+    }
 }
 
 static int feed_take(const Stager__FeedRequest *from, struct stg_request *ret,

@@ -66,7 +66,13 @@ struct stg_request {
     bool ack_explicit;
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
-    int dtype, ndim;     /* feed: the tensor; data and offsets point into the message */
+    bool has_fields;     /* open; else all features */
+    const char *const *fields;
+    size_t n_fields;
+    bool has_fetches; /* open; else the pipeline's targets */
+    const char *const *fetches;
+    size_t n_fetches;
+    int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
     int64_t shape[STG_LAYOUT_MAX_DIMS];
     const void *data;
     size_t data_bytes;
@@ -135,6 +141,11 @@ struct stg_pipeline_status {
     size_t n_clients;
     uint32_t n_clients_left_out; /* that did not fit the message */
     struct stg_schema boundary;
+    uint64_t cut;             /* of the next batch; 0: the boundary as it is written */
+    const char *const *moved; /* nodes that it has run before the boundary */
+    size_t n_moved;
+    uint64_t own_cuts; /* batches made by the boundary as it is written, because another
+                          cut failed */
 };
 
 /* What a pipeline is made of and what that takes: see control.proto. */
@@ -213,6 +224,7 @@ struct stg_reply {
     uint64_t segment_bytes; /* open */
     uint32_t max_held;
     const char *client_id, *structure;
+    struct stg_schema slots; /* what batches may carry beside the boundary */
     uint64_t first_number;
     uint64_t batch_rows; /* of a staged batch that is whole; 0: not known */
     bool unseen;         /* the daemon has no pidfd of this process */

@@ -146,6 +146,10 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     STG_PUT(to, worker_calls, from->worker_calls);
     STG_PUT(to, workers_lost, from->workers_lost);
     STG_PUT(to, pipeline, from->pipeline);
+    STG_PUT(to, cut, from->cut);
+    STG_PUT(to, own_cuts, from->own_cuts);
+    to->moved = (char **)(uintptr_t)from->moved;
+    to->n_moved = from->n_moved;
 }
 
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -183,8 +187,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->client_id = stg_wire_optional(from->client_id);
     open->structure = stg_wire_optional(from->structure);
     STG_PUT(open, first_number, from->first_number);
-    open->batch_rows = from->batch_rows;
-    open->has_batch_rows = from->batch_rows != 0;
+    STG_PUT(open, batch_rows, from->batch_rows);
     open->unseen = open->has_unseen = from->unseen;
     STG_PUT(open, wants_reports, from->wants_reports);
     if (from->pipeline != NULL) {
@@ -193,6 +196,9 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
             return -STAGER_RESOURCE_EXHAUSTED;
     }
     to->open = open;
+    int rc = boundary_fill(&from->slots, bump, &open->n_slot, &open->slot);
+    if (rc < 0)
+        return rc;
     return boundary_fill(&from->boundary, bump, &open->n_boundary, &open->boundary);
 }
 
@@ -426,6 +432,10 @@ static void counters_take(const Stager__StatusReply *from,
                                         .workers_lost = from->workers_lost,
                                         .pipeline = from->pipeline,
                                         .n_clients_left_out = from->n_clients_left_out};
+    ret->cut = from->cut;
+    ret->own_cuts = from->own_cuts;
+    ret->moved = (const char *const *)from->moved;
+    ret->n_moved = from->n_moved;
 }
 
 static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
@@ -457,6 +467,9 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->batch_rows = from->batch_rows;
     ret->unseen = from->unseen != 0;
     ret->wants_reports = from->wants_reports != 0;
+    int rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);
+    if (rc < 0)
+        return rc;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 

@@ -18,11 +18,13 @@ struct stg_compute_graph {
 };
 
 struct stg_compute_executor {
-    struct stg_graph *fed; /* its own: NULL when nothing is fed */
+    struct stg_graph *fed; /* its own: NULL when nothing is fed or carried */
     struct stg_run *run;
     struct stg_measured measured;     /* of run */
-    const struct stg_tensor **values; /* one a feed; for stg_run_feed */
-    size_t n_values;
+    const struct stg_tensor **values; /* of what is fed, then of what is carried and used;
+                                         for stg_run_feed */
+    size_t n_fed, n_carried;
+    size_t *carried; /* those that are used */
 };
 
 static void destroy(struct stg_compute_graph *graph)
@@ -62,6 +64,7 @@ static void discard(struct stg_compute_executor *executor)
     stg_measured_finish(&executor->measured);
     stg_graph_destroy(executor->fed);
     free(executor->values);
+    free(executor->carried);
     free(executor);
 }
 
@@ -88,33 +91,58 @@ static int settle_fed(const struct stg_graph *graph, const struct stg_component 
     return 0;
 }
 
+/* What is fed, then what is carried and not made of that. */
+static int settle_all(struct stg_compute_graph *graph, const struct stg_schema *fed,
+                      const struct stg_schema *carried,
+                      struct stg_compute_executor *executor, struct stg_schema *ret,
+                      struct stg_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < fed->n; i++)
+        rc = settle_fed(graph->graph, &fed->components[i], &ret->components[ret->n++],
+                        err);
+    for (size_t i = 0; rc == 0 && i < carried->n; i++) {
+        const struct stg_component *c = &carried->components[i];
+        if (stg_graph_is_made_of(graph->graph, c->name, fed))
+            continue;
+        executor->carried[executor->n_carried++] = i;
+        rc = settle_fed(graph->graph, c, &ret->components[ret->n++], err);
+    }
+    executor->n_fed = fed->n;
+    return rc;
+}
+
 static int make_fed(struct stg_compute_graph *graph, const struct stg_schema *fed,
+                    const struct stg_schema *carried,
                     struct stg_compute_executor *executor, struct stg_err *err)
 {
-    struct stg_schema settled = {.n = fed->n};
-    settled.components = calloc(fed->n + 1, sizeof(*settled.components));
-    executor->values = calloc(fed->n + 1, sizeof(*executor->values));
+    size_t n = fed->n + carried->n;
+    struct stg_schema settled = {0};
+    settled.components = calloc(n + 1, sizeof(*settled.components));
+    executor->values = calloc(n + 1, sizeof(*executor->values));
+    executor->carried = calloc(carried->n + 1, sizeof(*executor->carried));
     int rc = 0;
-    if (settled.components == NULL || executor->values == NULL)
+    if (settled.components == NULL || executor->values == NULL ||
+        executor->carried == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; rc == 0 && i < fed->n; i++)
-        rc = settle_fed(graph->graph, &fed->components[i], &settled.components[i], err);
+    if (rc == 0)
+        rc = settle_all(graph, fed, carried, executor, &settled, err);
     if (rc == 0)
         rc = stg_graph_create_fed(graph->spec, stg_graph_boundary(graph->graph), &settled,
-                                  &executor->fed, err);
-    executor->n_values = fed->n;
+                                  executor->n_carried, &executor->fed, err);
     free(settled.components);
     return rc;
 }
 
 static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed,
-                   const char *const *fetches, size_t n_fetches,
-                   struct stg_compute_executor **ret, struct stg_err *err)
+                   const struct stg_schema *carried, const char *const *fetches,
+                   size_t n_fetches, struct stg_compute_executor **ret,
+                   struct stg_err *err)
 {
     struct stg_compute_executor *executor = calloc(1, sizeof(*executor));
     if (executor == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = fed->n > 0 ? make_fed(graph, fed, executor, err) : 0;
+    int rc = fed->n + carried->n > 0 ? make_fed(graph, fed, carried, executor, err) : 0;
     const struct stg_graph *of = executor->fed != NULL ? executor->fed : graph->graph;
     if (rc == 0)
         rc = stg_run_create_compute(of, graph->resources, fetches, n_fetches,
@@ -135,12 +163,15 @@ static bool needs(const struct stg_compute_executor *executor, size_t i)
 }
 
 static int run(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
-               const struct stg_tensor *fed, const struct stg_compute_key *key,
-               struct stg_tensor *outputs, struct stg_err *err)
+               const struct stg_tensor *fed, const struct stg_tensor *carried,
+               const struct stg_compute_key *key, struct stg_tensor *outputs,
+               struct stg_err *err)
 {
-    for (size_t i = 0; i < executor->n_values; i++)
+    for (size_t i = 0; i < executor->n_fed; i++)
         executor->values[i] = &fed[i];
-    if (executor->n_values > 0)
+    for (size_t i = 0; i < executor->n_carried; i++)
+        executor->values[executor->n_fed + i] = &carried[executor->carried[i]];
+    if (executor->fed != NULL)
         stg_run_feed(executor->run, executor->values);
     struct stg_key op_key = {
         .seed = key->seed, .pass = key->pass, .epoch = key->epoch, .index = key->index};

@@ -48,7 +48,7 @@ static void the_plan_is_capacity_threads_credits_and_one(void)
     struct stg_stage_plan plan;
     struct stg_err err = {0};
     CHECK_OK(
-        stg_stage_plan(definition->spec, definition->graph, 2, 2, 1 << 27, &plan, &err),
+        stg_stage_plan(definition->spec, definition->cuts, 2, 2, 1 << 27, &plan, &err),
         err);
     CHECK_INT(plan.n_extents, 3 + 2 + 2 * 2 + 1);
     /* 1 MiB of floats and a head: 17 granules of 64 KiB. */
@@ -65,7 +65,7 @@ static void a_share_that_is_too_small_is_refused_with_the_numbers(void)
     struct stg_stage_plan plan;
     struct stg_err err = {0};
     CHECK_INT(
-        stg_stage_plan(definition->spec, definition->graph, 2, 2, 1 << 27, &plan, &err),
+        stg_stage_plan(definition->spec, definition->cuts, 2, 2, 1 << 27, &plan, &err),
         -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text,
                    "capacity 3 + num_threads 2 + num_clients 2 x max_held 2 + 1");
@@ -99,7 +99,7 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
         struct stg_definition *definition = define(text);
         struct stg_stage_plan plan;
         struct stg_err err = {0};
-        CHECK_INT(stg_stage_plan(definition->spec, definition->graph, 1, 2, 320 << 10,
+        CHECK_INT(stg_stage_plan(definition->spec, definition->cuts, 1, 2, 320 << 10,
                                  &plan, &err),
                   -STAGER_RESOURCE_EXHAUSTED);
         CHECK_CONTAINS(err.text, rows[i].says);
@@ -114,7 +114,7 @@ static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
     struct stg_stage_plan plan;
     struct stg_err err = {0};
     CHECK_OK(
-        stg_stage_plan(definition->spec, definition->graph, 1, 2, 10 << 20, &plan, &err),
+        stg_stage_plan(definition->spec, definition->cuts, 1, 2, 10 << 20, &plan, &err),
         err);
     CHECK_INT(plan.n_extents, 5);
     CHECK_INT(plan.max_batch_bytes, 2 << 20);
@@ -141,7 +141,7 @@ static void a_budget_is_for_batches_and_then_for_the_dataset(void)
         struct stg_definition *definition = define(text);
         struct stg_stage_plan plan;
         struct stg_err err = {0};
-        CHECK_OK(stg_stage_plan(definition->spec, definition->graph, 1, 2, 1 << 27, &plan,
+        CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, 1, 2, 1 << 27, &plan,
                                 &err),
                  err);
         CHECK_INT(plan.buffer_bytes, rows[i].buffer_bytes);
@@ -157,7 +157,7 @@ static void numbers_that_would_overflow_are_refused(void)
     struct stg_stage_plan plan;
     struct stg_err err = {0};
     CHECK_INT(
-        stg_stage_plan(definition->spec, definition->graph, 1, 2, 1 << 27, &plan, &err),
+        stg_stage_plan(definition->spec, definition->cuts, 1, 2, 1 << 27, &plan, &err),
         -STAGER_RESOURCE_EXHAUSTED);
     stg_definition_unref(definition);
 }

@@ -260,7 +260,7 @@ static void set_up(void)
     };
     struct stg_stage_plan plan;
     struct stg_err err = {0};
-    CHECK_OK(stg_stage_plan(definition->spec, definition->graph, config.num_clients, 2,
+    CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, config.num_clients, 2,
                             1 << 20, &plan, &err),
              err);
     CHECK_OK(stg_stage_create(&config, &plan, &play->stage, &err), err);

@@ -206,7 +206,7 @@ static int fed_create(struct fed *fed, struct stg_component *components, size_t 
     struct stg_schema schema = {.components = components, .n = n};
     const struct stg_schema *boundary = stg_graph_boundary(fed->stage.graph);
     int rc =
-        stg_graph_create_fed(&fed->stage.fx.spec, boundary, &schema, &fed->graph, err);
+        stg_graph_create_fed(&fed->stage.fx.spec, boundary, &schema, 0, &fed->graph, err);
     if (rc == 0)
         rc =
             stg_run_create_compute(fed->graph, fed->resources, &fetch, 1, &fed->run, err);

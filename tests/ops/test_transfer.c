@@ -204,7 +204,7 @@ static void what_is_fed_for_a_narrow_tensor_is_wide(void)
     struct stg_run *run = NULL;
     const char *fetch = "twice";
     CHECK_OK(stg_graph_create_fed(&sides.fx.spec, stg_graph_boundary(sides.graph), &fed,
-                                  &graph, &err),
+                                  0, &graph, &err),
              err);
     CHECK_OK(stg_run_create_compute(graph, NULL, &fetch, 1, &run, &err), err);
     CHECK(!stg_run_needs(run, 0) && !stg_run_needs(run, 1));

@@ -142,9 +142,11 @@ static void an_unknown_key_suggests_the_nearest(void)
         {STEPS "graph: [{name: a, op: x, v w: 1}]\n",
          "p:2:26: graph[0]: unknown key \"v w\"; known here: name, op, input"},
         {STEPS "zzzzzz: 1\n", "p:2:1: unknown key \"zzzzzz\"; known here: name, dataset, "
-                              "graph, staged, targets, datasets, container"},
+                              "graph, staged, targets, datasets, smart_stage, "
+                              "container"},
         {STEPS "<<: {a: b}\n", "p:2:1: unknown key \"<<\"; known here: name, dataset, "
-                               "graph, staged, targets, datasets, container"},
+                               "graph, staged, targets, datasets, smart_stage, "
+                               "container"},
         {"dataset: [{line: 3}]\n",
          "p:1:12: dataset[0]: unknown key \"line\"; known here: files, text_line, "
          "range, ..."},
@@ -158,9 +160,10 @@ static void an_unknown_key_suggests_the_nearest(void)
 static void what_a_later_release_brings_is_named(void)
 {
     static const struct error_case cases[] = {
-        {STEPS "smart_stage: auto\n",
-         "p:2:1: \"smart_stage\" is not supported by this release; leave it out (known "
-         "here: name, dataset, graph, staged, targets, datasets, container)"},
+        {STEPS "deterministic: true\n",
+         "p:2:1: \"deterministic\" is not supported by this release; leave it out (known "
+         "here: name, dataset, graph, staged, targets, datasets, smart_stage, "
+         "container)"},
     };
     CHECK_CASES(cases);
 }

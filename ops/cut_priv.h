@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of cuts, for cut.c (which nodes may move, which slots there are),
+ * cut_needs.c (what clients need), cut_make.c (what crosses) and run_plan.c alone.
+ */
+#ifndef STG_OPS_CUT_PRIV_H
+#define STG_OPS_CUT_PRIV_H
+
+#include "ops/cut.h"
+#include "ops/graph_priv.h"
+
+#define STG_NOT_MOVABLE UINT32_MAX
+
+struct stg_cuts {
+    const struct stg_graph *graph;
+    struct stg_bump bump; /* of all below */
+    uint32_t *nodes;      /* that may move, in the graph's order */
+    size_t n_nodes;
+    uint32_t *place;     /* of each node of the graph: its place among those */
+    bool *in_rows;       /* of each that may move: it treats each row by itself */
+    struct stg_ref *ref; /* of each slot: a feature (STAGED), or an output of a node */
+    struct stg_schema slots;
+};
+
+struct stg_cut_needs {
+    struct stg_bump bump;
+    bool *fields; /* one a feature */
+    bool in_slices;
+    struct stg_ref *fetches;
+    size_t n_fetches;
+    bool *above; /* of each node that may move: a fetch depends on it */
+    bool *stays; /* it is a fetch, or depends on one */
+};
+
+struct stg_cut {
+    const struct stg_cuts *cuts;
+    struct stg_bump bump;
+    bool *moved;     /* one a node that may move */
+    bool *carried;   /* one a slot */
+    uint32_t *slots; /* those */
+    struct stg_schema schema;
+};
+
+/* Marks the slots that a client needs when those nodes have moved. `seen`: one a node of
+ * the graph, to be false. */
+void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
+                  const bool *moved, bool *seen, bool *carried);
+
+/* Marks the features that a client needs of a batch that has those slots. */
+void stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
+                        const bool *given, bool *seen, bool *wanted);
+
+/* Is the node the one that makes the full width again of what crosses in half of it? It
+ * runs on whichever side reads it. */
+bool stg_cut_is_widening(const struct stg_graph *graph, uint32_t node);
+
+#endif
