@@ -2,6 +2,7 @@
 #include "client/admin.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "client/connect.h"
 
@@ -30,4 +31,29 @@ int stg_admin_call(struct stager *client, struct stg_request *request,
                    struct stg_reply *ret, struct stg_err *err)
 {
     return stg_client_call(client, request, STG_REQUEST_NS, ret, NULL, 0, NULL, err);
+}
+
+int stg_admin_trace(struct stager *client, const char *name, uint32_t millis,
+                    struct stg_map *ret, struct stg_err *err)
+{
+    struct stg_request request = {
+        .kind = STG_REQUEST_TRACE, .name = name, .millis = millis};
+    struct stg_reply reply;
+    int fd = -1;
+    size_t n_fds = 0;
+    int rc =
+        stg_client_call(client, &request, STG_REQUEST_NS, &reply, &fd, 1, &n_fds, err);
+    if (rc < 0)
+        return rc;
+    if (n_fds != 1)
+        return stg_err(err, -STAGER_INTERNAL, "stagerd sent no descriptor of the trace");
+    rc = stg_map_open(fd, reply.page_bytes, STG_MAP_READ, "trace page", ret, err);
+    close(fd);
+    return rc;
+}
+
+bool stg_admin_wait(struct stager *client, int64_t until_ns)
+{
+    stg_socket_sleep(client->fd, until_ns);
+    return stg_socket_drain(client->fd) == 0;
 }

@@ -6,6 +6,7 @@
 #ifndef STG_CLIENT_ADMIN_H
 #define STG_CLIENT_ADMIN_H
 
+#include "client/map.h"
 #include "client/stager.h"
 #include "proto/wire.h"
 
@@ -26,5 +27,13 @@ int stg_admin_path(const char *runtime_dir, char *buf, size_t bytes, struct stg_
  * connection. Returns the daemon's code and text when it refused. */
 int stg_admin_call(struct stager *client, struct stg_request *request,
                    struct stg_reply *ret, struct stg_err *err);
+
+/* Traces a pipeline for so long: maps the page that fills up meanwhile; the caller closes
+ * the map. Errors as stg_admin_call, and stg_map_open's. */
+int stg_admin_trace(struct stager *client, const char *name, uint32_t millis,
+                    struct stg_map *ret, struct stg_err *err);
+
+/* Sleeps until then, or a signal. False: stagerd closed the connection. */
+bool stg_admin_wait(struct stager *client, int64_t until_ns);
 
 #endif

@@ -37,6 +37,14 @@ struct stg_compute_measured {
     size_t n_nodes;
 };
 
+/* Sees an executor run: it is asked before each run, and told of each node of the spec
+ * (by its place) that has run, in CLOCK_MONOTONIC. */
+struct stg_compute_watcher {
+    void *owner;
+    bool (*is_on)(void *owner);
+    void (*node)(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns);
+};
+
 struct stg_compute {
     uint32_t abi;          /* STG_COMPUTE_ABI */
     uint32_t struct_bytes; /* sizeof(struct stg_compute) of who built it */
@@ -56,6 +64,10 @@ struct stg_compute {
                    size_t n_fetches, struct stg_compute_executor **ret,
                    struct stg_err *err);
     void (*discard)(struct stg_compute_executor *executor);
+
+    /* Once, for the executor's life. */
+    void (*watch)(struct stg_compute_executor *executor,
+                  const struct stg_compute_watcher *watcher);
 
     /* Does the executor read tensor i of the boundary? */
     bool (*needs)(const struct stg_compute_executor *executor, size_t i);

@@ -359,7 +359,6 @@ static int cut_off(struct stager_stream *stream)
 int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
                     struct stager_batch **ret)
 {
-    int rc;
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (stg_ring_is_cut(&stream->ring))
@@ -375,7 +374,7 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
     stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
     struct stg_descriptor d;
     while (!stg_ring_take(&stream->ring, &d)) {
-        rc = wait_for_descriptor(stream, timeout_millis);
+        int rc = wait_for_descriptor(stream, timeout_millis);
         if (rc == 0 && stg_ring_is_cut(&stream->ring))
             return cut_off(stream);
         if (rc < 0) {
@@ -393,10 +392,14 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret)
 {
     int rc = stg_stream_enter(stream);
-    if (rc == 0)
-        rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
-                                    : stg_stream_take(stream, timeout_millis, ret);
+    if (rc < 0)
+        return rc;
+    uint64_t began = stg_stream_span_begin(stream);
+    rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
+                                : stg_stream_take(stream, timeout_millis, ret);
     stream->n_batches += rc == 0;
+    if (began != 0)
+        stg_stream_span_end(stream, STG_SPAN_NEXT, began, rc == 0 ? *ret : NULL);
     return rc;
 }
 

@@ -154,6 +154,26 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
     return 0;
 }
 
+/* ---- spans, for who traces ---- */
+
+static bool is_traced(void *owner)
+{
+    const struct stager_stream *stream = owner;
+    return stg_ring_is_traced(&stream->ring);
+}
+
+static void add_node(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns)
+{
+    struct stager_stream *stream = owner;
+    stg_control_note(&stream->control, &(struct stg_trace_span){
+                                           .begin_ns = begin_ns,
+                                           .end_ns = end_ns,
+                                           .number = STG_NO_NUMBER,
+                                           .kind = STG_SPAN_OP,
+                                           .name = (uint16_t)(node + 1),
+                                       });
+}
+
 /* ---- executors ---- */
 
 /* What a caller asks for, and what the batch has of it already. */
@@ -222,9 +242,12 @@ static bool keep_wish(struct executor *e, const struct wish *wish)
     return ok;
 }
 
-static int executor_init(struct stg_computer *computer, struct executor *e,
+static int executor_init(struct stager_stream *stream, struct executor *e,
                          const struct wish *wish, struct stg_err *err)
 {
+    struct stg_computer *computer = stream->computer;
+    struct stg_compute_watcher watcher = {
+        .owner = stream, .is_on = is_traced, .node = add_node};
     int rc = keep_wish(e, wish)
                  ? computer->table->prepare(computer->graph, &e->fed, &computer->carried,
                                             (const char *const *)e->fetches, e->n_fetches,
@@ -232,12 +255,15 @@ static int executor_init(struct stg_computer *computer, struct executor *e,
                  : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc < 0)
         executor_clear(computer, e);
+    else
+        computer->table->watch(e->executor, &watcher);
     return rc;
 }
 
-static int find_executor(struct stg_computer *computer, const struct wish *wish,
+static int find_executor(struct stager_stream *stream, const struct wish *wish,
                          struct executor **ret, struct stg_err *err)
 {
+    struct stg_computer *computer = stream->computer;
     struct executor *e = NULL;
     for (size_t i = 0; i < MAX_EXECUTORS && e == NULL; i++) {
         if (is_for(&computer->executors[i], wish))
@@ -246,7 +272,7 @@ static int find_executor(struct stg_computer *computer, const struct wish *wish,
     if (e == NULL) {
         e = oldest(computer);
         executor_clear(computer, e);
-        int rc = executor_init(computer, e, wish, err);
+        int rc = executor_init(stream, e, wish, err);
         if (rc < 0)
             return rc;
     }
@@ -386,7 +412,7 @@ static int find_all(struct stager_stream *stream, const struct stager_batch *bat
     find_carried(stream, batch);
     wish->has = stream->computer->has;
     wish->n_slots = stream->slots.n;
-    return find_executor(stream->computer, wish, ret, err);
+    return find_executor(stream, wish, ret, err);
 }
 
 static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
@@ -413,6 +439,16 @@ static int run_wish(struct stager_stream *stream, const struct stager_batch *bat
     return rc;
 }
 
+static int run_traced(struct stager_stream *stream, const struct stager_batch *batch,
+                      struct wish *wish, struct stager_tensor *ret)
+{
+    uint64_t began = stg_stream_span_begin(stream);
+    int rc = run_wish(stream, batch, wish, ret);
+    if (began != 0)
+        stg_stream_span_end(stream, STG_SPAN_RUN, began, batch);
+    return rc;
+}
+
 static int check_batch(struct stager_stream *stream, const struct stager_batch *batch)
 {
     if (batch->stream == stream && batch->in_hand)
@@ -431,7 +467,7 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
     int rc = stg_stream_enter(stream);
     if (rc == 0 && batch != NULL)
         rc = check_batch(stream, batch);
-    return rc < 0 ? rc : run_wish(stream, batch, &wish, ret);
+    return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
 }
 
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
@@ -445,5 +481,5 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
         return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
                        "stager_run needs a batch; stager_run_fed can do without");
     rc = check_batch(stream, batch);
-    return rc < 0 ? rc : run_wish(stream, batch, &wish, ret);
+    return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
 }

@@ -26,6 +26,18 @@ int stg_stream_enter(struct stager_stream *stream)
     return 0;
 }
 
+void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
+                         uint64_t began_ns, const struct stager_batch *batch)
+{
+    struct stg_trace_span span = {
+        .begin_ns = began_ns,
+        .end_ns = stg_trace_now(),
+        .number = batch != NULL ? batch->lent->number : STG_NO_NUMBER,
+        .kind = (uint16_t)kind,
+    };
+    stg_control_note(&stream->control, &span);
+}
+
 /* ---- open ---- */
 
 static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segment_bytes,

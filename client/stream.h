@@ -16,6 +16,7 @@
 #include "client/stager.h"
 #include "core/batch.h"
 #include "core/ring.h"
+#include "core/trace.h"
 
 struct stg_computer;
 struct stg_copier;
@@ -123,6 +124,16 @@ int stg_stream_enter(struct stager_stream *stream);
  * the daemon has let go of this client; before, it would acknowledge, and the batches
  * would be lost to the others. */
 void stg_stream_return_untaken(struct stager_stream *stream);
+
+/* When a span of this stream begins: 0 when nobody traces its pipeline. One load. */
+static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
+{
+    return stg_ring_is_traced(&stream->ring) ? stg_trace_now() : 0;
+}
+
+/* Leaves a span that ends now for who traces. batch: which it is about, or NULL. */
+void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
+                         uint64_t began_ns, const struct stager_batch *batch);
 
 /* Frees a stream that is closed, has no batch in hand and no pin; else nothing. */
 void stg_stream_reap(struct stager_stream *stream);

@@ -11,6 +11,7 @@
  *   control page        RW, hostile RW    SHRINK GROW SEAL
  *   input of a worker   RW       RO       FUTURE_WRITE SHRINK GROW SEAL
  *   scratch of a worker RW, hostile RW    SHRINK GROW SEAL
+ *   trace page          RW       RO       FUTURE_WRITE SHRINK GROW SEAL  (of who traces)
  *
  * Invariants (numbers as everywhere in this house):
  * I1  A byte of an extent is written only while FILLING; READY and LENT are immutable.
@@ -32,6 +33,7 @@
 #define STG_MAGIC_RING 0x474e4952474754ull    /* "TGGRING" */
 #define STG_MAGIC_CONTROL 0x4c525443474754ull /* "TGGCTRL" */
 #define STG_MAGIC_BATCH 0x48435442u           /* "BTCH" */
+#define STG_MAGIC_TRACE 0x435254474754ull     /* "TGGTRC" */
 
 #define STG_GRANULE_BYTES 65536u
 #define STG_TENSOR_ALIGN 64u
@@ -55,6 +57,39 @@ struct stg_object_header {
 static_assert(sizeof(struct stg_object_header) == 64, "ABI");
 static_assert(offsetof(struct stg_object_header, version) == 60, "ABI");
 
+/* ---- a span: something that took time; in trace pages and control pages ---- */
+
+enum stg_span_kind {
+    STG_SPAN_READ = 1,        /* of a file: its name; number: offset; value: bytes */
+    STG_SPAN_STEP = 2,        /* of the dataset: its name; value: records */
+    STG_SPAN_OP = 3,          /* of the graph: its name; number: that of its run */
+    STG_SPAN_MAKE = 4,        /* a runner makes an item; value: rows */
+    STG_SPAN_WAIT_MEMORY = 5, /* a runner waits for an extent */
+    STG_SPAN_WAIT_ROOM = 6,   /* for room in the buffer */
+    STG_SPAN_WAIT_TURN = 7,   /* for an item drawn before its own */
+    STG_SPAN_WAIT_DRAW = 8,   /* for the data set, which another one has */
+    STG_SPAN_WAIT_PASS = 9,   /* for a pass to begin */
+    STG_SPAN_PUBLISH = 10,    /* number: of the batch; value: its KiB, rounded up */
+    STG_SPAN_ASSIGN = 11,     /* at once. number: of the batch; value: track of whom */
+    STG_SPAN_RELEASE = 12,    /* at once. likewise */
+    STG_SPAN_NEXT = 13,       /* a client in stager_next; number: of the batch, or none */
+    STG_SPAN_RUN = 14,        /* a client in stager_run; likewise */
+    STG_SPAN_WAIT_PARKED = 15, /* for its turn to be needed: `auto` uses fewer */
+    STG_SPAN_LAST = STG_SPAN_WAIT_PARKED
+};
+
+#define STG_NO_NUMBER UINT64_MAX
+
+struct stg_trace_span {
+    uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
+    uint64_t number;
+    uint32_t value;
+    uint16_t kind;
+    uint16_t name; /* in the names of the trace page; 0: none. In a control page: node i
+                      of the pipeline's graph is i + 1 */
+};
+static_assert(sizeof(struct stg_trace_span) == 32, "ABI");
+
 /* ---- ring page: daemon -> client ---- */
 
 enum stg_descriptor_kind {
@@ -73,6 +108,7 @@ enum stg_descriptor_kind {
  *   daemon  stg_ring_finish      final, then as push; nothing afterwards
  *   daemon  stg_ring_cut         cut (release), after stg_ring_finish
  *   daemon  stg_ring_want_bell   bell_wanted, while what clients do can change anything
+ *   daemon  stg_ring_trace       traced, when a trace begins and ends
  *   client  stg_ring_take        nothing here: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
@@ -111,13 +147,15 @@ struct stg_ring_page {
     _Alignas(64) _Atomic uint64_t head; /* descriptors ever published */
     _Atomic uint32_t cut; /* not 0: what was not taken is void, `final` comes at once */
     _Alignas(64) _Atomic uint32_t
-        bell_wanted; /* another number than the last: ring when you run dry */
+        bell_wanted;         /* another number than the last: ring when you run dry */
+    _Atomic uint32_t traced; /* not 0: put your spans into the control page */
     _Alignas(64) struct stg_final final;
     _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
 };
 static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
 static_assert(offsetof(struct stg_ring_page, cut) == 72, "ABI");
 static_assert(offsetof(struct stg_ring_page, bell_wanted) == 128, "ABI");
+static_assert(offsetof(struct stg_ring_page, traced) == 132, "ABI");
 static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
 static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");
@@ -132,12 +170,14 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
 
 #define STG_CONTROL_BYTES 16384u
 #define STG_RELEASE_ENTRIES 1024u
+#define STG_CONTROL_SPANS 240u
 
 /*   who     calls                      changes
  *   client  stg_control_release        an entry, then released (release)
  *   client  next                       asked, taken; waiting_since_ns, then waiting
  *   client  rewind                     pass_wanted
  *   client  close                      parting
+ *   client  stg_control_note           a span, then noted (release), while it is traced
  *   daemon  stg_control_poll           nothing: loads once, checks, then uses */
 struct stg_control_page {
     struct stg_object_header header;
@@ -152,6 +192,8 @@ struct stg_control_page {
     _Alignas(64) _Atomic uint64_t
         pass_wanted; /* passes asked for: 1 at open, +1 a rewind */
     _Alignas(64) struct stg_release_entry releases[STG_RELEASE_ENTRIES];
+    _Alignas(64) _Atomic uint64_t noted; /* spans ever posted; the oldest go over board */
+    _Alignas(64) struct stg_trace_span spans[STG_CONTROL_SPANS];
 };
 static_assert(offsetof(struct stg_control_page, released) == 64, "ABI");
 static_assert(offsetof(struct stg_control_page, asked) == 128, "ABI");
@@ -161,7 +203,65 @@ static_assert(offsetof(struct stg_control_page, parting) == 196, "ABI");
 static_assert(offsetof(struct stg_control_page, waiting_since_ns) == 200, "ABI");
 static_assert(offsetof(struct stg_control_page, pass_wanted) == 256, "ABI");
 static_assert(offsetof(struct stg_control_page, releases) == 320, "ABI");
+static_assert(offsetof(struct stg_control_page, noted) == 8512, "ABI");
+static_assert(offsetof(struct stg_control_page, spans) == 8576, "ABI");
 static_assert(sizeof(struct stg_control_page) <= STG_CONTROL_BYTES, "ABI");
+
+/* ---- trace page: daemon -> who traces a pipeline ---- */
+
+#define STG_TRACE_TRACKS 64u
+#define STG_TRACE_CHUNKS 512u /* of all tracks; each has one at least */
+#define STG_TRACE_CHUNK_SPANS 1024u
+#define STG_TRACE_NAMES 4096u
+#define STG_TRACE_TEXT_BYTES 262144u
+
+struct stg_trace_name {
+    uint32_t offset, bytes; /* in text */
+};
+
+/* What one thread of the daemon did, or one client. All but n is written before n_tracks
+ * passes it. */
+struct stg_trace_track {
+    _Alignas(64) _Atomic uint64_t n; /* spans ever */
+    uint32_t pid, tid;               /* of a client tid is a number of ours */
+    char process[64];
+    char name[128]; /* of the thread, or client_id */
+    /* Span i lies in chunk i / STG_TRACE_CHUNK_SPANS of these; once there are no more
+     * chunks to be had, span i is written over span i - n_chunks chunks. */
+    _Atomic uint32_t n_chunks;
+    uint16_t chunks[STG_TRACE_CHUNKS];
+};
+static_assert(sizeof(struct stg_trace_track) == 1280, "ABI");
+
+/*   who     calls             changes
+ *   daemon  stg_trace_start   all but tracks and spans; the names of the graph's nodes
+ *   daemon  stg_trace_add     a name, then n_names; a track, then n_tracks; a chunk of a
+ *                             track, then its n_chunks; a span, then its n (release each)
+ *   daemon  stg_trace_stop    ended_ns, once; nothing afterwards
+ *   client  stg_trace_read    nothing: copies, then looks whether it was written over */
+struct stg_trace_page {
+    struct stg_object_header header;
+    char pipeline[72];
+    uint64_t generation;
+    uint64_t begin_ns, until_ns;
+    uint32_t pid;                           /* of the daemon */
+    uint32_t n_nodes;                       /* names 1 to n_nodes are those */
+    _Alignas(64) _Atomic uint64_t ended_ns; /* 0: it goes on */
+    _Atomic uint64_t n_lost;                /* spans that found no track, or no sense */
+    _Atomic uint32_t n_tracks, n_names;     /* n_names counts 0, too, which is none */
+    uint32_t n_chunks;                      /* that are taken */
+    uint32_t text_bytes;                    /* that are taken */
+    struct stg_trace_name names[STG_TRACE_NAMES];
+    char text[STG_TRACE_TEXT_BYTES];
+    struct stg_trace_track tracks[STG_TRACE_TRACKS];
+    struct stg_trace_span spans[STG_TRACE_CHUNKS * STG_TRACE_CHUNK_SPANS];
+};
+static_assert(offsetof(struct stg_trace_page, pipeline) == 64, "ABI");
+static_assert(offsetof(struct stg_trace_page, generation) == 136, "ABI");
+static_assert(offsetof(struct stg_trace_page, ended_ns) == 192, "ABI");
+static_assert(offsetof(struct stg_trace_page, n_tracks) == 208, "ABI");
+static_assert(offsetof(struct stg_trace_page, names) == 224, "ABI");
+static_assert(offsetof(struct stg_trace_page, tracks) % 64 == 0, "ABI");
 
 /* ---- batch at rest: the start of an extent ----
  *   who     calls                changes

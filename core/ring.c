@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/status.h"
+#include "core/trace.h"
 
 #define VERSION ((uint32_t)STG_LAYOUT_MAJOR << 16 | STG_LAYOUT_MINOR)
 
@@ -148,6 +149,38 @@ uint64_t stg_control_waiting_since(const struct stg_control_reader *reader)
     return atomic_load_explicit(&page->waiting_since_ns, memory_order_relaxed);
 }
 
+void stg_ring_trace(struct stg_ring_writer *writer, bool traced)
+{
+    atomic_store_explicit(&writer->page->traced, traced, memory_order_relaxed);
+}
+
+/* I3: whatever the count says, no more is read than lies there, and inside of the page.
+ * What is torn or a lie is a wrong span of its author's. */
+int stg_control_poll_span(struct stg_control_reader *reader, struct stg_trace_span *ret,
+                          uint64_t *ret_n_missed)
+{
+    struct stg_control_page *page = reader->page;
+    uint64_t noted = atomic_load_explicit(&page->noted, memory_order_acquire);
+    uint64_t available = noted - reader->span_cursor;
+    *ret_n_missed = 0;
+    if (available == 0)
+        return 0;
+    /* The one that it writes now lies where the oldest lies. */
+    if (available >= STG_CONTROL_SPANS) {
+        *ret_n_missed = available - STG_CONTROL_SPANS + 1;
+        reader->span_cursor = noted - STG_CONTROL_SPANS + 1;
+    }
+    stg_span_load(ret, &page->spans[reader->span_cursor % STG_CONTROL_SPANS]);
+    reader->span_cursor++;
+    return 1;
+}
+
+void stg_control_skip_spans(struct stg_control_reader *reader)
+{
+    reader->span_cursor =
+        atomic_load_explicit(&reader->page->noted, memory_order_acquire);
+}
+
 /* ---- client ---- */
 
 static int check_header(const struct stg_object_header *header, const char *what,
@@ -222,6 +255,19 @@ bool stg_ring_should_bell(struct stg_ring_reader *reader)
         return false;
     reader->bell_rung = wanted;
     return true;
+}
+
+bool stg_ring_is_traced(const struct stg_ring_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->traced, memory_order_relaxed) != 0;
+}
+
+void stg_control_note(struct stg_control_writer *writer,
+                      const struct stg_trace_span *span)
+{
+    struct stg_control_page *page = writer->page;
+    stg_span_store(&page->spans[writer->noted % STG_CONTROL_SPANS], span);
+    atomic_store_explicit(&page->noted, ++writer->noted, memory_order_release);
 }
 
 void stg_control_release(struct stg_control_writer *writer, uint32_t lease,

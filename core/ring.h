@@ -43,9 +43,13 @@ void stg_ring_cut(struct stg_ring_writer *writer);
  * it. The caller looks at the control page once more afterwards. */
 void stg_ring_want_bell(struct stg_ring_writer *writer);
 
+/* May the client leave its spans in the control page? */
+void stg_ring_trace(struct stg_ring_writer *writer, bool traced);
+
 struct stg_control_reader {
     struct stg_control_page *page;
-    uint64_t cursor; /* releases consumed */
+    uint64_t cursor;      /* releases consumed */
+    uint64_t span_cursor; /* and spans */
 };
 
 /* The next posted release: 1 and a private copy, 0 when there is none, INVALID_ARGUMENT
@@ -62,6 +66,14 @@ bool stg_control_parting(const struct stg_control_reader *reader);
 /* Full fence, then the client's flag: call after stg_ring_push to know whether to ring.
  */
 bool stg_control_waiting(const struct stg_control_reader *reader);
+/* The next span that it left, a private copy of what it wrote: 1, or 0: there is none.
+ * *ret_n_missed: those before it that were written over. Not more than a page full lies
+ * between two calls and the end of them. I3: kind, name, times and number are unchecked.
+ */
+int stg_control_poll_span(struct stg_control_reader *reader, struct stg_trace_span *ret,
+                          uint64_t *ret_n_missed);
+/* Forgets the spans that lie there: they are of an earlier trace. */
+void stg_control_skip_spans(struct stg_control_reader *reader);
 /* Since when it sleeps, as it says (CLOCK_MONOTONIC); 0: it is awake. No fence: for
  * counters. */
 uint64_t stg_control_waiting_since(const struct stg_control_reader *reader);
@@ -80,6 +92,9 @@ struct stg_ring_reader {
     uint32_t bell_rung;
 };
 
+/* Is it asked for its spans? One load. */
+bool stg_ring_is_traced(const struct stg_ring_reader *reader);
+
 /* Is what was not taken yet void? Then `final` says why. */
 bool stg_ring_is_cut(const struct stg_ring_reader *reader);
 
@@ -96,7 +111,12 @@ bool stg_ring_should_bell(struct stg_ring_reader *reader);
 struct stg_control_writer {
     struct stg_control_page *page;
     uint64_t released;
+    uint64_t noted;
 };
+
+/* Leaves a span, over the oldest one when the page is full. */
+void stg_control_note(struct stg_control_writer *writer,
+                      const struct stg_trace_span *span);
 
 /* Posts a release. */
 void stg_control_release(struct stg_control_writer *writer, uint32_t lease,

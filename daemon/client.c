@@ -400,8 +400,10 @@ const char *stg_client_how(const struct stg_client *client)
 
 void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
 {
-    if (client->has_lease)
+    if (client->has_lease) {
+        stg_client_trace(stage, client);
         stg_client_take_in(stage, client);
+    }
     if (client->state != STG_CLIENT_ATTACHED)
         return; /* before, or for its last releases */
     client->has_left = client->has_lease && stg_control_parting(&client->control);

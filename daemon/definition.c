@@ -127,6 +127,7 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
     definition->refs = 1;
     definition->applier = *applier;
     stg_bump_init(&definition->bump, 0);
+    stg_trace_init(&definition->trace);
     int rc = build(definition, text, text_bytes, file, containers, err);
     if (rc < 0) {
         stg_definition_unref(definition);
@@ -147,6 +148,7 @@ void stg_definition_unref(struct stg_definition *definition)
     if (definition == NULL || --definition->refs > 0)
         return;
     stg_cuts_destroy(definition->cuts);
+    stg_trace_finish(&definition->trace);
     stg_graph_destroy(definition->graph);
     stg_vocabularies_finish(&definition->vocabularies);
     stg_container_leave(definition->container);

@@ -66,10 +66,12 @@ static int take_release(struct stg_stage *stage, struct stg_client *client,
             stg_lease_release(stage->leases, client->lease_client, lease, &extent, err);
         if (rc < 0)
             return rc;
+        uint64_t number = client->assigned[i].number;
         acknowledge(stage, client, &client->assigned[i]);
         forget_assigned(client, i);
         client->n_released++;
         stage->n_released++;
+        stg_trace_client_item(stage, client, STG_SPAN_RELEASE, number);
         stage->wake |= STG_WAKE_MEMORY;
         return 0;
     }
@@ -253,6 +255,7 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     client->last_given_ns = now;
     client->n_given++;
     client->n_redelivered += is_redelivered;
+    stg_trace_client_item(stage, client, STG_SPAN_ASSIGN, item->number);
     stage->n_assigned++;
     stage->n_redelivered += is_redelivered;
     return true;
@@ -424,8 +427,10 @@ static bool want_bells(struct stg_stage *stage)
 static void take_all(struct stg_stage *stage)
 {
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->has_lease)
-            stg_client_take_in(stage, c);
+        if (!c->has_lease)
+            continue;
+        stg_client_trace(stage, c);
+        stg_client_take_in(stage, c);
     }
 }
 

@@ -82,6 +82,10 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "a stream needs descriptors, which cannot pass the gate: use "
                        "libstager, which attaches to attach.sock");
+    if (request->kind == STG_REQUEST_TRACE)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "a trace needs a descriptor, which cannot pass the gate: "
+                       "`stagerctl trace`, without --gate");
     if (request->kind == STG_REQUEST_NEW_TICKET)
         return stg_err(err, -STAGER_PERMISSION_DENIED,
                        "tickets are given on attach.sock alone: `stagerctl ticket`");

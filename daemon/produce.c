@@ -36,9 +36,11 @@ static bool wait_for_pass(struct stg_runner *runner)
     runners->n_waiting_pass++;
     while (!stage->stopping && (stage->pass_state != STG_PASS_RUNNING ||
                                 runner->index >= runners->n_active)) {
-        if (runner->index >= runners->n_active)
+        bool is_parked = runner->index >= runners->n_active;
+        if (is_parked)
             stg_draw_pass_on(stage, true);
-        pthread_cond_wait(&runners->pass, &stage->lock);
+        stg_stage_wait(stage, &runners->pass, 0,
+                       is_parked ? STG_SPAN_WAIT_PARKED : STG_SPAN_WAIT_PASS);
     }
     runners->n_waiting_pass--;
     bool go_on = !stage->stopping;
@@ -65,7 +67,7 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
         }
         stg_draw_pass_on(stage, true);
         runners->n_waiting_memory++;
-        pthread_cond_wait(&runners->memory, &stage->lock);
+        stg_stage_wait(stage, &runners->memory, 0, STG_SPAN_WAIT_MEMORY);
         runners->n_waiting_memory--;
     }
     if (began != 0) {
@@ -104,6 +106,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .n_groups = stage->config.n_groups,
         .pass = pass,
         .buffer_bytes = stage->plan.buffer_bytes,
+        .trace = stage->config.trace,
         .stopped = &stage->stopped,
         .container = stage->config.container,
         .tuning = stage->tune.log,
@@ -234,6 +237,8 @@ static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
     work->sequence = drawn->sequence;
     work->epoch = drawn->epoch;
     work->feeds = drawn->feeds;
+    if (stg_trace_is_on(stage->config.trace))
+        stg_trace_make(stage, began, drawn->block->n_rows);
     stg_block_unref(drawn->block);
     work->draw_ns = drawn->took_ns;
     work->draw_cpu_ns = drawn->cpu_ns;

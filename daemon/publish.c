@@ -36,13 +36,6 @@ uint64_t stg_now_ns(void)
 
 /* ---- waiting and waking ---- */
 
-void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns)
-{
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
-    pthread_cond_timedwait(cond, &stage->lock, &until);
-}
-
 void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns)
 {
     stage->runners.n_waiting++;
@@ -237,10 +230,7 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
         if (ok)
             break;
         runners->n_waiting_draw++;
-        if (pause)
-            stg_wait_until(stage, &runners->draw, until);
-        else
-            pthread_cond_wait(&runners->draw, &stage->lock);
+        stg_stage_wait(stage, &runners->draw, pause ? until : 0, STG_SPAN_WAIT_DRAW);
         runners->n_waiting_draw--;
     }
     if (ok) {
@@ -316,7 +306,7 @@ static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
     while (!stage->stopping && stage->publish_next != key) {
         stg_draw_pass_on(stage, false);
         turn->is_waiting = true;
-        pthread_cond_wait(&turn->cond, &stage->lock);
+        stg_stage_wait(stage, &turn->cond, 0, STG_SPAN_WAIT_TURN);
         turn->is_waiting = false;
     }
     return !stage->stopping;
@@ -372,10 +362,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
         runners->clock_runs = stage->n_attached > 0;
         bool runs = runners->clock_runs;
         turn->is_waiting = true;
-        if (runs)
-            stg_wait_until(stage, &turn->cond, since + left);
-        else
-            pthread_cond_wait(&turn->cond, &stage->lock);
+        stg_stage_wait(stage, &turn->cond, runs ? since + left : 0, STG_SPAN_WAIT_ROOM);
         turn->is_waiting = false;
         uint64_t spent = runs ? stg_now_ns() - since : 0;
         left = spent < left ? left - spent : 0;
@@ -406,12 +393,26 @@ static void note_error(struct stg_stage *stage, uint64_t number,
                 stage->config.name, stage->last_error, stage->n_errors);
 }
 
+static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
+                          uint64_t number, uint64_t bytes)
+{
+    uint64_t kib = (bytes + 1023) / 1024;
+    stg_trace_add(
+        stage->config.trace,
+        &(struct stg_trace_span){.begin_ns = began_ns,
+                                 .end_ns = stg_trace_now(),
+                                 .number = number,
+                                 .value = kib < UINT32_MAX ? (uint32_t)kib : UINT32_MAX,
+                                 .kind = STG_SPAN_PUBLISH});
+}
+
 static void put(struct stg_stage *stage, const struct stg_work *work)
 {
     struct stg_batch_header *header =
         (void *)((char *)stage->arena.base +
                  stg_extent_offset(stage->leases, work->extent));
     bool is_error = work->err.code != 0;
+    uint64_t began = stg_trace_begin(stage->config.trace);
     header->number = stage->next_number++;
     header->n_dropped = stage->n_skipped;
     stg_extent_seal(stage->leases, work->extent, work->bytes);
@@ -426,6 +427,8 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .is_error = is_error,
                          .cut = work->cut,
                      });
+    if (began != 0)
+        trace_publish(stage, began, header->number, work->bytes);
 }
 
 static void discard(struct stg_stage *stage, const struct stg_work *work)

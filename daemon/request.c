@@ -15,6 +15,7 @@
 #include "daemon/feed.h"
 #include "daemon/gate.h"
 #include "daemon/session.h"
+#include "daemon/tracing.h"
 #include "daemon/version.h"
 
 #define MAX_ADVICE 16
@@ -378,6 +379,15 @@ static void serve_new_ticket(struct stg_session *session,
         stg_session_reply(session, &reply, NULL, 0);
 }
 
+/* ---- trace ---- */
+
+static void serve_trace(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
+    if (pipeline != NULL)
+        stg_tracing_begin(session, pipeline, request);
+}
+
 /* ---- open ---- */
 
 static int attach(struct stg_session *session, const struct stg_request *request,
@@ -574,7 +584,7 @@ static const struct {
     {STG_REQUEST_STATUS, serve_status},         {STG_REQUEST_DELETE, serve_delete},
     {STG_REQUEST_NEW_TICKET, serve_new_ticket}, {STG_REQUEST_FEED, serve_feed},
     {STG_REQUEST_EXPLAIN, serve_explain},       {STG_REQUEST_REPORT, serve_report},
-    {STG_REQUEST_WORK, stg_request_work},
+    {STG_REQUEST_WORK, stg_request_work},       {STG_REQUEST_TRACE, serve_trace},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

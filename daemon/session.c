@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/tracing.h"
 #include "daemon/work.h"
 
 #ifndef SO_PEERPIDFD
@@ -101,6 +102,7 @@ void stg_session_close(struct stg_session *session)
     session->closing = true;
     stop_waiting(session);
     stop_working(session);
+    stg_tracing_end(session);
     bool gone = true;
     if (session->client != NULL) {
         gone = stg_stage_detach(session->instance->stage, session->client);
@@ -158,6 +160,7 @@ void stg_session_abort(struct stg_session *session)
 {
     session->client = NULL;
     stop_working(session);
+    stg_tracing_end(session);
     if (!session->closing) {
         session->closing = true;
         stop_waiting(session);
@@ -292,6 +295,10 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
                          "the first request of a connection is hello");
         stg_session_close(session);
+    } else if (session->tracing != NULL) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "this connection traces a pipeline: make another one for "
+                         "requests");
     } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
                 request.kind != STG_REQUEST_REPORT)) {

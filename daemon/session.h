@@ -51,6 +51,7 @@ struct stg_session {
     struct stg_request open;
     struct stg_bump open_bump;
     struct stg_instance *open_private;
+    struct stg_tracing *tracing;       /* what it traces, or NULL */
     char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
     uint64_t open_gone; /* it waits for memory: n_gone at the last try, plus 1; or 0 */
 };

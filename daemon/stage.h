@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "core/spec.h"
+#include "core/trace.h"
 #include "daemon/memory.h"
 #include "ops/cut.h"
 #include "ops/graph.h"
@@ -52,6 +53,7 @@ struct stg_stage_config {
     struct stg_budget *budget;
     struct stg_pool *pool; /* where to draw and compute; NULL: on threads of its own */
     struct stg_workers *workers;  /* of a step py_function; NULL: there is none */
+    struct stg_trace *trace;      /* where spans go while it is on; NULL: nowhere */
     const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
     /* Runs on any thread, with the stage's lock held: ask the loop to call
      * stg_stage_sweep. */
@@ -138,6 +140,11 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client);
 /* Looks at every client's control page, expires what has a clock. Returns how long until
  * it wants to be called again in milliseconds, or -1: not before the next event. */
 int stg_stage_sweep(struct stg_stage *stage);
+
+/* While its trace is on, now and then, and once after: asks clients for their spans, or
+ * no more, and takes in what they left. last: who waits says so, clients and runners, of
+ * whom some need a moment for it. */
+void stg_stage_trace(struct stg_stage *stage, bool last);
 
 /* Ends the stage: every client gets what was assigned to it (drain: and what is
  * published), then the code (positive) and text. Returns at once. */

@@ -110,7 +110,9 @@ struct stg_client {
     struct stg_client_mark { /* when the tuners' window began */
         uint64_t wait_ns, n_given;
     } tune_mark;
-    char last_error[256]; /* the last error item; once it left: why */
+    uint64_t trace_session; /* that it is asked for spans of; 0: it is not asked */
+    uint32_t trace_track;   /* where they go */
+    char last_error[256];   /* the last error item; once it left: why */
 };
 
 enum stg_pass_state {
@@ -303,6 +305,22 @@ void stg_tune_took(struct stg_stage *stage);
 
 /* A client has come or gone. */
 void stg_tune_forget(struct stg_stage *stage);
+/* ---- stage_trace.c ---- */
+
+/* Without the lock: an item was made, since then; and a run's nodes are spans from now
+ * on, for as long as both live. */
+void stg_trace_make(const struct stg_stage *stage, uint64_t began_ns, int64_t n_rows);
+void stg_trace_run(struct stg_stage *stage, struct stg_run *run,
+                   struct stg_run_watcher *watcher);
+
+/* The rest with the lock held. */
+
+/* Begins and ends asking the client for spans, and takes in those that it left. */
+void stg_client_trace(struct stg_stage *stage, struct stg_client *client);
+
+/* An item was given to the client, or came back. */
+void stg_trace_client_item(const struct stg_stage *stage, const struct stg_client *client,
+                           enum stg_span_kind kind, uint64_t number);
 
 /* ---- write.c: an element becomes a batch at rest ---- */
 
@@ -319,8 +337,9 @@ struct stg_drawn {
 struct stg_executor {
     struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
     struct stg_run *run;
-    struct stg_profiler profiler; /* of `run` */
-    uint64_t feed_version;        /* that `run` was given */
+    struct stg_profiler profiler;   /* of `run` */
+    struct stg_run_watcher watcher; /* likewise */
+    uint64_t feed_version;          /* that `run` was given */
 };
 
 /* Of one runner. */
@@ -369,8 +388,10 @@ void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
 void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns);
 void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
 
-/* A wait on the monotonic clock. Lock held. */
-void stg_wait_until(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns);
+/* A wait, on the monotonic clock when deadline_ns is not 0; a span of that kind. Lock
+ * held. */
+void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns,
+                    enum stg_span_kind kind);
 
 /* What a waiting runner may wait for; whoever brings it about, lock held, wakes those
  * that can go on. Also to be called when the first client attaches or the last one

@@ -35,6 +35,8 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
                                STG_SAMPLE_EVERY, err);
     if (rc < 0)
         executor_finish(executor);
+    else
+        stg_trace_run(stage, executor->run, &executor->watcher);
     return rc;
 }
 

@@ -104,6 +104,7 @@ struct parts {
     Stager__Empty new_ticket;
     Stager__Name work;
     Stager__Report report;
+    Stager__TraceRequest trace;
 };
 
 static char *text_of(const char *s)
@@ -192,6 +193,16 @@ static Stager__FeedRequest *feed_fill(Stager__FeedRequest *feed,
     return feed;
 }
 
+static Stager__TraceRequest *trace_fill(Stager__TraceRequest *trace,
+                                        const struct stg_request *from)
+{
+    stager__trace_request__init(trace);
+    trace->name = text_of(from->name);
+    trace->millis = from->millis;
+    trace->has_millis = 1;
+    return trace;
+}
+
 /* What a request through the gate has beside its part. */
 static void gate_fill(Stager__Request *message, const struct stg_request *from)
 {
@@ -227,6 +238,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         ret = stg_wire_report_fill(&request->report, &bump, &parts.report);
         message.report = &parts.report;
         break;
+    case STG_REQUEST_TRACE: message.trace = trace_fill(&parts.trace, request); break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -338,6 +350,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->delete_, STG_REQUEST_DELETE},        {m->feed, STG_REQUEST_FEED},
         {m->new_ticket, STG_REQUEST_NEW_TICKET}, {m->explain, STG_REQUEST_EXPLAIN},
         {m->report, STG_REQUEST_REPORT},         {m->work, STG_REQUEST_WORK},
+        {m->trace, STG_REQUEST_TRACE},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -365,6 +378,10 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
     case STG_REQUEST_REPORT:
         return stg_wire_report_take(m->report, bump, &ret->report, err);
+    case STG_REQUEST_TRACE:
+        ret->name = m->trace->name;
+        ret->millis = m->trace->millis;
+        return 0;
     default: return 0;
     }
 }

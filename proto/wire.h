@@ -29,6 +29,7 @@ enum stg_request_kind {
     STG_REQUEST_FEED,
     STG_REQUEST_NEW_TICKET,
     STG_REQUEST_EXPLAIN,
+    STG_REQUEST_TRACE, /* one less than the number of its field, as all are */
     STG_REQUEST_WORK = 12,
     STG_REQUEST_REPORT = 13,
 };
@@ -55,7 +56,8 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char *name; /* status, explain, open, delete; apply: overrides the text's */
+    const char
+        *name; /* status, explain, open, delete, trace; apply: overrides the text's */
     const char *text; /* check, apply */
     size_t text_bytes;
     const char *file;
@@ -72,6 +74,7 @@ struct stg_request {
     bool has_fetches; /* open; else the pipeline's targets */
     const char *const *fetches;
     size_t n_fetches;
+    uint32_t millis; /* trace: for how long */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
     int64_t shape[STG_LAYOUT_MAX_DIMS];
     const void *data;
@@ -231,6 +234,7 @@ struct stg_reply {
     bool wants_reports;
     uint64_t feed_version; /* feed */
     const char *function;  /* work: "module:name"; boundary is what it has to give */
+    uint64_t page_bytes;   /* trace */
     const unsigned char *ticket; /* new_ticket: STG_TICKET_BYTES */
     uint32_t seconds;
     const char *admin_url, *events_url;

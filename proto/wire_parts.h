@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What wire.c and wire_reply.c share. Only they include it.
+ * What wire*.c share. Only they include it.
  */
 #ifndef STG_PROTO_WIRE_PARTS_H
 #define STG_PROTO_WIRE_PARTS_H

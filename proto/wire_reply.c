@@ -242,6 +242,17 @@ static int work_fill(const struct stg_reply *from, struct stg_bump *bump,
     return boundary_fill(&from->boundary, bump, &work->n_output, &work->output);
 }
 
+static int trace_fill(const struct stg_reply *from, struct stg_bump *bump,
+                      Stager__Reply *to)
+{
+    to->trace = stg_bump_alloc(bump, sizeof(*to->trace));
+    if (to->trace == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__trace_reply__init(to->trace);
+    to->trace->page_bytes = from->page_bytes;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -257,6 +268,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_WORK: return work_fill(from, bump, to);
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_fill(&from->explain, bump, &to->explain);
+    case STG_REQUEST_TRACE: return trace_fill(from, bump, to);
     default: return 0;
     }
 }
@@ -510,6 +522,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->new_ticket != NULL, kind == STG_REQUEST_NEW_TICKET},
         {m->explain != NULL, kind == STG_REQUEST_EXPLAIN},
         {m->work != NULL, kind == STG_REQUEST_WORK},
+        {m->trace != NULL, kind == STG_REQUEST_TRACE},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -550,6 +563,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_WORK: return work_take(m->work, bump, ret, err);
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_take(m->explain, bump, &ret->explain, err);
+    case STG_REQUEST_TRACE: ret->page_bytes = m->trace->page_bytes; return 0;
     default: return 0;
     }
 }

@@ -25,6 +25,9 @@ struct stg_compute_executor {
                                          for stg_run_feed */
     size_t n_fed, n_carried;
     size_t *carried; /* those that are used */
+    size_t n_nodes;  /* of the spec */
+    struct stg_compute_watcher told;
+    struct stg_run_watcher watcher;
 };
 
 static void destroy(struct stg_compute_graph *graph)
@@ -153,8 +156,36 @@ static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed
         discard(executor);
         return rc;
     }
+    executor->n_nodes = graph->spec->n_nodes;
     *ret = executor;
     return 0;
+}
+
+static bool begin_watch(void *owner, const struct stg_key *key)
+{
+    const struct stg_compute_executor *executor = owner;
+    return executor->told.is_on(executor->told.owner);
+}
+
+static void watch_node(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns)
+{
+    const struct stg_compute_executor *executor = owner;
+    if (node <
+        executor->n_nodes) /* behind them are those that the graph made by itself */
+        executor->told.node(executor->told.owner, node, begin_ns, end_ns);
+}
+
+static void end_watch(void *owner, const struct stg_run *run, int rc)
+{
+}
+
+static void watch(struct stg_compute_executor *executor,
+                  const struct stg_compute_watcher *watcher)
+{
+    executor->told = *watcher;
+    executor->watcher = (struct stg_run_watcher){
+        .owner = executor, .begin = begin_watch, .node = watch_node, .end = end_watch};
+    stg_run_watch(executor->run, &executor->watcher);
 }
 
 static bool needs(const struct stg_compute_executor *executor, size_t i)
@@ -194,6 +225,7 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .destroy = destroy,
     .prepare = prepare,
     .discard = discard,
+    .watch = watch,
     .needs = needs,
     .run = run,
     .measured = measured,

@@ -22,10 +22,12 @@ struct stg_ctl_options {
     bool replace;
     bool rows;
     bool dot;
-    uint64_t limit;   /* 0: none */
-    uint64_t count;   /* watch: events; 0: no end */
-    uint64_t seconds; /* watch; 0: no end */
-    const char *gate; /* URL of the gate to ask through; NULL: attach.sock */
+    uint64_t limit;     /* 0: none */
+    uint64_t count;     /* watch: events; 0: no end */
+    uint64_t seconds;   /* watch; 0: no end. trace; 0: the default */
+    const char *gate;   /* URL of the gate to ask through; NULL: attach.sock */
+    const char *output; /* trace; NULL: the default */
+    bool text;
     const char *ticket_file;
     bool has_if_generation; /* apply, delete */
     uint64_t if_generation;
@@ -40,6 +42,7 @@ int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);
+int stg_ctl_trace(const struct stg_ctl_options *options);
 int stg_ctl_ticket(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);

@@ -81,7 +81,7 @@ static size_t utf8_bytes(const unsigned char *s, size_t n)
     return more + 1;
 }
 
-static bool is_utf8(const char *data, size_t n)
+bool stg_json_is_text(const char *data, size_t n)
 {
     for (size_t i = 0; i < n;) {
         size_t step = utf8_bytes((const unsigned char *)data + i, n - i);
@@ -133,7 +133,7 @@ static void write_base64(FILE *out, const char *data, size_t n)
 void stg_json_bytes(struct stg_json *json, const char *data, size_t n)
 {
     before_value(json);
-    if (is_utf8(data, n)) {
+    if (stg_json_is_text(data, n)) {
         write_escaped(json->out, data, n);
         return;
     }
@@ -167,6 +167,12 @@ void stg_json_uint(struct stg_json *json, uint64_t value)
 {
     before_value(json);
     fprintf(json->out, "%" PRIu64, value);
+}
+
+void stg_json_micros(struct stg_json *json, uint64_t ns)
+{
+    before_value(json);
+    fprintf(json->out, "%" PRIu64 ".%03u", ns / 1000, (unsigned)(ns % 1000));
 }
 
 void stg_json_bool(struct stg_json *json, bool value)

@@ -29,6 +29,10 @@ void stg_json_key(struct stg_json *json, const char *key);
 
 void stg_json_string(struct stg_json *json, const char *text);
 void stg_json_bytes(struct stg_json *json, const char *data, size_t n);
+/* Is it UTF-8? Then stg_json_bytes makes a string of it. */
+bool stg_json_is_text(const char *data, size_t n);
+/* Nanoseconds, as microseconds with three decimals. */
+void stg_json_micros(struct stg_json *json, uint64_t ns);
 void stg_json_int(struct stg_json *json, int64_t value);
 void stg_json_uint(struct stg_json *json, uint64_t value);
 void stg_json_bool(struct stg_json *json, bool value);

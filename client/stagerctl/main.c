@@ -36,7 +36,7 @@ static const struct command commands[] = {
     {"list", ARGUMENT_NONE, "", "gt", "The pipelines that there are.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "What a pipeline (or each of them) does, and who takes from it.", stg_ctl_status},
-    {"explain", ARGUMENT_ONE, "NAME [--dot]", "gto",
+    {"explain", ARGUMENT_ONE, "NAME [--dot]", "gtD",
      "What holds a pipeline up, what each node of its graph takes, where it is cut, and "
      "what\n"
      "  stagerd decided by itself. With --dot the graph, for Graphviz.",
@@ -53,6 +53,12 @@ static const struct command commands[] = {
      "S\n"
      "  seconds, or until control-C. With --json one line an event.",
      stg_ctl_watch},
+    {"trace", ARGUMENT_ONE, "NAME [--seconds S] [-o FILE] [--text]", "sox",
+     "Writes what stagerd and the clients of a pipeline do for S (5) seconds to FILE\n"
+     "  (trace.json; - is standard output), for Perfetto and Chrome. --text prints where "
+     "the\n"
+     "  time went, instead or too. Control-C ends it early.",
+     stg_ctl_trace},
     {"ticket", ARGUMENT_NONE, "", "",
      "Prints a ticket for the gate, valid for an hour: what stagerctl --gate and "
      "programs in\n"
@@ -151,11 +157,13 @@ static const struct option long_options[] = {
     {"replace", no_argument, NULL, 'r'},
     {"limit", required_argument, NULL, 'l'},
     {"rows", no_argument, NULL, 'w'},
-    {"dot", no_argument, NULL, 'o'},
+    {"dot", no_argument, NULL, 'D'},
     {"count", required_argument, NULL, 'c'},
     {"seconds", required_argument, NULL, 's'},
     {"gate", required_argument, NULL, 'g'},
     {"ticket-file", required_argument, NULL, 't'},
+    {"output", required_argument, NULL, 'o'},
+    {"text", no_argument, NULL, 'x'},
     {"if-generation", required_argument, NULL, 'i'},
     {NULL, 0, NULL, 0},
 };
@@ -165,7 +173,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
                         char *ret_seen)
 {
     int letter;
-    while ((letter = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    while ((letter = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1) {
         if (letter == '?')
             return usage_error("that option is not known, or lacks its value", NULL);
         if (strchr(ret_seen, letter) == NULL)
@@ -180,6 +188,8 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
             return EXIT_USAGE;
         if (letter == 't')
             ret->ticket_file = optarg;
+        if (letter == 'o')
+            ret->output = optarg;
         if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||
             (letter == 'c' && read_number("--count", optarg, &ret->count) != 0) ||
             (letter == 's' && read_number("--seconds", optarg, &ret->seconds) != 0))
@@ -187,8 +197,9 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     }
     ret->json = strchr(ret_seen, 'j') != NULL;
     ret->replace = strchr(ret_seen, 'r') != NULL;
+    ret->text = strchr(ret_seen, 'x') != NULL;
     ret->rows = strchr(ret_seen, 'w') != NULL;
-    ret->dot = strchr(ret_seen, 'o') != NULL;
+    ret->dot = strchr(ret_seen, 'D') != NULL;
     return 0;
 }
 

@@ -298,7 +298,7 @@ static int pull(struct buckets *buckets, struct stg_err *err)
     struct stg_block *block;
     int rc = stg_iter_stopped(&buckets->iter, err);
     if (rc == 0 && !buckets->ended)
-        rc = input->impl->next(input, buckets->ask, &block, err);
+        rc = stg_iter_next(input, buckets->ask, &block, err);
     if (rc < 0)
         return rc;
     if (rc == 1)

@@ -203,7 +203,7 @@ static int pull_and_keep(struct cache *cache, int64_t want, struct stg_err *err)
 {
     struct stg_iter *input = cache->iter.input;
     struct stg_block *block;
-    int rc = input->impl->next(input, next_pull(cache, want), &block, err);
+    int rc = stg_iter_next(input, next_pull(cache, want), &block, err);
     if (rc < 0)
         return rc;
     if (rc == 0) {
@@ -314,7 +314,7 @@ static int pull(struct cache *cache, int64_t want, struct stg_err *err)
 {
     struct stg_iter *input = cache->iter.input;
     struct stg_block *block;
-    int rc = input->impl->next(input, next_pull(cache, want), &block, err);
+    int rc = stg_iter_next(input, next_pull(cache, want), &block, err);
     if (rc < 0)
         return rc;
     if (rc == 1) {

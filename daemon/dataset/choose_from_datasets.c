@@ -29,7 +29,7 @@ static int choose_infer(const struct stg_step *step, const struct stg_input *in,
 static int pull_choices(struct choose *choose, struct stg_err *err)
 {
     struct stg_block *block;
-    int rc = choose->choices->impl->next(choose->choices, STG_DIRECTED_PULL, &block, err);
+    int rc = stg_iter_next(choose->choices, STG_DIRECTED_PULL, &block, err);
     if (rc != 0)
         return rc;
     if (block->error.code != 0) {

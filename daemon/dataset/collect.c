@@ -150,7 +150,7 @@ static int collect(struct stg_collector *collector, int64_t want, struct stg_blo
     struct stg_pieces *pieces = &collector->pieces;
     struct stg_block *block;
     *ret = NULL;
-    int rc = input->impl->next(input, want, &block, err);
+    int rc = stg_iter_next(input, want, &block, err);
     if (rc != 0)
         return rc;
     if (block->error.code != 0) {

@@ -13,7 +13,7 @@ static int concatenate_next(struct stg_iter *iter, int64_t want, struct stg_bloc
 {
     struct concatenate *concatenate = (struct concatenate *)iter;
     while (concatenate->at != NULL) {
-        int rc = concatenate->at->impl->next(concatenate->at, want, ret, err);
+        int rc = stg_iter_next(concatenate->at, want, ret, err);
         if (rc != 1)
             return rc;
         concatenate->at = concatenate->at->sibling;

@@ -113,6 +113,27 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
     return iter;
 }
 
+void stg_iter_trace(struct stg_iter *iter, uint64_t began_ns,
+                    const struct stg_block *block)
+{
+    struct stg_trace *trace = iter->dataset->env.trace;
+    uint64_t now = stg_trace_now();
+    uint16_t name = stg_trace_known(trace, &iter->label);
+    if (name == 0) {
+        char text[128];
+        place(iter->step, text, sizeof(text));
+        name = stg_trace_name(trace, &iter->label, text);
+    }
+    stg_trace_add(trace, &(struct stg_trace_span){
+                             .begin_ns = began_ns,
+                             .end_ns = now,
+                             .number = STG_NO_NUMBER,
+                             .value = block != NULL ? (uint32_t)block->n_records : 0,
+                             .kind = STG_SPAN_STEP,
+                             .name = name,
+                         });
+}
+
 /* What is left to do is a list; an iterator's inputs are put before the rest of it. */
 void stg_iter_destroy(struct stg_iter *iter)
 {
@@ -217,7 +238,7 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
     struct stg_block *block;
     int rc = dataset->failed;
     if (rc == 0) {
-        rc = dataset->last->impl->next(dataset->last, 1, &block, &dataset->failure);
+        rc = stg_iter_next(dataset->last, 1, &block, &dataset->failure);
         if (rc < 0)
             dataset->failed = rc;
     }

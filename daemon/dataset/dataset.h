@@ -59,7 +59,8 @@ struct stg_dataset_env {
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
-    uint64_t pass;         /* from 0: reshuffles differ by it */
+    struct stg_trace *trace; /* where spans go while it is on; NULL: nowhere */
+    uint64_t pass;           /* from 0: reshuffles differ by it */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
     const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */

@@ -22,9 +22,8 @@ static int pull(struct stg_directed *directed, struct stg_directed_input *input,
                 struct stg_err *err)
 {
     struct stg_block *block = NULL;
-    int rc = input->ended
-                 ? 1
-                 : input->iter->impl->next(input->iter, STG_DIRECTED_PULL, &block, err);
+    int rc =
+        input->ended ? 1 : stg_iter_next(input->iter, STG_DIRECTED_PULL, &block, err);
     if (rc < 0)
         return rc;
     if (rc == 1)

@@ -65,7 +65,7 @@ static int enumerate_next(struct stg_iter *iter, int64_t want, struct stg_block 
 {
     struct enumerate *enumerate = (struct enumerate *)iter;
     struct stg_block *block;
-    int rc = iter->input->impl->next(iter->input, want, &block, err);
+    int rc = stg_iter_next(iter->input, want, &block, err);
     if (rc != 0)
         return rc;
     if (block->error.code != 0) {

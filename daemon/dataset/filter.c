@@ -158,8 +158,8 @@ static int pull(struct filter *filter, struct stg_err *err)
     struct stg_block *block;
     int rc = stg_iter_stopped(&filter->iter, err);
     if (rc == 0)
-        rc = input->impl->next(
-            input, filter->want < ASK_RECORDS ? filter->want : ASK_RECORDS, &block, err);
+        rc = stg_iter_next(input, filter->want < ASK_RECORDS ? filter->want : ASK_RECORDS,
+                           &block, err);
     if (rc != 0)
         return rc;
     if (block->error.code != 0) {

@@ -60,7 +60,7 @@ static int ignore_errors_next(struct stg_iter *iter, int64_t want, struct stg_bl
 {
     for (;;) {
         struct stg_block *block;
-        int rc = iter->input->impl->next(iter->input, want, &block, err);
+        int rc = stg_iter_next(iter->input, want, &block, err);
         if (rc != 0)
             return rc;
         if (block->error.code == 0) {

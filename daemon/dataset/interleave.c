@@ -143,7 +143,7 @@ static int open_next(struct interleave *il, struct stg_err *err)
 {
     struct stg_iter *input = il->iter.input;
     struct stg_block *path;
-    int rc = input->impl->next(input, 1, &path, err);
+    int rc = stg_iter_next(input, 1, &path, err);
     if (rc != 0)
         return rc;
     rc = stg_lanes_start(il->lanes, *ring_at(il, il->n_ahead), path, err);

@@ -145,7 +145,7 @@ static int read_block(struct stg_lanes *lanes, struct lane *lane, int64_t want,
         rc = lane->reader->impl->rewind(lane->reader, failure);
     lane->fresh = false;
     if (rc == 0)
-        rc = lane->reader->impl->next(lane->reader, want, ret, failure);
+        rc = stg_iter_next(lane->reader, want, ret, failure);
     *ret_ended = rc != 0;
     if (rc >= 0)
         return rc;

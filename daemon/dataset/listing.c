@@ -79,8 +79,8 @@ static int read_lines(struct listing *listing, struct stg_source *source,
 {
     uint64_t offset = 0;
     for (size_t kept = 0;;) {
-        int64_t n = source->storage->read(source, offset, listing->buffer + kept,
-                                          STG_LISTING_LINE_BYTES - kept, err);
+        int64_t n = stg_source_read(source, offset, listing->buffer + kept,
+                                    STG_LISTING_LINE_BYTES - kept, err);
         if (n < 0)
             return (int)n;
         if (n == 0)

@@ -264,8 +264,8 @@ static int fill(struct map *map, int64_t asked, struct stg_err *err)
         if (rc < 0)
             return rc;
         if (map->waiting == NULL)
-            rc = input->impl->next(input, group_records(map, asked), &map->waiting,
-                                   &map->failure);
+            rc = stg_iter_next(input, group_records(map, asked), &map->waiting,
+                               &map->failure);
         if (rc != 0) {
             map->ended = rc;
             return 0;

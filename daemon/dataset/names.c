@@ -36,7 +36,7 @@ static int add_block(struct stg_names *names, struct stg_block *block)
 static void pull(struct stg_names *names)
 {
     struct stg_block *block;
-    names->ended = names->input->impl->next(names->input, 1, &block, &names->failure);
+    names->ended = stg_iter_next(names->input, 1, &block, &names->failure);
     if (names->ended == 0)
         names->ended = add_block(names, block);
 }

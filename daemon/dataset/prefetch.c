@@ -109,7 +109,7 @@ static void pull(struct prefetch *prefetch)
     int64_t want = prefetch->want;
     pthread_mutex_unlock(&prefetch->lock);
     struct waiting *entry = malloc(sizeof(*entry));
-    int rc = entry != NULL ? input->impl->next(input, want, &block, &err)
+    int rc = entry != NULL ? stg_iter_next(input, want, &block, &err)
                            : stg_step_err(prefetch->iter.step, -STAGER_RESOURCE_EXHAUSTED,
                                           &err, "out of memory");
     pthread_mutex_lock(&prefetch->lock);

@@ -103,6 +103,8 @@ static int open_path(struct reader *reader, struct stg_err *err)
     int rc = stg_storage_find(reader->path, &storage, &path, err);
     if (rc == 0 && reader->source == NULL)
         rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);
+    if (rc == 0)
+        stg_source_trace(reader->source, reader->iter.dataset->env.trace, reader->path);
     if (rc == 0 && reader->config.direct)
         rc = read_direct(reader, err);
     if (rc == 0)

@@ -30,7 +30,7 @@ static int repeat_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 {
     struct repeat *repeat = (struct repeat *)iter;
     while (!repeat->ended) {
-        int rc = iter->input->impl->next(iter->input, want, ret, err);
+        int rc = stg_iter_next(iter->input, want, ret, err);
         if (rc < 0)
             return rc;
         if (rc == 0) {

@@ -59,7 +59,7 @@ static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     struct shard *shard = (struct shard *)iter;
     for (;;) {
         struct stg_block *block;
-        int rc = iter->input->impl->next(iter->input, ask_for(shard, want), &block, err);
+        int rc = stg_iter_next(iter->input, ask_for(shard, want), &block, err);
         if (rc != 0)
             return rc;
         int64_t n = find_picks(shard, block->n_records);

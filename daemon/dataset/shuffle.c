@@ -232,7 +232,7 @@ static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *er
     struct stg_block *block;
     int rc = stg_iter_stopped(&shuffle->iter, err);
     if (rc == 0)
-        rc = input->impl->next(input, PULL_RECORDS, &block, err);
+        rc = stg_iter_next(input, PULL_RECORDS, &block, err);
     if (rc < 0)
         return rc;
     if (rc == 1)

@@ -31,7 +31,7 @@ static int skip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret
         if (left > STG_BLOCK_MAX_RECORDS)
             left = STG_BLOCK_MAX_RECORDS;
         struct stg_block *block;
-        int rc = iter->input->impl->next(iter->input, left, &block, err);
+        int rc = stg_iter_next(iter->input, left, &block, err);
         if (rc != 0)
             return rc;
         if (block->error.code != 0) {
@@ -43,7 +43,7 @@ static int skip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret
     }
     if (skip->count < 0)
         return 1;
-    return iter->input->impl->next(iter->input, want, ret, err);
+    return stg_iter_next(iter->input, want, ret, err);
 }
 
 static int skip_rewind(struct stg_iter *iter, struct stg_err *err)

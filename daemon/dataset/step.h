@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "core/trace.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
@@ -39,6 +40,7 @@ struct stg_iter {
     struct stg_dataset *dataset;
     const struct stg_step *step;
     const struct stg_schema *schema; /* of what it yields */
+    struct stg_trace_label label;
 };
 
 /* One of the inputs of a step that has several. */
@@ -155,6 +157,10 @@ int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
 void stg_component_prepend(struct stg_component *to, const struct stg_component *from,
                            int64_t size);
 
+/* A span of this iterator's; block: what it yielded, or NULL. */
+void stg_iter_trace(struct stg_iter *iter, uint64_t began_ns,
+                    const struct stg_block *block);
+
 /* A zeroed iterator of `bytes` with its fields set, or NULL when out of memory (err says
  * so). */
 void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
@@ -165,6 +171,17 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
 void stg_iter_destroy(struct stg_iter *iter);
 /* impl.destroy of an iterator that owns nothing: frees itself. */
 void stg_iter_free(struct stg_iter *iter);
+
+/* impl.next, which is a span of the dataset's trace. */
+static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
+                                struct stg_block **ret, struct stg_err *err)
+{
+    uint64_t began = stg_trace_begin(iter->dataset->env.trace);
+    int rc = iter->impl->next(iter, want, ret, err);
+    if (began != 0)
+        stg_iter_trace(iter, began, rc == 0 ? *ret : NULL);
+    return rc;
+}
 
 /* All inputs of an iterator, back to their starts. */
 int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err);

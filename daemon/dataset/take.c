@@ -29,7 +29,7 @@ static int take_next(struct stg_iter *iter, int64_t want, struct stg_block **ret
         want = take->count - take->taken;
     if (want == 0)
         return 1;
-    int rc = iter->input->impl->next(iter->input, want, ret, err);
+    int rc = stg_iter_next(iter->input, want, ret, err);
     if (rc == 0)
         take->taken += (*ret)->n_records;
     return rc;

@@ -132,7 +132,7 @@ static int pull(struct unbatch *unbatch, int64_t want, struct stg_block **ret,
 {
     struct stg_iter *input = unbatch->iter.input;
     struct stg_block *from;
-    int rc = input->impl->next(input, unbatch->alike ? want : 1, &from, err);
+    int rc = stg_iter_next(input, unbatch->alike ? want : 1, &from, err);
     if (rc != 0)
         return rc;
     if (from->error.code != 0) {

@@ -33,7 +33,7 @@ static int read_all(struct stg_source *source, const char *file, char **ret,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "%s: no memory for %" PRIu64 " bytes", file, size);
     while (at < size) {
-        int64_t n = source->storage->read(source, at, text + at, size - at, err);
+        int64_t n = stg_source_read(source, at, text + at, size - at, err);
         if (n < 0) {
             free(text);
             return (int)n;

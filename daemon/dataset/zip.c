@@ -94,7 +94,7 @@ static int fill(struct zip *zip, int64_t want, struct stg_err *err)
     for (size_t i = 0; i < zip->n; i++, input = input->sibling) {
         if (zip->cursors[i].block != NULL)
             continue;
-        int rc = input->impl->next(input, want, &zip->cursors[i].block, err);
+        int rc = stg_iter_next(input, want, &zip->cursors[i].block, err);
         if (rc != 0)
             return rc;
     }

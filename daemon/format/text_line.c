@@ -170,8 +170,8 @@ static int fill(struct text_line *r, struct stg_err *err)
     uint64_t bytes = r->chunk->capacity - r->fill;
     if (bytes > r->config.read_bytes)
         bytes = r->config.read_bytes;
-    int64_t n = r->source->storage->read(r->source, r->base + r->fill,
-                                         r->chunk->data + r->fill, bytes, err);
+    int64_t n = stg_source_read(r->source, r->base + r->fill, r->chunk->data + r->fill,
+                                bytes, err);
     if (n < 0)
         return (int)n;
     r->fill += (uint64_t)n;

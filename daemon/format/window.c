@@ -125,9 +125,8 @@ static int fill(struct stg_window *window, struct stg_err *err)
     uint64_t bytes = window->chunk->capacity - window->fill;
     if (bytes > window->config.read_bytes)
         bytes = window->config.read_bytes;
-    int64_t n =
-        window->source->storage->read(window->source, window->base + window->fill,
-                                      window->chunk->data + window->fill, bytes, err);
+    int64_t n = stg_source_read(window->source, window->base + window->fill,
+                                window->chunk->data + window->fill, bytes, err);
     if (n < 0)
         return (int)n;
     window->fill += (uint64_t)n;

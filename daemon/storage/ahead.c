@@ -84,8 +84,7 @@ void stg_ahead_unref(struct stg_ahead *ahead)
 static void run(struct stg_read *read)
 {
     char *to = read->chunk->data + read->at;
-    read->n = read->source->storage->read(read->source, read->offset, to, read->bytes,
-                                          &read->err);
+    read->n = stg_source_read(read->source, read->offset, to, read->bytes, &read->err);
     read->lines.n = read->lines.seen = 0;
     read->lines.origin = read->at;
     if (read->n > 0)

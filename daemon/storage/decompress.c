@@ -79,7 +79,7 @@ static int detect(struct stg_source *source, const struct stg_codec **ret,
                   struct stg_err *err)
 {
     uint8_t head[sizeof(codecs[0]->magic)];
-    int64_t n = source->storage->read(source, 0, head, sizeof(head), err);
+    int64_t n = stg_source_read(source, 0, head, sizeof(head), err);
     if (n < 0)
         return (int)n;
     *ret = NULL;
@@ -102,8 +102,8 @@ static int refill(struct decompress *d, struct stg_err *err)
     memmove(d->input->data, d->input->data + d->fill - keep, keep);
     d->base += d->fill - keep;
     d->at = d->fill = keep;
-    int64_t n = d->inner->storage->read(d->inner, d->base + keep, d->input->data + keep,
-                                        d->input->capacity - keep, err);
+    int64_t n = stg_source_read(d->inner, d->base + keep, d->input->data + keep,
+                                d->input->capacity - keep, err);
     if (n < 0) {
         d->source.spoiled = d->inner->spoiled;
         return (int)n;

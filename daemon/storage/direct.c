@@ -26,8 +26,8 @@ static int64_t read_some(struct direct *direct, char *room, uint64_t offset, voi
 {
     uint64_t begin = page_of(offset), skip = offset - begin;
     uint64_t want = bytes < READ_BYTES - skip ? skip + bytes : READ_BYTES;
-    int64_t n = direct->inner->storage->read(direct->inner, begin, room,
-                                             page_of(want + PAGE - 1), err);
+    int64_t n =
+        stg_source_read(direct->inner, begin, room, page_of(want + PAGE - 1), err);
     if (n < 0 || (uint64_t)n <= skip)
         return n < 0 ? n : 0;
     uint64_t got = (uint64_t)n - skip;

@@ -48,8 +48,7 @@ static void fill(struct pump *pump)
     struct piece *piece = &pump->pieces[(pump->first + pump->n) % N_PIECES];
     struct stg_err err = {0};
     pthread_mutex_unlock(&pump->lock);
-    int64_t n = pump->inner->storage->read(pump->inner, pump->read, piece->data,
-                                           PIECE_BYTES, &err);
+    int64_t n = stg_source_read(pump->inner, pump->read, piece->data, PIECE_BYTES, &err);
     pthread_mutex_lock(&pump->lock);
     if (n <= 0) {
         pump->ended = n < 0 ? (int)n : 1;
@@ -153,7 +152,7 @@ static int64_t read_pieces(struct pump *pump, uint64_t offset, char *buf, size_t
 static int64_t read_through(struct pump *pump, uint64_t offset, void *buf, size_t bytes,
                             struct stg_err *err)
 {
-    int64_t n = pump->inner->storage->read(pump->inner, offset, buf, bytes, err);
+    int64_t n = stg_source_read(pump->inner, offset, buf, bytes, err);
     pump->source.spoiled = pump->inner->spoiled;
     pump->position = n > 0 ? offset + (uint64_t)n : pump->position;
     return n;

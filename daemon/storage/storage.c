@@ -44,6 +44,31 @@ int stg_storage_find(const char *url, const struct stg_storage **ret,
                    url, (int)n, url);
 }
 
+void stg_source_trace(struct stg_source *source, struct stg_trace *trace, const char *url)
+{
+    source->url = url;
+    source->trace = trace;
+}
+
+void stg_source_add_span(struct stg_source *source, uint64_t began_ns, uint64_t offset,
+                         int64_t n)
+{
+    uint64_t now = stg_trace_now();
+    uint16_t name = stg_trace_known(source->trace, &source->label);
+    if (name == 0) {
+        char hidden[512];
+        name = stg_trace_name(source->trace, &source->label,
+                              stg_storage_shown(source->url, hidden, sizeof(hidden)));
+    }
+    uint32_t bytes = n < 0 ? 0 : n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    stg_trace_add(source->trace, &(struct stg_trace_span){.begin_ns = began_ns,
+                                                          .end_ns = now,
+                                                          .number = offset,
+                                                          .value = bytes,
+                                                          .kind = STG_SPAN_READ,
+                                                          .name = name});
+}
+
 const char *stg_storage_shown(const char *url, char *buf, size_t bytes)
 {
     bool web = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "core/err.h"
+#include "core/trace.h"
 
 /* For whom files are opened, and until when. Borrowed for as long as the source. */
 struct stg_identity {
@@ -34,6 +35,9 @@ struct stg_source {
     const struct stg_storage *storage;
     bool spoiled; /* a read failed because of what is in the file, not of the storage: the
                      rest of this file is lost, and others are not concerned */
+    struct stg_trace *trace; /* set by stg_source_trace; NULL: reads are no spans */
+    const char *url;
+    struct stg_trace_label label;
 };
 
 /* Called for each name that matches; a negative code ends the listing and is returned. */
@@ -69,6 +73,10 @@ struct stg_storage {
     int (*check)(const char *pattern, struct stg_err *err);
 };
 
+/* A read that began then and gave n bytes, or failed. */
+void stg_source_add_span(struct stg_source *source, uint64_t began_ns, uint64_t offset,
+                         int64_t n);
+
 extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_https,
     stg_storage_s3, stg_storage_hdfs;
 
@@ -76,6 +84,22 @@ extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_
  * of it). UNIMPLEMENTED for a scheme that we do not have. */
 int stg_storage_find(const char *url, const struct stg_storage **ret,
                      const char **ret_path, struct stg_err *err);
+
+/* Reads of this source are spans from now on, by its url, which is borrowed for as long
+ * as the source. For one that really reads: what lies over it waits for that. */
+void stg_source_trace(struct stg_source *source, struct stg_trace *trace,
+                      const char *url);
+
+/* storage->read. */
+static inline int64_t stg_source_read(struct stg_source *source, uint64_t offset,
+                                      void *buf, size_t bytes, struct stg_err *err)
+{
+    uint64_t began = stg_trace_begin(source->trace);
+    int64_t n = source->storage->read(source, offset, buf, bytes, err);
+    if (began != 0)
+        stg_source_add_span(source, began, offset, n);
+    return n;
+}
 
 /* A url as a text may show it: of one of the web nothing of its query, which may hold a
  * signature. Returns it, or buf. */

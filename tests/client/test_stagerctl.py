@@ -40,7 +40,7 @@ def usage():
     expect(2, "usage: stagerctl")
     assert "stagerctl apply FILE" in expect(0, "", "--help")
     assert "stagerctl apply FILE" in expect(0, "", "help")
-    for command in ("check", "apply", "list", "status", "cat", "delete", "doctor",
+    for command in ("check", "apply", "list", "status", "cat", "delete", "doctor", "trace",
                     "version"):
         assert f"usage: stagerctl {command}" in expect(0, "", command, "--help")
         assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")

@@ -129,6 +129,7 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_ring_page, head, 64, 8);
     FIELD(stg_ring_page, cut, 72, 4);
     FIELD(stg_ring_page, bell_wanted, 128, 4);
+    FIELD(stg_ring_page, traced, 132, 4);
     FIELD(stg_ring_page, final, 192, 1024);
     FIELD(stg_ring_page, entries, 1216, 32768);
     FIELD(stg_control_page, header, 0, 64);
@@ -138,6 +139,47 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_control_page, waiting_since_ns, 200, 8);
     FIELD(stg_control_page, pass_wanted, 256, 8);
     FIELD(stg_control_page, releases, 320, 8192);
+    FIELD(stg_control_page, noted, 8512, 8);
+    FIELD(stg_control_page, spans, 8576, 7680);
+}
+
+static void a_span_has_its_fields_where_they_were(void)
+{
+    FIELD(stg_trace_span, begin_ns, 0, 8);
+    FIELD(stg_trace_span, end_ns, 8, 8);
+    FIELD(stg_trace_span, number, 16, 8);
+    FIELD(stg_trace_span, value, 24, 4);
+    FIELD(stg_trace_span, kind, 28, 2);
+    FIELD(stg_trace_span, name, 30, 2);
+    CHECK_INT(sizeof(struct stg_trace_span), 32);
+    CHECK_INT(STG_SPAN_OP, 3);
+    CHECK_INT(STG_SPAN_NEXT, 13);
+    CHECK_INT(STG_SPAN_RUN, 14);
+}
+
+static void the_trace_page_has_its_fields_where_they_were(void)
+{
+    FIELD(stg_trace_page, pipeline, 64, 72);
+    FIELD(stg_trace_page, generation, 136, 8);
+    FIELD(stg_trace_page, begin_ns, 144, 8);
+    FIELD(stg_trace_page, until_ns, 152, 8);
+    FIELD(stg_trace_page, pid, 160, 4);
+    FIELD(stg_trace_page, n_nodes, 164, 4);
+    FIELD(stg_trace_page, ended_ns, 192, 8);
+    FIELD(stg_trace_page, n_lost, 200, 8);
+    FIELD(stg_trace_page, n_tracks, 208, 4);
+    FIELD(stg_trace_page, n_names, 212, 4);
+    FIELD(stg_trace_page, names, 224, 32768);
+    FIELD(stg_trace_page, text, 32992, 262144);
+    FIELD(stg_trace_page, tracks, 295168, 81920);
+    FIELD(stg_trace_page, spans, 377088, 16777216);
+    FIELD(stg_trace_track, n, 0, 8);
+    FIELD(stg_trace_track, pid, 8, 4);
+    FIELD(stg_trace_track, tid, 12, 4);
+    FIELD(stg_trace_track, process, 16, 64);
+    FIELD(stg_trace_track, name, 80, 128);
+    FIELD(stg_trace_track, n_chunks, 208, 4);
+    FIELD(stg_trace_track, chunks, 212, 1024);
 }
 
 static void the_constants_are_what_they_were(void)
@@ -145,6 +187,8 @@ static void the_constants_are_what_they_were(void)
     CHECK_INT(STG_LAYOUT_MAJOR, 1);
     CHECK_INT(STG_MAGIC_RING, 0x474e4952474754);
     CHECK_INT(STG_MAGIC_CONTROL, 0x4c525443474754);
+    CHECK_INT(STG_MAGIC_TRACE, 0x435254474754);
+    CHECK_INT(STG_CONTROL_SPANS, 240);
     CHECK_INT(STG_MAGIC_BATCH, 0x48435442);
     CHECK_INT(STG_GRANULE_BYTES, 65536);
     CHECK_INT(STG_TENSOR_ALIGN, 64);
@@ -186,6 +230,8 @@ static const struct stg_test tests[] = {
     TEST(the_header_of_a_batch_has_its_fields_where_they_were),
     TEST(the_entry_of_a_tensor_has_its_fields_where_they_were),
     TEST(the_pages_have_their_fields_where_they_were),
+    TEST(a_span_has_its_fields_where_they_were),
+    TEST(the_trace_page_has_its_fields_where_they_were),
     TEST(the_constants_are_what_they_were),
     TEST(the_shared_words_need_no_lock_and_share_no_line),
 };

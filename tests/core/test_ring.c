@@ -88,6 +88,32 @@ static void releases_come_back_in_order(void)
     pair_free(&p);
 }
 
+static void spans_come_back_in_order_and_the_oldest_go_over_board(void)
+{
+    struct pair p = pair_make();
+    struct stg_trace_span span;
+    uint64_t n_missed;
+    CHECK(!stg_ring_is_traced(&p.take));
+    stg_ring_trace(&p.out, true);
+    CHECK(stg_ring_is_traced(&p.take));
+    CHECK_INT(stg_control_poll_span(&p.in, &span, &n_missed), 0);
+    for (uint64_t i = 0; i < STG_CONTROL_SPANS + 10; i++)
+        stg_control_note(&p.give, &(struct stg_trace_span){.number = i, .kind = 3});
+    for (uint64_t i = 11; i < STG_CONTROL_SPANS + 10; i++) {
+        CHECK_INT(stg_control_poll_span(&p.in, &span, &n_missed), 1);
+        CHECK_INT(n_missed, i == 11 ? 11 : 0);
+        CHECK_INT(span.number, i);
+        CHECK_INT(span.kind, 3);
+    }
+    CHECK_INT(stg_control_poll_span(&p.in, &span, &n_missed), 0);
+    stg_control_note(&p.give, &span);
+    stg_control_skip_spans(&p.in);
+    CHECK_INT(stg_control_poll_span(&p.in, &span, &n_missed), 0);
+    stg_ring_trace(&p.out, false);
+    CHECK(!stg_ring_is_traced(&p.take));
+    pair_free(&p);
+}
+
 static void a_counter_that_jumps_is_a_violation(void)
 {
     static const uint64_t lies[] = {STG_RELEASE_ENTRIES + 1ull, 1ull << 32, 1ull << 63,
@@ -366,6 +392,7 @@ static void a_liar_gets_violations_and_nothing_else(void)
 static const struct stg_test tests[] = {
     TEST(what_is_pushed_is_taken_in_order),
     TEST(releases_come_back_in_order),
+    TEST(spans_come_back_in_order_and_the_oldest_go_over_board),
     TEST(a_counter_that_jumps_is_a_violation),
     TEST(a_counter_that_goes_back_is_a_violation),
     TEST(a_counter_may_wrap),

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/admin.h"
 #include "core/status.h"
 #include "proto/wire.h"
 #include "tests/check.h"
@@ -86,6 +87,50 @@ static void questions_survive_every_fault(void)
 {
     static const struct inside_scenario scenario = {"status, list, check", ask, ask_again,
                                                     false, 0};
+    char text[512];
+    inside_init(&in);
+    inside_start(&in);
+    must(inside_apply(&in, "kept", first, false, text), text);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+/* ---- traces ---- */
+
+static int trace(struct inside *inside, char text[512])
+{
+    struct stager *client;
+    struct stg_map map;
+    struct stg_err err = {0};
+    int rc = stager_connect(inside->runtime, &client);
+    if (rc < 0) {
+        snprintf(text, 512, "%s", stager_error_text(NULL));
+        return rc;
+    }
+    rc = stg_admin_trace(client, "kept", 60000, &map, &err);
+    snprintf(text, 512, "%.500s", rc < 0 ? err.text : "");
+    if (rc == 0)
+        stg_map_close(&map);
+    stager_disconnect(client);
+    return rc;
+}
+
+/* The one before ends with its connection, which the daemon sees a moment later. */
+static void trace_again(struct inside *inside)
+{
+    char text[512];
+    int rc;
+    do {
+        rc = trace(inside, text);
+    } while (rc == -STAGER_RESOURCE_EXHAUSTED && strstr(text, "is being traced") != NULL);
+    must(rc, text);
+}
+
+static void tracing_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"trace", trace, trace_again, false,
+                                                    0};
     char text[512];
     inside_init(&in);
     inside_start(&in);
@@ -185,6 +230,7 @@ static void deleting_survives_every_fault(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(questions_survive_every_fault, 200),
+    TEST_SLOW(tracing_survives_every_fault, 200),
     TEST_SLOW(applying_survives_every_fault, 200),
     TEST_SLOW(replacing_survives_every_fault, 200),
     TEST_SLOW(deleting_survives_every_fault, 200),

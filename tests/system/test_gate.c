@@ -322,6 +322,7 @@ static void what_needs_descriptors_is_refused(void)
     CHECK_INT(ask(&a, about(STG_REQUEST_OPEN)), -STAGER_UNIMPLEMENTED);
     CHECK_CONTAINS(a.err.text, "attach.sock");
     CHECK_INT(ask(&a, about(STG_REQUEST_FEED)), -STAGER_UNIMPLEMENTED);
+    CHECK_INT(ask(&a, about(STG_REQUEST_TRACE)), -STAGER_UNIMPLEMENTED);
     CHECK_INT(ask(&a, about(STG_REQUEST_NEW_TICKET)), -STAGER_PERMISSION_DENIED);
     fixture_finish(&a.fixture);
 }

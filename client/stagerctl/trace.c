@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace: asks stagerd for a trace page, waits while it fills up, and writes what is in
+ * it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/map.h"
+#include "client/stagerctl/command.h"
+#include "client/stagerctl/view.h"
+
+#define DEFAULT_SECONDS 5
+#define MAX_SECONDS 600
+#define TURN_NS 100000000
+/* After its time stagerd has this long to say that it is over. */
+#define GRACE_NS 2000000000
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t count_spans(const struct stg_trace_page *page)
+{
+    uint64_t n = 0;
+    uint32_t n_tracks = atomic_load_explicit(&page->n_tracks, memory_order_acquire);
+    for (uint32_t i = 0; i < n_tracks && i < STG_TRACE_TRACKS; i++)
+        n += atomic_load_explicit(&page->tracks[i].n, memory_order_relaxed);
+    return n;
+}
+
+static void show_progress(const struct stg_trace_page *page, const char *name,
+                          uint64_t now)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\rtracing %s: %.1f of %.1f s, %" PRIu64 " spans ", name,
+            (double)(now - page->begin_ns) / 1e9,
+            (double)(page->until_ns - page->begin_ns) / 1e9, count_spans(page));
+}
+
+static bool has_ended(const struct stg_trace_page *page)
+{
+    return atomic_load_explicit(&page->ended_ns, memory_order_acquire) != 0;
+}
+
+/* Until the trace is over, control-C, or the end of stagerd, which is told. */
+static void wait_for_end(struct stager *client, const struct stg_trace_page *page,
+                         const char *name)
+{
+    uint64_t now = stg_trace_now();
+    while (!interrupted && !has_ended(page) && now < page->until_ns + GRACE_NS) {
+        show_progress(page, name, now);
+        uint64_t left = page->until_ns > now ? page->until_ns - now : 0;
+        uint64_t turn = left > 0 && left < TURN_NS ? left : left > 0 ? TURN_NS : 5000000;
+        if (!stg_admin_wait(client, (int64_t)(now + turn)) && !has_ended(page)) {
+            fprintf(stderr, "%sstagerctl: stagerd went away: this is what it traced\n",
+                    isatty(STDERR_FILENO) ? "\n" : "");
+            return;
+        }
+        now = stg_trace_now();
+    }
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\n");
+}
+
+/* ---- writing ---- */
+
+static int write_file(const struct stg_view *view, const char *path)
+{
+    struct stg_err err = {0};
+    bool is_standard = strcmp(path, "-") == 0;
+    char text[4200];
+    FILE *out = is_standard ? stdout : fopen(path, "we");
+    int rc = out != NULL ? stg_view_json(view, out, &err) : 0;
+    bool failed = out == NULL || fflush(out) != 0 || ferror(out);
+    int why = errno;
+    if (out != NULL && !is_standard)
+        fclose(out);
+    if (rc < 0)
+        return stg_ctl_fail(rc, err.text);
+    if (!failed)
+        return EXIT_OK;
+    snprintf(text, sizeof(text), "cannot write %s: %s",
+             is_standard ? "to standard output" : path, strerror(why));
+    return stg_ctl_fail(-STAGER_DATA_LOSS, text);
+}
+
+static void print_json(const struct stg_view *view, const char *path)
+{
+    struct stg_json json = {.out = stdout};
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "pipeline");
+    stg_json_string(&json, view->page->pipeline);
+    stg_json_key(&json, "file");
+    if (path != NULL)
+        stg_json_string(&json, path);
+    else
+        stg_json_null(&json);
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"generation", view->page->generation},
+        {"begin_ns", view->begin_ns},
+        {"end_ns", view->end_ns},
+        {"threads", view->n_tracks - view->n_clients},
+        {"clients", view->n_clients},
+        {"spans", view->n_spans},
+        {"overwritten", view->n_overwritten},
+        {"lost", view->n_lost},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        stg_json_key(&json, numbers[i].key);
+        stg_json_uint(&json, numbers[i].value);
+    }
+    stg_json_object_end(&json);
+    putchar('\n');
+}
+
+static void print_summary(const struct stg_view *view, const char *path, FILE *out)
+{
+    fprintf(out,
+            "%s%s%" PRIu64 " spans in %.2f s, of %u threads of stagerd and %u clients",
+            path != NULL ? path : "", path != NULL ? ": " : "", view->n_spans,
+            (double)(view->end_ns - view->begin_ns) / 1e9,
+            view->n_tracks - view->n_clients, view->n_clients);
+    if (view->n_overwritten > 0)
+        fprintf(out, "; %" PRIu64 " older ones were written over", view->n_overwritten);
+    if (view->n_lost > 0)
+        fprintf(out, "; %" PRIu64 " were lost", view->n_lost);
+    fprintf(out, "\n");
+}
+
+static int show(const struct stg_view *view, const struct stg_ctl_options *options)
+{
+    struct stg_err err = {0};
+    bool as_text = options->text;
+    const char *path = options->output != NULL ? options->output
+                       : as_text               ? NULL
+                                               : "trace.json";
+    bool to_standard = path != NULL && strcmp(path, "-") == 0;
+    int status = path != NULL ? write_file(view, path) : EXIT_OK;
+    if (status != EXIT_OK)
+        return status;
+    if (options->json)
+        print_json(view, path);
+    else
+        print_summary(view, to_standard ? NULL : path, to_standard ? stderr : stdout);
+    int rc = as_text ? stg_view_text(view, &err) : 0;
+    return rc < 0 ? stg_ctl_fail(rc, err.text) : stg_ctl_finish();
+}
+
+/* ---- the command ---- */
+
+static int check_page(const struct stg_map *map, struct stg_err *err)
+{
+    const struct stg_trace_page *page = map->base;
+    const struct stg_object_header *header = &page->header;
+    uint32_t version = atomic_load_explicit(&header->version, memory_order_acquire);
+    if (map->bytes >= sizeof(*page) && version >> 16 == STG_LAYOUT_MAJOR &&
+        header->magic == STG_MAGIC_TRACE && header->total_bytes == sizeof(*page) &&
+        header->entry_bytes == sizeof(struct stg_trace_span))
+        return 0;
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "stagerd's trace has another layout: use the stagerctl that came with "
+                   "it");
+}
+
+static int trace(struct stager *client, const struct stg_ctl_options *options)
+{
+    static struct stg_view view; /* large */
+    struct stg_map map = {0};
+    struct stg_err err = {0};
+    uint64_t seconds = options->seconds != 0 ? options->seconds : DEFAULT_SECONDS;
+    int rc =
+        stg_admin_trace(client, options->argument, (uint32_t)seconds * 1000, &map, &err);
+    if (rc == 0)
+        rc = check_page(&map, &err);
+    if (rc == 0) {
+        const struct stg_trace_page *page = map.base;
+        wait_for_end(client, page, options->argument);
+        rc = stg_view_load(page, &view, &err);
+    }
+    int status = rc < 0 ? stg_ctl_fail(rc, err.text) : show(&view, options);
+    stg_view_finish(&view);
+    stg_map_close(&map);
+    return status;
+}
+
+int stg_ctl_trace(const struct stg_ctl_options *options)
+{
+    if (options->seconds > MAX_SECONDS) {
+        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: --seconds is at most %d\n",
+                MAX_SECONDS);
+        return EXIT_USAGE;
+    }
+    if (options->output != NULL && strcmp(options->output, "-") == 0 &&
+        (options->json || options->text)) {
+        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: -o - prints the trace on standard "
+                        "output; it does not go with --json or --text\n");
+        return EXIT_USAGE;
+    }
+    if (options->json && options->text) {
+        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: --json does not go with --text\n");
+        return EXIT_USAGE;
+    }
+    struct sigaction action = {.sa_handler = on_interrupt};
+    struct stager *client;
+    int rc = stager_connect(options->runtime_dir, &client);
+    if (rc < 0)
+        return stg_ctl_fail(rc, stager_error_text(NULL));
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    int status = trace(client, options);
+    stager_disconnect(client);
+    return status;
+}
