@@ -57,6 +57,43 @@ static void the_plan_is_capacity_threads_credits_and_one(void)
     stg_definition_unref(definition);
 }
 
+/* A pipeline of batches of 17 granules, or of a size that is not known. */
+static void plan_auto(const char *text, struct stg_stage_plan *ret)
+{
+    struct stg_definition *definition = define(text);
+    struct stg_err err = {0};
+    CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, 1, 2, 1 << 27, ret, &err),
+             err);
+    CHECK_INT(ret->n_extents, ret->capacity + ret->num_threads + 2 + 1);
+    stg_definition_unref(definition);
+}
+
+#define FLOATS                                                                           \
+    "dataset:\n  - range: {stop: 10}\n"                                                  \
+    "graph:\n  - {name: x, op: constant, value: 1.0, shape: [262144]}\n"                 \
+    "staged: {features: {x: x}, capacity: auto, num_threads: "
+
+static void auto_is_counted_with_what_the_memory_allows(void)
+{
+    struct stg_stage_plan plan;
+    plan_auto(FLOATS "auto}\n", &plan); /* as if memory_budget were the default */
+    CHECK_INT(plan.capacity, 16);
+    CHECK(plan.num_threads >= 8 && plan.num_threads <= 128);
+    CHECK(plan.arena_bytes <= 1 << 27);
+    /* A quarter of 16 MiB is for reading; 11 batches of 1,114,112 bytes fit the rest. */
+    plan_auto(FLOATS "auto, memory_budget: 16MiB}\n", &plan);
+    CHECK_INT(plan.capacity, 4);
+    CHECK_INT(plan.num_threads, 4);
+    plan_auto(FLOATS "6, memory_budget: 16MiB}\n", &plan); /* what is given is kept */
+    CHECK_INT(plan.capacity, 2);
+    CHECK_INT(plan.num_threads, 6);
+    plan_auto("dataset:\n  - range: {stop: 10}\n  - batch: {batch_size: 4}\n"
+              "staged: {capacity: auto, num_threads: auto}\n",
+              &plan);
+    CHECK_INT(plan.n_extents, 16);
+    CHECK_INT(plan.max_batch_bytes, (1 << 27) / 16);
+}
+
 static void a_share_that_is_too_small_is_refused_with_the_numbers(void)
 {
     char text[512];
@@ -301,6 +338,7 @@ static void a_vocabulary_is_read_with_the_rights_of_the_applier(void)
 
 static const struct stg_test tests[] = {
     TEST(the_plan_is_capacity_threads_credits_and_one),
+    TEST(auto_is_counted_with_what_the_memory_allows),
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
     TEST(a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that_add_up),
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
