@@ -5,6 +5,8 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from unittest import mock  # noqa: E402
+
 import numpy as np  # noqa: E402
 
 import case  # noqa: E402
@@ -16,12 +18,14 @@ import stager  # noqa: E402
 import stager.jax  # noqa: E402
 
 
-class Jax(case.Case):
+class JaxCase(case.Case):
     def floats(self, dtype="float32", **staged):
         return stager.apply(stager.range(8).batch(4).map(
             lambda r: {"x": stager.ops.cast(r["value"], dtype=dtype)}).staged(
                 name=self._testMethodName[:64], **staged))
 
+
+class Jax(JaxCase):
     def test_an_array_lies_where_the_batch_does_and_keeps_it(self):
         stream = stager.jax.open(self.floats())
         batch = stream.next()
@@ -83,6 +87,34 @@ class Jax(case.Case):
         doubled = jax.jit(lambda tree: jax.tree.map(lambda x: x * 2, tree))(got)
         self.assertEqual((doubled["r"].values.tolist(), got["r"].row_splits.tolist()), ([2, 4, 6], [0, 2, 3]))
         self.assertEqual(got["s"][0].todense().tolist(), [[1, 2], [3, 0]])
+
+
+class BehindTheBack(JaxCase):
+    def test_next_waits_for_what_is_still_computed_with_batches_that_were_let_go_of(self):
+        @jax.jit
+        def step(total, x):
+            product = jnp.outer(x, x)
+            for _ in range(30):
+                product = jnp.tanh(product @ product)
+            return total + product.sum()
+        name = stager.apply(stager.range(2400).batch(300).map(
+            lambda r: {"x": stager.ops.cast(r["value"], dtype="float32")}).staged(name="slow", capacity=8))
+        for options in ({}, {"device": stager.jax.to()}):
+            total, n_batches = jnp.zeros(()), 0
+            with stager.jax.open(name, **options) as stream:
+                for batch in stream:
+                    rows = batch if options else stager.jax.tree(batch)
+                    total = step(total, rows["x"])
+                    n_batches += 1
+            self.assertEqual((n_batches, bool(jnp.isfinite(total))), (8, True))
+
+    def test_who_keeps_arrays_is_told(self):
+        stream = stager.jax.open(self.floats())
+        kept = [stager.jax.tree(stream.next()) for _ in range(2)]
+        with mock.patch.object(stager._stream, "_SETTLED_S", 0.01):
+            with self.assertRaises(stager.MaxHeldError):
+                stream.next()
+        self.assertEqual(kept[1]["x"].tolist(), [4, 5, 6, 7])
 
 
 class Devices(case.Case):

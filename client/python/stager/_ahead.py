@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, NamedTuple, Optional
 
 from ._errors import DeadlineExceededError, InvalidArgumentError, MaxHeldError
 
@@ -23,6 +23,9 @@ class Hook:
 
     def take(self, value: Any) -> Any:
         return value
+
+    # Waits until nothing is computed with batches that the loop has let go of; None: nothing ever is.
+    settle: Optional[Callable[[], None]] = None
 
 
 class _Function(Hook):

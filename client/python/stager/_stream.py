@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -15,6 +16,7 @@ from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
                       InvalidArgumentError, MaxHeldError, OutOfRangeError)
 
 _STATE_VERSION = 1
+_SETTLED_S = 5.0  # within which a library lets go of what it has computed with
 
 # As enum stager_dtype of stager.h numbers them.
 _DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9,
@@ -76,6 +78,7 @@ class Stream:
         hook = None if device is None else hook_of(device)
         writable = writable or (hook is not None and hook.writable)
         self._ahead = None if hook is None else Ahead(hook, depth)
+        self._settle = None if hook is None else hook.settle
         self.name = name
         self.rank = _from_environment("RANK", rank)
         self.world_size = _from_environment("WORLD_SIZE", world_size)
@@ -138,12 +141,26 @@ class Stream:
             lease = self._core.next(millis)
         except FailedPreconditionError as error:
             held = self._core.held()
-            if len(held) < self._core.info()["max_held"]:
+            if self._settle is not None and millis != 0 and self._room_comes(self._settle):
+                lease = self._core.next(millis)
+            elif len(held) < self._core.info()["max_held"]:
                 raise
-            raise MaxHeldError(error.text, held) from None
+            else:
+                raise MaxHeldError(error.text, held) from None
         if self._pass is None:
             self._pass = lease.info()["pass"]
         return lease
+
+    def _room_comes(self, settle: Callable[[], None]) -> bool:
+        """Is less than max_held in hand when nothing is computed any more? Its memory is given back by
+        another thread, a moment later."""
+        settle()
+        max_held, end = self._core.info()["max_held"], time.monotonic() + _SETTLED_S
+        while len(self._core.held()) >= max_held:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.0005)
+        return True
 
     def __iter__(self) -> Iterator[Any]:
         """A new pass: the first one; after the end the next one; in the middle of one, leaves it and

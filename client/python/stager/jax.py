@@ -21,6 +21,13 @@ from ._errors import FailedPreconditionError
 from ._stream import Stream
 
 
+def _settle() -> None:
+    """JAX computes behind its caller's back, and keeps what it computes with."""
+    for array in jax.live_arrays():
+        if not array.is_deleted():
+            array.block_until_ready()
+
+
 def tensor(source: Tensor, copy: bool = False) -> Any:
     """A jax.Array on the memory of batch.tensor(name), which lives as long as it does. Strings, of which
     JAX has none, stay `Strings`."""
@@ -55,14 +62,18 @@ def tree(batch: Batch, copy: bool = False) -> Any:
 
 
 def open(name: str, **options: Any) -> Stream:  # pylint: disable=redefined-builtin
-    """stager.open with writable=True."""
-    return Stream(name, **{"writable": True, **options})
+    """stager.open with writable=True. Where JAX still computes with max_held batches that the loop has let
+    go of, `next` waits for it."""
+    stream = Stream(name, **{"writable": True, **options})
+    stream._settle = _settle
+    return stream
 
 
 class _Device(Hook):
     """A device, to which JAX copies by itself; whoever uses an array waits for its copy."""
 
     writable = True
+    settle = staticmethod(_settle)
 
     def __init__(self, device: Any) -> None:
         self._device = device
