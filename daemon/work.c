@@ -178,7 +178,8 @@ void stg_worker_leave(struct stg_worker *worker)
         at = &(*at)->next;
     *at = worker->next;
     if (worker->state == STG_WORKER_BUSY && !workers->is_stopped)
-        say_lost(worker, "died or left in the middle of a call");
+        say_lost(worker,
+                 "died or left in the middle of a call (its standard error may say why)");
     end_state(worker, STG_WORKER_GONE);
     shutdown(worker->channel, SHUT_RDWR);
     bool is_last = give_ref(worker);

@@ -191,7 +191,9 @@ static int receive(struct stg_worker *worker, uint64_t *ret, struct stg_err *err
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
     if (n <= 0)
-        return stg_work_expel(worker, err, "died or left in the middle of a call");
+        return stg_work_expel(
+            worker, err,
+            "died or left in the middle of a call (its standard error may say why)");
     if (n != sizeof(answer) || answer.magic != STG_MAGIC_WORK ||
         answer.job != worker->job)
         return stg_work_expel(worker, err, "answered what was not asked");

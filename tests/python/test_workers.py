@@ -60,6 +60,9 @@ def exits(batch):
         os._exit(3)
     return batch
 
+def exits_always(batch):
+    os._exit(3)
+
 def kills(batch):
     if 4 in batch["value"]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -326,6 +329,14 @@ class Errors(WorkerCase):
     def test_a_worker_that_is_stopped_costs_its_batch(self):
         self.one_is_lost("stops", "was still at work after timeout_millis 300", timeout_millis=300)
 
+    def test_a_worker_that_never_lasts_is_started_ever_more_slowly(self):
+        with stager.open(self.calling("exits_always"), workers=1) as stream:
+            began = time.monotonic()
+            items = self.taken(stream)
+            self.assertEqual([type(item) for item in items], [stager.AbortedError] * 5)
+            self.assertGreater(time.monotonic() - began, 0.1 + 0.2 + 0.4 + 0.8)
+            self.assertEqual(self.status()["workers_lost"], 5)
+
     def test_a_batch_is_called_again_where_the_step_says_so(self):
         os.environ["CALLS"] = os.path.join(self.daemon.folder, "once")
         with stager.open(self.calling("once_dead", retries=1), workers=1) as stream:
@@ -456,6 +467,19 @@ sys.stdin.readline()
                     second.next()
                 except stager.OutOfRangeError:
                     break
+
+    def test_ranks_that_open_at_once_all_get_their_batches(self):
+        name = self.calling("double", stop=24, staged={"num_clients": 3, "delivery": "round_robin"})
+        programs = [Program(self.daemon, f"""
+import sys
+sys.path.insert(0, {self.modules!r})
+import stager
+with stager.open({name!r}) as stream:
+    print(sum(int(batch["value"].sum()) for batch in stream), flush=True)
+""") for _ in range(3)]
+        ends = [program.end(60) for program in programs]
+        self.assertEqual([status for status, _, _ in ends], [0, 0, 0], ends)
+        self.assertEqual(sum(int(out) for _, out, _ in ends), 2 * sum(range(24)))
 
     def test_the_pipeline_may_be_replaced_and_deleted(self):
         name = self.calling("double")

@@ -44,7 +44,7 @@ def _dtype_name(dtype: Any) -> str:
     if isinstance(dtype, str):
         return dtype
     if hasattr(dtype, "as_numpy_dtype"):
-        return dtype.name
+        return str(dtype.name)
     kind = np.dtype(dtype)
     return "string" if kind.kind in "SUO" else kind.name
 

@@ -39,9 +39,10 @@ def load(function: str) -> Callable[[Dict[str, Any]], Any]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise NotFoundError(f"{function}: module {module_name} ({getattr(sys.modules[module_name], '__file__', '?')}) "
-                            f"has no function {name}")
-    return found
+        file = getattr(sys.modules[module_name], "__file__", "?")
+        raise NotFoundError(f"{function}: module {module_name} ({file}) has no function {name}")
+    loaded: Callable[[Dict[str, Any]], Any] = found
+    return loaded
 
 
 def _told(error: BaseException) -> str:
@@ -106,16 +107,17 @@ def _leaves(output: List[Any]) -> List[Tuple[str, Tuple[str, ...]]]:
 
 def _by_name(result: Any, leaves: List[Tuple[str, Tuple[str, ...]]]) -> Dict[str, Any]:
     names = [name for name, _ in leaves]
+    by_name: Dict[str, Any] = result if isinstance(result, dict) else {}
     if not isinstance(result, dict):
         is_one = len(names) == 1 and not (isinstance(result, (list, tuple)) and len(result) == 1)
         values = [result] if is_one else list(result) if isinstance(result, (list, tuple)) else []
         if len(values) != len(names):
-            raise _Undeclared(f"it gave {type(result).__name__} where a dict of {names} was "
-                                       "declared, or a tuple of as many")
-        result = dict(zip(names, values))
-    if sorted(result) != sorted(names):
-        raise _Undeclared(f"it gave {sorted(map(str, result))}, and {sorted(names)} was declared")
-    return result
+            raise _Undeclared(f"it gave {type(result).__name__} where a dict of {names} was declared, or "
+                              "a tuple of as many")
+        by_name = dict(zip(names, values))
+    if sorted(map(str, by_name)) != sorted(names):
+        raise _Undeclared(f"it gave {sorted(map(str, by_name))}, and {sorted(names)} was declared")
+    return by_name
 
 
 def _flat(result: Any, leaves: List[Tuple[str, Tuple[str, ...]]]) -> List[Any]:
@@ -128,7 +130,7 @@ def _flat(result: Any, leaves: List[Tuple[str, Tuple[str, ...]]]) -> List[Any]:
             continue
         if not isinstance(value, (tuple, list)) or len(value) != len(parts):
             raise _Undeclared(f"{name} is {type(value).__name__}, and is given as a tuple of "
-                                       f"{', '.join(part.rpartition('/')[2] for part in parts)}")
+                              f"{', '.join(part.rpartition('/')[2] for part in parts)}")
         flat.extend(value)
     return flat
 
@@ -160,7 +162,7 @@ def _buffers(value: Any, declared: Any) -> Tuple[Tuple[int, ...], Any, Any]:
         wanted is None or wanted == size for wanted, size in zip(shape, array.shape))
     if kind != dtype or not fits:
         raise _Undeclared(f"{name} is {kind} {_shown(array.shape)}, and was declared {dtype} "
-                                   f"{_shown(shape)}")
+                              f"{_shown(shape)}")
     if dtype == "string":
         return _string_buffers(array, name)
     data = np.ascontiguousarray(array).reshape(array.shape)
