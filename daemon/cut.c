@@ -120,6 +120,7 @@ static void replace(struct stg_stage *stage, struct stg_cut *cut)
     }
     stg_stage_cut_unref(stage->cut);
     stage->cut = next;
+    stg_tune_forget(stage); /* an item takes as long as it does with this one */
 }
 
 /* Without clients, or without memory to make a better one, it is the pipeline's own. */

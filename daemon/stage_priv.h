@@ -303,7 +303,7 @@ void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
 /* An item has left the buffer. */
 void stg_tune_took(struct stg_stage *stage);
 
-/* A client has come or gone. */
+/* A client has come or gone, or the cut has moved. */
 void stg_tune_forget(struct stg_stage *stage);
 /* ---- stage_trace.c ---- */
 
