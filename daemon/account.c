@@ -357,6 +357,11 @@ void stg_stage_unlook(struct stg_stage *stage)
     pthread_mutex_unlock(&stage->lock);
 }
 
+const struct stg_schema *stg_stage_crossing(const struct stg_stage *stage)
+{
+    return stage->cut != NULL ? stg_cut_schema(stage->cut->cut) : NULL;
+}
+
 struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);

@@ -510,6 +510,12 @@ static void end_instance(struct stg_instance *instance)
                   destroyed_stage);
 }
 
+static void sooner(int millis, int *next_millis)
+{
+    if (millis >= 0 && (*next_millis < 0 || millis < *next_millis))
+        *next_millis = millis;
+}
+
 /* Returns whether runners of it, for whom an open may wait, have ended since. */
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
 {
@@ -518,9 +524,8 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
         end_instance(instance);
         return true;
     }
-    int millis = stg_stage_sweep(instance->stage);
-    if (millis >= 0 && (*next_millis < 0 || millis < *next_millis))
-        *next_millis = millis;
+    sooner(stg_stage_sweep(instance->stage), next_millis);
+    sooner(stg_stage_choose_cut(instance->stage), next_millis);
     bool quiet = stg_stage_quiet(instance->stage);
     bool became = quiet && !instance->quiet;
     instance->quiet = quiet;

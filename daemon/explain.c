@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/explain.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,9 @@ struct maker {
     const struct stg_measure *measure; /* NULL: nothing was measured */
     struct stg_bump *bump;
     struct stg_view view;
+    const char *const *moved; /* names of nodes that run before the boundary */
+    size_t n_moved;
+    const struct stg_schema *crossing; /* what crosses; NULL: the boundary of the file */
     struct stg_explain *ret;
 };
 
@@ -50,7 +54,7 @@ static int fill_inputs(const struct maker *m, const struct stg_view_node *from,
             .output = edge->output,
             .bytes = edge->is_control ? 0 : bytes_of(m, edge->from, edge->output),
             .staged = edge->staged != NULL ? edge->staged : "",
-            .crosses = edge->staged != NULL,
+            .crosses = m->ret->nodes[edge->from].in_daemon && !to->in_daemon,
             .control = edge->is_control,
         };
     }
@@ -67,15 +71,24 @@ static void fill_times(const struct maker *m, uint32_t node, struct stg_explain_
     to->trainer_ns = stg_mean(client);
 }
 
+static bool has_moved(const struct maker *m, const struct stg_view_node *node)
+{
+    bool found = false;
+    for (size_t i = 0; i < m->n_moved && node->op != NULL && !found; i++)
+        found = strcmp(m->moved[i], node->name) == 0;
+    return found;
+}
+
 static int fill_node(const struct maker *m, uint32_t place)
 {
     const struct stg_view_node *from = &m->view.nodes[place];
     struct stg_explain_node *to = &m->ret->nodes[place];
+    bool in_daemon = from->in_stage || has_moved(m, from);
     *to = (struct stg_explain_node){
         .name = from->name,
         .op = from->op != NULL ? from->op->name : "",
-        .in_daemon = from->in_stage,
-        .in_trainer = from->in_compute && !from->in_stage,
+        .in_daemon = in_daemon,
+        .in_trainer = from->in_compute && !in_daemon,
     };
     for (uint32_t i = 0; i < from->n_outputs; i++)
         to->bytes += bytes_of(m, place, i);
@@ -99,23 +112,51 @@ static int fill_nodes(const struct maker *m)
 
 /* ---- the rest ---- */
 
-static int fill_tensors(const struct maker *m)
+/* The tensor of that name: a feature, else "node:k". */
+static struct stg_view_edge find_tensor(const struct maker *m, const char *name)
 {
     const struct stg_schema *boundary = stg_graph_boundary(m->graph);
+    struct stg_view_edge ret = {.from = UINT32_MAX};
+    for (size_t i = 0; i < boundary->n; i++) {
+        if (strcmp(boundary->components[i].name, name) == 0)
+            return m->view.features[i];
+    }
+    const char *colon = strrchr(name, ':');
+    size_t n = colon != NULL ? (size_t)(colon - name) : strlen(name);
+    for (uint32_t i = 0; i < m->view.n_nodes; i++) {
+        const char *node = m->view.nodes[i].name;
+        if (m->view.nodes[i].op != NULL && strlen(node) == n &&
+            memcmp(node, name, n) == 0)
+            ret.from = i;
+    }
+    if (ret.from != UINT32_MAX && colon != NULL)
+        ret.output = (uint32_t)strtoul(colon + 1, NULL, 10);
+    if (ret.from != UINT32_MAX && ret.output >= m->view.nodes[ret.from].n_outputs)
+        ret.from = UINT32_MAX;
+    return ret;
+}
+
+static int fill_tensors(const struct maker *m)
+{
+    const struct stg_schema *boundary =
+        m->crossing != NULL ? m->crossing : stg_graph_boundary(m->graph);
     struct stg_explain *ret = m->ret;
     ret->tensors = stg_bump_alloc(m->bump, boundary->n * sizeof(*ret->tensors));
     if (ret->tensors == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     ret->n_tensors = boundary->n;
     for (size_t i = 0; i < boundary->n; i++) {
-        const struct stg_view_edge *from = &m->view.features[i];
-        bool is_constant = from->from == UINT32_MAX;
+        const char *name = boundary->components[i].name;
+        struct stg_view_edge from = find_tensor(m, name);
+        bool is_constant = from.from == UINT32_MAX;
         ret->tensors[i] = (struct stg_explain_tensor){
-            .name = boundary->components[i].name,
+            .name = stg_bump_strndup(m->bump, name, strlen(name)),
             .is_constant = is_constant,
-            .from = is_constant ? 0 : from->from,
-            .bytes = is_constant ? 0 : bytes_of(m, from->from, from->output),
+            .from = is_constant ? 0 : from.from,
+            .bytes = is_constant ? 0 : bytes_of(m, from.from, from.output),
         };
+        if (ret->tensors[i].name == NULL)
+            return -STAGER_RESOURCE_EXHAUSTED;
     }
     return 0;
 }
@@ -211,13 +252,15 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
 {
     struct stg_instance *instance = pipeline->instance;
     struct stg_stage *stage = instance != NULL ? instance->stage : NULL;
+    static const char *const modes[] = {"off", "on", "auto"};
+    const struct stg_pipeline_spec *spec = pipeline->definition->spec;
     struct stg_pipeline_status status;
     stg_catalog_status(pipeline, bump, &status);
     *ret = (struct stg_explain){
         .name = pipeline->name,
         .generation = pipeline->generation,
         .state = status.state,
-        .smart_stage = "off",
+        .smart_stage = modes[spec->smart_stage],
         .bottleneck = stg_bottleneck_name(STG_BOTTLENECK_UNKNOWN),
         .why = "nothing was measured yet: no trainer took from it",
     };
@@ -225,14 +268,18 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
         .graph = pipeline->definition->graph,
         .measure = pipeline->measure,
         .bump = bump,
+        .moved = status.moved,
+        .n_moved = status.n_moved,
         .ret = ret,
     };
-    if (stage != NULL)
+    if (stage != NULL) {
         m.measure = stg_stage_look(stage);
+        m.crossing = stg_stage_crossing(stage);
+    }
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    int rc = fill(&m, pipeline->definition->spec,
-                  (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, err);
+    int rc =
+        fill(&m, spec, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, err);
     if (stage != NULL)
         stg_stage_unlook(stage);
     return rc;

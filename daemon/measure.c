@@ -97,6 +97,8 @@ void stg_measure_report(struct stg_measure *measure, const struct stg_report *re
         return;
     profile->n_runs += report->n_runs;
     stg_mean_add_many(&profile->run_ns, report->n_runs, report->run_ns);
+    if (is_time_of(report->n_batches, report->cpu_ns))
+        stg_mean_add_many(&measure->client_cpu_ns, report->n_batches, report->cpu_ns);
     for (size_t i = 0; i < report->n_nodes; i++)
         report_node(profile, &report->nodes[i]);
 }

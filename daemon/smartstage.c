@@ -145,6 +145,16 @@ static enum verdict judge(const struct stg_smart *smart, double *ret_gain,
     return was_kept && middle >= 1 ? KEEP : REJECT;
 }
 
+/* Once one is liked, only those that are predicted to be better than it was found. */
+static uint32_t next_to_try(const struct stg_smart *smart)
+{
+    uint32_t next = smart->trying + 1;
+    while (smart->best != 0 && next < smart->n_cuts &&
+           smart->cuts[next].predicted <= 1 + smart->best_gain)
+        next++;
+    return next;
+}
+
 static void end_pair(struct stg_smart *smart, const struct stg_smart_view *view)
 {
     double gain, error;
@@ -164,8 +174,9 @@ static void end_pair(struct stg_smart *smart, const struct stg_smart_view *view)
         smart->best = smart->trying;
         smart->best_gain = gain;
     }
-    if (smart->trying + 1 < smart->n_cuts)
-        begin_trial(smart, view, smart->trying + 1);
+    uint32_t next = next_to_try(smart);
+    if (next < smart->n_cuts)
+        begin_trial(smart, view, next);
     else
         end_trials(smart, view);
 }

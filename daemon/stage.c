@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/auto_cut.h"
 #include "daemon/dataset/cpus.h"
 #include "daemon/delivery.h"
 
@@ -210,6 +211,12 @@ int stg_stage_create(const struct stg_stage_config *config,
                                 config->cancelled, &stage->arena, err);
     if (rc == 0)
         rc = init_tables(stage, err);
+    if (rc == 0 && config->cuts != NULL &&
+        config->spec->smart_stage == STG_SMART_STAGE_AUTO) {
+        stage->auto_cut = stg_auto_cut_create(stage);
+        if (stage->auto_cut == NULL)
+            rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
     if (rc == 0)
         rc = stg_runners_start(stage, err);
     if (rc < 0) {
@@ -232,6 +239,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_stage_cut_unref(stage->cut);
     free(stage->chosen);
     stg_measure_destroy(stage->measure);
+    stg_auto_cut_destroy(stage->auto_cut);
     while (stage->clients != NULL) {
         struct stg_client *next = stage->clients->next;
         stg_client_free(stage->clients);
@@ -409,4 +417,9 @@ int stg_stage_sweep(struct stg_stage *stage)
     int millis = sweep_again(stage, now);
     pthread_mutex_unlock(&stage->lock);
     return millis;
+}
+
+int stg_stage_choose_cut(struct stg_stage *stage)
+{
+    return stage->auto_cut != NULL ? stg_auto_cut_tick(stage->auto_cut) : -1;
 }

@@ -146,6 +146,10 @@ int stg_stage_sweep(struct stg_stage *stage);
  * whom some need a moment for it. */
 void stg_stage_trace(struct stg_stage *stage, bool last);
 
+/* smart_stage: auto: looks how the cuts that are tried do, and changes the cut. Returns
+ * milliseconds as stg_stage_sweep does. */
+int stg_stage_choose_cut(struct stg_stage *stage);
+
 /* Ends the stage: every client gets what was assigned to it (drain: and what is
  * published), then the code (positive) and text. Returns at once. */
 void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool drain);
@@ -195,6 +199,10 @@ struct stg_measure;
  * short: runners wait meanwhile. */
 const struct stg_measure *stg_stage_look(struct stg_stage *stage);
 void stg_stage_unlook(struct stg_stage *stage);
+
+/* While it is looked at: what crosses in the next batch; NULL: the pipeline's boundary.
+ */
+const struct stg_schema *stg_stage_crossing(const struct stg_stage *stage);
 
 /* What was measured is the caller's from now on. Only when quiet, and once. */
 struct stg_measure *stg_stage_take_measure(struct stg_stage *stage);

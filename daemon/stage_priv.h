@@ -255,7 +255,8 @@ struct stg_stage {
     uint64_t n_rows, n_bytes, n_timeouts;
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, draw_ns;
-    struct stg_measure *measure; /* NULL once it was taken (stg_stage_take_measure) */
+    struct stg_measure *measure;   /* NULL once it was taken (stg_stage_take_measure) */
+    struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
     char last_error[512];
 };
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * smart_stage: auto in a real stagerd: ops that sleep, so that it does not depend on the
+ * machine which side is the slower one.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+#define BATCH 64
+
+static struct fixture fixture;
+
+/* first and second are in the trainer, and may move. */
+static void apply(const char *name, const char *mode, int stage_us, int first_us,
+                  int second_us, int target_us)
+{
+    char yaml[2048];
+    snprintf(
+        yaml, sizeof(yaml),
+        "name: %s\nsmart_stage: %s\ndataset:\n  - range: {stop: 1000000000}\n"
+        "  - batch: {batch_size: %d}\ngraph:\n"
+        "  - {name: x, op: sleep, input: [value], sleep_microseconds: %d}\n"
+        "  - {name: first, op: sleep, input: [\"staged:x\"], sleep_microseconds: %d}\n"
+        "  - {name: second, op: sleep, input: [first], sleep_microseconds: %d}\n"
+        "  - {name: target, op: sleep, input: [second], sleep_microseconds: %d}\n"
+        "staged: {capacity: 2, features: {x: x}}\ntargets: [target]\n",
+        name, mode, BATCH, stage_us, first_us, second_us, target_us);
+    fixture_apply(&fixture, yaml);
+}
+
+/* What stagerd says of it: what was decided last, and which nodes run there. */
+struct told {
+    char decision[256], all[4096];
+    bool first_moved, second_moved;
+    size_t n_crossing;
+};
+
+static void explain(const char *name, struct told *ret)
+{
+    struct stager *client;
+    struct stg_request request = {.kind = STG_REQUEST_EXPLAIN, .name = name};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_INT(stager_connect(fixture.runtime, &client), 0);
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    const struct stg_explain *e = &reply.explain;
+    *ret = (struct told){.n_crossing = e->n_tensors};
+    for (size_t i = 0; i < e->n_decisions; i++) {
+        size_t at = strlen(ret->all);
+        snprintf(ret->all + at, sizeof(ret->all) - at, "%s\n", e->decisions[i].text);
+        snprintf(ret->decision, sizeof(ret->decision), "%s", e->decisions[i].text);
+    }
+    for (size_t i = 0; i < e->n_nodes; i++) {
+        ret->first_moved |=
+            strcmp(e->nodes[i].name, "first") == 0 && e->nodes[i].in_daemon;
+        ret->second_moved |=
+            strcmp(e->nodes[i].name, "second") == 0 && e->nodes[i].in_daemon;
+    }
+    stager_disconnect(client);
+}
+
+/* One step; whatever runs where, the target is what the dataset yields. */
+static void step(struct stager_stream *stream, int64_t *next)
+{
+    static const char *const fetches[] = {"target"};
+    struct stager_batch *batch = fixture_take(stream);
+    struct stager_tensor target;
+    int rc = stager_run(stream, batch, fetches, 1, &target);
+    if (rc < 0)
+        FAIL("stager_run: %s", stager_error_text(stream));
+    const int64_t *values = target.data;
+    CHECK_INT(values[0], *next);
+    CHECK_INT(values[BATCH - 1], *next + BATCH - 1);
+    *next += BATCH;
+    stager_release(batch);
+}
+
+/* Trains until stagerd has decided. */
+static void train(const char *name, struct told *ret)
+{
+    static const char *const nothing[1];
+    static const char *const fetches[] = {"target"};
+    struct stager_options options = {.runtime_dir = fixture.runtime,
+                                     .fields = nothing,
+                                     .fetches = fetches,
+                                     .n_fetches = 1};
+    struct stager_stream *stream;
+    int64_t next = 0, end = now_millis() + fixture_millis(19000);
+    if (stager_open(NULL, name, &options, &stream) < 0)
+        FAIL("%s: %s", name, stager_error_text(NULL));
+    do {
+        for (int i = 0; i < 25; i++)
+            step(stream, &next);
+        explain(name, ret);
+        if (now_millis() > end)
+            FAIL("nothing was decided: %s", ret->all);
+    } while (strncmp(ret->decision, "holds", 5) != 0);
+    for (int i = 0; i < 20; i++)
+        step(stream, &next);
+    explain(name, ret);
+    stager_close(stream);
+}
+
+static void what_a_busy_trainer_computes_moves_to_the_daemon(void)
+{
+    struct told told;
+    fixture_start(&fixture, "");
+    apply("busy-trainer", "auto", 300, 3000, 3000, 6000);
+    train("busy-trainer", &told);
+    CHECK_CONTAINS(told.decision, "holds moving first, second; looks again");
+    CHECK(told.first_moved && told.second_moved);
+    CHECK_INT(told.n_crossing, 1);
+    fixture_finish(&fixture);
+}
+
+static void what_would_burden_a_busy_daemon_stays(void)
+{
+    struct told told;
+    fixture_start(&fixture, "");
+    apply("busy-daemon", "auto", 8000, 3000, 3000, 300);
+    train("busy-daemon", &told);
+    CHECK_CONTAINS(told.decision, "holds the file's own cut");
+    CHECK(!told.first_moved && !told.second_moved);
+    fixture_finish(&fixture);
+}
+
+/* The middle of the chain: half of it moves. */
+static void the_cut_lies_where_both_sides_take_as_long(void)
+{
+    struct told told;
+    fixture_start(&fixture, "");
+    apply("middle", "auto", 300, 6000, 6000, 300);
+    train("middle", &told);
+    CHECK_CONTAINS(told.decision, "holds moving first; looks again");
+    CHECK(told.first_moved && !told.second_moved);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(what_a_busy_trainer_computes_moves_to_the_daemon),
+    TEST(what_would_burden_a_busy_daemon_stays),
+    TEST(the_cut_lies_where_both_sides_take_as_long),
+};
+TEST_MAIN(tests)
