@@ -8,6 +8,7 @@
 
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/order.h"
+#include "daemon/dataset/py_function.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/pool.h"
 #include "proto/load.h"
@@ -220,7 +221,7 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     const struct stg_pipeline_spec *spec = definition->spec;
     const struct stg_staged *staged = &spec->staged;
     uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
-    const char *lines[13];
+    const char *lines[14];
     size_t n_lines = 0;
     if (!any_step(spec, makes_batches))
         lines[n_lines++] = stg_bump_printf(
@@ -263,6 +264,13 @@ size_t stg_definition_advice(const struct stg_definition *definition,
                                 "no effect",
                                 staged->feeds[i].name);
     }
+    const struct stg_step *function = stg_py_function_find(spec);
+    if (function != NULL)
+        lines[n_lines++] = stg_bump_printf(
+            bump,
+            "py_function: %s runs in worker processes: `stager.open` in Python starts "
+            "them; for other trainers run `stager worker` with the pipeline's name",
+            stg_attr_string(function->attrs, function->n_attrs, "function", ""));
     if (staged->max_batch_bytes == 0 && stg_graph_batch_bytes(definition->graph) == 0)
         lines[n_lines++] = stg_bump_printf(
             bump, "the size of a batch is not known beforehand (strings, or no "

@@ -287,7 +287,9 @@ with stager.open({self.calling("prints")!r}, workers=1) as stream:
         self.assertEqual(step, {"py_function": {"function": "m:f", "output_types": {"x": "float32"},
                                                 "output_shapes": {"x": [None, 3]}, "timeout_millis": 5,
                                                 "retries": 1}})
-        self.assertEqual(stager.check(pipeline)["boundary"][0]["shape"], [None, 3])
+        reply = stager.check(pipeline)
+        self.assertEqual(reply["boundary"][0]["shape"], [None, 3])
+        self.assertTrue([line for line in reply["advice"] if "m:f runs in worker processes" in line])
 
 
 class Errors(WorkerCase):
