@@ -14,7 +14,8 @@
 struct slot {
     void *memory;
     uint64_t bytes;
-    void *bounce; /* page-locked; NULL where the segment itself is */
+    uint64_t position; /* of its descriptor in the ring, from 1 */
+    void *bounce;      /* page-locked; NULL where the segment itself is */
     uint64_t bounce_bytes;
     uint64_t first; /* byte of the batch at rest that lies at memory */
     struct stg_device_event *copied, *used;
@@ -34,7 +35,8 @@ struct stg_copier {
 
     struct stager_batch **ahead; /* a ring of n_slots */
     uint32_t first_ahead, n_ahead;
-    int error; /* of the item behind those ahead; 0: none. Its text: */
+    uint64_t handed_out; /* position of what stager_next gave last */
+    int error;           /* of the item behind those ahead; 0: none. Its text: */
     char error_text[STG_ERR_TEXT_BYTES];
 };
 
@@ -253,6 +255,7 @@ static int take(struct stager_stream *stream, int64_t timeout_millis)
         stg_lent_return(stream, lent);
         return rc;
     }
+    slot_of(stream, batch->lent)->position = stream->ring.cursor;
     uint32_t at = (copier->first_ahead + copier->n_ahead++) % copier->n_slots;
     copier->ahead[at] = batch;
     return 0;
@@ -373,6 +376,7 @@ static int take_first(struct stager_stream *stream, int64_t timeout_millis)
         ;
     if (stream->held == stream->max_held)
         collect(stream, true);
+    stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
     return take(stream, timeout_millis);
 }
 
@@ -381,6 +385,9 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
 {
     struct stg_copier *copier = stream->copier;
     collect(stream, false);
+    /* What the trainer had is done with, as stager_next says; what is ahead is not. */
+    if (copier->n_ahead > 0)
+        stg_control_set_asked(&stream->control, copier->handed_out + 1);
     if (stg_ring_is_cut(&stream->ring))
         drop_ahead(stream);
     if (copier->n_ahead == 0 && copier->error != 0)
@@ -400,6 +407,7 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
     }
     stream->err.code = 0;
     stream->err.text[0] = '\0';
+    copier->handed_out = slot->position;
     *ret = batch;
     return 0;
 }

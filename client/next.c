@@ -371,7 +371,8 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
         return say_all_held(stream);
 
     /* Says that what was taken before is done with, unless ack_explicit was asked for. */
-    stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
+    if (stream->copier == NULL)
+        stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
     struct stg_descriptor d;
     while (!stg_ring_take(&stream->ring, &d)) {
         int rc = wait_for_descriptor(stream, timeout_millis);

@@ -139,7 +139,7 @@ struct stager_options {
                                nobody else sees it */
     const char *device;     /* "cuda" or "cuda:N": where tensors are wanted; NULL: in the
                                memory of the host. Goes neither with batch_size nor with
-                               copy_on_write, and means ack_explicit */
+                               copy_on_write */
     void *device_stream;    /* cudaStream_t on which the trainer works; NULL: the device's
                                default stream */
     uint32_t device_capacity; /* batches that are copied ahead, and held in addition to

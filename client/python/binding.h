@@ -42,6 +42,8 @@ struct stg_py_state {
 struct stg_py_held {
     struct stager_batch *batch; /* NULL: released */
     bool is_dead;               /* to be released when the stream is not busy any more */
+    bool has_consumer;          /* on a device: a stream took a tensor of it last: */
+    void *consumer;
     struct stg_py_held *next, **link;
 };
 
@@ -72,6 +74,7 @@ struct stg_py_tensor {
     const int64_t *offsets; /* strings only */
     int64_t data_bytes;
     int32_t dtype, ndim;
+    int32_t device;        /* of CUDA; -1: the memory of the host */
     Py_ssize_t item_bytes; /* 0: strings */
     Py_ssize_t n_elements;
     Py_ssize_t shape[8], strides[8];
@@ -126,6 +129,11 @@ bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor);
 
 /* Of a tensor: __dlpack__(stream=None, max_version=None, dl_device=None, copy=None). */
 PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* ---- gpu.c ---- */
+
+/* gpu(number) -> {"name", …} */
+PyObject *stg_py_gpu(PyObject *module, PyObject *argument);
 
 /* ---- admin.c ---- */
 

@@ -8,7 +8,7 @@
 
 #include "client/python/binding.h"
 
-enum { DL_CPU = 1 };
+enum { DL_CPU = 1, DL_CUDA = 2 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
 enum { DL_READ_ONLY = 1, DL_IS_COPIED = 2 };
 
@@ -102,7 +102,8 @@ static void describe(struct export *export, const struct stg_py_tensor *from,
     }
     *to = (struct dl_tensor){
         .data = export->copy != NULL ? export->copy : (void *)(uintptr_t)from->data,
-        .device_type = DL_CPU,
+        .device_type = from->device < 0 ? DL_CPU : DL_CUDA,
+        .device_id = from->device < 0 ? 0 : from->device,
         .ndim = from->ndim,
         .code = (uint8_t)code_of(from->dtype),
         .bits = (uint8_t)(from->item_bytes * 8),
@@ -141,14 +142,20 @@ static struct export *export_create(struct stg_py_tensor *tensor, bool copy)
 static bool may_export(const struct stg_py_tensor *tensor, bool versioned, bool copy,
                        PyObject *device)
 {
-    int type = DL_CPU, id = 0;
+    int own_type = tensor->device < 0 ? DL_CPU : DL_CUDA;
+    int own_id = tensor->device < 0 ? 0 : tensor->device, type = own_type, id = own_id;
     if (tensor->dtype == STAGER_STRING)
         PyErr_SetString(PyExc_BufferError, "DLPack knows no strings");
     else if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id))
         return false;
-    else if (type != DL_CPU || id != 0)
-        PyErr_SetString(PyExc_BufferError, "a batch lies in the memory of the CPU: take "
-                                           "it there, and move it");
+    else if (type != own_type || id != own_id)
+        PyErr_SetString(PyExc_BufferError,
+                        own_type == DL_CPU
+                            ? "a batch lies in the memory of the CPU: take it there, and "
+                              "move it"
+                            : "the batch lies on a GPU: take it there, and move it");
+    else if (own_type == DL_CUDA && copy)
+        PyErr_SetString(PyExc_BufferError, "the batch lies on a GPU: copy it there");
     else if (!versioned && !copy && !stg_py_tensor_is_writable(tensor))
         PyErr_SetString(PyExc_BufferError,
                         "a batch is read-only, which only DLPack 1.0 can say, and the "
@@ -157,6 +164,51 @@ static bool may_export(const struct stg_py_tensor *tensor, bool versioned, bool 
     else
         return stg_py_tensor_is_alive(tensor);
     return false;
+}
+
+/* The consumer's stream, by DLPack's numbers: None and 1 are the default stream, 2 the
+ * thread's own, -1: it sees to the order itself. */
+static bool read_stream(PyObject *object, bool *ret_any, void **ret)
+{
+    long long number = 1;
+    if (object != Py_None)
+        number = PyLong_AsLongLong(object);
+    if (number == -1 && PyErr_Occurred())
+        return false;
+    if (number == 0 || number < -1) {
+        PyErr_SetString(PyExc_ValueError, "stream: 0 may be two streams of CUDA; it is "
+                                          "None, -1, 1, 2 or a stream's address");
+        return false;
+    }
+    *ret_any = number != -1;
+    *ret = number == 1 ? NULL : (void *)(uintptr_t)number;
+    return true;
+}
+
+/* The consumer's stream waits for the batch, and the batch for what is enqueued there
+ * before its release. */
+static bool order(struct stg_py_tensor *tensor, PyObject *object)
+{
+    bool any;
+    void *stream;
+    struct stg_py_stream *source = tensor->lease->stream;
+    struct stg_py_held *held = tensor->lease->held;
+    if (!read_stream(object, &any, &stream))
+        return false;
+    if (!any)
+        return true;
+    if (source->is_busy) {
+        PyErr_SetString(PyExc_BufferError, "the stream is in use by another thread");
+        return false;
+    }
+    int rc = stager_batch_wait(held->batch, stream);
+    if (rc < 0) {
+        stg_py_raise(tensor->state, rc, stager_error_text(source->stream));
+        return false;
+    }
+    held->has_consumer = true;
+    held->consumer = stream;
+    return true;
 }
 
 PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -173,7 +225,8 @@ PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     if (max_version != Py_None && !PyArg_ParseTuple(max_version, "ii", &major, &minor))
         return NULL;
     bool versioned = major >= 1, copies = copy == Py_True;
-    if (!may_export(tensor, versioned, copies, device))
+    if (!may_export(tensor, versioned, copies, device) ||
+        (tensor->device >= 0 && !order(tensor, stream)))
         return NULL;
     struct export *export = export_create(tensor, copies);
     if (export == NULL)

@@ -23,7 +23,10 @@ void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held)
         held->is_dead = true;
         return;
     }
-    stager_release(held->batch);
+    if (held->has_consumer)
+        stager_release_after(held->batch, held->consumer);
+    else
+        stager_release(held->batch);
     unlink_held(held);
 }
 

@@ -102,6 +102,7 @@ static int clear(PyObject *module)
 static PyMethodDef functions[] = {
     {"request", stg_py_request, METH_VARARGS,
      "request(kind, runtime_dir, name, text, file, replace, if_generation) -> JSON"},
+    {"gpu", stg_py_gpu, METH_O, "gpu(number) -> what it is"},
     {NULL, NULL, 0, NULL},
 };
 

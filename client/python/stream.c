@@ -59,11 +59,12 @@ static void busy_end(struct stg_py_stream *self, struct stg_py_wait *wait)
 
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    const char *name, *runtime_dir, *client_id;
-    unsigned max_held, batch_size;
+    const char *name, *runtime_dir, *client_id, *gpu;
+    unsigned max_held, batch_size, gpu_capacity;
     int private_run, ack_explicit, writable;
-    if (!PyArg_ParseTuple(args, "szzIppIp", &name, &runtime_dir, &client_id, &max_held,
-                          &private_run, &ack_explicit, &batch_size, &writable))
+    if (!PyArg_ParseTuple(args, "szzIppIpzI", &name, &runtime_dir, &client_id, &max_held,
+                          &private_run, &ack_explicit, &batch_size, &writable, &gpu,
+                          &gpu_capacity))
         return NULL;
     struct stager_options options = {.client_id = client_id,
                                      .runtime_dir = runtime_dir,
@@ -71,7 +72,9 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .private_run = private_run != 0,
                                      .ack_explicit = ack_explicit != 0,
                                      .batch_size = batch_size,
-                                     .copy_on_write = writable != 0};
+                                     .copy_on_write = writable != 0,
+                                     .device = gpu,
+                                     .device_capacity = gpu_capacity};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;

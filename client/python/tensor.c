@@ -62,6 +62,7 @@ PyObject *stg_py_tensor_create(struct stg_py_state *state, PyObject *owner,
     self->data_bytes = (int64_t)tensor->data_bytes;
     self->dtype = tensor->dtype;
     self->ndim = tensor->ndim;
+    self->device = (int32_t)tensor->device - 1;
     self->item_bytes = element != NULL ? element->bytes : 0;
     set_shape(self, tensor);
     return (PyObject *)self;
@@ -85,7 +86,8 @@ bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor)
 
 bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor)
 {
-    return tensor->lease != NULL && tensor->lease->stream->is_writable;
+    return tensor->device >= 0 ||
+           (tensor->lease != NULL && tensor->lease->stream->is_writable);
 }
 
 /* ---- the buffer protocol ---- */
@@ -100,6 +102,8 @@ static int get_buffer(PyObject *self, Py_buffer *buffer, int flags)
     bool is_writable = stg_py_tensor_is_writable(tensor);
     if (tensor->dtype == STAGER_STRING)
         why = "strings have no buffer: take string_data and string_offsets";
+    else if (tensor->device >= 0)
+        why = "the tensor is on a GPU: take it by DLPack, as torch.from_dlpack does";
     else if ((flags & PyBUF_WRITABLE) != 0 && !is_writable)
         why =
             "a batch is read-only: others read it too. Copy it, or open the stream with "
@@ -167,6 +171,11 @@ static PyObject *get_array_interface(PyObject *self, void *ignored)
         PyErr_SetString(PyExc_AttributeError, "strings have no __array_interface__");
         return NULL;
     }
+    if (tensor->device >= 0) {
+        PyErr_SetString(PyExc_AttributeError,
+                        "a tensor on a GPU has no __array_interface__");
+        return NULL;
+    }
     return Py_BuildValue("{si ss sN s(NO)}", "version", 3, "typestr",
                          element_of(tensor->dtype)->typestr, "shape", shape_tuple(tensor),
                          "data", PyLong_FromVoidPtr((void *)(uintptr_t)tensor->data),
@@ -175,7 +184,8 @@ static PyObject *get_array_interface(PyObject *self, void *ignored)
 
 static PyObject *dlpack_device(PyObject *self, PyObject *ignored)
 {
-    return Py_BuildValue("(ii)", 1, 0); /* kDLCPU */
+    int device = ((struct stg_py_tensor *)self)->device;
+    return Py_BuildValue("(ii)", device < 0 ? 1 : 2, device < 0 ? 0 : device);
 }
 
 /* ---- strings ---- */
@@ -268,7 +278,8 @@ static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))stg_py_dlpack,
      METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)"},
-    {"__dlpack_device__", dlpack_device, METH_NOARGS, "(kDLCPU, 0)"},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS,
+     "(kDLCPU, 0), or (kDLCUDA, number)"},
     {"string_at", string_at, METH_O, "string_at(i) -> bytes"},
     {"strings", strings, METH_NOARGS, "All strings, in a flat list of bytes."},
     {NULL, NULL, 0, NULL},

@@ -24,7 +24,7 @@ static void tensors_are_on_the_device(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
-    CHECK(fake.opened.ack_explicit);
+    CHECK(!fake.opened.ack_explicit);
     CHECK_INT(fake.opened.max_held, 4);
     CHECK_INT(standin->n_registered, 1);
     fake_publish(&fake, 3, 41, 1000, 5);
@@ -352,10 +352,33 @@ static void without_read_only_page_locking_a_copy_bounces(void)
     on_device_stop(&fake);
 }
 
+/* What is ahead belongs to another client when this one dies. */
+static void what_is_ahead_is_not_acknowledged(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = on_device_start(&fake);
+    for (uint32_t i = 0; i < 3; i++)
+        fake_publish(&fake, i, i, i, 1);
+    struct stager_batch *first = on_device_take(stream);
+    CHECK_INT(stg_control_asked(&fake.control), 1);
+    struct stager_batch *second = on_device_take(stream);
+    CHECK_INT(stg_control_asked(&fake.control), 2); /* the first is done with */
+    struct stager_batch *third = on_device_take(stream);
+    CHECK_INT(stg_control_asked(&fake.control), 3);
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(stg_control_asked(&fake.control), 4); /* who waits had them all */
+    stager_release(first);
+    stager_release(second);
+    stager_release(third);
+    stager_close(stream);
+    on_device_stop(&fake);
+}
+
 static const struct stg_test tests[] = {
     TEST(tensors_are_on_the_device),
     TEST(strings_stay_where_they_are),
     TEST(batches_of_growing_sizes_find_room),
+    TEST(what_is_ahead_is_not_acknowledged),
     TEST(next_does_not_wait_for_the_copy),
     TEST(batches_are_copied_ahead),
     TEST(a_lease_goes_back_when_its_copy_is_done),

@@ -14,6 +14,7 @@ from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLoss
                       InvalidArgumentError, MaxHeldError, NotFoundError, OutOfRangeError,
                       PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                       UnavailableError, UnimplementedError, UnknownError)
+from ._gpu import Gpu, Gpus, gpu_available
 from ._graph import Node, Symbol, ops
 from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datasets, files, range,
                         sample_from_datasets, staged)
@@ -26,9 +27,9 @@ open = Stream
 
 __all__ = [
     "AUTOTUNE", "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
-    "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Hook", "InternalError",
+    "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Gpu", "Gpus", "Hook", "InternalError",
     "InvalidArgumentError", "MaxHeldError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "explain", "files", "list",
+    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "explain", "files", "gpu_available", "list",
     "open", "ops", "range", "sample_from_datasets", "serve", "staged", "status", "zip"]

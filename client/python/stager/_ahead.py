@@ -16,6 +16,7 @@ class Hook:
     is what the loop gets. A hook whose batches must be writable says so."""
 
     writable = False
+    gpu: Optional[str] = None  # libstager copies batches there: "cuda:0"
     depth: Optional[int] = None  # None: as the stream was opened
 
     def put(self, batch: Any) -> Any:

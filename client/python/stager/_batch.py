@@ -16,6 +16,7 @@ except ImportError:
     _BFLOAT16 = None
 
 _asarray = np.asarray
+_CPU = 1  # DLPack's number
 
 
 class Ragged(NamedTuple):
@@ -129,10 +130,12 @@ class BatchInfo:
 
 
 def view(tensor: _core.Tensor) -> Any:
-    """A tensor as NumPy sees it, or Strings."""
+    """A tensor as NumPy sees it, or Strings; on a GPU the tensor itself, for DLPack."""
     kind = tensor.dtype
     if kind == "string":
         return Strings(tensor)
+    if tensor.__dlpack_device__()[0] != _CPU:
+        return tensor
     if kind == "bfloat16" and _BFLOAT16 is not None:
         return _asarray(tensor).view(_BFLOAT16)
     return _asarray(tensor)

@@ -74,8 +74,9 @@ class Stream:
                  timeout: Optional[float] = None, rank: Optional[int] = None,
                  world_size: Optional[int] = None, length: Optional[int] = None,
                  device: Union[None, str, Hook, Callable[[Batch], Any]] = None,
-                 depth: int = 2, workers: Optional[int] = None) -> None:
+                 gpu: Optional[str] = None, depth: int = 2, workers: Optional[int] = None) -> None:
         hook = None if device is None else hook_of(device)
+        gpu = hook.gpu if gpu is None and hook is not None else gpu
         writable = writable or (hook is not None and hook.writable)
         self._ahead = None if hook is None else Ahead(hook, depth)
         self._settle = None if hook is None else hook.settle
@@ -88,7 +89,7 @@ class Stream:
         self.runtime_dir = runtime_dir
         self._timeout_millis = _timeout_millis(timeout)
         self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
-                         batch_size or 0, writable)
+                         batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1))
         self.writable = writable
         self._private_run = private_run
         self._length = length

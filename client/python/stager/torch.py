@@ -18,7 +18,7 @@ import torch.utils.dlpack
 from ._ahead import Hook
 from ._batch import Batch, Ragged, Sparse, Strings
 from ._core import Tensor
-from ._errors import FailedPreconditionError
+from ._errors import FailedPreconditionError, InvalidArgumentError
 from ._stream import Stream
 
 
@@ -128,6 +128,31 @@ class _Cuda(Hook):
         for part in moved:  # its memory is not for others before the current stream is done with it
             part.record_stream(current)
         return value
+
+
+class _Direct(Hook):
+    """A CUDA device to which libstager copies by itself, ahead of the loop: tensors are what it copied.
+    The stream that is current when the loop gets them waits for the copy, and is waited for."""
+
+    depth = 0
+
+    def __init__(self, index: int) -> None:
+        self.gpu = f"cuda:{index}"
+
+    def put(self, batch: Any) -> Any:
+        def take(source: Tensor) -> Any:
+            return tensor(source) if source.dtype == "string" else torch.from_dlpack(source)
+        return _shape_up(batch.tree_of(take))
+
+
+def direct(device: Any = "cuda") -> Hook:
+    """For `stager.open(…, device=stager.torch.direct("cuda:0"))`: as `to`, and the copies are libstager's:
+    one a batch, from the shared memory itself. A batch is given back when the last tensor of it goes;
+    work on it belongs on the stream that was current when the loop got it."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        raise InvalidArgumentError(f"device={str(device)!r}: libstager copies to CUDA devices")
+    return _Direct(device.index or 0)
 
 
 def to(device: Any) -> Hook:

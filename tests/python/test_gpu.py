@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Batches on a GPU, by DLPack: on the stand-in (tests/standin), or, where STG_GPU_DIR names the folder of
+libstager-cuda.so, on a real one with PyTorch.
+
+    LD_LIBRARY_PATH=FOLDER_OF_THE_PLUGIN test_gpu.py BUILD
+"""
+import ctypes
+import os
+import sys
+import unittest
+
+import case
+import numpy as np
+import stager
+
+FOUND = stager.gpu_available()
+IS_STANDIN = bool(FOUND) and FOUND.gpus[0].name == "standin"
+if not FOUND:
+    print(f"skipped: {FOUND.reason}")
+    sys.exit(77)
+CUDA, OLD, NEW = 2, b"dltensor", b"dltensor_versioned"
+
+
+class Standin(ctypes.Structure):
+    """struct standin of tests/standin/standin.h."""
+
+    _fields_ = [(name, ctypes.CFUNCTYPE(None)) for name in ("hold", "go", "settle")]
+    _fields_ += [("block", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("unblock", ctypes.CFUNCTYPE(None)),
+                 ("no_read_only", ctypes.c_bool), ("fail_copy", ctypes.c_uint), ("n_devices", ctypes.c_int)]
+    _fields_ += [(name, ctypes.c_uint) for name in ("n_allocations", "n_streams", "n_events", "n_registered",
+                                                    "n_bounces", "n_copies")]
+    _fields_ += [("see", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p))]
+
+
+def standin():
+    library = ctypes.CDLL(os.path.join(case.BUILD, "tests/standin/libstager-cuda.so"))
+    library.stg_standin.restype = ctypes.POINTER(Standin)
+    return library.stg_standin().contents
+
+
+class Exported(ctypes.Structure):
+    """DLTensor, as far as it is looked at."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8)]
+
+
+def exported(capsule, name, offset=0):
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return Exported.from_address(get(capsule, name) + offset)
+
+
+def values(tensor, device, **how):
+    """What the device has, once all copies are done."""
+    capsule = tensor.__dlpack__(**how)
+    device.settle()
+    at = exported(capsule, OLD)
+    assert (at.device_type, at.device_id, at.ndim, at.bits) == (CUDA, 0, 1, 64), at
+    n = tensor.shape[0]
+    return list((ctypes.c_int64 * n).from_address(device.see(at.data)))
+
+
+@unittest.skipUnless(IS_STANDIN, "that is a real one")
+class OnAStandIn(case.Case):
+    def test_a_gpu_is_told(self):
+        gpu = FOUND.gpus[0]
+        self.assertTrue(stager.gpu_available())
+        self.assertEqual((gpu.name, gpu.register_read_only, gpu.mps), ("standin", True, False))
+
+    def test_batches_are_tensors_of_dlpack_on_the_device(self):
+        device = standin()
+        with stager.open(self.numbers(stop=40, batch_size=4), gpu="cuda:0", depth=3) as stream:
+            got = []
+            for batch in stream:
+                tensor = batch[batch.keys()[0]]
+                self.assertEqual((tensor.__dlpack_device__(), tensor.shape), ((CUDA, 0), (4,)))
+                got += values(tensor, device)
+        self.assertEqual(got, list(range(40)))
+        del batch, tensor, stream
+        self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
+
+    def test_a_device_tensor_is_nothing_for_the_host(self):
+        with stager.open(self.numbers(), gpu="cuda") as stream:
+            tensor = next(iter(stream)).tensors().popitem()[1]
+            with self.assertRaisesRegex(BufferError, "on a GPU"):
+                memoryview(tensor)
+            with self.assertRaises(AttributeError):
+                tensor.__array_interface__
+            for how in ({"dl_device": (1, 0)}, {"copy": True}, {"dl_device": (CUDA, 1)}):
+                with self.assertRaisesRegex(BufferError, "lies on a GPU"):
+                    tensor.__dlpack__(**how)
+
+    def test_the_consumers_stream_is_one_of_dlpacks(self):
+        device = standin()
+        with stager.open(self.numbers(stop=2), gpu="cuda") as stream:
+            tensor = next(iter(stream)).tensors().popitem()[1]
+            for stream_number in (0, -2):
+                with self.assertRaisesRegex(ValueError, "stream"):
+                    tensor.__dlpack__(stream=stream_number)
+            with self.assertRaises(TypeError):
+                tensor.__dlpack__(stream="1")
+            for stream_number in (None, -1, 1):
+                self.assertEqual(values(tensor, device, stream=stream_number), [0, 1])
+            new = tensor.__dlpack__(stream=1, max_version=(1, 0))
+            self.assertEqual(exported(new, NEW, 32).device_type, CUDA)
+
+    def test_views_keep_a_batch_and_its_lease_goes_back_after_the_copy(self):
+        device = standin()
+        name = self.numbers(stop=12, batch_size=2)
+        with stager.open(name, gpu="cuda", max_held=1, depth=1) as stream:
+            batches = iter(stream)
+            capsule = next(batches).tensors().popitem()[1].__dlpack__()
+            device.settle()
+            self.assertEqual(exported(capsule, OLD).device_type, CUDA)
+            second = next(batches)
+            with self.assertRaises(stager.MaxHeldError):
+                next(batches)
+            del capsule
+            third = next(batches)
+            self.assertEqual([values(batch.tensors().popitem()[1], device) for batch in (second, third)],
+                             [[2, 3], [4, 5]])
+
+    def test_what_does_not_go_together_is_refused(self):
+        name = self.numbers()
+        for how, why in (({"gpu": "tpu"}, "cuda:N"), ({"gpu": "cuda:7"}, "this process sees 1"),
+                         ({"gpu": "cuda", "writable": True}, "copy_on_write"),
+                         ({"gpu": "cuda", "batch_size": 1}, "batch_size")):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, why):
+                stager.open(name, **how)
+
+
+@unittest.skipIf(IS_STANDIN, "there is no GPU")
+class OnAGpu(case.Case):
+    def test_pytorch_gets_every_batch(self):
+        torch = case.need("torch")
+        import stager.torch  # pylint: disable=redefined-outer-name
+        name = self.numbers(stop=40000, batch_size=16, capacity=8)
+        total = torch.zeros((), dtype=torch.int64, device="cuda:0")
+        n = 0
+        with stager.open(name, device=stager.torch.direct("cuda:0"), depth=4) as stream:
+            for batch in stream:
+                (value,) = batch.values()
+                self.assertTrue(value.is_cuda)
+                total += value.sum()
+                n += 1
+        self.assertEqual((n, total.item()), (2500, sum(range(40000))))
+
+    def test_pytorch_may_use_a_stream_of_its_own(self):
+        torch = case.need("torch")
+        import stager.torch  # pylint: disable=redefined-outer-name
+        side, got = torch.cuda.Stream(), []
+        with stager.open(self.numbers(stop=4000), device=stager.torch.direct()) as stream:
+            for batch in stream:
+                with torch.cuda.stream(side):
+                    (value,) = batch.values()
+                    got.append(value.clone())
+                side.synchronize()
+        self.assertEqual(np.concatenate([part.cpu().numpy() for part in got]).tolist(), list(range(4000)))
+
+
+if __name__ == "__main__":
+    case.main()
