@@ -21,7 +21,7 @@ sys.path.insert(0, HERE)
 import cases  # noqa: E402
 import machine  # noqa: E402
 
-READY_S, READY_SAMPLES = 0.005, 100
+READY_S, READY_SAMPLES = 0.002, 100
 WARM_SHARE, WARM_BATCHES = 0.3, 3
 now = time.perf_counter
 
@@ -121,18 +121,20 @@ class Contestant:
         return self.module.prepare(self.case, self.job["data"], **settings)
 
     def check(self):
-        self.source = self.prepare()
-        return {"digest": cases.digest(self.kind, iter(self.source.batches(1)))}
+        source = self.prepare()
+        digest = cases.digest(self.kind, iter(source.batches(1)))
+        source.close()
+        return {"digest": digest}
 
     def batches(self):
         """The endless ones, begun once."""
-        if self.source is None:
-            self.source = self.prepare()
         if self.stream is None:
             self.stream = iter(self.source.batches())
         return self.stream
 
     def measure(self, seconds):
+        if self.source is None:
+            self.source = self.prepare()
         if self.kind == "ready":
             return ready(self.batches(), seconds)
         if self.kind == "border":

@@ -15,6 +15,7 @@ LEFT_OUT = {
     "FFCV, DALI": "the one has to be built with OpenCV and a CUDA toolkit, the other wants a GPU; formats of their own",
 }
 OURS = "stager"
+BUSY = 4  # of the load average that is more than a run makes by itself
 
 
 def spread(values):
@@ -62,10 +63,11 @@ def tell_sameness(rows):
             r["same"] = cases.same(r["digest"], common)
 
 
-def summary(case, cells):
+def summary(case, cells, load):
+    """load: the machine's, of the five minutes before: 0 or 1 where nobody else worked."""
     rows = [row(cell) for cell in cells]
     tell_sameness(rows)
-    return {"name": case.name, "kind": case.kind, "about": case.about, "unit": case.unit, "rows": rows}
+    return {"name": case.name, "kind": case.kind, "about": case.about, "unit": case.unit, "load": load, "rows": rows}
 
 
 # ---- goals ----------------------------------------------------------------------------------
@@ -222,6 +224,8 @@ def markdown(found):
              "![Plot](results.svg)", ""]
     for case in found["cases"]:
         about = cases.ABOUT[case["kind"]]
+        if case["load"] > BUSY:
+            about += f" **The machine was busy with other things (load {case['load']:.0f}): only ratios say something.**"
         if case["kind"] == "first":
             about += f" {found['files']:,} files in folders of 1,280: hard links of 64 files of 110 bytes."
         lines += [f"## {case['about']}", "", about, "", *table(case), ""]
@@ -229,11 +233,11 @@ def markdown(found):
     return "\n".join(lines)
 
 
-def write(found, text, folder):
+def write(found, folder):
     with open(os.path.join(folder, "results.json"), "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
         file.write("\n")
     with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
-        file.write(text)
+        file.write(markdown(found))
     with open(os.path.join(folder, "results.svg"), "w", encoding="utf-8") as file:
         file.write(plot.svg(found))

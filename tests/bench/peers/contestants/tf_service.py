@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tf.data service: a dispatcher and one worker in a process of their own, reached over gRPC on loopback. k trainers
 share what the worker makes by its cross-trainer cache."""
+import functools
 import json
 import subprocess
 import sys
@@ -27,7 +28,7 @@ sys.stdin.read()
 
 
 class Service:
-    """It ends with its stdin."""
+    """It ends with its stdin: with the process that made it."""
 
     def __init__(self):
         self.process = subprocess.Popen([sys.executable, "-c", SERVE], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -39,11 +40,16 @@ class Service:
         self.process.wait()
 
 
+@functools.cache
+def own_service():
+    return Service()
+
+
 class Source:
     """epoch after epoch each iterator is a job of its own; job: shared by that name."""
 
-    def __init__(self, case, data, address, service=None, **distribute):
-        self.case, self.data, self.address, self.service, self.distribute = case, data, address, service, distribute
+    def __init__(self, case, data, address, **distribute):
+        self.case, self.data, self.address, self.distribute = case, data, address, distribute
         self.made = {}
 
     def batches(self, epochs=None):
@@ -55,13 +61,10 @@ class Source:
 
     def close(self):
         self.made = {}
-        if self.service is not None:
-            self.service.close()
 
 
 def prepare(case, data):
-    service = Service()
-    return Source(case, data, service.address, service)
+    return Source(case, data, own_service().address)
 
 
 def share(case, data, k):
