@@ -202,25 +202,31 @@ static double noise(const struct stg_tuner *tuner, double deviation, uint32_t n)
     return two > least ? two : least;
 }
 
-/* Returns whether the trial was taken back. */
-static bool judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
+enum verdict { KEPT, TAKEN_BACK, OPEN };
+
+/* What seems to help, but not yet by more than chance, is looked at for longer. */
+static enum verdict judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
 {
     double deviation, before = tuner->mean_before, now = mean_rate(tuner, &deviation);
     double differ = noise(tuner, deviation, n_kept(tuner));
     bool grew = tuner->value > tuner->back_to;
     struct stg_tuner_bar *bar = grew ? &tuner->up : &tuner->down;
     bool good = grew ? now > before + differ : now > before - differ;
+    bool seems_good = grew && now > before * (1 + SAME);
+    if (!good && seems_good && tuner->n_windows < STG_TUNER_WINDOWS)
+        return OPEN;
     uint32_t back_to = tuner->back_to;
     tuner->back_to = 0;
     if (good) {
         bar->next = FIRST_BAR;
-        return false;
+        return KEPT;
     }
     set_bar(bar, tuner->need_before);
     snprintf(ret->why, sizeof(ret->why),
              "taken back: %.4g items a second with %u, %.4g with %u, give or take %.3g",
              now, tuner->value, before, back_to, differ);
-    return change(tuner, back_to, ret);
+    change(tuner, back_to, ret);
+    return TAKEN_BACK;
 }
 
 /* A consumer that pauses, to write a checkpoint, says nothing of how fast it is: the
@@ -299,8 +305,9 @@ bool stg_tuner_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *s
     struct times t = times_of(&all);
     double need = threads_needed(tuner, &t);
     uint32_t most = most_threads(tuner, &all);
-    if (tuner->back_to != 0 && judge(tuner, ret))
-        return true;
+    enum verdict verdict = tuner->back_to != 0 ? judge(tuner, ret) : KEPT;
+    if (verdict != KEPT)
+        return verdict == TAKEN_BACK;
     return more_threads(tuner, &t, need, most, ret) ||
            fewer_threads(tuner, &t, need, most, ret);
 }
@@ -345,7 +352,8 @@ bool stg_tuner_capacity(struct stg_tuner *tuner, const struct stg_tuner_sample *
     double make = t.make / n_threads > t.serial ? t.make / n_threads : t.serial;
     double rule = t.want > make ? t.want / (make > 1 ? make : 1) : 1;
     t.waited /= n_threads;
-    if (tuner->back_to != 0 && judge(tuner, ret))
-        return true;
+    enum verdict verdict = tuner->back_to != 0 ? judge(tuner, ret) : KEPT;
+    if (verdict != KEPT)
+        return verdict == TAKEN_BACK;
     return more_room(tuner, &t, rule, ret) || less_room(tuner, all.least, rule, ret);
 }

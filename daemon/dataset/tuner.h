@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define STG_TUNER_WINDOWS 4
+#define STG_TUNER_WINDOWS 8
 
 /* What was measured in one window. Times are sums. */
 struct stg_tuner_sample {

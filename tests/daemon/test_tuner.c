@@ -187,6 +187,32 @@ static void noise_of_a_tenth_makes_no_flapping(void)
     }
 }
 
+/* A machine on which others work: one window of three takes three times as long.
+ * Nearly always it is found within sixty windows. */
+static void a_clear_gain_is_found_among_others_that_work(void)
+{
+    int n_found = 0;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct model model = model_of(40, 10, 8, 1);
+        model.noise = 0.2;
+        model.random.state = seed;
+        struct stg_tuner tuner = tuner_of(1, 16, 8);
+        struct stg_tuner_change change;
+        bool found = false;
+        for (int i = 0; i < 60 && !found; i++) {
+            struct stg_tuner_sample sample = measure(&model, tuner.value);
+            uint64_t slow = random_below(&model.random, 3) == 0 ? 3 : 1;
+            sample.interval_ns *= slow;
+            sample.busy_ns *= slow;
+            sample.wait_ns *= slow;
+            stg_tuner_threads(&tuner, &sample, &change);
+            found = tuner.value >= 4 && !stg_tuner_in_trial(&tuner);
+        }
+        n_found += found;
+    }
+    CHECK(n_found >= 40);
+}
+
 static void a_number_that_was_given_stays(void)
 {
     struct model model = model_of(40, 10, 8, 1);
@@ -293,6 +319,7 @@ static const struct stg_test tests[] = {
     TEST(threads_are_given_up_when_the_consumer_slows_down_and_come_back),
     TEST(what_did_not_help_is_taken_back_and_seldom_tried_again),
     TEST(noise_of_a_tenth_makes_no_flapping),
+    TEST(a_clear_gain_is_found_among_others_that_work),
     TEST(a_number_that_was_given_stays),
     TEST(a_trial_is_kept_when_who_consumes_has_changed),
     TEST(a_consumer_that_only_takes_is_the_same_however_little_it_takes),
