@@ -141,7 +141,7 @@ class _Direct(Hook):
 
     def put(self, batch: Any) -> Any:
         def take(source: Tensor) -> Any:
-            return tensor(source) if source.dtype == "string" else torch.from_dlpack(source)
+            return tensor(source) if source.dtype == "string" else torch.utils.dlpack.from_dlpack(source)
         return _shape_up(batch.tree_of(take))
 
 
