@@ -11,6 +11,9 @@
 #define SAME 0.03
 /* A consumer that waits for less of its time has nothing to gain. */
 #define STARVED 0.04
+/* One that waits for more of it, with as many threads as it takes in the mean, is served
+ * unevenly. */
+#define UNEVEN 0.1
 /* Threads that are busy for less of their time are too many: the room between growing and
  * shrinking is what keeps a number where it is. */
 #define FULL 0.85
@@ -253,10 +256,20 @@ static bool take_in(struct stg_tuner *tuner, const struct stg_tuner_sample *samp
 
 /* ---- threads ---- */
 
+/* As many as the times say; one more where they are just enough by the mean of what takes
+ * now longer, now shorter, and the consumer waits for a good part of its time. */
+static double threads_wanted(const struct stg_tuner *tuner, const struct times *t,
+                             double need)
+{
+    double wanted = ceil(need * SHORT);
+    bool is_tight = t->starved > UNEVEN && need > FULL * tuner->value;
+    return is_tight && wanted <= tuner->value ? tuner->value + 1 : wanted;
+}
+
 static bool more_threads(struct stg_tuner *tuner, const struct times *t, double need,
                          uint32_t most, struct stg_tuner_change *ret)
 {
-    double wanted = ceil(need * SHORT);
+    double wanted = threads_wanted(tuner, t, need);
     if (t->starved <= STARVED || wanted <= tuner->value || most <= tuner->value ||
         is_barred(&tuner->up, need))
         return false;

@@ -103,6 +103,24 @@ static void threads_are_the_time_of_the_stage_over_that_of_the_consumer(void)
     }
 }
 
+/* In the mean one thread is just enough; but each waits for the other in turn. */
+static void an_uneven_stage_has_a_thread_more_than_the_mean_says(void)
+{
+    struct stg_tuner tuner = tuner_of(1, 16, 8);
+    struct stg_tuner_change change;
+    for (int i = 0; i < 60; i++) {
+        uint64_t each = tuner.value == 1 ? 12000000 : 10100000;
+        struct stg_tuner_sample sample = {.n_items = 16,
+                                          .interval_ns = 16 * each,
+                                          .busy_ns = 160000000,
+                                          .cpu_ns = 1,
+                                          .wait_ns = 16 * (each - 10000000),
+                                          .room_ns = 16 * (each - 10000000)};
+        stg_tuner_threads(&tuner, &sample, &change);
+    }
+    CHECK_INT(tuner.value, 2);
+}
+
 static void the_cpus_bound_threads_that_compute_and_not_those_that_sleep(void)
 {
     struct model model = model_of(40, 10, 2, 1);
@@ -313,6 +331,7 @@ static void a_slow_source_is_not_helped_by_room(void)
 
 static const struct stg_test tests[] = {
     TEST(threads_are_the_time_of_the_stage_over_that_of_the_consumer),
+    TEST(an_uneven_stage_has_a_thread_more_than_the_mean_says),
     TEST(the_cpus_bound_threads_that_compute_and_not_those_that_sleep),
     TEST(a_consumer_that_does_nothing_gets_what_the_limit_allows),
     TEST(what_only_one_thread_can_do_is_not_sped_up_by_more),
