@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -219,7 +220,7 @@ def obey(contestant, line):
 
 
 def main():
-    job = json.loads(sys.argv[1])
+    job, contestant = json.loads(sys.argv[1]), None
     try:
         contestant = (Shared if "k" in job and "rank" not in job else Contestant)(job)
         answer(ready=True)
@@ -227,15 +228,13 @@ def main():
             if line.strip() == "end":
                 break
             answer(**obey(contestant, line))
-        contestant.close()
     except Exception as error:  # whatever a library throws is this row's
+        traceback.print_exc()
         answer(error=f"{type(error).__name__}: {error}")
-        raise
-    finally:
-        answer(ended=True)
-        # Some libraries have threads that do not end.
-        sys.stderr.flush()
-        os._exit(0)
+    if contestant is not None:
+        contestant.close()
+    sys.stderr.flush()
+    os._exit(0)  # some libraries have threads that do not end
 
 
 if __name__ == "__main__":
