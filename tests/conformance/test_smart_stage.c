@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which nodes behind the boundary may run before it, and what crosses then: STAGE-C25 to
+ * C33, D10 and D11 of the stage contract (DESIGN.md section 7).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/cut.h"
+#include "proto/load.h"
+#include "tests/check.h"
+#include "tests/ops/fixture.h"
+
+struct cutting {
+    struct fixture_stage stage;
+    struct stg_cuts *cuts;
+};
+
+static void cutting_init(struct cutting *cutting, const char *text)
+{
+    struct stg_err err = {0};
+    fixture_stage_init(&cutting->stage, text);
+    CHECK_OK(stg_cuts_create(cutting->stage.graph, &cutting->cuts, &err), err);
+}
+
+static void cutting_finish(struct cutting *cutting)
+{
+    stg_cuts_destroy(cutting->cuts);
+    fixture_stage_finish(&cutting->stage);
+}
+
+/* The nodes of the largest set for a client that fetches this (NULL: the targets), a
+ * blank before each. */
+static const char *largest(const struct cutting *cutting, const char *fetch)
+{
+    static char text[512];
+    bool moved[256] = {false};
+    struct stg_err err = {0};
+    struct stg_cut_wanted wanted = {
+        .has_fetches = fetch != NULL, .fetches = &fetch, .n_fetches = fetch != NULL};
+    struct stg_cut_needs *needs;
+    CHECK_OK(stg_cut_needs_create(cutting->cuts, &wanted, &needs, &err), err);
+    const struct stg_cut_needs *all = needs;
+    stg_cuts_largest(cutting->cuts, &all, 1, moved);
+    CHECK_OK(stg_cuts_check(cutting->cuts, &all, 1, moved, &err), err);
+    text[0] = '\0';
+    for (size_t i = 0; i < stg_cuts_n_nodes(cutting->cuts); i++) {
+        if (moved[i])
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), " %s",
+                     stg_cuts_node(cutting->cuts, i));
+    }
+    stg_cut_needs_destroy(needs);
+    return text;
+}
+
+static void check_largest(const char *graph, const char *fetch, const char *nodes)
+{
+    struct cutting cutting;
+    cutting_init(&cutting, graph);
+    CHECK_STR(largest(&cutting, fetch), nodes);
+    cutting_finish(&cutting);
+}
+
+/* The names of what crosses when all that may move has, features that nobody reads left
+ * out. */
+static const char *crossing(const struct cutting *cutting)
+{
+    static char text[512];
+    bool moved[256] = {false};
+    struct stg_err err = {0};
+    struct stg_cut_wanted wanted = {.has_fields = true};
+    struct stg_cut_needs *needs;
+    struct stg_cut *cut;
+    CHECK_OK(stg_cut_needs_create(cutting->cuts, &wanted, &needs, &err), err);
+    const struct stg_cut_needs *all = needs;
+    stg_cuts_largest(cutting->cuts, &all, 1, moved);
+    CHECK_OK(stg_cut_create(cutting->cuts, &all, 1, moved, false, &cut, &err), err);
+    text[0] = '\0';
+    for (size_t i = 0; i < stg_cut_schema(cut)->n; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), " %s",
+                 stg_cut_schema(cut)->components[i].name);
+    stg_cut_destroy(cut);
+    stg_cut_needs_destroy(needs);
+    return text;
+}
+
+#define ELEMENT "element x int64 [-1]\nfeature x = x\n"
+
+static void c25_what_depends_on_a_variable_stays(void)
+{
+    check_largest(ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                          "a = add(staged:x, staged:x)\nb = add(a, w)\n"
+                          "c = add(b, a)\ntarget c\n",
+                  NULL, " a");
+}
+
+static void c25_what_depends_on_a_placeholder_stays(void)
+{
+    check_largest(ELEMENT "p = placeholder() dtype=\"int64\" shape=[1]\n"
+                          "a = add(staged:x, staged:x)\nb = add(a, p)\nc = add(b, b)\n",
+                  "c", " a");
+}
+
+static void c25_an_assert_and_what_follows_it_stay(void)
+{
+    check_largest(ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                          "a = add(staged:x, staged:x)\n"
+                          "t = equal(a, a)\nb = assert(t, a)\nc = add(b, b)\n"
+                          "d = add(c, w)\ntarget d\n",
+                  NULL, " a t");
+}
+
+static void c26_a_control_edge_from_a_variable_stops_it(void)
+{
+    check_largest(ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                          "r = identity(w)\na = add(staged:x, staged:x)\n"
+                          "b = add(a, a, ^r)\nc = add(b, b)\nd = add(c, a)\ntarget d\n",
+                  NULL, " a");
+}
+
+static void c27_of_what_two_read_only_the_edge_that_crosses_is_cut(void)
+{
+    const char *graph = ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                                "a = add(staged:x, staged:x)\nb = add(a, a)\n"
+                                "c = add(a, w)\nd = add(b, c)\ntarget d\n";
+    struct cutting cutting;
+    cutting_init(&cutting, graph);
+    CHECK_STR(largest(&cutting, NULL), " a b");
+    CHECK_STR(crossing(&cutting), " a:0 b:0");
+    cutting_finish(&cutting);
+}
+
+static void c28_an_output_that_many_read_crosses_once(void)
+{
+    struct cutting cutting;
+    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                                   "a = add(staged:x, staged:x)\n"
+                                   "same = add(staged:x, staged:x)\n"
+                                   "b = add(a, w)\nc = add(same, w)\nd = add(a, b)\n"
+                                   "e = add(c, d)\ntarget e\n");
+    CHECK_STR(crossing(&cutting), " a:0");
+    cutting_finish(&cutting);
+}
+
+static void c29_a_marked_target_is_not_run_ahead_nor_what_follows_it(void)
+{
+    const char *graph = ELEMENT "a = add(staged:x, staged:x)\nb = add(a, a)\n"
+                                "c = add(b, b)\ntarget b\n";
+    check_largest(graph, NULL, " a");
+    check_largest(graph, "c", " a");
+    check_largest(graph, "a", "");
+}
+
+/* DeepRec: an error when there are two. Here there is no way to write it. */
+static void c30_a_pipeline_has_one_stage(void)
+{
+    struct stg_pipeline_spec *spec;
+    struct stg_err err = {0};
+    const char *text = "dataset: [{range: {stop: 1}}]\nstaged: {capacity: 1}\n"
+                       "staged: {capacity: 2}\n";
+    CHECK_INT(stg_load_pipeline(text, strlen(text), "p", &spec, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "p:3:1: ");
+    CHECK_CONTAINS(err.text, "staged");
+}
+
+static void c31_without_anything_to_move_the_cut_is_the_users(void)
+{
+    struct cutting cutting;
+    struct stg_err err = {0};
+    struct stg_cut_needs *needs;
+    struct stg_cut *cut;
+    bool moved[16] = {false};
+    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                                   "b = add(staged:x, w)\ntarget b\n");
+    CHECK_STR(largest(&cutting, NULL), "");
+    CHECK_OK(
+        stg_cut_needs_create(cutting.cuts, &(struct stg_cut_wanted){0}, &needs, &err),
+        err);
+    const struct stg_cut_needs *all = needs;
+    CHECK_OK(stg_cut_create(cutting.cuts, &all, 1, moved, false, &cut, &err), err);
+    CHECK(stg_cut_is_own(cut));
+    stg_cut_destroy(cut);
+    stg_cut_needs_destroy(needs);
+    cutting_finish(&cutting);
+}
+
+/* No set that is closed upward makes a cycle; others are refused, and so is a cycle. */
+static void c32_a_cut_makes_no_cycle(void)
+{
+    struct cutting cutting;
+    struct stg_err err = {0};
+    struct stg_cut_needs *needs;
+    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                                   "a = add(staged:x, staged:x)\nb = add(a, a)\n"
+                                   "c = add(b, w)\ntarget c\n");
+    CHECK_OK(
+        stg_cut_needs_create(cutting.cuts, &(struct stg_cut_wanted){0}, &needs, &err),
+        err);
+    const struct stg_cut_needs *all = needs;
+    CHECK_INT(stg_cuts_check(cutting.cuts, &all, 1, (bool[]){false, true}, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_STR(err.text, "node b cannot move without a, which comes before it");
+    stg_cut_needs_destroy(needs);
+    cutting_finish(&cutting);
+
+    struct fixture fixture;
+    struct stg_graph *graph;
+    CHECK_OK(
+        fixture_parse(&fixture, ELEMENT "a = add(staged:x, b)\nb = add(a, a)\n", &err),
+        err);
+    CHECK_INT(stg_graph_create(&fixture.spec, &fixture.element, NULL, &graph, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "form a cycle");
+    fixture_finish(&fixture);
+}
+
+/* What looks ids up may move, as DeepRec's lookup of ids does; what reads rows of a
+ * variable by them may not. */
+static void c33_a_lookup_of_ids_may_move(void)
+{
+    check_largest("element word string [-1]\nfeature word = word\n"
+                  "table = variable() shape=[9, 2]\n"
+                  "id = string_to_hash_bucket_fast(staged:word) num_buckets=9\n"
+                  "row = embedding_lookup(table, id)\ntarget row\n",
+                  NULL, " id");
+}
+
+/* By name and number run together, output 10 of Split_1 is output 0 of Split_11. */
+static void d10_outputs_are_told_apart_by_node_and_number(void)
+{
+    struct cutting cutting;
+    cutting_init(
+        &cutting,
+        "element line string [-1]\nfeature line = line\n"
+        "w = variable() shape=[1] dtype=\"int64\"\n"
+        "Split_1 = decode_csv(staged:line) record_defaults=[0, 0, 0, 0, 0, 0, 0, "
+        "0, 0, 0, 0]\n"
+        "Split_11 = identity(Split_1:3)\n"
+        "a = cast(Split_1:10) dtype=\"int64\"\n"
+        "b = cast(Split_11:0) dtype=\"int64\"\n"
+        "t = equal(Split_1:10, Split_11:0)\n"
+        "pass1 = assert(t, Split_1:10, Split_11:0)\n"
+        "c = add(a, w)\nd = add(b, w)\ne = add(c, d)\n"
+        "target e\ntarget pass1\n");
+    CHECK_STR(crossing(&cutting), " Split_1:10 Split_11:0 a:0 b:0 t:0");
+    cutting_finish(&cutting);
+}
+
+/* A writer of a variable depends on it: it is run by trainers alone, once. */
+static void d11_what_has_a_side_effect_runs_on_one_side(void)
+{
+    struct cutting cutting;
+    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                                   "one = constant() value=[1] dtype=\"int64\"\n"
+                                   "up = assign_add(w, one)\n"
+                                   "a = add(staged:x, staged:x)\n"
+                                   "b = add(a, a, ^up)\nc = add(a, b)\ntarget c\n");
+    CHECK_STR(largest(&cutting, NULL), " a");
+    for (size_t i = 0; i < stg_cuts_n_nodes(cutting.cuts); i++)
+        CHECK(strcmp(stg_cuts_node(cutting.cuts, i), "up") != 0);
+    cutting_finish(&cutting);
+}
+
+static const struct stg_test tests[] = {
+    TEST(c25_what_depends_on_a_variable_stays),
+    TEST(c25_what_depends_on_a_placeholder_stays),
+    TEST(c25_an_assert_and_what_follows_it_stay),
+    TEST(c26_a_control_edge_from_a_variable_stops_it),
+    TEST(c27_of_what_two_read_only_the_edge_that_crosses_is_cut),
+    TEST(c28_an_output_that_many_read_crosses_once),
+    TEST(c29_a_marked_target_is_not_run_ahead_nor_what_follows_it),
+    TEST(c30_a_pipeline_has_one_stage),
+    TEST(c31_without_anything_to_move_the_cut_is_the_users),
+    TEST(c32_a_cut_makes_no_cycle),
+    TEST(c33_a_lookup_of_ids_may_move),
+    TEST(d10_outputs_are_told_apart_by_node_and_number),
+    TEST(d11_what_has_a_side_effect_runs_on_one_side),
+};
+TEST_MAIN(tests)
