@@ -57,14 +57,64 @@ static void busy_end(struct stg_py_stream *self, struct stg_py_wait *wait)
 
 /* ---- open, close ---- */
 
+/* A tuple of strings, or None: the strings are the tuple's, the array the caller's to
+ * free. False: raised. */
+static bool read_names(PyObject *tuple, const char ***ret, uint32_t *ret_n)
+{
+    *ret = NULL;
+    *ret_n = 0;
+    if (tuple == Py_None)
+        return true;
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "fields and fetches are tuples of strings");
+        return false;
+    }
+    Py_ssize_t n = PyTuple_Size(tuple);
+    const char **names = PyMem_Calloc((size_t)n + 1, sizeof(*names));
+    if (names == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        names[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, i), NULL);
+        if (names[i] == NULL) {
+            PyMem_Free(names);
+            return false;
+        }
+    }
+    *ret = names;
+    *ret_n = (uint32_t)n;
+    return true;
+}
+
+static int open_stream(const char *name, struct stager_options *options, PyObject *fields,
+                       PyObject *fetches, struct stager_stream **ret,
+                       struct stg_py_wait *wait)
+{
+    const char **field_names = NULL, **fetch_names = NULL;
+    int rc = -STAGER_INVALID_ARGUMENT;
+    if (read_names(fields, &field_names, &options->n_fields) &&
+        read_names(fetches, &fetch_names, &options->n_fetches)) {
+        options->fields = field_names;
+        options->fetches = fetch_names;
+        stg_py_wait_begin(wait);
+        rc = stager_open(NULL, name, options, ret);
+        stg_py_wait_end(wait);
+    }
+    PyMem_Free(field_names);
+    PyMem_Free(fetch_names);
+    return rc;
+}
+
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *name, *runtime_dir, *client_id, *gpu;
     unsigned max_held, batch_size, gpu_capacity;
     int private_run, ack_explicit, writable;
-    if (!PyArg_ParseTuple(args, "szzIppIpzI", &name, &runtime_dir, &client_id, &max_held,
-                          &private_run, &ack_explicit, &batch_size, &writable, &gpu,
-                          &gpu_capacity))
+    PyObject *fields, *fetches;
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOO", &name, &runtime_dir, &client_id,
+                          &max_held, &private_run, &ack_explicit, &batch_size, &writable,
+                          &gpu, &gpu_capacity, &fields, &fetches))
         return NULL;
     struct stager_options options = {.client_id = client_id,
                                      .runtime_dir = runtime_dir,
@@ -82,15 +132,13 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->state = PyType_GetModuleState(type);
     self->is_writable = writable != 0;
 
-    struct stg_py_wait wait;
-    stg_py_wait_begin(&wait);
-    int rc = stager_open(NULL, name, &options, &self->stream);
-    stg_py_wait_end(&wait);
+    struct stg_py_wait wait = {0};
+    int rc = open_stream(name, &options, fields, fetches, &self->stream, &wait);
     if (rc == 0)
         stg_stream_pin(self->stream);
     if (rc == 0 && !wait.is_over)
         return (PyObject *)self;
-    if (!wait.is_over)
+    if (!wait.is_over && PyErr_Occurred() == NULL)
         stg_py_raise(self->state, rc, stager_error_text(NULL));
     Py_DECREF((PyObject *)self);
     return NULL;
@@ -435,11 +483,11 @@ static PyObject *component_tuple(const struct stg_component *c)
 /* What a batch holds, as known beforehand: [(name, dtype, shape)]. */
 static PyObject *stream_schema(PyObject *object, PyObject *ignored)
 {
-    const struct stg_schema *boundary =
-        &((struct stg_py_stream *)object)->stream->boundary;
-    PyObject *list = PyList_New((Py_ssize_t)boundary->n);
-    for (size_t i = 0; list != NULL && i < boundary->n; i++) {
-        PyObject *component = component_tuple(&boundary->components[i]);
+    const struct stager_stream *stream = ((struct stg_py_stream *)object)->stream;
+    PyObject *list = PyList_New((Py_ssize_t)stream->n_shown);
+    for (uint32_t i = 0; list != NULL && i < stream->n_shown; i++) {
+        PyObject *component =
+            component_tuple(&stream->boundary.components[stream->shown[i]]);
         if (component == NULL)
             Py_CLEAR(list);
         else

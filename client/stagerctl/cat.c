@@ -186,7 +186,9 @@ static int print_all(struct stager_stream *stream, const struct stg_ctl_options 
 
 int stg_ctl_cat(const struct stg_ctl_options *options)
 {
+    static const char *const none[] = {NULL};
     struct stager_options open_options = {
+        .fetches = none, /* nothing is computed ahead for who looks at features */
         .client_id = "stagerctl-cat",
         .runtime_dir = options->runtime_dir,
         .max_held = 1,

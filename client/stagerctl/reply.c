@@ -123,6 +123,8 @@ static const struct counter counters[] = {
     COUNTER(released, true),
     COUNTER(redelivered, true),
     COUNTER(evicted, true),
+    COUNTER(cut, true),
+    COUNTER(own_cuts, true),
     COUNTER(timeouts, true),
     COUNTER(errors, true),
     COUNTER(feed_version, true),
@@ -244,6 +246,11 @@ void stg_reply_status_json(struct stg_json *json,
     stg_json_string(json, text_or(status->py_function, ""));
     stg_json_key(json, "last_error");
     stg_json_string(json, text_or(status->last_error, ""));
+    stg_json_key(json, "moved");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < status->n_moved; i++)
+        stg_json_string(json, status->moved[i]);
+    stg_json_array_end(json);
     tuned_json(json, status);
     stg_json_key(json, "clients");
     stg_json_array_begin(json);

@@ -75,6 +75,11 @@ static void print_items(const struct stg_pipeline_status *s)
            " timeouts (%s), %" PRIu64 " clients evicted\n",
            s->errors, s->redelivered, s->timeouts, text_or(s->on_timeout, "drop"),
            s->evicted);
+    if (s->cut != 0)
+        printf("  cut        number %" PRIu64
+               ", %zu nodes run ahead of the boundary, %" PRIu64
+               " batches made without\n",
+               s->cut, s->n_moved, s->own_cuts);
 }
 
 /* Those who left are listed too. */

@@ -344,6 +344,22 @@ def the_first_program_prints_what_tensorflow_prints(daemon):
     assert result.stdout.decode().splitlines() == golden, result.stdout
 
 
+def the_first_program_prints_the_same_when_its_hash_is_run_ahead(daemon):
+    """smart_stage: on: `bucket` and the rows of text run in stagerd; the data are still there."""
+    with open(os.path.join(TOP, "client/examples/seed_staged.yaml.in"), encoding="utf-8") as file:
+        text = file.read().replace("@DATA@", os.path.join(daemon.folder, "1.txt"))
+    path = write(daemon, "ahead.yaml", text.replace("name: seed_staged", "name: ahead") + "smart_stage: on\n")
+    expect(daemon, 0, "", "apply", path)
+    result = daemon.run("client/examples/seed_staged", "ahead")
+    assert result.returncode == 0, result.stderr
+    with open(os.path.join(HERE, "../peers/seed_staged.golden"), encoding="utf-8") as file:
+        golden = file.read().splitlines()[1::2]
+    assert result.stdout.decode().splitlines() == golden, result.stdout
+    told = json.loads(daemon.run("client/stagerctl/stagerctl", "explain", "ahead", "--json").stdout)
+    ran = {node["name"] for node in told["nodes"] if node.get("n_daemon", 0) > 0}
+    assert {"v", "bucket", "longer", "pair"} <= ran and not {"rows", "target"} & ran, told
+
+
 def five_models_score_as_numpy_does(daemon):
     with open(os.path.join(HERE, "models.golden.h"), encoding="utf-8") as file:
         golden = file.read()
@@ -386,7 +402,7 @@ TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,
          cat_of_a_bad_row, delete, version,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
-         five_models_score_as_numpy_does, a_narrow_feature_is_as_good_as_a_wide_one,
+         the_first_program_prints_the_same_when_its_hash_is_run_ahead, five_models_score_as_numpy_does, a_narrow_feature_is_as_good_as_a_wide_one,
          trainers_say_what_is_wrong]
 
 if __name__ == "__main__":

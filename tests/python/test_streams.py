@@ -74,6 +74,31 @@ class Passes(case.Case):
         self.assertEqual(stager.status(name)["num_clients"], 1)
         del first
 
+    def test_a_stream_has_the_fields_and_fetches_that_it_asked_for(self):
+        name = self.apply(
+            name="part", dataset=[{"range": {"stop": 3}}, {"batch": {"batch_size": 1}}],
+            graph=[{"name": "text", "op": "as_string", "input": ["value"]},
+                   {"name": "twice", "op": "add", "input": ["staged:n/a", "staged:n/a"]},
+                   {"name": "w", "op": "variable", "shape": [1], "dtype": "int64", "initializer": "ones"},
+                   {"name": "sum", "op": "add", "input": ["twice", "w"]}],
+            staged={"features": {"n": {"a": "value", "b": "value"}, "text": "text"}},
+            targets=["sum"], smart_stage="on")
+        stream = stager.open(name, fields=["n/a"])
+        self.assertEqual([n for n, _, _ in stream.schema], ["n/a"])
+        self.assertEqual(stream.structure, {"n": {"a": "n/a"}})
+        for number, batch in enumerate(stream):
+            self.assertEqual(batch.tree["n"]["a"].tolist(), [number])
+            self.assertEqual(list(batch.keys()), ["n"])
+            self.assertEqual(stream.run(batch)[0].tolist(), [2 * number + 1])
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "leave it out"):
+                batch.tensor("text")
+        stream.close()
+        with stager.open(name, fields=(), fetches="sum") as stream:
+            batch = stream.next()
+            self.assertEqual((list(batch.keys()), stream.run(batch)[0].tolist()), ([], [1]))
+        with self.assertRaisesRegex(stager.NotFoundError, "did you mean"):
+            stager.open(name, fields=["txt"])
+
     def test_slices_are_batches(self):
         stream = stager.open(self.numbers(stop=8, batch_size=4, drop_remainder=True), batch_size=2)
         got = [(batch["value"].tolist(), batch.info.slice, batch.info.n_slices) for batch in stream]

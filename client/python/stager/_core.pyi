@@ -46,7 +46,9 @@ class Lease:
 class Stream:
     def __new__(cls, name: str, runtime_dir: Optional[str], client_id: Optional[str], max_held: int,
                 private_run: bool, ack_explicit: bool, batch_size: int, writable: bool,
-                gpu: Optional[str], gpu_capacity: int, /) -> Stream: ...
+                gpu: Optional[str], gpu_capacity: int,
+                fields: Optional[Tuple[str, ...]], fetches: Optional[Tuple[str, ...]],
+                /) -> Stream: ...
     @property
     def structure(self) -> str: ...
     @property

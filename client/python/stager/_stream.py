@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -37,6 +37,27 @@ def _timeout_millis(seconds: Optional[float]) -> int:
     if not seconds >= 0:
         raise InvalidArgumentError(f"timeout={seconds}: seconds, 0 or more, or None")
     return min(int(seconds * 1000), 1 << 62)
+
+
+def _names(given: Union[None, str, Sequence[str]]) -> Optional[Tuple[str, ...]]:
+    return None if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+_LEFT_OUT = object()
+
+
+def _only(plan: Any, names: Set[str]) -> Any:
+    """A part of the structure without what is not asked for; of a list the places stay."""
+    if plan is None:
+        return None
+    if isinstance(plan, str):
+        return plan if plan in names else _LEFT_OUT
+    if isinstance(plan, list):
+        parts = [_only(part, names) for part in plan]
+        return [None if part is _LEFT_OUT else part for part in parts]
+    kept = {key: _only(part, names) for key, part in plan.items()}
+    kept = {key: part for key, part in kept.items() if part is not _LEFT_OUT}
+    return kept if kept else _LEFT_OUT
 
 
 class _Pass:
@@ -74,7 +95,9 @@ class Stream:
                  timeout: Optional[float] = None, rank: Optional[int] = None,
                  world_size: Optional[int] = None, length: Optional[int] = None,
                  device: Union[None, str, Hook, Callable[[Batch], Any]] = None,
-                 gpu: Optional[str] = None, depth: int = 2, workers: Optional[int] = None) -> None:
+                 gpu: Optional[str] = None, depth: int = 2, workers: Optional[int] = None,
+                 fields: Union[None, str, Sequence[str]] = None,
+                 fetches: Union[None, str, Sequence[str]] = None) -> None:
         hook = None if device is None else hook_of(device)
         gpu = hook.gpu if gpu is None and hook is not None else gpu
         writable = writable or (hook is not None and hook.writable)
@@ -89,7 +112,8 @@ class Stream:
         self.runtime_dir = runtime_dir
         self._timeout_millis = _timeout_millis(timeout)
         self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
-                         batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1))
+                         batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1),
+                         _names(fields), _names(fetches))
         self.writable = writable
         self._private_run = private_run
         self._length = length
@@ -109,7 +133,11 @@ class Stream:
         self._core = _core.Stream(*self._options)
         text = self._core.structure
         # Without `features` a batch is what the dataset yields.
-        self._plan = json.loads(text) if text else {name: name for name, _, _ in self.schema}
+        names = [name for name, _, _ in self.schema]
+        self._plan = json.loads(text) if text else {name: name for name in names}
+        if self._options[-2] is not None:
+            plan = _only(self._plan, set(names))
+            self._plan = {} if plan is _LEFT_OUT else plan
         self._before = 0  # batches and error items of earlier passes
         self._pass: Optional[int] = None  # which one it is in, once a batch said so
         self._resume: Optional[Tuple[int, int]] = None  # pass, and batches of it to throw away
