@@ -221,7 +221,7 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     const struct stg_pipeline_spec *spec = definition->spec;
     const struct stg_staged *staged = &spec->staged;
     uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
-    const char *lines[14];
+    const char *lines[15];
     size_t n_lines = 0;
     if (!any_step(spec, makes_batches))
         lines[n_lines++] = stg_bump_printf(
@@ -277,6 +277,10 @@ size_t stg_definition_advice(const struct stg_definition *definition,
                   "drop_remainder): max_batch_bytes is the pipeline's memory "
                   "over the number of extents; set staged.max_batch_bytes to "
                   "choose");
+    if (spec->smart_stage != STG_SMART_STAGE_OFF && !stg_cuts_may_move(definition->cuts))
+        lines[n_lines++] = stg_bump_printf(
+            bump, "smart_stage has no effect: the targets depend on no node that may run "
+                  "before the boundary");
     size_t kept = 0;
     for (size_t i = 0; i < n_lines && kept < n; i++) {
         if (lines[i] != NULL)

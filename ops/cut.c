@@ -284,6 +284,19 @@ void stg_cuts_largest(const struct stg_cuts *cuts,
         ret_moved[i] = is_good(cuts, needs, n, i);
 }
 
+bool stg_cuts_may_move(const struct stg_cuts *cuts)
+{
+    struct stg_cut_needs *needs = NULL;
+    bool any = false;
+    if (stg_cut_needs_create(cuts, &(struct stg_cut_wanted){0}, &needs, NULL) < 0)
+        return false;
+    const struct stg_cut_needs *all = needs;
+    for (size_t i = 0; i < cuts->n_nodes && !any; i++)
+        any = is_good(cuts, &all, 1, i);
+    stg_cut_needs_destroy(needs);
+    return any;
+}
+
 /* The first node before node i that may move and is not in the set; -1: none. */
 static long missing_before(const struct stg_cuts *cuts, const bool *moved, size_t i)
 {

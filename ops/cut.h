@@ -79,6 +79,9 @@ size_t stg_cuts_enumerate(const struct stg_cuts *cuts,
 int stg_cuts_check(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
                    size_t n, const bool *moved, struct stg_err *err);
 
+/* May any node move for a client that fetches the targets? */
+bool stg_cuts_may_move(const struct stg_cuts *cuts);
+
 /* ---- one cut ---- */
 
 /* What crosses for these clients when `moved` (a set that stg_cuts_check passes) run

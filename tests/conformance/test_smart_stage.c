@@ -174,6 +174,7 @@ static void c31_without_anything_to_move_the_cut_is_the_users(void)
     cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
                                    "b = add(staged:x, w)\ntarget b\n");
     CHECK_STR(largest(&cutting, NULL), "");
+    CHECK(!stg_cuts_may_move(cutting.cuts)); /* `check` and `apply` say so */
     CHECK_OK(
         stg_cut_needs_create(cutting.cuts, &(struct stg_cut_wanted){0}, &needs, &err),
         err);
