@@ -18,10 +18,12 @@ static int fail(const char *what, int code, const struct stager_stream *stream)
     return code;
 }
 
+/* All that this program reads comes by way of stager_run. */
+static const char *const fetches[] = {"staged:label", "scores"};
+
 static int score_batch(struct stager_stream *stream, struct stager_batch *batch,
                        int64_t *n_rows)
 {
-    const char *fetches[] = {"staged:label", "scores"};
     struct stager_tensor results[2];
     int rc = stager_run(stream, batch, fetches, 2, results);
     if (rc < 0)
@@ -40,7 +42,9 @@ int main(int argc, char **argv)
         return 2;
     }
     struct stager_stream *stream;
-    int rc = stager_open(NULL, argv[1], NULL, &stream);
+    struct stager_options options = {
+        .fields = fetches, .n_fields = 0, .fetches = fetches, .n_fetches = 2};
+    int rc = stager_open(NULL, argv[1], &options, &stream);
     if (rc < 0)
         return fail("open", rc, NULL) != 0;
     int64_t n_rows = 0;
