@@ -101,7 +101,7 @@ MUTANTS = [
     ("a bell is rung for ever", "ring", "    reader->bell_rung = wanted;\n", ""),
 ]
 
-CORE = ["arena", "lease", "ring", "err", "status"]
+CORE = ["arena", "lease", "ring", "trace", "err", "status"]
 FLAGS = ["-std=gnu11", "-O1", "-w"]
 # Seen only where reading past a table is; twice the time.
 SEEN_BY_ASAN = "a lease id is compared one too far"
