@@ -197,7 +197,7 @@ static void tuner_init(struct stg_tuner *tuner, uint32_t given, uint32_t start,
     struct stg_tuner_limits limits = {.min = 1, .max = max, .cpus = cpus};
     if (given != 0)
         limits.min = limits.max = start = given;
-    stg_tuner_init(tuner, start < max ? start : max, &limits);
+    stg_tuner_init(tuner, start < limits.max ? start : limits.max, &limits);
 }
 
 int stg_tune_init(struct stg_stage *stage, struct stg_err *err)
