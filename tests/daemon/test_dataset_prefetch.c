@@ -105,7 +105,7 @@ static void a_buffer_of_a_million_fits_half_more_than_the_budget_without_it(void
 static void auto_doubles_when_it_was_full_and_is_empty(void)
 {
     struct stg_test_spec spec = {0};
-    stg_test_range(&spec, 1000000);
+    stg_test_range(&spec, 2000000000);
     step(&spec, "batch", "batch_size", 1000);
     step(&spec, "prefetch", "buffer_size", 0);
     struct stg_dataset_env env = stg_test_env();
@@ -115,7 +115,7 @@ static void auto_doubles_when_it_was_full_and_is_empty(void)
     int64_t next = 1;
     uint32_t size = 1;
     while (size < 16) {
-        CHECK(next < 1000);
+        CHECK(next < 1000000);
         while (stg_quota_used(dataset->quota) < size * 8000)
             sched_yield();
         CHECK(stg_quota_used(dataset->quota) < (size + 3) * (8000 + 4096));
