@@ -400,6 +400,7 @@ const struct stg_step_row stg_step_rows[] = {
      .elements = STG_ELEMENTS_VARIED | STG_ELEMENTS_SCALAR,
      .in_place = "0 1 ! 2 3 4 5 6 7 !"},
     {.step = "prefetch",
+     .flags = STG_ROW_THREADS,
      .pipeline = STG_AFTER_SOURCE("prefetch: {buffer_size: auto}\n- repeat: {count: 2}"),
      .in_place = "0 1 ! 2 3 4 5 6 7 ! 0 1 ! 2 3 4 5 6 7 !"},
     {.step = "prefetch",
