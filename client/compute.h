@@ -10,7 +10,7 @@
 #include "core/batch.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 4u
+#define STG_COMPUTE_ABI 5u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 
@@ -50,9 +50,12 @@ struct stg_compute {
     uint32_t struct_bytes; /* sizeof(struct stg_compute) of who built it */
     const char *release;   /* of who built it */
 
-    /* spec and boundary must outlive the graph. Variables are made here. */
+    /* spec and boundary must outlive the graph. Variables are made here, and the threads
+     * of its executors started: as many as nodes may run on at once (inter_op), or parts
+     * of one (intra_op), less the caller's own; 0 and 1: none. */
     int (*create)(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
-                  struct stg_compute_graph **ret, struct stg_err *err);
+                  uint32_t inter_op, uint32_t intra_op, struct stg_compute_graph **ret,
+                  struct stg_err *err);
     void (*destroy)(struct stg_compute_graph *graph);
 
     /* fetches are copied. fed: names, dtypes and ranks of what each run feeds; of a

@@ -144,8 +144,9 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
         rc = check_table(computer->table, err);
     }
     if (rc == 0)
-        rc = computer->table->create(stream->spec, &stream->boundary, &computer->graph,
-                                     err);
+        rc = computer->table->create(stream->spec, &stream->boundary,
+                                     stream->inter_op_threads_num,
+                                     stream->intra_op_threads_num, &computer->graph, err);
     if (rc < 0) {
         stg_computer_destroy(computer);
         return rc;

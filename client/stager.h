@@ -18,7 +18,8 @@
  *     stager_close(s);
  *
  * One stream, one thread, one socket: a stream and its batches belong to one thread at a
- * time; different streams are independent. The library starts no thread, installs no
+ * time; different streams are independent. The library starts no thread (but those of
+ * inter_op_threads_num and intra_op_threads_num), installs no
  * signal handler, keeps no global state but the last error text of the calling thread,
  * prints nothing. A child of fork() may not use its parent's streams: every call returns
  * FAILED_PRECONDITION there.
@@ -144,7 +145,12 @@ struct stager_options {
                                default stream */
     uint32_t device_capacity; /* batches that are copied ahead, and held in addition to
                                  max_held: default 2, at most 64 */
-    uint32_t reserved0;
+    /* Threads that stager_run uses, the caller's among them: so many nodes that do not
+     * wait for one another run at once, and the rows of large tensors in so many parts.
+     * 0 and 1: the caller's alone; at most 64. The bytes that come out are the same. The
+     * others are started by the first stager_run, take no signals, and end with the
+     * stream. */
+    uint32_t inter_op_threads_num;
     /* What of the pipeline this consumer uses, so that stagerd makes and sends no more
      * than its clients use together. Not NULL: the features that it reads from batches
      * ("label"; "user" for all below it), n_fields of them; NULL: all. Others are then
@@ -155,7 +161,8 @@ struct stager_options {
      */
     const char *const *fetches;
     uint32_t n_fields, n_fetches;
-    uint64_t reserved[1];
+    uint32_t intra_op_threads_num; /* as inter_op_threads_num */
+    uint32_t reserved[1];
 };
 
 /* What a tensor is to its feature. A sparse feature "ids" is three tensors in a row,

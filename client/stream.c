@@ -11,6 +11,7 @@
 
 /* Names of boundary and targets of one pipeline: the message has 64 KiB. */
 #define BUMP_BYTES (4u << 20)
+#define MAX_THREADS 64u /* of stager_run */
 
 enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS };
 
@@ -229,6 +230,13 @@ static int check_options(const char *name, const struct stager_options *options,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "max_held and device_capacity are %u together, at most %u",
                        max_held_of(options), STG_MAX_HELD);
+    uint32_t inter_op = options->inter_op_threads_num;
+    uint32_t intra_op = options->intra_op_threads_num;
+    if (inter_op > MAX_THREADS || intra_op > MAX_THREADS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "inter_op_threads_num is %u and intra_op_threads_num %u, each at "
+                       "most %u",
+                       inter_op, intra_op, MAX_THREADS);
     int rc = check_names("field", options->fields, options->n_fields, err);
     return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);
 }
@@ -253,6 +261,8 @@ static int open_stream(struct stager *client, const char *name,
     stream->spin_ns = options->spin_ns;
     stream->batch_size = options->batch_size;
     stream->copy_on_write = options->copy_on_write != 0;
+    stream->inter_op_threads_num = options->inter_op_threads_num;
+    stream->intra_op_threads_num = options->intra_op_threads_num;
     rc = stg_guard_create(&stream->guard, err);
     if (rc == 0 && options->device != NULL)
         rc = stg_copier_create(options, &stream->copier, err);

@@ -81,7 +81,8 @@ struct stager_stream {
     uint32_t held;            /* lents out */
     uint32_t batch_size;      /* 0: no slices */
     struct stg_lent *current; /* slices of it are left to take */
-    bool copy_on_write;       /* the segment is, and a trainer may have written to it */
+    uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
+    bool copy_on_write; /* the segment is, and a trainer may have written to it */
     bool unseen;
     bool wants_reports; /* stagerd does */
     uint32_t spin_ns;

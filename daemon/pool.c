@@ -9,13 +9,13 @@
 
 #include "core/log.h"
 #include "daemon/dataset/cpus.h"
-#include "daemon/pool_parts.h"
 #include "daemon/pool_place.h"
+#include "ops/parts.h"
 
 struct stg_pool {
     const struct stg_thread_pool_spec *spec;
     struct stg_pool_place place;
-    struct stg_pool_parts parts;
+    struct stg_parts parts;
     pthread_mutex_t lock;        /* of what is below, and of users and jobs */
     pthread_cond_t work;         /* a job waits, or stopping */
     pthread_cond_t ready;        /* a thread has started */
@@ -194,7 +194,7 @@ static void *thread_main(void *arg)
     if (begin_thread(pool))
         do_jobs(pool);
     else
-        stg_pool_parts_help(&pool->parts);
+        stg_parts_help(&pool->parts);
     return NULL;
 }
 
@@ -224,7 +224,7 @@ static int start_threads(struct stg_pool *pool, struct stg_err *err)
 static void init_pool(struct stg_pool *pool, const struct stg_thread_pool_spec *spec)
 {
     pool->spec = spec;
-    stg_pool_parts_init(&pool->parts, spec->intra_op_threads_num);
+    stg_parts_init(&pool->parts, spec->intra_op_threads_num);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->ready, NULL);
@@ -237,11 +237,11 @@ static void finish_pool(struct stg_pool *pool)
     pool->stopping = true;
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
-    stg_pool_parts_stop(&pool->parts);
+    stg_parts_stop(&pool->parts);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         pthread_join(pool->threads[i], NULL);
     free(pool->threads);
-    stg_pool_parts_finish(&pool->parts);
+    stg_parts_finish(&pool->parts);
     pthread_cond_destroy(&pool->ready);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);

@@ -139,7 +139,7 @@ static size_t place_of(const struct stg_profiler *profiler,
 static void measure_outputs(struct stg_profiler *profiler)
 {
     const struct stg_run *run = profiler->run;
-    const struct stg_run_step *step = run->step;
+    const struct stg_run_step *step = run->own.step;
     for (size_t i = 0; i < step->node->n_outputs; i++) {
         const struct stg_tensor *tensor = &run->tensors[step->outputs[i].slot];
         if (tensor->dtype != STAGER_DT_INVALID)

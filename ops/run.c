@@ -39,14 +39,15 @@ fail:
 }
 
 /* The output takes over the memory of an input that nobody reads any more. */
-static bool alloc_in_place(struct stg_run *run, const struct stg_run_slot *slot,
+static bool alloc_in_place(struct stg_run_worker *worker, const struct stg_run_slot *slot,
                            int dtype, int ndim, const int64_t *shape,
                            struct stg_tensor *ret)
 {
-    const struct stg_run_step *step = run->step;
+    struct stg_run *run = worker->run;
+    const struct stg_run_step *step = worker->step;
     for (size_t i = 0; step->dying >> i != 0; i++) {
         const struct stg_run_slot *from = &run->slots[step->inputs[i]];
-        const struct stg_tensor *input = &run->inputs[i];
+        const struct stg_tensor *input = &worker->inputs[i];
         if ((step->dying >> i & 1) == 0 || from->is_view || input->dtype != dtype ||
             input->ndim != ndim || input->data != run->buffers[from->buffer].data ||
             memcmp(input->shape, shape, (size_t)ndim * sizeof(*shape)) != 0)
@@ -60,19 +61,19 @@ static bool alloc_in_place(struct stg_run *run, const struct stg_run_slot *slot,
     return false;
 }
 
-static uint32_t output_slot(const struct stg_run *run, size_t i)
+static uint32_t output_slot(const struct stg_run_worker *worker, size_t i)
 {
-    assert(i < run->step->node->n_outputs);
-    return run->step->outputs[i].slot;
+    assert(i < worker->step->node->n_outputs);
+    return worker->step->outputs[i].slot;
 }
 
 /* By an op that was run on parts, and now is run whole. */
-static int alloc_again(const struct stg_run *run, uint32_t slot, int dtype, int ndim,
-                       const int64_t *shape, uint64_t string_bytes,
+static int alloc_again(const struct stg_run_worker *worker, uint32_t slot, int dtype,
+                       int ndim, const int64_t *shape, uint64_t string_bytes,
                        struct stg_tensor *ret)
 {
-    const struct stg_tensor *tensor = &run->tensors[slot];
-    assert(run->split != NULL && tensor->dtype == dtype && tensor->ndim == ndim &&
+    const struct stg_tensor *tensor = &worker->run->tensors[slot];
+    assert(worker->split != NULL && tensor->dtype == dtype && tensor->ndim == ndim &&
            memcmp(tensor->shape, shape, (size_t)ndim * sizeof(*shape)) == 0 &&
            tensor->data_bytes >= string_bytes);
     *ret = *tensor;
@@ -83,10 +84,11 @@ static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                         const int64_t *shape, uint64_t string_bytes,
                         struct stg_tensor *ret, struct stg_err *err)
 {
-    struct stg_run *run = ctx->executor;
-    uint32_t slot = output_slot(run, i);
+    struct stg_run_worker *worker = ctx->executor;
+    struct stg_run *run = worker->run;
+    uint32_t slot = output_slot(worker, i);
     if (run->tensors[slot].dtype != STAGER_DT_INVALID)
-        return alloc_again(run, slot, dtype, ndim, shape, string_bytes, ret);
+        return alloc_again(worker, slot, dtype, ndim, shape, string_bytes, ret);
     const struct stg_run_slot *where = &run->slots[slot];
     struct stg_tensor tensor;
     int rc = 0;
@@ -94,11 +96,11 @@ static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
         rc = run->sink->alloc(run->sink->owner, where->fetch, dtype, ndim, shape,
                               string_bytes, &tensor, err);
     /* Parts that have failed are run once more, from their inputs. */
-    else if (run->split != NULL || i > 0 ||
-             !alloc_in_place(run, where, dtype, ndim, shape, &tensor))
+    else if (worker->split != NULL || i > 0 ||
+             !alloc_in_place(worker, where, dtype, ndim, shape, &tensor))
         rc = alloc_in_memory(run, where, dtype, ndim, shape, string_bytes, &tensor, err);
     if (rc < 0) {
-        run->blamed = run->step->outputs[i].node;
+        worker->blamed = worker->step->outputs[i].node;
         return rc;
     }
     run->tensors[slot] = tensor;
@@ -109,9 +111,10 @@ static int alloc_output(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
 static int view_output(struct stg_op_run *ctx, size_t i, const struct stg_tensor *tensor,
                        struct stg_err *err)
 {
-    struct stg_run *run = ctx->executor;
-    uint32_t slot = output_slot(run, i);
-    assert((run->step->node->op->flags & STG_OP_VIEWS) != 0);
+    struct stg_run_worker *worker = ctx->executor;
+    struct stg_run *run = worker->run;
+    uint32_t slot = output_slot(worker, i);
+    assert((worker->step->node->op->flags & STG_OP_VIEWS) != 0);
     assert(run->tensors[slot].dtype == STAGER_DT_INVALID);
     run->tensors[slot] = *tensor;
     run->slots[slot].is_view = true;
@@ -135,39 +138,40 @@ static void check_outputs(struct stg_run *run, const struct stg_run_step *step)
     }
 }
 
-static int run_step(struct stg_run *run, const struct stg_run_step *step,
-                    const struct stg_key *key, struct stg_err *err)
+int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
+                 const struct stg_key *key, struct stg_err *err)
 {
+    struct stg_run *run = worker->run;
     const struct stg_graph_node *node = step->node;
     for (size_t i = 0; i < node->n_inputs; i++)
-        run->inputs[i] = run->tensors[step->inputs[i]];
+        worker->inputs[i] = run->tensors[step->inputs[i]];
     for (size_t i = 0; i < node->n_outputs; i++) {
         run->tensors[step->outputs[i].slot].dtype = STAGER_DT_INVALID;
         run->slots[step->outputs[i].slot].is_view = false;
     }
     struct stg_op_run ctx = {
         .plan = step->plan,
-        .inputs = run->inputs,
+        .inputs = worker->inputs,
         .n_inputs = node->n_inputs,
         .key = *key,
-        .scratch = &run->scratch,
+        .scratch = &worker->scratch,
         .alloc = alloc_output,
         .view = view_output,
-        .executor = run,
+        .executor = worker,
     };
-    run->step = step;
+    worker->step = step;
     int rc = 0;
-    if (run->split == NULL ||
-        !stg_split_run(run->split, node->op, &ctx, node->n_outputs)) {
-        run->blamed = node;
+    if (worker->split == NULL ||
+        !stg_split_run(worker->split, node->op, &ctx, node->n_outputs)) {
+        worker->blamed = node;
         rc = node->op->run(&ctx, err);
     }
-    stg_bump_reset(&run->scratch);
+    stg_bump_reset(&worker->scratch);
     if (run->watched_ns != 0)
         stg_run_watch_step(run, step);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "node %s (%s)", run->blamed->spec->name,
-                              run->blamed->op->name);
+        return stg_err_prefix(err, rc, "node %s (%s)", worker->blamed->spec->name,
+                              worker->blamed->op->name);
     check_outputs(run, step);
     return 0;
 }
@@ -243,8 +247,11 @@ static int take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
 
 static int run_steps(struct stg_run *run, const struct stg_key *key, struct stg_err *err)
 {
+    /* A sink is one thread's, and who watches wants each node's own time. */
+    if (run->ready != NULL && run->sink == NULL && run->watched_ns == 0)
+        return stg_run_ready_exec(run, key, err);
     for (size_t i = 0; i < run->n_steps; i++) {
-        int rc = run_step(run, &run->steps[i], key, err);
+        int rc = stg_run_step(&run->own, &run->steps[i], key, err);
         if (rc < 0)
             return rc;
     }
@@ -290,8 +297,9 @@ int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
     struct stg_split *split = stg_split_create(parallel);
     if (split == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    stg_split_destroy(run->split);
-    run->split = split;
+    stg_split_destroy(run->own.split);
+    run->own.split = split;
+    run->rows = parallel;
     return 0;
 }
 
@@ -299,10 +307,11 @@ void stg_run_destroy(struct stg_run *run)
 {
     if (run == NULL)
         return;
-    stg_split_destroy(run->split);
+    stg_run_ready_destroy(run->ready);
+    stg_split_destroy(run->own.split);
     for (size_t i = 0; i < run->n_buffers; i++)
         free(run->buffers[i].data);
     stg_bump_finish(&run->plan);
-    stg_bump_finish(&run->scratch);
+    stg_bump_finish(&run->own.scratch);
     free(run);
 }

@@ -13,8 +13,10 @@
 
 /* While a plan is made. Steps count from 1. */
 struct lives {
-    uint32_t *last; /* of each slot: the step after which it is not needed */
-    uint32_t *idle; /* buffers */
+    bool at_once;        /* no step is known to be after another */
+    uint32_t *last;      /* of each slot: the step after which it is not needed */
+    uint32_t *n_readers; /* of each slot: inputs of steps */
+    uint32_t *idle;      /* buffers */
     size_t n_idle, n_buffers;
 };
 
@@ -51,8 +53,10 @@ static void find_ends(const struct stg_run *run, struct lives *lives)
             if ((step->node->op->flags & STG_OP_VIEWS) != 0 && lives->last[slot] > end)
                 end = lives->last[slot];
         }
-        for (size_t i = 0; i < step->node->n_inputs; i++)
+        for (size_t i = 0; i < step->node->n_inputs; i++) {
             outlive(lives, step->inputs[i], end);
+            lives->n_readers[step->inputs[i]]++;
+        }
     }
 }
 
@@ -79,11 +83,13 @@ static void give(struct stg_run *run, struct lives *lives, uint32_t index, uint3
 static void find_dying(struct stg_run *run, const struct lives *lives, uint32_t s)
 {
     struct stg_run_step *step = &run->steps[s - 1];
+    step->dying = 0;
     if ((step->node->op->flags & STG_OP_IN_PLACE) == 0)
         return;
     for (size_t i = 0; i < step->node->n_inputs && i < 63; i++) {
         uint32_t slot = step->inputs[i];
-        if (lives->last[slot] == s && run->slots[slot].buffer != STG_NO_BUFFER)
+        if (lives->last[slot] == s && run->slots[slot].buffer != STG_NO_BUFFER &&
+            (!lives->at_once || lives->n_readers[slot] == 1))
             step->dying |= UINT64_C(1) << i;
     }
 }
@@ -99,6 +105,8 @@ static void share(struct stg_run *run, struct lives *lives)
                 slot->offsets = take(lives);
         }
         find_dying(run, lives, s);
+        if (lives->at_once)
+            continue;
         for (size_t i = 0; i < step->node->n_inputs; i++)
             give(run, lives, step->inputs[i], s);
         for (size_t i = 0; i < step->node->n_outputs; i++)
@@ -106,16 +114,19 @@ static void share(struct stg_run *run, struct lives *lives)
     }
 }
 
-int stg_run_plan_buffers(struct stg_run *run, struct stg_err *err)
+int stg_run_plan_buffers(struct stg_run *run, bool at_once, struct stg_err *err)
 {
-    struct lives lives = {0};
+    struct lives lives = {.at_once = at_once};
+    lives.n_readers = calloc(run->n_slots + 1, sizeof(*lives.n_readers));
     lives.last = calloc(run->n_slots + 1, sizeof(*lives.last));
     lives.idle = calloc(2 * run->n_slots + 1, sizeof(*lives.idle));
     for (size_t i = 0; i < run->n_slots; i++) {
         run->slots[i].buffer = STG_NO_BUFFER;
         run->slots[i].offsets = STG_NO_BUFFER;
     }
-    if (lives.last != NULL && lives.idle != NULL) {
+    run->buffers = NULL;
+    run->n_buffers = 0;
+    if (lives.last != NULL && lives.n_readers != NULL && lives.idle != NULL) {
         find_ends(run, &lives);
         share(run, &lives);
         run->buffers =
@@ -123,6 +134,7 @@ int stg_run_plan_buffers(struct stg_run *run, struct stg_err *err)
         run->n_buffers = run->buffers != NULL ? lives.n_buffers : 0;
     }
     free(lives.last);
+    free(lives.n_readers);
     free(lives.idle);
     return run->buffers != NULL
                ? 0

@@ -135,9 +135,11 @@ static int plan_slots(struct stg_run *run, const bool *needed, size_t n_fetches,
     run->slots = stg_bump_alloc(&run->plan, n_slots * sizeof(*run->slots));
     run->steps = stg_bump_alloc(&run->plan, n_needed * sizeof(*run->steps));
     run->fetches = stg_bump_alloc(&run->plan, n_fetches * sizeof(*run->fetches));
-    run->inputs = stg_bump_alloc(&run->plan, max_inputs * sizeof(*run->inputs));
+    run->max_inputs = max_inputs;
+    run->own.run = run;
+    run->own.inputs = stg_bump_alloc(&run->plan, max_inputs * sizeof(*run->own.inputs));
     if (run->tensors == NULL || run->slots == NULL || run->steps == NULL ||
-        run->fetches == NULL || run->inputs == NULL)
+        run->fetches == NULL || run->own.inputs == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     return 0;
 }
@@ -254,7 +256,7 @@ static int plan_run(struct stg_run *run, const struct stg_resources *resources,
     mark_needed(run);
     rc = plan_absorbed(run, err);
     if (rc == 0)
-        rc = stg_run_plan_buffers(run, err);
+        rc = stg_run_plan_buffers(run, false, err);
 
 done:
     free(needed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of an executor, for run*.c, which make the plan and run it, and profile.c
- * alone. One thread at a time.
+ * alone. One thread at a time, and those that it lets run nodes (run_ready.c).
  */
 #ifndef STG_OPS_RUN_PRIV_H
 #define STG_OPS_RUN_PRIV_H
@@ -53,10 +53,21 @@ struct stg_run_fetch {
     bool is_primary; /* an op may write it in place; others are copied */
 };
 
+/* One of the threads that run nodes of an executor at once. */
+struct stg_run_worker {
+    struct stg_run *run;
+    struct stg_bump scratch;   /* of one op */
+    struct stg_tensor *inputs; /* of the op that runs; room for the largest */
+    struct stg_split *split;   /* NULL: on one thread */
+    const struct stg_run_step *step;
+    const struct stg_graph_node *blamed; /* for an error of the op that runs */
+};
+
+struct stg_run_ready;
+
 struct stg_run {
     const struct stg_graph *graph;
-    struct stg_bump plan;    /* all arrays below */
-    struct stg_bump scratch; /* of one op */
+    struct stg_bump plan; /* all arrays below */
     struct stg_run_buffer *buffers;
     size_t n_buffers;
     size_t n_feeds;
@@ -68,14 +79,14 @@ struct stg_run {
     size_t n_steps;
     struct stg_run_fetch *fetches;
     size_t n_fetches;
-    struct stg_tensor *inputs; /* of the op that runs; room for the largest */
-    struct stg_split *split;   /* NULL: one thread */
+    size_t max_inputs;               /* of a step */
+    struct stg_run_worker own;       /* of who calls stg_run_exec */
+    const struct stg_parallel *rows; /* NULL: no op is split */
+    struct stg_run_ready *ready;     /* NULL: one node after the other */
     struct stg_run_watcher *watchers;
 
     /* while an exec runs */
     const struct stg_sink *sink;
-    const struct stg_run_step *step;
-    const struct stg_graph_node *blamed; /* for an error of the op that runs */
     uint64_t watched_ns; /* somebody watches: the end of the last node; else 0 */
 };
 
@@ -85,9 +96,20 @@ void stg_run_watch_begin(struct stg_run *run, const struct stg_key *key);
 void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step);
 void stg_run_watch_end(struct stg_run *run, int rc);
 
-/* run_buffers.c: which outputs share memory, once the steps are known.
+/* run.c: one step, by that worker. Errors name the node. */
+int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
+                 const struct stg_key *key, struct stg_err *err);
+
+/* run_ready.c: all steps, each once those before it have run; returns the error of the
+ * first one, in their order, that failed. */
+int stg_run_ready_exec(struct stg_run *run, const struct stg_key *key,
+                       struct stg_err *err);
+void stg_run_ready_destroy(struct stg_run_ready *ready); /* NULL is allowed */
+
+/* run_buffers.c: which outputs share memory, once the steps are known. at_once: steps may
+ * run in any order that their inputs allow, so none do. Before the first exec.
  * RESOURCE_EXHAUSTED. */
-int stg_run_plan_buffers(struct stg_run *run, struct stg_err *err);
+int stg_run_plan_buffers(struct stg_run *run, bool at_once, struct stg_err *err);
 
 /* run_buffers.c: at least so many bytes, aligned to 64. What was in it is forgotten.
  * NULL: out of memory. */

@@ -8,6 +8,7 @@
 
 #include "client/compute/measured.h"
 #include "client/compute/npy.h"
+#include "client/compute/threads.h"
 #include "ops/graph.h"
 #include "ops/run.h"
 
@@ -15,6 +16,7 @@ struct stg_compute_graph {
     const struct stg_pipeline_spec *spec;
     struct stg_graph *graph;
     struct stg_resources *resources;
+    struct stg_threads threads;
 };
 
 struct stg_compute_executor {
@@ -34,13 +36,15 @@ static void destroy(struct stg_compute_graph *graph)
 {
     if (graph == NULL)
         return;
+    stg_threads_stop(&graph->threads);
     stg_resources_destroy(graph->resources);
     stg_graph_destroy(graph->graph);
     free(graph);
 }
 
 static int create(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
-                  struct stg_compute_graph **ret, struct stg_err *err)
+                  uint32_t inter_op, uint32_t intra_op, struct stg_compute_graph **ret,
+                  struct stg_err *err)
 {
     struct stg_compute_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL)
@@ -51,6 +55,8 @@ static int create(const struct stg_pipeline_spec *spec, const struct stg_schema 
         rc = stg_resources_create(graph->graph, &graph->resources, err);
     if (rc == 0)
         rc = stg_resources_load(graph->resources, graph->graph, stg_npy_read, err);
+    if (rc == 0)
+        rc = stg_threads_start(&graph->threads, inter_op, intra_op, err);
     if (rc < 0) {
         destroy(graph);
         return rc;
@@ -137,6 +143,17 @@ static int make_fed(struct stg_compute_graph *graph, const struct stg_schema *fe
     return rc;
 }
 
+static int use_threads(const struct stg_threads *threads, struct stg_run *run,
+                       struct stg_err *err)
+{
+    int rc = 0;
+    if (threads->is_on && threads->rows.n_threads > 1)
+        rc = stg_run_parallel(run, &threads->rows, err);
+    if (rc == 0 && threads->is_on)
+        rc = stg_run_inter_op(run, &threads->nodes, err);
+    return rc;
+}
+
 static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed,
                    const struct stg_schema *carried, const char *const *fetches,
                    size_t n_fetches, struct stg_compute_executor **ret,
@@ -150,6 +167,8 @@ static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed
     if (rc == 0)
         rc = stg_run_create_compute(of, graph->resources, fetches, n_fetches,
                                     &executor->run, err);
+    if (rc == 0)
+        rc = use_threads(&graph->threads, executor->run, err);
     if (rc == 0)
         rc = stg_measured_init(&executor->measured, of, executor->run, err);
     if (rc < 0) {

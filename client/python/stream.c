@@ -109,12 +109,12 @@ static int open_stream(const char *name, struct stager_options *options, PyObjec
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *name, *runtime_dir, *client_id, *gpu;
-    unsigned max_held, batch_size, gpu_capacity;
+    unsigned max_held, batch_size, gpu_capacity, inter_op, intra_op;
     int private_run, ack_explicit, writable;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOO", &name, &runtime_dir, &client_id,
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOII", &name, &runtime_dir, &client_id,
                           &max_held, &private_run, &ack_explicit, &batch_size, &writable,
-                          &gpu, &gpu_capacity, &fields, &fetches))
+                          &gpu, &gpu_capacity, &fields, &fetches, &inter_op, &intra_op))
         return NULL;
     struct stager_options options = {.client_id = client_id,
                                      .runtime_dir = runtime_dir,
@@ -124,7 +124,9 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .batch_size = batch_size,
                                      .copy_on_write = writable != 0,
                                      .device = gpu,
-                                     .device_capacity = gpu_capacity};
+                                     .device_capacity = gpu_capacity,
+                                     .inter_op_threads_num = inter_op,
+                                     .intra_op_threads_num = intra_op};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;

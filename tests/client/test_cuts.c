@@ -96,7 +96,7 @@ static void sides_init(struct sides *sides, const char *text, size_t bytes)
     struct stg_schema element = {.components = &record, .n = 1};
     CHECK_OK(stg_graph_create(sides->spec, &element, NULL, &sides->graph, &err), err);
     CHECK_OK(stg_cuts_create(sides->graph, &sides->cuts, &err), err);
-    CHECK_OK(stager_compute.create(sides->spec, stg_graph_boundary(sides->graph),
+    CHECK_OK(stager_compute.create(sides->spec, stg_graph_boundary(sides->graph), 3, 2,
                                    &sides->client, &err),
              err);
     sides->batch = aligned_alloc(64, BATCH_BYTES);

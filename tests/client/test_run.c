@@ -112,11 +112,13 @@ static void print(const struct stager_tensor *tensor, char *buf, size_t bytes)
     snprintf(buf + used, bytes - used, "]");
 }
 
-static void the_first_program_computes_what_tensorflow_computes(void)
+/* `times`: the same batch again and again, of which all but the first few runs are looked
+ * at by nobody. */
+static void check_program(const struct stager_options *options, int times)
 {
     struct fake fake = {0};
     start_seed(&fake);
-    struct stager_stream *stream = fake_open(&fake, NULL);
+    struct stager_stream *stream = fake_open(&fake, options);
     CHECK_INT(stager_target_count(stream), 1);
     CHECK_STR(stager_target(stream, 0), "target");
     FILE *golden = fopen(STAGER_SOURCE "/tests/peers/seed_staged.golden", "re");
@@ -127,7 +129,8 @@ static void the_first_program_computes_what_tensorflow_computes(void)
         take(stream, &batch);
         const char *fetches[] = {"bucket", "target"};
         struct stager_tensor results[2];
-        fetch(stream, batch, fetches, 2, results);
+        for (int i = 0; i < times; i++)
+            fetch(stream, batch, fetches, 2, results);
         CHECK_INT(results[1].shape[0], 4);
         CHECK_INT(results[1].shape[1], 3);
         for (int i = 0; i < 2; i++) {
@@ -145,6 +148,22 @@ static void the_first_program_computes_what_tensorflow_computes(void)
     stager_close(stream);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
     fake_stop(&fake);
+}
+
+static void the_first_program_computes_what_tensorflow_computes(void)
+{
+    check_program(NULL, 1);
+}
+
+static void it_does_on_threads_too(void)
+{
+    struct stager_options options = {.inter_op_threads_num = 3,
+                                     .intra_op_threads_num = 2};
+    check_program(&options, 20);
+    options.inter_op_threads_num = 65;
+    struct stager_stream *stream;
+    CHECK_INT(stager_open(NULL, "x", &options, &stream), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(NULL), "inter_op_threads_num is 65");
 }
 
 static void fetches_may_change_from_call_to_call(void)
@@ -292,6 +311,7 @@ static void without_a_graph_from_the_daemon_there_is_nothing_to_run(void)
 
 static const struct stg_test tests[] = {
     TEST(the_first_program_computes_what_tensorflow_computes),
+    TEST(it_does_on_threads_too),
     TEST(fetches_may_change_from_call_to_call),
     TEST(a_fetched_boundary_tensor_is_a_view_of_the_batch),
     TEST(a_run_that_can_not_be_says_why),

@@ -97,7 +97,8 @@ class Stream:
                  device: Union[None, str, Hook, Callable[[Batch], Any]] = None,
                  gpu: Optional[str] = None, depth: int = 2, workers: Optional[int] = None,
                  fields: Union[None, str, Sequence[str]] = None,
-                 fetches: Union[None, str, Sequence[str]] = None) -> None:
+                 fetches: Union[None, str, Sequence[str]] = None,
+                 inter_op_threads_num: int = 1, intra_op_threads_num: int = 1) -> None:
         hook = None if device is None else hook_of(device)
         gpu = hook.gpu if gpu is None and hook is not None else gpu
         writable = writable or (hook is not None and hook.writable)
@@ -113,7 +114,8 @@ class Stream:
         self._timeout_millis = _timeout_millis(timeout)
         self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
                          batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1),
-                         _names(fields), _names(fetches))
+                         _names(fields), _names(fetches), inter_op_threads_num,
+                         intra_op_threads_num)
         self.writable = writable
         self._private_run = private_run
         self._length = length

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/pool_parts.h"
+#include "ops/parts.h"
 
 #include <assert.h>
 
@@ -10,36 +10,36 @@
 
 /* On the stack of who has the work. Guarded by the lock of the parts, the first three
  * immutable. */
-struct stg_pool_work {
+struct stg_work_in_parts {
     void (*part)(void *arg, uint32_t i);
     void *arg;
     uint32_t n;
     uint32_t n_taken, n_running; /* running: by helpers */
     pthread_cond_t done;
-    struct stg_pool_work *next;
+    struct stg_work_in_parts *next;
 };
 
 static void run_works(void *owner, uint32_t n, void (*part)(void *arg, uint32_t i),
                       void *arg);
 
-void stg_pool_parts_init(struct stg_pool_parts *parts, uint32_t n_threads)
+void stg_parts_init(struct stg_parts *parts, uint32_t n_threads)
 {
-    *parts = (struct stg_pool_parts){.parallel = {.owner = parts,
-                                                  .n_threads = n_threads,
-                                                  .part_bytes = PART_BYTES,
-                                                  .run = run_works}};
+    *parts = (struct stg_parts){.parallel = {.owner = parts,
+                                             .n_threads = n_threads,
+                                             .part_bytes = PART_BYTES,
+                                             .run = run_works}};
     pthread_mutex_init(&parts->lock, NULL);
     pthread_cond_init(&parts->wake, NULL);
 }
 
-void stg_pool_parts_finish(struct stg_pool_parts *parts)
+void stg_parts_finish(struct stg_parts *parts)
 {
     assert(parts->first == NULL);
     pthread_cond_destroy(&parts->wake);
     pthread_mutex_destroy(&parts->lock);
 }
 
-static void append(struct stg_pool_parts *parts, struct stg_pool_work *work)
+static void append(struct stg_parts *parts, struct stg_work_in_parts *work)
 {
     if (parts->first == NULL)
         parts->first = work;
@@ -48,10 +48,10 @@ static void append(struct stg_pool_parts *parts, struct stg_pool_work *work)
     parts->last = work;
 }
 
-static void drop(struct stg_pool_parts *parts, struct stg_pool_work *work)
+static void drop(struct stg_parts *parts, struct stg_work_in_parts *work)
 {
-    struct stg_pool_work *before = NULL;
-    for (struct stg_pool_work *w = parts->first; w != work; w = w->next)
+    struct stg_work_in_parts *before = NULL;
+    for (struct stg_work_in_parts *w = parts->first; w != work; w = w->next)
         before = w;
     if (before == NULL)
         parts->first = work->next;
@@ -62,7 +62,7 @@ static void drop(struct stg_pool_parts *parts, struct stg_pool_work *work)
 }
 
 /* With the lock held; a work whose last part is taken is no longer looked at. */
-static uint32_t take_part(struct stg_pool_parts *parts, struct stg_pool_work *work)
+static uint32_t take_part(struct stg_parts *parts, struct stg_work_in_parts *work)
 {
     uint32_t i = work->n_taken++;
     if (work->n_taken == work->n)
@@ -73,8 +73,8 @@ static uint32_t take_part(struct stg_pool_parts *parts, struct stg_pool_work *wo
 static void run_works(void *owner, uint32_t n, void (*part)(void *arg, uint32_t i),
                       void *arg)
 {
-    struct stg_pool_parts *parts = owner;
-    struct stg_pool_work work = {.part = part, .arg = arg, .n = n};
+    struct stg_parts *parts = owner;
+    struct stg_work_in_parts work = {.part = part, .arg = arg, .n = n};
     pthread_cond_init(&work.done, NULL);
     pthread_mutex_lock(&parts->lock);
     append(parts, &work);
@@ -92,13 +92,13 @@ static void run_works(void *owner, uint32_t n, void (*part)(void *arg, uint32_t 
     pthread_cond_destroy(&work.done);
 }
 
-void stg_pool_parts_help(struct stg_pool_parts *parts)
+void stg_parts_help(struct stg_parts *parts)
 {
     pthread_mutex_lock(&parts->lock);
     for (;;) {
         while (parts->first == NULL && !parts->stopping)
             pthread_cond_wait(&parts->wake, &parts->lock);
-        struct stg_pool_work *work = parts->first;
+        struct stg_work_in_parts *work = parts->first;
         if (work == NULL)
             break;
         uint32_t i = take_part(parts, work);
@@ -112,7 +112,7 @@ void stg_pool_parts_help(struct stg_pool_parts *parts)
     pthread_mutex_unlock(&parts->lock);
 }
 
-void stg_pool_parts_stop(struct stg_pool_parts *parts)
+void stg_parts_stop(struct stg_parts *parts)
 {
     pthread_mutex_lock(&parts->lock);
     parts->stopping = true;
