@@ -42,19 +42,6 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
 
 /* ---- writing ---- */
 
-static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
-                      uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
-{
-    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
-                                  ret, err);
-}
-
-static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
-                     struct stg_err *err)
-{
-    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
-}
-
 /* "node columns (decode_csv): …" gets the file and line of the row to blame. */
 static void add_place(struct stg_stage *stage, const struct stg_drawn *drawn,
                       struct stg_err *err)
@@ -93,7 +80,7 @@ static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executo
                                           ? stg_cut_schema(executor->cut->cut)
                                           : stg_graph_boundary(stage->config.graph);
     struct stg_batch_writer batch;
-    struct stg_sink sink = {.owner = &batch, .alloc = sink_alloc, .copy = sink_copy};
+    struct stg_sink sink = stg_sink_of_batch(&batch);
     struct stg_key key = {
         .pass = drawn->pass, .epoch = drawn->epoch, .index = drawn->index};
     feed(executor, drawn->feeds);

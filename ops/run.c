@@ -281,6 +281,28 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
     return 0;
 }
 
+/* ---- a sink ---- */
+
+static int batch_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
+                       uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
+{
+    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
+                                  ret, err);
+}
+
+static int batch_copy(void *owner, size_t i, const struct stg_tensor *tensor,
+                      struct stg_err *err)
+{
+    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
+}
+
+struct stg_sink stg_sink_of_batch(struct stg_batch_writer *writer)
+{
+    return (struct stg_sink){.owner = writer, .alloc = batch_alloc, .copy = batch_copy};
+}
+
+/* ---- questions and settings ---- */
+
 bool stg_run_computes(const struct stg_run *run)
 {
     return run->n_steps > 0;

@@ -27,6 +27,9 @@ struct stg_sink {
                 struct stg_err *err);
 };
 
+/* Fetch i is tensor i of the batch that is being written. The writer is borrowed. */
+struct stg_sink stg_sink_of_batch(struct stg_batch_writer *writer);
+
 /* Variables of a graph: made and initialised once, shared by executors of one process
  * (reads only unless a STATEFUL op runs). RESOURCE_EXHAUSTED names variable and bytes. */
 int stg_resources_create(const struct stg_graph *graph, struct stg_resources **ret,

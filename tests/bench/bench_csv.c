@@ -155,24 +155,10 @@ static void input_finish(struct input *input)
     fixture_finish(&input->fx);
 }
 
-static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
-                      uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
-{
-    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
-                                  ret, err);
-}
-
-static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
-                     struct stg_err *err)
-{
-    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
-}
-
 static void compute(struct runner *runner, const struct stg_block *block)
 {
     struct stg_err err = {0};
-    struct stg_sink sink = {
-        .owner = &runner->writer, .alloc = sink_alloc, .copy = sink_copy};
+    struct stg_sink sink = stg_sink_of_batch(&runner->writer);
     if (block->error.code != 0)
         bench_die("%s", block->error.text);
     if (stg_batch_writer_begin(&runner->writer, runner->memory, EXTENT_BYTES,

@@ -114,19 +114,6 @@ static void contestant_finish(struct contestant *c)
 
 /* ---- running ---- */
 
-static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
-                      uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
-{
-    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
-                                  ret, err);
-}
-
-static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
-                     struct stg_err *err)
-{
-    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
-}
-
 static uint64_t thread_ns(void)
 {
     struct timespec now;
@@ -137,7 +124,7 @@ static uint64_t thread_ns(void)
 static void run_once(struct contestant *c, void *memory)
 {
     struct stg_batch_writer writer;
-    struct stg_sink sink = {.owner = &writer, .alloc = sink_alloc, .copy = sink_copy};
+    struct stg_sink sink = stg_sink_of_batch(&writer);
     struct stg_err err = {0};
     uint64_t began = thread_ns();
     for (int b = 0; b < N_BATCHES; b++) {

@@ -117,25 +117,12 @@ static void sides_finish(struct sides *sides)
 
 /* ---- the stage side ---- */
 
-static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
-                      uint64_t string_bytes, struct stg_tensor *ret, struct stg_err *err)
-{
-    return stg_batch_writer_alloc(owner, (uint32_t)i, dtype, ndim, shape, string_bytes,
-                                  ret, err);
-}
-
-static int sink_copy(void *owner, size_t i, const struct stg_tensor *tensor,
-                     struct stg_err *err)
-{
-    return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
-}
-
 static uint64_t stage_batch(const struct sides *sides, const struct stg_cut *cut,
                             struct stg_run *run, char *base)
 {
     struct stg_err err = {0};
     struct stg_batch_writer writer;
-    struct stg_sink sink = {.owner = &writer, .alloc = sink_alloc, .copy = sink_copy};
+    struct stg_sink sink = stg_sink_of_batch(&writer);
     const struct stg_schema *schema =
         cut != NULL ? stg_cut_schema(cut) : stg_graph_boundary(sides->graph);
     CHECK_OK(stg_batch_writer_begin(&writer, base, BATCH_BYTES, schema, &err), err);
