@@ -446,8 +446,12 @@ struct role {
     char id[16]; /* "": none */
 };
 
-/* Says each item that it has checked, and goes on when it is told to; ends with the pass.
- */
+/* What a trainer says, beside the items that it has checked. */
+#define IS_OVER (-1)
+#define HAS_OPENED (-2)
+
+/* Says that it has opened, then each item that it has checked, and goes on when it is
+ * told to; ends with the pass. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct role *role = arg;
@@ -460,6 +464,7 @@ static void train(struct fixture *fixture, int fd, void *arg)
     }
     if (rc < 0)
         FAIL("open: %s", stager_error_text(NULL));
+    trainer_send(fd, HAS_OPENED);
     while ((rc = stager_next(stream, fixture_millis(60000), &batch)) == 0) {
         int64_t i = check_batch(stream, batch, &kinds[role->kind]);
         stager_release(batch);
@@ -468,8 +473,16 @@ static void train(struct fixture *fixture, int fd, void *arg)
     }
     if (rc != -STAGER_OUT_OF_RANGE)
         FAIL("next: %s", stager_error_text(stream));
-    trainer_send(fd, -1);
+    trainer_send(fd, IS_OVER);
     stager_close(stream);
+}
+
+/* Waits until it has opened: the others must not end the pass before, or it would wait
+ * for their like in the next one. */
+static void start(struct trainer *trainer, struct fixture *fixture, struct role *role)
+{
+    trainer_start(trainer, train, fixture, role);
+    CHECK_INT(trainer_recv(trainer->fd), HAS_OPENED);
 }
 
 static unsigned next_random(unsigned *state)
@@ -509,13 +522,13 @@ static void run_with_kills(const char *delivery, const char *smart_stage, bool n
         roles[i] = (struct role){.kind = (int)(next_random(&seed) % N_KINDS)};
         if (named)
             snprintf(roles[i].id, sizeof(roles[i].id), "r%d", i);
-        trainer_start(&trainers[i], train, &fixture, &roles[i]);
+        start(&trainers[i], &fixture, &roles[i]);
     }
     bool over[3] = {false};
     for (int n_over = 0, kills = 0; n_over < 3;) {
         int i = any_that_speaks(trainers, over, next_random(&seed));
         int64_t item = trainer_recv(trainers[i].fd);
-        over[i] = item < 0;
+        over[i] = item == IS_OVER;
         n_over += over[i];
         bool begins_anew =
             item > n_items / 2 && !named; /* alone it would wait for ever */
@@ -528,7 +541,7 @@ static void run_with_kills(const char *delivery, const char *smart_stage, bool n
         trainer_kill(&trainers[i]);
         if (!named)
             roles[i].kind = (int)(next_random(&seed) % N_KINDS);
-        trainer_start(&trainers[i], train, &fixture, &roles[i]);
+        start(&trainers[i], &fixture, &roles[i]);
     }
     for (int i = 0; i < 3; i++)
         trainer_join(&trainers[i]);
