@@ -2,18 +2,10 @@
 #include "client/report.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "client/stream.h"
 
 #define REPORT_NS INT64_C(500000000)
-
-static uint64_t process_cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 bool stg_report_is_due(struct stager_stream *stream)
 {
@@ -28,7 +20,7 @@ static void take_time(struct stager_stream *stream, struct stg_report *ret)
     struct stg_reporter now = {.at_ns = stg_clock_ns(),
                                .n_batches = stream->n_batches,
                                .wait_ns = stream->wait_ns,
-                               .cpu_ns = process_cpu_ns()};
+                               .cpu_ns = stg_process_cpu_ns()};
     const struct stg_reporter *last = &stream->reporter;
     if (last->at_ns != 0) {
         ret->elapsed_ns = (uint64_t)(now.at_ns - last->at_ns);

@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SYSTEM_DIR "/run/stager"
@@ -22,13 +21,6 @@
 
 /* More than any reply carries, so that a wrong count is seen and closed, not cut. */
 #define MAX_FDS 16
-
-int64_t stg_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- patience ---- */
 
@@ -173,7 +165,7 @@ static int wait_for(int fd, short events, int64_t deadline_ns)
         int64_t left_ns = deadline_ns - stg_clock_ns();
         bool is_last = thread_patience == NULL || left_ns <= ASK_NS;
         int64_t ns = !is_last ? ASK_NS : left_ns > 0 ? left_ns : 0;
-        struct timespec left = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+        struct timespec left = stg_timespec((uint64_t)ns);
         struct pollfd poll_fd = {.fd = fd, .events = events};
         int rc = ppoll(&poll_fd, 1, &left, NULL);
         if (rc > 0)
@@ -309,7 +301,7 @@ void stg_socket_sleep(int fd, int64_t until_ns)
     int64_t ns = until_ns - stg_clock_ns();
     if (ns <= 0)
         return;
-    struct timespec left = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    struct timespec left = stg_timespec((uint64_t)ns);
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     (void)!ppoll(&poll_fd, 1, &left, NULL);
 }

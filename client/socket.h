@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/un.h>
 
+#include "core/clock.h"
 #include "core/err.h"
 
 /* A deadline that never comes. */
@@ -28,8 +29,11 @@ struct stg_patience {
  * is the caller's, and stays where it is. */
 void stg_socket_set_patience(const struct stg_patience *patience);
 
-/* CLOCK_MONOTONIC in nanoseconds. Any thread. */
-int64_t stg_clock_ns(void);
+/* stg_now_ns with a sign: what is left until a deadline may be less than nothing. */
+static inline int64_t stg_clock_ns(void)
+{
+    return (int64_t)stg_now_ns();
+}
 
 /* The address of attach.sock in `runtime_dir`; NULL or "" means: environment
  * STAGER_RUNTIME_DIR, else /run/stager when a daemon's socket is there, else

@@ -129,7 +129,7 @@ void stg_stream_return_untaken(struct stager_stream *stream);
 /* When a span of this stream begins: 0 when nobody traces its pipeline. One load. */
 static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
 {
-    return stg_ring_is_traced(&stream->ring) ? stg_trace_now() : 0;
+    return stg_ring_is_traced(&stream->ring) ? stg_now_ns() : 0;
 }
 
 /* Leaves a span that ends now for who traces. batch: which it is about, or NULL. */

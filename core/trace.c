@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NAME_MAX_BYTES 127u
@@ -24,13 +23,6 @@ static _Thread_local struct {
     uint64_t session;
     uint32_t track;
 } mine;
-
-uint64_t stg_trace_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- words ---- */
 
@@ -126,7 +118,7 @@ void stg_trace_start(struct stg_trace *trace, struct stg_trace_page *page,
                                    .n_entries = STG_TRACE_CHUNKS * STG_TRACE_CHUNK_SPANS};
     snprintf(page->pipeline, sizeof(page->pipeline), "%s", plan->pipeline);
     page->generation = plan->generation;
-    page->begin_ns = stg_trace_now();
+    page->begin_ns = stg_now_ns();
     page->until_ns = plan->until_ns;
     page->pid = (uint32_t)getpid();
     atomic_store_explicit(&page->n_names, 1, memory_order_relaxed);
@@ -146,7 +138,7 @@ void stg_trace_stop(struct stg_trace *trace)
     atomic_store(&trace->on, 0);
     while (atomic_load(&trace->n_inside) != 0)
         sched_yield();
-    atomic_store_explicit(&trace->page->ended_ns, stg_trace_now(), memory_order_release);
+    atomic_store_explicit(&trace->page->ended_ns, stg_now_ns(), memory_order_release);
     trace->page = NULL;
 }
 

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "core/clock.h"
 #include "core/layout.h"
 
 struct stg_trace {
@@ -51,9 +52,6 @@ void stg_trace_stop(struct stg_trace *trace);
 
 /* ---- any thread ---- */
 
-/* CLOCK_MONOTONIC. */
-uint64_t stg_trace_now(void);
-
 /* NULL is never on. One load. */
 static inline bool stg_trace_is_on(const struct stg_trace *trace)
 {
@@ -63,7 +61,7 @@ static inline bool stg_trace_is_on(const struct stg_trace *trace)
 /* When a span begins: 0 when it is off, and then nothing more is to be done about it. */
 static inline uint64_t stg_trace_begin(const struct stg_trace *trace)
 {
-    return stg_trace_is_on(trace) ? stg_trace_now() : 0;
+    return stg_trace_is_on(trace) ? stg_now_ns() : 0;
 }
 
 /* The span goes to the ring of the calling thread, which gets one when it has none. When

@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/delivery.h"
 
@@ -50,13 +49,6 @@ void stg_account_waits(struct stg_stage *stage)
 
 /* ---- the pace ---- */
 
-static uint64_t process_cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Who has left since the last look takes with it what it slept after that. */
 static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
 {
@@ -88,7 +80,7 @@ void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
     load->room_ns =
         stage->wait_ns + runners->n_waiting * now_ns - runners->waits_began_ns;
     load->clients_wait_ns += new_waits(stage, now_ns);
-    load->cpu_ns = process_cpu_ns();
+    load->cpu_ns = stg_process_cpu_ns();
 }
 
 void stg_account_work(struct stg_stage *stage, const struct stg_work *work)

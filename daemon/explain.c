@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "daemon/measure.h"
 #include "ops/view.h"
 
@@ -276,10 +276,7 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
         m.measure = stg_stage_look(stage);
         m.crossing = stg_stage_crossing(stage);
     }
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    int rc =
-        fill(&m, spec, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec, err);
+    int rc = fill(&m, spec, stg_now_ns(), err);
     if (stage != NULL)
         stg_stage_unlook(stage);
     return rc;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/log.h"
 #include "daemon/delivery.h"
@@ -137,13 +136,6 @@ static int read_element(struct stg_stage *stage, uint64_t pass, struct stg_drawn
     return 0;
 }
 
-static uint64_t thread_cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The clock of a thread is a system call: one draw in a few is looked at. */
 static int read_timed(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
                       struct stg_err *err)
@@ -152,10 +144,10 @@ static int read_timed(struct stg_stage *stage, uint64_t pass, struct stg_drawn *
     bool is_sampled = runners->n_draws++ % STG_SAMPLE_EVERY == 0;
     uint64_t began = stg_now_ns();
     atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
-    uint64_t cpu = is_sampled ? thread_cpu_ns() : 0;
+    uint64_t cpu = is_sampled ? stg_thread_cpu_ns() : 0;
     int rc = read_element(stage, pass, ret, err);
     if (is_sampled && rc == 0)
-        ret->cpu_ns = thread_cpu_ns() - cpu + 1;
+        ret->cpu_ns = stg_thread_cpu_ns() - cpu + 1;
     ret->took_ns = stg_now_ns() - began;
     return rc;
 }
@@ -259,13 +251,13 @@ static void draw_and_compute(void *arg)
     struct stg_drawn drawn = {0};
     bool tuned = task->runner->stage->tune.is_on;
     /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
-    uint64_t cpu = tuned ? thread_cpu_ns() : 0;
+    uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
     task->is_made = draw(task->runner->stage, task->pass, &drawn);
     if (!task->is_made)
         return;
     stg_block_read_ahead(drawn.block);
     compute(task->runner, &drawn, &task->work);
-    task->work.cpu_ns = tuned ? thread_cpu_ns() - cpu : 0;
+    task->work.cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
 }
 
 static void give_draw_back(struct stg_stage *stage)
@@ -322,23 +314,19 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
     runners->begun_pass = UINT64_MAX;
     runners->mean_busy_ns = FIRST_BUSY_NS;
     runners->pool.pool = stage->config.pool;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* I10 */
-    pthread_cond_init(&runners->memory, &attr);
-    pthread_cond_init(&runners->pass, &attr);
-    pthread_cond_init(&runners->draw, &attr);
+    stg_clock_cond_init(&runners->memory); /* I10 */
+    stg_clock_cond_init(&runners->pass);
+    stg_clock_cond_init(&runners->draw);
     runners->all = calloc(n, sizeof(runners->all[0]));
     runners->turns = calloc(n, sizeof(runners->turns[0]));
     int rc = 0;
     if (runners->all == NULL || runners->turns == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        pthread_cond_init(&runners->turns[i].cond, &attr);
+        stg_clock_cond_init(&runners->turns[i].cond);
         pthread_cond_init(&runners->all[i].job.done, NULL);
         runners->n_turns++;
     }
-    pthread_condattr_destroy(&attr);
     return rc;
 }
 

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/log.h"
 #include "daemon/delivery.h"
@@ -26,13 +25,6 @@
 #define WORTH_WAKING_NS 30000u
 /* One that took long because others had the CPU does not lift the mean that far. */
 #define MOST_BUSY_NS 200000u
-
-uint64_t stg_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- waiting and waking ---- */
 
@@ -400,7 +392,7 @@ static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
     stg_trace_add(
         stage->config.trace,
         &(struct stg_trace_span){.begin_ns = began_ns,
-                                 .end_ns = stg_trace_now(),
+                                 .end_ns = stg_now_ns(),
                                  .number = number,
                                  .value = kib < UINT32_MAX ? (uint32_t)kib : UINT32_MAX,
                                  .kind = STG_SPAN_PUBLISH});

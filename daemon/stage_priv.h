@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/clock.h"
 #include "core/lease.h"
 #include "core/ring.h"
 #include "daemon/cut.h"
@@ -259,8 +260,6 @@ struct stg_stage {
     struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
     char last_error[512];
 };
-
-uint64_t stg_now_ns(void);
 
 /* Somebody waits for a client: the loop is to look at them now and then. */
 void stg_stage_sweep_on(struct stg_stage *stage);

@@ -42,7 +42,7 @@ static void take_in(struct stg_stage *stage, struct stg_client *client)
                          stg_control_poll_span(&client->control, &span, &n_missed) == 1;
          i++) {
         if (now < span.end_ns)
-            now = stg_trace_now();
+            now = stg_now_ns();
         n_lost += n_missed < UINT32_MAX ? n_missed : UINT32_MAX;
         if (makes_sense(stage, &span, now))
             stg_trace_add_to(trace, client->trace_track, &span);
@@ -74,7 +74,7 @@ static void add_sleep(struct stg_stage *stage, const struct stg_client *client)
 {
     struct stg_trace_span span = {.kind = STG_SPAN_NEXT, .number = STG_NO_NUMBER};
     span.begin_ns = stg_control_waiting_since(&client->control);
-    span.end_ns = stg_trace_now();
+    span.end_ns = stg_now_ns();
     if (span.begin_ns != 0 && makes_sense(stage, &span, span.end_ns))
         stg_trace_add_to(stage->config.trace, client->trace_track, &span);
 }
@@ -98,7 +98,7 @@ void stg_trace_client_item(const struct stg_stage *stage, const struct stg_clien
 void stg_trace_make(const struct stg_stage *stage, uint64_t began_ns, int64_t n_rows)
 {
     stg_trace_add(stage->config.trace, &(struct stg_trace_span){.begin_ns = began_ns,
-                                                                .end_ns = stg_trace_now(),
+                                                                .end_ns = stg_now_ns(),
                                                                 .number = STG_NO_NUMBER,
                                                                 .value = (uint32_t)n_rows,
                                                                 .kind = STG_SPAN_MAKE});
@@ -144,17 +144,15 @@ void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t dead
     struct stg_trace *trace = stage->config.trace;
     struct stg_trace_span span = {.kind = (uint16_t)kind, .number = STG_NO_NUMBER};
     if (trace != NULL)
-        span.begin_ns = stg_trace_now();
+        span.begin_ns = stg_now_ns();
     if (deadline_ns != 0) {
-        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                                 .tv_nsec = (long)(deadline_ns % 1000000000u)};
-        pthread_cond_timedwait(cond, &stage->lock, &until);
+        stg_clock_cond_wait(cond, &stage->lock, deadline_ns);
     } else {
         pthread_cond_wait(cond, &stage->lock);
     }
     if (!stg_trace_is_on(trace))
         return;
-    span.end_ns = stg_trace_now();
+    span.end_ns = stg_now_ns();
     stg_trace_add(trace, &span);
 }
 

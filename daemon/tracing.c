@@ -48,7 +48,7 @@ static void on_tick(uv_timer_t *timer)
         stg_tracing_end(session);
         return;
     }
-    tracing->is_last = stg_trace_now() >= tracing->until_ns;
+    tracing->is_last = stg_now_ns() >= tracing->until_ns;
     look_at_stages(tracing, tracing->is_last);
 }
 
@@ -64,7 +64,7 @@ static int check(const struct stg_pipeline *pipeline, uint32_t millis,
                        millis);
     if (!stg_trace_is_on(trace))
         return 0;
-    uint64_t now = stg_trace_now(), until = trace->page->until_ns;
+    uint64_t now = stg_now_ns(), until = trace->page->until_ns;
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                    "pipeline %s is being traced, for %" PRIu64
                    " ms yet: one trace of a pipeline at a time",
@@ -101,7 +101,7 @@ static int begin(struct stg_session *session, struct stg_pipeline *pipeline,
     }
     tracing->session = session;
     tracing->definition = stg_definition_ref(pipeline->definition);
-    tracing->until_ns = stg_trace_now() + millis * UINT64_C(1000000);
+    tracing->until_ns = stg_now_ns() + millis * UINT64_C(1000000);
     struct stg_trace_plan plan = {
         .pipeline = pipeline->name,
         .generation = pipeline->generation,

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -17,13 +16,6 @@
 
 #define MAX_WORKERS 256u
 #define LOOK_NS 100000000u /* how often a waiting runner asks whether all is stopped */
-
-uint64_t stg_work_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- life ---- */
 
@@ -38,11 +30,7 @@ int stg_workers_create(const struct stg_workers_config *config, struct stg_worke
     snprintf(workers->name, sizeof(workers->name), "%s", config->name);
     stg_bump_init(&workers->bump, 0);
     pthread_mutex_init(&workers->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* I10 */
-    pthread_cond_init(&workers->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    stg_clock_cond_init(&workers->changed); /* I10 */
     const struct stg_pipeline_spec *spec = config->definition->spec;
     const struct stg_step *step = stg_py_function_find(spec);
     stg_definition_ref(config->definition);
@@ -249,10 +237,7 @@ static int say_none(struct stg_workers *workers, uint64_t millis, struct stg_err
 
 static void wait_a_little(struct stg_workers *workers, uint64_t now)
 {
-    uint64_t until = now + LOOK_NS;
-    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u),
-                          .tv_nsec = (long)(until % 1000000000u)};
-    pthread_cond_timedwait(&workers->changed, &workers->lock, &at);
+    stg_clock_cond_wait(&workers->changed, &workers->lock, now + LOOK_NS);
 }
 
 /* 1: not yet. Lock held; the clock stands while others are at work. */
@@ -278,12 +263,12 @@ static int try_take(struct stg_workers *workers, const struct stg_work_call *cal
 int stg_work_take(struct stg_workers *workers, const struct stg_work_call *call,
                   struct stg_worker **ret, struct stg_err *err)
 {
-    uint64_t since = stg_work_now_ns();
+    uint64_t since = stg_now_ns();
     struct stg_worker *worker = NULL;
     pthread_mutex_lock(&workers->lock);
     int rc;
     for (;;) {
-        uint64_t now = stg_work_now_ns();
+        uint64_t now = stg_now_ns();
         rc = try_take(workers, call, now, &since, &worker, err);
         if (rc <= 0)
             break;

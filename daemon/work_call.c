@@ -207,10 +207,10 @@ static int wait_for_answer(struct stg_worker *worker, const struct stg_work_call
                            uint64_t *ret, struct stg_err *err)
 {
     struct stg_workers *workers = worker->workers;
-    uint64_t deadline = stg_work_now_ns() + workers->timeout_ns;
+    uint64_t deadline = stg_now_ns() + workers->timeout_ns;
     bool is_stopped = false;
     for (;;) {
-        uint64_t now = stg_work_now_ns();
+        uint64_t now = stg_now_ns();
         if (!is_stopped && call->stopped != NULL && atomic_load(call->stopped)) {
             is_stopped = true;
             deadline = deadline < now + GRACE_NS ? deadline : now + GRACE_NS;

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "core/clock.h"
 #include "daemon/work.h"
 
 enum stg_worker_state {
@@ -54,8 +55,6 @@ struct stg_workers {
     char last_loss[160]; /* "" or "; the last one, pid 17, …" */
     struct stg_workers_counts counts;
 };
-
-uint64_t stg_work_now_ns(void);
 
 /* A worker that is free is BUSY, and the caller's. Errors as stg_work_call. */
 int stg_work_take(struct stg_workers *workers, const struct stg_work_call *call,

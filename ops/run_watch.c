@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <time.h>
-
+#include "core/clock.h"
 #include "ops/run_priv.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void stg_run_watch(struct stg_run *run, struct stg_run_watcher *watcher)
 {
@@ -24,18 +16,18 @@ void stg_run_watch_begin(struct stg_run *run, const struct stg_key *key)
         w->is_on = w->begin(w->owner, key);
         is_watched |= w->is_on;
     }
-    run->watched_ns = is_watched ? now_ns() : 0;
+    run->watched_ns = is_watched ? stg_now_ns() : 0;
 }
 
 void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step)
 {
     uint32_t node = (uint32_t)(step->node - run->graph->nodes);
-    uint64_t now = now_ns();
+    uint64_t now = stg_now_ns();
     for (struct stg_run_watcher *w = run->watchers; w != NULL; w = w->next) {
         if (w->is_on)
             w->node(w->owner, node, run->watched_ns, now);
     }
-    run->watched_ns = now_ns(); /* what they took is no node's */
+    run->watched_ns = stg_now_ns(); /* what they took is no node's */
 }
 
 void stg_run_watch_end(struct stg_run *run, int rc)

@@ -57,7 +57,7 @@ static bool has_ended(const struct stg_trace_page *page)
 static void wait_for_end(struct stager *client, const struct stg_trace_page *page,
                          const char *name)
 {
-    uint64_t now = stg_trace_now();
+    uint64_t now = stg_now_ns();
     while (!interrupted && !has_ended(page) && now < page->until_ns + GRACE_NS) {
         show_progress(page, name, now);
         uint64_t left = page->until_ns > now ? page->until_ns - now : 0;
@@ -67,7 +67,7 @@ static void wait_for_end(struct stager *client, const struct stg_trace_page *pag
                     isatty(STDERR_FILENO) ? "\n" : "");
             return;
         }
-        now = stg_trace_now();
+        now = stg_now_ns();
     }
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\n");

@@ -149,7 +149,7 @@ int stg_view_load(const struct stg_trace_page *page, struct stg_view *ret,
     *ret = (struct stg_view){.page = page, .begin_ns = page->begin_ns};
     ret->end_ns = atomic_load_explicit(&page->ended_ns, memory_order_acquire);
     if (ret->end_ns == 0)
-        ret->end_ns = stg_trace_now();
+        ret->end_ns = stg_now_ns();
     ret->n_lost = atomic_load_explicit(&page->n_lost, memory_order_relaxed);
     uint32_t n = atomic_load_explicit(&page->n_tracks, memory_order_acquire);
     ret->n_tracks = n < STG_TRACE_TRACKS ? n : STG_TRACE_TRACKS;

@@ -13,6 +13,7 @@
 
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/door.h"
+#include "core/clock.h"
 
 #define LISTEN_MILLIS 1000
 #define SILENT_TURNS 5 /* the gate repeats its last word twice a second */
@@ -307,9 +308,7 @@ static void take_event(struct watch *watch, const struct stg_event *event)
 
 static int64_t now_millis(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(stg_now_ns() / 1000000);
 }
 
 static void listen_on(struct watch *watch)

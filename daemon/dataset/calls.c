@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/calls.h"
 
-#include <time.h>
-
+#include "core/clock.h"
 #include "daemon/dataset/cpus.h"
 #include "daemon/dataset/tuning.h"
 
@@ -10,17 +9,10 @@
 #define WINDOW_TOOK 8u
 #define WINDOW_NS 50000000u
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void stg_calls_now(struct stg_calls_time *ret)
 {
-    ret->wall_ns = clock_ns(CLOCK_MONOTONIC);
-    ret->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    ret->wall_ns = stg_now_ns();
+    ret->cpu_ns = stg_thread_cpu_ns();
 }
 
 void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret)
@@ -36,7 +28,7 @@ static void begin_window(struct stg_calls *calls)
 {
     calls->window = (struct stg_tuner_sample){0};
     calls->n_took = 0;
-    calls->began_ns = clock_ns(CLOCK_MONOTONIC);
+    calls->began_ns = stg_now_ns();
 }
 
 void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
@@ -77,7 +69,7 @@ bool stg_calls_took(struct stg_calls *calls, int64_t n_records)
     window->n_items += (uint64_t)n_records;
     if (calls->settle > 0 || calls->n_took < WINDOW_TOOK)
         return false;
-    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    uint64_t now = stg_now_ns();
     window->interval_ns = now - calls->began_ns;
     if (window->interval_ns < WINDOW_NS)
         return false;

@@ -117,7 +117,7 @@ void stg_iter_trace(struct stg_iter *iter, uint64_t began_ns,
                     const struct stg_block *block)
 {
     struct stg_trace *trace = iter->dataset->env.trace;
-    uint64_t now = stg_trace_now();
+    uint64_t now = stg_now_ns();
     uint16_t name = stg_trace_known(trace, &iter->label);
     if (name == 0) {
         char text[128];

@@ -279,7 +279,7 @@ static uint64_t draw_below(uint64_t n)
 {
     uint64_t drawn = 0;
     if (getrandom(&drawn, sizeof(drawn), GRND_NONBLOCK) < 0)
-        drawn = stg_fetch_now_ns();
+        drawn = stg_now_ns();
     return drawn % n;
 }
 
@@ -306,7 +306,7 @@ static bool try_again(struct stg_fetch *fetch, unsigned retries)
                        fetch->n_attempts);
         return false;
     }
-    fetch->due_ns = stg_fetch_now_ns() + delay_ms(fetch) * 1000000u;
+    fetch->due_ns = stg_now_ns() + delay_ms(fetch) * 1000000u;
     return true;
 }
 

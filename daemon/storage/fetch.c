@@ -3,28 +3,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "daemon/storage/fetcher.h"
 
 /* Between looks at whether somebody wants a waiter to stop. */
 #define LOOK_NS 20000000
-
-uint64_t stg_fetch_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void init_moved(pthread_cond_t *moved)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(moved, &attr);
-    pthread_condattr_destroy(&attr);
-}
 
 int stg_fetch_start(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
                     struct stg_err *err)
@@ -41,7 +24,7 @@ int stg_fetch_start(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
     stg_object_ref(plan->object);
     stg_chunk_ref(plan->chunk);
     pthread_mutex_init(&fetch->lock, NULL);
-    init_moved(&fetch->moved);
+    stg_clock_cond_init(&fetch->moved);
     int rc = stg_fetchers_give(fetch, err);
     if (rc < 0) {
         stg_fetch_unref(fetch);
@@ -93,10 +76,7 @@ static bool has(const struct stg_fetch *fetch, uint64_t bytes)
 
 static void wait_a_while(struct stg_fetch *fetch)
 {
-    uint64_t until = stg_fetch_now_ns() + LOOK_NS;
-    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u),
-                         .tv_nsec = (long)(until % 1000000000u)};
-    pthread_cond_timedwait(&fetch->moved, &fetch->lock, &t);
+    stg_clock_cond_wait(&fetch->moved, &fetch->lock, stg_now_ns() + LOOK_NS);
 }
 
 int64_t stg_fetch_wait(struct stg_fetch *fetch, uint64_t bytes,
@@ -180,7 +160,7 @@ void stg_fetch_done(struct stg_fetch *fetch, int code, const struct stg_err *err
     fetch->code = code;
     if (code < 0)
         fetch->err = *err;
-    fetch->elapsed_ns = stg_fetch_now_ns() - fetch->began_ns;
+    fetch->elapsed_ns = stg_now_ns() - fetch->began_ns;
     pthread_cond_broadcast(&fetch->moved);
     pthread_mutex_unlock(&fetch->lock);
 }

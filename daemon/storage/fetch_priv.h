@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/clock.h"
 #include "daemon/storage/fetch.h"
 
 #define STG_SAID_BYTES 2048
@@ -61,8 +62,6 @@ struct stg_fetch {
     bool again; /* it may be tried again */
     struct stg_err failure;
 };
-
-uint64_t stg_fetch_now_ns(void);
 
 /* answer.c. curl's callbacks; userdata is the fetch. */
 size_t stg_answer_header(char *line, size_t size, size_t n, void *fetch);

@@ -166,7 +166,7 @@ static void drop_cancelled(struct stg_fetcher *fetcher)
 /* Starts what is due. Returns how long nothing else is. */
 static int start_due(struct stg_fetcher *fetcher)
 {
-    uint64_t now = stg_fetch_now_ns(), wait_ms = IDLE_MS;
+    uint64_t now = stg_now_ns(), wait_ms = IDLE_MS;
     struct stg_fetch *next;
     for (struct stg_fetch *fetch = fetcher->first; fetch != NULL; fetch = next) {
         next = fetch->next;
@@ -272,7 +272,7 @@ int stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err)
                        "%s: no memory or thread to fetch it with",
                        fetch->plan.object->shown);
     fetch->fetcher = fetcher;
-    fetch->began_ns = stg_fetch_now_ns();
+    fetch->began_ns = stg_now_ns();
     stg_fetch_ref(fetch);
     pthread_mutex_lock(&fetcher->lock);
     fetch->next = fetcher->came;

@@ -193,7 +193,7 @@ static void note_delay(struct remote *remote, struct stg_fetch *fetch)
 static void note_speed(struct remote *remote, uint64_t bytes)
 {
     if (remote->last_ns > 0)
-        remote->taken_ns += stg_fetch_now_ns() - remote->last_ns;
+        remote->taken_ns += stg_now_ns() - remote->last_ns;
     remote->taken_bytes += bytes;
     if (remote->taken_bytes < SPEED_BYTES)
         return;
@@ -324,7 +324,7 @@ int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,
     }
     pthread_mutex_lock(&remote->lock);
     drop_taken(remote, offset, bytes);
-    remote->last_ns = stg_fetch_now_ns();
+    remote->last_ns = stg_now_ns();
     pthread_mutex_unlock(&remote->lock);
     return n;
 }

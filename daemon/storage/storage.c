@@ -53,7 +53,7 @@ void stg_source_trace(struct stg_source *source, struct stg_trace *trace, const 
 void stg_source_add_span(struct stg_source *source, uint64_t began_ns, uint64_t offset,
                          int64_t n)
 {
-    uint64_t now = stg_trace_now();
+    uint64_t now = stg_now_ns();
     uint16_t name = stg_trace_known(source->trace, &source->label);
     if (name == 0) {
         char hidden[512];

@@ -63,7 +63,7 @@ static void wait_for_lost(const struct trace *trace, uint64_t n)
 
 static struct stg_trace_span good(void)
 {
-    uint64_t now = stg_trace_now();
+    uint64_t now = stg_now_ns();
     return (struct stg_trace_span){.begin_ns = now - 10,
                                    .end_ns = now,
                                    .number = UINT64_MAX / 2,
