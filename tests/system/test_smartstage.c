@@ -108,7 +108,7 @@ static void what_a_busy_trainer_computes_moves_to_the_daemon(void)
 {
     struct told told;
     fixture_start(&fixture, "");
-    apply("busy-trainer", "auto", 300, 3000, 3000, 6000);
+    apply("busy-trainer", "auto", 300, 1000, 6000, 7000);
     train("busy-trainer", &told);
     CHECK_CONTAINS(told.decision, "holds moving first, second; looks again");
     CHECK(told.first_moved && told.second_moved);
