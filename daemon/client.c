@@ -194,12 +194,21 @@ static void begin_anew(struct stg_stage *stage, struct stg_client *client)
     client->joined = stage->n_joined++;
 }
 
+/* Of its batches, than when it left. */
+static bool wants_more(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+                       const struct stg_client *old)
+{
+    return stage->config.cuts != NULL &&
+           !stg_cut_needs_within(stage->config.cuts, needs, old->needs);
+}
+
 static void go_on(struct stg_stage *stage, struct stg_client *client,
                   struct stg_client *old)
 {
     client->base_pass = old->base_pass;
     client->cursor = old->cursor;
-    client->joined = old->joined;
+    client->joined =
+        wants_more(stage, client->needs, old) ? stage->n_joined++ : old->joined;
     client->rank = old->rank;
     client->skipped_seen = old->skipped_seen;
     memcpy(client->owed, old->owed, old->n_owed * sizeof(old->owed[0]));
@@ -229,7 +238,7 @@ static int refuse_wider(const struct stg_client *back, const struct stg_stage *s
     return stg_err(
         err, -STAGER_FAILED_PRECONDITION,
         "client %s of pipeline %s comes back in the middle of a pass and wants "
-        "fields or fetches that it did not have: open it with those that it "
+        "fields, fetches or slices that it did not have: open it with those that it "
         "had, or wait for %" PRIu64 " ms (rejoin_millis) or under another "
         "client_id for a new place",
         back->client_id, stage->config.name, millis_left(back));
@@ -262,14 +271,14 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
             back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
     if (!has_place(stage, back))
         return refuse_full(stage, err);
-    if (back != NULL && stage->config.cuts != NULL && stage->kind->together &&
-        !stg_cut_needs_within(stage->config.cuts, attach->needs, back->needs))
+    if (back != NULL && stage->kind->together && wants_more(stage, attach->needs, back))
         return refuse_wider(back, stage, err);
     int rc = admit(stage, back, attach->max_held, err);
     if (rc == 0)
         rc = create(stage, attach, &client, err);
     if (rc < 0)
         return rc;
+    client->needs = attach->needs;
     if (back != NULL)
         go_on(stage, client, back);
     else
@@ -283,7 +292,6 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
     }
     if (stage->n_attached == stage->config.num_clients)
         stage->begun = true;
-    client->needs = attach->needs;
     stg_stage_recut(stage);
     stg_tune_forget(stage);
     *ret = client;

@@ -108,10 +108,23 @@ bool stg_cut_same(const struct stg_cut *a, const struct stg_cut *b)
            memcmp(a->carried, b->carried, n_slots * sizeof(*a->carried)) == 0;
 }
 
+/* A batch is cut into rows whole, with what this client does not read. */
+static bool may_be_sliced(const struct stg_cut *cut)
+{
+    const struct stg_cuts *cuts = cut->cuts;
+    for (size_t i = cuts->graph->boundary.n; i < cuts->slots.n; i++) {
+        if (cut->carried[i] && !cuts->in_rows[cuts->place[cuts->ref[i].index]])
+            return false;
+    }
+    return true;
+}
+
 /* Without memory to find out: no. */
 bool stg_cut_suffices(const struct stg_cut *cut, const struct stg_cut_needs *needs)
 {
     size_t n_slots = cut->cuts->slots.n;
+    if (needs->in_slices && !may_be_sliced(cut))
+        return false;
     bool *seen = calloc(cut->cuts->graph->n_nodes + 1, sizeof(*seen));
     bool *wanted = calloc(n_slots + 1, sizeof(*wanted));
     bool ok = seen != NULL && wanted != NULL;

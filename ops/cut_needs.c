@@ -170,10 +170,21 @@ static bool has_fetch(const struct stg_cut_needs *needs, const struct stg_ref *f
     return false;
 }
 
+/* Might its batches hold what is not made of each row by itself? */
+static bool may_mix_rows(const struct stg_cuts *cuts, const struct stg_cut_needs *needs)
+{
+    bool may = false;
+    for (size_t i = 0; i < cuts->n_nodes && !needs->in_slices; i++)
+        may = may || (needs->above[i] && !needs->stays[i] && !cuts->in_rows[i]);
+    return may;
+}
+
 bool stg_cut_needs_within(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                           const struct stg_cut_needs *wider)
 {
     bool has_all = true, within = true;
+    if (needs->in_slices && may_mix_rows(cuts, wider))
+        return false;
     for (size_t i = 0; i < cuts->graph->boundary.n; i++) {
         has_all = has_all && wider->fields[i];
         within = within && (wider->fields[i] || !needs->fields[i]);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Items that were made for some trainers, and trainers that came after them and need
+ * something else: a real daemon gives nobody a batch that is not good for it.
+ */
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+static struct stager_stream *open_with(struct fixture *fixture,
+                                       struct stager_options options)
+{
+    struct stager_stream *stream;
+    options.runtime_dir = fixture->runtime;
+    options.max_held = 2;
+    if (stager_open(NULL, "p", &options, &stream) < 0)
+        FAIL("open: %s", stager_error_text(NULL));
+    return stream;
+}
+
+static int64_t first_of(const struct stager_batch *batch, const char *name)
+{
+    struct stager_tensor tensor;
+    CHECK_INT(stager_batch_tensor(batch, name, &tensor), 0);
+    CHECK_INT(tensor.dtype, STAGER_INT64);
+    return *(const int64_t *)tensor.data;
+}
+
+/* With one place, what it does not name is not made: what was is lost when it wants more.
+ */
+static void who_comes_back_for_other_fields_gets_those(void)
+{
+    static const char *const v = "v";
+    struct fixture fixture;
+    struct fixture_status status;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: p\n"
+                            "dataset: [{range: {stop: 64}}, {batch: {batch_size: 1}}]\n"
+                            "graph: [{name: w, op: negative, input: [value]}]\n"
+                            "staged: {features: {v: value, w: w}, capacity: 4}\n");
+    struct stager_options some = {.client_id = "a", .fields = &v, .n_fields = 1};
+    struct stager_stream *stream = open_with(&fixture, some);
+    struct stager_batch *batch = fixture_take(stream);
+    CHECK_INT(first_of(batch, "v"), 0);
+    stager_release(batch);
+    stager_close(stream);
+    stream = open_with(&fixture, (struct stager_options){.client_id = "a"});
+    batch = fixture_take(stream);
+    CHECK(first_of(batch, "v") > 0);
+    CHECK_INT(first_of(batch, "w"), -first_of(batch, "v"));
+    stager_release(batch);
+    fixture_status(&fixture, "p", &status);
+    CHECK(status.lost > 0);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+/* The sum of a whole batch, made ahead for one trainer, is no slice's: another one, which
+ * cuts batches into rows, is given none of those. */
+static void what_was_run_ahead_of_a_whole_batch_is_in_no_slice(void)
+{
+    static const char *const fetch = "y";
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: p\n"
+                            "dataset: [{range: {stop: 64}}, {batch: {batch_size: 4}}]\n"
+                            "graph:\n"
+                            "  - {name: all, op: reduce_sum, input: [\"staged:v\"],\n"
+                            "     axis: [0], keepdims: true}\n"
+                            "  - {name: bias, op: variable, shape: [1], dtype: int64}\n"
+                            "  - {name: y, op: add, input: [all, bias]}\n"
+                            "staged: {features: {v: value}, num_clients: 2,\n"
+                            "         capacity: 4}\n"
+                            "targets: [y]\nsmart_stage: on\n");
+    struct stager_options whole = {.client_id = "a"},
+                          sliced = {.client_id = "b", .batch_size = 2};
+    struct stager_stream *a = open_with(&fixture, whole);
+    struct stager_batch *batch = fixture_take(a);
+    struct stager_stream *b = open_with(&fixture, sliced);
+    stager_release(batch);
+    for (int i = 0; i < 12; i++) {
+        struct stager_tensor v, y;
+        batch = fixture_take(b);
+        CHECK_INT(stager_batch_tensor(batch, "v", &v), 0);
+        CHECK_INT(v.shape[0], 2);
+        if (stager_run(b, batch, &fetch, 1, &y) < 0)
+            FAIL("run: %s", stager_error_text(b));
+        const int64_t *at = v.data;
+        CHECK_INT(*(const int64_t *)y.data, at[0] + at[1]);
+        stager_release(batch);
+    }
+    stager_close(a);
+    stager_close(b);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(who_comes_back_for_other_fields_gets_those),
+    TEST(what_was_run_ahead_of_a_whole_batch_is_in_no_slice),
+};
+TEST_MAIN(tests)
