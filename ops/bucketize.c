@@ -46,6 +46,21 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
+static int launch(struct stg_op_run *ctx, const struct stg_tensor *output,
+                  struct stg_err *err)
+{
+    const struct plan *plan = ctx->plan;
+    const struct stg_tensor *input = &ctx->inputs[0];
+    const void *boundaries = NULL;
+    int rc = ctx->device->keep(ctx, plan->boundaries, plan->n * sizeof(*plan->boundaries),
+                               &boundaries, err);
+    if (rc < 0)
+        return rc;
+    return ctx->device->kernels->bucketize(
+        ctx->device->stream, output->data, input->dtype, input->data,
+        (size_t)stg_tensor_n(input), boundaries, plan->n, err);
+}
+
 /* How many boundaries are not above x: of NaN all. Halves the range without a branch. */
 #define SEARCH(name, type, wide)                                                         \
     static void search_##name(const struct plan *plan, const void *in, int32_t *out,     \
@@ -75,6 +90,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     int rc = ctx->alloc(ctx, 0, STAGER_INT32, input->ndim, input->shape, 0, &output, err);
     if (rc < 0)
         return rc;
+    if (ctx->device != NULL)
+        return launch(ctx, &output, err);
     int64_t n = stg_tensor_n(input);
     switch (input->dtype) {
     case STAGER_INT32: search_int32(ctx->plan, input->data, output.data, n); break;
@@ -96,4 +113,5 @@ const struct stg_op stg_op_bucketize = {
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,
+    .launches = stg_launches_all,
 };

@@ -169,6 +169,9 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     if (rc < 0)
         return rc;
     size_t n = (size_t)stg_tensor_n(input);
+    if (ctx->device != NULL)
+        return ctx->device->kernels->cast(ctx->device->stream, plan->dtype, output.data,
+                                          input->dtype, input->data, n, err);
     union wide wide;
     for (size_t first = 0; first < n; first += CHUNK) {
         size_t chunk = n - first < CHUNK ? n - first : CHUNK;
@@ -202,4 +205,5 @@ const struct stg_op stg_op_cast = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };

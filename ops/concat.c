@@ -92,4 +92,5 @@ const struct stg_op stg_op_concat = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };

@@ -286,8 +286,7 @@ static int read_ids(struct stg_op_run *ctx, const int64_t *splits, const int64_t
     return 0;
 }
 
-static int find_rows(struct stg_op_run *ctx, const int64_t **ret_splits,
-                     int64_t *ret_rows, struct stg_err *err)
+static int check_weights(const struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
     int64_t n = ctx->inputs[1].shape[0];
@@ -295,6 +294,17 @@ static int find_rows(struct stg_op_run *ctx, const int64_t **ret_splits,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "there are %" PRId64 " weights for %" PRId64 " values",
                        ctx->inputs[ctx->n_inputs - 1].shape[0], n);
+    return 0;
+}
+
+static int find_rows(struct stg_op_run *ctx, const int64_t **ret_splits,
+                     int64_t *ret_rows, struct stg_err *err)
+{
+    const struct plan *plan = ctx->plan;
+    int64_t n = ctx->inputs[1].shape[0];
+    int rc = check_weights(ctx, err);
+    if (rc < 0)
+        return rc;
     if (!plan->is_ragged)
         return make_splits(ctx, n, ret_splits, ret_rows, err);
     *ret_splits = ctx->inputs[2].data;
@@ -332,9 +342,67 @@ static int run_combined(struct stg_op_run *ctx, struct stg_err *err)
     return rc;
 }
 
+/* ---- on a device ---- */
+
+/* The kernel goes where row_splits say, so these are checked where the host has them. */
+static bool launches(const void *plan, const struct stg_component *inputs,
+                     size_t n_inputs, uint64_t on_host)
+{
+    const struct plan *p = plan;
+    static const combine_kernel floats[STG_N_DTYPES] = {STG_FLOAT_KERNELS(combine)};
+    return floats[inputs[0].dtype] != NULL &&
+           (p->combiner == NONE || (p->is_ragged && (on_host & 4) != 0));
+}
+
+static int launch(struct stg_op_run *ctx, struct stg_err *err)
+{
+    static const enum stg_kernel_combiner combiners[] = {
+        [NONE] = STG_KERNEL_NONE,
+        [SUM] = STG_KERNEL_SUM,
+        [MEAN] = STG_KERNEL_MEAN,
+        [SQRTN] = STG_KERNEL_SQRTN,
+    };
+    const struct plan *plan = ctx->plan;
+    const struct stg_tensor *table = &ctx->inputs[0], *ids = &ctx->inputs[1];
+    struct stg_kernel_lookup how = {.combiner = combiners[plan->combiner],
+                                    .dtype = table->dtype,
+                                    .ids_dtype = ids->dtype,
+                                    .n = stg_tensor_n(ids),
+                                    .width = 1,
+                                    .n_table = table->shape[0],
+                                    .table = table->data,
+                                    .ids = ids->data,
+                                    .bad = ctx->device->bad};
+    int64_t shape[STG_MAX_DIMS];
+    int ndim = ids->ndim;
+    memcpy(shape, ids->shape, sizeof(shape));
+    if (plan->combiner != NONE) {
+        int rc = check_weights(ctx, err);
+        if (rc == 0)
+            rc = read_splits(&ctx->device->hosts[2], how.n, err);
+        if (rc < 0)
+            return rc;
+        shape[0] = how.n = ctx->inputs[2].shape[0] - 1;
+        how.splits = ctx->inputs[2].data;
+        how.weights = plan->is_weighted ? ctx->inputs[ctx->n_inputs - 1].data : NULL;
+    }
+    for (int d = 1; d < table->ndim; d++) {
+        shape[ndim++] = table->shape[d];
+        how.width *= table->shape[d];
+    }
+    struct stg_tensor output;
+    int rc = ctx->alloc(ctx, 0, table->dtype, ndim, shape, 0, &output, err);
+    how.y = rc == 0 ? output.data : NULL;
+    return rc < 0
+               ? rc
+               : ctx->device->kernels->embedding_lookup(ctx->device->stream, &how, err);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
+    if (ctx->device != NULL)
+        return launch(ctx, err);
     return plan->combiner == NONE ? run_each(ctx, err) : run_combined(ctx, err);
 }
 
@@ -357,4 +425,5 @@ const struct stg_op stg_op_embedding_lookup = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = launches,
 };

@@ -23,4 +23,5 @@ const struct stg_op stg_op_identity = {
     .flags = STG_OP_ROW_WISE | STG_OP_VIEWS,
     .infer = infer,
     .run = run,
+    .launches = stg_launches_all,
 };

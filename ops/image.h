@@ -121,6 +121,9 @@ int stg_image_read_options(struct stg_op_infer *ctx, unsigned formats, int chann
 
 /* As struct stg_op. Errors: a window that is not inside; what image_reader.h says. */
 int stg_image_run(struct stg_op_run *ctx, struct stg_err *err);
+
+/* normalize_image.c: as that, on a device, of a plan that does nothing but normalize. */
+int stg_image_normalize_launch(struct stg_op_run *ctx, struct stg_err *err);
 const void *stg_image_absorb(const void *plan, struct stg_absorb *readers, size_t n,
                              struct stg_bump *bump);
 

@@ -206,6 +206,8 @@ int stg_image_run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct stg_tensor *input = &ctx->inputs[0];
     bool encoded = input->dtype == STAGER_STRING;
+    if (ctx->device != NULL)
+        return stg_image_normalize_launch(ctx, err);
     struct work work = {.ctx = ctx, .plan = ctx->plan, .memory = {.bump = ctx->scratch}};
     work.is_batch = input->ndim == (encoded ? 1 : 4);
     work.n_images = work.is_batch ? input->shape[0] : 1;

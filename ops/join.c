@@ -125,6 +125,23 @@ static void join_dense(const struct stg_op_run *ctx, int64_t n_outer,
     }
 }
 
+static int join_on_device(const struct stg_op_run *ctx, int64_t n_outer,
+                          const struct stg_tensor *output, struct stg_err *err)
+{
+    const void **x = stg_bump_alloc(ctx->scratch, ctx->n_inputs * sizeof(*x));
+    size_t *bytes = stg_bump_alloc(ctx->scratch, ctx->n_inputs * sizeof(*bytes));
+    if (x == NULL || bytes == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t k = 0; k < ctx->n_inputs; k++) {
+        const struct stg_tensor *input = &ctx->inputs[k];
+        x[k] = input->data;
+        bytes[k] =
+            (size_t)(stg_tensor_n(input) / n_outer) * stg_dtype_bytes(input->dtype);
+    }
+    return ctx->device->kernels->concat(ctx->device->stream, output->data, x, bytes,
+                                        ctx->n_inputs, (size_t)n_outer, err);
+}
+
 int stg_join(struct stg_op_run *ctx, int64_t n_outer, int ndim, const int64_t *shape,
              struct stg_err *err)
 {
@@ -137,6 +154,8 @@ int stg_join(struct stg_op_run *ctx, int64_t n_outer, int ndim, const int64_t *s
         return rc;
     if (n_outer == 0)
         return 0;
+    if (ctx->device != NULL)
+        return join_on_device(ctx, n_outer, &output, err);
     if (strings)
         return join_strings(ctx, n_outer, &output, err);
     join_dense(ctx, n_outer, &output);

@@ -35,6 +35,9 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     if (rc < 0)
         return rc;
     size_t n = (size_t)stg_tensor_n(input);
+    if (ctx->device != NULL)
+        return ctx->device->kernels->log1p(ctx->device->stream, input->dtype, output.data,
+                                           input->data, n, err);
     const void *in = input->data;
     void *out = output.data;
     switch (input->dtype) {
@@ -70,4 +73,5 @@ const struct stg_op stg_op_log1p = {
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,
+    .launches = stg_launches_all,
 };

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "ops/image.h"
 
 static const struct stg_param params[] = {
@@ -91,6 +93,48 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
+/* ---- on a device ---- */
+
+/* Not what it took over. */
+static bool launches(const void *plan, const struct stg_component *inputs,
+                     size_t n_inputs, uint64_t on_host)
+{
+    const struct stg_image_plan *image = plan;
+    return image->stages == STG_IMAGE_NORMALIZE &&
+           (inputs[0].dtype == STAGER_UINT8 || inputs[0].dtype == STAGER_FLOAT32);
+}
+
+int stg_image_normalize_launch(struct stg_op_run *ctx, struct stg_err *err)
+{
+    const struct stg_image_plan *plan = ctx->plan;
+    const struct stg_tensor *input = &ctx->inputs[0];
+    int64_t shape[STG_MAX_DIMS];
+    memcpy(shape, input->shape, sizeof(shape));
+    int64_t *side = &shape[input->ndim - 3], channels = side[2];
+    struct stg_kernel_normalize how = {
+        .n = input->ndim == 4 ? (size_t)shape[0] : 1,
+        .height = (size_t)side[0],
+        .width = (size_t)side[1],
+        .channels = (size_t)channels,
+        .x_dtype = input->dtype,
+        .y_dtype = plan->dtype,
+    };
+    memcpy(how.mean, plan->normalize.mean, sizeof(how.mean));
+    memcpy(how.std, plan->normalize.std, sizeof(how.std));
+    if (plan->normalize.channels > 0 && plan->normalize.channels != channels)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the image has %lld channels, and mean and std have %d",
+                       (long long)channels, plan->normalize.channels);
+    side[2] = side[1];
+    side[1] = side[0];
+    side[0] = channels;
+    struct stg_tensor output;
+    int rc = ctx->alloc(ctx, 0, plan->dtype, input->ndim, shape, 0, &output, err);
+    return rc < 0 ? rc
+                  : ctx->device->kernels->normalize_image(ctx->device->stream, &how,
+                                                          output.data, input->data, err);
+}
+
 const struct stg_op stg_op_normalize_image = {
     .name = "normalize_image",
     .summary = "(x - mean) / std in each channel, and the channels first; as "
@@ -102,4 +146,5 @@ const struct stg_op stg_op_normalize_image = {
     .infer = infer,
     .run = stg_image_run,
     .absorb = stg_image_absorb,
+    .launches = launches,
 };

@@ -12,6 +12,7 @@
 
 #include "core/batch.h"
 #include "core/bump.h"
+#include "core/device_kernels.h"
 #include "core/err.h"
 #include "core/param.h"
 #include "core/spec.h"
@@ -41,6 +42,22 @@ struct stg_op_infer {
 struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n);
 
 /* ---- when a batch flows ---- */
+struct stg_op_run;
+
+/* Where inputs and outputs are memory of a device, which the host may not look at. */
+struct stg_op_device {
+    const struct stg_device_kernels *kernels;
+    struct stg_stream *stream;
+    const struct stg_tensor *hosts; /* the inputs as the host has them too; data NULL: it
+                                       has not */
+    /* A copy on the device of what lives as long as the graph and never changes. */
+    int (*keep)(struct stg_op_run *ctx, const void *data, size_t bytes, const void **ret,
+                struct stg_err *err);
+    /* Of the device, INT64_MAX before: the least element of input 1 that cannot be. The
+     * run fails by it, once the device has come so far. */
+    int64_t *bad;
+};
+
 struct stg_op_run {
     const void *plan;
     const struct stg_tensor *inputs;
@@ -59,6 +76,7 @@ struct stg_op_run {
      * of memory that lives as long as the graph. */
     int (*view)(struct stg_op_run *ctx, size_t i, const struct stg_tensor *tensor,
                 struct stg_err *err);
+    const struct stg_op_device *device; /* NULL: in the memory of the host */
     void *executor;
 };
 
@@ -123,6 +141,12 @@ struct stg_op {
      * on which rows there are. 0: not with this plan and these shapes. Only plan, inputs
      * and n_inputs are set. */
     uint64_t (*rows)(const struct stg_op_run *ctx);
+    /* May be NULL: never. May run be called with a device? on_host: which inputs the host
+     * has too, a bit each. It then enqueues its work, on memory of the device that alloc
+     * gives, and returns; an input that it cannot do there is an error like any other.
+     * Only ops with one output. */
+    bool (*launches)(const void *plan, const struct stg_component *inputs,
+                     size_t n_inputs, uint64_t on_host);
     /* May be NULL. Takes over what readers of single outputs do, where that is cheaper
      * than to hand the output on: those taken are never run, their output 0 is written
      * instead of the output they read, dtype and shape theirs. Returns the plan for run,
@@ -138,6 +162,10 @@ struct stg_op {
 
 /* For `rows`: input 0 alone is cut. */
 uint64_t stg_rows_first(const struct stg_op_run *ctx);
+
+/* For `launches`: whatever it is. */
+bool stg_launches_all(const void *plan, const struct stg_component *inputs,
+                      size_t n_inputs, uint64_t on_host);
 
 /* The op of that name, or NULL. */
 const struct stg_op *stg_op_find(const char *name);

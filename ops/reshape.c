@@ -221,6 +221,7 @@ const struct stg_op stg_op_reshape = {
     .flags = STG_OP_VIEWS,
     .infer = infer_reshape,
     .run = run_reshape,
+    .launches = stg_launches_all,
 };
 
 const struct stg_op stg_op_expand_dims = {
@@ -233,6 +234,7 @@ const struct stg_op stg_op_expand_dims = {
     .flags = STG_OP_VIEWS,
     .infer = infer_expand,
     .run = run_expand,
+    .launches = stg_launches_all,
 };
 
 const struct stg_op stg_op_squeeze = {
@@ -245,4 +247,5 @@ const struct stg_op stg_op_squeeze = {
     .flags = STG_OP_VIEWS,
     .infer = infer_squeeze,
     .run = run_squeeze,
+    .launches = stg_launches_all,
 };

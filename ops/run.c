@@ -219,8 +219,8 @@ void stg_run_feed(struct stg_run *run, const struct stg_tensor *const *values)
     }
 }
 
-static int take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
-                      struct stg_err *err)
+int stg_run_take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
+                       struct stg_err *err)
 {
     static const char nothing; /* an empty feed has an address too */
     const struct stg_graph *graph = run->graph;
@@ -265,7 +265,7 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
     static const struct stg_key no_key;
     if (key == NULL)
         key = &no_key;
-    int rc = take_feeds(run, feeds, err);
+    int rc = stg_run_take_feeds(run, feeds, err);
     if (rc < 0)
         return rc;
     run->sink = sink;
@@ -306,6 +306,15 @@ struct stg_sink stg_sink_of_batch(struct stg_batch_writer *writer)
 bool stg_run_computes(const struct stg_run *run)
 {
     return run->n_steps > 0;
+}
+
+bool stg_run_writes(const struct stg_run *run)
+{
+    for (size_t s = 0; s < run->n_steps; s++) {
+        if ((run->steps[s].node->op->flags & STG_OP_STATEFUL) != 0)
+            return true;
+    }
+    return false;
 }
 
 bool stg_run_needs(const struct stg_run *run, size_t i)

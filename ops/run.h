@@ -102,6 +102,9 @@ int stg_run_inter_op(struct stg_run *run, const struct stg_parallel *parallel,
 /* Does anything depend on feed i of stg_run_exec? Else it may be left zero. */
 bool stg_run_needs(const struct stg_run *run, size_t i);
 
+/* Does it write a variable? */
+bool stg_run_writes(const struct stg_run *run);
+
 /* Does any op run, or are all fetches what was fed? */
 bool stg_run_computes(const struct stg_run *run);
 

@@ -85,6 +85,9 @@ struct stg_run {
     struct stg_run_ready *ready;     /* NULL: one node after the other */
     struct stg_run_watcher *watchers;
 
+    struct stg_tensor *on_device; /* run_device.c: one a slot, then `hosts` of one op;
+                                     NULL until something is launched */
+
     /* while an exec runs */
     const struct stg_sink *sink;
     uint64_t watched_ns; /* somebody watches: the end of the last node; else 0 */
@@ -95,6 +98,10 @@ struct stg_run {
 void stg_run_watch_begin(struct stg_run *run, const struct stg_key *key);
 void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step);
 void stg_run_watch_end(struct stg_run *run, int rc);
+
+/* run.c: checks the feeds of an exec, and makes them the tensors of their slots. */
+int stg_run_take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
+                       struct stg_err *err);
 
 /* run.c: one step, by that worker. Errors name the node. */
 int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,

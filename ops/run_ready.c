@@ -165,21 +165,12 @@ static int make_workers(struct stg_run *run, struct stg_run_ready *ready,
     return ok ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* What a variable holds when it is read is said by the order of the file. */
-static bool writes(const struct stg_run *run)
-{
-    for (size_t s = 0; s < run->n_steps; s++) {
-        if ((run->steps[s].node->op->flags & STG_OP_STATEFUL) != 0)
-            return true;
-    }
-    return false;
-}
-
 int stg_run_inter_op(struct stg_run *run, const struct stg_parallel *parallel,
                      struct stg_err *err)
 {
     assert(run->ready == NULL);
-    if (parallel->n_threads < 2 || writes(run))
+    /* What a variable holds when it is read is said by the order of the file. */
+    if (parallel->n_threads < 2 || stg_run_writes(run))
         return 0;
     struct stg_run_ready *ready = calloc(1, sizeof(*ready));
     if (ready == NULL)

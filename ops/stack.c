@@ -90,4 +90,5 @@ const struct stg_op stg_op_stack = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };
