@@ -48,25 +48,6 @@ static struct slot *slot_of(const struct stager_stream *stream,
 
 /* ---- open ---- */
 
-static int read_number(const char *device, int *ret, struct stg_err *err)
-{
-    char *end = NULL;
-    long n = 0;
-    if (strncmp(device, "cuda:", 5) == 0)
-        n = strtol(device + 5, &end, 10);
-    bool is_good = end != NULL ? end != device + 5 && *end == '\0' && device[5] >= '0' &&
-                                     device[5] <= '9' && n <= 4096
-                               : strcmp(device, "cuda") == 0;
-    if (!is_good)
-        return stg_err(
-            err, -STAGER_INVALID_ARGUMENT,
-            "device is \"%.32s\", not \"cuda\" or \"cuda:N\"; leave it out for "
-            "batches in the memory of the host",
-            device);
-    *ret = (int)n;
-    return 0;
-}
-
 static int check_options(const struct stager_options *options, struct stg_err *err)
 {
     if (options->batch_size != 0)
@@ -87,7 +68,7 @@ static int check_options(const struct stager_options *options, struct stg_err *e
 static int find_device(const char *name, struct stg_copier *copier, struct stg_err *err)
 {
     int n = 0;
-    int rc = read_number(name, &copier->number, err);
+    int rc = stg_device_number(name, &copier->number, err);
     if (rc == 0)
         rc = stg_device_cuda(NULL, &copier->device, err);
     if (rc == 0)

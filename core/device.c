@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/status.h"
@@ -55,6 +57,7 @@ static int cpu_facts(int device, struct stg_device_facts *ret, struct stg_err *e
         .memory_bytes =
             (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
         .register_read_only = true,
+        .memory_fds = true,
     };
     return 0;
 }
@@ -90,6 +93,59 @@ static int cpu_alloc(int device, size_t bytes, void **ret, struct stg_err *err)
 static void cpu_free(int device, void *ptr)
 {
     free(ptr);
+}
+
+/* ---- the CPU's memory that is shared: a memfd ---- */
+
+static int map_shared(int fd, size_t bytes, bool read_only, struct stg_device_shared *ret,
+                      struct stg_err *err)
+{
+    void *memory = mmap(NULL, bytes, read_only ? PROT_READ : PROT_READ | PROT_WRITE,
+                        MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return no_memory(bytes, err);
+    *ret = (struct stg_device_shared){.memory = memory, .bytes = bytes};
+    return 0;
+}
+
+static int cpu_shared_make(int device, size_t bytes, struct stg_device_shared *ret,
+                           int *ret_fd, struct stg_err *err)
+{
+    int rc = check_device(device, err);
+    if (rc < 0)
+        return rc;
+    if (bytes == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "cpu: cannot share 0 bytes");
+    int fd = memfd_create("stager-device", MFD_CLOEXEC);
+    if (fd < 0 || bytes > PTRDIFF_MAX || ftruncate(fd, (off_t)bytes) < 0)
+        rc = no_memory(bytes, err);
+    if (rc == 0)
+        rc = map_shared(fd, bytes, false, ret, err);
+    if (rc == 0)
+        *ret_fd = fd;
+    else if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int cpu_shared_import(int device, int fd, size_t bytes, bool read_only,
+                             struct stg_device_shared *ret, struct stg_err *err)
+{
+    struct stat st;
+    int rc = check_device(device, err);
+    if (rc < 0)
+        return rc;
+    if (bytes == 0 || fstat(fd, &st) < 0 || st.st_size < 0 || (size_t)st.st_size != bytes)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "cpu: descriptor %d is no shared memory of %zu bytes", fd, bytes);
+    return map_shared(fd, bytes, read_only, ret, err);
+}
+
+static void cpu_shared_release(struct stg_device_shared *shared)
+{
+    if (shared->memory != NULL)
+        munmap(shared->memory, shared->bytes);
+    *shared = (struct stg_device_shared){0};
 }
 
 static int cpu_host_register(int device, void *ptr, size_t bytes, bool read_only,
@@ -195,6 +251,9 @@ static const struct stg_device cpu_device = {
     .facts = cpu_facts,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .shared_make = cpu_shared_make,
+    .shared_import = cpu_shared_import,
+    .shared_release = cpu_shared_release,
     .host_register = cpu_host_register,
     .host_unregister = cpu_host_unregister,
     .host_alloc = cpu_host_alloc,
@@ -219,6 +278,25 @@ const struct stg_device *stg_device_cpu(void)
 }
 
 /* ---- loading the other one ---- */
+
+int stg_device_number(const char *name, int *ret, struct stg_err *err)
+{
+    char *end = NULL;
+    long n = 0;
+    if (strncmp(name, "cuda:", 5) == 0)
+        n = strtol(name + 5, &end, 10);
+    bool is_good = end != NULL ? end != name + 5 && *end == '\0' && name[5] >= '0' &&
+                                     name[5] <= '9' && n <= 4096
+                               : strcmp(name, "cuda") == 0;
+    if (!is_good)
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "device is \"%.32s\", not \"cuda\" or \"cuda:N\"; leave it out for "
+            "batches in the memory of the host",
+            name);
+    *ret = (int)n;
+    return 0;
+}
 
 /* Guards `loaded`. */
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -14,22 +14,35 @@
 #include "core/device_kernels.h"
 #include "core/err.h"
 
-#define STG_DEVICE_ABI 2
+#define STG_DEVICE_ABI 3
 #define STG_DEVICE_SYMBOL "stg_cuda_device"
 
 /* A point in the order of work of a stream. */
 struct stg_device_event;
 
+#define STG_DEVICE_UUID_BYTES 16
+#define STG_DEVICE_NAME_BYTES 32 /* of "cuda:N", with its end */
+
 /* What a device is and can do. */
 struct stg_device_facts {
-    char name[64];           /* "NVIDIA H200" */
-    int major, minor;        /* compute capability; 0.0: none */
-    uint64_t memory_bytes;   /* all of it */
-    int driver, runtime;     /* CUDA versions, 13000 is 13.0; 0: none */
+    char name[64];         /* "NVIDIA H200" */
+    int major, minor;      /* compute capability; 0.0: none */
+    uint64_t memory_bytes; /* all of it */
+    int driver, runtime;   /* CUDA versions, 13000 is 13.0; 0: none */
+    /* The same in every process, whatever number it has there. */
+    unsigned char uuid[STG_DEVICE_UUID_BYTES];
     bool register_read_only; /* pages that are mapped read-only can be page-locked */
     bool ipc;                /* other processes can open its allocations and events */
     bool memory_fds;         /* memory can be passed on as a descriptor */
     bool mps;                /* contexts made here share the device through MPS */
+};
+
+/* Memory of a device that several processes have. */
+struct stg_device_shared {
+    int device;
+    void *memory;
+    size_t bytes;    /* what was asked for, rounded up */
+    uint64_t handle; /* the device's own */
 };
 
 /* All calls return 0 or a negative status code. UNAVAILABLE: there is no such device
@@ -51,6 +64,19 @@ struct stg_device {
      * what was enqueued on the memory is over before. */
     int (*alloc)(int device, size_t bytes, void **ret, struct stg_err *err);
     void (*free)(int device, void *ptr);
+
+    /* Memory that others may have too, by a descriptor of it, which is the caller's to
+     * close. It lives as long as somebody has it or such a descriptor. UNIMPLEMENTED:
+     * this device passes no memory on as one. INVALID_ARGUMENT for 0 bytes. */
+    int (*shared_make)(int device, size_t bytes, struct stg_device_shared *ret,
+                       int *ret_fd, struct stg_err *err);
+    /* What another process made, of so many bytes (its `bytes`); fd stays the caller's.
+     * read_only: kernels of this process shall not write to it, where the device can see
+     * to that. */
+    int (*shared_import)(int device, int fd, size_t bytes, bool read_only,
+                         struct stg_device_shared *ret, struct stg_err *err);
+    /* As free; a zeroed one is fine. */
+    void (*shared_release)(struct stg_device_shared *shared);
 
     /* Page-locks host memory for fast copies with all devices (read_only: the mapping
      * is). UNIMPLEMENTED when the device cannot do that with a read-only mapping: use a
@@ -101,6 +127,9 @@ struct stg_device {
 /* The CPU stand-in: one device, streams that run at once, events that are always reached.
  */
 const struct stg_device *stg_device_cpu(void);
+
+/* The number in "cuda" (0) or "cuda:N". INVALID_ARGUMENT. */
+int stg_device_number(const char *name, int *ret, struct stg_err *err);
 
 /* Loads libstager-cuda.so once: from `dir` and nowhere else when it is given, else from
  * libdir/stager as installed, else by the linker's path. 0 and the table, or UNAVAILABLE

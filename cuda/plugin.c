@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda/plugin.h"
 
+#include <assert.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/status.h"
 #include "cuda/error.h"
@@ -48,8 +50,9 @@ static int facts(int device, struct stg_device_facts *ret, struct stg_err *err)
     facts.register_read_only =
         attribute(device, cudaDevAttrHostRegisterReadOnlySupported) != 0;
     facts.ipc = attribute(device, cudaDevAttrIpcEventSupport) != 0;
-    facts.memory_fds = (attribute(device, cudaDevAttrMemoryPoolSupportedHandleTypes) &
-                        cudaMemHandleTypePosixFileDescriptor) != 0;
+    facts.memory_fds = stg_cuda_passes_memory(device);
+    static_assert(sizeof(p.uuid) == STG_DEVICE_UUID_BYTES, "CUDA's size");
+    memcpy(facts.uuid, &p.uuid, sizeof(facts.uuid));
     facts.mps = attribute(device, cudaDevAttrMpsEnabled) != 0;
     *ret = facts;
     return 0;
@@ -148,6 +151,9 @@ static const struct stg_device cuda_device = {
     .facts = facts,
     .alloc = device_alloc,
     .free = device_free,
+    .shared_make = stg_cuda_shared_make,
+    .shared_import = stg_cuda_shared_import,
+    .shared_release = stg_cuda_shared_release,
     .host_register = host_register,
     .host_unregister = host_unregister,
     .host_alloc = host_alloc,

@@ -63,6 +63,14 @@ int stg_cuda_event_wait(struct stg_device_event *event, struct stg_err *err);
 void *stg_cuda_event_native(struct stg_device_event *event);
 void stg_cuda_event_destroy(struct stg_device_event *event);
 
+/* shared.c: members of the table; and does the device pass memory on as descriptors? */
+int stg_cuda_shared_make(int device, size_t bytes, struct stg_device_shared *ret,
+                         int *ret_fd, struct stg_err *err);
+int stg_cuda_shared_import(int device, int fd, size_t bytes, bool read_only,
+                           struct stg_device_shared *ret, struct stg_err *err);
+void stg_cuda_shared_release(struct stg_device_shared *shared);
+bool stg_cuda_passes_memory(int device);
+
 /* launch.c. */
 extern const struct stg_device_kernels stg_cuda_kernels;
 

@@ -98,6 +98,40 @@ static void facts_are_plausible(void)
     CHECK_INT(facts.major, -1);
 }
 
+/* Two of one process: what one wrote the other reads, and it lives as long as either. */
+static void memory_is_shared(struct stg_stream *stream)
+{
+    struct stg_device_shared first = {0}, second = {0};
+    int64_t in[2] = {0x1122334455667788, -3}, out[2] = {0};
+    int fd = -1;
+    int rc = dev->shared_make(0, N, &first, &fd, &err);
+    if (rc == -STAGER_UNIMPLEMENTED)
+        return;
+    CHECK_OK(rc, err);
+    CHECK(first.bytes >= N && first.memory != NULL && fd >= 0);
+    CHECK_INT(dev->shared_import(0, fd, 0, true, &second, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_OK(dev->shared_import(0, fd, first.bytes, true, &second, &err), err);
+    CHECK(second.memory != first.memory);
+    close(fd);
+    char *to = (char *)first.memory + 4096, *from = (char *)second.memory + 4096;
+    CHECK_OK(dev->copy_in(stream, to, in, sizeof(in), &err), err);
+    struct stg_device_event *done;
+    CHECK_OK(dev->event_create(0, &done, &err), err);
+    CHECK_OK(dev->event_record(done, stream, &err), err);
+    CHECK_OK(dev->event_wait(done, &err), err);
+    dev->shared_release(&first);
+    CHECK(first.memory == NULL);
+    CHECK_OK(dev->copy_out(stream, out, from, sizeof(out), &err), err);
+    CHECK_OK(dev->event_record(done, stream, &err), err);
+    CHECK_OK(dev->event_wait(done, &err), err);
+    CHECK(memcmp(in, out, sizeof(in)) == 0);
+    dev->event_destroy(done);
+    dev->shared_release(&second);
+    dev->shared_release(&second);
+    CHECK_INT(dev->shared_make(0, 0, &first, &fd, &err), -STAGER_INVALID_ARGUMENT);
+}
+
 static void bounce_buffers_can_be_had(void)
 {
     char *memory = NULL;
@@ -171,6 +205,7 @@ static void keeps_the_contract(const struct stg_device *device)
     streams_wait_for_events();
     streams_of_others_are_wrapped();
     facts_are_plausible();
+    memory_is_shared(stream);
     bounce_buffers_can_be_had();
     host_memory_registers();
     bad_arguments_are_refused();
@@ -236,6 +271,10 @@ static void without_a_device_every_call_says_why(void)
     struct stg_device_facts facts = {.major = -1};
     CHECK_INT(dev->facts(0, &facts, &err), unavailable);
     CHECK_INT(facts.major, -1);
+    struct stg_device_shared shared = {0};
+    CHECK_INT(dev->shared_make(0, 64, &shared, &n, &err), unavailable);
+    CHECK_INT(dev->shared_import(0, 0, 64, true, &shared, &err), unavailable);
+    CHECK(shared.memory == NULL);
     CHECK_INT(dev->host_alloc(64, &memory, &err), unavailable);
     CHECK_INT(dev->stream_wrap(0, NULL, &stream, &err), unavailable);
     CHECK(memory == &n && stream == NULL);
@@ -295,7 +334,7 @@ static void refuse(const char *target, const char *why)
 static void a_plugin_of_another_kind_is_refused(void)
 {
     CHECK(getenv("STG_FAKE_ABI") != NULL);
-    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 2");
+    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 3");
     refuse(getenv("STG_FAKE_SHORT"), "has a table of 16 bytes");
     refuse(getenv("STG_FAKE_NULL"), "returned no table");
     refuse(getenv("STG_FAKE_EMPTY"), "exports no stg_cuda_device");

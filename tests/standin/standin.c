@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/status.h"
@@ -131,6 +132,64 @@ static int device_alloc(int device, size_t bytes, void **ret, struct stg_err *er
     return 0;
 }
 
+/* What the program's environment says of the device of a helper process, whose `control`
+ * no test reaches. */
+static bool is_told(const char *name, unsigned long *ret)
+{
+    const char *value = getenv(name);
+    if (value != NULL)
+        *ret = strtoul(value, NULL, 10);
+    return value != NULL;
+}
+
+/* As the memory above; who only reads it cannot write to it either. */
+static int add_shared(int fd, size_t bytes, bool read_only, struct stg_device_shared *ret,
+                      struct stg_err *err)
+{
+    int how = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, 0);
+    void *seen = mmap(NULL, bytes, how, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED || seen == MAP_FAILED)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "standin: %zu bytes", bytes);
+    pthread_mutex_lock(&lock);
+    add(&allocations, at, bytes, seen);
+    control.n_allocations++;
+    control.n_shared++;
+    pthread_mutex_unlock(&lock);
+    *ret = (struct stg_device_shared){.memory = at, .bytes = bytes};
+    return 0;
+}
+
+static int shared_make(int device, size_t bytes, struct stg_device_shared *ret,
+                       int *ret_fd, struct stg_err *err)
+{
+    unsigned long most = 1ul << 30;
+    if (device != 0 || bytes == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: device %d, %zu bytes",
+                       device, bytes);
+    is_told("STG_STANDIN_MEMORY", &most);
+    if (most == 0)
+        return stg_err(err, -STAGER_UNIMPLEMENTED, "standin: no memory as descriptors");
+    int fd = bytes <= most ? memfd_create("standin", MFD_CLOEXEC) : -1;
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "standin: no %zu bytes", bytes);
+    int rc = add_shared(fd, bytes, false, ret, err);
+    if (rc < 0)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return rc;
+}
+
+static int shared_import(int device, int fd, size_t bytes, bool read_only,
+                         struct stg_device_shared *ret, struct stg_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size < 0 || (size_t)st.st_size != bytes || bytes == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: not %zu bytes", bytes);
+    return add_shared(fd, bytes, read_only, ret, err);
+}
+
 static void device_free(int device, void *ptr)
 {
     if (ptr == NULL)
@@ -144,6 +203,17 @@ static void device_free(int device, void *ptr)
     munmap(range->at, range->bytes);
     munmap(range->seen, range->bytes);
     free(range);
+}
+
+static void shared_release(struct stg_device_shared *shared)
+{
+    if (shared->memory == NULL)
+        return;
+    device_free(shared->device, shared->memory);
+    pthread_mutex_lock(&lock);
+    control.n_shared--;
+    pthread_mutex_unlock(&lock);
+    *shared = (struct stg_device_shared){0};
 }
 
 static int host_register(int device, void *ptr, size_t bytes, bool read_only,
@@ -459,9 +529,11 @@ static int copy_out(struct stg_stream *stream, void *dst, const void *src, size_
 
 static int count(int *ret, struct stg_err *err)
 {
-    if (control.n_devices == 0)
+    unsigned long n = (unsigned long)control.n_devices;
+    is_told("STG_STANDIN_DEVICES", &n);
+    if (n == 0)
         return stg_err(err, -STAGER_UNAVAILABLE, "standin: no device");
-    *ret = control.n_devices;
+    *ret = (int)n;
     return 0;
 }
 
@@ -471,7 +543,9 @@ static int facts(int device, struct stg_device_facts *ret, struct stg_err *err)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: device %d", device);
     *ret = (struct stg_device_facts){.name = "standin",
                                      .memory_bytes = 1u << 30,
-                                     .register_read_only = !control.no_read_only};
+                                     .uuid = "standin",
+                                     .register_read_only = !control.no_read_only,
+                                     .memory_fds = true};
     return 0;
 }
 
@@ -563,6 +637,9 @@ const struct stg_device *stg_cuda_device(void)
         .facts = facts,
         .alloc = device_alloc,
         .free = device_free,
+        .shared_make = shared_make,
+        .shared_import = shared_import,
+        .shared_release = shared_release,
         .host_register = host_register,
         .host_unregister = host_unregister,
         .host_alloc = host_alloc,

@@ -7,7 +7,9 @@
  * would go wrong on a GPU, now and then.
  *
  * A test loads it by its folder (environment STG_STANDIN_DIR) before the library under
- * test looks for CUDA: the first table that was loaded stays.
+ * test looks for CUDA: the first table that was loaded stays. Of a helper process the
+ * environment says what a test cannot: STG_STANDIN_DEVICES how many devices there are,
+ * STG_STANDIN_MEMORY how many bytes can be shared (0: none can).
  */
 #ifndef STG_TESTS_STANDIN_H
 #define STG_TESTS_STANDIN_H
@@ -34,6 +36,7 @@ struct standin {
     /* What there is. */
     unsigned n_allocations, n_streams, n_events, n_registered, n_bounces;
     unsigned n_copies; /* asked for */
+    unsigned n_shared; /* of the allocations, those that others have too */
 
     /* Memory of the device as the host may look at it. */
     void *(*see)(const void *at);
