@@ -233,11 +233,17 @@ static int entry_create(struct stg_container *container, uint64_t bytes,
     return 0;
 }
 
-/* The lock is held. */
-static void put_in(struct entry *entry)
+/* `there`, or the entry, which is put in where there is none: used once more. The lock is
+ * held. */
+static struct entry *use_or_put_in(struct entry *there, struct entry *entry)
 {
-    entry->next = entry->container->entries;
-    entry->container->entries = entry;
+    if (there == NULL) {
+        entry->next = entry->container->entries;
+        entry->container->entries = entry;
+        there = entry;
+    }
+    use(there);
+    return there;
 }
 
 /* The lock is held. */
@@ -261,12 +267,7 @@ int stg_container_share_table(struct stg_container *container, struct stg_tensor
         return rc;
     entry->shared.table = *table;
     pthread_mutex_lock(&container->containers->lock);
-    struct entry *there = find_table(container, table);
-    if (there == NULL) {
-        put_in(entry);
-        there = entry;
-    }
-    use(there);
+    struct entry *there = use_or_put_in(find_table(container, table), entry);
     pthread_mutex_unlock(&container->containers->lock);
     if (there != entry)
         entry_free(entry);
@@ -326,12 +327,9 @@ int stg_container_keep(struct stg_container *container, const struct stg_content
     }
     pthread_mutex_lock(&container->containers->lock);
     struct entry *there = find_cache(container, content);
-    if (there == NULL) {
+    if (there == NULL)
         fill(entry, blocks, n);
-        put_in(entry);
-        there = entry;
-    }
-    use(there);
+    there = use_or_put_in(there, entry);
     pthread_mutex_unlock(&container->containers->lock);
     if (there != entry)
         entry_free(entry);

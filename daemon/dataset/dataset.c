@@ -68,15 +68,20 @@ int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
                         "it is a source, which takes no input: it must come first");
 }
 
-int stg_step_check_count(const struct stg_step *step, const char *all,
+int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *in,
+                         struct stg_bump *bump, struct stg_schema *ret,
                          struct stg_err *err)
 {
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
     int64_t count = stg_step_int(step, "count", -1);
-    if (count >= -1)
-        return 0;
-    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "count is %lld; it must be 0 or more, or -1: %s",
-                        (long long)count, all);
+    if (count < -1)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "count is %lld; it must be 0 or more, or -1: no limit",
+                            (long long)count);
+    *ret = *in;
+    return 0;
 }
 
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,

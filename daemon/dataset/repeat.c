@@ -11,19 +11,6 @@ struct repeat {
     bool ended;
 };
 
-static int repeat_infer(const struct stg_step *step, const struct stg_schema *in,
-                        struct stg_bump *bump, struct stg_schema *ret,
-                        struct stg_err *err)
-{
-    int rc = stg_step_needs_input(step, in, err);
-    if (rc < 0)
-        return rc;
-    rc = stg_step_check_count(step, "without end", err);
-    if (rc == 0)
-        *ret = *in;
-    return rc;
-}
-
 /* An iteration without anything ends it: the next ones would be as empty, for ever. */
 static int repeat_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                        struct stg_err *err)
@@ -83,4 +70,5 @@ static int repeat_create(struct stg_dataset *dataset, const struct stg_step *ste
     return 0;
 }
 
-const struct stg_transformation stg_repeat = {"repeat", repeat_infer, repeat_create};
+const struct stg_transformation stg_repeat = {"repeat", stg_step_infer_count,
+                                              repeat_create};

@@ -8,18 +8,6 @@ struct skip {
     int64_t skipped;
 };
 
-static int skip_infer(const struct stg_step *step, const struct stg_schema *in,
-                      struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
-{
-    int rc = stg_step_needs_input(step, in, err);
-    if (rc < 0)
-        return rc;
-    rc = stg_step_check_count(step, "all of it", err);
-    if (rc == 0)
-        *ret = *in;
-    return rc;
-}
-
 /* Never asks for more than is to be skipped, so that no block has to be cut. Errors on
  * the way are handed on, and do not count. */
 static int skip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
@@ -67,4 +55,4 @@ static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_skip = {"skip", skip_infer, skip_create};
+const struct stg_transformation stg_skip = {"skip", stg_step_infer_count, skip_create};

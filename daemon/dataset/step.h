@@ -146,8 +146,10 @@ int stg_step_needs_input(const struct stg_step *step, const struct stg_schema *i
                          struct stg_err *err);
 int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_err *err);
-/* Refuses a `count` below -1, which is `all`: "without end". */
-int stg_step_check_count(const struct stg_step *step, const char *all,
+/* The infer of a step that yields what comes in, with a `count`: -1 is no limit, less is
+ * refused. */
+int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *in,
+                         struct stg_bump *bump, struct stg_schema *ret,
                          struct stg_err *err);
 /* A schema of n components in bump; the caller fills them in. */
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,

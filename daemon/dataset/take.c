@@ -8,18 +8,6 @@ struct take {
     int64_t taken;
 };
 
-static int take_infer(const struct stg_step *step, const struct stg_schema *in,
-                      struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
-{
-    int rc = stg_step_needs_input(step, in, err);
-    if (rc < 0)
-        return rc;
-    rc = stg_step_check_count(step, "all of it", err);
-    if (rc == 0)
-        *ret = *in;
-    return rc;
-}
-
 /* Errors are handed on, and do not count. */
 static int take_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                      struct stg_err *err)
@@ -56,4 +44,4 @@ static int take_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_take = {"take", take_infer, take_create};
+const struct stg_transformation stg_take = {"take", stg_step_infer_count, take_create};
