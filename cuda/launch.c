@@ -26,11 +26,15 @@ static bool is_float(int dtype)
            dtype == STAGER_FLOAT16 || dtype == STAGER_BFLOAT16;
 }
 
-/* A device that is not there is told even where there is nothing to do. */
-static int begin(struct stg_stream *stream, struct stg_cuda_scope *scope,
+/* 1: entered, with n to do; else what the kernel returns. A device that is not there is
+ * told even where there is nothing to do. */
+static int begin(struct stg_stream *stream, size_t n, struct stg_cuda_scope *scope,
                  struct stg_err *err)
 {
-    return stg_cuda_enter(stg_cuda_device_of(stream), scope, err);
+    int rc = stg_cuda_enter(stg_cuda_device_of(stream), scope, err);
+    if (rc < 0)
+        return rc;
+    return n > 0 ? 1 : stg_cuda_leave(scope, 0);
 }
 
 static int normalize_image(struct stg_stream *stream,
@@ -45,11 +49,10 @@ static int normalize_image(struct stg_stream *stream,
     if (how->channels < 1 || how->channels > STG_KERNEL_CHANNELS)
         return refuse(name, "an image has 1 to 4 channels", err);
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    bool any = how->n > 0 && how->height > 0 && how->width > 0;
+    int rc = begin(stream, any, &scope, err);
+    if (rc <= 0)
         return rc;
-    if (how->n == 0 || how->height == 0 || how->width == 0)
-        return stg_cuda_leave(&scope, 0);
     return stg_cuda_result(
         &scope, stg_cuda_normalize_image(how, y, x, stg_cuda_stream_of(stream)), name,
         err);
@@ -62,11 +65,9 @@ static int hash_bucket(struct stg_stream *stream, int64_t *y, const char *bytes,
     if (num_buckets == 0)
         return refuse("hash_bucket", "num_buckets is 0", err);
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
         return rc;
-    if (n == 0)
-        return stg_cuda_leave(&scope, 0);
     return stg_cuda_result(&scope,
                            stg_cuda_hash_bucket(y, bytes, offsets, n, num_buckets,
                                                 stg_cuda_stream_of(stream)),
@@ -81,11 +82,9 @@ static int bucketize(struct stg_stream *stream, int32_t *y, int x_dtype, const v
         x_dtype != STAGER_FLOAT64)
         return refuse_dtype("bucketize", x_dtype, err);
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
         return rc;
-    if (n == 0)
-        return stg_cuda_leave(&scope, 0);
     return stg_cuda_result(&scope,
                            stg_cuda_bucketize(y, x_dtype, x, n, boundaries, n_boundaries,
                                               stg_cuda_stream_of(stream)),
@@ -105,11 +104,9 @@ static int embedding_lookup(struct stg_stream *stream,
     if (how->combiner != STG_KERNEL_NONE && how->splits == NULL)
         return refuse(name, "a combiner needs row_splits", err);
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    int rc = begin(stream, how->n > 0 && how->width > 0, &scope, err);
+    if (rc <= 0)
         return rc;
-    if (how->n == 0 || how->width == 0)
-        return stg_cuda_leave(&scope, 0);
     return stg_cuda_result(
         &scope, stg_cuda_embedding_lookup(how, stg_cuda_stream_of(stream)), name, err);
 }
@@ -120,11 +117,9 @@ static int log1p_each(struct stg_stream *stream, int dtype, void *y, const void 
     if (!is_float(dtype))
         return refuse_dtype("log1p", dtype, err);
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
         return rc;
-    if (n == 0)
-        return stg_cuda_leave(&scope, 0);
     return stg_cuda_result(
         &scope, stg_cuda_log1p(dtype, y, x, n, stg_cuda_stream_of(stream)), "log1p", err);
 }
@@ -160,16 +155,15 @@ static int concat(struct stg_stream *stream, void *y, const void *const *x,
                   const size_t *row_bytes, size_t n_x, size_t n_rows, struct stg_err *err)
 {
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    int rc = begin(stream, n_rows, &scope, err);
+    if (rc <= 0)
         return rc;
     struct stg_cuda_concat how = {.n_rows = n_rows,
                                   .unit = unit_of(y, x, row_bytes, n_x)};
     for (size_t i = 0; i < n_x; i++)
         how.y_units += row_bytes[i] / how.unit;
     int error = cudaSuccess;
-    for (size_t i = 0; i < n_x && n_rows > 0 && error == cudaSuccess;
-         i += STG_CUDA_CONCAT_INPUTS) {
+    for (size_t i = 0; i < n_x && error == cudaSuccess; i += STG_CUDA_CONCAT_INPUTS) {
         size_t n = n_x - i < STG_CUDA_CONCAT_INPUTS ? n_x - i : STG_CUDA_CONCAT_INPUTS;
         error = launch_concat(&how, y, x + i, row_bytes + i, n, stream);
         how.first += how.at[n];
@@ -190,11 +184,9 @@ static int cast(struct stg_stream *stream, int y_dtype, void *y, int x_dtype,
     if (x_dtype == y_dtype)
         return concat(stream, y, &x, &bytes, 1, 1, err);
     struct stg_cuda_scope scope;
-    int rc = begin(stream, &scope, err);
-    if (rc < 0)
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
         return rc;
-    if (n == 0)
-        return stg_cuda_leave(&scope, 0);
     return stg_cuda_result(
         &scope, stg_cuda_cast(y_dtype, y, x_dtype, x, n, stg_cuda_stream_of(stream)),
         "cast", err);

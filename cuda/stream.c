@@ -13,19 +13,25 @@ static int no_memory(const char *what, struct stg_err *err)
 
 /* Non-blocking: the default stream of a framework in the same process must not order
  * our copies. */
-int stg_cuda_stream_create(int device, struct stg_stream **ret, struct stg_err *err)
+static int make(struct CUstream_st **ret, const struct stg_cuda_scope *scope,
+                struct stg_err *err)
+{
+    return stg_cuda_result(scope, cudaStreamCreateWithFlags(ret, cudaStreamNonBlocking),
+                           "making a stream", err);
+}
+
+static int stream_create(const struct stg_stream *from, struct stg_stream **ret,
+                         struct stg_err *err)
 {
     struct stg_cuda_scope scope;
-    int rc = stg_cuda_enter(device, &scope, err);
+    int rc = stg_cuda_enter(from->device, &scope, err);
     if (rc < 0)
         return rc;
-    struct stg_stream *stream = calloc(1, sizeof(*stream));
+    struct stg_stream *stream = malloc(sizeof(*stream));
     if (stream == NULL)
         return stg_cuda_leave(&scope, no_memory("a stream", err));
-    stream->device = device;
-    rc = stg_cuda_result(&scope,
-                         cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking),
-                         "making a stream", err);
+    *stream = *from;
+    rc = from->foreign ? stg_cuda_leave(&scope, 0) : make(&stream->cuda, &scope, err);
     if (rc < 0)
         free(stream);
     else
@@ -33,19 +39,16 @@ int stg_cuda_stream_create(int device, struct stg_stream **ret, struct stg_err *
     return rc;
 }
 
+int stg_cuda_stream_create(int device, struct stg_stream **ret, struct stg_err *err)
+{
+    return stream_create(&(struct stg_stream){.device = device}, ret, err);
+}
+
 int stg_cuda_stream_wrap(int device, void *native, struct stg_stream **ret,
                          struct stg_err *err)
 {
-    struct stg_cuda_scope scope;
-    int rc = stg_cuda_enter(device, &scope, err);
-    if (rc < 0)
-        return rc;
-    struct stg_stream *stream = calloc(1, sizeof(*stream));
-    if (stream == NULL)
-        return stg_cuda_leave(&scope, no_memory("a stream", err));
-    *stream = (struct stg_stream){.device = device, .cuda = native, .foreign = true};
-    *ret = stream;
-    return stg_cuda_leave(&scope, 0);
+    const struct stg_stream from = {.device = device, .cuda = native, .foreign = true};
+    return stream_create(&from, ret, err);
 }
 
 void stg_cuda_stream_destroy(struct stg_stream *stream)
