@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "core/clock.h"
 
 void bench_die(const char *fmt, ...)
 {
@@ -46,9 +47,7 @@ void bench_options_parse(int argc, char **argv, double seconds, const char *abou
 
 uint64_t bench_now_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return stg_now_ns();
 }
 
 uint64_t bench_process_ns(pid_t pid)

@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
+#include "core/clock.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/storage/decompress.h"
 #include "tests/bench/bench.h"
@@ -200,32 +200,25 @@ static void lines(const struct codec *codec)
 /* ---- rounds ---- */
 
 /* Of all threads: a large file is decompressed by one of its own. */
-static uint64_t cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void best_of(double *best, uint64_t bytes, uint64_t began)
 {
-    double rate = (double)bytes * 1e9 / (double)(cpu_ns() - began);
+    double rate = (double)bytes * 1e9 / (double)(stg_process_cpu_ns() - began);
     *best = rate > *best ? rate : *best;
 }
 
 static void run_once(struct codec *codec, uint64_t bytes)
 {
-    uint64_t began = cpu_ns();
+    uint64_t began = stg_process_cpu_ns();
     int fd = open(codec->path, O_RDONLY | O_CLOEXEC);
     if (codec->alone(fd) != bytes)
         bench_die("%s alone: not all came out", codec->name);
     close(fd);
     best_of(&codec->alone_bytes_per_s, bytes, began);
-    began = cpu_ns();
+    began = stg_process_cpu_ns();
     if (layer(codec) != bytes)
         bench_die("%s: not all came out", codec->name);
     best_of(&codec->bytes_per_s, bytes, began);
-    began = cpu_ns();
+    began = stg_process_cpu_ns();
     lines(codec);
     best_of(&codec->lines_bytes_per_s, bytes, began);
 }

@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "daemon/dataset/dataset.h"
 #include "ops/csv.h"
 #include "tests/bench/bench.h"
@@ -169,18 +169,11 @@ static void compute(struct runner *runner, const struct stg_block *block)
     stg_batch_writer_seal(&runner->writer);
 }
 
-static uint64_t thread_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* As the daemon's runners do it. */
 static void *runner_main(void *arg)
 {
     struct runner *runner = arg;
-    uint64_t began = thread_ns();
+    uint64_t began = stg_thread_cpu_ns();
     for (;;) {
         struct stg_block *block;
         struct stg_err err;
@@ -196,7 +189,7 @@ static void *runner_main(void *arg)
         runner->n_rows += (uint64_t)block->n_rows;
         stg_block_unref(block);
     }
-    runner->cpu_ns = thread_ns() - began;
+    runner->cpu_ns = stg_thread_cpu_ns() - began;
     return NULL;
 }
 
@@ -242,10 +235,10 @@ static double strsep_rate(double seconds)
     double best = 0;
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
     do {
-        uint64_t began = thread_ns();
+        uint64_t began = stg_thread_cpu_ns();
         for (int i = 0; i < BATCH_ROWS; i++)
             strsep_row(rows[i], bytes[i], i, &columns);
-        double rate = BATCH_ROWS * 1e9 / (double)(thread_ns() - began);
+        double rate = BATCH_ROWS * 1e9 / (double)(stg_thread_cpu_ns() - began);
         best = rate > best ? rate : best;
     } while (bench_now_ns() < end);
     return best;

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "daemon/dataset/dataset.h"
 #include "tests/bench/bench.h"
 
@@ -145,22 +145,15 @@ static uint64_t run_bound(void)
 }
 
 /* Of this thread alone: what others do with the machine does not count. */
-static uint64_t cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The best of the passes that fit the time, rows a second of CPU. */
 static double best_rate(const struct plan *plan, double seconds)
 {
     double best = 0;
     uint64_t start = bench_now_ns();
     do {
-        uint64_t before = cpu_ns();
+        uint64_t before = stg_thread_cpu_ns();
         uint64_t rows = plan != NULL ? run_pass(plan) : run_bound();
-        double rate = (double)rows * 1e9 / (double)(cpu_ns() - before);
+        double rate = (double)rows * 1e9 / (double)(stg_thread_cpu_ns() - before);
         best = rate > best ? rate : best;
     } while ((double)(bench_now_ns() - start) < seconds * 1e9);
     return best;
@@ -188,11 +181,11 @@ static void measure_fill(double *ret_seconds, double *ret_bytes)
     struct stg_dataset *dataset;
     struct stg_block *block;
     struct stg_err err;
-    uint64_t memory = resident_bytes(), began = cpu_ns();
+    uint64_t memory = resident_bytes(), began = stg_thread_cpu_ns();
     if (stg_dataset_create(&plan.spec, &env, &dataset, &err) < 0 ||
         stg_dataset_next(dataset, &block, &err) < 0)
         bench_die("%s", err.text);
-    *ret_seconds = (double)(cpu_ns() - began) / 1e9;
+    *ret_seconds = (double)(stg_thread_cpu_ns() - began) / 1e9;
     *ret_bytes = (double)(resident_bytes() - memory) / LARGE_SHUFFLE;
     stg_block_unref(block);
     stg_dataset_destroy(dataset);

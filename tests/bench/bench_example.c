@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
 #include "tests/bench/criteo_example.h"
@@ -114,19 +114,12 @@ static void contestant_finish(struct contestant *c)
 
 /* ---- running ---- */
 
-static uint64_t thread_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void run_once(struct contestant *c, void *memory)
 {
     struct stg_batch_writer writer;
     struct stg_sink sink = stg_sink_of_batch(&writer);
     struct stg_err err = {0};
-    uint64_t began = thread_ns();
+    uint64_t began = stg_thread_cpu_ns();
     for (int b = 0; b < N_BATCHES; b++) {
         if (stg_batch_writer_begin(&writer, memory, EXTENT_BYTES,
                                    stg_graph_boundary(c->graph), &err) < 0 ||
@@ -134,7 +127,7 @@ static void run_once(struct contestant *c, void *memory)
             bench_die("%s", err.text);
         stg_batch_writer_seal(&writer);
     }
-    double rate = N_BATCHES * BATCH_ROWS * 1e9 / (double)(thread_ns() - began);
+    double rate = N_BATCHES * BATCH_ROWS * 1e9 / (double)(stg_thread_cpu_ns() - began);
     c->rows_per_s = rate > c->rows_per_s ? rate : c->rows_per_s;
 }
 

@@ -99,24 +99,6 @@ static void criteo_text(char *text, size_t bytes)
     fclose(to);
 }
 
-static struct stg_tensor make_records(struct stg_bump *bump)
-{
-    uint64_t state = 1;
-    char *data = stg_bump_alloc(bump, (size_t)N_ROWS * CRITEO_MAX_ROW_BYTES);
-    int64_t *offsets = stg_bump_alloc(bump, (N_ROWS + 1) * sizeof(*offsets));
-    if (data == NULL || offsets == NULL)
-        bench_die("out of memory");
-    for (int64_t i = 0; i < N_ROWS; i++)
-        offsets[i + 1] = offsets[i] + (int64_t)criteo_row(&state, ',', data + offsets[i]);
-    return (struct stg_tensor){.dtype = STAGER_STRING,
-                               .ndim = 1,
-                               .shape = {N_ROWS},
-                               .data = data,
-                               .data_bytes = (uint64_t)offsets[N_ROWS],
-                               .begin = offsets,
-                               .end = offsets + 1};
-}
-
 /* ---- the plain loop ---- */
 
 struct kernel {
@@ -253,7 +235,7 @@ int main(int argc, char **argv)
     struct stg_bump bump = {0};
     criteo_text(text, sizeof(text));
     subject_init(&criteo, text);
-    struct stg_tensor feed = make_records(&bump);
+    struct stg_tensor feed = criteo_records(&bump, N_ROWS, N_ROWS * CRITEO_MAX_ROW_BYTES);
     plain_init(&plain, &criteo, &feed);
     double executor_ns = 0, plain_ns = 0;
     uint64_t end = bench_now_ns() + (uint64_t)(options.seconds * 1e9);

@@ -56,26 +56,6 @@ static void graph_text(bool is_csv, char *text, size_t bytes)
     fclose(to);
 }
 
-static struct stg_tensor make_records(struct stg_bump *bump, uint64_t bytes)
-{
-    uint64_t state = 1, room = bytes + CRITEO_MAX_ROW_BYTES;
-    char *data = stg_bump_alloc(bump, room);
-    int64_t *offsets = stg_bump_alloc(bump, (bytes / 32 + 2) * sizeof(*offsets));
-    if (data == NULL || offsets == NULL)
-        bench_die("out of memory");
-    int64_t n = 0;
-    /* 16 bytes of offsets count for each row, too */
-    for (; (uint64_t)(offsets[n] + 16 * n) < bytes; n++)
-        offsets[n + 1] = offsets[n] + (int64_t)criteo_row(&state, ',', data + offsets[n]);
-    return (struct stg_tensor){.dtype = STAGER_STRING,
-                               .ndim = 1,
-                               .shape = {n},
-                               .data = data,
-                               .data_bytes = (uint64_t)offsets[n],
-                               .begin = offsets,
-                               .end = offsets + 1};
-}
-
 static struct stg_tensor make_integers(struct stg_bump *bump, uint64_t bytes)
 {
     int32_t *data = stg_bump_alloc(bump, bytes);
@@ -100,7 +80,7 @@ static void subject_init(struct subject *subject, const struct stg_parallel *par
         stg_graph_create(&subject->fx.spec, &subject->fx.element, NULL, &subject->graph,
                          &err) < 0)
         bench_die("%s", err.text);
-    subject->feed = subject->is_csv ? make_records(&subject->bump, bytes)
+    subject->feed = subject->is_csv ? criteo_records(&subject->bump, INT64_MAX, bytes)
                                     : make_integers(&subject->bump, bytes);
     for (int i = 0; i < 2; i++) {
         if (stg_run_create_stage(subject->graph, &subject->runs[i], &err) < 0 ||

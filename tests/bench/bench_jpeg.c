@@ -17,11 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <jpeglib.h>
 
+#include "core/clock.h"
 #include "daemon/dataset/dataset.h"
 #include "proto/load.h"
 #include "tests/bench/bench.h"
@@ -199,13 +199,6 @@ static void contestant_finish(struct contestant *c)
     fixture_finish(&c->fx);
 }
 
-static uint64_t thread_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void run_image(struct contestant *c, struct decoder *decoder, size_t i)
 {
     int64_t offsets[2] = {0, (int64_t)files[i].bytes};
@@ -228,9 +221,9 @@ static void run_round(struct contestant *all, size_t n, struct decoder *decoder)
 {
     for (size_t i = 0; i < n_files; i++) {
         for (size_t k = 0; k < n; k++) {
-            uint64_t began = thread_ns();
+            uint64_t began = stg_thread_cpu_ns();
             run_image(&all[k], decoder, i);
-            uint64_t took = thread_ns() - began, *best = &all[k].best_ns[i];
+            uint64_t took = stg_thread_cpu_ns() - began, *best = &all[k].best_ns[i];
             *best = *best == 0 || took < *best ? took : *best;
         }
     }
@@ -270,7 +263,7 @@ static double run_pipeline(const struct stg_pipeline_spec *spec)
     struct stg_block *block;
     struct stg_err err;
     int64_t n = 0;
-    uint64_t began = thread_ns();
+    uint64_t began = stg_thread_cpu_ns();
     if (stg_dataset_create(spec, &env, &dataset, &err) < 0)
         bench_die("%s", err.text);
     while (stg_dataset_next(dataset, &block, &err) == 0) {
@@ -280,7 +273,7 @@ static double run_pipeline(const struct stg_pipeline_spec *spec)
         stg_block_unref(block);
     }
     stg_dataset_destroy(dataset);
-    return (double)n * 1e9 / (double)(thread_ns() - began);
+    return (double)n * 1e9 / (double)(stg_thread_cpu_ns() - began);
 }
 
 static double best_pipeline(const char *folder, double seconds)

@@ -111,20 +111,9 @@ static void criteo_text(const char *as, const char *mode, char *text)
     FILE *file = fmemopen(text, YAML_BYTES, "w");
     fprintf(file,
             "name: %s\nsmart_stage: %s\ndataset:\n  - files: {pattern: [%s]}\n"
-            "  - text_line: {}\n  - repeat: {}\n  - batch: {batch_size: %d}\ngraph:\n"
-            "  - {name: columns, op: decode_csv, input: [\"staged:record\"], "
-            "record_defaults: [0",
+            "  - text_line: {}\n  - repeat: {}\n  - batch: {batch_size: %d}\ngraph:\n",
             as, mode, bench.rows, CRITEO_BATCH_ROWS);
-    for (int i = 0; i < CRITEO_NUMBERS; i++)
-        fprintf(file, ", 0.0");
-    for (int i = 0; i < CRITEO_STRINGS; i++)
-        fprintf(file, ", \"\"");
-    fprintf(file, "]}\n");
-    for (int i = 0; i < CRITEO_STRINGS; i++)
-        fprintf(file,
-                "  - {name: ids%d, op: string_to_hash_bucket_fast, "
-                "input: [\"columns:%d\"], num_buckets: 1000}\n",
-                i, CRITEO_NUMBERS + 1 + i);
+    criteo_nodes("staged:record", 1000, file);
     fprintf(file, "  - {name: ids, op: stack, axis: 1, input: [ids0");
     for (int i = 1; i < CRITEO_STRINGS; i++)
         fprintf(file, ", ids%d", i);
@@ -217,14 +206,10 @@ static double run_for(const struct trainer *trainer, double seconds)
 /* What stagerd decided last for that pipeline. */
 static void last_decision(const char *name, char *buf, size_t bytes)
 {
-    struct stager *client;
-    struct stg_request request = {.kind = STG_REQUEST_EXPLAIN, .name = name};
     struct stg_reply reply;
-    struct stg_err err = {0};
+    struct stager *client =
+        fixture_ask(&bench.fixture, STG_REQUEST_EXPLAIN, name, &reply);
     buf[0] = '\0';
-    if (stager_connect(bench.fixture.runtime, &client) < 0 ||
-        stg_admin_call(client, &request, &reply, &err) < 0)
-        bench_die("explain %s: %s", name, err.text);
     size_t n = reply.explain.n_decisions;
     if (n > 0)
         snprintf(buf, bytes, "%s", reply.explain.decisions[n - 1].text);

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/storage/crc32c.h"
 #include "tests/bench/bench.h"
@@ -69,13 +69,6 @@ static void input_finish(struct input *input)
 }
 
 /* ---- what is measured ---- */
-
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static volatile uint64_t sink;
 
@@ -161,7 +154,7 @@ struct result {
 
 static void best(uint64_t *ns, uint64_t begin)
 {
-    uint64_t now = cpu_ns() - begin;
+    uint64_t now = stg_thread_cpu_ns() - begin;
     if (*ns == 0 || now < *ns)
         *ns = now;
 }
@@ -173,18 +166,18 @@ static struct result measure(const struct input *input, double seconds)
     const struct stg_crc32c_kernels *const *tables = stg_crc32c_all(&n);
     uint64_t until = bench_now_ns() + (uint64_t)(seconds * 1e9);
     do {
-        uint64_t begin = cpu_ns();
+        uint64_t begin = stg_thread_cpu_ns();
         read_memory(input);
         best(&result.memory_ns, begin);
         for (size_t k = 0; k < n; k++) {
-            begin = cpu_ns();
+            begin = stg_thread_cpu_ns();
             walk(input, tables[k]);
             best(&result.walk_ns[k], begin);
         }
-        begin = cpu_ns();
+        begin = stg_thread_cpu_ns();
         read_file(input);
         best(&result.file_ns, begin);
-        begin = cpu_ns();
+        begin = stg_thread_cpu_ns();
         run_dataset(input);
         best(&result.dataset_ns, begin);
     } while (bench_now_ns() < until);

@@ -16,6 +16,9 @@ static const uint8_t empty_strings[CRITEO_STRINGS] = {
 /* The numbers are below a power of ten that is drawn up to this one. */
 static const uint8_t digits[CRITEO_NUMBERS] = {2, 3, 3, 2, 6, 3, 2, 2, 3, 1, 2, 1, 2};
 
+/* Of a string in memory: where it begins and ends. */
+#define CRITEO_OFFSET_BYTES 16u
+
 static uint64_t random_below(uint64_t *state, uint64_t n)
 {
     *state ^= *state << 13;
@@ -49,6 +52,28 @@ size_t criteo_row(uint64_t *state, char delim, char *to)
     return at;
 }
 
+struct stg_tensor criteo_records(struct stg_bump *bump, int64_t max_rows,
+                                 uint64_t max_bytes)
+{
+    uint64_t state = 1, bytes = 0;
+    int64_t n = 0, most = (int64_t)(max_bytes / 32) + 1;
+    char *data = stg_bump_alloc(bump, max_bytes + CRITEO_MAX_ROW_BYTES);
+    int64_t *offsets = stg_bump_alloc(bump, ((size_t)most + 1) * sizeof(*offsets));
+    if (data == NULL || offsets == NULL)
+        bench_die("out of memory");
+    for (; n < max_rows && bytes + CRITEO_OFFSET_BYTES * (uint64_t)n < max_bytes; n++) {
+        bytes += criteo_row(&state, ',', data + bytes);
+        offsets[n + 1] = (int64_t)bytes;
+    }
+    return (struct stg_tensor){.dtype = STAGER_STRING,
+                               .ndim = 1,
+                               .shape = {n},
+                               .data = data,
+                               .data_bytes = bytes,
+                               .begin = offsets,
+                               .end = offsets + 1};
+}
+
 uint64_t criteo_write(size_t n_rows, char delim, const char *path)
 {
     FILE *file = fopen(path, "w");
@@ -76,6 +101,23 @@ uint64_t criteo_file(size_t n_rows, char delim, char *path)
     return criteo_write(n_rows, delim, path);
 }
 
+void criteo_nodes(const char *input, int n_buckets, FILE *to)
+{
+    fprintf(to,
+            "  - {name: columns, op: decode_csv, input: [\"%s\"], record_defaults: [0",
+            input);
+    for (int i = 0; i < CRITEO_NUMBERS; i++)
+        fprintf(to, ", 0.0");
+    for (int i = 0; i < CRITEO_STRINGS; i++)
+        fprintf(to, ", \"\"");
+    fprintf(to, "]}\n");
+    for (int i = 0; i < CRITEO_STRINGS; i++)
+        fprintf(to,
+                "  - {name: ids%d, op: string_to_hash_bucket_fast, "
+                "input: [\"columns:%d\"], num_buckets: %d}\n",
+                i, CRITEO_NUMBERS + 1 + i, n_buckets);
+}
+
 void criteo_pipeline(const char *name, const char *path, const char *repeat,
                      const char *staged, char *to)
 {
@@ -84,19 +126,9 @@ void criteo_pipeline(const char *name, const char *path, const char *repeat,
         bench_die("no memory for the text of a pipeline");
     fprintf(file,
             "name: %s\ndataset:\n  - files: {pattern: [%s]}\n  - text_line: {}\n"
-            "  - repeat: %s\n  - batch: {batch_size: %d}\ngraph:\n"
-            "  - {name: columns, op: decode_csv, input: [record], record_defaults: [0",
+            "  - repeat: %s\n  - batch: {batch_size: %d}\ngraph:\n",
             name, path, repeat, CRITEO_BATCH_ROWS);
-    for (int i = 0; i < CRITEO_NUMBERS; i++)
-        fprintf(file, ", 0.0");
-    for (int i = 0; i < CRITEO_STRINGS; i++)
-        fprintf(file, ", \"\"");
-    fprintf(file, "]}\n");
-    for (int i = 0; i < CRITEO_STRINGS; i++)
-        fprintf(file,
-                "  - {name: ids%d, op: string_to_hash_bucket_fast, "
-                "input: [\"columns:%d\"], num_buckets: 1000000}\n",
-                i, CRITEO_NUMBERS + 1 + i);
+    criteo_nodes("record", 1000000, file);
     fprintf(file, "staged: {%s, max_batch_bytes: 2MiB, features: {label: \"columns:0\"",
             staged);
     for (int i = 0; i < CRITEO_NUMBERS; i++)

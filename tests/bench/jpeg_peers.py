@@ -12,17 +12,18 @@ The last line is one JSON object; a ratio is ours over theirs.
 """
 import glob
 import json
-import math
 import os
 import random
 import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+import cases  # noqa: E402
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-SIDE, BATCH = 224, 50
-MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+BATCH = 50
 
 
 def best_rate(dataset, n_images, seconds):
@@ -41,56 +42,29 @@ def by_tensorflow(files, seconds):
     import tensorflow as tf
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    mean, std = (tf.constant(v, tf.float32) * 255 for v in (MEAN, STD))
-
-    def load(path):
-        data = tf.io.read_file(path)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            tf.io.extract_jpeg_shape(data), tf.zeros([1, 0, 4]), min_object_covered=0.0, area_range=(0.08, 1.0),
-            aspect_ratio_range=(3 / 4, 4 / 3), max_attempts=10, use_image_if_no_bounding_boxes=True)
-        window = tf.stack([begin[0], begin[1], size[0], size[1]])
-        image = tf.image.resize(tf.io.decode_and_crop_jpeg(data, window, channels=3), [SIDE, SIDE])
-        image = tf.image.random_flip_left_right(image)
-        return tf.transpose((image - mean) / std, [2, 0, 1])
-
+    from contestants import tf_data
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     options.threading.max_intra_op_parallelism = 1
-    dataset = tf.data.Dataset.from_tensor_slices(files).map(load).batch(BATCH).with_options(options)
+    dataset = tf.data.Dataset.from_tensor_slices(files).map(lambda path: tf_data.load(path)["image"])
+    dataset = dataset.batch(BATCH).with_options(options)
     return best_rate(dataset, len(files), seconds)
 
 
-def random_window(rng, width, height):
-    """As torchvision's RandomResizedCrop."""
-    for _ in range(10):
-        area = width * height * rng.uniform(0.08, 1.0)
-        ratio = math.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3)))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            x, y = rng.randint(0, width - w), rng.randint(0, height - h)
-            return x, y, x + w, y + h
-    return 0, 0, width, height
-
-
 def by_torch(files, seconds):
-    import numpy as np
     import torch
-    from PIL import Image
+    from contestants import plain
     torch.set_num_threads(1)
     rng = random.Random(1)
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (cases.MEAN, cases.STD))
 
     class Files(torch.utils.data.Dataset):
         def __len__(self):
             return len(files)
 
         def __getitem__(self, i):
-            image = Image.open(files[i]).convert("RGB")
-            image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=random_window(rng, *image.size))
-            if rng.random() < 0.5:
-                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-            pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-            return pixels.float().div_(255).sub_(mean).div_(std)
+            pixels = torch.from_numpy(plain.crop(files[i], rng)).permute(2, 0, 1).contiguous()
+            return pixels.float().sub_(mean).div_(std)
 
     return best_rate(torch.utils.data.DataLoader(Files(), batch_size=BATCH), len(files), seconds)
 

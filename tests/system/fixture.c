@@ -294,16 +294,23 @@ static void copy_status(const struct stg_pipeline_status *from,
         copy_tuned(&from->tuned[i], i, ret);
 }
 
-void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret)
+struct stager *fixture_ask(struct fixture *fixture, enum stg_request_kind kind,
+                           const char *name, struct stg_reply *ret)
 {
     struct stager *client;
     if (stager_connect(fixture->runtime, &client) < 0)
         FAIL("connect: %s", stager_error_text(NULL));
-    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = name};
-    struct stg_reply reply;
+    struct stg_request request = {.kind = kind, .name = name};
     struct stg_err err = {0};
-    if (stg_admin_call(client, &request, &reply, &err) < 0)
-        FAIL("status %s: %s", name, err.text);
+    if (stg_admin_call(client, &request, ret, &err) < 0)
+        FAIL("%s: %s", name, err.text);
+    return client;
+}
+
+void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret)
+{
+    struct stg_reply reply;
+    struct stager *client = fixture_ask(fixture, STG_REQUEST_STATUS, name, &reply);
     copy_status(&reply.status, ret);
     stager_disconnect(client);
 }

@@ -82,6 +82,10 @@ struct fixture_status {
             lost, wait_ns, daemon_wait_ns;
     } clients[16];
 };
+/* Asks stagerd for `kind` of the pipeline; the reply lives until the caller disconnects
+ * the connection that it came by. Fails the test where there is no reply. */
+struct stager *fixture_ask(struct fixture *fixture, enum stg_request_kind kind,
+                           const char *name, struct stg_reply *ret);
 void fixture_status(struct fixture *fixture, const char *name,
                     struct fixture_status *ret);
 

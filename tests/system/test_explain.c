@@ -21,12 +21,8 @@ struct told {
 
 static void explain(const char *name, struct told *ret)
 {
-    struct stager *client;
-    struct stg_request request = {.kind = STG_REQUEST_EXPLAIN, .name = name};
     struct stg_reply reply;
-    struct stg_err err = {0};
-    CHECK_INT(stager_connect(fixture.runtime, &client), 0);
-    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    struct stager *client = fixture_ask(&fixture, STG_REQUEST_EXPLAIN, name, &reply);
     const struct stg_explain *e = &reply.explain;
     *ret = (struct told){.n_items = e->n_items};
     snprintf(ret->state, sizeof(ret->state), "%s", e->state);
