@@ -144,7 +144,7 @@ void stg_trace_stop(struct stg_trace *trace)
 
 /* ---- tracks ---- */
 
-/* The lock is held. */
+/* With its first chunk. The lock is held. */
 static uint32_t add_track(struct stg_trace_page *page, uint32_t pid, uint32_t tid,
                           const char *process, const char *name)
 {
@@ -156,6 +156,8 @@ static uint32_t add_track(struct stg_trace_page *page, uint32_t pid, uint32_t ti
     track->tid = tid != 0 ? tid : NO_THREAD + i;
     snprintf(track->process, sizeof(track->process), "%s", process);
     snprintf(track->name, sizeof(track->name), "%s", name);
+    track->chunks[0] = (uint16_t)page->n_chunks++;
+    atomic_store_explicit(&track->n_chunks, 1, memory_order_relaxed);
     atomic_store_explicit(&page->n_tracks, i + 1, memory_order_release);
     return i + 1;
 }
@@ -191,7 +193,7 @@ static uint32_t my_track(struct stg_trace *trace)
     return track;
 }
 
-/* One more chunk, if those that have none yet are left one each. */
+/* One more chunk, if tracks that are yet to come are left one each. */
 static bool grow(struct stg_trace *trace, struct stg_trace_track *track,
                  uint32_t n_chunks)
 {
@@ -199,7 +201,7 @@ static bool grow(struct stg_trace *trace, struct stg_trace_track *track,
     pthread_mutex_lock(&trace->lock);
     uint32_t n_tracks = atomic_load_explicit(&page->n_tracks, memory_order_relaxed);
     uint32_t to_come = STG_TRACE_TRACKS - n_tracks;
-    bool ok = n_chunks == 0 || page->n_chunks + to_come < STG_TRACE_CHUNKS;
+    bool ok = page->n_chunks + to_come < STG_TRACE_CHUNKS;
     if (ok)
         track->chunks[n_chunks] = (uint16_t)page->n_chunks++;
     pthread_mutex_unlock(&trace->lock);

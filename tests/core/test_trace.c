@@ -127,6 +127,25 @@ static void more_spans_than_there_is_room_for_are_written_over_and_counted(void)
     stg_trace_finish(&trace);
 }
 
+/* One that has written nothing yet has its room, however much others write. */
+static void a_track_without_spans_keeps_its_room(void)
+{
+    uint64_t room = ROOM - (STG_TRACE_TRACKS - 1) * STG_TRACE_CHUNK_SPANS;
+    stg_trace_init(&trace);
+    start(0);
+    uint32_t late = 0;
+    for (uint32_t i = 1; i < STG_TRACE_TRACKS; i++)
+        late = stg_trace_track(&trace, 4711, "train", "rank-0");
+    for (uint64_t i = 0; i < room + 10; i++)
+        add(i);
+    stg_trace_add_to(&trace, late, &(struct stg_trace_span){.number = 4711});
+    stg_trace_stop(&trace);
+    check_track(STG_TRACE_TRACKS - 1, 10, room, 10);
+    check_track(late - 1, 4711, 1, 0);
+    free(page);
+    stg_trace_finish(&trace);
+}
+
 static void who_finds_no_track_is_counted(void)
 {
     stg_trace_init(&trace);
@@ -254,6 +273,7 @@ static const struct stg_test tests[] = {
     TEST(a_trace_that_is_off_takes_nothing),
     TEST(spans_of_a_thread_come_in_the_order_of_their_ends),
     TEST(more_spans_than_there_is_room_for_are_written_over_and_counted),
+    TEST(a_track_without_spans_keeps_its_room),
     TEST(who_finds_no_track_is_counted),
     TEST(names_are_kept_once_and_forgotten_with_the_trace),
     TEST(names_that_find_no_room_are_none),
