@@ -75,24 +75,40 @@ static void wait_for_end(struct stager *client, const struct stg_trace_page *pag
 
 /* ---- writing ---- */
 
-static int write_file(const struct stg_view *view, const char *path)
+static bool is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+/* NULL: text alone is wanted. */
+static const char *output_path(const struct stg_ctl_options *options)
+{
+    return options->output != NULL ? options->output
+           : options->text         ? NULL
+                                   : "trace.json";
+}
+
+static int cannot_write(const char *path, int why)
+{
+    char text[4200];
+    snprintf(text, sizeof(text), "cannot write %s: %s",
+             is_standard(path) ? "to standard output" : path, strerror(why));
+    return stg_ctl_fail(-STAGER_DATA_LOSS, text);
+}
+
+static int write_file(const struct stg_view *view, FILE *out, const char *path)
 {
     struct stg_err err = {0};
-    bool is_standard = strcmp(path, "-") == 0;
-    char text[4200];
-    FILE *out = is_standard ? stdout : fopen(path, "we");
-    int rc = out != NULL ? stg_view_json(view, out, &err) : 0;
-    bool failed = out == NULL || fflush(out) != 0 || ferror(out);
+    int rc = stg_view_json(view, out, &err);
+    bool failed = fflush(out) != 0 || ferror(out);
     int why = errno;
-    if (out != NULL && !is_standard)
-        fclose(out);
+    if (!is_standard(path) && fclose(out) != 0 && !failed) {
+        failed = true;
+        why = errno;
+    }
     if (rc < 0)
         return stg_ctl_fail(rc, err.text);
-    if (!failed)
-        return EXIT_OK;
-    snprintf(text, sizeof(text), "cannot write %s: %s",
-             is_standard ? "to standard output" : path, strerror(why));
-    return stg_ctl_fail(-STAGER_DATA_LOSS, text);
+    return failed ? cannot_write(path, why) : EXIT_OK;
 }
 
 static void print_json(const struct stg_view *view, const char *path)
@@ -141,22 +157,21 @@ static void print_summary(const struct stg_view *view, const char *path, FILE *o
     fprintf(out, "\n");
 }
 
-static int show(const struct stg_view *view, const struct stg_ctl_options *options)
+/* out: where the trace goes, or NULL. */
+static int show(const struct stg_view *view, const struct stg_ctl_options *options,
+                FILE *out)
 {
     struct stg_err err = {0};
-    bool as_text = options->text;
-    const char *path = options->output != NULL ? options->output
-                       : as_text               ? NULL
-                                               : "trace.json";
-    bool to_standard = path != NULL && strcmp(path, "-") == 0;
-    int status = path != NULL ? write_file(view, path) : EXIT_OK;
+    const char *path = output_path(options);
+    bool to_standard = path != NULL && is_standard(path);
+    int status = path != NULL ? write_file(view, out, path) : EXIT_OK;
     if (status != EXIT_OK)
         return status;
     if (options->json)
         print_json(view, path);
     else
         print_summary(view, to_standard ? NULL : path, to_standard ? stderr : stdout);
-    int rc = as_text ? stg_view_text(view, &err) : 0;
+    int rc = options->text ? stg_view_text(view, &err) : 0;
     return rc < 0 ? stg_ctl_fail(rc, err.text) : stg_ctl_finish();
 }
 
@@ -176,9 +191,34 @@ static int check_page(const struct stg_map *map, struct stg_err *err)
                    "it");
 }
 
-static int trace(struct stager *client, const struct stg_ctl_options *options)
+/* In vain, when what comes of it can be written nowhere: that is known before. */
+static int open_output(const struct stg_ctl_options *options, FILE **ret)
+{
+    const char *path = output_path(options);
+    if (path == NULL)
+        return EXIT_OK;
+    *ret = is_standard(path) ? stdout : fopen(path, "we");
+    return *ret != NULL ? EXIT_OK : cannot_write(path, errno);
+}
+
+static int record(struct stager *client, const struct stg_trace_page *page,
+                  const struct stg_ctl_options *options)
 {
     static struct stg_view view; /* large */
+    struct stg_err err = {0};
+    FILE *out = NULL;
+    int status = open_output(options, &out);
+    if (status != EXIT_OK)
+        return status;
+    wait_for_end(client, page, options->argument);
+    int rc = stg_view_load(page, &view, &err);
+    status = rc < 0 ? stg_ctl_fail(rc, err.text) : show(&view, options, out);
+    stg_view_finish(&view);
+    return status;
+}
+
+static int trace(struct stager *client, const struct stg_ctl_options *options)
+{
     struct stg_map map = {0};
     struct stg_err err = {0};
     uint64_t seconds = options->seconds != 0 ? options->seconds : DEFAULT_SECONDS;
@@ -186,13 +226,7 @@ static int trace(struct stager *client, const struct stg_ctl_options *options)
         stg_admin_trace(client, options->argument, (uint32_t)seconds * 1000, &map, &err);
     if (rc == 0)
         rc = check_page(&map, &err);
-    if (rc == 0) {
-        const struct stg_trace_page *page = map.base;
-        wait_for_end(client, page, options->argument);
-        rc = stg_view_load(page, &view, &err);
-    }
-    int status = rc < 0 ? stg_ctl_fail(rc, err.text) : show(&view, options);
-    stg_view_finish(&view);
+    int status = rc < 0 ? stg_ctl_fail(rc, err.text) : record(client, map.base, options);
     stg_map_close(&map);
     return status;
 }
