@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "client/stager.h"
@@ -185,4 +186,13 @@ int stg_work_fail(struct stg_work *work, int code, const char *text, struct stg_
     return answer(
         work, stg_batch_write_error(work->scratch.base, work->scratch.bytes, code, text),
         err);
+}
+
+/* ---- its end ---- */
+
+void stg_work_tell_end(int channel, int status)
+{
+    struct stg_work_answer message = {
+        .magic = STG_MAGIC_WORK, .kind = STG_WORK_ENDED, .status = status};
+    send(channel, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -46,4 +46,8 @@ int stg_work_give(struct stg_work *work, const struct stg_tensor *tensors,
 /* Answers it with an error of the function; code is positive. */
 int stg_work_fail(struct stg_work *work, int code, const char *text, struct stg_err *err);
 
+/* For who started a worker and has its channel: says how it ended, by its exit status, or
+ * minus the signal that killed it. Nothing happens when nobody listens any more. */
+void stg_work_tell_end(int channel, int status);
+
 #endif

@@ -328,7 +328,8 @@ static_assert(offsetof(struct stg_tensor_entry, data_offset) == 88, "ABI");
  * The daemon writes a batch at rest into the input, which the worker may only read; the
  * worker answers with one in the scratch, which the daemon treats as hostile: it copies
  * what it checks, then uses the copy. Their channel is a SEQPACKET socket pair: one job
- * at a time, and one answer to each. A batch of kind ERROR is an answer too. */
+ * at a time, and one answer to each. A batch of kind ERROR is an answer too. Who started
+ * the worker may have the worker's end, too, and says there how it ended. */
 #define STG_MAGIC_WORK 0x4b524f57u /* "WORK" */
 
 /* Which memory comes with a job, in this order; it holds until the next of its kind. */
@@ -347,13 +348,18 @@ struct stg_work_job {
 static_assert(sizeof(struct stg_work_job) == 64, "ABI");
 static_assert(offsetof(struct stg_work_job, input_bytes) == 16, "ABI");
 
+#define STG_WORK_GIVES 0u /* the batch in the scratch */
+#define STG_WORK_ENDED 1u /* no answer: the worker is dead */
+
 struct stg_work_answer {
     uint32_t magic;
-    uint32_t reserved0;
+    uint32_t kind;
     uint64_t job;
-    uint64_t bytes; /* of the batch in the scratch */
-    uint64_t reserved1;
+    uint64_t bytes; /* of the batch */
+    int32_t status; /* ENDED: of its exit, or minus the signal that killed it */
+    uint32_t reserved1;
 };
 static_assert(sizeof(struct stg_work_answer) == 32, "ABI");
+static_assert(offsetof(struct stg_work_answer, status) == 24, "ABI");
 
 #endif

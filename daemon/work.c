@@ -165,11 +165,7 @@ void stg_worker_leave(struct stg_worker *worker)
     while (*at != worker)
         at = &(*at)->next;
     *at = worker->next;
-    if (worker->state == STG_WORKER_BUSY && !workers->is_stopped)
-        say_lost(worker,
-                 "died or left in the middle of a call (its standard error may say why)");
     end_state(worker, STG_WORKER_GONE);
-    shutdown(worker->channel, SHUT_RDWR);
     bool is_last = give_ref(worker);
     pthread_mutex_unlock(&workers->lock);
     if (is_last)
@@ -294,8 +290,9 @@ int stg_work_expel(struct stg_worker *worker, struct stg_err *err, const char *f
     va_end(args);
     pthread_mutex_lock(&workers->lock);
     bool is_there = worker->state == STG_WORKER_BUSY;
-    if (is_there) {
+    if (!workers->is_stopped)
         say_lost(worker, why);
+    if (is_there) {
         end_state(worker, STG_WORKER_EXPELLED);
         shutdown(worker->channel, SHUT_RDWR);
     }

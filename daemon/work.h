@@ -12,7 +12,7 @@
  *
  * One lock guards who is free; a worker that is at work belongs to its runner, which
  * waits on the worker's channel without any lock. When a worker leaves meanwhile, the
- * loop shuts its channel down, and the runner's wait ends.
+ * runner waits a little longer for who started it to say there how it ended.
  */
 #ifndef STG_DAEMON_WORK_H
 #define STG_DAEMON_WORK_H

@@ -16,6 +16,7 @@
 
 #define LOOK_MILLIS 100      /* how often it is asked whether all is stopped */
 #define GRACE_NS 1000000000u /* what a call may still take once it is */
+#define DIED "died or left in the middle of a call (its standard error may say why)"
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -183,6 +184,20 @@ static int send_job(struct stg_worker *worker, uint64_t bytes, struct stg_err *e
     return stg_work_expel(worker, err, "does not take its work (%s)", strerror(errno));
 }
 
+/* As who started it says, who may say anything. */
+static int say_ended(struct stg_worker *worker, int32_t status, struct stg_err *err)
+{
+    if (status >= 0)
+        return stg_work_expel(worker, err,
+                              "ended with exit status %d (its standard error may say why)",
+                              (int)status);
+    uint32_t number = 0u - (uint32_t)status;
+    const char *name = sigabbrev_np((int)number);
+    return stg_work_expel(worker, err, "was killed by signal %" PRIu32 "%s%s%s", number,
+                          name != NULL ? " (SIG" : "", name != NULL ? name : "",
+                          name != NULL ? ")" : "");
+}
+
 /* Its answers to this job alone are answers; I5: no descriptor is accepted. */
 static int receive(struct stg_worker *worker, uint64_t *ret, struct stg_err *err)
 {
@@ -191,36 +206,62 @@ static int receive(struct stg_worker *worker, uint64_t *ret, struct stg_err *err
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
     if (n <= 0)
-        return stg_work_expel(
-            worker, err,
-            "died or left in the middle of a call (its standard error may say why)");
-    if (n != sizeof(answer) || answer.magic != STG_MAGIC_WORK ||
-        answer.job != worker->job)
+        return stg_work_expel(worker, err, DIED);
+    bool is_ours = n == sizeof(answer) && answer.magic == STG_MAGIC_WORK;
+    if (is_ours && answer.kind == STG_WORK_ENDED)
+        return say_ended(worker, answer.status, err);
+    if (!is_ours || answer.kind != STG_WORK_GIVES || answer.job != worker->job)
         return stg_work_expel(worker, err, "answered what was not asked");
     *ret = answer.bytes;
     return 0;
 }
 
+/* One that is free has nothing to say: it died meanwhile, or breaks the rules. */
+static int check_silent(struct stg_worker *worker, struct stg_err *err)
+{
+    uint64_t bytes;
+    int rc = receive(worker, &bytes, err);
+    if (rc == 0)
+        rc = stg_work_expel(worker, err, "answered what was not asked");
+    return rc < 0 ? rc : 0;
+}
+
+static uint64_t sooner(uint64_t deadline, uint64_t other)
+{
+    return deadline < other ? deadline : other;
+}
+
+static int say_late(struct stg_worker *worker, bool is_stopped, bool is_gone,
+                    struct stg_err *err)
+{
+    if (is_stopped)
+        return stg_work_expel(worker, err, "was at work when all was stopped");
+    if (is_gone)
+        return stg_work_expel(worker, err, DIED);
+    return stg_work_expel(worker, err, "was still at work after timeout_millis %" PRIu64,
+                          worker->workers->timeout_ns / 1000000u);
+}
+
 /* What a worker that was stopped in the middle of a call could answer in a moment, it
- * may: else it would have to be started again. */
+ * may: else it would have to be started again. How one that is gone ended is said in a
+ * moment, where somebody started it who says so. */
 static int wait_for_answer(struct stg_worker *worker, const struct stg_work_call *call,
                            uint64_t *ret, struct stg_err *err)
 {
-    struct stg_workers *workers = worker->workers;
-    uint64_t deadline = stg_now_ns() + workers->timeout_ns;
-    bool is_stopped = false;
+    uint64_t deadline = stg_now_ns() + worker->workers->timeout_ns;
+    bool is_stopped = false, is_gone = false;
     for (;;) {
         uint64_t now = stg_now_ns();
         if (!is_stopped && call->stopped != NULL && atomic_load(call->stopped)) {
             is_stopped = true;
-            deadline = deadline < now + GRACE_NS ? deadline : now + GRACE_NS;
+            deadline = sooner(deadline, now + GRACE_NS);
+        }
+        if (!is_gone && stg_work_is_lost(worker)) {
+            is_gone = true;
+            deadline = sooner(deadline, now + GRACE_NS);
         }
         if (now >= deadline)
-            return is_stopped
-                       ? stg_work_expel(worker, err, "was at work when all was stopped")
-                       : stg_work_expel(worker, err,
-                                        "was still at work after timeout_millis %" PRIu64,
-                                        workers->timeout_ns / 1000000u);
+            return say_late(worker, is_stopped, is_gone, err);
         uint64_t left = (deadline - now) / 1000000u + 1;
         struct pollfd poll_fd = {.fd = worker->channel, .events = POLLIN};
         poll(&poll_fd, 1, left < LOOK_MILLIS ? (int)left : LOOK_MILLIS);
@@ -233,10 +274,13 @@ static int wait_for_answer(struct stg_worker *worker, const struct stg_work_call
 /* ---- a call ---- */
 
 static int call_once(struct stg_worker *worker, const struct stg_work_call *call,
-                     struct stg_tensor *tensors, struct stg_err *err)
+                     struct stg_tensor *tensors, bool *ret_asked, struct stg_err *err)
 {
     uint64_t bytes = 0;
-    int rc = make_room(worker, call, err);
+    int rc = check_silent(worker, err);
+    *ret_asked = rc == 0;
+    if (rc == 0)
+        rc = make_room(worker, call, err);
     if (rc == 0)
         rc = write_input(worker, call, &bytes, err);
     if (rc == 0)
@@ -257,10 +301,11 @@ int stg_work_call(struct stg_workers *workers, const struct stg_work_call *call,
     *ret = NULL;
     for (;;) {
         struct stg_worker *worker;
+        bool asked;
         int rc = stg_work_take(workers, call, &worker, err);
         if (rc < 0)
             return rc;
-        rc = call_once(worker, call, tensors, err);
+        rc = call_once(worker, call, tensors, &asked, err);
         if (rc == 0) {
             err->code = 0; /* of a worker that was tried before */
             *ret = worker;
@@ -271,7 +316,7 @@ int stg_work_call(struct stg_workers *workers, const struct stg_work_call *call,
         bool is_stopped = call->stopped != NULL && atomic_load(call->stopped);
         if (is_lost && is_stopped)
             return stg_err(err, -STAGER_CANCELLED, "the pipeline was stopped");
-        if (!is_lost || retries-- == 0)
+        if (!is_lost || (asked && retries-- == 0))
             return rc;
     }
 }

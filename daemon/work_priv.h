@@ -16,7 +16,7 @@ enum stg_worker_state {
     STG_WORKER_FREE,
     STG_WORKER_BUSY,
     STG_WORKER_EXPELLED, /* its connection is to be closed */
-    STG_WORKER_GONE,     /* it was */
+    STG_WORKER_GONE,     /* it is; its runner, if it has one, has not noticed yet */
 };
 
 /* Fields are guarded by the workers' lock, but for those of whoever has it BUSY. */
@@ -60,7 +60,7 @@ struct stg_workers {
 int stg_work_take(struct stg_workers *workers, const struct stg_work_call *call,
                   struct stg_worker **ret, struct stg_err *err);
 
-/* A BUSY one is to go: ABORTED, with its pid and `why`. */
+/* A BUSY one is to go, or is gone: ABORTED, with its pid and `why`. */
 int stg_work_expel(struct stg_worker *worker, struct stg_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -125,6 +125,11 @@ bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor);
 /* Is the memory of that tensor still its own? Else BufferError is set. */
 bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor);
 
+/* ---- work.c ---- */
+
+/* tell_end(channel, status) */
+PyObject *stg_py_tell_end(PyObject *module, PyObject *args);
+
 /* ---- dlpack.c ---- */
 
 /* Of a tensor: __dlpack__(stream=None, max_version=None, dl_device=None, copy=None). */

@@ -94,6 +94,20 @@ static PyObject *worker_fileno(PyObject *self, PyObject *ignored)
     return PyLong_FromLong(((struct stg_py_worker *)self)->work->client->fd);
 }
 
+static PyObject *worker_channel(PyObject *self, PyObject *ignored)
+{
+    return PyLong_FromLong(((struct stg_py_worker *)self)->work->channel);
+}
+
+PyObject *stg_py_tell_end(PyObject *module, PyObject *args)
+{
+    int channel, status;
+    if (!PyArg_ParseTuple(args, "ii", &channel, &status))
+        return NULL;
+    stg_work_tell_end(channel, status);
+    Py_RETURN_NONE;
+}
+
 /* ---- jobs ---- */
 
 static bool enter(struct stg_py_worker *self)
@@ -284,6 +298,7 @@ static PyObject *worker_fail(PyObject *object, PyObject *args)
 static PyMethodDef methods[] = {
     {"fileno", worker_fileno, METH_NOARGS,
      "The connection: when its other end is closed, stagerd has let go of this worker."},
+    {"channel", worker_channel, METH_NOARGS, "Where its work comes: for tell_end."},
     {"ready", worker_ready, METH_NOARGS, "The function is there: work may come."},
     {"next", worker_next, METH_NOARGS,
      "[(name, part, tensor)] of the next job; None: stagerd has let go of this worker."},

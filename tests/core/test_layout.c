@@ -64,10 +64,11 @@ static void the_job_and_the_answer_of_a_worker_have_their_fields_where_they_were
     FIELD(stg_work_job, reserved, 40, 24);
     CHECK_INT(sizeof(struct stg_work_job), 64);
     FIELD(stg_work_answer, magic, 0, 4);
-    FIELD(stg_work_answer, reserved0, 4, 4);
+    FIELD(stg_work_answer, kind, 4, 4);
     FIELD(stg_work_answer, job, 8, 8);
     FIELD(stg_work_answer, bytes, 16, 8);
-    FIELD(stg_work_answer, reserved1, 24, 8);
+    FIELD(stg_work_answer, status, 24, 4);
+    FIELD(stg_work_answer, reserved1, 28, 4);
     CHECK_INT(sizeof(struct stg_work_answer), 32);
 }
 

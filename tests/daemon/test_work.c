@@ -95,8 +95,9 @@ static void work(int channel, behave *does)
     struct stg_work_job job;
     for (;;) {
         receive(channel, &job, &memory);
-        struct stg_work_answer answer = {.magic = STG_MAGIC_WORK, .job = job.job};
+        struct stg_work_answer answer = {.magic = STG_MAGIC_WORK};
         answer.bytes = does(&job, memory.input, memory.scratch);
+        answer.job = job.job;
         send(channel, &answer, sizeof(answer), MSG_NOSIGNAL);
     }
 }
@@ -425,27 +426,122 @@ static void workers_that_were_stopped_take_nobody(void)
     stg_workers_unref(workers);
 }
 
+/* Of another job. */
+static uint64_t answers_the_next(const struct stg_work_job *job, const char *input,
+                                 char *scratch)
+{
+    ((struct stg_work_job *)(uintptr_t)job)->job++;
+    return doubles(job, input, scratch);
+}
+
 static void who_answers_what_was_not_asked_is_expelled(void)
 {
     struct stg_workers *workers = make_workers("");
     struct stg_err err = {0};
-    struct stg_worker *worker;
-    int channel;
-    CHECK_OK(stg_workers_admit(workers, 17, &worker, &channel, &err), err);
-    stg_worker_ready(worker);
-    struct stg_work_answer answer = {.magic = STG_MAGIC_WORK, .job = 99};
-    CHECK_INT(send(channel, &answer, sizeof(answer), 0), sizeof(answer));
+    struct hand hand = hire(workers, answers_the_next);
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
     CHECK_CONTAINS(err.text, "answered what was not asked");
-    stg_worker_leave(worker);
-    close(channel);
-    CHECK_OK(stg_workers_admit(workers, 17, &worker, &channel, &err), err);
-    stg_worker_ready(worker);
-    CHECK_INT(send(channel, "much too short", 14, 0), 14);
-    CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
-    stg_worker_leave(worker);
-    close(channel);
+    CHECK(stg_worker_is_expelled(hand.worker));
+    dismiss(&hand);
     stg_workers_unref(workers);
+}
+
+/* A worker in this process, free. */
+static struct stg_worker *admit(struct stg_workers *workers, int *ret_channel)
+{
+    struct stg_worker *worker;
+    struct stg_err err = {0};
+    CHECK_OK(stg_workers_admit(workers, 17, &worker, ret_channel, &err), err);
+    stg_worker_ready(worker);
+    return worker;
+}
+
+/* It died, or says what it was not asked: it has no batch that could be lost. */
+static void a_free_worker_that_is_found_lost_costs_no_batch(void)
+{
+    struct stg_workers *workers = make_workers("");
+    struct stg_err err = {0};
+    struct hand good = hire(workers, doubles);
+    const struct stg_work_answer ends = {
+        .magic = STG_MAGIC_WORK, .kind = STG_WORK_ENDED, .status = -9};
+    const struct stg_work_answer none = {.magic = STG_MAGIC_WORK, .job = 99};
+    const struct {
+        const void *bytes;
+        size_t n;
+    } words[] = {{NULL, 0}, {&ends, sizeof(ends)}, {&none, sizeof(none)}, {"short", 5}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        int channel;
+        struct stg_worker *worker = admit(workers, &channel);
+        if (words[i].bytes != NULL)
+            CHECK_INT(send(channel, words[i].bytes, words[i].n, 0), words[i].n);
+        close(channel);
+        CHECK_OK(call(workers, false, &err), err);
+        CHECK(stg_worker_is_expelled(worker));
+        stg_worker_leave(worker);
+    }
+    dismiss(&good);
+    CHECK_INT(call(workers, false, &err), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, "the last one, pid 17, answered what was not asked");
+    stg_workers_unref(workers);
+}
+
+struct ending {
+    int channel;
+    int32_t status;
+    struct stg_worker *leaves; /* NULL: nobody does */
+};
+
+static void *end_soon(void *arg)
+{
+    struct ending *ending = arg;
+    struct pollfd poll_fd = {.fd = ending->channel, .events = POLLIN};
+    poll(&poll_fd, 1, -1); /* for the job */
+    if (ending->leaves != NULL)
+        stg_worker_leave(ending->leaves);
+    struct stg_work_answer answer = {
+        .magic = STG_MAGIC_WORK, .kind = STG_WORK_ENDED, .status = ending->status};
+    if (ending->status != 0)
+        send(ending->channel, &answer, sizeof(answer), MSG_NOSIGNAL);
+    return NULL;
+}
+
+static void check_ending(int32_t status, bool leaves, const char *text)
+{
+    struct stg_workers *workers = make_workers("");
+    struct stg_err err = {0};
+    struct ending ending = {.status = status};
+    struct stg_worker *worker = admit(workers, &ending.channel);
+    ending.leaves = leaves ? worker : NULL;
+    pthread_t thread;
+    pthread_create(&thread, NULL, end_soon, &ending);
+    CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
+    pthread_join(thread, NULL);
+    CHECK_CONTAINS(err.text, text);
+    struct stg_workers_counts counts;
+    stg_workers_count(workers, &counts);
+    CHECK_INT(counts.n_lost, 1);
+    CHECK_INT(counts.n_ready, 0);
+    close(ending.channel);
+    if (!leaves)
+        stg_worker_leave(worker);
+    stg_workers_unref(workers);
+    CHECK_INT(stg_budget_used(&budget), 0);
+}
+
+/* Also when its connection was seen to end first. */
+static void how_a_worker_ended_is_told_by_who_started_it(void)
+{
+    for (int leaves = 0; leaves < 2; leaves++) {
+        check_ending(3, leaves, "its worker, pid 17, ended with exit status 3 (its");
+        check_ending(-9, leaves, "its worker, pid 17, was killed by signal 9 (SIGKILL)");
+        check_ending(-1000, leaves, "its worker, pid 17, was killed by signal 1000");
+        check_ending(INT32_MIN, leaves, "was killed by signal 2147483648");
+    }
+}
+
+static void a_worker_that_left_and_of_which_nobody_tells_costs_its_batch(void)
+{
+    check_ending(0, true, "died or left in the middle of a call");
 }
 
 static const struct stg_test tests[] = {
@@ -458,6 +554,9 @@ static const struct stg_test tests[] = {
     TEST(a_call_ends_when_all_is_stopped),
     TEST(workers_that_were_stopped_take_nobody),
     TEST(who_answers_what_was_not_asked_is_expelled),
+    TEST(a_free_worker_that_is_found_lost_costs_no_batch),
+    TEST(how_a_worker_ended_is_told_by_who_started_it),
+    TEST(a_worker_that_left_and_of_which_nobody_tells_costs_its_batch),
 };
 
 TEST_MAIN(tests)

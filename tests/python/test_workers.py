@@ -51,6 +51,20 @@ def raises(batch):
         raise ValueError("four is bad")
     return batch
 
+def raises_exit(batch):
+    if 4 in batch["value"]:
+        sys.exit("enough")
+    return batch
+
+class Shy(Exception):
+    def __str__(self):
+        raise self
+
+def raises_shy(batch):
+    if 4 in batch["value"]:
+        raise Shy
+    return batch
+
 def raises_stager(batch):
     import stager
     raise stager.DataLossError("lost")
@@ -66,6 +80,11 @@ def exits_always(batch):
 def kills(batch):
     if 4 in batch["value"]:
         os.kill(os.getpid(), signal.SIGKILL)
+    return batch
+
+def kills_without_a_name(batch):
+    if 4 in batch["value"]:
+        os.kill(os.getpid(), 40)
     return batch
 
 def segfaults(batch):
@@ -303,6 +322,15 @@ class Errors(WorkerCase):
         self.assertIn(f"user_functions.py:{line}, in raises)", items[2].text)
         self.assertEqual(self.status()["workers_lost"], 0)
 
+    def test_an_exit_is_an_exception_as_any(self):
+        for function, text in (("raises_exit", "SystemExit: enough ("), ("raises_shy", "raises_shy: Shy (")):
+            with stager.open(self.calling(function), workers=1) as stream:
+                items = self.taken(stream)
+                self.assertEqual(items[:2] + items[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
+                self.assertIsInstance(items[2], stager.UnknownError)
+                self.assertIn(text, items[2].text)
+                self.assertEqual(self.status()["workers_lost"], 0)
+
     def test_an_exception_names_the_rows_of_a_file(self):
         path = self.file("numbers", "1\n2\n3\n")
         name = self.calling("raises_stager", batch_size=2, source=stager.files(path).text_line())
@@ -313,13 +341,16 @@ class Errors(WorkerCase):
                 stream.next()
 
     def test_a_worker_that_exits_costs_its_batch(self):
-        self.one_is_lost("exits", "died or left in the middle of a call")
+        self.one_is_lost("exits", "ended with exit status 3 (its standard error may say why)")
 
     def test_a_worker_that_is_killed_costs_its_batch(self):
-        self.one_is_lost("kills", "died or left in the middle of a call")
+        self.one_is_lost("kills", "was killed by signal 9 (SIGKILL)")
+
+    def test_a_worker_that_is_killed_by_a_signal_without_a_name_costs_its_batch(self):
+        self.one_is_lost("kills_without_a_name", "was killed by signal 40")
 
     def test_a_worker_that_segfaults_costs_its_batch(self):
-        self.one_is_lost("segfaults", "died or left in the middle of a call")
+        self.one_is_lost("segfaults", "was killed by signal 11 (SIGSEGV)")
 
     def test_a_worker_that_hangs_costs_its_batch(self):
         self.one_is_lost("hangs", "was still at work after timeout_millis 300", timeout_millis=300)
@@ -400,6 +431,17 @@ class Life(WorkerCase):
         with self.assertRaisesRegex(stager.NotFoundError, "has no function nothing"):
             stager.open(self.calling("nothing"))
         self.assertEqual(stager.status(self.name)["workers"], 0)
+
+    def test_an_import_that_ends_the_worker_is_told_to_who_opens(self):
+        for module, lines, text in (
+                ("user_exits", "import sys\nsys.exit(0)\n", "importing user_exits failed: SystemExit: 0"),
+                ("user_dies", "import os\nos.kill(os.getpid(), 9)\n",
+                 "was killed by signal 9 (SIGKILL) before it was ready")):
+            with open(os.path.join(self.modules, f"{module}.py"), "w", encoding="utf-8") as file:
+                file.write(lines)
+            with self.assertRaises(stager.Error) as caught:
+                stager.open(self.calling(f"{module}:f"), workers=2)
+            self.assertIn(text, caught.exception.text)
 
     def test_without_a_worker_the_error_says_how_to_start_one(self):
         name = self.calling("same", staged={"start_timeout_millis": 200})

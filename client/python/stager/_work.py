@@ -33,7 +33,7 @@ def load(function: str) -> Callable[[Dict[str, Any]], Any]:
     module_name, _, name = function.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:
+    except BaseException as error:
         raise NotFoundError(f"{function}: importing {module_name} failed: {_told(error)}; searched: "
                             f"{', '.join(path or os.getcwd() for path in sys.path)}") from error
     for part in name.split("."):
@@ -47,7 +47,11 @@ def load(function: str) -> Callable[[Dict[str, Any]], Any]:
 
 def _told(error: BaseException) -> str:
     """"ValueError: text (file.py:12, in augment)": the exception, and where it was raised."""
-    words = f"{type(error).__name__}: {error}"
+    words = type(error).__name__
+    try:
+        words += f": {error}"
+    except Exception:  # pylint: disable=broad-except
+        pass  # its text is the user's code, too
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return words
@@ -200,8 +204,8 @@ class Worker:
             except _Undeclared as error:
                 self.core.fail(error.code, error.text)
                 continue
-            except Exception as error:  # pylint: disable=broad-except
-                self.core.fail(_code_of(error), _told(error))
+            except BaseException as error:  # pylint: disable=broad-except
+                self.core.fail(_code_of(error), _told(error))  # SystemExit, too, is of this batch
                 continue
             try:
                 self.core.give(outputs)
@@ -219,7 +223,7 @@ def main(name: str, control_fd: int) -> int:
     control.set_inheritable(False)
     try:
         worker = Worker(name, None)
-        socket.send_fds(control, [b"attached"], [worker.core.fileno()])
+        socket.send_fds(control, [b"attached"], [worker.core.fileno(), worker.core.channel()])
         worker.load()
         control.send(b"ready")
     except Error as error:

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import List, Optional
 
-from . import _admin
+from . import _admin, _core
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError, UnavailableError,
                       error_of)
 
@@ -35,8 +35,10 @@ class _Child:
                 [sys.executable, "-m", "stager", "worker", "--control", str(other.fileno()), name],
                 stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=[other.fileno()])
         self.control.setblocking(False)
+        self.pidfd = os.pidfd_open(self.process.pid)
         self.began = time.monotonic()
         self.connection: Optional[int] = None
+        self.channel: Optional[int] = None
         self.is_ready = False
         self.error: Optional[Error] = None
         self.kill_at: Optional[float] = None
@@ -44,13 +46,13 @@ class _Child:
     def hear(self) -> None:
         """What it said; its connection tells later that stagerd has let go of it."""
         try:
-            message, fds, _, _ = socket.recv_fds(self.control, 16384, 1)
+            message, fds, _, _ = socket.recv_fds(self.control, 16384, 2)
         except BlockingIOError:
             return
         except OSError:
             message, fds = b"", []
-        if message == b"attached" and fds:
-            self.connection = fds[0]
+        if message == b"attached" and len(fds) == 2:
+            self.connection, self.channel = fds
         elif message == b"ready":
             self.is_ready = True
         elif message:
@@ -60,19 +62,25 @@ class _Child:
             self.kill_at = time.monotonic() + _GRACE_S
 
     def end(self) -> None:
+        """Kills it. How it ended before that, by itself, stagerd is told, whose batch it may have had."""
+        status = self.process.poll()
         self.process.kill()
         self.process.wait()
+        if status is not None and self.channel is not None:
+            _core.tell_end(self.channel, status)
         self.control.close()
-        if self.connection is not None:
-            os.close(self.connection)
+        for fd in (self.pidfd, self.connection, self.channel):
+            if fd is not None:
+                os.close(fd)
 
     def how(self) -> str:
-        code = self.process.returncode
+        status = self.process.returncode
         if self.error is not None:
             return self.error.text
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"ended with {code}"
+        if status >= 0:
+            return f"ended with exit status {status}"
+        name = next((f" ({known.name})" for known in signal.Signals if known == -status), "")
+        return f"was killed by signal {-status}{name}"
 
 
 class Supervisor:
@@ -147,8 +155,10 @@ class Supervisor:
                 child.hear()
             child.end()
             self._children.remove(child)
-            if not self._told and child.error is not None:
-                raise child.error
+            if not self._told:
+                raise child.error or UnavailableError(
+                    f"a worker of pipeline {self.name} {child.how()} before it was ready: its standard "
+                    "error may say why")
             self._restart_later(child)
 
     # ---- the loop ----
@@ -158,6 +168,7 @@ class Supervisor:
         poll, now = select.poll(), time.monotonic()
         ends = [child.kill_at for child in self._children if child.kill_at is not None]
         for child in self._children:
+            poll.register(child.pidfd, select.POLLIN)
             if child.kill_at is not None:
                 continue
             poll.register(child.control, select.POLLIN)
