@@ -188,9 +188,9 @@ static int send_job(struct stg_worker *worker, uint64_t bytes, struct stg_err *e
 static int say_ended(struct stg_worker *worker, int32_t status, struct stg_err *err)
 {
     if (status >= 0)
-        return stg_work_expel(worker, err,
-                              "ended with exit status %d (its standard error may say why)",
-                              (int)status);
+        return stg_work_expel(
+            worker, err, "ended with exit status %d (its standard error may say why)",
+            (int)status);
     uint32_t number = 0u - (uint32_t)status;
     const char *name = sigabbrev_np((int)number);
     return stg_work_expel(worker, err, "was killed by signal %" PRIu32 "%s%s%s", number,
