@@ -77,6 +77,14 @@ int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
     return 0;
 }
 
+void stg_slice_slots(struct stg_schema *slots)
+{
+    for (size_t i = 0; i < slots->n; i++) {
+        if (slots->components[i].ndim > 0)
+            slots->components[i].shape[0] = -1;
+    }
+}
+
 /* ---- a staged batch ---- */
 
 /* How many rows tensor i says that the batch has; -1: it says nothing. */

@@ -145,6 +145,7 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
                                 stream->name, err);
         if (rc < 0)
             return rc;
+        stg_slice_slots(&stream->slots);
     }
 
     rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,

@@ -193,6 +193,9 @@ void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
 int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
                        uint64_t batch_rows, const char *pipeline, struct stg_err *err);
 
+/* slice.c: of what a slice carries besides the graph knows how many rows it has. */
+void stg_slice_slots(struct stg_schema *slots);
+
 /* slice.c: opens a staged batch, checks that it can be cut and says into how many. */
 int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
                       struct stg_err *err);

@@ -93,8 +93,43 @@ static void what_was_run_ahead_of_a_whole_batch_is_in_no_slice(void)
     fixture_finish(&fixture);
 }
 
+/* Also when the number of rows is known beforehand. */
+static void what_was_run_ahead_for_each_row_is_in_its_slice(void)
+{
+    static const char *const fetch = "y";
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(
+        &fixture,
+        "name: p\n"
+        "dataset:\n"
+        "  - range: {stop: 64}\n"
+        "  - batch: {batch_size: 4, drop_remainder: true}\n"
+        "graph:\n"
+        "  - {name: square, op: multiply, input: [\"staged:v\", \"staged:v\"]}\n"
+        "  - {name: bias, op: variable, shape: [1], dtype: int64}\n"
+        "  - {name: y, op: add, input: [square, bias]}\n"
+        "staged: {features: {v: value}}\n"
+        "targets: [y]\nsmart_stage: on\n");
+    struct stager_stream *stream =
+        open_with(&fixture, (struct stager_options){.batch_size = 2});
+    for (int64_t i = 0; i < 64; i += 2) {
+        struct stager_batch *batch = fixture_take(stream);
+        struct stager_tensor y;
+        if (stager_run(stream, batch, &fetch, 1, &y) < 0)
+            FAIL("run: %s", stager_error_text(stream));
+        CHECK_INT(y.shape[0], 2);
+        CHECK_INT(((const int64_t *)y.data)[0], i * i);
+        CHECK_INT(((const int64_t *)y.data)[1], (i + 1) * (i + 1));
+        stager_release(batch);
+    }
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(who_comes_back_for_other_fields_gets_those),
     TEST(what_was_run_ahead_of_a_whole_batch_is_in_no_slice),
+    TEST(what_was_run_ahead_for_each_row_is_in_its_slice),
 };
 TEST_MAIN(tests)
