@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One row of tests/gpu/run: a program that is run in a session of its own until it ends or its time is up, and what
+became of it. It may hang, crash or be killed: that is its own row's result, and nobody else's."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+SKIPPED = 77
+TEXT_BYTES = 3000
+
+
+class Clock:
+    """The time that is left of a whole run."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def left(self):
+        return max(self.end - time.monotonic(), 0.0)
+
+
+def end(process):
+    """The program and what it has begun, but for what has made a session of its own."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def execute(command, env, folder, log, seconds):
+    """(exit status, None where it had to be ended; what it said). What it says is in the log at once."""
+    with open(log, "ab") as out:
+        out.write(f"$ {' '.join(command)}\n".encode())
+        out.flush()
+        began = out.tell()
+        process = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                   start_new_session=True)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            end(process)
+    with open(log, encoding="utf-8", errors="replace") as file:
+        file.seek(began)
+        return code, file.read()
+
+
+def state(code):
+    return "passed" if code == 0 else "skipped" if code == SKIPPED else "failed"
+
+
+def why(code, seconds):
+    if code is None:
+        return f"ended after {seconds:.0f} s, its deadline"
+    return f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+def told(text):
+    """The last line but for counts: why something was skipped."""
+    lines = [line for line in text.strip().split("\n") if line and not re.match(r"\d+ passed", line)]
+    return lines[-1][-300:] if lines else ""
+
+
+def run(name, command, env, folder, log, seconds):
+    """The row: name, state, seconds; counts where the program ends with them; text where it did not pass."""
+    began = time.monotonic()
+    try:
+        code, text = execute(command, env, folder, log, seconds)
+    except OSError as error:
+        return {"name": name, "state": "failed", "seconds": 0.0, "text": str(error)}
+    row = {"name": name, "state": state(code), "seconds": round(time.monotonic() - began, 1)}
+    counts = re.findall(r"(\d+) passed, (\d+) failed, (\d+) skipped", text)
+    if counts:
+        row["passed"], row["failed"], row["skipped"] = map(int, counts[-1])
+    if row["state"] == "failed":
+        row["why"], row["text"] = why(code, seconds), text[-TEXT_BYTES:]
+    elif row["state"] == "skipped":
+        row["text"] = told(text)
+    return row

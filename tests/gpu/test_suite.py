@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/gpu/run does with rows that hang and crash, and with an MPS daemon that does not behave; on any machine.
+
+    test_suite.py           ends with "N passed, N failed, N skipped"
+"""
+import argparse
+import importlib.machinery
+import importlib.util
+import json
+import os
+import stat
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.dont_write_bytecode = True
+import mps  # noqa: E402
+import row  # noqa: E402
+
+# Says where it is, and that it is there. "quit" ends it; who is asked for something writes that down.
+CONTROL = """#!/bin/sh
+if [ "$1" = -f ]; then
+    echo $$ >"$CUDA_MPS_PIPE_DIRECTORY/pid"
+    %s
+fi
+read command
+[ -e "$CUDA_MPS_PIPE_DIRECTORY/ready" ] || exit 1
+echo "$command" >>"$CUDA_MPS_PIPE_DIRECTORY/asked"
+[ "$command" != quit ] || rm "$CUDA_MPS_PIPE_DIRECTORY/ready"
+"""
+OBEYS = 'touch "$CUDA_MPS_PIPE_DIRECTORY/ready"; while [ -e "$CUDA_MPS_PIPE_DIRECTORY/ready" ]; do sleep 0.05; done; exit 0'
+STAYS = 'touch "$CUDA_MPS_PIPE_DIRECTORY/ready"; sleep 1000 & echo $! >"$CUDA_MPS_PIPE_DIRECTORY/server"; wait'
+ENDS = 'echo "no GPU takes part"; exit 3'
+IS_MUTE = "exec sleep 1000"
+
+
+def is_alive(pid):
+    """Not gone, and not a zombie that somebody else has to look at."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def check_gone(*pids):
+    end = time.monotonic() + 10
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < end, f"one of {pids} lives"
+        time.sleep(0.01)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class Folder(tempfile.TemporaryDirectory):
+    def row(self, script, seconds=30):
+        return row.run("x", ["sh", "-c", script], dict(os.environ), self.name, os.path.join(self.name, "log"), seconds)
+
+    def control(self, what):
+        """An nvidia-cuda-mps-control that does that, first on PATH."""
+        path = os.path.join(self.name, mps.PROGRAM)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(CONTROL % what)
+        os.chmod(path, stat.S_IRWXU)
+        os.environ["PATH"] = self.name + os.pathsep + os.environ["PATH"]
+
+
+# ---- rows -----------------------------------------------------------------------------------
+
+def a_row_that_hangs_is_ended_with_what_it_began(folder):
+    found = folder.row("echo before; sleep 1000 & echo $! >child; wait", 0.5)
+    assert found["state"] == "failed" and "deadline" in found["why"] and "before" in found["text"], found
+    check_gone(int(read(os.path.join(folder.name, "child"))))
+
+
+def a_row_that_crashes_says_by_which_signal(folder):
+    found = folder.row("echo before; kill -SEGV $$")
+    assert (found["state"], found["why"]) == ("failed", "ended by signal SIGSEGV") and "before" in found["text"], found
+
+
+def a_row_that_is_skipped_says_why(folder):
+    found = folder.row("echo 'skipped: no card'; echo '0 passed, 0 failed, 3 skipped'; exit 77")
+    assert (found["state"], found["text"], found["skipped"]) == ("skipped", "skipped: no card", 3), found
+
+
+def a_row_without_its_program_is_a_failed_row(folder):
+    found = row.run("x", ["/no/such/program"], {}, folder.name, os.path.join(folder.name, "log"), 5)
+    assert found["state"] == "failed" and "/no/such/program" in found["text"], found
+
+
+def the_log_has_what_each_said(folder):
+    folder.row("echo first")
+    folder.row("echo second; exit 1")
+    text = read(os.path.join(folder.name, "log"))
+    assert text.index("first\n") < text.index("second\n"), text
+
+
+def program():
+    loader = importlib.machinery.SourceFileLoader("gpu_run", os.path.join(HERE, "run"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_run", loader))
+    loader.exec_module(module)
+    return module
+
+
+def what_a_row_throws_is_its_own_and_all_is_written_after_each(folder):
+    run, seen = program(), []
+
+    def look(suite, name):
+        seen.append([one["state"] for one in json.loads(read(os.path.join(folder.name, "gpu.json")))["rows"]])
+        return {"name": name, "state": "passed"}
+
+    def throw(suite, name):
+        raise ValueError("of a row")
+    run.ROWS = {"first": look, "second": throw, "third": look, "fourth": look}
+    run.say = lambda text: None
+    args = argparse.Namespace(only=["first", "second", "third"], rehearse=True)
+    found = {"date": "today", "rehearsal": True, "card": None, "rows": []}
+    run.run_rows(argparse.Namespace(args=args), found, folder.name)
+    assert seen == [[], ["passed", "failed"]], seen
+    assert found["rows"][1]["text"] == "ValueError: of a row" and len(found["rows"]) == 3, found
+    assert "A rehearsal without a GPU" in read(os.path.join(folder.name, "gpu.md"))
+
+
+def rows_that_have_no_time_left_are_told(folder):
+    run = program()
+    args = argparse.Namespace(build=folder.name, rehearse=False)
+    suite = run.Suite(args, {}, os.path.join(folder.name, "log"), row.Clock(0))
+    assert suite.kernels("kernels")["state"] == "not run"
+
+
+# ---- MPS ------------------------------------------------------------------------------------
+
+def a_control_daemon_is_started_and_ends_when_it_is_told_to(folder):
+    folder.control(OBEYS)
+    with mps.Mps() as server:
+        assert server.unavailable == "", server.unavailable
+        pid = int(read(os.path.join(server.folder, "pid")))
+        assert is_alive(pid) and set(server.env.values()) == {server.folder}
+    assert not is_alive(pid) and not os.path.exists(server.folder)
+
+
+def one_that_does_not_start_says_why(folder):
+    folder.control(ENDS)
+    with mps.Mps() as server:
+        assert "ended with 3: no GPU takes part" in server.unavailable, server.unavailable
+
+
+def one_that_does_not_answer_is_ended(folder):
+    folder.control(IS_MUTE)
+    mps.START_S = 0.5
+    with mps.Mps() as server:
+        assert "does not answer" in server.unavailable, server.unavailable
+        pid = int(read(os.path.join(server.folder, "pid")))
+    assert not is_alive(pid)
+
+
+def one_that_does_not_quit_is_ended_with_its_server(folder):
+    folder.control(STAYS)
+    mps.QUIT_S = 0.3
+    with mps.Mps() as server:
+        assert server.unavailable == "", server.unavailable
+        while not os.path.exists(os.path.join(server.folder, "server")):
+            time.sleep(0.01)
+        pids = [int(read(os.path.join(server.folder, name))) for name in ("pid", "server")]
+    check_gone(*pids)
+
+
+def without_one_it_says_so(folder):
+    os.environ["PATH"], mps.ELSEWHERE = folder.name, folder.name
+    with mps.Mps() as server:
+        assert server.unavailable == "no nvidia-cuda-mps-control"
+
+
+TESTS = [a_row_that_hangs_is_ended_with_what_it_began, a_row_that_crashes_says_by_which_signal,
+         a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row, the_log_has_what_each_said,
+         what_a_row_throws_is_its_own_and_all_is_written_after_each, rows_that_have_no_time_left_are_told,
+         a_control_daemon_is_started_and_ends_when_it_is_told_to, one_that_does_not_start_says_why,
+         one_that_does_not_answer_is_ended, one_that_does_not_quit_is_ended_with_its_server, without_one_it_says_so]
+
+
+def main():
+    n_failed, path = 0, os.environ["PATH"]
+    for test in TESTS:
+        os.environ["PATH"] = path
+        folder = Folder()
+        try:
+            test(folder)
+            print(f"ok   {test.__name__}")
+        except AssertionError as error:
+            n_failed += 1
+            print(f"FAIL {test.__name__}: {error}")
+        folder.cleanup()
+    print(f"{len(TESTS) - n_failed} passed, {n_failed} failed, 0 skipped")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
