@@ -10,7 +10,7 @@
 #include "core/batch.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 5u
+#define STG_COMPUTE_ABI 6u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 
@@ -50,7 +50,14 @@ struct stg_compute {
     uint32_t struct_bytes; /* sizeof(struct stg_compute) of who built it */
     const char *release;   /* of who built it */
 
-    /* spec and boundary must outlive the graph. Variables are made here, and the threads
+    /* The nodes of the graph that this build cannot make: an op that it does not have, an
+     * attribute or a dtype that the op does not know. ret_names has room for all nodes;
+     * strings are the spec's. */
+    int (*lacks)(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
+                 const char **ret_names, size_t *ret_n, struct stg_err *err);
+
+    /* spec and boundary must outlive the graph. What this build cannot make is an error
+     * when an executor needs it, not here. Variables are made here, and the threads
      * of its executors started: as many as nodes may run on at once (inter_op), or parts
      * of one (intra_op), less the caller's own; 0 and 1: none. */
     int (*create)(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
@@ -88,5 +95,10 @@ struct stg_compute {
     bool (*measured)(struct stg_compute_executor *executor,
                      struct stg_compute_measured *ret);
 };
+
+/* load.c: of the library beside libstager.so, else where the linker looks. UNAVAILABLE:
+ * it is in neither; FAILED_PRECONDITION: it is of another build than this. It stays
+ * loaded: threads of its own pools may still be on their way out. */
+int stg_compute_load(const struct stg_compute **ret, struct stg_err *err);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stager_run: libstager-compute.so is loaded by the first call; executors are kept for
- * each list of fetches and of what is fed.
+ * stager_run: the graph is made by the first call; executors are kept for each list of
+ * fetches and of what is fed.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,6 @@ struct executor {
 };
 
 struct stg_computer {
-    void *library;
     const struct stg_compute *table;
     struct stg_compute_graph *graph;
     struct stg_tensor *boundary; /* one a tensor of it, of one run */
@@ -39,47 +37,7 @@ struct stg_computer {
     uint64_t n_calls;
 };
 
-/* ---- loading ---- */
-
-/* Beside libstager.so, else where the linker looks. */
-static void *load_library(struct stg_err *err)
-{
-    Dl_info info;
-    char path[4096];
-    path[0] = '\0';
-    if (dladdr((void *)(uintptr_t)stager_version, &info) != 0 && info.dli_fname != NULL) {
-        const char *slash = strrchr(info.dli_fname, '/');
-        if (slash != NULL)
-            snprintf(path, sizeof(path), "%.*s/" STG_COMPUTE_LIBRARY,
-                     (int)(slash - info.dli_fname), info.dli_fname);
-    }
-    void *library = path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library == NULL)
-        library = dlopen(STG_COMPUTE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        const char *why = dlerror();
-        stg_err(err, -STAGER_UNAVAILABLE,
-                "stager_run needs " STG_COMPUTE_LIBRARY
-                ", which is neither %s nor where the linker looks: %s",
-                path[0] != '\0' ? path : "beside libstager", why != NULL ? why : "");
-    }
-    return library;
-}
-
-static int check_table(const struct stg_compute *table, struct stg_err *err)
-{
-    if (table == NULL)
-        return stg_err(err, -STAGER_UNAVAILABLE,
-                       STG_COMPUTE_LIBRARY " has no " STG_COMPUTE_SYMBOL);
-    if (table->abi != STG_COMPUTE_ABI || table->struct_bytes != sizeof(*table) ||
-        strcmp(table->release, STAGER_RELEASE) != 0)
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       STG_COMPUTE_LIBRARY
-                       " is of another build (abi %u) than libstager %s "
-                       "(abi %u): install both from one",
-                       table->abi, STAGER_RELEASE, STG_COMPUTE_ABI);
-    return 0;
-}
+/* ---- life ---- */
 
 static void executor_clear(const struct stg_computer *computer, struct executor *e)
 {
@@ -97,7 +55,6 @@ static void executor_clear(const struct stg_computer *computer, struct executor 
     *e = (struct executor){0};
 }
 
-/* The library stays loaded: threads of its own pools may still be on their way out. */
 void stg_computer_destroy(struct stg_computer *computer)
 {
     if (computer == NULL)
@@ -136,13 +93,9 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
     struct stg_computer *computer = calloc(1, sizeof(*computer));
     if (computer == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    computer->library = load_library(err);
-    int rc = computer->library != NULL ? make_room(computer, stream, err)
-                                       : -STAGER_UNAVAILABLE;
-    if (rc == 0) {
-        computer->table = dlsym(computer->library, STG_COMPUTE_SYMBOL);
-        rc = check_table(computer->table, err);
-    }
+    int rc = make_room(computer, stream, err);
+    if (rc == 0)
+        rc = stg_compute_load(&computer->table, err);
     if (rc == 0)
         rc = computer->table->create(stream->spec, &stream->boundary,
                                      stream->inter_op_threads_num,

@@ -260,7 +260,8 @@ void stager_disconnect(struct stager *client);
  * option), PERMISSION_DENIED, UNAVAILABLE (also: no such device here, says what is
  * missing; without `device` all goes on); NOT_FOUND also for a field or a fetch that the
  * pipeline has not (names the nearest), FAILED_PRECONDITION for a client_id that comes
- * back in the middle and wants more than it had. */
+ * back in the middle and wants more than it had, and for a fetch that needs a node which
+ * this build lacks and stagerd may not compute instead (names it, and why). */
 int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
@@ -326,9 +327,11 @@ int stager_rewind(struct stager_stream *stream);
  * "staged:ids"). ret: n_fetches views, owned by the stream, valid until its next
  * stager_run or stager_close (a fetch that is a boundary tensor: until stager_release).
  * What stagerd computed ahead is taken from the batch (smart_stage): results are the
- * same. Loads libstager-compute.so at the first call. Errors: NOT_FOUND (no such
+ * same. Loads libstager-compute.so, unless the open did. Errors: NOT_FOUND (no such
  * node), FAILED_PRECONDITION (it needs a feature that neither `fields` nor `fetches`
- * asked for: names it), UNAVAILABLE (library not found, says where), the op's. */
+ * asked for: names it), UNIMPLEMENTED (it needs an op that this build does not have, and
+ * `fetches` did not ask for it), UNAVAILABLE (library not found, says where), the op's.
+ */
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
                const char *const *fetches, size_t n_fetches, struct stager_tensor *ret);
 

@@ -187,8 +187,8 @@ static int attach(struct stager_stream *stream, const char *name,
     struct stg_reply reply;
     int fds[N_FDS];
     size_t n_fds = 0;
-    int rc = stg_client_call(stream->client, &request, STG_OPEN_NS, &reply, fds, N_FDS,
-                             &n_fds, err);
+    int rc =
+        stg_stream_call_open(stream->client, &request, &reply, fds, N_FDS, &n_fds, err);
     if (rc < 0)
         return rc;
     if (n_fds != N_FDS)

@@ -121,6 +121,12 @@ struct stager_stream {
  */
 int stg_stream_enter(struct stager_stream *stream);
 
+/* open.c: the request that opens a stream, with what stagerd asks before it grants that.
+ * As stg_client_call. */
+int stg_stream_call_open(struct stager *client, struct stg_request *request,
+                         struct stg_reply *ret, int *fds, size_t max_fds,
+                         size_t *ret_n_fds, struct stg_err *err);
+
 /* Gives back what lies in the ring and was not taken: nobody here will read it. Only when
  * the daemon has let go of this client; before, it would acknowledge, and the batches
  * would be lost to the others. */

@@ -6,9 +6,13 @@
  * drawn with, and says its number.
  *
  * No cut (NULL, number 0) is the boundary as the pipeline writes it: all features and
- * nothing else. That one is good for everybody, and an item whose own cut fails is made
- * by it: an error of a node that has moved comes where the pipeline has it, in the
- * trainer.
+ * nothing else. That one is good for everybody who can compute all it fetches, and an
+ * item whose own cut fails is made by it: an error of a node that has moved comes where
+ * the pipeline has it, in the trainer.
+ *
+ * While a client is there whose build lacks an op, what it cannot compute runs ahead in
+ * each cut, and instead of the boundary as the pipeline writes it there is the *least*
+ * cut, which moves that and nothing else. Who fails by that one is an error item.
  *
  * Features that nobody needs are left out only while every place of num_clients is taken,
  * and never with keep_warm; and an item is given only to clients that it is good for.
@@ -29,6 +33,9 @@ struct stg_stage_cut {
     _Atomic unsigned refs;
     uint64_t number; /* from 1 */
     struct stg_cut *cut;
+    struct stg_stage_cut *least; /* what an item is made by when it fails by this one;
+                                    NULL: by the boundary as it is written, or … */
+    bool is_least;               /* … by nothing */
     uint64_t n_known; /* it is good for clients that came before this many had; of the
                          lock */
 };
@@ -36,7 +43,8 @@ struct stg_stage_cut {
 struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut); /* NULL: NULL */
 void stg_stage_cut_unref(struct stg_stage_cut *cut);                /* NULL is allowed */
 
-/* What an open request needs of its batches. NOT_FOUND names the nearest. */
+/* What an open request needs of its batches. NOT_FOUND names the nearest;
+ * FAILED_PRECONDITION: it lacks what may not run ahead. */
 int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cuts,
                    struct stg_cut_needs **ret, struct stg_err *err);
 
@@ -61,6 +69,12 @@ int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err
 uint64_t stg_stage_cut_number(struct stg_stage *stage);
 
 /* ---- inside of a stage: the lock is held ---- */
+
+/* May it be there with those that are? FAILED_PRECONDITION names a client that fetches
+ * what this one lacks, or the other way round; RESOURCE_EXHAUSTED: batches with what it
+ * lacks are larger than max_batch_bytes. */
+int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+                    struct stg_err *err);
 
 /* Clients came or went: what crosses from the next item on. */
 void stg_stage_recut(struct stg_stage *stage);

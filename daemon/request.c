@@ -3,14 +3,12 @@
  * What can be asked of the daemon: one function and one row each.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
 #include "core/param.h"
-#include "daemon/cut.h"
 #include "daemon/explain.h"
 #include "daemon/feed.h"
 #include "daemon/gate.h"
@@ -19,7 +17,6 @@
 #include "daemon/version.h"
 
 #define MAX_ADVICE 16
-#define CLIENT_ID_MAX_BYTES 127
 
 static struct stg_catalog *catalog_of(struct stg_session *session)
 {
@@ -386,162 +383,6 @@ static void serve_trace(struct stg_session *session, const struct stg_request *r
     struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
     if (pipeline != NULL)
         stg_tracing_begin(session, pipeline, request);
-}
-
-/* ---- open ---- */
-
-static int attach(struct stg_session *session, const struct stg_request *request,
-                  struct stg_instance *instance, struct stg_err *err)
-{
-    char client_id[CLIENT_ID_MAX_BYTES + 1];
-    bool given = request->client_id != NULL && request->client_id[0] != '\0';
-    if (given)
-        snprintf(client_id, sizeof(client_id), "%s", request->client_id);
-    else
-        snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
-                 (int)session->pid);
-    struct stg_attach who = {
-        .client_id = client_id,
-        .program = session->program,
-        .max_held = request->max_held,
-        .ack_explicit = request->ack_explicit,
-        .named = given && request->named,
-        .batch_size = request->batch_size,
-        .pid = session->pid,
-        .uid = session->who.uid,
-        .socket = session->fd,
-    };
-    struct stg_attached attached;
-    int rc = stg_needs_read(request, instance->definition->cuts, &who.needs, err);
-    if (rc < 0)
-        return rc;
-    stg_catalog_note(instance);
-    rc = stg_stage_attach(instance->stage, &who, &attached, err);
-    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
-        stg_stage_sweep(instance->stage);
-        stg_server_sweep_sessions(session->server);
-        rc = stg_stage_attach(instance->stage, &who, &attached, err);
-    }
-    if (rc < 0) {
-        stg_cut_needs_destroy(who.needs);
-        return rc;
-    }
-    session->instance = instance;
-    session->client = attached.client;
-    stg_catalog_note(instance);
-    struct stg_reply reply = reply_to(request);
-    reply.name = instance->config.name;
-    reply.generation = instance->generation;
-    reply.segment_bytes = attached.segment_bytes;
-    reply.max_held = request->max_held;
-    reply.client_id = client_id;
-    reply.structure = instance->definition->spec->staged.structure;
-    reply.boundary = *stg_graph_boundary(instance->definition->graph);
-    reply.slots = stg_definition_slots(instance->definition);
-    reply.pipeline = instance->definition->spec;
-    reply.first_number = attached.first_number;
-    reply.batch_rows = stg_definition_batch_rows(instance->definition);
-    reply.unseen = session->unseen;
-    reply.wants_reports = true;
-    if (session->unseen)
-        stg_log(
-            STG_LOG_WARNING,
-            "pipeline %s: the process of client %s cannot be watched (it is in another "
-            "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
-            "its socket counts as its death",
-            reply.name, client_id);
-    if (stg_session_reply(session, &reply, attached.fds, 3) < 0)
-        stg_session_close(session); /* the memory did not reach it */
-    stg_server_sweep_soon(session->server);
-    return 0;
-}
-
-static int wait_because(struct stg_session *session, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* 1, and remembers what the open waits for: it is the error if it waits too long. */
-static int wait_because(struct stg_session *session, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(session->open_why, sizeof(session->open_why), fmt, args);
-    va_end(args);
-    return 1;
-}
-
-/* The instance could not be made. Memory that is on its way back is worth waiting for. */
-static int answer_failed(struct stg_session *session, const struct stg_request *request,
-                         struct stg_instance *instance)
-{
-    struct stg_catalog *catalog = catalog_of(session);
-    struct stg_err err = instance->error;
-    session->open_private = NULL;
-    if (err.code == -STAGER_RESOURCE_EXHAUSTED &&
-        (stg_catalog_stopping(catalog) ||
-         stg_catalog_n_gone(catalog) != instance->n_gone)) {
-        session->open_gone = instance->n_gone + 1;
-        return wait_because(session, "%s", err.text);
-    }
-    stg_catalog_discard(instance);
-    fail(session, request, &err);
-    return 0;
-}
-
-/* A name that is cut short might be another one's. */
-static int check_options(const struct stg_request *request, struct stg_err *err)
-{
-    size_t bytes = request->client_id != NULL ? strlen(request->client_id) : 0;
-    if (request->max_held < 1 || request->max_held > STG_MAX_HELD)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "max_held %u is not between 1 and %u", request->max_held,
-                       STG_MAX_HELD);
-    if (bytes > CLIENT_ID_MAX_BYTES)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "client_id has %zu bytes, and may have %d: choose a shorter one",
-                       bytes, CLIENT_ID_MAX_BYTES);
-    return 0;
-}
-
-int stg_request_open(struct stg_session *session, const struct stg_request *request)
-{
-    struct stg_err err = {0};
-    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
-    if (pipeline == NULL)
-        return 0;
-    if (check_options(request, &err) < 0) {
-        fail(session, request, &err);
-        return 0;
-    }
-    struct stg_instance *instance = session->open_private;
-    int rc = 0;
-    if (!session->open_waits)
-        session->open_gone = 0;
-    if (instance == NULL && (request->private_run || pipeline->instance == NULL) &&
-        session->open_gone == stg_catalog_n_gone(catalog_of(session)) + 1)
-        return 1; /* no memory came back since it was refused */
-    if (instance == NULL)
-        rc = stg_catalog_instance(catalog_of(session), pipeline, request->private_run,
-                                  request->max_held, &instance, &err);
-    if (rc == -STAGER_UNAVAILABLE)
-        return wait_because(
-            session,
-            "the last run of pipeline %s is still stopping: a file takes long to read; "
-            "try again",
-            pipeline->name);
-    if (rc == 0 && instance->private_run)
-        session->open_private = instance;
-    if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
-        return wait_because(
-            session, "reserving %.0f MiB of memory for pipeline %s takes long; try again",
-            (double)instance->plan.arena_bytes / 1048576.0, pipeline->name);
-    if (rc == 0 && instance->state == STG_INSTANCE_FAILED)
-        return answer_failed(session, request, instance);
-    if (rc == 0)
-        rc = attach(session, request, instance, &err);
-    session->open_private = NULL;
-    if (rc < 0)
-        fail(session, request, &err);
-    return 0;
 }
 
 /* ---- feed ---- */

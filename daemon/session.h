@@ -91,8 +91,8 @@ struct stg_pipeline *stg_request_pipeline(struct stg_session *session,
 /* work_request.c: to be a worker. */
 void stg_request_work(struct stg_session *session, const struct stg_request *request);
 
-/* request.c: open, when its instance is live. Returns 0 when answered, 1: still waiting.
- */
+/* request_open.c: open, when its instance is live. Returns 0 when answered, 1: still
+ * waiting. */
 int stg_request_open(struct stg_session *session, const struct stg_request *request);
 
 #endif

@@ -96,18 +96,23 @@ static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executo
     return rc == 0 ? bytes : 0;
 }
 
-/* 0: that cut does not work for this item, or there is no memory for it. */
-static uint64_t write_other(struct stg_writer *writer, const struct stg_drawn *drawn,
-                            const struct stg_tensor *element, char *base)
+/* 0: that cut does not work for this item, or there is no memory for it, and the error.
+ */
+static uint64_t write_other(struct stg_writer *writer, struct stg_stage_cut *cut,
+                            const struct stg_drawn *drawn,
+                            const struct stg_tensor *element, char *base,
+                            struct stg_err *err)
 {
-    struct stg_err why = {0};
     struct stg_executor *other = &writer->other;
-    if (other->cut != drawn->cut) {
+    if (other->cut != cut) {
         executor_finish(other);
-        if (executor_init(writer->stage, drawn->cut, other, &why) < 0)
+        int rc = executor_init(writer->stage, cut, other, err);
+        if (rc < 0) {
+            err->code = rc;
             return 0;
+        }
     }
-    return write_by(writer, other, drawn, element, base, &why);
+    return write_by(writer, other, drawn, element, base, err);
 }
 
 /* "mod:f: ValueError: …" gets the file and line of its first row, and how many rows. */
@@ -150,21 +155,36 @@ static int call_function(struct stg_writer *writer, const struct stg_drawn *draw
     return rc;
 }
 
-/* By the item's cut, and when that fails by the pipeline's own. 0: an error. */
+static void clear(struct stg_err *err)
+{
+    err->code = 0;
+    err->text[0] = '\0';
+}
+
+/* By the item's cut, and when that fails by the one that is there instead: the pipeline's
+ * own, or the least one. 0: an error. */
 static uint64_t write_tensors(struct stg_writer *writer, const struct stg_drawn *drawn,
                               const struct stg_tensor *element, char *base,
                               struct stg_work *work)
 {
     uint64_t bytes = 0;
-    if (drawn->cut != NULL)
-        bytes = write_other(writer, drawn, element, base);
+    struct stg_stage_cut *cut = drawn->cut, *last = cut;
+    for (; bytes == 0 && cut != NULL; cut = cut->least) {
+        clear(&work->err);
+        work->cut_failed = cut != drawn->cut;
+        bytes = write_other(writer, cut, drawn, element, base, &work->err);
+        last = cut;
+    }
     if (bytes != 0) {
-        work->cut = stg_stage_cut_ref(drawn->cut);
+        work->cut = stg_stage_cut_ref(last);
         work->profiler = &writer->other.profiler;
         return bytes;
     }
-    work->cut_failed = drawn->cut != NULL;
-    bytes = write_by(writer, &writer->own, drawn, element, base, &work->err);
+    if (last == NULL || !last->is_least) {
+        work->cut_failed = last != NULL;
+        clear(&work->err);
+        bytes = write_by(writer, &writer->own, drawn, element, base, &work->err);
+    }
     if (bytes == 0)
         add_place(writer->stage, drawn, &work->err);
     return bytes;

@@ -88,7 +88,7 @@ static bool is_in_rows(const struct stg_graph *graph, const struct verdict *verd
     return rank > 0 && node->n_outputs > 0 && node->outputs[0].ndim > 0;
 }
 
-static bool is_target(const struct stg_graph *graph, uint32_t index)
+bool stg_cut_is_target(const struct stg_graph *graph, uint32_t index)
 {
     for (size_t i = 0; i < graph->spec->n_targets; i++) {
         struct stg_ref ref;
@@ -107,7 +107,7 @@ static struct verdict judge(const struct stg_graph *graph, uint32_t index,
     const unsigned never =
         STG_OP_VARIABLE | STG_OP_STATEFUL | STG_OP_PLACEHOLDER | STG_OP_STAYS;
     const struct stg_graph_node *node = &graph->nodes[index];
-    bool fine = (node->op->flags & never) == 0 && !is_target(graph, index);
+    bool fine = (node->op->flags & never) == 0 && !stg_cut_is_target(graph, index);
     for (size_t i = 0; fine && i < node->n_inputs; i++)
         fine = input_is_fine(verdicts, &node->inputs[i]);
     for (size_t i = 0; fine && i < node->n_controls; i++)

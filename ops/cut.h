@@ -49,12 +49,28 @@ struct stg_cut_wanted {
     size_t n_fetches;
     bool in_slices; /* batches are cut into rows: only what does that to each row by
                        itself may move */
+    const char *const *lacks; /* nodes that its build cannot compute (an op that it does
+                                 not have): those that its fetches need run ahead */
+    size_t n_lacks;
 };
 
-/* NOT_FOUND names the nearest. A fetch that no trainer could compute is no error yet. */
+/* NOT_FOUND names the nearest. A fetch that no trainer could compute is no error yet, but
+ * one that this one cannot, because it lacks a node that may not run ahead:
+ * FAILED_PRECONDITION says which and why. With smart_stage: off none may. */
 int stg_cut_needs_create(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
                          struct stg_cut_needs **ret, struct stg_err *err);
 void stg_cut_needs_destroy(struct stg_cut_needs *needs); /* NULL is allowed */
+
+/* Does it fetch what is computed behind the boundary? */
+bool stg_cut_needs_compute(const struct stg_cut_needs *needs);
+
+/* Has anything to run ahead of it, because it lacks it? */
+bool stg_cut_needs_ahead(const struct stg_cuts *cuts, const struct stg_cut_needs *needs);
+
+/* May what one of two clients lacks run ahead of the other? FAILED_PRECONDITION names the
+ * node. */
+int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *lacking,
+                        const struct stg_cut_needs *other, struct stg_err *err);
 
 /* Is every batch that is good for `wider` good for `needs`? */
 bool stg_cut_needs_within(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
@@ -67,6 +83,11 @@ bool stg_cut_needs_within(const struct stg_cuts *cuts, const struct stg_cut_need
 void stg_cuts_largest(const struct stg_cuts *cuts,
                       const struct stg_cut_needs *const *needs, size_t n,
                       bool *ret_moved);
+
+/* The least legal set: what has to run ahead because one of them lacks it. It is a part
+ * of the largest one when each two of them agree. */
+void stg_cuts_least(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
+                    size_t n, bool *ret_moved);
 
 /* All subsets of that which are closed upward, the empty one first, at most max of them;
  * ret: room for max sets. Returns how many it wrote; where there are more than max, those

@@ -129,7 +129,7 @@ bool stg_cut_suffices(const struct stg_cut *cut, const struct stg_cut_needs *nee
     bool *wanted = calloc(n_slots + 1, sizeof(*wanted));
     bool ok = seen != NULL && wanted != NULL;
     if (ok)
-        stg_cut_mark_given(cut->cuts, needs, cut->carried, seen, wanted);
+        ok = stg_cut_mark_given(cut->cuts, needs, cut->carried, seen, wanted);
     for (size_t i = 0; ok && i < n_slots; i++)
         ok = cut->carried[i] || !wanted[i];
     free(seen);

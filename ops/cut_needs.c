@@ -74,7 +74,7 @@ static bool any_of(const struct stg_graph_node *node, const bool *set)
     return false;
 }
 
-static void spread_up(const struct stg_graph_node *node, bool *set)
+void stg_cut_spread_up(const struct stg_graph_node *node, bool *set)
 {
     for (size_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i].kind == STG_REF_NODE)
@@ -98,7 +98,7 @@ static void find_sides(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
     for (size_t i = graph->n_nodes; i-- > 0;) {
         uint32_t index = graph->order[i];
         if (above[index] || is_fetched(needs, index))
-            spread_up(&graph->nodes[index], above);
+            stg_cut_spread_up(&graph->nodes[index], above);
     }
     for (size_t i = 0; i < cuts->n_nodes; i++) {
         needs->above[i] = above[cuts->nodes[i]];
@@ -135,6 +135,8 @@ static int fill(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted
         rc = add_fetches(cuts, wanted, needs, err);
     if (rc == 0 && place_fetches(cuts, needs) < 0)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc == 0 && wanted->n_lacks > 0)
+        rc = stg_cut_place_lacking(cuts, wanted, needs, err);
     return rc;
 }
 
@@ -191,7 +193,11 @@ bool stg_cut_needs_within(const struct stg_cuts *cuts, const struct stg_cut_need
     }
     for (size_t i = 0; i < needs->n_fetches; i++)
         within = within && has_fetch(wider, &needs->fetches[i]);
-    return has_all || within;
+    within = within || has_all;
+    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++)
+        within =
+            within && (!needs->ahead[i] || (wider->ahead != NULL && wider->ahead[i]));
+    return within;
 }
 
 /* ---- what they need of a cut ---- */
@@ -201,6 +207,8 @@ struct mark {
     const struct stg_cuts *cuts;
     const bool *moved; /* what these make crosses: marked in `carried` … */
     const bool *given; /* … or, not NULL: what crosses, and is not looked behind */
+    const bool *lacks; /* who needs them cannot compute these nodes; NULL: all */
+    bool *ret_helps;   /* set to false when it would have to */
     bool *seen;
     bool *carried;
 };
@@ -259,6 +267,8 @@ static void mark_node(const struct mark *mark, uint32_t index)
     if (mark->seen[index] || node->values != NULL)
         return;
     mark->seen[index] = true;
+    if (mark->lacks != NULL && mark->lacks[index])
+        *mark->ret_helps = false;
     for (size_t i = 0; i < node->n_inputs; i++)
         mark_ref(mark, &node->inputs[i]);
     for (size_t i = 0; i < node->n_controls; i++)
@@ -281,9 +291,16 @@ void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs
     mark_all(&mark, needs);
 }
 
-void stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
+bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const bool *given, bool *seen, bool *wanted)
 {
-    struct mark mark = {.cuts = cuts, .given = given, .seen = seen, .carried = wanted};
+    bool helps = true;
+    struct mark mark = {.cuts = cuts,
+                        .given = given,
+                        .lacks = needs->lacks,
+                        .ret_helps = &helps,
+                        .seen = seen,
+                        .carried = wanted};
     mark_all(&mark, needs);
+    return helps;
 }

@@ -30,6 +30,10 @@ struct stg_cut_needs {
     size_t n_fetches;
     bool *above; /* of each node that may move: a fetch depends on it */
     bool *stays; /* it is a fetch, or depends on one */
+    bool *lacks; /* one a node of the graph: the client cannot compute it; NULL: it can
+                    compute all */
+    bool *ahead; /* of each that may move: it has to, for a fetch needs it, and it is one
+                    of those, or before one; NULL: none */
 };
 
 struct stg_cut {
@@ -46,9 +50,22 @@ struct stg_cut {
 void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                   const bool *moved, bool *seen, bool *carried);
 
-/* Marks the features that a client needs of a batch that has those slots. */
-void stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
+/* Marks the features that a client needs of a batch that has those slots. False: they do
+ * not help it, for it would have to compute what it cannot. */
+bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const bool *given, bool *seen, bool *wanted);
+
+/* cut_lacks.c: fills lacks and ahead; the rest is there. FAILED_PRECONDITION names a node
+ * that the client cannot compute, and why it cannot run ahead. */
+int stg_cut_place_lacking(const struct stg_cuts *cuts,
+                          const struct stg_cut_wanted *wanted,
+                          struct stg_cut_needs *needs, struct stg_err *err);
+
+/* Marks what node `index` reads or waits for. */
+void stg_cut_spread_up(const struct stg_graph_node *node, bool *set);
+
+/* Is the node, or one that is written alike, a target? */
+bool stg_cut_is_target(const struct stg_graph *graph, uint32_t index);
 
 /* Is the node the one that makes the full width again of what crosses in half of it? It
  * runs on whichever side reads it. */

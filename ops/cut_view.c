@@ -10,6 +10,7 @@ struct maker {
     const struct stg_cuts *cuts;
     struct stg_bump *bump;
     const bool *carried;     /* slots that cross when all has moved that may */
+    bool *least;             /* of the nodes that may move, those that have to */
     uint32_t *place_in_view; /* of each node that may move */
     struct stg_cut_view view;
 };
@@ -72,7 +73,8 @@ static int add_tensor(struct maker *m, size_t slot)
     struct stg_cut_tensor *to = &m->view.tensors[m->view.n_tensors];
     to->slot = (uint32_t)slot;
     identify(m, slot, to);
-    if (slot >= m->cuts->graph->boundary.n && to->producer == NOWHERE)
+    if (slot >= m->cuts->graph->boundary.n && to->producer == NOWHERE &&
+        !m->least[m->cuts->place[m->cuts->ref[slot].index]])
         return 0; /* of a node that stays */
     to->is_kept = m->carried[slot];
     to->readers = stg_bump_alloc(m->bump, m->view.n_nodes * sizeof(*to->readers));
@@ -99,7 +101,7 @@ static int fill(struct maker *m, const bool *largest)
         return -STAGER_RESOURCE_EXHAUSTED;
     for (uint32_t i = 0; i < n; i++) {
         m->place_in_view[i] = NOWHERE;
-        if (!largest[i])
+        if (!largest[i] || m->least[i])
             continue;
         m->place_in_view[i] = (uint32_t)m->view.n_nodes;
         m->view.places[m->view.n_nodes] = i;
@@ -119,9 +121,11 @@ int stg_cut_view_create(const struct stg_cuts *cuts,
     struct stg_cut *cut = NULL;
     struct maker m = {.cuts = cuts, .bump = bump};
     bool *largest = stg_bump_alloc(bump, cuts->n_nodes * sizeof(*largest));
-    if (largest == NULL)
+    m.least = stg_bump_alloc(bump, cuts->n_nodes * sizeof(*m.least));
+    if (largest == NULL || m.least == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stg_cuts_largest(cuts, needs, n, largest);
+    stg_cuts_least(cuts, needs, n, m.least);
     int rc = stg_cut_create(cuts, needs, n, largest, false, &cut, err);
     if (rc < 0)
         return rc;

@@ -98,6 +98,8 @@ static int infer_node(struct stg_graph *graph, struct stg_graph_node *node,
                       struct stg_err *err)
 {
     size_t n = node->n_inputs;
+    if (node->why != NULL)
+        return 0;
     struct stg_component *inputs = stg_bump_alloc(&graph->bump, n * sizeof(*inputs));
     const struct stg_tensor **constants =
         stg_bump_alloc(&graph->bump, n * sizeof(struct stg_tensor *));
@@ -142,6 +144,8 @@ static int infer_nodes(struct stg_graph *graph, bool after_boundary, struct stg_
         if (stg_graph_merge(graph, node, i))
             continue;
         int rc = infer_node(graph, node, err);
+        if (rc < 0)
+            rc = stg_graph_leave_out(graph, node, rc, err);
         if (rc < 0)
             return stg_graph_blame(node, rc, err);
     }

@@ -19,7 +19,10 @@ struct stg_graph;
  * uninferred. With no features in the spec every component of the element is a feature of
  * its own name. Errors: INVALID_ARGUMENT with node name and line: unknown op, wrong
  * arity, unknown attribute, dtype, shape, cycle, dangling name, duplicate name, a feature
- * that depends on a variable or on "staged:". */
+ * that depends on a variable or on "staged:".
+ *
+ * In a client, what the daemon knows and this build does not (an op, an attribute, a
+ * dtype) is no error: the node is left out, and an executor that needs it is not made. */
 int stg_graph_create(const struct stg_pipeline_spec *spec,
                      const struct stg_schema *element, const struct stg_schema *boundary,
                      struct stg_graph **ret, struct stg_err *err);
@@ -36,6 +39,10 @@ void stg_graph_destroy(struct stg_graph *graph);
 int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
                          const struct stg_schema *boundary, const struct stg_schema *fed,
                          size_t n_carried, struct stg_graph **ret, struct stg_err *err);
+
+/* In a client: the names of the nodes that were left out; ret has room for all nodes of
+ * the spec. Returns how many. Strings are the spec's. */
+size_t stg_graph_left_out(const struct stg_graph *graph, const char **ret);
 
 /* In a client: is `tensor` one of those in `fed`, or made of one? One that is not found
  * is not. */

@@ -47,8 +47,9 @@ struct stg_graph_node {
     const void *plan;
     const struct stg_tensor *values; /* of all outputs, where they are known; else NULL */
     uint32_t same_as; /* the node that computes this: an equal one before it, or itself */
-    struct stg_tensor table; /* of a TABLE op, once loaded; the data is the graph's,
-                                unless it borrows */
+    const struct stg_err *why; /* in a client: this build cannot make it; else NULL */
+    struct stg_tensor table;   /* of a TABLE op, once loaded; the data is the graph's,
+                                  unless it borrows */
 };
 
 /* An entry of feed_dict; in a client, what stager_run feeds. */
@@ -102,6 +103,10 @@ int stg_graph_resolve(const struct stg_graph *graph, const char *name,
 int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
                             struct stg_ref *ret, struct stg_err *err);
 
+/* Finds the node's op. In a client, one that is not there leaves the node out. */
+int stg_graph_find_op(struct stg_graph *graph, struct stg_graph_node *node,
+                      struct stg_err *err);
+
 /* Fills nodes: ops found, arity and attributes checked, inputs resolved, order and
  * depends set. */
 int stg_graph_link(struct stg_graph *graph, struct stg_err *err);
@@ -149,6 +154,16 @@ int stg_graph_fold(struct stg_graph *graph, struct stg_graph_node *node,
  * before it are known. INVALID_ARGUMENT. */
 int stg_graph_check_part(const struct stg_schema *boundary, size_t i,
                          struct stg_err *err);
+
+/* ---- graph_absent.c ---- */
+
+/* rc is why the node could not be made. In a client, whose daemon could make it, it is
+ * left out then (why), and that is 0; else rc: in a daemon, or out of memory. */
+int stg_graph_leave_out(struct stg_graph *graph, struct stg_graph_node *node, int rc,
+                        struct stg_err *err);
+
+/* In a client: the node of "node:label" whose op this build does not have, or -1. */
+int stg_graph_find_absent(const struct stg_graph *graph, const char *name);
 
 /* ---- graph_feed.c: tensors that are something else ---- */
 

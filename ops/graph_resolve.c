@@ -281,11 +281,17 @@ static int check_name(const struct stg_graph *graph, size_t i, struct stg_err *e
     return 0;
 }
 
-static int find_op(struct stg_graph_node *node, struct stg_err *err)
+int stg_graph_find_op(struct stg_graph *graph, struct stg_graph_node *node,
+                      struct stg_err *err)
 {
     node->op = stg_op_find(node->spec->op);
     if (node->op != NULL)
         return 0;
+    if (!graph->has_element) {
+        int rc = stg_err(err, -STAGER_UNIMPLEMENTED,
+                         "this build of libstager-compute has no such op");
+        return stg_graph_leave_out(graph, node, rc, err);
+    }
     size_t n;
     const struct stg_op *const *ops = stg_op_all(&n);
     const char *names[256];
@@ -326,6 +332,23 @@ static int link_control(struct stg_graph *graph, struct stg_graph_node *node,
     return 0;
 }
 
+/* In a client: a component of the element, or a named output of an op that is not here,
+ * whose number nobody knows then. */
+static int link_unknown(struct stg_graph *graph, struct stg_graph_node *node,
+                        const char *name, struct stg_ref *ret, struct stg_err *err)
+{
+    int absent = stg_graph_find_absent(graph, name);
+    if (absent < 0) {
+        *ret = (struct stg_ref){.kind = STG_REF_UNKNOWN};
+        return 0;
+    }
+    *ret = (struct stg_ref){.kind = STG_REF_NODE, .index = (uint32_t)absent};
+    int rc = stg_err(err, -STAGER_UNIMPLEMENTED,
+                     "input \"%s\": this build of libstager-compute has no op %s", name,
+                     graph->spec->nodes[absent].op);
+    return stg_graph_leave_out(graph, node, rc, err);
+}
+
 static int link_inputs(struct stg_graph *graph, struct stg_graph_node *node,
                        struct stg_err *err)
 {
@@ -348,12 +371,12 @@ static int link_inputs(struct stg_graph *graph, struct stg_graph_node *node,
         struct stg_ref *ref = &node->inputs[node->n_inputs];
         int rc = stg_graph_resolve(graph, name, ref, err);
         if (rc == -STAGER_NOT_FOUND && !graph->has_element &&
-            strncmp(name, STAGED_PREFIX, STAGED_PREFIX_BYTES) != 0) {
-            *ref = (struct stg_ref){.kind = STG_REF_UNKNOWN};
-            rc = 0;
-        }
+            strncmp(name, STAGED_PREFIX, STAGED_PREFIX_BYTES) != 0)
+            rc = link_unknown(graph, node, name, ref, err);
+        else if (rc < 0)
+            rc = stg_graph_invalid(err);
         if (rc < 0)
-            return stg_graph_invalid(err);
+            return rc;
         node->input_names[node->n_inputs++] = name;
     }
     return 0;
@@ -512,25 +535,20 @@ static int check_state(const struct stg_graph *graph, const struct stg_graph_nod
 static int link_node(struct stg_graph *graph, size_t i, struct stg_err *err)
 {
     struct stg_graph_node *node = &graph->nodes[i];
-    int rc = check_name(graph, i, err);
-    if (rc < 0)
-        return rc;
-    rc = find_op(node, err);
-    if (rc < 0)
-        return rc;
-    rc = check_step_node(graph, node, err);
-    if (rc < 0)
-        return rc;
-    rc = link_inputs(graph, node, err);
-    if (rc < 0)
+    int rc = stg_graph_find_op(graph, node, err);
+    if (rc == 0)
+        rc = check_step_node(graph, node, err);
+    if (rc == 0)
+        rc = link_inputs(graph, node, err);
+    if (rc < 0 || node->why != NULL)
         return rc;
     rc = check_arity(node, err);
     if (rc == 0)
         rc = check_state(graph, node, err);
-    if (rc < 0)
-        return rc;
-    return stg_param_check(node->op->params, node->op->n_params, node->spec->attrs,
-                           node->spec->n_attrs, err);
+    if (rc == 0)
+        rc = stg_param_check(node->op->params, node->op->n_params, node->spec->attrs,
+                             node->spec->n_attrs, err);
+    return rc < 0 ? stg_graph_leave_out(graph, node, rc, err) : 0;
 }
 
 int stg_graph_link(struct stg_graph *graph, struct stg_err *err)
@@ -552,7 +570,9 @@ int stg_graph_link(struct stg_graph *graph, struct stg_err *err)
     if (made < 0)
         return made;
     for (size_t i = 0; i < n_written; i++) {
-        int rc = link_node(graph, i, err);
+        int rc = check_name(graph, i, err);
+        if (rc == 0)
+            rc = link_node(graph, i, err);
         if (rc < 0)
             return stg_graph_blame(&graph->nodes[i], rc, err);
     }

@@ -94,7 +94,9 @@ static int link_one(struct stg_graph *graph, uint32_t index, const char *name,
                     struct stg_ref from, struct stg_err *err)
 {
     struct stg_graph_node *node = &graph->nodes[index];
-    node->op = stg_op_find(node->spec->op);
+    int rc = stg_graph_find_op(graph, node, err);
+    if (rc < 0)
+        return rc;
     node->inputs = stg_bump_alloc(&graph->bump, sizeof(*node->inputs));
     node->input_names = stg_bump_alloc(&graph->bump, sizeof(*node->input_names));
     if (node->inputs == NULL || node->input_names == NULL)

@@ -50,6 +50,9 @@ static int plan_nodes(struct stg_run *run, const struct stg_resources *resources
         const struct stg_graph_node *node = &graph->nodes[index];
         if (!needed[index])
             continue;
+        if (node->why != NULL)
+            return stg_graph_blame(
+                node, stg_err(err, node->why->code, "%s", node->why->text), err);
         if (node->values != NULL) {
             memcpy(&run->tensors[first_slot[index]], node->values,
                    node->n_outputs * sizeof(*node->values));

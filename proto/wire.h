@@ -74,6 +74,12 @@ struct stg_request {
     bool has_fetches; /* open; else the pipeline's targets */
     const char *const *fetches;
     size_t n_fetches;
+    bool
+        has_lacks; /* open: of a client that can be asked what its build cannot compute */
+    uint64_t
+        lacks_generation;     /* of the pipeline that it looked at; 0: it was not asked */
+    const char *const *lacks; /* nodes of it */
+    size_t n_lacks;
     uint32_t millis; /* trace: for how long */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
     int64_t shape[STG_LAYOUT_MAX_DIMS];
@@ -232,6 +238,7 @@ struct stg_reply {
     uint64_t batch_rows; /* of a staged batch that is whole; 0: not known */
     bool unseen;         /* the daemon has no pidfd of this process */
     bool wants_reports;
+    bool asks; /* open again, and say what your build lacks: no descriptors came */
     uint64_t feed_version; /* feed */
     const char *function;  /* work: "module:name"; boundary is what it has to give */
     uint64_t page_bytes;   /* trace */

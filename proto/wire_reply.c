@@ -190,6 +190,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     STG_PUT(open, batch_rows, from->batch_rows);
     open->unseen = open->has_unseen = from->unseen;
     STG_PUT(open, wants_reports, from->wants_reports);
+    STG_PUT(open, asks, from->asks);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -479,6 +480,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->batch_rows = from->batch_rows;
     ret->unseen = from->unseen != 0;
     ret->wants_reports = from->wants_reports != 0;
+    ret->asks = from->asks != 0;
     int rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);
     if (rc < 0)
         return rc;

@@ -42,6 +42,18 @@ static void destroy(struct stg_compute_graph *graph)
     free(graph);
 }
 
+static int lacks(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
+                 const char **ret_names, size_t *ret_n, struct stg_err *err)
+{
+    struct stg_graph *graph = NULL;
+    int rc = stg_graph_create(spec, NULL, boundary, &graph, err);
+    if (rc < 0)
+        return rc;
+    *ret_n = stg_graph_left_out(graph, ret_names);
+    stg_graph_destroy(graph);
+    return 0;
+}
+
 static int create(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
                   uint32_t inter_op, uint32_t intra_op, struct stg_compute_graph **ret,
                   struct stg_err *err)
@@ -240,6 +252,7 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .abi = STG_COMPUTE_ABI,
     .struct_bytes = sizeof(struct stg_compute),
     .release = STAGER_RELEASE,
+    .lacks = lacks,
     .create = create,
     .destroy = destroy,
     .prepare = prepare,

@@ -21,7 +21,14 @@ static void fields_and_fetches_of_an_open_come_back(void)
          .n_fields = 2,
          .has_fetches = true,
          .fetches = names + 1,
-         .n_fetches = 1}};
+         .n_fetches = 1},
+        {.kind = STG_REQUEST_OPEN, .name = "p", .has_lacks = true},
+        {.kind = STG_REQUEST_OPEN,
+         .name = "p",
+         .has_lacks = true,
+         .lacks_generation = 7,
+         .lacks = names,
+         .n_lacks = 2}};
     for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
         struct stg_bump bump = {0};
         struct stg_request got;
@@ -37,6 +44,11 @@ static void fields_and_fetches_of_an_open_come_back(void)
             CHECK_STR(got.fields[k], names[k]);
         for (size_t k = 0; k < got.n_fetches; k++)
             CHECK_STR(got.fetches[k], names[1]);
+        CHECK(got.has_lacks == sent[i].has_lacks);
+        CHECK_INT(got.lacks_generation, sent[i].lacks_generation);
+        CHECK_INT(got.n_lacks, sent[i].n_lacks);
+        for (size_t k = 0; k < got.n_lacks; k++)
+            CHECK_STR(got.lacks[k], names[k]);
         stg_bump_finish(&bump);
     }
 }
@@ -47,7 +59,7 @@ static void slots_and_moved_nodes_come_back(void)
     struct stg_component slot = {
         .name = "a:1", .dtype = STAGER_INT64, .ndim = 2, .shape = {-1, 3}};
     struct stg_reply got,
-        open = {.kind = STG_REQUEST_OPEN, .name = "p", .slots = {&slot, 1}},
+        open = {.kind = STG_REQUEST_OPEN, .name = "p", .slots = {&slot, 1}, .asks = true},
         status = {
             .kind = STG_REQUEST_STATUS,
             .status = {
@@ -56,6 +68,7 @@ static void slots_and_moved_nodes_come_back(void)
     struct stg_err err = {0};
     long n = stg_wire_encode_reply(&open, buf, sizeof(buf));
     CHECK_OK(stg_wire_decode_reply(buf, (size_t)n, &bump, &got, &err), err);
+    CHECK(got.asks);
     CHECK_INT(got.slots.n, 1);
     CHECK_STR(got.slots.components[0].name, "a:1");
     CHECK_INT(got.slots.components[0].shape[1], 3);

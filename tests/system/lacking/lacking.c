@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A build of libstager-compute that does not have some ops yet: the linker puts this
+ * before the table of all.
+ */
+#include <string.h>
+
+#include "ops/op.h"
+
+/* The linker's names for both. */
+const struct stg_op *__wrap_stg_op_find(const char *name);
+const struct stg_op *__real_stg_op_find(const char *name);
+
+const struct stg_op *__wrap_stg_op_find(const char *name)
+{
+    static const char *const later[] = {"multiply", "floordiv", "string_split"};
+    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+        if (strcmp(name, later[i]) == 0)
+            return NULL;
+    }
+    return __real_stg_op_find(name);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trainers of a build that does not have all ops of the graph: a real daemon computes for
+ * them what they cannot, or says why it cannot.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/connect.h"
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+/* Item i has v = i and word = "<i> x". The trainer of an older build has neither
+ * multiply nor floordiv nor string_split. */
+static void apply(struct fixture *fixture, int n, const char *smart_stage,
+                  const char *staged)
+{
+    char yaml[4096];
+    snprintf(
+        yaml, sizeof(yaml),
+        "name: p\n"
+        "dataset: [{range: {stop: %d}}, {batch: {batch_size: 1}}]\n"
+        "graph:\n"
+        "  - {name: more, op: add, input: [\"staged:v\", \"staged:v\"]}\n"
+        "  - {name: square, op: multiply, input: [\"staged:v\", \"staged:v\"]}\n"
+        "  - {name: cube, op: multiply, input: [square, \"staged:v\"]}\n"
+        "  - {name: three, op: constant, value: 3, dtype: int64}\n"
+        "  - {name: nine, op: multiply, input: [three, three]}\n"
+        "  - {name: late, op: add, input: [\"staged:v\", nine]}\n"
+        "  - {name: off, op: subtract, input: [\"staged:v\", three]}\n"
+        "  - {name: part, op: floordiv, input: [\"staged:v\", off]}\n"
+        "  - {name: bias, op: variable, shape: [1], initializer: ones, dtype: int64}\n"
+        "  - {name: twice, op: multiply, input: [more, bias]}\n"
+        "  - {name: sum, op: add, input: [cube, bias]}\n"
+        "  - {name: share, op: add, input: [part, bias]}\n"
+        "  - {name: most, op: reduce_sum, input: [cube]}\n"
+        "  - {name: wide, op: multiply, input: [\"staged:v\", most]}\n"
+        "  - {name: all, op: add, input: [wide, bias]}\n"
+        "staged:\n  features: {v: value}\n%s"
+        "targets: [sum, more]\nsmart_stage: %s\n",
+        n, staged, smart_stage);
+    fixture_apply(fixture, yaml);
+}
+
+/* From now on this process has the older build: who asks for the library by its name gets
+ * the one that is there already. */
+static void be_older(void)
+{
+    if (dlopen(STG_LACKING_PATH, RTLD_NOW | RTLD_LOCAL) == NULL)
+        FAIL("%s", dlerror());
+}
+
+static int try_open(struct fixture *fixture, const char *id, const char *fetch,
+                    uint32_t batch_size, struct stager_stream **ret)
+{
+    struct stager_options options = {.runtime_dir = fixture->runtime,
+                                     .client_id = id,
+                                     .batch_size = batch_size,
+                                     .fetches = fetch != NULL ? &fetch : NULL,
+                                     .n_fetches = fetch != NULL};
+    return stager_open(NULL, "p", &options, ret);
+}
+
+static struct stager_stream *open_for(struct fixture *fixture, const char *fetch)
+{
+    struct stager_stream *stream;
+    if (try_open(fixture, NULL, fetch, 0, &stream) < 0)
+        FAIL("open: %s", stager_error_text(NULL));
+    return stream;
+}
+
+static void check_refused(struct fixture *fixture, const char *fetch, const char *text)
+{
+    struct stager_stream *stream;
+    CHECK_INT(try_open(fixture, NULL, fetch, 0, &stream), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(NULL), text);
+}
+
+/* Which nodes run ahead, a blank before each. */
+static void check_moved(struct fixture *fixture, const char *moved)
+{
+    struct stager *client;
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = "p"};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    char seen[256] = "";
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    for (size_t i = 0; i < reply.status.n_moved; i++)
+        snprintf(seen + strlen(seen), sizeof(seen) - strlen(seen), " %s",
+                 reply.status.moved[i]);
+    CHECK_STR(seen, moved);
+    stager_disconnect(client);
+}
+
+static int64_t value_of(const char *fetch, int64_t i)
+{
+    return strcmp(fetch, "sum") == 0      ? i * i * i + 1
+           : strcmp(fetch, "square") == 0 ? i * i
+           : strcmp(fetch, "share") == 0  ? i / (i - 3) - (i < 3 && i % (i - 3) != 0) + 1
+                                          : 2 * i; /* more */
+}
+
+/* The item, checked; UINT64_MAX: the end. */
+static uint64_t step(struct stager_stream *stream, const char *fetch)
+{
+    struct stager_batch *batch;
+    struct stager_batch_info info;
+    struct stager_tensor t;
+    int rc = stager_next(stream, fixture_millis(20000), &batch);
+    if (rc == -STAGER_OUT_OF_RANGE)
+        return UINT64_MAX;
+    if (rc < 0)
+        FAIL("next: %s", stager_error_text(stream));
+    stager_batch_info(batch, &info);
+    if (stager_run(stream, batch, &fetch, 1, &t) < 0)
+        FAIL("run: %s", stager_error_text(stream));
+    CHECK_INT(*(const int64_t *)t.data, value_of(fetch, (int64_t)info.index));
+    stager_release(batch);
+    return info.index;
+}
+
+/* ---- tests ---- */
+
+static void what_a_trainer_lacks_runs_ahead_of_it(void)
+{
+    static const char *const modes[] = {"on", "auto"};
+    for (int m = 0; m < 2; m++) {
+        struct fixture fixture;
+        fixture_start(&fixture, "");
+        apply(&fixture, 5, modes[m], "");
+        be_older();
+        struct stager_stream *stream = open_for(&fixture, "sum");
+        check_moved(&fixture, " square cube");
+        for (uint64_t i = 0; i < 5; i++)
+            CHECK_INT(step(stream, "sum"), i);
+        CHECK(step(stream, "sum") == UINT64_MAX);
+        stager_close(stream);
+        fixture_finish(&fixture);
+    }
+}
+
+static void who_needs_nothing_of_what_it_lacks_forces_nothing(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, 5, "off", "");
+    be_older();
+    struct stager_stream *stream = open_for(&fixture, "more");
+    check_moved(&fixture, "");
+    CHECK_INT(step(stream, "more"), 0);
+    /* Not declared when it was opened: only now it turns out. */
+    struct stager_batch *batch = fixture_take(stream);
+    const char *fetch = "cube";
+    struct stager_tensor t;
+    CHECK_INT(stager_run(stream, batch, &fetch, 1, &t), -STAGER_UNIMPLEMENTED);
+    CHECK_CONTAINS(stager_error_text(stream), "node square (multiply)");
+    CHECK_CONTAINS(stager_error_text(stream),
+                   "this build of libstager-compute has no such op");
+    stager_release(batch);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void with_off_the_open_is_refused(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, 5, "off", "");
+    be_older();
+    check_refused(&fixture, "sum", "node cube (multiply), line 6: this trainer's build");
+    check_refused(&fixture, "sum", "smart_stage is off: set it to on or auto");
+    check_refused(&fixture, NULL, "node cube (multiply)"); /* the targets */
+    fixture_finish(&fixture);
+}
+
+static void what_may_not_run_ahead_is_refused_at_open(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, 5, "on", "");
+    be_older();
+    check_refused(&fixture, "twice", "node twice (multiply), line 13");
+    check_refused(&fixture, "twice", "it is or depends on a variable");
+    check_refused(&fixture, "cube", "node cube (multiply)");
+    check_refused(&fixture, "cube", "it is or depends on what is fetched");
+    check_refused(&fixture, "late", "node nine (multiply), line 8");
+    check_refused(&fixture, "late", "it is made of no staged tensor");
+    struct stager_stream *stream;
+    CHECK_INT(try_open(&fixture, NULL, "all", 1, &stream), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(NULL), "node wide (multiply)");
+    CHECK_CONTAINS(stager_error_text(NULL), "batches are cut into rows");
+    stream = open_for(&fixture, "sum"); /* it was not attached */
+    CHECK_INT(step(stream, "sum"), 0);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+/* An error of what runs ahead for want of an op is the batch's own. */
+static void an_error_of_what_is_lacked_comes_with_the_batch(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, 6, "auto", "");
+    be_older();
+    struct stager_stream *stream = open_for(&fixture, "share");
+    check_moved(&fixture, " off part");
+    for (uint64_t i = 0; i < 3; i++)
+        CHECK_INT(step(stream, "share"), i);
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(stream, fixture_millis(20000), &batch),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(stream), "node part (floordiv)");
+    CHECK_INT(step(stream, "share"), 4);
+    CHECK_INT(step(stream, "share"), 5);
+    CHECK(step(stream, "share") == UINT64_MAX);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void a_client_that_cannot_be_asked_is_attached_as_ever(void)
+{
+    struct fixture fixture;
+    struct stager *client;
+    fixture_start(&fixture, "");
+    apply(&fixture, 5, "off", "");
+    CHECK_INT(stager_connect(fixture.runtime, &client), 0);
+    struct stg_request request = {
+        .kind = STG_REQUEST_OPEN, .name = "p", .max_held = 2, .has_lacks = true};
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    CHECK(reply.asks && reply.boundary.n == 1 && reply.segment_bytes == 0);
+    request.lacks_generation = reply.generation + 1; /* of another one: asked again */
+    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    CHECK(reply.asks);
+    request.has_lacks = false;
+    int fds[3];
+    size_t n_fds = 0;
+    CHECK_OK(stg_client_call(client, &request, STG_OPEN_NS, &reply, fds, 3, &n_fds, &err),
+             err);
+    CHECK(!reply.asks && reply.segment_bytes > 0);
+    CHECK_INT(n_fds, 3);
+    while (n_fds > 0)
+        close(fds[--n_fds]);
+    stager_disconnect(client);
+    fixture_finish(&fixture);
+}
+
+/* ---- beside others, who have all ---- */
+
+/* When it is told to, opens by the whole build, says so, then each item; ends when it is
+ * told to, or with the pass. arg: what it fetches. */
+static void train(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager_stream *stream;
+    uint64_t item;
+    trainer_recv(fd);
+    int rc = try_open(fixture, "whole", arg, 0, &stream);
+    trainer_send(fd, rc);
+    if (rc < 0) {
+        CHECK_CONTAINS(stager_error_text(NULL), "this trainer and client older of");
+        return;
+    }
+    while (trainer_recv(fd) != 0 && (item = step(stream, arg)) != UINT64_MAX)
+        trainer_send(fd, (int64_t)item);
+    stager_close(stream);
+}
+
+static void others_get_theirs_while_one_lacks(const char *delivery, const char *mode)
+{
+    struct fixture fixture;
+    struct trainer whole;
+    struct stager_stream *older;
+    char staged[128], fetch[] = "sum";
+    fixture_start(&fixture, "");
+    snprintf(staged, sizeof(staged),
+             "  num_clients: 2\n  delivery: %s\n  capacity: 2\n  num_threads: 2\n",
+             delivery);
+    apply(&fixture, 200, mode, staged);
+    trainer_start(&whole, train, &fixture, fetch);
+    trainer_send(whole.fd, 1);
+    CHECK_INT(trainer_recv(whole.fd), 0);
+    check_moved(&fixture, strcmp(mode, "on") == 0 ? " square cube" : "");
+    be_older();
+    CHECK_INT(try_open(&fixture, NULL, "sum", 0, &older), 0);
+    check_moved(&fixture, " square cube");
+    for (int i = 0; i < 20; i++) {
+        trainer_send(whole.fd, 1);
+        CHECK(step(older, "sum") != UINT64_MAX);
+        trainer_recv(whole.fd);
+    }
+    stager_close(older);
+    if (strcmp(delivery, "split") == 0) {
+        check_moved(&fixture, strcmp(mode, "on") == 0 ? " square cube" : "");
+        trainer_send(whole.fd, 1);
+        trainer_recv(whole.fd);
+    }
+    trainer_send(whole.fd, 0);
+    trainer_join(&whole);
+    fixture_finish(&fixture);
+}
+
+static void others_get_theirs_while_one_lacks_what_is_split(void)
+{
+    others_get_theirs_while_one_lacks("split", "auto");
+    others_get_theirs_while_one_lacks("split", "on");
+}
+
+static void others_get_theirs_while_one_lacks_what_all_get(void)
+{
+    others_get_theirs_while_one_lacks("broadcast", "auto");
+    others_get_theirs_while_one_lacks("round_robin", "on");
+}
+
+/* What one fetches runs in its own process, and what the other lacks does not run in its
+ * own: who comes second is told. */
+static void who_fetches_what_another_one_lacks_cannot_be_there_with_it(void)
+{
+    struct fixture fixture;
+    struct trainer whole;
+    struct stager_stream *older;
+    char fetch[] = "square";
+    fixture_start(&fixture, "");
+    apply(&fixture, 50, "on", "  num_clients: 2\n");
+    trainer_start(&whole, train, &fixture, fetch);
+    trainer_send(whole.fd, 1);
+    CHECK_INT(trainer_recv(whole.fd), 0);
+    be_older();
+    CHECK_INT(try_open(&fixture, "older", "sum", 0, &older), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(NULL),
+                   "this trainer and client whole of pipeline p");
+    CHECK_CONTAINS(stager_error_text(NULL), "node square (multiply)");
+    trainer_send(whole.fd, 0);
+    trainer_join(&whole);
+    fixture_finish(&fixture);
+}
+
+/* As that, and the older one is there first. */
+static void who_comes_second_and_fetches_what_is_lacked_is_told(void)
+{
+    struct fixture fixture;
+    struct trainer whole;
+    struct stager_stream *older;
+    char fetch[] = "square";
+    fixture_start(&fixture, "");
+    apply(&fixture, 50, "on", "  num_clients: 2\n");
+    trainer_start(&whole, train, &fixture, fetch);
+    be_older();
+    CHECK_INT(try_open(&fixture, "older", "sum", 0, &older), 0);
+    trainer_send(whole.fd, 1);
+    CHECK_INT(trainer_recv(whole.fd), -STAGER_FAILED_PRECONDITION);
+    trainer_join(&whole);
+    stager_close(older);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(what_a_trainer_lacks_runs_ahead_of_it),
+    TEST(who_needs_nothing_of_what_it_lacks_forces_nothing),
+    TEST(with_off_the_open_is_refused),
+    TEST(what_may_not_run_ahead_is_refused_at_open),
+    TEST(an_error_of_what_is_lacked_comes_with_the_batch),
+    TEST(a_client_that_cannot_be_asked_is_attached_as_ever),
+    TEST(others_get_theirs_while_one_lacks_what_is_split),
+    TEST(others_get_theirs_while_one_lacks_what_all_get),
+    TEST(who_fetches_what_another_one_lacks_cannot_be_there_with_it),
+    TEST(who_comes_second_and_fetches_what_is_lacked_is_told),
+};
+TEST_MAIN(tests)
