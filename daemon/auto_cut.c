@@ -225,11 +225,13 @@ static void write_label(const struct job *job, const bool *moved, char *buf, siz
         snprintf(buf + at, bytes - at, " and %zu more", n_moved - n);
 }
 
-/* moved: one a node of the view. Once only, and not the baseline. */
+/* moved: one a node of the view. Once only, not the baseline, and only what the memory of
+ * the pipeline has room for. */
 static void offer(const struct job *job, struct plan *plan, const bool *moved)
 {
     struct stg_auto_cut *a = job->a;
-    if (plan->n + 1 >= STG_SMART_MAX_CUTS)
+    if (plan->n + 1 >= STG_SMART_MAX_CUTS ||
+        stg_cost_bytes(&job->problem, moved) > (double)a->stage->plan.max_batch_bytes)
         return;
     bool *set = plan->sets + (plan->n + 1) * a->n_nodes;
     memset(set, 0, a->n_nodes);

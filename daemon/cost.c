@@ -53,17 +53,23 @@ static bool crosses(const struct stg_cost_slot *slot, const bool *moved)
     return is_read;
 }
 
+double stg_cost_bytes(const struct stg_cost_problem *problem, const bool *moved)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < problem->n_slots; i++)
+        bytes += crosses(&problem->slots[i], moved) ? problem->slots[i].bytes : 0;
+    return bytes;
+}
+
 double stg_cost_of(const struct stg_cost_problem *problem, const bool *moved)
 {
-    struct sums sums = {0};
+    struct sums sums = {.bytes = stg_cost_bytes(problem, moved)};
     for (size_t i = 0; i < problem->n_nodes; i++) {
         if (moved[i])
             sums.daemon_ns += problem->nodes[i].daemon_ns;
         else
             sums.client_ns += problem->nodes[i].client_ns;
     }
-    for (size_t i = 0; i < problem->n_slots; i++)
-        sums.bytes += crosses(&problem->slots[i], moved) ? problem->slots[i].bytes : 0;
     return cost_of_sums(&problem->machine, &sums);
 }
 

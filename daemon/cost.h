@@ -57,6 +57,9 @@ struct stg_cost_problem {
  * all work: of cuts that are as fast the one that does less is better. */
 double stg_cost_of(const struct stg_cost_problem *problem, const bool *moved);
 
+/* That cross then, in a batch. */
+double stg_cost_bytes(const struct stg_cost_problem *problem, const bool *moved);
+
 /* Does what a node reads move with it? */
 bool stg_cost_is_closed(const struct stg_cost_problem *problem, const bool *moved);
 

@@ -113,6 +113,34 @@ static void limit_auto(const struct stg_staged *staged, uint32_t num_clients,
     }
 }
 
+/* What is known of the largest batch; 0: nothing. Cuts that `auto` may try get room by
+ * make_room_for_cuts. */
+static uint64_t known_bytes(const struct stg_pipeline_spec *spec,
+                            const struct stg_cuts *cuts)
+{
+    enum stg_smart_stage mode = spec->smart_stage;
+    if (spec->staged.max_batch_bytes != 0)
+        return spec->staged.max_batch_bytes;
+    return stg_cuts_batch_bytes(cuts, mode == STG_SMART_STAGE_AUTO ? STG_SMART_STAGE_OFF
+                                                                   : mode);
+}
+
+/* For batches of a cut that are larger than the pipeline's own, as far as there is room:
+ * they are no reason to refuse it, nor to take from its dataset. */
+static void make_room_for_cuts(const struct stg_pipeline_spec *spec,
+                               const struct stg_cuts *cuts, uint64_t room,
+                               struct stg_stage_plan *plan)
+{
+    if (spec->smart_stage != STG_SMART_STAGE_AUTO || spec->staged.max_batch_bytes != 0)
+        return;
+    uint64_t most = room / plan->n_extents / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
+    uint64_t wanted = stg_cuts_batch_bytes(cuts, STG_SMART_STAGE_AUTO);
+    if (wanted == 0 || wanted > most)
+        wanted = most;
+    if (wanted > plan->max_batch_bytes)
+        plan->max_batch_bytes = wanted;
+}
+
 int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *cuts,
                    uint32_t num_clients, uint32_t max_held, uint64_t default_bytes,
                    struct stg_stage_plan *ret, struct stg_err *err)
@@ -120,24 +148,21 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *
     const struct stg_staged *staged = &spec->staged;
     struct stg_stage_plan plan = {
         .max_held = max_held,
-        .max_batch_bytes = staged->max_batch_bytes,
+        .max_batch_bytes = known_bytes(spec, cuts),
         .buffer_bytes = BUFFER_BYTES,
     };
     uint64_t share = staged->memory_budget;
-    if (share != 0 && plan.buffer_bytes > share / 4)
-        plan.buffer_bytes = share / 4;
-    if (plan.max_batch_bytes == 0)
-        plan.max_batch_bytes = stg_cuts_batch_bytes(cuts, spec->smart_stage);
     bool known = plan.max_batch_bytes != 0;
-    if (!known && share != 0)
+    if (share != 0 && (!known || plan.buffer_bytes > share / 4))
         plan.buffer_bytes = share / 4;
     uint64_t room = share != 0 ? share - plan.buffer_bytes : default_bytes;
     limit_auto(staged, num_clients,
                known ? room / round_up(plan.max_batch_bytes) : AUTO_EXTENTS, &plan);
-    if (!known) {
+    if (known)
+        make_room_for_cuts(spec, cuts, share != 0 ? share / 4 : default_bytes, &plan);
+    else
         plan.max_batch_bytes =
             room / plan.n_extents / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
-    }
     if (plan.max_batch_bytes > UINT64_MAX / 2 / plan.n_extents ||
         (known && share != 0 &&
          plan.n_extents * round_up(plan.max_batch_bytes) > share - plan.buffer_bytes))

@@ -70,7 +70,9 @@ struct stg_stage_plan {
                                        budget, or default_bytes without one; where it is
                                        not known such that there are 16 extents */
     uint32_t max_held;              /* that each of num_clients is counted with */
-    uint64_t max_batch_bytes;
+    uint64_t max_batch_bytes; /* of the largest cut that `auto` may try only as far as all
+                                 batches take a quarter of the budget, or default_bytes
+                                 without one */
     uint64_t arena_bytes;
     uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs. What batches of a
                               known size leave of memory_budget; a quarter of it where the

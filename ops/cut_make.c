@@ -160,11 +160,10 @@ static uint64_t bytes_with(const struct stg_cuts *cuts, const struct stg_cut_nee
 static uint64_t most_bytes(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                            bool *sets, enum stg_smart_stage smart_stage)
 {
-    size_t n = 1;
+    size_t n = 0;
     if (smart_stage == STG_SMART_STAGE_AUTO)
-        n = stg_cuts_enumerate(cuts, &needs, 1, sets, MAX_SETS);
-    else if (smart_stage == STG_SMART_STAGE_ON)
-        stg_cuts_largest(cuts, &needs, 1, sets);
+        n = stg_cuts_enumerate(cuts, &needs, 1, sets, MAX_SETS - 1);
+    stg_cuts_largest(cuts, &needs, 1, sets + n++ * cuts->n_nodes);
     uint64_t most = stg_graph_batch_bytes(cuts->graph);
     for (size_t i = 0; most != 0 && i < n; i++) {
         uint64_t bytes = bytes_with(cuts, needs, sets + i * cuts->n_nodes);

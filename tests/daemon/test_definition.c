@@ -144,6 +144,33 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
     }
 }
 
+/* one_hot makes 4000 bytes of 8; its sum, behind it, makes 4 of them. */
+static void a_cut_that_would_take_much_room_is_no_reason_to_refuse_auto(void)
+{
+    static const char *const yaml =
+        "dataset:\n  - range: {stop: 99}\n"
+        "  - batch: {batch_size: 4096, drop_remainder: true}\n"
+        "graph:\n"
+        "  - {name: hot, op: one_hot, input: [\"staged:v\"], depth: 1000}\n"
+        "  - {name: sum, op: reduce_sum, input: [hot], axis: [1]}\n"
+        "  - {name: bias, op: variable, shape: [1]}\n"
+        "  - {name: y, op: add, input: [sum, bias]}\n"
+        "staged: {features: {v: value}, capacity: 4%s}\n"
+        "targets: [y]\nsmart_stage: %s\n";
+    struct stg_stage_plan off, tried;
+    char text[1024];
+    snprintf(text, sizeof(text), yaml, ", memory_budget: 32MiB", "off");
+    plan_auto(text, &off);
+    snprintf(text, sizeof(text), yaml, ", memory_budget: 32MiB", "auto");
+    plan_auto(text, &tried);
+    CHECK_INT(off.max_batch_bytes, 65536);
+    CHECK_INT(tried.max_batch_bytes, (8 << 20) / 8); /* of a quarter, each of 8 */
+    CHECK_INT(tried.arena_bytes + tried.buffer_bytes, 32 << 20);
+    snprintf(text, sizeof(text), yaml, "", "auto");
+    plan_auto(text, &tried);
+    CHECK(tried.max_batch_bytes > 4096 * 4000 && tried.arena_bytes <= 1 << 27);
+}
+
 static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
 {
     struct stg_definition *definition = define("dataset:\n  - files: {pattern: /x}\n  - "
@@ -341,6 +368,7 @@ static const struct stg_test tests[] = {
     TEST(auto_is_counted_with_what_the_memory_allows),
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
     TEST(a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that_add_up),
+    TEST(a_cut_that_would_take_much_room_is_no_reason_to_refuse_auto),
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
     TEST(a_budget_is_for_batches_and_then_for_the_dataset),
     TEST(numbers_that_would_overflow_are_refused),
