@@ -30,9 +30,10 @@ static int copy_reply(struct stg_work *work, const struct stg_reply *reply,
     return ok ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static int ask(struct stg_work *work, const char *name, struct stg_err *err)
+static int ask(struct stg_work *work, const char *name, uint32_t most,
+               struct stg_err *err)
 {
-    struct stg_request request = {.kind = STG_REQUEST_WORK, .name = name};
+    struct stg_request request = {.kind = STG_REQUEST_WORK, .name = name, .most = most};
     struct stg_reply reply;
     size_t n_fds = 0;
     int rc = stg_client_call(work->client, &request, STG_REQUEST_NS, &reply,
@@ -46,8 +47,8 @@ static int ask(struct stg_work *work, const char *name, struct stg_err *err)
     return copy_reply(work, &reply, err);
 }
 
-int stg_work_open(const char *runtime_dir, const char *name, struct stg_work **ret,
-                  struct stg_err *err)
+int stg_work_open(const char *runtime_dir, const char *name, uint32_t most,
+                  struct stg_work **ret, struct stg_err *err)
 {
     struct stg_work *work = calloc(1, sizeof(*work));
     if (work == NULL)
@@ -59,7 +60,7 @@ int stg_work_open(const char *runtime_dir, const char *name, struct stg_work **r
     if (rc == 0)
         rc = stg_client_connect(&address, &work->client, err);
     if (rc == 0)
-        rc = ask(work, name, err);
+        rc = ask(work, name, most, err);
     if (rc < 0) {
         stg_work_close(work);
         return rc;

@@ -25,10 +25,11 @@ struct stg_work {
     uint64_t input_bytes; /* of its batch */
 };
 
-/* Connects and asks to be one. Errors as of stager_connect and stager_open; FAILED_
- * PRECONDITION: the pipeline has no step py_function. */
-int stg_work_open(const char *runtime_dir, const char *name, struct stg_work **ret,
-                  struct stg_err *err);
+/* Connects and asks to be one, if the pipeline has fewer than most (0: anyway). Errors as
+ * of stager_connect and stager_open; ALREADY_EXISTS: it has so many; FAILED_PRECONDITION:
+ * it has no step py_function. */
+int stg_work_open(const char *runtime_dir, const char *name, uint32_t most,
+                  struct stg_work **ret, struct stg_err *err);
 void stg_work_close(struct stg_work *work); /* NULL is allowed */
 
 /* The function is there: from now on there is work. */

@@ -86,13 +86,15 @@ static bool give_ref(struct stg_worker *worker)
 
 /* ---- the loop ---- */
 
-int stg_workers_admit(struct stg_workers *workers, pid_t pid, struct stg_worker **ret,
-                      int *ret_channel, struct stg_err *err)
+/* Is there room for one more? */
+static int check_room(struct stg_workers *workers, uint32_t most, struct stg_err *err)
 {
-    unsigned n = 0;
+    unsigned n = 0, n_staying = 0;
     pthread_mutex_lock(&workers->lock);
-    for (struct stg_worker *w = workers->all; w != NULL; w = w->next)
+    for (struct stg_worker *w = workers->all; w != NULL; w = w->next) {
         n++;
+        n_staying += w->state != STG_WORKER_EXPELLED;
+    }
     bool is_stopped = workers->is_stopped;
     pthread_mutex_unlock(&workers->lock);
     if (is_stopped)
@@ -102,6 +104,19 @@ int stg_workers_admit(struct stg_workers *workers, pid_t pid, struct stg_worker 
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "pipeline %s has %u workers, and that is the most there can be",
                        workers->name, n);
+    if (most != 0 && n_staying >= most)
+        return stg_err(err, -STAGER_ALREADY_EXISTS,
+                       "pipeline %s has %u workers, and needs no more", workers->name,
+                       n_staying);
+    return 0;
+}
+
+int stg_workers_admit(struct stg_workers *workers, pid_t pid, uint32_t most,
+                      struct stg_worker **ret, int *ret_channel, struct stg_err *err)
+{
+    int rc = check_room(workers, most, err);
+    if (rc < 0)
+        return rc;
     int ends[2];
     struct stg_worker *worker = calloc(1, sizeof(*worker));
     if (worker == NULL ||

@@ -8,13 +8,13 @@
 #include "daemon/work.h"
 
 static int admit(struct stg_session *session, struct stg_pipeline *pipeline,
-                 int *ret_channel, struct stg_err *err)
+                 uint32_t most, int *ret_channel, struct stg_err *err)
 {
     if (pipeline->workers == NULL)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "pipeline %s has no step py_function, and needs no workers",
                        pipeline->name);
-    return stg_workers_admit(pipeline->workers, session->pid, &session->worker,
+    return stg_workers_admit(pipeline->workers, session->pid, most, &session->worker,
                              ret_channel, err);
 }
 
@@ -25,7 +25,7 @@ void stg_request_work(struct stg_session *session, const struct stg_request *req
     if (pipeline == NULL)
         return;
     int channel;
-    if (admit(session, pipeline, &channel, &err) < 0) {
+    if (admit(session, pipeline, request->most, &channel, &err) < 0) {
         stg_session_fail(session, request->id, err.code, err.text);
         return;
     }

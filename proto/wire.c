@@ -103,7 +103,7 @@ struct parts {
     Stager__Lacks lacks;
     Stager__FeedRequest feed;
     Stager__Empty new_ticket;
-    Stager__Name work;
+    Stager__WorkRequest work;
     Stager__Report report;
     Stager__TraceRequest trace;
 };
@@ -206,6 +206,16 @@ static Stager__FeedRequest *feed_fill(Stager__FeedRequest *feed,
     return feed;
 }
 
+static Stager__WorkRequest *work_fill(Stager__WorkRequest *work,
+                                      const struct stg_request *from)
+{
+    stager__work_request__init(work);
+    work->name = text_of(from->name);
+    work->most = from->most;
+    work->has_most = from->most != 0;
+    return work;
+}
+
 static Stager__TraceRequest *trace_fill(Stager__TraceRequest *trace,
                                         const struct stg_request *from)
 {
@@ -245,7 +255,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_OPEN: message.open = open_fill(&parts, request); break;
     case STG_REQUEST_DELETE: message.delete_ = name_fill(&parts.name, request); break;
     case STG_REQUEST_FEED: message.feed = feed_fill(&parts.feed, request); break;
-    case STG_REQUEST_WORK: message.work = name_fill(&parts.work, request); break;
+    case STG_REQUEST_WORK: message.work = work_fill(&parts.work, request); break;
     case STG_REQUEST_EXPLAIN: message.explain = name_fill(&parts.name, request); break;
     case STG_REQUEST_REPORT:
         ret = stg_wire_report_fill(&request->report, &bump, &parts.report);
@@ -392,7 +402,10 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_STATUS: ret->name = m->status->name; return 0;
     case STG_REQUEST_OPEN: open_take(m->open, ret); return 0;
     case STG_REQUEST_DELETE: ret->name = m->delete_->name; return 0;
-    case STG_REQUEST_WORK: ret->name = m->work->name; return 0;
+    case STG_REQUEST_WORK:
+        ret->name = m->work->name;
+        ret->most = m->work->most;
+        return 0;
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
     case STG_REQUEST_REPORT:

@@ -56,8 +56,8 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char
-        *name; /* status, explain, open, delete, trace; apply: overrides the text's */
+    const char *name; /* status, explain, open, delete, trace, work; apply: overrides the
+                         text's */
     const char *text; /* check, apply */
     size_t text_bytes;
     const char *file;
@@ -81,6 +81,7 @@ struct stg_request {
     const char *const *lacks; /* nodes of it */
     size_t n_lacks;
     uint32_t millis; /* trace: for how long */
+    uint32_t most;   /* work: not if there are so many; 0: anyway */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
     int64_t shape[STG_LAYOUT_MAX_DIMS];
     const void *data;

@@ -24,7 +24,8 @@ static PyObject *raise(struct stg_py_worker *self, int rc, const struct stg_err 
 static PyObject *worker_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *name, *runtime_dir;
-    if (!PyArg_ParseTuple(args, "sz", &name, &runtime_dir))
+    unsigned most = 0;
+    if (!PyArg_ParseTuple(args, "sz|I", &name, &runtime_dir, &most))
         return NULL;
     struct stg_py_worker *self = PyObject_New(struct stg_py_worker, type);
     if (self == NULL)
@@ -35,7 +36,7 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     struct stg_err err = {0};
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
-    int rc = stg_work_open(runtime_dir, name, &self->work, &err);
+    int rc = stg_work_open(runtime_dir, name, most, &self->work, &err);
     stg_py_wait_end(&wait);
     if (rc == 0 && !wait.is_over)
         return (PyObject *)self;
@@ -320,7 +321,8 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)(uintptr_t)dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, (void *)(uintptr_t) "Worker(name, runtime_dir): runs a py_function."},
+    {Py_tp_doc,
+     (void *)(uintptr_t) "Worker(name, runtime_dir, most): runs a py_function."},
     {0, NULL},
 };
 

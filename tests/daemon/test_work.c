@@ -112,7 +112,7 @@ static struct hand hire(struct stg_workers *workers, behave *does)
     struct hand hand;
     struct stg_err err = {0};
     int channel;
-    CHECK_OK(stg_workers_admit(workers, 17, &hand.worker, &channel, &err), err);
+    CHECK_OK(stg_workers_admit(workers, 17, 0, &hand.worker, &channel, &err), err);
     hand.pid = fork();
     if (hand.pid == 0)
         work(channel, does);
@@ -421,7 +421,7 @@ static void workers_that_were_stopped_take_nobody(void)
     CHECK_CONTAINS(err.text, "replaced by generation 2");
     struct stg_worker *worker;
     int channel;
-    CHECK_INT(stg_workers_admit(workers, 1, &worker, &channel, &err), -STAGER_ABORTED);
+    CHECK_INT(stg_workers_admit(workers, 1, 0, &worker, &channel, &err), -STAGER_ABORTED);
     dismiss(&hand);
     stg_workers_unref(workers);
 }
@@ -451,9 +451,32 @@ static struct stg_worker *admit(struct stg_workers *workers, int *ret_channel)
 {
     struct stg_worker *worker;
     struct stg_err err = {0};
-    CHECK_OK(stg_workers_admit(workers, 17, &worker, ret_channel, &err), err);
+    CHECK_OK(stg_workers_admit(workers, 17, 0, &worker, ret_channel, &err), err);
     stg_worker_ready(worker);
     return worker;
+}
+
+static void who_comes_where_there_are_enough_is_not_needed(void)
+{
+    struct stg_workers *workers = make_workers("");
+    struct stg_err err = {0};
+    struct stg_worker *all[3], *none;
+    int channels[3], channel;
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(stg_workers_admit(workers, 17, 2, &all[i], &channels[i], &err), err);
+    CHECK_INT(stg_workers_admit(workers, 18, 2, &none, &channel, &err),
+              -STAGER_ALREADY_EXISTS);
+    CHECK_CONTAINS(err.text, "pipeline p has 2 workers, and needs no more");
+    CHECK_OK(stg_workers_admit(workers, 18, 0, &all[2], &channels[2], &err), err);
+    stg_worker_leave(all[0]);
+    stg_worker_leave(all[1]);
+    CHECK_OK(stg_workers_admit(workers, 18, 2, &all[0], &channel, &err), err);
+    stg_worker_leave(all[0]);
+    stg_worker_leave(all[2]);
+    close(channel);
+    for (size_t i = 0; i < 3; i++)
+        close(channels[i]);
+    stg_workers_unref(workers);
 }
 
 /* It died, or says what it was not asked: it has no batch that could be lost. */
@@ -554,6 +577,7 @@ static const struct stg_test tests[] = {
     TEST(a_call_ends_when_all_is_stopped),
     TEST(workers_that_were_stopped_take_nobody),
     TEST(who_answers_what_was_not_asked_is_expelled),
+    TEST(who_comes_where_there_are_enough_is_not_needed),
     TEST(a_free_worker_that_is_found_lost_costs_no_batch),
     TEST(how_a_worker_ended_is_told_by_who_started_it),
     TEST(a_worker_that_left_and_of_which_nobody_tells_costs_its_batch),

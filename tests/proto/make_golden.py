@@ -65,6 +65,7 @@ def requests():
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
                                   + data(17, b"id\0\xff") + number(18, 0))
     yield "request_work", number(1, 11) + data(13, data(1, "criteo"))
+    yield "request_work_if_needed", number(1, 11) + data(13, data(1, "criteo") + number(2, 300))
     yield "request_explain", number(1, 10) + data(11, data(1, "criteo"))
     node = number(1, 3) + number(2, 13) + number(3, 5000) + number(4, 256) + number(4, 0)
     yield "request_report", number(1, 0) + data(14, number(1, 10 ** 9) + number(2, 100) + number(3, 7)

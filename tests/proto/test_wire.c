@@ -64,6 +64,8 @@ static const struct golden_request requests[] = {
     {GOLDEN(request_delete), {.id = 7, .kind = STG_REQUEST_DELETE, .name = "criteo"}},
     {GOLDEN(request_new_ticket), {.id = 8, .kind = STG_REQUEST_NEW_TICKET}},
     {GOLDEN(request_work), {.id = 11, .kind = STG_REQUEST_WORK, .name = "criteo"}},
+    {GOLDEN(request_work_if_needed),
+     {.id = 11, .kind = STG_REQUEST_WORK, .name = "criteo", .most = 300}},
     {GOLDEN(request_trace),
      {.id = 9, .kind = STG_REQUEST_TRACE, .name = "criteo", .millis = 5000}},
     {GOLDEN(request_gate_delete),

@@ -525,6 +525,37 @@ with stager.open({name!r}) as stream:
         self.assertEqual([status for status, _, _ in ends], [0, 0, 0], ends)
         self.assertEqual(sum(int(out) for _, out, _ in ends), 2 * sum(range(24)))
 
+    def worker_processes(self):
+        """Of the pipeline, of whoever, ready or not."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:  # it has ended
+                continue
+            if b"--control" in words and self.name.encode() in words:
+                found.append(int(pid))
+        return found
+
+    def test_who_open_at_once_start_as_many_workers_as_there_are_threads(self):
+        name = self.calling("pid", stop=100000, staged={"num_clients": 3, "num_threads": 2})
+        programs = [Program(self.daemon, f"""
+import sys
+sys.path.insert(0, {self.modules!r})
+import stager
+with stager.open({name!r}) as stream:
+    print(stream.next()["value"][0], flush=True)
+    sys.stdin.readline()
+""") for _ in range(3)]
+        for program in programs:
+            self.assertGreater(int(program.line()), 0)
+        wait_until(lambda: self.status()["workers"] == 2 == len(self.worker_processes()))
+        for program in programs:
+            program.say()
+        for program in programs:
+            self.assertEqual(program.end()[0], 0)
+
     def test_the_pipeline_may_be_replaced_and_deleted(self):
         name = self.calling("double")
         process = self.worker(name, "-n", "1")

@@ -23,6 +23,7 @@ def _arguments(given: Optional[List[str]]) -> argparse.Namespace:
     worker.add_argument("--runtime-dir", help="of stagerd; else STAGER_RUNTIME_DIR")
     worker.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     worker.add_argument("--control", type=int, help=argparse.SUPPRESS)
+    worker.add_argument("--most", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args(given)
 
 
@@ -37,7 +38,7 @@ def main(given: Optional[List[str]] = None) -> int:
     if os.getcwd() not in sys.path:  # as `python -m stager` has it
         sys.path.insert(0, os.getcwd())
     if arguments.control is not None:
-        return _work.main(arguments.name, arguments.control)
+        return _work.main(arguments.name, arguments.control, arguments.most)
     signal.signal(signal.SIGTERM, _stop)
     try:
         Supervisor(arguments.name, arguments.number, arguments.parent).run()

@@ -176,10 +176,10 @@ def _buffers(value: Any, declared: Any) -> Tuple[Tuple[int, ...], Any, Any]:
 # ---- at work ----
 
 class Worker:
-    """A worker of a pipeline, attached and ready."""
+    """A worker of a pipeline, attached; of one that has `most` (not 0) it is none: AlreadyExistsError."""
 
-    def __init__(self, name: str, runtime_dir: Optional[str]) -> None:
-        self.core = _core.Worker(name, runtime_dir)
+    def __init__(self, name: str, runtime_dir: Optional[str], most: int = 0) -> None:
+        self.core = _core.Worker(name, runtime_dir, most)
         self._output = self.core.output
         self._leaves = _leaves(self._output)
         self._function: Optional[Callable[[Dict[str, Any]], Any]] = None
@@ -214,7 +214,7 @@ class Worker:
                                "step's max_output_bytes")
 
 
-def main(name: str, control_fd: int) -> int:
+def main(name: str, control_fd: int, most: int) -> int:
     """A process of the supervisor: tells it, over a socket, its connection and what went wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -222,7 +222,7 @@ def main(name: str, control_fd: int) -> int:
     control.setblocking(True)
     control.set_inheritable(False)
     try:
-        worker = Worker(name, None)
+        worker = Worker(name, None, most)
         socket.send_fds(control, [b"attached"], [worker.core.fileno(), worker.core.channel()])
         worker.load()
         control.send(b"ready")

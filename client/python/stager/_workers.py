@@ -15,24 +15,26 @@ import time
 from typing import List, Optional
 
 from . import _admin, _core
-from ._errors import (DeadlineExceededError, Error, FailedPreconditionError, UnavailableError,
+from ._errors import (AlreadyExistsError, DeadlineExceededError, Error, FailedPreconditionError, UnavailableError,
                       error_of)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _LASTED_S = 30.0  # who lived that long is started again at once
 _GRACE_S = 1.0    # for a worker that stagerd has let go of to end by itself
 _LOOK_S = 1.0     # how often it is asked whether others' workers are there
+_SOON_S = 0.1     # and as long as none was ready
 _START_S = 60.0
 
 
 class _Child:
     """A worker's process, as its supervisor sees it."""
 
-    def __init__(self, name: str, stdout: Optional[int]) -> None:
+    def __init__(self, name: str, most: int, stdout: Optional[int]) -> None:
         self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "stager", "worker", "--control", str(other.fileno()), name],
+                [sys.executable, "-m", "stager", "worker", "--control", str(other.fileno()),
+                 "--most", str(most), name],
                 stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=[other.fileno()])
         self.control.setblocking(False)
         self.pidfd = os.pidfd_open(self.process.pid)
@@ -93,6 +95,8 @@ class Supervisor:
         self._start_at = 0.0
         self._look_at = 0.0
         self._missing = 0
+        self._most = 0  # n None: how many there are to be, of all supervisors
+        self._enough_until = 0.0  # those of others are starting
         self._told = False
         self._parent: Optional[int] = None
         if parent is not None:
@@ -108,7 +112,7 @@ class Supervisor:
             return self.n - len(self._children)
         now = time.monotonic()
         if now >= self._look_at:
-            self._look_at = now + _LOOK_S
+            self._look_at = now + (_LOOK_S if self._told else _SOON_S)
             try:
                 status = _admin.status(self.name)
             except Error:
@@ -118,7 +122,8 @@ class Supervisor:
             if not status["py_function"]:
                 raise FailedPreconditionError(f"pipeline {self.name} has no step py_function")
             starting = sum(not child.is_ready for child in self._children)
-            self._missing = status["num_threads"] - status["workers"] - starting
+            self._most = status["num_threads"]
+            self._missing = self._most - status["workers"] - starting if now >= self._enough_until else 0
             if status["workers"] > 0:
                 self._tell()
         return self._missing
@@ -128,7 +133,7 @@ class Supervisor:
             return
         for _ in range(self._count()):
             # To who started it, only the supervisor speaks.
-            self._children.append(_Child(self.name, 2 if self._parent is not None else None))
+            self._children.append(_Child(self.name, self._most, 2 if self._parent is not None else None))
         self._missing = 0
 
     def _tell(self) -> None:
@@ -155,6 +160,9 @@ class Supervisor:
                 child.hear()
             child.end()
             self._children.remove(child)
+            if isinstance(child.error, AlreadyExistsError):  # others were faster
+                self._enough_until = now + _LOOK_S
+                continue
             if not self._told:
                 raise child.error or UnavailableError(
                     f"a worker of pipeline {self.name} {child.how()} before it was ready: its standard "
