@@ -230,10 +230,9 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     if (staged->on_timeout == STG_ON_TIMEOUT_DROP)
         lines[n_lines++] = stg_bump_printf(
             bump,
-            "on_timeout: drop: an item that finds no room for timeout_millis %" PRIu64
-            " is dropped, counted, and seen as n_dropped: this lifts the promises of "
-            "completeness and of an order that does not depend on timing; "
-            "on_timeout: wait keeps them",
+            "on_timeout: drop: a batch that finds no room for timeout_millis %" PRIu64
+            " is left out (and counted), so that what trainers get may depend on "
+            "timing; on_timeout: wait leaves none out",
             staged->timeout_millis);
     if (!staged->deterministic)
         lines[n_lines++] = stg_bump_printf(

@@ -40,7 +40,11 @@ static int system_error(const char *what, const char *path, struct stg_err *err)
 {
     int code = errno == EACCES || errno == EPERM ? -STAGER_PERMISSION_DENIED
                                                  : -STAGER_UNAVAILABLE;
-    return stg_err(err, code, "cannot %s %s: %s", what, path, strerror(errno));
+    return stg_err(err, code, "cannot %s %s: %s%s", what, path, strerror(errno),
+                   code == -STAGER_PERMISSION_DENIED
+                       ? "; another folder is named by runtime_dir in stagerd.yaml, or, "
+                         "without that file, by STAGER_RUNTIME_DIR"
+                       : "");
 }
 
 static void lock_path(const struct stg_server *server, char *ret, size_t bytes)

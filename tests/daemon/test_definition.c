@@ -282,6 +282,21 @@ static void a_pipeline_without_batch_is_advised_to_have_one(void)
     stg_definition_unref(definition);
 }
 
+static void who_may_lose_batches_is_told_how_to_keep_them(void)
+{
+    struct stg_definition *definition =
+        define("dataset:\n  - range: {stop: 2}\n  - batch: {batch_size: 1}\n");
+    struct stg_bump bump;
+    const char *advice[4] = {"", "", "", ""};
+    stg_bump_init(&bump, 0);
+    CHECK(stg_definition_advice(definition, &bump, advice, 4) >= 1);
+    CHECK_CONTAINS(advice[0], "on_timeout: drop");
+    CHECK_CONTAINS(advice[0], "300000");
+    CHECK_CONTAINS(advice[0], "on_timeout: wait leaves none out");
+    stg_bump_finish(&bump);
+    stg_definition_unref(definition);
+}
+
 static void what_a_branch_does_is_known(void)
 {
     struct stg_definition *definition =
@@ -376,6 +391,7 @@ static const struct stg_test tests[] = {
     TEST(a_constant_that_would_take_the_machine_is_refused),
     TEST(a_pipeline_too_large_for_the_reply_to_open_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
+    TEST(who_may_lose_batches_is_told_how_to_keep_them),
     TEST(what_a_branch_does_is_known),
     TEST(what_a_vocabulary_holds_is_part_of_the_fingerprint),
     TEST(a_vocabulary_is_read_with_the_rights_of_the_applier),
