@@ -315,12 +315,13 @@ class Graph(case.Case):
             staged={"features": {"x": "scaled"}, "feed_dict": {"rate": {"value": 1, "client": True}}})
         stream = stager.open(name)
         self.assertEqual(stream.next()["x"].tolist(), [0, 1])
-        version = stream.feed("rate", np.float32(0.5))
-        for batch in stream_of(stream):
-            if batch.info.feed_version >= version:
-                first = 2 * batch.number
-                self.assertEqual(batch["x"].tolist(), [first / 2, (first + 1) / 2])
-                break
+        for rate in (np.float32(0.5), np.array(0.25, ">f4")):  # that is not in this machine's order
+            version = stream.feed("rate", rate)
+            for batch in stream_of(stream):
+                if batch.info.feed_version >= version:
+                    first = 2 * batch.number
+                    self.assertEqual(batch["x"].tolist(), [first * float(rate), (first + 1) * float(rate)])
+                    break
         with self.assertRaisesRegex(stager.NotFoundError, "speed"):
             stream.feed("speed", np.float32(1))
         with self.assertRaises(stager.InvalidArgumentError):

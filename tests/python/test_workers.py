@@ -60,6 +60,20 @@ class Shy(Exception):
     def __str__(self):
         raise self
 
+def raises_other(batch):
+    if 4 in batch["value"]:
+        raise RuntimeError("\\0 \\ud800 " + 5000 * "x")
+    return batch
+
+def big_endian(batch):
+    return {"value": batch["value"].astype(">i8")}
+
+def objects(batch):
+    return {"value": np.array([object()] * len(batch["value"]))}
+
+def yields(batch):
+    yield batch
+
 def raises_shy(batch):
     if 4 in batch["value"]:
         raise Shy
@@ -271,6 +285,10 @@ class Values(WorkerCase):
         self.assertEqual(items, [([0, 1], [0, 1]), ([2, 0], [2, 3]), ([1, 2], [4, 5]), ([0, 1], [6, 7]),
                                  ([2, 0], [8, 9])])
 
+    def test_numbers_may_come_in_another_order_of_bytes(self):
+        with stager.open(self.calling("big_endian"), workers=1) as stream:
+            self.assertEqual(self.taken(stream)[1], [2, 3])
+
     def test_order_is_kept_and_as_many_work_as_there_are_threads(self):
         name = self.calling("slow", stop=16, staged={"num_threads": 4})
         with stager.open(name) as stream:  # as many workers as threads
@@ -323,7 +341,8 @@ class Errors(WorkerCase):
         self.assertEqual(self.status()["workers_lost"], 0)
 
     def test_an_exit_is_an_exception_as_any(self):
-        for function, text in (("raises_exit", "SystemExit: enough ("), ("raises_shy", "raises_shy: Shy (")):
+        for function, text in (("raises_exit", "SystemExit: enough ("), ("raises_shy", "raises_shy: Shy ("),
+                               ("raises_other", "RuntimeError: ? ? xxx")):
             with stager.open(self.calling(function), workers=1) as stream:
                 items = self.taken(stream)
                 self.assertEqual(items[:2] + items[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
@@ -392,6 +411,8 @@ class Errors(WorkerCase):
 
     def test_another_dtype_is_an_error_item(self):
         self.wrong("dtype", "value is int32 [2], and was declared int64 [?]")
+        self.wrong("objects", "value is object [2], and was declared int64 [?]")
+        self.wrong("yields", "value is generator, and was declared int64 [?]")
 
     def test_another_shape_is_an_error_item(self):
         self.wrong("shape", "value is int64 [2, 1], and was declared int64 [?]")

@@ -141,6 +141,11 @@ def view(tensor: _core.Tensor) -> Any:
     return _asarray(tensor)
 
 
+def native(array: np.ndarray) -> np.ndarray:
+    """With its bytes in this machine's order, as memory that others read has them."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def _is_parts(plan: Any, key: str) -> bool:
     return isinstance(plan, dict) and len(plan) == 1 and isinstance(plan.get(key), dict)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _admin, _core, _workers
 from ._ahead import Ahead, Hook, hook_of
-from ._batch import Batch, view
+from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
                       InvalidArgumentError, MaxHeldError, OutOfRangeError)
 
@@ -315,7 +315,7 @@ class Stream:
         """Sets a tensor of feed_dict that says `client: true`, for all clients of the pipeline. Batches
         whose info.feed_version is at least what this returns are made with it."""
         array = np.asarray(value)
-        if array.dtype.kind in "SUO":
+        if array.dtype.kind in "SUTO":
             words = [word.encode() if isinstance(word, str) else bytes(word)
                      for word in array.ravel().tolist()]
             offsets = np.cumsum([0, *map(len, words)], dtype=np.int64)
@@ -323,7 +323,7 @@ class Stream:
         dtype = _DTYPES.get(array.dtype.name)
         if dtype is None:
             raise InvalidArgumentError(f"{name}: stager has no dtype {array.dtype}")
-        return self._core.feed(name, dtype, array.shape, array.tobytes(), b"")
+        return self._core.feed(name, dtype, array.shape, native(array).tobytes(), b"")
 
     @property
     def targets(self) -> Tuple[str, ...]:

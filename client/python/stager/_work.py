@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import numpy as np
 
 from . import _core
-from ._batch import Ragged, Sparse, Strings, view
+from ._batch import Ragged, Sparse, Strings, native, view
 from ._errors import Error, InvalidArgumentError, NotFoundError, ResourceExhaustedError
 
 _ROW_SPLITS, _INDICES, _DENSE_SHAPE = 1, 2, 3  # as enum stg_part of core/layout.h
@@ -46,12 +46,13 @@ def load(function: str) -> Callable[[Dict[str, Any]], Any]:
 
 
 def _told(error: BaseException) -> str:
-    """"ValueError: text (file.py:12, in augment)": the exception, and where it was raised."""
+    """"ValueError: text (file.py:12, in augment)": the exception, and where it was raised. Its text is the
+    user's, too: it may fail, and hold what is no UTF-8."""
     words = type(error).__name__
     try:
-        words += f": {error}"
+        words += f": {error}".replace("\0", "?").encode(errors="replace").decode()
     except Exception:  # pylint: disable=broad-except
-        pass  # its text is the user's code, too
+        pass
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return words
@@ -156,20 +157,25 @@ def _shown(shape: Tuple[Optional[int], ...]) -> str:
     return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
 
 
+def _kind(array: np.ndarray, declared: str) -> str:
+    is_string = array.dtype.kind in "SUT" or (array.dtype.kind == "O" and declared == "string")
+    return "string" if is_string else array.dtype.name
+
+
 def _buffers(value: Any, declared: Any) -> Tuple[Tuple[int, ...], Any, Any]:
     """(shape, data, offsets) of one output, which has to be what was declared."""
     name, dtype, shape, _ = declared
     array = np.asarray(value, dtype=object) if dtype == "string" and isinstance(value, (list, tuple)) \
         else np.asarray(value)
-    kind = "string" if array.dtype.kind in "SUO" else array.dtype.name
     fits = len(array.shape) == len(shape) and all(
         wanted is None or wanted == size for wanted, size in zip(shape, array.shape))
-    if kind != dtype or not fits:
-        raise _Undeclared(f"{name} is {kind} {_shown(array.shape)}, and was declared {dtype} "
-                              f"{_shown(shape)}")
+    if _kind(array, dtype) != dtype or not fits:
+        is_none = array.dtype == object and array.shape == ()  # None, a generator
+        given = type(value).__name__ if is_none else f"{_kind(array, dtype)} {_shown(array.shape)}"
+        raise _Undeclared(f"{name} is {given}, and was declared {dtype} {_shown(shape)}")
     if dtype == "string":
         return _string_buffers(array, name)
-    data = np.ascontiguousarray(array).reshape(array.shape)
+    data = np.ascontiguousarray(native(array)).reshape(array.shape)
     return array.shape, data.view(np.uint16) if dtype == "bfloat16" else data, b""
 
 
