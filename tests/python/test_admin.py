@@ -69,6 +69,12 @@ class Serve(case.Case):
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
         server.close()
 
+    def test_its_folders_may_be_chosen(self):
+        folder = os.path.join(self.daemon.folder, "chosen")
+        with stager.serve(stagerd=STAGERD, runtime_dir=folder) as server:
+            self.assertEqual((server.runtime_dir, server.list()), (folder, []))
+            self.assertTrue(os.path.exists(os.path.join(folder, "attach.sock")))
+
     def test_a_daemon_that_does_not_start_says_why(self):
         with self.assertRaisesRegex(stager.UnavailableError, "memory_bugdet"):
             stager.serve(stagerd=STAGERD, memory_bugdet=1)

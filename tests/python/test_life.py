@@ -3,7 +3,6 @@
 """What else happens in a trainer's process: Ctrl-C, threads, fork, exit, leaks, a dead daemon."""
 import gc
 import os
-import shutil
 import signal
 import threading
 import time
@@ -262,7 +261,11 @@ sys.stdin.read()
         wait_until(is_gone)
         with open(log, encoding="utf-8") as file:
             self.assertIn("stopping on the end of its input", file.read())
-        shutil.rmtree(os.path.dirname(log))
+        with stager.serve(stagerd=os.path.join(case.BUILD, "daemon/stagerd")) as other:
+            self.assertFalse(os.path.exists(os.path.dirname(log)))  # what was left behind
+            with stager.serve(stagerd=os.path.join(case.BUILD, "daemon/stagerd")):
+                self.assertEqual(other.list(), [])
+                self.assertTrue(os.path.exists(other.folder))
 
     def test_a_private_daemon_ends_with_its_process(self):
         program = Program(self.daemon, f"""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -19,6 +21,7 @@ from ._stream import Stream
 
 _START_S = 30
 _STOP_S = 10
+_PREFIX = "stager-serve-"
 
 
 def _find_stagerd(given: Optional[str]) -> str:
@@ -32,17 +35,47 @@ def _find_stagerd(given: Optional[str]) -> str:
                         "stagerd= or by the environment's STAGERD")
 
 
+def _lock(folder: str) -> int:
+    """A descriptor that says, as long as somebody has it open, that the folder is in use."""
+    new = os.path.join(folder, "lock.new")
+    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.rename(new, os.path.join(folder, "lock"))
+    return fd
+
+
+def _sweep() -> None:
+    """Removes folders of this user's whose process was killed, and whose stagerd has ended since."""
+    for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+                continue
+            fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # in use
+            pass
+        finally:
+            os.close(fd)
+
+
 class Server:
     """A stagerd that belongs to this process: its folders are below a temporary one, and it ends by
     `close`, with the `with`, at exit, or when this process and children that it forked are gone,
-    however they ended. A child of fork leaves it alone."""
+    however they ended. The folders of one whose process was killed go when the next one starts. A
+    child of fork leaves it alone."""
 
     def __init__(self, *, stagerd: Optional[str] = None, **settings: Any) -> None:
-        self.folder = tempfile.mkdtemp(prefix="stager-")
-        self.runtime_dir = os.path.join(self.folder, "run")
+        _sweep()
+        self.folder = tempfile.mkdtemp(prefix=_PREFIX)
+        self.runtime_dir = settings.get("runtime_dir", os.path.join(self.folder, "run"))
         self.log_path = os.path.join(self.folder, "log")
         self._pid = os.getpid()
         self._process: Optional[subprocess.Popen[bytes]] = None
+        self._in_use = _lock(self.folder)
         try:
             self._start(_find_stagerd(stagerd), settings)
         except BaseException:
@@ -62,7 +95,7 @@ class Server:
         with open(self.log_path, "wb") as log:
             self._process = subprocess.Popen([program, "--foreground", "--until-eof", "--config", config],
                                              stdin=subprocess.PIPE, stdout=log, stderr=log,
-                                             start_new_session=True)
+                                             start_new_session=True, pass_fds=[self._in_use])
         end = time.monotonic() + _START_S
         while not self._answers():
             if self._process.poll() is not None:
@@ -121,6 +154,9 @@ class Server:
                 process.kill()
                 process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._in_use >= 0:
+            os.close(self._in_use)
+        self._in_use = -1
         atexit.unregister(self.close)
 
     def __enter__(self) -> Server:
