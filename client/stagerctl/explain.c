@@ -6,17 +6,18 @@
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/reply.h"
 
-/* "1.50 ms". Returns buf. */
+/* "1.5 ms", three digits of it; what would be 1000 of one unit is 1 of the next. Returns
+ * buf. */
 static const char *time_text(uint64_t ns, char *buf, size_t size)
 {
     if (ns < 1000)
         snprintf(buf, size, "%" PRIu64 " ns", ns);
-    else if (ns < 1000000)
+    else if (ns < 999500)
         snprintf(buf, size, "%.3g us", (double)ns / 1e3);
-    else if (ns < 1000000000)
+    else if (ns < 999500000)
         snprintf(buf, size, "%.3g ms", (double)ns / 1e6);
     else
-        snprintf(buf, size, "%.3g s", (double)ns / 1e9);
+        snprintf(buf, size, ns < 999500000000 ? "%.3g s" : "%.0f s", (double)ns / 1e9);
     return buf;
 }
 
