@@ -333,7 +333,7 @@ static struct stg_smart_view view_of(struct stg_auto_cut *a)
         .now_ns = now,
         .n_made = stage->queue_next + stage->n_in_hand,
         .n_taken = stage->queue_first,
-        .n_clients = stage->n_attached,
+        .n_changes = stage->n_changes,
         .is_running = stage->pass_state != STG_PASS_NONE && stage->n_attached > 0 &&
                       stage->failure.code == 0 && !stage->stopping,
         .is_measured = measure->daemon.n_runs >= MIN_DAEMON_RUNS &&

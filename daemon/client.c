@@ -288,6 +288,7 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
     client->next = stage->clients;
     stage->clients = client;
     stg_account_load(stage, stg_now_ns());
+    stage->n_changes++;
     if (stage->n_attached++ == 0) {
         stage->first_attach_ns = stg_now_ns();
         stage->wake |= STG_WAKE_ROOM; /* the runners' clock runs */
@@ -381,6 +382,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     client->socket = -1;
     stg_account_load(stage, stg_now_ns());
     stage->n_attached--;
+    stage->n_changes++;
     stg_tune_forget(stage);
     hand_on(stage, client);
     stg_lease_client_detach(stage->leases, client->lease_client);

@@ -225,6 +225,7 @@ void stg_smart_plan(struct stg_smart *smart, uint64_t now_ns,
     assert(smart->state == STG_SMART_PLAN && n < STG_SMART_MAX_CUTS);
     smart->n_cuts = n + 1;
     smart->kept = 0;
+    smart->has_others = false;
     for (uint32_t i = 0; i < n; i++) {
         smart->cuts[i + 1] = cuts[i];
         if (cuts[i].is_in_force)
@@ -277,12 +278,14 @@ static void look_at_load(struct stg_smart *smart, const struct stg_smart_view *v
     }
     bool changed = is_another_load(smart, pace, view->free_cores);
     smart->n_changed = changed ? smart->n_changed + 1 : 0;
-    if (smart->n_changed < N_LOOKS || view->now_ns < smart->next_trial_ns)
+    bool is_over = smart->n_changed >= N_LOOKS || smart->has_others;
+    if (!is_over || view->now_ns < smart->next_trial_ns)
         return;
     stg_decide(smart->decisions, view->now_ns, what,
-               "looks again: %.1f batches a second, %.1f when it was decided; %.1f cores "
-               "are free, %.1f then",
-               pace * 1e9, smart->held_pace * 1e9, view->free_cores, smart->held_cores);
+               "looks again: %s%.1f batches a second, %.1f when it was decided; %.1f "
+               "cores are free, %.1f then",
+               smart->has_others ? "trainers came or went; " : "", pace * 1e9,
+               smart->held_pace * 1e9, view->free_cores, smart->held_cores);
     smart->state = STG_SMART_PLAN;
 }
 
@@ -311,8 +314,9 @@ static void disturb(struct stg_smart *smart, const struct stg_smart_view *view)
 
 int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view)
 {
-    if (!view->is_running || view->n_clients != smart->n_clients) {
-        smart->n_clients = view->n_clients;
+    if (!view->is_running || view->n_changes != smart->n_changes) {
+        smart->has_others |= view->n_changes != smart->n_changes;
+        smart->n_changes = view->n_changes;
         disturb(smart, view);
         return IDLE_TICK_MS;
     }

@@ -4,8 +4,9 @@
  * baseline. Once enough is measured, the caller says which few cuts are worth a trial
  * (daemon/cost.h); each is run in windows beside the baseline, now one first, now the
  * other, and is kept only when batches come faster with it by more than the noise between
- * windows. Then nothing is tried until the load has changed, and never for more than a
- * twentieth of the time; who tries in vain waits twice as long for the next time.
+ * windows. Then nothing is tried until the load has changed, or who is there, and never
+ * for more than a twentieth of the time; who tries in vain waits twice as long for the
+ * next time.
  *
  * A state machine without clock, thread or stage: the caller calls stg_smart_tick now and
  * then, and does what it says. One thread at a time.
@@ -23,7 +24,7 @@ struct stg_smart_view {
     uint64_t now_ns;
     uint64_t n_made;    /* batches, ever */
     uint64_t n_taken;   /* by trainers, ever; in the order in which they were made */
-    uint32_t n_clients; /* attached */
+    uint64_t n_changes; /* times that a trainer came or went, ever */
     bool is_running;    /* a pass runs: batches are made, or wait to be taken */
     bool is_measured;   /* nodes of both sides are */
     double free_cores;  /* that nobody uses */
@@ -62,13 +63,14 @@ struct stg_smart {
     uint64_t since_ns; /* of the state, or of running */
     uint64_t trial_began_ns, next_trial_ns;
     uint32_t n_in_vain; /* trials in a row that changed nothing */
-    uint32_t n_clients;
+    uint64_t n_changes;
     double best_gain; /* among those tried so far */
     uint32_t best;
 
     double held_pace, held_cores; /* when it was last decided */
     uint64_t look_ns, look_taken; /* HOLD: since when the pace is measured */
     uint32_t n_changed;           /* looks in a row that saw another load */
+    bool has_others;              /* trainers came or went since it was planned */
 };
 
 /* decisions gets a line for each thing that is decided. */

@@ -209,6 +209,7 @@ struct stg_stage {
 
     struct stg_client *clients; /* attached and detached */
     uint32_t n_attached, n_away;
+    uint64_t n_changes; /* times that one came or went, ever */
     const struct stg_delivery_kind *kind;
     bool begun; /* all num_clients were there once, and some still are */
     uint64_t first_attach_ns;

@@ -56,7 +56,7 @@ static void stage_init(struct stage *s, uint64_t seed, const double *pace,
         s->predicted[i] = 1.1;
     }
     s->view = (struct stg_smart_view){.now_ns = SECOND,
-                                      .n_clients = 1,
+                                      .n_changes = 1,
                                       .is_running = true,
                                       .is_measured = true,
                                       .free_cores = 1};
@@ -280,11 +280,31 @@ static void who_comes_or_goes_begins_the_window_anew(void)
     stage_init(&s, 2, pace, 2, 0.02);
     for (int i = 0; i < 40; i++) { /* windows are longer than that */
         run(&s, 100 * MS);
-        s.view.n_clients = 1 + (uint32_t)i % 2;
+        s.view.n_changes++;
     }
     CHECK(s.smart.n_pairs == 0);
     run(&s, 60 * SECOND);
     CHECK_INT(id_kept(&s), 1);
+}
+
+/* As fast as those before them, and perhaps they fetch something else. */
+static void other_trainers_are_a_reason_to_look_again(void)
+{
+    static const double pace[] = {1000, 1200};
+    struct stage s;
+    stage_init(&s, 2, pace, 1, 0.02);
+    run(&s, 60 * SECOND);
+    CHECK_INT(s.n_plans, 1);
+    s.pace[1] = pace[1];
+    s.predicted[1] = 1.2;
+    s.n_plan = 1;
+    s.view.n_changes++;
+    run(&s, 30 * SECOND);
+    CHECK_INT(s.n_plans, 2);
+    CHECK_INT(id_kept(&s), 1);
+    CHECK_CONTAINS(stg_decisions_at(&s.decisions, 1)->text, "trainers came or went");
+    run(&s, 300 * SECOND);
+    CHECK_INT(s.n_plans, 2);
 }
 
 static void a_pause_is_no_window(void)
@@ -316,6 +336,7 @@ static const struct stg_test tests[] = {
     TEST(it_does_not_run_after_a_load_that_flaps),
     TEST(trials_take_a_twentieth_of_the_time_at_most),
     TEST(who_comes_or_goes_begins_the_window_anew),
+    TEST(other_trainers_are_a_reason_to_look_again),
     TEST(a_pause_is_no_window),
 };
 TEST_MAIN(tests)
