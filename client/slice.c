@@ -169,6 +169,7 @@ int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
     lent->n_slices = (uint32_t)((rows + batch_size - 1) / batch_size);
     if (lent->n_slices == 0) /* a batch without rows is a slice without rows */
         lent->n_slices = 1;
+    stream->n_slices = lent->n_slices;
     return 0;
 }
 

@@ -80,6 +80,7 @@ struct stager_stream {
     uint32_t max_held;
     uint32_t held;            /* lents out */
     uint32_t batch_size;      /* 0: no slices */
+    uint32_t n_slices;        /* of the staged batch that was looked at last; 0: none */
     struct stg_lent *current; /* slices of it are left to take */
     uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
     bool copy_on_write; /* the segment is, and a trainer may have written to it */
