@@ -234,10 +234,10 @@ static const struct stg_tensor_entry *find_written(const struct stg_batch_writer
 
 /* Two entries, one memory. */
 static void share(struct stg_tensor_entry *entry, const struct stg_tensor_entry *with,
-                  const struct stg_tensor *tensor)
+                  const int64_t *shape)
 {
-    for (int k = 0; k < tensor->ndim; k++)
-        entry->shape[k] = tensor->shape[k];
+    for (uint32_t k = 0; k < entry->ndim; k++)
+        entry->shape[k] = shape[k];
     entry->data_offset = with->data_offset;
     entry->data_bytes = with->data_bytes;
     entry->offsets_offset = with->offsets_offset;
@@ -251,7 +251,7 @@ int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
     const struct stg_tensor_entry *written = find_written(w, tensor);
     if (written != NULL && entry->dtype == (uint32_t)tensor->dtype &&
         entry->ndim == (uint32_t)tensor->ndim) {
-        share(entry, written, tensor);
+        share(entry, written, tensor->shape);
         return 0;
     }
     int64_t n = stg_tensor_n(tensor);
@@ -270,6 +270,15 @@ int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
     else if (copy.data_bytes > 0)
         memcpy(copy.data, tensor->data, copy.data_bytes);
     return 0;
+}
+
+void stg_batch_writer_share(struct stg_batch_writer *w, uint32_t i, uint32_t k)
+{
+    struct stg_tensor_entry *entry = entry_at(w->base, i);
+    const struct stg_tensor_entry *with = entry_at(w->base, k);
+    assert(with->data_offset != 0 && entry->dtype == with->dtype &&
+           entry->ndim == with->ndim);
+    share(entry, with, with->shape);
 }
 
 uint64_t stg_batch_writer_seal(struct stg_batch_writer *w)

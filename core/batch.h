@@ -99,6 +99,9 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
 int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
                           const struct stg_tensor *tensor, struct stg_err *err);
 
+/* Tensor i is tensor k, which has its room, under another name: both lie there. */
+void stg_batch_writer_share(struct stg_batch_writer *w, uint32_t i, uint32_t k);
+
 /* Fixes lengths of strings (data_bytes = last offset) and total_bytes. Returns total
  * bytes, which is less than what was reserved when the last strings were shorter. Every
  * tensor must have been given room. */

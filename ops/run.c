@@ -184,6 +184,10 @@ static int copy_fetches(struct stg_run *run, struct stg_err *err)
         const struct stg_run_fetch *fetch = &run->fetches[i];
         if (fetch->is_primary && !run->slots[fetch->slot].is_view)
             continue;
+        if (fetch->first != i && run->sink->share != NULL) {
+            run->sink->share(run->sink->owner, i, fetch->first);
+            continue;
+        }
         int rc = run->sink->copy(run->sink->owner, i, &run->tensors[fetch->slot], err);
         if (rc < 0)
             return rc;
@@ -296,9 +300,15 @@ static int batch_copy(void *owner, size_t i, const struct stg_tensor *tensor,
     return stg_batch_writer_copy(owner, (uint32_t)i, tensor, err);
 }
 
+static void batch_share(void *owner, size_t i, size_t k)
+{
+    stg_batch_writer_share(owner, (uint32_t)i, (uint32_t)k);
+}
+
 struct stg_sink stg_sink_of_batch(struct stg_batch_writer *writer)
 {
-    return (struct stg_sink){.owner = writer, .alloc = batch_alloc, .copy = batch_copy};
+    return (struct stg_sink){
+        .owner = writer, .alloc = batch_alloc, .copy = batch_copy, .share = batch_share};
 }
 
 /* ---- questions and settings ---- */

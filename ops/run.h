@@ -25,6 +25,9 @@ struct stg_sink {
      * second fetch of one tensor) is copied to where it goes. */
     int (*copy)(void *owner, size_t i, const struct stg_tensor *tensor,
                 struct stg_err *err);
+    /* Fetch i is the tensor that fetch k is, which has its place: it may lie there too.
+     * NULL: it is copied. */
+    void (*share)(void *owner, size_t i, size_t k);
 };
 
 /* Fetch i is tensor i of the batch that is being written. The writer is borrowed. */

@@ -86,6 +86,15 @@ static int plan_nodes(struct stg_run *run, const struct stg_resources *resources
     return 0;
 }
 
+static uint32_t find_fetch(const struct stg_run *run, size_t i, uint32_t slot)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (run->fetches[k].slot == slot)
+            return (uint32_t)k;
+    }
+    return (uint32_t)i;
+}
+
 /* The first fetch of an output that an op writes is where it is written. */
 static void plan_fetches(struct stg_run *run, const struct stg_ref *refs, size_t n,
                          const uint32_t *first_slot)
@@ -99,6 +108,7 @@ static void plan_fetches(struct stg_run *run, const struct stg_ref *refs, size_t
                        run->graph->nodes[ref->index].op->run != NULL &&
                        run->graph->nodes[ref->index].values == NULL;
         run->fetches[i].slot = slot;
+        run->fetches[i].first = find_fetch(run, i, slot);
         run->fetches[i].is_primary = written && run->slots[slot].fetch == STG_NO_FETCH;
         if (run->fetches[i].is_primary)
             run->slots[slot].fetch = (uint32_t)i;

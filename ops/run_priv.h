@@ -50,6 +50,7 @@ struct stg_run_buffer {
 
 struct stg_run_fetch {
     uint32_t slot;
+    uint32_t first;  /* fetch of that slot */
     bool is_primary; /* an op may write it in place; others are copied */
 };
 

@@ -227,6 +227,43 @@ static void constants_cross_the_boundary_as_copies(void)
     fixture_stage_finish(&stage);
 }
 
+/* A component, a constant, and what an op makes; of a batch at rest. */
+static void what_is_staged_twice_lies_in_the_batch_once(void)
+{
+    struct fixture_stage stage;
+    struct stg_err err = {0};
+    fixture_stage_init(&stage, "element n int64 [-1]\nelement record string [-1]\n"
+                               "c = constant() value=[1.5, 2.5]\n"
+                               "d = add(n, n)\n"
+                               "feature n = n\nfeature n2 = n\n"
+                               "feature c = c\nfeature c2 = c\n"
+                               "feature s = record\nfeature s2 = record\n"
+                               "feature d = d\nfeature d2 = d\nfeature n3 = n\n");
+    static _Alignas(STG_TENSOR_ALIGN) char base[STG_GRANULE_BYTES];
+    struct stg_batch_writer writer;
+    struct stg_sink to = stg_sink_of_batch(&writer);
+    struct stg_tensor feeds[2] = {
+        fixture_dense(&stage.bump, STAGER_INT64, 1, (int64_t[]){2}, (int64_t[]){7, 8}),
+        fixture_strings(&stage.bump, 3, records)};
+    CHECK_OK(stg_batch_writer_begin(&writer, base, sizeof(base),
+                                    stg_graph_boundary(stage.graph), &err),
+             err);
+    CHECK_OK(stg_run_exec(stage.run, feeds, NULL, &to, NULL, &err), err);
+    CHECK_OK(stg_batch_check(base, stg_batch_writer_seal(&writer), true, &err), err);
+    struct stg_tensor t[9];
+    for (uint32_t i = 0; i < 9; i++)
+        stg_batch_tensor_at(base, i, &t[i], NULL);
+    for (int i = 0; i < 8; i += 2)
+        CHECK(t[i].data == t[i + 1].data && t[i].begin == t[i + 1].begin);
+    CHECK(t[8].data == t[0].data);
+    CHECK(t[0].data != t[2].data && t[2].data != t[6].data);
+    CHECK_INT(((const int64_t *)t[8].data)[1], 8);
+    CHECK(((const float *)t[3].data)[1] == 2.5f);
+    CHECK(same_strings(&t[5], 3, records));
+    CHECK_INT(((const int64_t *)t[7].data)[0], 14);
+    fixture_stage_finish(&stage);
+}
+
 static void without_features_everything_is_copied(void)
 {
     struct fixture_stage stage;
@@ -505,6 +542,7 @@ static const struct stg_test tests[] = {
     TEST(the_program_of_the_seeds_gives_four_rows),
     TEST(a_feature_is_written_once_and_where_the_sink_says),
     TEST(constants_cross_the_boundary_as_copies),
+    TEST(what_is_staged_twice_lies_in_the_batch_once),
     TEST(without_features_everything_is_copied),
     TEST(a_fetch_of_the_boundary_is_the_batch_itself),
     TEST(what_no_feature_needs_does_not_run),
