@@ -163,15 +163,14 @@ static void what_a_client_sets_is_in_what_runs_ahead(void)
 static void apply_sliced(const char *mode)
 {
     char yaml[2048];
-    snprintf(
-        yaml, sizeof(yaml),
-        "name: %s\nsmart_stage: %s\ndataset:\n  - range: {stop: 1000000000}\n"
-        "  - batch: {batch_size: %d, drop_remainder: true}\ngraph:\n"
-        "  - {name: ahead, op: multiply, input: [\"staged:v\", \"staged:v\"]}\n"
-        "  - {name: ahead2, op: multiply, input: [ahead, \"staged:v\"]}\n"
-        "  - {name: target, op: sleep, input: [ahead2], sleep_microseconds: 1000}\n"
-        "staged: {capacity: 2, features: {v: value}}\ntargets: [target]\n",
-        mode, mode, BATCH);
+    snprintf(yaml, sizeof(yaml),
+             "name: %s\nsmart_stage: %s\ndataset:\n  - range: {stop: 1000000000}\n"
+             "  - batch: {batch_size: %d, drop_remainder: true}\ngraph:\n"
+             "  - {name: ahead, op: multiply, input: [\"staged:v\", \"staged:v\"]}\n"
+             "  - {name: ahead2, op: multiply, input: [ahead, \"staged:v\"]}\n"
+             "  - {name: target, op: sleep, input: [ahead2], sleep_microseconds: 1000}\n"
+             "staged: {capacity: 2, features: {v: value}}\ntargets: [target]\n",
+             mode, mode, BATCH);
     fixture_apply(&fixture, yaml);
 }
 
