@@ -328,7 +328,7 @@ static void a_batch_that_is_good_for_nobody_left_is_counted_as_lost(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply(&fixture, 12, "off", "  num_clients: 2\n  capacity: 3\n  rejoin_millis: 0\n");
+    apply(&fixture, 24, "off", "  num_clients: 2\n  capacity: 3\n  rejoin_millis: 0\n");
     struct stager_stream *a = open_kind(&fixture, &kinds[1], "a");
     struct stager_stream *b = open_kind(&fixture, &kinds[1], "b");
     while (take_one(a, &kinds[1]) < 5) {
