@@ -100,6 +100,19 @@ bool stg_cut_is_target(const struct stg_graph *graph, uint32_t index)
     return false;
 }
 
+/* A feature that is called as an output of the node would be: in a batch nobody could
+ * tell them apart. */
+static bool shares_name(const struct stg_graph *graph, const char *node)
+{
+    size_t n = strlen(node);
+    for (size_t i = 0; i < graph->boundary.n; i++) {
+        const char *name = graph->boundary.components[i].name;
+        if (strncmp(name, node, n) == 0 && name[n] == ':')
+            return true;
+    }
+    return false;
+}
+
 /* The nodes before it are judged. */
 static struct verdict judge(const struct stg_graph *graph, uint32_t index,
                             const struct verdict *verdicts)
@@ -117,7 +130,8 @@ static struct verdict judge(const struct stg_graph *graph, uint32_t index,
     struct verdict verdict = {.is_free = (node->depends & STG_DEPENDS_STAGED) == 0 ||
                                          node->values != NULL ||
                                          stg_cut_is_widening(graph, index)};
-    verdict.moves = !verdict.is_free && node->inferred && node->same_as == index;
+    verdict.moves = !verdict.is_free && node->inferred && node->same_as == index &&
+                    !shares_name(graph, node->spec->name);
     verdict.in_rows = is_in_rows(graph, verdicts, node);
     return verdict;
 }

@@ -127,9 +127,43 @@ static void what_was_run_ahead_for_each_row_is_in_its_slice(void)
     fixture_finish(&fixture);
 }
 
+/* In a batch it could not be told from what the node has made. */
+static void a_feature_called_as_an_output_keeps_the_node_where_it_is(void)
+{
+    static const char *const names[] = {"v", "y", "staged:u:0"};
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture,
+                  "name: p\n"
+                  "dataset: [{range: {stop: 64}}, {batch: {batch_size: 1}}]\n"
+                  "graph:\n"
+                  "  - {name: w, op: negative, input: [value]}\n"
+                  "  - {name: u, op: multiply, input: [\"staged:v\", \"staged:v\"]}\n"
+                  "  - {name: bias, op: variable, shape: [1], dtype: int64}\n"
+                  "  - {name: y, op: add, input: [u, bias]}\n"
+                  "staged: {features: {v: value, \"u:0\": w}}\n"
+                  "targets: [y]\nsmart_stage: on\n");
+    struct stager_stream *stream = open_with(
+        &fixture,
+        (struct stager_options){.fields = names, .fetches = names + 1, .n_fetches = 1});
+    for (int64_t i = 0; i < 4; i++) {
+        struct stager_batch *batch = fixture_take(stream);
+        struct stager_tensor y;
+        if (stager_run(stream, batch, names + 1, 1, &y) < 0)
+            FAIL("run: %s", stager_error_text(stream));
+        CHECK_INT(*(const int64_t *)y.data, i * i);
+        CHECK_INT(stager_run(stream, batch, names + 2, 1, &y),
+                  -STAGER_FAILED_PRECONDITION); /* it is not there */
+        stager_release(batch);
+    }
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(who_comes_back_for_other_fields_gets_those),
     TEST(what_was_run_ahead_of_a_whole_batch_is_in_no_slice),
     TEST(what_was_run_ahead_for_each_row_is_in_its_slice),
+    TEST(a_feature_called_as_an_output_keeps_the_node_where_it_is),
 };
 TEST_MAIN(tests)
