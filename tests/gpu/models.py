@@ -27,6 +27,7 @@ sys.path.insert(0, HERE)
 import models_table  # noqa: E402
 import mps  # noqa: E402
 import row  # noqa: E402
+import toolkit  # noqa: E402
 
 SKIPPED = 77
 START_S, CELL_S = 90, 60  # to import torch and make a context; beyond what a cell is told to take
@@ -171,9 +172,7 @@ class Run:
 
     def environment(self):
         """Libraries of the build are found."""
-        folders = [os.path.join(self.args.build, "client"), os.path.join(self.args.build, "cuda"),
-                   *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-        return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
+        return toolkit.with_libraries(os.environ, os.path.join(self.args.build, "client"), os.path.join(self.args.build, "cuda"))
 
     def all(self):
         for k in self.args.trainers:
@@ -214,9 +213,9 @@ def arguments():
     parser.add_argument("build")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out")
-    parser.add_argument("--limit", type=float, default=420, help="seconds for all of it")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of measuring, a cell")
-    parser.add_argument("--auto-seconds", type=float, default=10, help="for auto to decide in, at most")
+    parser.add_argument("--limit", type=float, default=400, help="seconds for all of it")
+    parser.add_argument("--seconds", type=float, default=1, help="of measuring, a cell")
+    parser.add_argument("--auto-seconds", type=float, default=6, help="for auto to decide in, at most")
     parser.add_argument("--rows", type=int, default=65536)
     parser.add_argument("--batch-size", type=int, default=2048)
     parser.add_argument("--seen", type=int, default=20, help="items that a user saw before, at most")

@@ -15,6 +15,7 @@ TARGETS = ["daemon/stagerd", "client/stagerctl/stagerctl", "cuda/libstager-cuda.
            "tests/client/test_client_device", "tests/standin/libstager-cuda.so", "tests/gpu/test_gpu",
            "tests/gpu/bench_gpu"]
 MORE_TARGETS = r"client/(python/stager/[^/]+|libstager-compute\.so[.0-9]*)"
+DRIVER_FOLDERS = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
 LIB = "usr/lib/x86_64-linux-gnu"
 
 
@@ -53,9 +54,17 @@ def program(name, module):
     return [name] if shutil.which(name) else [sys.executable, "-m", module]
 
 
+def with_libraries(env, *folders):
+    """Libraries are found in these folders first, and then where they were found before: a driver that is mounted into a
+    container may lie where env says, or nobody does."""
+    mounted = [folder for folder in DRIVER_FOLDERS if os.path.isdir(folder)]
+    before = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
+    return dict(env, LD_LIBRARY_PATH=os.pathsep.join(dict.fromkeys([*folders, *before, *mounted])))
+
+
 def environment(folder):
     """(env, options of meson). This Python is found first."""
-    env = dict(os.environ)
+    env = with_libraries(dict(os.environ))
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env.get("PATH", os.defpath)
     return env, carried(folder, env)
 
