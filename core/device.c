@@ -364,7 +364,12 @@ static int load(const char *dir, const struct stg_device **ret, struct stg_err *
     if (access(path, F_OK) == 0)
         return rc; /* it is installed, and that is what is wrong with it */
     rc = load_from(PLUGIN, ret, err);
-    return rc < 0 ? stg_err_append(err, rc, "; nor is it in %s", STG_PLUGIN_DIR) : rc;
+    if (rc == 0)
+        return 0;
+    return stg_err_append(err, rc,
+                          "; nor is it in %s: build " PLUGIN " with a CUDA toolkit "
+                          "(meson setup -Dcuda=enabled) and install it",
+                          STG_PLUGIN_DIR);
 }
 
 int stg_device_cuda(const char *dir, const struct stg_device **ret, struct stg_err *err)

@@ -16,7 +16,12 @@ static int code_of(int error)
     case cudaErrorDevicesUnavailable:
     case cudaErrorSystemNotReady:
     case cudaErrorSystemDriverMismatch:
-    case cudaErrorCompatNotSupportedOnDevice: return -STAGER_UNAVAILABLE;
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorMpsConnectionFailed:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorMpsServerNotReady:
+    case cudaErrorMpsMaxClientsReached:
+    case cudaErrorMpsMaxConnectionsReached: return -STAGER_UNAVAILABLE;
     case cudaErrorMemoryAllocation: return -STAGER_RESOURCE_EXHAUSTED;
     case cudaErrorInvalidValue:
     case cudaErrorInvalidDevice:

@@ -215,7 +215,7 @@ def arguments():
     parser.add_argument("--out")
     parser.add_argument("--limit", type=float, default=400, help="seconds for all of it")
     parser.add_argument("--seconds", type=float, default=1, help="of measuring, a cell")
-    parser.add_argument("--auto-seconds", type=float, default=6, help="for auto to decide in, at most")
+    parser.add_argument("--auto-seconds", type=float, default=12, help="for auto to decide in, at most")
     parser.add_argument("--rows", type=int, default=65536)
     parser.add_argument("--batch-size", type=int, default=2048)
     parser.add_argument("--seen", type=int, default=20, help="items that a user saw before, at most")

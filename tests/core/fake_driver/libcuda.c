@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A libcuda.so.1 without a GPU behind it, as the CUDA runtime sees it: STG_FAKE_DRIVER is
- * "none" (cuInit says that there is no device), "stub" (the toolkit's stub) or "old"
- * (a driver of CUDA 12.2). The names and numbers are those of cuda.h.
+ * "none" (cuInit says that there is no device), "stub" (the toolkit's stub), "mps" (a
+ * control daemon that lets nobody in) or "old" (a driver of CUDA 12.2). The names and
+ * numbers are those of cuda.h.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,7 @@
 #define CUDA_SUCCESS 0
 #define CUDA_ERROR_STUB_LIBRARY 34
 #define CUDA_ERROR_NO_DEVICE 100
+#define CUDA_ERROR_MPS_CONNECTION_FAILED 805
 
 EXPORT int cuInit(unsigned flags);
 EXPORT int cuDriverGetVersion(int *ret);
@@ -20,11 +23,17 @@ EXPORT int cuGetProcAddress(const char *name, void **ret, int version,
                             unsigned long long flags);
 EXPORT int cuGetExportTable(const void **ret, const void *id);
 
-static int refuse(void)
+static bool is(const char *name)
 {
     const char *mode = getenv("STG_FAKE_DRIVER");
-    return mode != NULL && strcmp(mode, "stub") == 0 ? CUDA_ERROR_STUB_LIBRARY
-                                                     : CUDA_ERROR_NO_DEVICE;
+    return mode != NULL && strcmp(mode, name) == 0;
+}
+
+static int refuse(void)
+{
+    return is("stub")  ? CUDA_ERROR_STUB_LIBRARY
+           : is("mps") ? CUDA_ERROR_MPS_CONNECTION_FAILED
+                       : CUDA_ERROR_NO_DEVICE;
 }
 
 int cuInit(unsigned flags)
@@ -34,8 +43,7 @@ int cuInit(unsigned flags)
 
 int cuDriverGetVersion(int *ret)
 {
-    const char *mode = getenv("STG_FAKE_DRIVER");
-    *ret = mode != NULL && strcmp(mode, "old") == 0 ? 12020 : 99000;
+    *ret = is("old") ? 12020 : 99000;
     return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Without a GPU: every way to one says what is missing, the same everywhere, and what does not want one goes on. What is
+missing is the environment's: no libstager-cuda.so, no driver, a driver that is too old or has no device (tests/core has
+one); STG_REASON is what has to be said.
+
+    LD_LIBRARY_PATH=… STG_REASON=… test_no_gpu.py BUILD
+"""
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+import case
+import stager
+
+FOUND = stager.gpu_available()
+REASON = os.environ["STG_REASON"]
+if FOUND:
+    print(f"skipped: there is {FOUND.gpus[0].name}")
+    sys.exit(77)
+if "libstager-cuda.so" in REASON and "libstager-cuda.so" not in FOUND.reason:
+    print("skipped: libstager-cuda.so is installed")
+    sys.exit(77)
+
+
+def doctor(*options):
+    return subprocess.run([os.path.join(case.BUILD, "client/stagerctl/stagerctl"), "doctor", *options],
+                          stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+class NoGpu(case.Case):
+    def test_gpu_available_is_false_and_says_why(self):
+        self.assertFalse(FOUND)
+        self.assertEqual(FOUND.gpus, [])
+        self.assertIn(REASON, FOUND.reason)
+
+    def test_doctor_says_the_same(self):
+        told = json.loads(doctor("--json"))
+        self.assertEqual((told["gpus"], told["reason"], told["daemon"]["reachable"]), ([], FOUND.reason, True))
+        self.assertIn(f"gpu       none: {FOUND.reason}; all goes on without\n", doctor())
+
+    def test_open_on_a_gpu_is_refused_and_without_one_all_goes_on(self):
+        name = self.numbers(stop=8, batch_size=4)
+        for _ in range(2):
+            with self.assertRaisesRegex(stager.UnavailableError, re.escape(FOUND.reason)):
+                stager.open(name, gpu="cuda:0")
+        with stager.open(name) as stream:
+            self.assertEqual([batch["value"].tolist() for batch in stream], [[0, 1, 2, 3], [4, 5, 6, 7]])
+        self.assertEqual([client["taken"] for client in stager.status(name)["clients"]], [2])  # the others never came
+
+    @unittest.skipIf(importlib.util.find_spec("torch"), "there is torch")
+    def test_a_device_of_torch_without_torch_is_refused(self):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "there is no torch to know it"):
+            stager.open(self.numbers(), device="cuda:0")
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch")
+    def test_a_device_of_torch_is_refused_by_who_would_copy(self):
+        import stager.torch  # pylint: disable=redefined-outer-name
+        name = self.numbers()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "sees 0 CUDA devices here"):
+            stager.open(name, device="cuda:0")
+        with self.assertRaisesRegex(stager.UnavailableError, re.escape(FOUND.reason)):
+            stager.open(name, device=stager.torch.direct("cuda:0"))
+
+
+if __name__ == "__main__":
+    case.main()
