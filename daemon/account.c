@@ -75,6 +75,8 @@ void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
     load->n_assigned = stage->n_assigned;
     load->n_bytes = stage->n_bytes;
     load->compute_ns = stage->busy_ns;
+    load->call_ns =
+        stage->call_ns + runners->n_calling * now_ns - runners->calls_began_ns;
     uint64_t began = atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
     load->draw_ns = stage->draw_ns + (began != 0 && began < now_ns ? now_ns - began : 0);
     load->room_ns =

@@ -21,14 +21,16 @@ struct shares {
     double room;         /* of the runners' time */
     double draw;         /* of the window: draws exclude one another */
     double compute;      /* of the runners' time */
+    double call;         /* likewise; of compute */
     double on_cpu;       /* of the time of draws; 1 where none was looked at */
     double other_cores;  /* that the daemon used, beside runners: threads of steps */
 };
 
 const char *stg_bottleneck_name(enum stg_bottleneck bottleneck)
 {
-    static const char *const names[] = {"unknown",    "storage",   "decode",
-                                        "daemon CPU", "transport", "trainer"};
+    static const char *const names[] = {"unknown",    "storage",     "decode",
+                                        "daemon CPU", "py_function", "transport",
+                                        "trainer"};
     return names[bottleneck];
 }
 
@@ -45,6 +47,7 @@ static void take_shares(const struct stg_pace *pace, struct shares *ret)
         .room = share(pace->room_ns, runners_ns),
         .draw = share(pace->draw_ns, pace->elapsed_ns),
         .compute = share(pace->compute_ns, runners_ns),
+        .call = share(pace->call_ns, runners_ns),
         .on_cpu = pace->sampled_draw_ns > 0
                       ? share(pace->sampled_cpu_ns, pace->sampled_draw_ns)
                       : 1,
@@ -53,8 +56,11 @@ static void take_shares(const struct stg_pace *pace, struct shares *ret)
     double rest = 1 - ret->room - ret->draw / (double)pace->n_runners;
     if (pace->n_items == 0 && rest > 0)
         ret->compute = rest;
+    if (ret->compute < ret->call)
+        ret->compute = ret->call;
     double used = share(pace->cpu_ns, pace->elapsed_ns);
-    double runners = ret->compute * (double)pace->n_runners + ret->draw * ret->on_cpu;
+    double runners =
+        (ret->compute - ret->call) * (double)pace->n_runners + ret->draw * ret->on_cpu;
     ret->other_cores = used > runners ? used - runners : 0;
 }
 
@@ -111,6 +117,13 @@ enum stg_bottleneck stg_bottleneck_find(const struct stg_pace *pace, char *buf,
     }
     if (s.draw > s.compute)
         return of_drawing(&s, buf, bytes);
+    if (s.call > HALF * s.compute) {
+        snprintf(buf, bytes,
+                 "trainers wait %.0f %% of the time, and runners wait for workers %.0f "
+                 "%% of theirs",
+                 percent(s.clients_wait), percent(s.call));
+        return STG_BOTTLENECK_FUNCTION;
+    }
     snprintf(buf, bytes,
              "trainers wait %.0f %% of the time, and runners compute the graph for %.0f "
              "%% of theirs",

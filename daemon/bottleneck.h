@@ -15,7 +15,8 @@ struct stg_pace {
     uint64_t n_items;         /* that runners made */
     uint64_t n_runners;       /* threads that draw and compute */
     uint64_t draw_ns;         /* of items: the data set, one runner at a time */
-    uint64_t compute_ns;      /* of items: the stage subgraph */
+    uint64_t compute_ns;      /* of items: what follows, and the stage subgraph */
+    uint64_t call_ns;         /* runners waited for a function in workers */
     uint64_t room_ns;         /* runners waited for room, all together */
     uint64_t clients_ns;      /* clients were attached, all together */
     uint64_t clients_wait_ns; /* of it they slept in next */
@@ -29,6 +30,7 @@ enum stg_bottleneck {
     STG_BOTTLENECK_STORAGE,
     STG_BOTTLENECK_DECODE,
     STG_BOTTLENECK_DAEMON_CPU,
+    STG_BOTTLENECK_FUNCTION,
     STG_BOTTLENECK_TRANSPORT,
     STG_BOTTLENECK_TRAINER,
 };

@@ -155,6 +155,8 @@ struct stg_runners {
     uint64_t waits_began_ns; /* the sum of when they began to */
     bool clock_runs;         /* the one whose turn it is counts its time */
     uint64_t mean_busy_ns;   /* of the last few items */
+    uint32_t n_calling;      /* a worker's function */
+    uint64_t calls_began_ns; /* the sum of when they began to */
 
     /* Of whoever set is_drawing, without the lock. */
     bool is_drawing;
@@ -257,6 +259,8 @@ struct stg_stage {
     uint64_t n_rows, n_bytes, n_timeouts;
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, draw_ns;
+    uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */
+    struct stg_trace_label call_label; /* of the step py_function */
     struct stg_measure *measure;   /* NULL once it was taken (stg_stage_take_measure) */
     struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
     char last_error[512];

@@ -4,8 +4,10 @@
  * then by the stage subgraph of the item's cut, straight into the extent.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/dataset/py_function.h"
 #include "daemon/stage_priv.h"
 #include "daemon/work.h"
 
@@ -134,6 +136,38 @@ static void add_first_place(struct stg_stage *stage, const struct stg_drawn *dra
         stg_err_prefix(err, err->code, "%s", place);
 }
 
+static void count_call(struct stg_stage *stage, uint64_t began, bool ends)
+{
+    struct stg_runners *runners = &stage->runners;
+    pthread_mutex_lock(&stage->lock);
+    runners->n_calling += ends ? -1u : 1u;
+    runners->calls_began_ns += ends ? -began : began;
+    if (ends)
+        stage->call_ns += stg_now_ns() - began;
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* As the steps that draws go through. */
+static void trace_call(struct stg_stage *stage, uint64_t began, int64_t n_rows)
+{
+    struct stg_trace *trace = stage->config.trace;
+    if (!stg_trace_is_on(trace))
+        return;
+    uint16_t name = stg_trace_known(trace, &stage->call_label);
+    if (name == 0) {
+        char text[64];
+        snprintf(text, sizeof(text), "step py_function (line %d)",
+                 stg_py_function_find(stage->config.spec)->line);
+        name = stg_trace_name(trace, &stage->call_label, text);
+    }
+    stg_trace_add(trace, &(struct stg_trace_span){.begin_ns = began,
+                                                  .end_ns = stg_now_ns(),
+                                                  .number = STG_NO_NUMBER,
+                                                  .value = (uint32_t)n_rows,
+                                                  .kind = STG_SPAN_STEP,
+                                                  .name = name});
+}
+
 /* What it gave is in writer->given until the worker is released. */
 static int call_function(struct stg_writer *writer, const struct stg_drawn *drawn,
                          struct stg_worker **ret, struct stg_err *err)
@@ -149,7 +183,11 @@ static int call_function(struct stg_writer *writer, const struct stg_drawn *draw
         .start_timeout_millis = stage->staged->start_timeout_millis,
         .stopped = &stage->stopped,
     };
+    uint64_t began = stg_now_ns();
+    count_call(stage, began, false);
     int rc = stg_work_call(stage->config.workers, &call, writer->given, ret, err);
+    count_call(stage, began, true);
+    trace_call(stage, began, drawn->block->n_rows);
     if (rc < 0)
         add_first_place(stage, drawn, err);
     return rc;

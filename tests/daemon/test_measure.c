@@ -113,6 +113,24 @@ static void runners_that_compute_hold_up_by_the_graph(void)
     CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
 }
 
+static void runners_that_wait_for_workers_hold_up_by_the_function(void)
+{
+    struct stg_pace pace = a_second();
+    pace.n_runners = 2;
+    pace.draw_ns = 100 * MS;
+    pace.compute_ns = 1800 * MS;
+    pace.call_ns = 1700 * MS;
+    pace.clients_wait_ns = 700 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
+    pace.call_ns = 300 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
+    pace.n_items = 0; /* it hangs, or takes longer than a second */
+    pace.compute_ns = 0;
+    pace.draw_ns = 0;
+    pace.call_ns = 2000 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
+}
+
 static void when_nobody_works_it_is_the_handing_over(void)
 {
     struct stg_pace pace = a_second();
@@ -251,6 +269,7 @@ static const struct stg_test tests[] = {
     TEST(a_draw_that_computes_decodes),
     TEST(threads_that_compute_for_a_draw_that_waits_decode_too),
     TEST(runners_that_compute_hold_up_by_the_graph),
+    TEST(runners_that_wait_for_workers_hold_up_by_the_function),
     TEST(when_nobody_works_it_is_the_handing_over),
     TEST(one_batch_that_takes_longer_than_the_window_holds_up_too),
     TEST(without_batches_nothing_is_said),

@@ -577,6 +577,25 @@ with stager.open({name!r}) as stream:
         for program in programs:
             self.assertEqual(program.end()[0], 0)
 
+    def test_explain_and_a_trace_tell_how_long_it_takes(self):
+        name = self.calling("slow", stop=100000, staged={"num_threads": 2})
+        with stager.open(name, workers=2) as stream:
+            trace = subprocess.Popen(
+                [os.path.join(BUILD, "client/stagerctl/stagerctl"), "trace", name, "--seconds", "2", "-o", "-"],
+                env=self.daemon.env(), stdout=subprocess.PIPE)
+            self.addCleanup(trace.wait)
+            self.addCleanup(trace.kill)
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                stream.next().release()
+            told = stager.explain(name)
+            self.assertEqual(told["bottleneck"], "py_function", told["why"])
+            spans = [event for event in json.loads(trace.communicate()[0])["traceEvents"]
+                     if event["name"].startswith("step py_function (line ")]
+        self.assertGreater(len(spans), 5)
+        self.assertGreater(max(span["dur"] for span in spans), 100e3)  # microseconds
+        self.assertEqual(spans[0]["args"]["records"], 2)
+
     def test_the_pipeline_may_be_replaced_and_deleted(self):
         name = self.calling("double")
         process = self.worker(name, "-n", "1")
