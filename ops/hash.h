@@ -15,6 +15,10 @@ uint64_t stg_fingerprint64(const char *s, size_t n);
 /* TensorFlow's Hash64: MurmurHash64A with its own seed, 0xDECAFCAFFE. */
 uint64_t stg_hash64(const char *s, size_t n);
 
+/* SipHash-2-4 (Aumasson, Bernstein 2012): who has not the key can find no two that are
+ * alike. */
+uint64_t stg_siphash(const uint64_t key[2], const void *data, size_t n);
+
 /* A divisor that many numbers are taken modulo of, without a division: magic is its
  * inverse rounded down, so that the quotient is right or one too small. */
 struct stg_modulus {

@@ -75,8 +75,9 @@ static inline void absorb(uint64_t v[4], uint64_t word)
     v[0] ^= word;
 }
 
-static uint64_t siphash(const uint64_t key[2], const char *s, size_t n)
+uint64_t stg_siphash(const uint64_t key[2], const void *data, size_t n)
 {
+    const char *s = data;
     uint64_t v[4] = {
         key[0] ^ 0x736f6d6570736575,
         key[1] ^ 0x646f72616e646f6d,
@@ -100,7 +101,7 @@ static uint64_t siphash(const uint64_t key[2], const char *s, size_t n)
 
 static uint64_t hash_strong(const struct stg_hash_plan *plan, const char *s, size_t n)
 {
-    return siphash(((const struct plan *)plan)->key, s, n);
+    return stg_siphash(((const struct plan *)plan)->key, s, n);
 }
 
 static int run(struct stg_op_run *ctx, struct stg_err *err)

@@ -2,10 +2,12 @@
 #include "daemon/dataset/container.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "daemon/dataset/block.h"
 
@@ -30,8 +32,9 @@ struct stg_container {
 struct stg_containers {
     struct stg_container_memory memory;
     struct stg_quota *quota; /* of blocks in containers; no limit */
-    pthread_mutex_t lock;    /* guards all below, containers and entries; nothing that
-                                counts memory is called under it */
+    uint64_t key[2];
+    pthread_mutex_t lock; /* guards all below, containers and entries; nothing that
+                             counts memory is called under it */
     struct stg_container *first;
     uint64_t clock;
 };
@@ -97,10 +100,21 @@ int stg_containers_create(const struct stg_container_memory *memory,
         free(containers);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
+    if (getrandom(containers->key, sizeof(containers->key), 0) !=
+        (ssize_t)sizeof(containers->key)) {
+        stg_quota_unref(containers->quota);
+        free(containers);
+        return stg_err(err, -STAGER_INTERNAL, "no random numbers: %s", strerror(errno));
+    }
     containers->memory = *memory;
     pthread_mutex_init(&containers->lock, NULL);
     *ret = containers;
     return 0;
+}
+
+const uint64_t *stg_container_key(const struct stg_container *container)
+{
+    return container->containers->key;
 }
 
 void stg_containers_destroy(struct stg_containers *containers)
@@ -282,8 +296,7 @@ static struct entry *find_cache(struct stg_container *container,
 {
     struct entry *entry = container->entries;
     while (entry != NULL && (is_table(entry) || entry->content.steps != content->steps ||
-                             entry->content.files != content->files ||
-                             entry->content.whose != content->whose))
+                             entry->content.files != content->files))
         entry = entry->next;
     return entry;
 }

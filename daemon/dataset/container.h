@@ -61,13 +61,15 @@ void stg_shared_unref(struct stg_shared *shared); /* NULL is allowed; before lea
 int stg_container_share_table(struct stg_container *container, struct stg_tensor *table,
                               struct stg_shared **ret, struct stg_err *err);
 
-/* What elements follow from. */
+/* What elements follow from. Sums by the key of the daemon's containers: a user cannot
+ * write steps and files that look like another's. */
 struct stg_content {
     uint64_t steps; /* and the vocabularies of their graphs */
     uint64_t files; /* names, places, sizes and times, in order */
-    uint64_t whose; /* only pipelines of this user may share it; UINT64_MAX: of any who
-                       may read the files */
 };
+
+/* Two numbers, random in each run of the daemon. */
+const uint64_t *stg_container_key(const struct stg_container *container);
 
 /* What a cache keeps of that content, or NULL. */
 struct stg_shared *stg_container_find(struct stg_container *container,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/dataset/container.h"
+#include "daemon/dataset/content.h"
 #include "daemon/memory.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
@@ -275,6 +276,34 @@ static void who_may_not_read_the_files_does_not_get_them(void)
     end();
 }
 
+static void content_of(struct stg_container *container, struct stg_content *ret)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_err err = {0};
+    struct stg_pipeline_spec *spec;
+    env.container = container;
+    struct stg_dataset *dataset = stg_test_open_text("dataset:\n" LINES, &env, &spec);
+    CHECK_OK(stg_content_of(dataset->last, ret, &err), err);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+/* Nobody can look for steps or files with the sums of another's. */
+static void what_a_content_is_called_is_known_to_one_daemon_alone(void)
+{
+    struct stg_content first, again, other;
+    STG_TEST_FILE("in", "a\nb\n");
+    begin(1 << 20);
+    content_of(box, &first);
+    content_of(box, &again);
+    end();
+    begin(1 << 20);
+    content_of(box, &other);
+    end();
+    CHECK(first.steps == again.steps && first.files == again.files);
+    CHECK(first.steps != other.steps && first.files != other.files);
+}
+
 /* ---- memory ---- */
 
 #define MANY "- range: {stop: 2000}\n- cache\n- batch: {batch_size: 2000}\n"
@@ -400,6 +429,7 @@ static const struct stg_test tests[] = {
     TEST(other_steps_are_another_content),
     TEST(what_is_not_whole_or_has_an_error_is_not_shared),
     TEST(who_may_not_read_the_files_does_not_get_them),
+    TEST(what_a_content_is_called_is_known_to_one_daemon_alone),
     TEST(without_memory_for_it_each_keeps_its_own),
     TEST(what_nobody_uses_goes_when_the_memory_is_wanted),
     TEST(tables_of_the_same_bytes_are_one),
