@@ -8,6 +8,7 @@
 #define STG_CLIENT_COMPUTE_H
 
 #include "core/batch.h"
+#include "core/device.h"
 #include "core/spec.h"
 
 #define STG_COMPUTE_ABI 6u
@@ -45,6 +46,25 @@ struct stg_compute_watcher {
     void (*node)(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns);
 };
 
+/* A device that nodes may run on; `device` has kernels. */
+struct stg_compute_device {
+    const struct stg_device *device;
+    int number;
+    struct stg_stream *stream;  /* where they run; batches are copied there before */
+    struct stg_stream *trainer; /* where what they give is read; may be the same */
+    bool is_auto;               /* only where that measures faster */
+};
+
+/* Of one run, where there is a device. */
+struct stg_compute_there {
+    void *const *boundary; /* where its tensors lie on the device */
+    void *const *carried;  /* where those lie */
+    uint64_t number;       /* of the batch */
+    bool *outputs;         /* set: one a fetch, is it on the device? */
+};
+
+struct stg_result; /* what a run gave, on a device */
+
 struct stg_compute {
     uint32_t abi;          /* STG_COMPUTE_ABI */
     uint32_t struct_bytes; /* sizeof(struct stg_compute) of who built it */
@@ -65,6 +85,12 @@ struct stg_compute {
                   struct stg_err *err);
     void (*destroy)(struct stg_compute_graph *graph);
 
+    /* Once, before anything is prepared: the device and its streams must outlive the
+     * graph. `lose` forgets it, in a forked child. */
+    int (*use_device)(struct stg_compute_graph *graph,
+                      const struct stg_compute_device *where, struct stg_err *err);
+    void (*lose_device)(struct stg_compute_graph *graph);
+
     /* fetches are copied. fed: names, dtypes and ranks of what each run feeds; of a
      * tensor that the graph knows the shape is the graph's, of others none is fixed.
      * carried: outputs of nodes that ran before the boundary, likewise; those that are
@@ -83,12 +109,21 @@ struct stg_compute {
     bool (*needs)(const struct stg_compute_executor *executor, size_t i);
 
     /* boundary: its tensors, in its order; those that are not needed may be zero. fed,
-     * carried: in the order of their schemas. outputs: one a fetch, valid until the next
-     * run or discard. */
+     * carried: in the order of their schemas. there: NULL without a device. outputs: one
+     * a fetch, valid until the next run or discard; on a device, until the next run of
+     * the graph, as the trainer's stream has it. */
     int (*run)(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
                const struct stg_tensor *fed, const struct stg_tensor *carried,
-               const struct stg_compute_key *key, struct stg_tensor *outputs,
-               struct stg_err *err);
+               const struct stg_compute_there *there, const struct stg_compute_key *key,
+               struct stg_tensor *outputs, struct stg_err *err);
+
+    /* What the last run gave on the device stays until it is dropped, after which work
+     * on `after` (NULL: the trainer's) may still read it. NULL: nothing is there. All
+     * before the graph goes. */
+    struct stg_result *(*keep)(struct stg_compute_graph *graph);
+    void (*drop)(struct stg_result *result, struct stg_stream *after);
+    /* Reached when that is there; NULL: nothing is. Until the next run. */
+    struct stg_device_event *(*event)(const struct stg_compute_graph *graph);
 
     /* What was measured since the last call; valid until the next run or discard. False:
      * nothing. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/compute.h"
 #include "client/stream.h"
 
 /* Slots are made a little larger than what they are first used for: batches differ. */
@@ -395,16 +396,43 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
 
 /* ---- views ---- */
 
+void *stg_copier_at(const struct stager_batch *batch, const struct stg_tensor *tensor)
+{
+    const struct slot *slot = slot_of(batch->stream, batch->lent);
+    uint64_t at =
+        (uint64_t)((const char *)tensor->data - (const char *)batch->lent->base);
+    if (tensor->dtype == STAGER_STRING)
+        return NULL;
+    return tensor->data_bytes > 0 ? (char *)slot->memory + (at - slot->first)
+                                  : slot->memory;
+}
+
 void stg_copier_show(const struct stager_batch *batch, struct stager_tensor *ret)
 {
-    const struct stg_copier *copier = batch->stream->copier;
+    struct stg_tensor tensor = {.dtype = ret->dtype,
+                                .data = (void *)(uintptr_t)ret->data,
+                                .data_bytes = ret->data_bytes};
     if (ret->dtype == STAGER_STRING)
         return;
-    const struct slot *slot = slot_of(batch->stream, batch->lent);
-    uint64_t at = (uint64_t)((const char *)ret->data - (const char *)batch->lent->base);
-    ret->data =
-        ret->data_bytes > 0 ? (char *)slot->memory + (at - slot->first) : slot->memory;
-    ret->device = (uint32_t)copier->number + 1;
+    ret->data = stg_copier_at(batch, &tensor);
+    ret->device = (uint32_t)batch->stream->copier->number + 1;
+}
+
+/* ---- where stager_run may run nodes ---- */
+
+bool stg_copier_where(const struct stg_copier *copier, struct stg_compute_device *ret)
+{
+    *ret = (struct stg_compute_device){.device = copier->device,
+                                       .number = copier->number,
+                                       .stream = copier->copies,
+                                       .trainer = copier->trainer};
+    return copier->device->kernels != NULL;
+}
+
+int stg_copier_wrap(const struct stg_copier *copier, void *native,
+                    struct stg_stream **ret, struct stg_err *err)
+{
+    return copier->device->stream_wrap(copier->number, native, ret, err);
 }
 
 /* ---- close ---- */
@@ -496,8 +524,7 @@ int stager_batch_wait(const struct stager_batch *batch, void *device_stream)
     struct stager_stream *stream = batch->stream;
     struct stg_copier *copier = stream->copier;
     struct stg_stream *native;
-    rc =
-        copier->device->stream_wrap(copier->number, device_stream, &native, &stream->err);
+    rc = stg_copier_wrap(copier, device_stream, &native, &stream->err);
     if (rc < 0)
         return rc;
     rc = copier->device->stream_wait(native, slot_of(stream, batch->lent)->copied,

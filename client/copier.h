@@ -21,6 +21,7 @@
 struct stager_stream;
 struct stg_lent;
 struct stg_copier;
+struct stg_compute_device;
 
 #define STG_DEVICE_CAPACITY 2 /* batches ahead, where options do not say */
 #define STG_MAX_DEVICE_CAPACITY 64
@@ -52,6 +53,17 @@ void stg_copier_leave(struct stager_stream *stream, bool parted);
 
 /* The tensor as it is on the device, where it is there: strings are not. */
 void stg_copier_show(const struct stager_batch *batch, struct stager_tensor *ret);
+
+/* The device as nodes of stager_run see it: on the stream of the copies, read by the
+ * trainer's. False: nothing runs there. */
+bool stg_copier_where(const struct stg_copier *copier, struct stg_compute_device *ret);
+
+/* Where a tensor of the staged batch lies on the device; NULL: not there. */
+void *stg_copier_at(const struct stager_batch *batch, const struct stg_tensor *tensor);
+
+/* A stream of the trainer's, for the length of a call. */
+int stg_copier_wrap(const struct stg_copier *copier, void *native,
+                    struct stg_stream **ret, struct stg_err *err);
 
 /* Waits for all work on the slots, frees them. In a forked child (ours false) frees the
  * host's memory alone. NULL is allowed. */

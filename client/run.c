@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/compute.h"
+#include "client/copier.h"
 #include "client/stream.h"
 
 /* Lists of fetches and feeds that a training loop alternates between; more cost a new
@@ -22,7 +23,8 @@ struct executor {
     bool *has;                /* of the stream's slots: the batch carried it */
     struct stg_compute_executor *executor;
     struct stg_tensor *outputs;
-    uint64_t used; /* when, in calls */
+    bool *is_there; /* one a fetch: its output is on the device */
+    uint64_t used;  /* when, in calls */
 };
 
 struct stg_computer {
@@ -33,6 +35,10 @@ struct stg_computer {
                                     batch carries … */
     struct stg_tensor *values;   /* … and what they are */
     bool *has;                   /* one a slot of the stream */
+    struct stg_compute_device where;
+    bool has_device;       /* nodes may run on it */
+    void **boundary_there; /* of one run: where those tensors … */
+    void **carried_there;  /* … lie on the device */
     struct executor executors[MAX_EXECUTORS];
     uint64_t n_calls;
 };
@@ -52,13 +58,16 @@ static void executor_clear(const struct stg_computer *computer, struct executor 
     free(e->has);
     free(e->fetches);
     free(e->outputs);
+    free(e->is_there);
     *e = (struct executor){0};
 }
 
-void stg_computer_destroy(struct stg_computer *computer)
+void stg_computer_destroy(struct stg_computer *computer, bool ours)
 {
     if (computer == NULL)
         return;
+    if (!ours && computer->graph != NULL)
+        computer->table->lose_device(computer->graph);
     for (size_t i = 0; i < MAX_EXECUTORS; i++)
         executor_clear(computer, &computer->executors[i]);
     if (computer->graph != NULL)
@@ -67,6 +76,8 @@ void stg_computer_destroy(struct stg_computer *computer)
     free(computer->carried.components);
     free(computer->values);
     free(computer->has);
+    free(computer->boundary_there);
+    free(computer->carried_there);
     free(computer);
 }
 
@@ -78,10 +89,26 @@ static int make_room(struct stg_computer *computer, const struct stager_stream *
     computer->carried.components = calloc(n + 1, sizeof(*computer->carried.components));
     computer->values = calloc(n + 1, sizeof(*computer->values));
     computer->has = calloc(n + 1, sizeof(*computer->has));
+    computer->boundary_there = calloc(stream->boundary.n + 1, sizeof(void *));
+    computer->carried_there = calloc(n + 1, sizeof(void *));
     return computer->boundary != NULL && computer->carried.components != NULL &&
-                   computer->values != NULL && computer->has != NULL
+                   computer->values != NULL && computer->has != NULL &&
+                   computer->boundary_there != NULL && computer->carried_there != NULL
                ? 0
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+/* A device that only copies, or that was not asked to do more, is none here. */
+static int use_device(const struct stager_stream *stream, struct stg_computer *computer,
+                      struct stg_err *err)
+{
+    enum stg_smart_stage how = stream->spec->staged.smart_stage_gpu;
+    if (stream->copier == NULL || how == STG_SMART_STAGE_OFF ||
+        !stg_copier_where(stream->copier, &computer->where))
+        return 0;
+    computer->has_device = true;
+    computer->where.is_auto = how == STG_SMART_STAGE_AUTO;
+    return computer->table->use_device(computer->graph, &computer->where, err);
 }
 
 static int computer_create(struct stager_stream *stream, struct stg_computer **ret,
@@ -100,8 +127,10 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
         rc = computer->table->create(stream->spec, &stream->boundary,
                                      stream->inter_op_threads_num,
                                      stream->intra_op_threads_num, &computer->graph, err);
+    if (rc == 0)
+        rc = use_device(stream, computer, err);
     if (rc < 0) {
-        stg_computer_destroy(computer);
+        stg_computer_destroy(computer, true);
         return rc;
     }
     *ret = computer;
@@ -176,11 +205,12 @@ static bool keep_wish(struct executor *e, const struct wish *wish)
 {
     e->fetches = calloc(wish->n_fetches + 1, sizeof(*e->fetches));
     e->outputs = calloc(wish->n_fetches + 1, sizeof(*e->outputs));
+    e->is_there = calloc(wish->n_fetches + 1, sizeof(*e->is_there));
     e->fed.components = calloc(wish->n_feeds + 1, sizeof(*e->fed.components));
     e->feeds = calloc(wish->n_feeds + 1, sizeof(*e->feeds));
     e->has = calloc(wish->n_slots + 1, sizeof(*e->has));
-    bool ok = e->fetches != NULL && e->outputs != NULL && e->fed.components != NULL &&
-              e->feeds != NULL && e->has != NULL;
+    bool ok = e->fetches != NULL && e->outputs != NULL && e->is_there != NULL &&
+              e->fed.components != NULL && e->feeds != NULL && e->has != NULL;
     if (ok)
         memcpy(e->has, wish->has, wish->n_slots * sizeof(*wish->has));
     for (size_t i = 0; ok && i < wish->n_fetches; i++, e->n_fetches++)
@@ -251,6 +281,8 @@ static void find_carried(struct stager_stream *stream, const struct stager_batch
             continue;
         computer->carried.components[n] = stream->slots.components[i];
         stg_batch_view(batch, places[stream->boundary.n + i], &computer->values[n], NULL);
+        if (computer->has_device)
+            computer->carried_there[n] = stg_copier_at(batch, &computer->values[n]);
         computer->carried.n++;
     }
 }
@@ -288,6 +320,8 @@ static int find_boundary(struct stager_stream *stream, const struct stager_batch
         if (at < 0)
             return lacks(stream, batch, name, err);
         stg_batch_view(batch, (uint32_t)at, &computer->boundary[i], NULL);
+        if (computer->has_device)
+            computer->boundary_there[i] = stg_copier_at(batch, &computer->boundary[i]);
     }
     return 0;
 }
@@ -369,6 +403,22 @@ static int find_all(struct stager_stream *stream, const struct stager_batch *bat
     return find_executor(stream, wish, ret, err);
 }
 
+static int run_executor(struct stager_stream *stream, const struct stager_batch *batch,
+                        struct executor *e, struct stg_err *err)
+{
+    struct stg_computer *computer = stream->computer;
+    struct stg_compute_key key = batch_key(stream, batch);
+    struct stg_compute_there there = {.boundary = computer->boundary_there,
+                                      .carried = computer->carried_there,
+                                      .number = batch != NULL ? batch->lent->number : 0,
+                                      .outputs = e->is_there};
+    bool has_device = computer->has_device && batch != NULL;
+    memset(e->is_there, 0, e->n_fetches * sizeof(*e->is_there));
+    return computer->table->run(e->executor, computer->boundary, e->feeds,
+                                computer->values, has_device ? &there : NULL, &key,
+                                e->outputs, err);
+}
+
 static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
                     struct wish *wish, struct stager_tensor *ret)
 {
@@ -380,16 +430,17 @@ static int run_wish(struct stager_stream *stream, const struct stager_batch *bat
     if (rc < 0)
         return rc;
 
-    struct stg_compute_key key = batch_key(stream, batch);
     take_feeds(wish, e->feeds);
-    rc = stream->computer->table->run(e->executor, stream->computer->boundary, e->feeds,
-                                      stream->computer->values, &key, e->outputs, err);
+    rc = run_executor(stream, batch, e, err);
     if (stg_report_is_due(stream))
         report(stream);
     if (rc < 0 && batch != NULL)
         stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->lent->number);
-    for (size_t i = 0; rc == 0 && i < wish->n_fetches; i++)
+    for (size_t i = 0; rc == 0 && i < wish->n_fetches; i++) {
         stg_tensor_show(e->fetches[i], &e->outputs[i], &ret[i]);
+        if (e->is_there[i])
+            ret[i].device = (uint32_t)stream->computer->where.number + 1;
+    }
     return rc;
 }
 
@@ -436,4 +487,71 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
                        "stager_run needs a batch; stager_run_fed can do without");
     rc = check_batch(stream, batch);
     return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
+}
+
+/* ---- results on a device ---- */
+
+static struct stg_device_event *find_event(struct stager_stream *stream)
+{
+    const struct stg_computer *computer = stream->computer;
+    struct stg_device_event *event = NULL;
+    if (computer != NULL)
+        event = computer->table->event(computer->graph);
+    if (event == NULL)
+        stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                "the last stager_run gave nothing on a device");
+    return event;
+}
+
+int stager_run_event(struct stager_stream *stream, void **ret)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    struct stg_device_event *event = find_event(stream);
+    if (event == NULL)
+        return -STAGER_FAILED_PRECONDITION;
+    *ret = stream->computer->where.device->event_native(event);
+    return 0;
+}
+
+int stager_run_wait(struct stager_stream *stream, void *device_stream)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    struct stg_device_event *event = find_event(stream);
+    if (event == NULL)
+        return -STAGER_FAILED_PRECONDITION;
+    const struct stg_device *device = stream->computer->where.device;
+    struct stg_stream *native;
+    rc = stg_copier_wrap(stream->copier, device_stream, &native, &stream->err);
+    if (rc < 0)
+        return rc;
+    rc = device->stream_wait(native, event, &stream->err);
+    device->stream_destroy(native);
+    return rc;
+}
+
+struct stg_result *stg_run_keep(struct stager_stream *stream)
+{
+    struct stg_computer *computer = stream->computer;
+    struct stg_result *result =
+        computer != NULL ? computer->table->keep(computer->graph) : NULL;
+    if (result != NULL)
+        stg_stream_pin(stream);
+    return result;
+}
+
+void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
+                  bool has_native, void *native)
+{
+    const struct stg_computer *computer = stream->computer;
+    struct stg_stream *after = NULL;
+    if (has_native && stg_copier_wrap(stream->copier, native, &after, &stream->err) < 0)
+        after = NULL;
+    computer->table->drop(result, after);
+    if (after != NULL)
+        computer->where.device->stream_destroy(after);
+    stg_stream_unpin(stream);
 }

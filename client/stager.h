@@ -349,6 +349,20 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
                    const char *const *fetches, size_t n_fetches,
                    struct stager_tensor *ret);
 
+/* With a device, and smart_stage_gpu in the pipeline, fetches that need no more of the
+ * graph than a GPU can do (docs/ops.md) come as tensors of the device, computed there;
+ * where it cannot, or is slower (auto), computed here and copied. stager_run returns
+ * before they are there, as stager_next does: what is enqueued on device_stream from then
+ * on sees them, and what was enqueued there before the next stager_run may read them;
+ * work elsewhere is ordered by `wait` and `event`, as stager_batch_wait and
+ * stager_batch_event do for a batch, until the next stager_run. No more than two runs are
+ * under way: the third waits for the first. An id that is no row of its table gives
+ * zeros, and the error comes from one of the next two runs: INVALID_ARGUMENT names the
+ * batch. Fails with FAILED_PRECONDITION when the last stager_run gave nothing on a
+ * device. */
+int stager_run_wait(struct stager_stream *stream, void *device_stream);
+int stager_run_event(struct stager_stream *stream, void **ret);
+
 /* Sets a tensor of the pipeline's feed_dict that says `client: true`, for all its
  * clients: dtype, shape, data, data_bytes and, of strings, offsets of *value are read, at
  * most 60 KiB. Items that were not drawn when the daemon answers are made with it;

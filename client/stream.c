@@ -333,13 +333,13 @@ static void free_pool(struct stager_stream *stream)
 /* A forked child has neither the mappings nor the lease: it frees its own copies. */
 static void free_stream(struct stager_stream *stream, bool ours)
 {
+    stg_computer_destroy(stream->computer, ours);
     stg_copier_destroy(stream->copier, ours);
     if (ours) {
         stg_map_close(&stream->segment);
         stg_map_close(&stream->ring_page);
         stg_map_close(&stream->control_page);
     }
-    stg_computer_destroy(stream->computer);
     stg_pipeline_spec_destroy(stream->spec);
     stg_guard_destroy(stream->guard);
     stg_bump_finish(&stream->bump);

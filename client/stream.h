@@ -20,6 +20,7 @@
 
 struct stg_computer;
 struct stg_copier;
+struct stg_result;
 
 /* A staged batch that was taken from the ring: one lease. */
 struct stg_lent {
@@ -232,7 +233,15 @@ int stg_stream_why(struct stager_stream *stream, int rc);
 int stg_value_check(const struct stager_tensor *value, uint64_t max_bytes, int64_t *ret_n,
                     struct stg_err *err);
 
-/* run.c: gives back the executors and the library. NULL is allowed. */
-void stg_computer_destroy(struct stg_computer *computer);
+/* run.c: gives back the executors and the library, and while its device is there what it
+ * has of it; in a forked child (ours false) leaves that alone. NULL is allowed. */
+void stg_computer_destroy(struct stg_computer *computer, bool ours);
+
+/* run.c: what the last stager_run gave on the device stays, and pins the stream, until it
+ * is dropped; work on `native` that was enqueued before (has_native false: on the
+ * stream's own) may read it even then. NULL: nothing is there. */
+struct stg_result *stg_run_keep(struct stager_stream *stream);
+void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
+                  bool has_native, void *native);
 
 #endif

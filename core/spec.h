@@ -150,7 +150,8 @@ struct stg_staged {
     bool use_thread_pool; /* use_stage_subgraph_thread_pool */
     uint32_t thread_pool_id;
     uint32_t stream_id;
-    uint64_t rejoin_millis; /* 0: who left is gone */
+    enum stg_smart_stage smart_stage_gpu; /* what of stager_run is a device's */
+    uint64_t rejoin_millis;               /* 0: who left is gone */
     bool keep_warm;
     const struct stg_attr
         *transfers; /* by feature: the dtype that crosses, half as wide */

@@ -99,6 +99,11 @@ int stg_convert_staged(const Stager__Pipeline *message, struct stg_pipeline_spec
                                              from->on_timeout) == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "on_timeout %d is not known to this release", from->on_timeout);
+    if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
+                                             from->smart_stage_gpu) == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "smart_stage_gpu %d is not known to this release",
+                       from->smart_stage_gpu);
     spec->staged = (struct stg_staged){
         .structure = "",
         .capacity = from->capacity,
@@ -117,6 +122,7 @@ int stg_convert_staged(const Stager__Pipeline *message, struct stg_pipeline_spec
         .use_thread_pool = from->use_stage_subgraph_thread_pool != 0,
         .thread_pool_id = from->stage_subgraph_thread_pool_id,
         .stream_id = from->stage_subgraph_stream_id,
+        .smart_stage_gpu = (enum stg_smart_stage)from->smart_stage_gpu,
         .rejoin_millis = from->rejoin_millis,
         .keep_warm = from->keep_warm != 0,
     };

@@ -141,6 +141,8 @@ static Stager__Staged *staged_fill(const struct stg_staged *from, struct stg_bum
     to->start_timeout_millis = from->start_timeout_millis;
     to->has_stage_subgraph_stream_id = from->stream_id != 0;
     to->stage_subgraph_stream_id = from->stream_id;
+    to->has_smart_stage_gpu = from->smart_stage_gpu != STG_SMART_STAGE_OFF;
+    to->smart_stage_gpu = (Stager__SmartStage)from->smart_stage_gpu;
     if (from->n_transfers > 0) {
         to->transfer = values_fill(from->transfers, from->n_transfers, bump);
         if (to->transfer == NULL)

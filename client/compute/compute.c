@@ -8,6 +8,7 @@
 
 #include "client/compute/measured.h"
 #include "client/compute/npy.h"
+#include "client/compute/on_device.h"
 #include "client/compute/threads.h"
 #include "ops/graph.h"
 #include "ops/run.h"
@@ -17,10 +18,13 @@ struct stg_compute_graph {
     struct stg_graph *graph;
     struct stg_resources *resources;
     struct stg_threads threads;
+    struct stg_place *place; /* NULL: no device */
 };
 
 struct stg_compute_executor {
-    struct stg_graph *fed; /* its own: NULL when nothing is fed or carried */
+    struct stg_compute_graph *graph;
+    struct stg_on_device *half; /* NULL: all of it is the host's */
+    struct stg_graph *fed;      /* its own: NULL when nothing is fed or carried */
     struct stg_run *run;
     struct stg_measured measured;     /* of run */
     const struct stg_tensor **values; /* of what is fed, then of what is carried and used;
@@ -36,6 +40,7 @@ static void destroy(struct stg_compute_graph *graph)
 {
     if (graph == NULL)
         return;
+    stg_place_destroy(graph->place);
     stg_threads_stop(&graph->threads);
     stg_resources_destroy(graph->resources);
     stg_graph_destroy(graph->graph);
@@ -77,10 +82,27 @@ static int create(const struct stg_pipeline_spec *spec, const struct stg_schema 
     return 0;
 }
 
+static int use_device(struct stg_compute_graph *graph,
+                      const struct stg_compute_device *where, struct stg_err *err)
+{
+    return stg_place_create(where, &graph->place, err);
+}
+
+/* Executors go before their graph, and must not look at it. */
+static void lose_device(struct stg_compute_graph *graph)
+{
+    if (graph->place != NULL)
+        stg_place_abandon(graph->place);
+    graph->place = NULL;
+}
+
 static void discard(struct stg_compute_executor *executor)
 {
     if (executor == NULL)
         return;
+    if (executor->half != NULL && executor->graph->place == NULL)
+        executor->half->place = NULL;
+    stg_on_device_destroy(executor->half);
     stg_run_destroy(executor->run);
     stg_measured_finish(&executor->measured);
     stg_graph_destroy(executor->fed);
@@ -166,6 +188,18 @@ static int use_threads(const struct stg_threads *threads, struct stg_run *run,
     return rc;
 }
 
+static int use_place(struct stg_compute_executor *executor, const struct stg_graph *of,
+                     struct stg_compute_graph *graph, const char *const *fetches,
+                     size_t n_fetches, struct stg_err *err)
+{
+    int rc = stg_on_device_create(
+        graph->place, of, graph->resources, executor->run, fetches, n_fetches,
+        executor->n_fed + executor->n_carried, &executor->half, err);
+    if (rc == 0 && executor->half != NULL && executor->half->rest != NULL)
+        rc = use_threads(&graph->threads, executor->half->rest, err);
+    return rc;
+}
+
 static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed,
                    const struct stg_schema *carried, const char *const *fetches,
                    size_t n_fetches, struct stg_compute_executor **ret,
@@ -174,6 +208,7 @@ static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed
     struct stg_compute_executor *executor = calloc(1, sizeof(*executor));
     if (executor == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    executor->graph = graph;
     int rc = fed->n + carried->n > 0 ? make_fed(graph, fed, carried, executor, err) : 0;
     const struct stg_graph *of = executor->fed != NULL ? executor->fed : graph->graph;
     if (rc == 0)
@@ -181,6 +216,8 @@ static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed
                                     &executor->run, err);
     if (rc == 0)
         rc = use_threads(&graph->threads, executor->run, err);
+    if (rc == 0 && graph->place != NULL)
+        rc = use_place(executor, of, graph, fetches, n_fetches, err);
     if (rc == 0)
         rc = stg_measured_init(&executor->measured, of, executor->run, err);
     if (rc < 0) {
@@ -224,20 +261,64 @@ static bool needs(const struct stg_compute_executor *executor, size_t i)
     return stg_run_needs(executor->run, i);
 }
 
-static int run(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
-               const struct stg_tensor *fed, const struct stg_tensor *carried,
-               const struct stg_compute_key *key, struct stg_tensor *outputs,
-               struct stg_err *err)
+static void feed(struct stg_compute_executor *executor, const struct stg_tensor *fed,
+                 const struct stg_tensor *carried)
 {
+    const struct stg_on_device *half = executor->half;
     for (size_t i = 0; i < executor->n_fed; i++)
         executor->values[i] = &fed[i];
     for (size_t i = 0; i < executor->n_carried; i++)
         executor->values[executor->n_fed + i] = &carried[executor->carried[i]];
-    if (executor->fed != NULL)
-        stg_run_feed(executor->run, executor->values);
+    stg_run_feed(executor->run, executor->values);
+    if (half != NULL)
+        stg_run_feed(half->run, executor->values);
+    if (half != NULL && half->rest != NULL)
+        stg_run_feed(half->rest, executor->values);
+}
+
+static void spoil(void *owner, const void *data)
+{
+    const struct stg_compute_graph *graph = owner;
+    stg_place_spoil(graph->place, data);
+}
+
+static int run(struct stg_compute_executor *executor, const struct stg_tensor *boundary,
+               const struct stg_tensor *fed, const struct stg_tensor *carried,
+               const struct stg_compute_there *there, const struct stg_compute_key *key,
+               struct stg_tensor *outputs, struct stg_err *err)
+{
+    struct stg_on_device *half = there != NULL ? executor->half : NULL;
+    struct stg_compute_graph *graph = executor->graph;
     struct stg_key op_key = {
         .seed = key->seed, .pass = key->pass, .epoch = key->epoch, .index = key->index};
-    return stg_run_exec(executor->run, boundary, &op_key, NULL, outputs, err);
+    if (executor->fed != NULL)
+        feed(executor, fed, carried);
+    if (half == NULL) {
+        int rc = stg_run_exec(executor->run, boundary, &op_key, NULL, outputs, err);
+        if (graph->place != NULL) {
+            stg_place_pass(graph->place);
+            stg_run_each_written(executor->run, spoil, graph);
+        }
+        return rc;
+    }
+    for (size_t i = 0; i < executor->n_carried; i++)
+        half->fed[executor->n_fed + i] = there->carried[executor->carried[i]];
+    struct stg_on_device_run what = {.boundary = boundary,
+                                     .boundary_there = there->boundary,
+                                     .key = &op_key,
+                                     .number = there->number,
+                                     .all = executor->run};
+    return stg_on_device_exec(half, &what, outputs, there->outputs, err);
+}
+
+static struct stg_result *keep(struct stg_compute_graph *graph)
+{
+    return graph->place != NULL ? stg_place_take(graph->place) : NULL;
+}
+
+static struct stg_device_event *event(const struct stg_compute_graph *graph)
+{
+    return graph->place != NULL ? stg_place_event(graph->place) : NULL;
 }
 
 static bool measured(struct stg_compute_executor *executor,
@@ -255,10 +336,15 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .lacks = lacks,
     .create = create,
     .destroy = destroy,
+    .use_device = use_device,
+    .lose_device = lose_device,
     .prepare = prepare,
     .discard = discard,
     .watch = watch,
     .needs = needs,
     .run = run,
+    .keep = keep,
+    .drop = stg_result_drop,
+    .event = event,
     .measured = measured,
 };

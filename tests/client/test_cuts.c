@@ -178,8 +178,8 @@ static void compute(const struct sides *sides, const char *base,
     }
     struct stg_compute_key same = {
         .seed = key.seed, .pass = key.pass, .epoch = key.epoch, .index = key.index};
-    CHECK_OK(stager_compute.run(ret->executor, staged, NULL, values, &same, ret->tensors,
-                                &err),
+    CHECK_OK(stager_compute.run(ret->executor, staged, NULL, values, NULL, &same,
+                                ret->tensors, &err),
              err);
     free(carried.components);
     free(values);

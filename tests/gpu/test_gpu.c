@@ -221,8 +221,8 @@ static void work_that_is_late_reads_its_own_batch(void)
     int64_t *got;
     source_start(&source, on_our_own);
     rig_or_skip(&rig);
-    if (rig.device->kernels == NULL)
-        SKIP("the device has no kernels to be busy with");
+    if (rig.device->kernels == NULL || strcmp(rig.device->name, "standin") == 0)
+        SKIP("the device has no kernels to be busy with for long");
     for (int i = 0; i < 2; i++)
         CHECK_OK(rig.device->alloc(0, BUSY_BYTES, &busy[i], &err), err);
     CHECK_OK(rig.device->host_alloc(BATCHES * LOOKS * sizeof(*got), (void **)&got, &err),

@@ -27,9 +27,11 @@ class Standin(ctypes.Structure):
 
     _fields_ = [(name, ctypes.CFUNCTYPE(None)) for name in ("hold", "go", "settle")]
     _fields_ += [("block", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("unblock", ctypes.CFUNCTYPE(None)),
-                 ("no_read_only", ctypes.c_bool), ("fail_copy", ctypes.c_uint), ("n_devices", ctypes.c_int)]
+                 ("no_read_only", ctypes.c_bool)]
+    _fields_ += [(name, ctypes.c_uint) for name in ("fail_copy", "fail_alloc", "fail_kernel")]
+    _fields_ += [("n_devices", ctypes.c_int)]
     _fields_ += [(name, ctypes.c_uint) for name in ("n_allocations", "n_streams", "n_events", "n_registered",
-                                                    "n_bounces", "n_copies")]
+                                                    "n_bounces", "n_copies", "n_allocs", "n_launches", "n_shared")]
     _fields_ += [("see", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p))]
 
 

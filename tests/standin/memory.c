@@ -81,6 +81,12 @@ int standin_device_alloc(int device, size_t bytes, void **ret, struct stg_err *e
         *ret = NULL;
         return 0;
     }
+    pthread_mutex_lock(&standin_lock);
+    standin_control.n_allocs++;
+    bool fails = standin_control.fail_alloc > 0 && --standin_control.fail_alloc == 0;
+    pthread_mutex_unlock(&standin_lock);
+    if (fails)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "standin: no memory");
     int fd = memfd_create("standin", MFD_CLOEXEC);
     if (fd < 0 || bytes > (size_t)1 << 40 || ftruncate(fd, (off_t)bytes) < 0) {
         if (fd >= 0)

@@ -12,13 +12,14 @@
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-enum kind { COPY, RECORD, WAIT };
+enum kind { COPY, LAUNCH, RECORD, WAIT };
 
 struct work {
     enum kind kind;
     void *to;
     const void *from;
-    void *own; /* a copy of pageable memory, taken at once */
+    void *own; /* a copy of pageable memory, taken at once; of a launch, its argument */
+    void (*run)(void *arg);
     size_t bytes;
     struct stg_device_event *event;
     uint64_t number;
@@ -113,6 +114,11 @@ static void run(struct work *work)
     case COPY:
         pthread_mutex_unlock(&standin_lock);
         memcpy(work->to, work->own != NULL ? work->own : work->from, work->bytes);
+        pthread_mutex_lock(&standin_lock);
+        break;
+    case LAUNCH:
+        pthread_mutex_unlock(&standin_lock);
+        work->run(work->own);
         pthread_mutex_lock(&standin_lock);
         break;
     case RECORD:
@@ -298,6 +304,23 @@ static int copy_out(struct stg_stream *stream, void *dst, const void *src, size_
     return 0;
 }
 
+int standin_launch(struct stg_stream *stream, void (*run_it)(void *arg), void *arg,
+                   struct stg_err *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&standin_lock);
+    standin_control.n_launches++;
+    if (standin_control.fail_kernel > 0 && --standin_control.fail_kernel == 0)
+        rc = stg_err(err, -STAGER_INTERNAL, "standin: a kernel failed");
+    struct work work = {.kind = LAUNCH, .own = arg, .run = run_it};
+    if (rc == 0)
+        enqueue(stream, work);
+    pthread_mutex_unlock(&standin_lock);
+    if (rc < 0)
+        free(arg);
+    return rc;
+}
+
 /* ---- what there is ---- */
 
 static int count(int *ret, struct stg_err *err)
@@ -401,7 +424,7 @@ struct standin *stg_standin(void)
 
 const struct stg_device *stg_cuda_device(void)
 {
-    static const struct stg_device table = {
+    static struct stg_device table = {
         .abi = STG_DEVICE_ABI,
         .struct_bytes = sizeof(table),
         .name = "standin",
@@ -430,5 +453,6 @@ const struct stg_device *stg_cuda_device(void)
         .event_native = event_native,
         .event_destroy = event_destroy,
     };
+    table.kernels = standin_kernels;
     return &table;
 }

@@ -29,17 +29,27 @@ struct standin {
     void (*unblock)(void);
 
     /* Set before the first look at the device, or between calls. */
-    bool no_read_only;  /* cannot page-lock what is mapped read-only */
-    unsigned fail_copy; /* the n-th copy from now on fails; 0: none */
-    int n_devices;      /* 1; 0: UNAVAILABLE */
+    bool no_read_only;                /* cannot page-lock what is mapped read-only */
+    unsigned fail_copy;               /* the n-th copy from now on fails; 0: none */
+    unsigned fail_alloc, fail_kernel; /* likewise, of memory of the device; of a launch */
+    int n_devices;                    /* 1; 0: UNAVAILABLE */
 
     /* What there is. */
     unsigned n_allocations, n_streams, n_events, n_registered, n_bounces;
-    unsigned n_copies; /* asked for */
+    unsigned n_copies, n_allocs, n_launches; /* asked for */
     unsigned n_shared; /* of the allocations, those that others have too */
 
     /* Memory of the device as the host may look at it. */
     void *(*see)(const void *at);
 };
+
+/* kernels.c: those of cuda/ as plain C, launched on streams of the stand-in; NULL where
+ * they could not be built. */
+extern const struct stg_device_kernels *const standin_kernels;
+
+/* For them: has the stream call `run` with `arg`, and free it. A launch that is to fail
+ * does so at once. */
+int standin_launch(struct stg_stream *stream, void (*run)(void *arg), void *arg,
+                   struct stg_err *err);
 
 #endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device of a trainer's graph: memory that its results are written to, and copies of
+ * its variables and constants. Results are two at least, so that one is read while the
+ * next is made: whoever comes to a third run waits until the first is there. Kept from
+ * run to run: nothing is allocated in a steady state. One thread at a time.
+ */
+#ifndef STG_COMPUTE_PLACE_H
+#define STG_COMPUTE_PLACE_H
+
+#include "client/compute.h"
+#include "ops/run_device.h"
+
+struct stg_place;
+
+/* RESOURCE_EXHAUSTED, or what the device says. */
+int stg_place_create(const struct stg_compute_device *where, struct stg_place **ret,
+                     struct stg_err *err);
+
+/* Waits for what was enqueued; results that are kept go too. NULL is allowed. */
+void stg_place_destroy(struct stg_place *place);
+
+/* In a forked child: frees the host's memory and leaves the device alone. */
+void stg_place_abandon(struct stg_place *place);
+
+const struct stg_compute_device *stg_place_where(const struct stg_place *place);
+
+/* ---- copies of what does not come with a batch ---- */
+
+/* As keep of struct stg_run_device; a constant is `of`'s until stg_place_forget. Waits
+ * for a copy. */
+int stg_place_keep(struct stg_place *place, const struct stg_run *of, const void *data,
+                   size_t bytes, bool is_variable, const void **ret, struct stg_err *err);
+
+/* The variable was written: its copy is made again when it is read next. */
+void stg_place_spoil(struct stg_place *place, const void *data);
+
+/* `of` is no more: waits for what it enqueued, and gives back its constants. NULL place
+ * or `of` are allowed. */
+void stg_place_forget(struct stg_place *place, const struct stg_run *of);
+
+/* ---- results ---- */
+
+/* What earlier runs say only now: an element that could not be, with its batch, node and
+ * place. 0 when there is none. Waits for the run before the last. */
+int stg_place_check(struct stg_place *place, struct stg_err *err);
+
+/* Room for the results of one run of `of`, on batch `number`; after stg_place_check. What
+ * the trainer enqueued up to here may read those of the last one. RESOURCE_EXHAUSTED, or
+ * what the device says. */
+int stg_place_begin(struct stg_place *place, const struct stg_run *of, uint64_t number,
+                    struct stg_result **ret, struct stg_err *err);
+
+/* A run that gives nothing there. */
+void stg_place_pass(struct stg_place *place);
+
+/* Memory of the device, aligned to 256, that is part of the result. */
+int stg_result_alloc(struct stg_result *result, size_t bytes, void **ret,
+                     struct stg_err *err);
+
+/* One word of the device a node of `of`, INT64_MAX: as in stg_op_device. */
+int stg_result_bad(struct stg_result *result, int64_t **ret, struct stg_err *err);
+
+/* Copies tensors of the host to the device; data is then the device's. Once a result, all
+ * or none. */
+int stg_result_copy_in(struct stg_result *result, struct stg_tensor *tensors, size_t n,
+                       struct stg_err *err);
+
+/* All is enqueued: the trainer's stream waits for it. is_launched: its nodes ran there,
+ * and what stg_result_bad gave says how they went. */
+int stg_result_end(struct stg_result *result, bool is_launched, struct stg_err *err);
+
+/* As keep, drop and event of struct stg_compute. */
+struct stg_result *stg_place_take(struct stg_place *place);
+void stg_result_drop(struct stg_result *result, struct stg_stream *after);
+struct stg_device_event *stg_place_event(const struct stg_place *place);
+
+#endif
