@@ -54,6 +54,7 @@ void stg_auto_cut_destroy(struct stg_auto_cut *a)
 {
     if (a == NULL)
         return;
+    stg_tuning_hold(a->stage->tune.log, false);
     free(a->sets);
     free(a->applied);
     free(a);
@@ -336,6 +337,7 @@ static struct stg_smart_view view_of(struct stg_auto_cut *a)
         .n_changes = stage->n_changes,
         .is_running = stage->pass_state != STG_PASS_NONE && stage->n_attached > 0 &&
                       stage->failure.code == 0 && !stage->stopping,
+        .is_tuning = stg_tune_in_trial(stage),
         .is_measured = measure->daemon.n_runs >= MIN_DAEMON_RUNS &&
                        measure->client.n_runs >= MIN_CLIENT_RUNS,
         .free_cores = stg_cores_free(&a->cores, now),
@@ -378,6 +380,7 @@ int stg_auto_cut_tick(struct stg_auto_cut *a)
         return -1;
     if (a->smart.state == STG_SMART_PLAN)
         plan_trials(a);
+    stg_tuning_hold(a->stage->tune.log, stg_smart_in_trial(&a->smart));
     apply(a);
     return millis;
 }

@@ -408,6 +408,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
                                     definition->spec->staged.thread_pool_id)
                     : NULL,
         .workers = stg_workers_ref(pipeline->workers),
+        .tuning = private_run ? NULL : definition->tuning,
         .trace = private_run ? NULL : &definition->trace,
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,

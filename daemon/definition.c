@@ -9,6 +9,7 @@
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/order.h"
 #include "daemon/dataset/py_function.h"
+#include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/pool.h"
 #include "proto/load.h"
@@ -129,7 +130,10 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
     definition->applier = *applier;
     stg_bump_init(&definition->bump, 0);
     stg_trace_init(&definition->trace);
-    int rc = build(definition, text, text_bytes, file, containers, err);
+    definition->tuning = stg_tuning_create();
+    int rc = definition->tuning != NULL
+                 ? build(definition, text, text_bytes, file, containers, err)
+                 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
     if (rc < 0) {
         stg_definition_unref(definition);
         return rc;
@@ -150,6 +154,7 @@ void stg_definition_unref(struct stg_definition *definition)
         return;
     stg_cuts_destroy(definition->cuts);
     stg_trace_finish(&definition->trace);
+    stg_tuning_destroy(definition->tuning);
     stg_graph_destroy(definition->graph);
     stg_vocabularies_finish(&definition->vocabularies);
     stg_container_leave(definition->container);

@@ -37,7 +37,8 @@ struct stg_definition {
     size_t text_bytes;
     const char *file;
     struct stg_identity applier;
-    struct stg_trace trace; /* of all that runs of it but private runs */
+    struct stg_tuning *tuning; /* what `auto` found, for each stage of it; likewise */
+    struct stg_trace trace;    /* of all that runs of it but private runs */
 };
 
 /* Reads and checks everything that can be checked without opening the data; vocabularies

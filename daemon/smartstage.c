@@ -15,6 +15,7 @@
 #define WINDOW_BATCHES 24u
 #define WINDOW_MIN_BATCHES 3u
 #define SETTLE_MAX_NS (4000 * MS)
+#define TUNING_MAX_NS (4000 * MS) /* that others' trials are waited for */
 #define TRIAL_TICK_MS 10
 #define TICK_MS 250
 #define IDLE_TICK_MS 1000
@@ -299,17 +300,28 @@ static void look_at_warm_up(struct stg_smart *smart, const struct stg_smart_view
 
 /* ---- the clock ---- */
 
+bool stg_smart_in_trial(const struct stg_smart *smart)
+{
+    return smart->state == STG_SMART_SETTLE || smart->state == STG_SMART_WINDOW;
+}
+
 /* Windows that something else disturbed are no windows. */
 static void disturb(struct stg_smart *smart, const struct stg_smart_view *view)
 {
-    bool in_trial = smart->state == STG_SMART_SETTLE || smart->state == STG_SMART_WINDOW;
-    if (in_trial && smart->trying > 0) {
+    if (stg_smart_in_trial(smart) && smart->trying > 0) {
         smart->is_second = false;
         begin_window(smart, view, cut_of_window(smart));
     }
     smart->look_ns = 0;
     if (smart->state == STG_SMART_WARM_UP)
         smart->since_ns = 0;
+}
+
+/* Once nobody tries anything else. */
+static void begin_first(struct stg_smart *smart, const struct stg_smart_view *view)
+{
+    if (!view->is_tuning || view->now_ns - smart->trial_began_ns >= TUNING_MAX_NS)
+        begin_trial(smart, view, 1);
 }
 
 int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view)
@@ -325,12 +337,12 @@ int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view)
     case STG_SMART_PLAN: break;
     case STG_SMART_SETTLE:
         if (smart->trying == 0)
-            begin_trial(smart, view, 1);
-        look_at_settling(smart, view);
+            begin_first(smart, view);
+        else
+            look_at_settling(smart, view);
         break;
     case STG_SMART_WINDOW: look_at_window(smart, view); break;
     case STG_SMART_HOLD: look_at_load(smart, view); break;
     }
-    bool in_trial = smart->state == STG_SMART_SETTLE || smart->state == STG_SMART_WINDOW;
-    return in_trial ? TRIAL_TICK_MS : TICK_MS;
+    return stg_smart_in_trial(smart) ? TRIAL_TICK_MS : TICK_MS;
 }

@@ -26,6 +26,7 @@ struct stg_smart_view {
     uint64_t n_taken;   /* by trainers, ever; in the order in which they were made */
     uint64_t n_changes; /* times that a trainer came or went, ever */
     bool is_running;    /* a pass runs: batches are made, or wait to be taken */
+    bool is_tuning;     /* a number of `auto` is being tried: it has to be judged first */
     bool is_measured;   /* nodes of both sides are */
     double free_cores;  /* that nobody uses */
 };
@@ -80,6 +81,9 @@ void stg_smart_init(struct stg_smart *smart, struct stg_decisions *decisions);
  * the next batch that is drawn on. When the state is PLAN, call stg_smart_plan, and this
  * again. */
 int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view);
+
+/* Does it try cuts now, or is about to? Nothing else is to be tried meanwhile. */
+bool stg_smart_in_trial(const struct stg_smart *smart);
 
 /* The cuts to try, best first, at most STG_SMART_MAX_CUTS - 1. None: nothing is worth it;
  * `why` says so to people. */

@@ -259,12 +259,12 @@ void stg_stage_destroy(struct stg_stage *stage)
     if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
+    stg_auto_cut_destroy(stage->auto_cut);
     stg_tune_finish(stage);
     stg_feed_set_unref(stage->feeds);
     stg_stage_cut_unref(stage->cut);
     free(stage->chosen);
     stg_measure_destroy(stage->measure);
-    stg_auto_cut_destroy(stage->auto_cut);
     while (stage->clients != NULL) {
         struct stg_client *next = stage->clients->next;
         stg_client_free(stage->clients);

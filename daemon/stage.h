@@ -53,6 +53,7 @@ struct stg_stage_config {
     struct stg_budget *budget;
     struct stg_pool *pool; /* where to draw and compute; NULL: on threads of its own */
     struct stg_workers *workers;  /* of a step py_function; NULL: there is none */
+    struct stg_tuning *tuning;    /* what `auto` found; NULL: one of its own */
     struct stg_trace *trace;      /* where spans go while it is on; NULL: nowhere */
     const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
     /* Runs on any thread, with the stage's lock held: ask the loop to call

@@ -185,6 +185,8 @@ struct stg_stage_tune {
     uint64_t began_ns, room_before_ns;
     uint64_t settle; /* items that come before the next window */
     struct stg_tuning *log;
+    bool owns_log;
+    bool was_held;   /* by trials of cuts: nothing was measured */
     uint64_t n_told; /* of its changes, what stage->measure knows */
 };
 
@@ -310,6 +312,10 @@ void stg_tune_took(struct stg_stage *stage);
 
 /* A client has come or gone, or the cut has moved. */
 void stg_tune_forget(struct stg_stage *stage);
+
+/* Is a number being tried, of the stage or of a step of its dataset? */
+bool stg_tune_in_trial(const struct stg_stage *stage);
+
 /* ---- stage_trace.c ---- */
 
 /* Without the lock: an item was made, since then; and a run's nodes are spans from now

@@ -87,7 +87,7 @@ static void use_numbers(struct stg_stage *stage)
     stage->measure->n_runners = stage->runners.n_active;
 }
 
-static void apply(struct stg_stage *stage, const char *what,
+static void apply(struct stg_stage *stage, const void *key, const char *what,
                   const struct stg_tuner_change *change)
 {
     struct stg_stage_tune *tune = &stage->tune;
@@ -95,7 +95,7 @@ static void apply(struct stg_stage *stage, const char *what,
     stage->wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
     /* What is in hand or in the buffer was made as before. */
     tune->settle = (uint64_t)change->from + change->to;
-    stg_tuning_note(tune->log, what, change);
+    stg_tuning_note(tune->log, key, what, change);
 }
 
 /* Steps of the data set change their numbers on threads of their own. */
@@ -126,12 +126,12 @@ static void decide(struct stg_stage *stage, const struct stg_tuner_sample *sampl
     if (!stg_tuner_in_trial(&tune->capacity) &&
         stg_tuner_threads(&tune->threads, sample, &change)) {
         stg_tuner_start_over(&tune->capacity);
-        apply(stage, "num_threads", &change);
+        apply(stage, &stage->staged->num_threads, "num_threads", &change);
     } else if (!stg_tuner_in_trial(&tune->threads) &&
                stg_tuner_capacity(&tune->capacity, sample, tune->threads.value,
                                   &change)) {
         stg_tuner_start_over(&tune->threads);
-        apply(stage, "capacity", &change);
+        apply(stage, &stage->staged->capacity, "capacity", &change);
     }
 }
 
@@ -148,11 +148,36 @@ static void end_window(struct stg_stage *stage, uint64_t now)
     decide(stage, &sample);
 }
 
+static bool tries_own(const struct stg_stage *stage)
+{
+    return stg_tuner_in_trial(&stage->tune.threads) ||
+           stg_tuner_in_trial(&stage->tune.capacity);
+}
+
+bool stg_tune_in_trial(const struct stg_stage *stage)
+{
+    return tries_own(stage) || stg_tuning_n_trials(stage->tune.log) > 0;
+}
+
+/* While cuts are tried nothing is measured; what is being tried itself goes on. */
+static bool is_held(struct stg_stage *stage)
+{
+    struct stg_stage_tune *tune = &stage->tune;
+    bool held = stg_tuning_is_held(tune->log) && !tries_own(stage);
+    if (tune->was_held && !held) {
+        stg_tuner_start_over(&tune->threads);
+        stg_tuner_start_over(&tune->capacity);
+        begin_window(stage);
+    }
+    tune->was_held = held;
+    return held;
+}
+
 void stg_tune_item(struct stg_stage *stage, const struct stg_work *work)
 {
     struct stg_stage_tune *tune = &stage->tune;
     tell_changes(stage);
-    if (!tune->is_on)
+    if (!tune->is_on || is_held(stage))
         return;
     if (tune->settle > 0 || stage->n_attached == 0) {
         tune->settle -= tune->settle > 0;
@@ -200,6 +225,13 @@ static void tuner_init(struct stg_tuner *tuner, uint32_t given, uint32_t start,
     stg_tuner_init(tuner, start < limits.max ? start : limits.max, &limits);
 }
 
+/* With what the stage before came to, as far as that may be. */
+static void go_on(struct stg_tuner *tuner, uint32_t found)
+{
+    if (found >= tuner->limits.min && found <= tuner->limits.max)
+        tuner->value = found;
+}
+
 int stg_tune_init(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_staged *staged = stage->staged;
@@ -210,18 +242,23 @@ int stg_tune_init(struct stg_stage *stage, struct stg_err *err)
     double cpus = pool != NULL ? stg_pool_cpus(pool) : stg_cpus();
     if (pool != NULL && stg_pool_n_threads(pool) < max)
         max = stg_pool_n_threads(pool);
+    tune->owns_log = stage->config.tuning == NULL;
+    tune->log = tune->owns_log ? stg_tuning_create() : stage->config.tuning;
+    if (tune->log == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    tune->n_told = stg_tuning_n_changes(tune->log);
     tuner_init(&tune->threads, staged->num_threads, 1, max, cpus);
     tuner_init(&tune->capacity, staged->capacity, 2, plan->capacity, 0);
     tune->capacity.limits.min = tune->capacity.value;
+    go_on(&tune->threads, stg_tuning_recall(tune->log, &staged->num_threads));
+    go_on(&tune->capacity, stg_tuning_recall(tune->log, &staged->capacity));
     tune->is_on = staged->num_threads == 0 || staged->capacity == 0;
     use_numbers(stage);
-    tune->log = stg_tuning_create();
-    if (tune->log == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     return 0;
 }
 
 void stg_tune_finish(struct stg_stage *stage)
 {
-    stg_tuning_destroy(stage->tune.log);
+    if (stage->tune.owns_log)
+        stg_tuning_destroy(stage->tune.log);
 }

@@ -31,6 +31,13 @@ static void begin_window(struct stg_calls *calls)
     calls->began_ns = stg_now_ns();
 }
 
+static void count_trial(struct stg_calls *calls, bool runs)
+{
+    if (runs != calls->is_counted)
+        stg_tuning_count_trial(calls->tuning, runs ? 1 : -1);
+    calls->is_counted = runs;
+}
+
 void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
                     const struct stg_step *step, unsigned start, unsigned max)
 {
@@ -40,7 +47,17 @@ void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
     start = found > 0 ? found : start;
     stg_tuner_init(&calls->tuner, start < max ? start : max,
                    &(struct stg_tuner_limits){.min = 1, .max = max, .cpus = stg_cpus()});
+    stg_tuning_resume(calls->tuning, step, &calls->tuner);
+    count_trial(calls, stg_tuner_in_trial(&calls->tuner));
     begin_window(calls);
+}
+
+void stg_calls_finish(struct stg_calls *calls)
+{
+    if (!calls->is_on)
+        return;
+    count_trial(calls, false);
+    stg_tuning_keep(calls->tuning, calls->step, &calls->tuner);
 }
 
 void stg_calls_worked(struct stg_calls *calls, const struct stg_calls_time *spent)
@@ -54,11 +71,23 @@ void stg_calls_waited(struct stg_calls *calls, uint64_t ns)
     calls->window.wait_ns += ns;
 }
 
+/* Somebody else tries something: nothing is measured until that is over. */
+static bool is_held(struct stg_calls *calls)
+{
+    bool held = stg_tuning_is_held(calls->tuning) && !stg_tuner_in_trial(&calls->tuner);
+    if (calls->was_held && !held) {
+        stg_tuner_start_over(&calls->tuner);
+        begin_window(calls);
+    }
+    calls->was_held = held;
+    return held;
+}
+
 bool stg_calls_took(struct stg_calls *calls, int64_t n_records)
 {
     struct stg_tuner_sample *window = &calls->window;
     struct stg_tuner_change change;
-    if (!calls->is_on)
+    if (!calls->is_on || is_held(calls))
         return false;
     calls->n_took++;
     if (calls->settle > 0 && calls->n_took >= calls->settle) {
@@ -74,6 +103,7 @@ bool stg_calls_took(struct stg_calls *calls, int64_t n_records)
     if (window->interval_ns < WINDOW_NS)
         return false;
     bool changed = stg_tuner_threads(&calls->tuner, window, &change);
+    count_trial(calls, stg_tuner_in_trial(&calls->tuner));
     begin_window(calls);
     if (!changed)
         return false;

@@ -19,6 +19,8 @@ struct stg_calls {
     uint64_t began_ns;
     uint32_t n_took; /* in the window; before it, while there are some to let pass */
     uint32_t settle;
+    bool is_counted; /* its trial, among those that run */
+    bool was_held;
 };
 
 /* Clocks of the calling thread. */
@@ -30,10 +32,13 @@ void stg_calls_now(struct stg_calls_time *ret);
 /* From *since, which becomes now, till now. */
 void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret);
 
-/* It begins with what the pass before came to, else with `start`; at most max, which are
- * there. A zeroed one is off: nothing changes. */
+/* It goes on where the pass before ended, else begins with `start`; at most max, which
+ * are there. A zeroed one is off: nothing changes. */
 void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
                     const struct stg_step *step, unsigned start, unsigned max);
+
+/* What was measured is for the next pass. */
+void stg_calls_finish(struct stg_calls *calls);
 
 /* A thread of the step was at work. */
 void stg_calls_worked(struct stg_calls *calls, const struct stg_calls_time *spent);

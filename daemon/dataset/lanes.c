@@ -468,6 +468,7 @@ void stg_lanes_destroy(struct stg_lanes *lanes)
     pthread_mutex_unlock(&lanes->lock);
     for (unsigned i = 0; i < lanes->n_threads; i++)
         pthread_join(lanes->threads[i].thread, NULL);
+    stg_calls_finish(&lanes->calls);
     for (unsigned i = 0; i < lanes->config.n_lanes; i++) {
         lane_clear(&lanes->lanes[i]);
         stg_iter_destroy(lanes->lanes[i].reader);

@@ -429,6 +429,7 @@ static void map_destroy(struct stg_iter *iter)
 {
     struct map *map = (struct map *)iter;
     clear(map);
+    stg_calls_finish(&map->calls);
     stg_crew_destroy(map->crew);
     stg_pieces_finish(&map->made);
     for (unsigned i = 0; map->runs != NULL && i < map->n_runs; i++)

@@ -7,17 +7,20 @@
 
 #include "core/spec.h"
 
-#define MAX_STEPS 64 /* whose numbers are kept */
+#define MAX_KEYS 64 /* whose numbers are kept */
 
 struct stg_tuning {
     pthread_mutex_t lock;                                 /* guards all below */
     struct stg_tuning_change changes[STG_TUNING_CHANGES]; /* a ring */
     _Atomic uint64_t n_changes;                           /* written with the lock held */
     struct found {
-        const struct stg_step *step;
+        const void *key;
         uint32_t value;
-    } found[MAX_STEPS];
+        struct stg_tuner *tuner; /* NULL: none is kept */
+    } found[MAX_KEYS];
     size_t n_found;
+    _Atomic bool is_held;
+    _Atomic unsigned n_trials;
 };
 
 struct stg_tuning *stg_tuning_create(void)
@@ -32,6 +35,8 @@ void stg_tuning_destroy(struct stg_tuning *tuning)
 {
     if (tuning == NULL)
         return;
+    for (size_t i = 0; i < tuning->n_found; i++)
+        free(tuning->found[i].tuner);
     pthread_mutex_destroy(&tuning->lock);
     free(tuning);
 }
@@ -47,53 +52,112 @@ static void add(struct stg_tuning *tuning, const char *what,
     tuning->n_changes++;
 }
 
-void stg_tuning_note(struct stg_tuning *tuning, const char *what,
+/* That of the key, made where there is none. NULL: there are too many. The lock is held.
+ */
+static struct found *find(struct stg_tuning *tuning, const void *key)
+{
+    size_t i = 0;
+    while (i < tuning->n_found && tuning->found[i].key != key)
+        i++;
+    if (i == MAX_KEYS)
+        return NULL;
+    tuning->n_found += i == tuning->n_found;
+    tuning->found[i].key = key;
+    return &tuning->found[i];
+}
+
+void stg_tuning_note(struct stg_tuning *tuning, const void *key, const char *what,
                      const struct stg_tuner_change *change)
 {
     if (tuning == NULL)
         return;
     pthread_mutex_lock(&tuning->lock);
     add(tuning, what, change);
+    struct found *found = find(tuning, key);
+    if (found != NULL)
+        found->value = change->to;
     pthread_mutex_unlock(&tuning->lock);
-}
-
-/* The lock is held. */
-static struct found *find(struct stg_tuning *tuning, const struct stg_step *step)
-{
-    size_t i = 0;
-    while (i < tuning->n_found && tuning->found[i].step != step)
-        i++;
-    return i < MAX_STEPS ? &tuning->found[i] : NULL;
 }
 
 void stg_tuning_note_step(struct stg_tuning *tuning, const struct stg_step *step,
                           const char *name, const struct stg_tuner_change *change)
 {
-    if (tuning == NULL)
-        return;
-    char what[sizeof(tuning->changes[0].what)];
+    char what[sizeof(((struct stg_tuning_change *)0)->what)];
     snprintf(what, sizeof(what), "step %.24s (line %d): %s", step->name, step->line,
              name);
-    pthread_mutex_lock(&tuning->lock);
-    add(tuning, what, change);
-    struct found *found = find(tuning, step);
-    if (found != NULL) {
-        tuning->n_found += found->step == NULL;
-        *found = (struct found){step, change->to};
-    }
-    pthread_mutex_unlock(&tuning->lock);
+    stg_tuning_note(tuning, step, what, change);
 }
 
-uint32_t stg_tuning_recall(struct stg_tuning *tuning, const struct stg_step *step)
+uint32_t stg_tuning_recall(struct stg_tuning *tuning, const void *key)
 {
     if (tuning == NULL)
         return 0;
     pthread_mutex_lock(&tuning->lock);
-    const struct found *found = find(tuning, step);
+    const struct found *found = find(tuning, key);
     uint32_t ret = found != NULL ? found->value : 0;
     pthread_mutex_unlock(&tuning->lock);
     return ret;
 }
+
+void stg_tuning_keep(struct stg_tuning *tuning, const void *key,
+                     const struct stg_tuner *tuner)
+{
+    if (tuning == NULL)
+        return;
+    pthread_mutex_lock(&tuning->lock);
+    struct found *found = find(tuning, key);
+    if (found != NULL && found->tuner == NULL)
+        found->tuner = malloc(sizeof(*found->tuner));
+    if (found != NULL && found->tuner != NULL)
+        *found->tuner = *tuner;
+    pthread_mutex_unlock(&tuning->lock);
+}
+
+static bool same_limits(const struct stg_tuner_limits *a,
+                        const struct stg_tuner_limits *b)
+{
+    return a->min == b->min && a->max == b->max && !(a->cpus < b->cpus) &&
+           !(a->cpus > b->cpus);
+}
+
+void stg_tuning_resume(struct stg_tuning *tuning, const void *key,
+                       struct stg_tuner *tuner)
+{
+    if (tuning == NULL)
+        return;
+    pthread_mutex_lock(&tuning->lock);
+    const struct found *found = find(tuning, key);
+    if (found != NULL && found->tuner != NULL &&
+        same_limits(&found->tuner->limits, &tuner->limits))
+        *tuner = *found->tuner;
+    pthread_mutex_unlock(&tuning->lock);
+}
+
+/* ---- trials ---- */
+
+void stg_tuning_hold(struct stg_tuning *tuning, bool is_held)
+{
+    if (tuning != NULL)
+        tuning->is_held = is_held;
+}
+
+bool stg_tuning_is_held(const struct stg_tuning *tuning)
+{
+    return tuning != NULL && tuning->is_held;
+}
+
+void stg_tuning_count_trial(struct stg_tuning *tuning, int change)
+{
+    if (tuning != NULL)
+        tuning->n_trials += (unsigned)change;
+}
+
+unsigned stg_tuning_n_trials(const struct stg_tuning *tuning)
+{
+    return tuning != NULL ? tuning->n_trials : 0;
+}
+
+/* ---- changes ---- */
 
 uint64_t stg_tuning_n_changes(const struct stg_tuning *tuning)
 {

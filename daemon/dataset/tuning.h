@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `auto` found in one stage: the last changes with their reasons, for whoever asks,
- * and the numbers of dataset steps, which the next pass begins with. Any thread.
+ * What `auto` found in one pipeline: the last changes with their reasons, for whoever
+ * asks, and the numbers, which the next pass and the next stage begin with. And who tries
+ * something now: a change whose worth is being measured says nothing when something else
+ * changes meanwhile. Any thread.
  */
 #ifndef STG_DAEMON_TUNING_H
 #define STG_DAEMON_TUNING_H
@@ -25,16 +27,32 @@ struct stg_tuning_change {
 struct stg_tuning *stg_tuning_create(void);
 void stg_tuning_destroy(struct stg_tuning *tuning);
 
-/* A number has changed. */
-void stg_tuning_note(struct stg_tuning *tuning, const char *what,
+/* A number has changed: that of `key`, an address that is its own, and no more than that.
+ */
+void stg_tuning_note(struct stg_tuning *tuning, const void *key, const char *what,
                      const struct stg_tuner_change *change);
 
-/* The same of a step, whose next run begins with it; name: of the parameter. */
+/* The same of a step, which is the key; name: of the parameter. */
 void stg_tuning_note_step(struct stg_tuning *tuning, const struct stg_step *step,
                           const char *name, const struct stg_tuner_change *change);
 
-/* What a step came to before, or 0. */
-uint32_t stg_tuning_recall(struct stg_tuning *tuning, const struct stg_step *step);
+/* What the number came to before, or 0. */
+uint32_t stg_tuning_recall(struct stg_tuning *tuning, const void *key);
+
+/* A tuner with all that it has measured, for the next one of that key and those limits to
+ * go on with; resume leaves *tuner alone where there is none. */
+void stg_tuning_keep(struct stg_tuning *tuning, const void *key,
+                     const struct stg_tuner *tuner);
+void stg_tuning_resume(struct stg_tuning *tuning, const void *key,
+                       struct stg_tuner *tuner);
+
+/* While it is held no tuner begins a trial; one that runs goes on to its end. */
+void stg_tuning_hold(struct stg_tuning *tuning, bool is_held);
+bool stg_tuning_is_held(const struct stg_tuning *tuning);
+
+/* A tuner has begun a trial (1) or ended it (-1); how many run. */
+void stg_tuning_count_trial(struct stg_tuning *tuning, int change);
+unsigned stg_tuning_n_trials(const struct stg_tuning *tuning);
 
 /* How many there were, ever. */
 uint64_t stg_tuning_n_changes(const struct stg_tuning *tuning);

@@ -84,6 +84,50 @@ static void a_map_has_more_threads_while_it_is_waited_for_and_fewer_when_not(voi
     stg_tuning_destroy(env.tuning);
 }
 
+/* Each pass is too short to find anything in. */
+static void what_was_measured_in_one_pass_counts_in_the_next_one(void)
+{
+    struct stg_test_spec *spec = stg_test_yaml(SLEEPING_MAP);
+    const struct stg_step *map = &spec->spec.steps[1];
+    struct stg_dataset_env env = stg_test_env();
+    env.tuning = stg_tuning_create();
+    uint64_t n_changes = 0;
+    for (int pass = 0; pass < 60 && n_changes == 0; pass++) {
+        struct stg_dataset *dataset = stg_test_open(spec, &env);
+        for (int64_t i = 0; i < 14; i++) { /* a window, and no second one */
+            struct stg_block *block = stg_test_next(dataset);
+            CHECK_INT(*(int64_t *)block->tensors[0].data, i);
+            stg_block_unref(block);
+            spend(6);
+        }
+        stg_dataset_destroy(dataset);
+        n_changes = stg_tuning_n_changes(env.tuning);
+    }
+    CHECK(n_changes > 0); /* too many threads for who takes one in 6 ms */
+    CHECK(stg_tuning_recall(env.tuning, map) < stg_cpus_whole());
+    CHECK_INT(stg_tuning_n_trials(env.tuning), 0); /* none runs between two passes */
+    stg_tuning_destroy(env.tuning);
+}
+
+static void while_something_else_is_tried_no_thread_comes_or_goes(void)
+{
+    struct stg_test_spec *spec = stg_test_yaml(SLEEPING_MAP);
+    const struct stg_step *map = &spec->spec.steps[1];
+    struct stg_dataset_env env = stg_test_env();
+    env.tuning = stg_tuning_create();
+    stg_tuning_hold(env.tuning, true);
+    struct stg_dataset *dataset = stg_test_open(spec, &env);
+    int64_t next = 0;
+    for (; next < 400; next++)
+        stg_block_unref(stg_test_next(dataset));
+    CHECK_INT(stg_tuning_n_changes(env.tuning), 0);
+    CHECK_INT(stg_tuning_n_trials(env.tuning), 0);
+    stg_tuning_hold(env.tuning, false);
+    draw_until(dataset, env.tuning, map, most_threads(), &next, 0);
+    stg_dataset_destroy(dataset);
+    stg_tuning_destroy(env.tuning);
+}
+
 /* They wait for files no more than for who draws. */
 static void threads_that_read_ahead_of_a_slow_consumer_are_given_up(void)
 {
@@ -158,6 +202,8 @@ static void of_a_crew_only_the_active_ones_begin_tasks(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(a_map_has_more_threads_while_it_is_waited_for_and_fewer_when_not, 60),
+    TEST_SLOW(what_was_measured_in_one_pass_counts_in_the_next_one, 60),
+    TEST_SLOW(while_something_else_is_tried_no_thread_comes_or_goes, 60),
     TEST_SLOW(threads_that_read_ahead_of_a_slow_consumer_are_given_up, 60),
     TEST(of_a_crew_only_the_active_ones_begin_tasks),
 };

@@ -147,6 +147,31 @@ static void a_cut_that_is_slower_is_never_kept(void)
     }
 }
 
+/* What else is tried has to be judged first, but not for ever. */
+static void cuts_are_tried_when_no_number_of_auto_is(void)
+{
+    static const double pace[] = {1000, 1200};
+    struct stage s;
+    stage_init(&s, 1, pace, 2, 0.05);
+    s.view.is_tuning = true;
+    run(&s, 3 * SECOND);
+    CHECK_INT(s.n_plans, 1);
+    CHECK(stg_smart_in_trial(&s.smart)); /* so that no other number is tried */
+    CHECK_INT(id_in_force(&s), 0);
+    CHECK_INT(s.not_own_ns, 0);
+    s.view.is_tuning = false;
+    run(&s, SECOND);
+    CHECK(s.not_own_ns > 0);
+    run(&s, 30 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+    CHECK(!stg_smart_in_trial(&s.smart));
+
+    stage_init(&s, 1, pace, 2, 0.05);
+    s.view.is_tuning = true;
+    run(&s, 10 * SECOND);
+    CHECK(s.not_own_ns > 0);
+}
+
 /* It would be no harm, and no good either. */
 static void a_cut_that_is_as_fast_is_hardly_ever_kept(void)
 {
@@ -326,6 +351,7 @@ static void a_pause_is_no_window(void)
 static const struct stg_test tests[] = {
     TEST(a_cut_that_is_faster_is_kept),
     TEST(a_cut_that_is_slower_is_never_kept),
+    TEST(cuts_are_tried_when_no_number_of_auto_is),
     TEST(a_cut_that_is_as_fast_is_hardly_ever_kept),
     TEST(the_fastest_of_several_is_kept),
     TEST(slow_batches_take_longer_windows),
