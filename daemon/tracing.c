@@ -30,6 +30,21 @@ static void name_node(void *owner, uint32_t node, char *buf, size_t bytes)
     snprintf(buf, bytes, "%s (%s)", spec->name, spec->op);
 }
 
+/* One that was replaced or deleted, and runs no more, never does anything again. */
+static bool is_over(const struct stg_tracing *tracing)
+{
+    const struct stg_catalog *catalog = tracing->session->server->catalog;
+    for (const struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next) {
+        if (p->definition == tracing->definition)
+            return false;
+    }
+    for (const struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->definition == tracing->definition && !i->private_run)
+            return false;
+    }
+    return true;
+}
+
 static void look_at_stages(struct stg_tracing *tracing, bool last)
 {
     struct stg_instance *instance = tracing->session->server->catalog->instances;
@@ -44,7 +59,7 @@ static void on_tick(uv_timer_t *timer)
 {
     struct stg_session *session = timer->data;
     struct stg_tracing *tracing = session->tracing;
-    if (tracing->is_last) {
+    if (tracing->is_last || is_over(tracing)) {
         stg_tracing_end(session);
         return;
     }

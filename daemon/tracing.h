@@ -3,7 +3,8 @@
  * A connection that traces a pipeline (core/trace.h): it gets a trace page, which fills
  * up until its time is over, the connection ends or the daemon stops. The definition is
  * what is traced, so that it may be idle, and a stage of it begin meanwhile; what is
- * applied in its place is not. Belongs to the loop.
+ * applied in its place is not: when the last stage of the old one has ended, the trace
+ * does, too. Belongs to the loop.
  */
 #ifndef STG_DAEMON_TRACING_H
 #define STG_DAEMON_TRACING_H

@@ -19,6 +19,8 @@
 #define TURN_NS 100000000
 /* After its time stagerd has this long to say that it is over. */
 #define GRACE_NS 2000000000
+/* Before its time by more than it takes to notice that it is there. */
+#define EARLY_NS 20000000
 
 static volatile sig_atomic_t interrupted;
 
@@ -53,6 +55,21 @@ static bool has_ended(const struct stg_trace_page *page)
     return atomic_load_explicit(&page->ended_ns, memory_order_acquire) != 0;
 }
 
+/* Over before its time, and nobody here has ended it. */
+static void tell_early(struct stager *client, const struct stg_trace_page *page,
+                       const char *name)
+{
+    uint64_t ended = atomic_load_explicit(&page->ended_ns, memory_order_acquire);
+    if (interrupted || ended == 0 || ended + EARLY_NS >= page->until_ns)
+        return;
+    bool is_there = stg_admin_wait(client, (int64_t)(stg_now_ns() + TURN_NS));
+    if (is_there)
+        fprintf(stderr, "stagerctl: pipeline %s was replaced or deleted", name);
+    else
+        fprintf(stderr, "stagerctl: stagerd stopped");
+    fprintf(stderr, ": this is what was traced until then\n");
+}
+
 /* Until the trace is over, control-C, or the end of stagerd, which is told. */
 static void wait_for_end(struct stager *client, const struct stg_trace_page *page,
                          const char *name)
@@ -71,6 +88,7 @@ static void wait_for_end(struct stager *client, const struct stg_trace_page *pag
     }
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\n");
+    tell_early(client, page, name);
 }
 
 /* ---- writing ---- */

@@ -254,6 +254,21 @@ def who_dies_while_it_traces_leaves_nothing_behind(daemon):
         wait_until("its memory", lambda: "stager-trace" not in file.read())
 
 
+def a_pipeline_that_is_deleted_or_replaced_ends_the_trace(daemon):
+    for how in ("delete", "replace"):
+        apply(daemon, name="gone")
+        n = len(re.findall("traced for", daemon.log()))
+        trace = start(daemon, "gone", "--seconds", "600", "-o", "-")
+        wait_for_trace(daemon, n + 1)
+        if how == "delete":
+            daemon.ctl("delete", "gone")
+        else:
+            apply(daemon, name="gone", timeout_millis=1234)
+        out, errors = trace.communicate(timeout=60 * SLOW)
+        assert trace.returncode == 0 and "pipeline gone was replaced or deleted" in errors, errors
+        check(out.encode())
+
+
 def a_daemon_that_stops_ends_the_trace(daemon):
     apply(daemon, name="stopped")
     for stop in (signal.SIGTERM, signal.SIGKILL):
@@ -268,7 +283,7 @@ def a_daemon_that_stops_ends_the_trace(daemon):
             daemon.process.wait(60 * SLOW)
         events, _ = check(out)
         assert trace.returncode == 0 and spans(events, "op"), (trace.returncode, err)
-        assert "stagerd went away" in err or stop == signal.SIGTERM, err
+        assert ("stagerd stopped" if stop == signal.SIGTERM else "stagerd went away") in err, err
         daemon.start()
 
 
@@ -276,7 +291,8 @@ TESTS = [a_trace_of_two_trainers_shows_what_they_and_the_daemon_do, who_waits_is
          a_trainer_that_waits_for_a_batch_is_seen_to_wait, a_trace_of_an_idle_pipeline_is_empty_and_good,
          a_pipeline_that_begins_meanwhile_is_traced,
          text_tells_where_the_time_went, what_cannot_be_traced_says_why, one_trace_of_a_pipeline_at_a_time,
-         who_dies_while_it_traces_leaves_nothing_behind, a_daemon_that_stops_ends_the_trace]
+         who_dies_while_it_traces_leaves_nothing_behind, a_pipeline_that_is_deleted_or_replaced_ends_the_trace,
+         a_daemon_that_stops_ends_the_trace]
 
 if __name__ == "__main__":
     only = sys.argv[2] if len(sys.argv) > 2 else ""

@@ -43,6 +43,7 @@ class _Child:
         self.channel: Optional[int] = None
         self.is_ready = False
         self.error: Optional[Error] = None
+        self.is_let_go = False  # by stagerd
         self.kill_at: Optional[float] = None
 
     def hear(self) -> None:
@@ -79,6 +80,8 @@ class _Child:
         status = self.process.returncode
         if self.error is not None:
             return self.error.text
+        if self.is_let_go:
+            return "stagerd let go of it"
         if status >= 0:
             return f"ended with exit status {status}"
         name = next((f" ({known.name})" for known in signal.Signals if known == -status), "")
@@ -193,6 +196,8 @@ class Supervisor:
             return False
         for child in self._children:
             if child.connection in events:
+                # Of one that is dead it lets go, too.
+                child.is_let_go = child.process.poll() is None and child.pidfd not in events
                 child.kill_at = now + _GRACE_S
             if child.control.fileno() in events:
                 child.hear()
