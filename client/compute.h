@@ -117,13 +117,15 @@ struct stg_compute {
                const struct stg_compute_there *there, const struct stg_compute_key *key,
                struct stg_tensor *outputs, struct stg_err *err);
 
-    /* What the last run gave on the device stays until it is dropped, after which work
-     * on `after` (NULL: the trainer's) may still read it. NULL: nothing is there. All
-     * before the graph goes. */
-    struct stg_result *(*keep)(struct stg_compute_graph *graph);
+    /* What the last run gave on the device, until the next one; NULL: nothing is there.
+     */
+    struct stg_result *(*last)(const struct stg_compute_graph *graph);
+    /* It stays until it is dropped, after which work that is on `after` by then (NULL:
+     * the trainer's) may still read it. All before the graph goes. */
+    void (*keep)(struct stg_result *result);
     void (*drop)(struct stg_result *result, struct stg_stream *after);
-    /* Reached when that is there; NULL: nothing is. Until the next run. */
-    struct stg_device_event *(*event)(const struct stg_compute_graph *graph);
+    /* Reached when it is there. */
+    struct stg_device_event *(*event)(const struct stg_result *result);
 
     /* What was measured since the last call; valid until the next run or discard. False:
      * nothing. */

@@ -491,56 +491,61 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
 
 /* ---- results on a device ---- */
 
-static struct stg_device_event *find_event(struct stager_stream *stream)
+static int find_last(struct stager_stream *stream, struct stg_result **ret)
 {
     const struct stg_computer *computer = stream->computer;
-    struct stg_device_event *event = NULL;
-    if (computer != NULL)
-        event = computer->table->event(computer->graph);
-    if (event == NULL)
-        stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
-                "the last stager_run gave nothing on a device");
-    return event;
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    struct stg_result *last =
+        computer != NULL ? computer->table->last(computer->graph) : NULL;
+    if (last == NULL)
+        return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                       "the last stager_run gave nothing on a device");
+    *ret = last;
+    return 0;
 }
 
 int stager_run_event(struct stager_stream *stream, void **ret)
 {
-    int rc = stg_stream_enter(stream);
+    struct stg_result *last;
+    int rc = find_last(stream, &last);
     if (rc < 0)
         return rc;
-    struct stg_device_event *event = find_event(stream);
-    if (event == NULL)
-        return -STAGER_FAILED_PRECONDITION;
-    *ret = stream->computer->where.device->event_native(event);
+    const struct stg_computer *computer = stream->computer;
+    *ret = computer->where.device->event_native(computer->table->event(last));
     return 0;
+}
+
+int stg_result_wait(struct stager_stream *stream, const struct stg_result *result,
+                    void *native)
+{
+    const struct stg_computer *computer = stream->computer;
+    const struct stg_device *device = computer->where.device;
+    struct stg_stream *waiting;
+    int rc = stg_copier_wrap(stream->copier, native, &waiting, &stream->err);
+    if (rc < 0)
+        return rc;
+    rc = device->stream_wait(waiting, computer->table->event(result), &stream->err);
+    device->stream_destroy(waiting);
+    return rc;
 }
 
 int stager_run_wait(struct stager_stream *stream, void *device_stream)
 {
-    int rc = stg_stream_enter(stream);
-    if (rc < 0)
-        return rc;
-    struct stg_device_event *event = find_event(stream);
-    if (event == NULL)
-        return -STAGER_FAILED_PRECONDITION;
-    const struct stg_device *device = stream->computer->where.device;
-    struct stg_stream *native;
-    rc = stg_copier_wrap(stream->copier, device_stream, &native, &stream->err);
-    if (rc < 0)
-        return rc;
-    rc = device->stream_wait(native, event, &stream->err);
-    device->stream_destroy(native);
-    return rc;
+    struct stg_result *last;
+    int rc = find_last(stream, &last);
+    return rc < 0 ? rc : stg_result_wait(stream, last, device_stream);
 }
 
 struct stg_result *stg_run_keep(struct stager_stream *stream)
 {
-    struct stg_computer *computer = stream->computer;
-    struct stg_result *result =
-        computer != NULL ? computer->table->keep(computer->graph) : NULL;
-    if (result != NULL)
-        stg_stream_pin(stream);
-    return result;
+    struct stg_result *last;
+    if (find_last(stream, &last) < 0)
+        return NULL;
+    stream->computer->table->keep(last);
+    stg_stream_pin(stream);
+    return last;
 }
 
 void stg_run_drop(struct stager_stream *stream, struct stg_result *result,

@@ -244,4 +244,8 @@ struct stg_result *stg_run_keep(struct stager_stream *stream);
 void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
                   bool has_native, void *native);
 
+/* run.c: as stager_run_wait, of one that is kept. */
+int stg_result_wait(struct stager_stream *stream, const struct stg_result *result,
+                    void *native);
+
 #endif

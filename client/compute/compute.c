@@ -311,14 +311,9 @@ static int run(struct stg_compute_executor *executor, const struct stg_tensor *b
     return stg_on_device_exec(half, &what, outputs, there->outputs, err);
 }
 
-static struct stg_result *keep(struct stg_compute_graph *graph)
+static struct stg_result *last(const struct stg_compute_graph *graph)
 {
-    return graph->place != NULL ? stg_place_take(graph->place) : NULL;
-}
-
-static struct stg_device_event *event(const struct stg_compute_graph *graph)
-{
-    return graph->place != NULL ? stg_place_event(graph->place) : NULL;
+    return graph->place != NULL ? stg_place_last(graph->place) : NULL;
 }
 
 static bool measured(struct stg_compute_executor *executor,
@@ -343,8 +338,9 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .watch = watch,
     .needs = needs,
     .run = run,
-    .keep = keep,
+    .last = last,
+    .keep = stg_result_keep,
     .drop = stg_result_drop,
-    .event = event,
+    .event = stg_result_event,
     .measured = measured,
 };

@@ -487,11 +487,14 @@ int stg_result_end(struct stg_result *result, bool is_launched, struct stg_err *
 
 /* ---- for the trainer ---- */
 
-struct stg_result *stg_place_take(struct stg_place *place)
+struct stg_result *stg_place_last(const struct stg_place *place)
 {
-    if (place->last != NULL)
-        place->last->is_kept = true;
     return place->last;
+}
+
+void stg_result_keep(struct stg_result *result)
+{
+    result->is_kept = true;
 }
 
 void stg_result_drop(struct stg_result *result, struct stg_stream *after)
@@ -502,7 +505,7 @@ void stg_result_drop(struct stg_result *result, struct stg_stream *after)
     result->is_kept = false;
 }
 
-struct stg_device_event *stg_place_event(const struct stg_place *place)
+struct stg_device_event *stg_result_event(const struct stg_result *result)
 {
-    return place->last != NULL ? place->last->done : NULL;
+    return result->done;
 }

@@ -70,9 +70,10 @@ int stg_result_copy_in(struct stg_result *result, struct stg_tensor *tensors, si
  * and what stg_result_bad gave says how they went. */
 int stg_result_end(struct stg_result *result, bool is_launched, struct stg_err *err);
 
-/* As keep, drop and event of struct stg_compute. */
-struct stg_result *stg_place_take(struct stg_place *place);
+/* As last, keep, drop and event of struct stg_compute. */
+struct stg_result *stg_place_last(const struct stg_place *place);
+void stg_result_keep(struct stg_result *result);
 void stg_result_drop(struct stg_result *result, struct stg_stream *after);
-struct stg_device_event *stg_place_event(const struct stg_place *place);
+struct stg_device_event *stg_result_event(const struct stg_result *result);
 
 #endif

@@ -47,11 +47,22 @@ struct stg_py_held {
     struct stg_py_held *next, **link;
 };
 
+/* What a run gave on a device, as long as tensors of it are there. In a capsule, which is
+ * the tensors' owner. */
+struct stg_py_result {
+    struct stg_py_stream *stream; /* a reference */
+    struct stg_result *result;
+    bool has_consumer; /* a stream took a tensor of it last: */
+    void *consumer;
+    struct stg_py_result *next; /* of those that were let go while the stream was busy */
+};
+
 struct stg_py_stream {
     PyObject_HEAD struct stg_py_state *state;
     struct stager_stream *stream; /* pinned; NULL: open failed */
     struct stg_py_held *held;     /* what is in hand */
-    bool is_writable;             /* its memory is copied on write */
+    struct stg_py_result *dead_results;
+    bool is_writable; /* its memory is copied on write */
     bool is_closed;
     bool is_busy;       /* a thread without the GIL is in a call of libstager */
     bool is_waiting;    /* a thread without the GIL polls */
@@ -129,6 +140,17 @@ bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor);
 
 /* tell_end(channel, status) */
 PyObject *stg_py_tell_end(PyObject *module, PyObject *args);
+
+/* ---- result.c ---- */
+
+/* A capsule of what the last run gave on the device. NULL: an exception is set. */
+PyObject *stg_py_result_create(struct stg_py_stream *stream);
+
+/* That of a tensor on a device; NULL: it is a batch's. */
+struct stg_py_result *stg_py_result_of(const struct stg_py_tensor *tensor);
+
+/* The stream is not busy any more: gives back what was let go meanwhile. */
+void stg_py_results_drop(struct stg_py_stream *stream);
 
 /* ---- dlpack.c ---- */
 

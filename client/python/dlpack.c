@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/python/binding.h"
+#include "client/stream.h"
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
@@ -185,22 +186,36 @@ static bool read_stream(PyObject *object, bool *ret_any, void **ret)
     return true;
 }
 
-/* The consumer's stream waits for the batch, and the batch for what is enqueued there
- * before its release. */
-static bool order(struct stg_py_tensor *tensor, PyObject *object)
+/* Of the stream that the tensor came from; its calls are not for two threads. */
+static bool check_idle(const struct stg_py_stream *source)
 {
-    bool any;
-    void *stream;
-    struct stg_py_stream *source = tensor->lease->stream;
-    struct stg_py_held *held = tensor->lease->held;
-    if (!read_stream(object, &any, &stream))
-        return false;
-    if (!any)
-        return true;
-    if (source->is_busy) {
+    if (source->is_busy)
         PyErr_SetString(PyExc_BufferError, "the stream is in use by another thread");
+    return !source->is_busy;
+}
+
+static bool order_result(const struct stg_py_tensor *tensor, struct stg_py_result *result,
+                         void *stream)
+{
+    struct stager_stream *source = result->stream->stream;
+    if (!check_idle(result->stream))
+        return false;
+    int rc = stg_result_wait(source, result->result, stream);
+    if (rc < 0) {
+        stg_py_raise(tensor->state, rc, stager_error_text(source));
         return false;
     }
+    result->has_consumer = true;
+    result->consumer = stream;
+    return true;
+}
+
+static bool order_batch(const struct stg_py_tensor *tensor, void *stream)
+{
+    struct stg_py_stream *source = tensor->lease->stream;
+    struct stg_py_held *held = tensor->lease->held;
+    if (!check_idle(source))
+        return false;
     int rc = stager_batch_wait(held->batch, stream);
     if (rc < 0) {
         stg_py_raise(tensor->state, rc, stager_error_text(source->stream));
@@ -209,6 +224,21 @@ static bool order(struct stg_py_tensor *tensor, PyObject *object)
     held->has_consumer = true;
     held->consumer = stream;
     return true;
+}
+
+/* The consumer's stream waits for the batch or the result, and that for what is enqueued
+ * there before its release. */
+static bool order(struct stg_py_tensor *tensor, PyObject *object)
+{
+    bool any;
+    void *stream;
+    struct stg_py_result *result = stg_py_result_of(tensor);
+    if (!read_stream(object, &any, &stream))
+        return false;
+    if (!any)
+        return true;
+    return result != NULL ? order_result(tensor, result, stream)
+                          : order_batch(tensor, stream);
 }
 
 PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)

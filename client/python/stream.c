@@ -53,6 +53,7 @@ static void busy_end(struct stg_py_stream *self, struct stg_py_wait *wait)
         if (held->is_dead)
             stg_py_held_release(self, held);
     }
+    stg_py_results_drop(self);
 }
 
 /* ---- open, close ---- */
@@ -357,6 +358,16 @@ static PyObject *copy_result(struct stg_py_stream *self, struct stager_tensor *t
     return result;
 }
 
+/* On a device it stays where it is. *there: who keeps it, for all of a run. */
+static PyObject *show_result(struct stg_py_stream *self,
+                             const struct stager_tensor *tensor, PyObject **there)
+{
+    if (*there == NULL)
+        *there = stg_py_result_create(self);
+    return *there != NULL ? stg_py_tensor_create(self->state, *there, NULL, tensor)
+                          : NULL;
+}
+
 static PyObject *run_fetches(struct stg_py_stream *self, struct stg_py_lease *lease,
                              const char **fetches, size_t n)
 {
@@ -373,13 +384,16 @@ static PyObject *run_fetches(struct stg_py_stream *self, struct stg_py_lease *le
         raise_last(self, rc);
     else
         list = PyList_New((Py_ssize_t)n);
+    PyObject *there = NULL;
     for (size_t i = 0; list != NULL && i < n; i++) {
-        PyObject *result = copy_result(self, &results[i]);
+        PyObject *result = results[i].device != 0 ? show_result(self, &results[i], &there)
+                                                  : copy_result(self, &results[i]);
         if (result == NULL)
             Py_CLEAR(list);
         else
             PyList_SetItem(list, (Py_ssize_t)i, result);
     }
+    Py_XDECREF(there);
     Py_DECREF((PyObject *)lease);
     PyMem_Free(results);
     return list;

@@ -250,6 +250,64 @@ static void work_that_is_late_reads_its_own_batch(void)
     source_stop(&source);
 }
 
+/* ---- nodes on the GPU ---- */
+
+static const char with_nodes[] =
+    "name: p\ndataset:\n  - range: {stop: 1}\n"
+    "graph:\n"
+    "  - {name: bucket, op: bucketize, input: [\"staged:x\"], boundaries: [8000, "
+    "16000]}\n"
+    "  - {name: twice, op: stack, input: [\"staged:x\", \"staged:x\"], axis: 1}\n"
+    "staged: {features: {x: x}, smart_stage_gpu: on, stage_subgraph_stream_id: 1}\n";
+
+/* Each run's results are looked at by the trainer's stream, which nobody waits for. */
+static void results_arrive_whole(void)
+{
+    static const char *const fetches[] = {"bucket", "twice"};
+    struct source source;
+    struct rig rig;
+    int64_t *got;
+    int32_t *buckets;
+    source_start(&source, with_nodes);
+    rig_or_skip(&rig);
+    if (rig.device->kernels == NULL)
+        SKIP("the device has no kernels");
+    size_t bytes = BATCHES * LOOKS * sizeof(*got);
+    CHECK_OK(rig.device->host_alloc(bytes, (void **)&got, &err), err);
+    CHECK_OK(rig.device->host_alloc(bytes, (void **)&buckets, &err), err);
+    struct stager_options options = {.device = "cuda", .device_stream = rig_native(&rig)};
+    struct stager_stream *stream = source_open(&source, &options);
+    for (int n = 0; n < BATCHES; n++) {
+        struct stager_batch *batch;
+        struct stager_tensor results[2];
+        if (stager_next(stream, 20000, &batch) < 0 ||
+            stager_run(stream, batch, fetches, 2, results) < 0)
+            FAIL("batch %d: %s", n, stager_error_text(stream));
+        stager_release(batch);
+        CHECK(results[0].device == 1 && results[1].device == 1);
+        for (int i = 0; i < LOOKS; i++) {
+            CHECK_OK(rig.device->copy_out(rig.stream, &buckets[n * LOOKS + i],
+                                          (const int32_t *)results[0].data + looks[i],
+                                          sizeof(*buckets), &err),
+                     err);
+            CHECK_OK(rig.device->copy_out(rig.stream, &got[n * LOOKS + i],
+                                          (const int64_t *)results[1].data +
+                                              2 * looks[i] + i % 2,
+                                          sizeof(*got), &err),
+                     err);
+        }
+    }
+    CHECK_OK(rig_wait(&rig, &err), err);
+    check_looks(got);
+    for (int i = 0; i < BATCHES * LOOKS; i++)
+        CHECK_INT(buckets[i], (got[i] >= 8000) + (got[i] >= 16000));
+    stager_close(stream);
+    rig.device->host_free(got);
+    rig.device->host_free(buckets);
+    rig_close(&rig);
+    source_stop(&source);
+}
+
 /* ---- two trainers, a real daemon ---- */
 
 #define VALUES 20000
@@ -348,6 +406,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(batches_arrive_whole_on_a_stream_of_our_own, 60),
     TEST_SLOW(batches_arrive_whole_for_work_on_another_stream, 60),
     TEST_SLOW(work_that_is_late_reads_its_own_batch, 60),
+    TEST_SLOW(results_arrive_whole, 60),
     TEST_SLOW(a_killed_trainer_costs_the_other_nothing, 120),
 };
 

@@ -11,7 +11,7 @@ import sysconfig
 import row
 
 TARGETS = ["daemon/stagerd", "client/stagerctl/stagerctl", "cuda/libstager-cuda.so",
-           "tests/core/test_core_device", "tests/kernels/test_kernels",
+           "tests/core/test_core_device", "tests/kernels/test_kernels", "tests/kernels/test_launch",
            "tests/client/test_client_device", "tests/standin/libstager-cuda.so", "tests/gpu/test_gpu",
            "tests/gpu/bench_gpu"]
 MORE_TARGETS = r"client/(python/stager/[^/]+|libstager-compute\.so[.0-9]*)"

@@ -83,6 +83,24 @@ class OnAStandIn(case.Case):
         del batch, tensor, stream
         self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
 
+    def test_results_are_tensors_of_dlpack_on_the_device_as_long_as_they_are_looked_at(self):
+        device = standin()
+        twice = {"name": "twice", "op": "concat", "input": ["staged:value", "staged:value"], "axis": 0}
+        name = self.apply(dataset=[{"range": {"stop": 20}}, {"batch": {"batch_size": 2}}], graph=[twice],
+                          staged={"features": {"value": "value"}, "smart_stage_gpu": "on"}, targets=["twice"])
+        with stager.open(name, gpu="cuda:0") as stream:
+            results = [stream.run(batch)[0] for batch in stream]
+            if results[0].__dlpack_device__()[0] != CUDA:
+                self.skipTest("built without CUDA")
+            capsules = [results[0].__dlpack__(stream=1)]
+        self.assertEqual([values(result, device, stream=1) for result in results],
+                         [[2 * i, 2 * i + 1] * 2 for i in range(10)])
+        del results, stream
+        self.assertEqual(exported(capsules[0], OLD).device_type, CUDA)
+        self.assertGreater(device.n_allocations, 0)
+        capsules.clear()
+        self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
+
     def test_a_device_tensor_is_nothing_for_the_host(self):
         with stager.open(self.numbers(), gpu="cuda") as stream:
             tensor = next(iter(stream)).tensors().popitem()[1]
