@@ -89,6 +89,19 @@ static int join_container(struct stg_definition *definition,
     return stg_container_join(containers, name, &definition->container, err);
 }
 
+/* Can a trainer of this build have them? */
+static int check_targets(const struct stg_definition *definition, struct stg_err *err)
+{
+    struct stg_cut_needs *needs = NULL;
+    int rc =
+        stg_cut_needs_create(definition->cuts, &(struct stg_cut_wanted){0}, &needs, err);
+    stg_cut_needs_destroy(needs);
+    if (rc != -STAGER_FAILED_PRECONDITION)
+        return rc;
+    err->code = -STAGER_INVALID_ARGUMENT;
+    return stg_err_prefix(err, err->code, "targets");
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_containers *containers, struct stg_err *err)
 {
@@ -111,6 +124,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
                               &definition->graph, err);
     if (rc == 0)
         rc = stg_cuts_create(definition->graph, &definition->cuts, err);
+    if (rc == 0)
+        rc = check_targets(definition, err);
     if (rc == 0)
         rc = load_vocabularies(definition, err);
     if (rc == 0)

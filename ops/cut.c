@@ -51,7 +51,7 @@ static bool has_rows(const struct stg_graph *graph, const struct verdict *verdic
            next != STG_PART_INDICES;
 }
 
-static bool is_table(const struct stg_graph *graph, const struct stg_ref *ref)
+bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref)
 {
     return ref->kind == STG_REF_NODE &&
            (graph->nodes[ref->index].op->flags & STG_OP_TABLE) != 0;
@@ -75,7 +75,7 @@ static bool is_in_rows(const struct stg_graph *graph, const struct verdict *verd
     }
     for (size_t i = 0; i < node->n_inputs; i++) {
         const struct stg_ref *ref = &node->inputs[i];
-        if (has_rows(graph, verdicts, ref) || is_table(graph, ref))
+        if (has_rows(graph, verdicts, ref) || stg_cut_is_table(graph, ref))
             continue;
         const struct stg_tensor *value = stg_graph_constant(graph, ref);
         if (value == NULL || value->ndim >= rank)

@@ -56,7 +56,8 @@ struct stg_cut_wanted {
 
 /* NOT_FOUND names the nearest. A fetch that no trainer could compute is no error yet, but
  * one that this one cannot, because it lacks a node that may not run ahead:
- * FAILED_PRECONDITION says which and why. With smart_stage: off none may. */
+ * FAILED_PRECONDITION says which and why. With smart_stage: off none may. No client can
+ * look words up in a vocabulary. */
 int stg_cut_needs_create(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
                          struct stg_cut_needs **ret, struct stg_err *err);
 void stg_cut_needs_destroy(struct stg_cut_needs *needs); /* NULL is allowed */

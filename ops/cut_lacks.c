@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clients of another build: what they cannot compute runs ahead of them.
+ * What a client cannot compute runs ahead of it: what its build does not have, and what
+ * looks words up in a vocabulary, which no client has.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,22 @@
 
 /* ---- which nodes ---- */
 
+/* Behind the boundary. */
+static bool reads_table(const struct stg_graph *graph, uint32_t index)
+{
+    const struct stg_graph_node *node = &graph->nodes[index];
+    bool reads = false;
+    for (size_t i = 0; i < node->n_inputs; i++)
+        reads |= stg_cut_is_table(graph, &node->inputs[i]);
+    return reads && (node->depends & STG_DEPENDS_ELEMENT) == 0;
+}
+
 static void find_lacking(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
                          bool *lacks)
 {
     const struct stg_graph *graph = cuts->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
+        lacks[i] |= reads_table(graph, (uint32_t)i);
         for (size_t k = 0; k < wanted->n_lacks; k++) {
             if (strcmp(graph->nodes[i].spec->name, wanted->lacks[k]) == 0)
                 lacks[graph->nodes[i].same_as] = true;
@@ -67,15 +79,21 @@ static const char *why_it_stays(const struct stg_cuts *cuts,
     return NULL;
 }
 
-static int blame(const struct stg_graph_node *node, const char *why, struct stg_err *err)
+static int blame(const struct stg_graph *graph, uint32_t index, const char *why,
+                 struct stg_err *err)
 {
-    stg_err(
-        err, -STAGER_FAILED_PRECONDITION,
-        "this trainer's build of libstager-compute cannot compute it, and stagerd "
-        "cannot run it ahead: %s; or install the build of stagerd for the trainer, or "
-        "name `fetches` that do not need it",
-        why);
-    return stg_graph_blame(node, -STAGER_FAILED_PRECONDITION, err);
+    if (reads_table(graph, index))
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "a vocabulary is in stagerd alone, and stagerd cannot run this ahead of "
+                "trainers: %s; or look words up before the boundary, and stage the ids",
+                why);
+    else
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "this trainer's build of libstager-compute cannot compute it, and "
+                "stagerd cannot run it ahead: %s; or install the build of stagerd for "
+                "the trainer, or name `fetches` that do not need it",
+                why);
+    return stg_graph_blame(&graph->nodes[index], -STAGER_FAILED_PRECONDITION, err);
 }
 
 static int check(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
@@ -88,7 +106,7 @@ static int check(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                               ? why_it_stays(cuts, needs, index)
                               : NULL;
         if (why != NULL)
-            return blame(&graph->nodes[index], why, err);
+            return blame(graph, index, why, err);
     }
     return 0;
 }
@@ -109,6 +127,14 @@ static void find_ahead(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
     }
     for (size_t i = 0; i < cuts->n_nodes; i++)
         needs->ahead[i] = set[cuts->nodes[i]];
+}
+
+bool stg_cut_any_lacking(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted)
+{
+    bool any = wanted->n_lacks > 0;
+    for (size_t i = 0; !any && i < cuts->graph->n_nodes; i++)
+        any = reads_table(cuts->graph, (uint32_t)i);
+    return any;
 }
 
 int stg_cut_place_lacking(const struct stg_cuts *cuts,

@@ -135,7 +135,7 @@ static int fill(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted
         rc = add_fetches(cuts, wanted, needs, err);
     if (rc == 0 && place_fetches(cuts, needs) < 0)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && wanted->n_lacks > 0)
+    if (rc == 0 && stg_cut_any_lacking(cuts, wanted))
         rc = stg_cut_place_lacking(cuts, wanted, needs, err);
     return rc;
 }

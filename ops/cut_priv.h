@@ -55,6 +55,13 @@ void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs
 bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const bool *given, bool *seen, bool *wanted);
 
+/* cut_lacks.c: is there anything in the graph that this client cannot compute? */
+bool stg_cut_any_lacking(const struct stg_cuts *cuts,
+                         const struct stg_cut_wanted *wanted);
+
+/* Is it a vocabulary? */
+bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref);
+
 /* cut_lacks.c: fills lacks and ahead; the rest is there. FAILED_PRECONDITION names a node
  * that the client cannot compute, and why it cannot run ahead. */
 int stg_cut_place_lacking(const struct stg_cuts *cuts,

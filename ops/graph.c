@@ -263,7 +263,8 @@ static const char *missing_from_boundary(const struct stg_graph *graph,
     if ((node->depends & (STG_DEPENDS_STAGED | STG_DEPENDS_VARIABLE)) == 0)
         return name;
     for (size_t i = 0; i < node->n_inputs; i++) {
-        if ((stg_graph_depends(graph, &node->inputs[i]) & STG_DEPENDS_ELEMENT) != 0)
+        if ((stg_graph_depends(graph, &node->inputs[i]) &
+             (STG_DEPENDS_ELEMENT | STG_DEPENDS_TABLE)) != 0)
             return missing_from_boundary(graph, &node->inputs[i], node->input_names[i]);
     }
     return name;
@@ -272,7 +273,12 @@ static const char *missing_from_boundary(const struct stg_graph *graph,
 int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref *ref,
                             const char *name, struct stg_err *err)
 {
-    if ((stg_graph_depends(graph, ref) & STG_DEPENDS_ELEMENT) == 0)
+    unsigned depends = stg_graph_depends(graph, ref);
+    /* With smart_stage what looks words up runs ahead (stg_cut_needs_create). */
+    bool runs_ahead =
+        graph->has_element && graph->spec->smart_stage != STG_SMART_STAGE_OFF;
+    if ((depends & STG_DEPENDS_ELEMENT) == 0 &&
+        ((depends & STG_DEPENDS_TABLE) == 0 || runs_ahead))
         return 0;
     const char *missing = missing_from_boundary(graph, ref, name);
     const struct stg_staged *staged = &graph->spec->staged;
@@ -282,7 +288,8 @@ int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref 
         (graph->nodes[from.index].op->flags & STG_OP_TABLE) != 0)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "vocabulary \"%s\" stays in the daemon; look words up before the "
-                       "boundary, and stage the ids",
+                       "boundary, and stage the ids; or set smart_stage to on or auto, "
+                       "so that what looks them up runs ahead",
                        missing);
     for (size_t i = 0; i < staged->n_features; i++) {
         if (strcmp(staged->features[i].tensor, missing) == 0)

@@ -30,6 +30,7 @@ enum stg_depends {
     STG_DEPENDS_STAGED = 2,
     STG_DEPENDS_VARIABLE = 4,
     STG_DEPENDS_PLACEHOLDER = 8, /* that nothing feeds */
+    STG_DEPENDS_TABLE = 16,      /* a vocabulary, which only the stage side has */
 };
 
 struct stg_graph_node {

@@ -454,9 +454,8 @@ static void set_depends(const struct stg_graph *graph, struct stg_graph_node *no
 {
     node->depends =
         node->op->flags & (STG_OP_VARIABLE | STG_OP_STATEFUL) ? STG_DEPENDS_VARIABLE : 0u;
-    /* Only the stage side reads files. */
     if ((node->op->flags & STG_OP_TABLE) != 0)
-        node->depends |= STG_DEPENDS_ELEMENT;
+        node->depends |= STG_DEPENDS_TABLE;
     if ((node->op->flags & STG_OP_PLACEHOLDER) != 0)
         node->depends |= STG_DEPENDS_PLACEHOLDER;
     for (size_t i = 0; i < node->n_inputs; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What else a pipeline may have beside smart_stage: tensors that a client sets, and
- * trainers that cut batches into slices. Whatever is run ahead, also while cuts are
- * tried, the values are those of the file.
+ * What else a pipeline may have beside smart_stage: tensors that a client sets,
+ * vocabularies, and trainers that cut batches into slices. Whatever is run ahead, also
+ * while cuts are tried, the values are those of the file.
  */
 #include <stdio.h>
 #include <string.h>
@@ -226,9 +226,68 @@ static void what_slices_take_counts_for_the_whole_batch(void)
     fixture_finish(&fixture);
 }
 
+/* ---- vocabularies ---- */
+
+/* word is the number of its row, written; "7", "3" and "5" are known, in this order. */
+static int apply_words(const char *mode, const char *target, struct stg_err *err)
+{
+    char yaml[2048], path[256];
+    fixture_file(&fixture, "words", "7\n3\n5\n", 6, path);
+    snprintf(
+        yaml, sizeof(yaml),
+        "name: %s\nsmart_stage: %s\ndataset:\n  - range: {stop: 40}\n"
+        "  - batch: {batch_size: 8, drop_remainder: true}\ngraph:\n"
+        "  - {name: word, op: as_string, input: [value]}\n"
+        "  - {name: known, op: vocabulary, file: %s}\n"
+        "  - {name: ahead, op: lookup, input: [known, \"staged:word\"],\n"
+        "     default_value: -1}\n"
+        "  - {name: bias, op: variable, shape: [1], initializer: ones, dtype: int64}\n"
+        "  - {name: target, op: add, input: [ahead, bias]}\n"
+        "staged: {capacity: 2, features: {word: word}}\ntargets: [%s]\n",
+        mode, mode, path, target);
+    return fixture_try_apply(&fixture, yaml, true, err);
+}
+
+static void check_words(const char *mode)
+{
+    struct stager_stream *stream = open_target(mode, 0);
+    struct told told;
+    for (int64_t row = 0; row < 40; row += 8) {
+        struct stager_batch *batch = fixture_take(stream);
+        const int64_t *values = run_target(stream, batch, 8);
+        for (int64_t v = row; v < row + 8; v++) {
+            int64_t id = v == 7 ? 0 : v == 3 ? 1 : v == 5 ? 2 : -1;
+            CHECK_INT(values[v - row], id + 1);
+        }
+        stager_release(batch);
+    }
+    explain(mode, &told);
+    CHECK_INT(told.n_moved, 1);
+    stager_close(stream);
+}
+
+/* No trainer has the vocabulary. */
+static void words_behind_the_boundary_are_looked_up_ahead_of_trainers(void)
+{
+    struct stg_err err = {0};
+    fixture_start(&fixture, "");
+    for (int i = 1; i < N_MODES; i++) {
+        CHECK_OK(apply_words(modes[i], "target", &err), err);
+        check_words(modes[i]);
+    }
+    CHECK_INT(apply_words("off", "target", &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "vocabulary \"known\" stays in the daemon");
+    CHECK_CONTAINS(err.text, "or set smart_stage to on or auto");
+    CHECK_INT(apply_words("on", "ahead", &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "node ahead (lookup), line 9");
+    CHECK_CONTAINS(err.text, "it is a target; or look words up before the boundary");
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(what_a_client_sets_is_in_what_runs_ahead, 60),
     TEST_SLOW(slices_are_those_of_the_file_while_cuts_are_tried, 60),
     TEST(what_slices_take_counts_for_the_whole_batch),
+    TEST(words_behind_the_boundary_are_looked_up_ahead_of_trainers),
 };
 TEST_MAIN(tests)
