@@ -11,16 +11,19 @@
 /* Slots are made a little larger than what they are first used for: batches differ. */
 #define SLOT_ROUND ((uint64_t)1 << 20)
 
-/* Device memory for one staged batch; that of stream->lents[i] is slots[i]. */
+/* Where one staged batch lies on the device; that of stream->lents[i] is slots[i]. */
 struct slot {
+    char *at;       /* in memory, or in what all trainers share */
+    bool is_shared; /* the latter */
     void *memory;
     uint64_t bytes;
     uint64_t position; /* of its descriptor in the ring, from 1 */
     void *bounce;      /* page-locked; NULL where the segment itself is */
     uint64_t bounce_bytes;
-    uint64_t first; /* byte of the batch at rest that lies at memory */
+    uint64_t first; /* byte of the batch at rest that lies there */
+    /* On the stream of copies, and of stager_run; on the trainer's. */
     struct stg_device_event *copied, *used;
-    bool is_leaving; /* released by the trainer, and its copy not seen done */
+    bool is_leaving; /* released by the trainer, and not seen done with */
 };
 
 struct stg_copier {
@@ -33,6 +36,8 @@ struct stg_copier {
     void *registered;
     struct slot *slots;
     uint32_t n_slots;
+    struct stg_device_shared shared; /* of all trainers; zero: there is none */
+    uint32_t shared_number;          /* what descriptors call it */
 
     struct stager_batch **ahead; /* a ring of n_slots */
     uint32_t first_ahead, n_ahead;
@@ -147,25 +152,43 @@ int stg_copier_start(struct stager_stream *stream, struct stg_err *err)
     return rc;
 }
 
+void stg_copier_import(struct stager_stream *stream, const struct stg_reply *reply,
+                       int fd)
+{
+    struct stg_copier *copier = stream->copier;
+    struct stg_device_facts facts;
+    struct stg_err why = {0};
+    if (copier->device->facts(copier->number, &facts, &why) < 0 ||
+        memcmp(facts.uuid, reply->device_uuid, sizeof(facts.uuid)) != 0 ||
+        reply->device_bytes > SIZE_MAX)
+        return;
+    if (copier->device->shared_import(copier->number, fd, (size_t)reply->device_bytes,
+                                      true, &copier->shared, &why) == 0)
+        copier->shared_number = reply->device_number;
+}
+
 /* ---- a copy ---- */
 
-/* From the first to the last byte that belongs on the device. Strings in between go
- * along. */
-static void find_span(const void *base, uint64_t *ret_first, uint64_t *ret_bytes)
+/* Is all of the batch in the memory that trainers share? */
+static bool is_there(const struct stager_stream *stream, const struct stg_lent *lent)
 {
-    uint64_t first = UINT64_MAX, end = 0;
-    uint32_t n = ((const struct stg_batch_header *)base)->n_tensors;
-    for (uint32_t i = 0; i < n; i++) {
-        struct stg_tensor tensor;
-        stg_batch_tensor_at(base, i, &tensor, NULL);
-        if (tensor.dtype == STAGER_STRING || tensor.data_bytes == 0)
-            continue;
-        uint64_t at = (uint64_t)((const char *)tensor.data - (const char *)base);
-        first = at < first ? at : first;
-        end = at + tensor.data_bytes > end ? at + tensor.data_bytes : end;
-    }
-    *ret_first = end > 0 ? first : 0;
-    *ret_bytes = end > 0 ? end - first : 0;
+    const struct stg_copier *copier = stream->copier;
+    uint64_t at =
+        (uint64_t)((const char *)lent->base - (const char *)stream->segment.base);
+    return lent->device != 0 && lent->device == copier->shared_number &&
+           lent->bytes <= copier->shared.bytes &&
+           at <= copier->shared.bytes - lent->bytes;
+}
+
+/* Needs no copy and waits for none. */
+static void find_shared(struct stager_stream *stream, struct slot *slot, const void *base)
+{
+    uint64_t bytes;
+    stg_batch_device_span(base, &slot->first, &bytes);
+    slot->is_shared = true;
+    slot->at = (char *)stream->copier->shared.memory +
+               ((const char *)base - (const char *)stream->segment.base) + slot->first;
+    stream->n_shared++;
 }
 
 /* The slot is free: nobody reads its bounce, and its memory once `used` is reached. */
@@ -201,7 +224,8 @@ static int copy(struct stager_stream *stream, struct slot *slot, const void *bas
     const struct stg_device *device = copier->device;
     struct stg_err *err = &stream->err;
     uint64_t bytes;
-    find_span(base, &slot->first, &bytes);
+    slot->is_shared = false;
+    stg_batch_device_span(base, &slot->first, &bytes);
     const void *from = (const char *)base + slot->first;
     int rc = grow_slot(copier, slot, bytes, err);
     if (rc < 0)
@@ -210,6 +234,7 @@ static int copy(struct stager_stream *stream, struct slot *slot, const void *bas
         memcpy(slot->bounce, from, (size_t)bytes);
         from = slot->bounce;
     }
+    slot->at = slot->memory;
     rc = device->stream_wait(copier->copies, slot->used, err);
     if (rc == 0)
         rc = device->copy_in(copier->copies, slot->memory, from, (size_t)bytes, err);
@@ -228,16 +253,19 @@ static int take(struct stager_stream *stream, int64_t timeout_millis)
     int rc = stg_stream_take(stream, timeout_millis, &batch);
     if (rc < 0)
         return rc;
+    struct slot *slot = slot_of(stream, batch->lent);
     rc = stg_lent_open(stream, batch->lent, &stream->err);
-    if (rc == 0)
-        rc = copy(stream, slot_of(stream, batch->lent), batch->lent->base);
+    if (rc == 0 && is_there(stream, batch->lent))
+        find_shared(stream, slot, batch->lent->base);
+    else if (rc == 0)
+        rc = copy(stream, slot, batch->lent->base);
     if (rc < 0) {
         struct stg_lent *lent = batch->lent;
         stg_batch_hand_in(batch);
         stg_lent_return(stream, lent);
         return rc;
     }
-    slot_of(stream, batch->lent)->position = stream->ring.cursor;
+    slot->position = stream->ring.cursor;
     uint32_t at = (copier->first_ahead + copier->n_ahead++) % copier->n_slots;
     copier->ahead[at] = batch;
     return 0;
@@ -245,23 +273,31 @@ static int take(struct stager_stream *stream, int64_t timeout_millis)
 
 /* ---- what comes back ---- */
 
-/* A device that fails copies no more: what it would have read may be written. */
-static bool is_copied(const struct stg_copier *copier, const struct slot *slot,
-                      bool waits)
+/* May the daemon write to it? A copy was read then; what is shared is read by the
+ * trainer's own work, and by stager_run. A device that fails reads no more. */
+static bool is_done_with(const struct stg_copier *copier, const struct slot *slot,
+                         bool waits)
 {
-    if (waits)
-        copier->device->event_wait(slot->copied, NULL);
-    return waits || copier->device->event_query(slot->copied, NULL) != 0;
+    const struct stg_device *device = copier->device;
+    if (waits) {
+        device->event_wait(slot->copied, NULL);
+        if (slot->is_shared)
+            device->event_wait(slot->used, NULL);
+        return true;
+    }
+    return device->event_query(slot->copied, NULL) != 0 &&
+           (!slot->is_shared || device->event_query(slot->used, NULL) != 0);
 }
 
-/* Gives back leases of batches that were released and copied. waits: until one was. */
+/* Gives back leases of batches that were released and are done with. waits: until one
+ * was. */
 static bool collect(struct stager_stream *stream, bool waits)
 {
     struct stg_copier *copier = stream->copier;
     bool any = false;
     for (uint32_t i = 0; i < copier->n_slots; i++) {
         struct slot *slot = &copier->slots[i];
-        if (!slot->is_leaving || !is_copied(copier, slot, waits && !any))
+        if (!slot->is_leaving || !is_done_with(copier, slot, waits && !any))
             continue;
         slot->is_leaving = false;
         any = true;
@@ -300,10 +336,12 @@ void stg_copier_release(struct stager_batch *batch, bool own, void *native)
     if (rc < 0)
         after = copier->trainer;
     device->event_record(slot->used, after, err);
+    if (slot->is_shared)
+        device->event_record(slot->copied, copier->copies, err);
     if (after != copier->trainer)
         device->stream_destroy(after);
     let_go(batch);
-    collect(stream, false);
+    collect(stream, stream->client == NULL); /* once it is closed nobody comes again */
 }
 
 bool stg_copier_is_ahead(const struct stager_stream *stream)
@@ -403,8 +441,7 @@ void *stg_copier_at(const struct stager_batch *batch, const struct stg_tensor *t
         (uint64_t)((const char *)tensor->data - (const char *)batch->lent->base);
     if (tensor->dtype == STAGER_STRING)
         return NULL;
-    return tensor->data_bytes > 0 ? (char *)slot->memory + (at - slot->first)
-                                  : slot->memory;
+    return tensor->data_bytes > 0 ? slot->at + (at - slot->first) : slot->at;
 }
 
 void stg_copier_show(const struct stager_batch *batch, struct stager_tensor *ret)
@@ -442,7 +479,7 @@ void stg_copier_settle(struct stager_stream *stream)
     while (collect(stream, true))
         ;
     for (uint32_t i = 0; i < stream->copier->n_slots; i++)
-        is_copied(stream->copier, &stream->copier->slots[i], true);
+        is_done_with(stream->copier, &stream->copier->slots[i], true);
 }
 
 void stg_copier_leave(struct stager_stream *stream, bool parted)
@@ -478,6 +515,8 @@ void stg_copier_destroy(struct stg_copier *copier, bool ours)
         return;
     for (uint32_t i = 0; ours && i < copier->n_slots; i++)
         free_slot(copier, &copier->slots[i]);
+    if (ours && copier->device != NULL)
+        copier->device->shared_release(&copier->shared);
     if (ours && copier->is_registered)
         copier->device->host_unregister(copier->registered);
     if (ours && copier->device != NULL) {

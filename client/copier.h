@@ -10,6 +10,11 @@
  * reached: the daemon writes to that memory next. A slot is written again after the
  * trainer's stream has passed the point at which it released the batch. One thread at a
  * time, as the stream.
+ *
+ * Where the pipeline has memory on the same device (its `gpu`), batches that lie there
+ * are not copied: they are complete when they are taken, and their lease goes back when
+ * the trainer's stream has passed that point, for the next batch is written to both
+ * places. A batch that is not there is copied as ever.
  */
 #ifndef STG_CLIENT_COPIER_H
 #define STG_CLIENT_COPIER_H
@@ -17,6 +22,7 @@
 #include "client/stager.h"
 #include "core/batch.h"
 #include "core/device.h"
+#include "proto/wire.h"
 
 struct stager_stream;
 struct stg_lent;
@@ -30,6 +36,12 @@ struct stg_compute_device;
  * INVALID_ARGUMENT: no such name or number, or an option that does not go with it. */
 int stg_copier_create(const struct stager_options *options, struct stg_copier **ret,
                       struct stg_err *err);
+
+/* Takes the memory on a device that came with the reply to open, if it is on the one of
+ * the options. What goes wrong here costs copies and nothing else. fd stays the caller's.
+ */
+void stg_copier_import(struct stager_stream *stream, const struct stg_reply *reply,
+                       int fd);
 
 /* Once the stream has its memory and its pipeline: page-locks, makes slots. */
 int stg_copier_start(struct stager_stream *stream, struct stg_err *err);

@@ -117,6 +117,7 @@ static struct stg_lent *lent_of(struct stager_stream *stream,
         .assigned_ns = d->assigned_ns,
         .lease = d->lease,
         .lease_generation = d->lease_generation,
+        .device = d->device,
         .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
     };
     stream->held++;

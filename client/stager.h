@@ -140,7 +140,9 @@ struct stager_options {
                                nobody else sees it */
     const char *device;     /* "cuda" or "cuda:N": where tensors are wanted; NULL: in the
                                memory of the host. Goes neither with batch_size nor with
-                               copy_on_write */
+                               copy_on_write. On a pipeline whose `gpu` is the same device
+                               nothing is copied: tensors are those that all trainers on
+                               it read, and may not be written to */
     void *device_stream;    /* cudaStream_t on which the trainer works; NULL: the device's
                                default stream */
     uint32_t device_capacity; /* batches that are copied ahead, and held in addition to
@@ -236,9 +238,9 @@ struct stager_stream_info {
     uint32_t finished; /* 1: nothing follows any more; stager_next says why */
     uint32_t unseen;   /* 1: stagerd cannot watch this process, only its socket */
     uint32_t reserved0;
-    uint64_t end_pass;     /* at_end: the pass that is over, as in stager_batch_info */
-    uint64_t device_bytes; /* copied to the device */
-    uint64_t reserved[1];
+    uint64_t end_pass;      /* at_end: the pass that is over, as in stager_batch_info */
+    uint64_t device_bytes;  /* copied to the device by this stream itself */
+    uint64_t device_shared; /* batches that were there already, for all trainers */
 };
 
 /* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for

@@ -13,7 +13,8 @@
 #define BUMP_BYTES (4u << 20)
 #define MAX_THREADS 64u /* of stager_run */
 
-enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS };
+/* The last one where there is memory on a device. */
+enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS, FD_DEVICE = N_FDS, MAX_FDS };
 
 int stg_stream_enter(struct stager_stream *stream)
 {
@@ -177,6 +178,7 @@ static int attach(struct stager_stream *stream, const char *name,
         .ack_explicit = options->ack_explicit != 0,
         .named = options->client_id != NULL,
         .batch_size = options->batch_size,
+        .wants_device = options->device != NULL,
         .has_fields = options->fields != NULL,
         .fields = options->fields,
         .n_fields = options->fields != NULL ? options->n_fields : 0,
@@ -185,17 +187,19 @@ static int attach(struct stager_stream *stream, const char *name,
         .n_fetches = options->fetches != NULL ? options->n_fetches : 0,
     };
     struct stg_reply reply;
-    int fds[N_FDS];
+    int fds[MAX_FDS];
     size_t n_fds = 0;
     int rc =
-        stg_stream_call_open(stream->client, &request, &reply, fds, N_FDS, &n_fds, err);
+        stg_stream_call_open(stream->client, &request, &reply, fds, MAX_FDS, &n_fds, err);
     if (rc < 0)
         return rc;
-    if (n_fds != N_FDS)
+    if (n_fds != (size_t)N_FDS + (reply.device_bytes != 0))
         rc = stg_err(err, -STAGER_INTERNAL, "stagerd sent %zu descriptors, not %d", n_fds,
-                     N_FDS);
+                     N_FDS + (reply.device_bytes != 0));
     if (rc == 0)
         rc = map_pages(stream, fds, reply.segment_bytes, err);
+    if (rc == 0 && reply.device_bytes != 0 && stream->copier != NULL)
+        stg_copier_import(stream, &reply, fds[FD_DEVICE]);
     for (size_t i = 0; i < n_fds; i++)
         close(fds[i]);
     if (rc == 0)
@@ -424,6 +428,7 @@ void stager_stream_info(const struct stager_stream *stream,
         .unseen = stream->unseen,
         .end_pass = stream->end_pass,
         .device_bytes = stream->device_bytes,
+        .device_shared = stream->n_shared,
     };
 }
 

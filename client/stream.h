@@ -32,6 +32,7 @@ struct stg_lent {
     uint64_t bytes;
     uint64_t assigned_ns;
     uint32_t lease, lease_generation;
+    uint32_t device;               /* as in its descriptor */
     uint32_t n_in_hand;            /* batches of the trainer that look into it */
     uint32_t next_slice, n_slices; /* of a stream with batch_size */
     int64_t n_rows;                /* of that */
@@ -98,7 +99,7 @@ struct stager_stream {
     const char *name;  /* of the pipeline; in bump */
     char *final_text;  /* STG_ERR_TEXT_BYTES, in bump */
 
-    uint64_t n_batches, n_errors, wait_ns, n_sleeps, device_bytes;
+    uint64_t n_batches, n_errors, wait_ns, n_sleeps, device_bytes, n_shared;
 
     struct stg_pipeline_spec *spec; /* NULL: the daemon sent none */
     struct stg_schema boundary;     /* in bump */

@@ -529,6 +529,23 @@ uint32_t stg_batch_part(const void *base, uint32_t i)
     return entry_of(base, i)->part;
 }
 
+void stg_batch_device_span(const void *base, uint64_t *ret_first, uint64_t *ret_bytes)
+{
+    uint64_t first = UINT64_MAX, end = 0;
+    uint32_t n = ((const struct stg_batch_header *)base)->n_tensors;
+    for (uint32_t i = 0; i < n; i++) {
+        struct stg_tensor tensor;
+        stg_batch_tensor_at(base, i, &tensor, NULL);
+        if (tensor.dtype == STAGER_STRING || tensor.data_bytes == 0)
+            continue;
+        uint64_t at = (uint64_t)((const char *)tensor.data - (const char *)base);
+        first = at < first ? at : first;
+        end = at + tensor.data_bytes > end ? at + tensor.data_bytes : end;
+    }
+    *ret_first = end > 0 ? first : 0;
+    *ret_bytes = end > 0 ? end - first : 0;
+}
+
 int stg_batch_find(const void *base, const char *name)
 {
     const struct stg_batch_header *header = base;

@@ -134,6 +134,10 @@ uint32_t stg_batch_part(const void *base, uint32_t i);
  * because parts come from ops that know nothing of one another. */
 int stg_batch_check_parts(const void *base, bool content, struct stg_err *err);
 
+/* Of a checked batch: from its first to its last byte that belongs on a device. Strings
+ * in between go along; of a batch of strings nothing does. */
+void stg_batch_device_span(const void *base, uint64_t *ret_first, uint64_t *ret_bytes);
+
 /* Index of the tensor of that name, or -1. */
 int stg_batch_find(const void *base, const char *name);
 

@@ -120,11 +120,13 @@ struct stg_descriptor {
     uint64_t length;
     uint64_t assigned_ns; /* CLOCK_MONOTONIC */
     uint32_t flags;
-    uint32_t reserved0;
+    uint32_t device; /* number of the memory on a device that has the batch at the same
+                        offset, all of it; 0: none has */
     uint64_t reserved1;
 };
 static_assert(sizeof(struct stg_descriptor) == 64, "ABI");
 static_assert(offsetof(struct stg_descriptor, offset) == 24, "ABI");
+static_assert(offsetof(struct stg_descriptor, device) == 52, "ABI");
 
 #define STG_FINAL_TEXT_BYTES 1008
 

@@ -171,10 +171,14 @@ struct stg_pipeline_spec {
     size_t n_targets;
     enum stg_smart_stage smart_stage;
     const char *container; /* NULL: it shares nothing */
-    bool is_step;          /* the graph of a step: staged.features is what that yields */
-    uint64_t fingerprint;  /* of everything but the name; equal text in another order of
-                              keys: equal */
-    struct stg_bump bump;  /* owns all of the above */
+    struct {
+        const char *device;    /* where its clients share a copy; NULL: nowhere */
+        uint64_t memory_bytes; /* of it; 0: as much as the pipeline's batches */
+    } gpu;
+    bool is_step;         /* the graph of a step: staged.features is what that yields */
+    uint64_t fingerprint; /* of everything but the name; equal text in another order of
+                             keys: equal */
+    struct stg_bump bump; /* owns all of the above */
 };
 
 void stg_pipeline_spec_destroy(struct stg_pipeline_spec *spec);

@@ -297,6 +297,17 @@ static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
     ret->max_num_threads = stage->tune.threads.limits.max;
 }
 
+static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
+                     struct stg_pipeline_status *ret)
+{
+    char why[STG_ERR_TEXT_BYTES];
+    if (stage->twin == NULL)
+        return;
+    ret->gpu = stage->config.spec->gpu.device;
+    ret->gpu_copies = stg_twin_status(stage->twin, why, sizeof(why));
+    ret->gpu_why = keep(bump, why);
+}
+
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret)
 {
@@ -333,6 +344,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     fill_memory(stage, ret);
     fill_clients(stage, bump, ret);
     fill_tuned(stage, bump, ret);
+    fill_gpu(stage, bump, ret);
     pthread_mutex_unlock(&stage->lock);
 }
 

@@ -178,6 +178,14 @@ void stg_definition_unref(struct stg_definition *definition)
     free(definition);
 }
 
+static int check_gpu(const struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    int number;
+    int rc =
+        spec->gpu.device != NULL ? stg_device_number(spec->gpu.device, &number, err) : 0;
+    return rc < 0 ? stg_err_prefix(err, rc, "gpu") : 0;
+}
+
 /* Stream 0 is the trainer's own; the others are there when the settings say so. */
 static int check_stream(uint32_t id, const struct stg_gpu_settings *gpu,
                         struct stg_err *err)
@@ -199,7 +207,9 @@ int stg_definition_check_settings(const struct stg_definition *definition,
                                   struct stg_err *err)
 {
     const struct stg_staged *staged = &definition->spec->staged;
-    int rc = 0;
+    int rc = check_gpu(definition->spec, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "%s", definition->file);
     if (staged->use_thread_pool)
         rc = stg_pool_check_id(staged->thread_pool_id, settings->thread_pools,
                                settings->n_thread_pools, err);

@@ -247,6 +247,7 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
                      .length = item->bytes,
                      .assigned_ns = now,
                      .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
+                     .device = item->device,
                  });
     item->n_owed += !again;
     if (item->is_error)

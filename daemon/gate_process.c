@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "daemon/catalog_priv.h"
 #include "daemon/gate_priv.h"
+#include "daemon/helper.h"
 
 #define FRAMES_A_TURN 16
 #define SOON_MILLIS 50
@@ -232,7 +233,6 @@ static int watch(struct stg_gate *gate, pid_t pid, int fd)
     return 0;
 }
 
-/* Signals as a program begins with them; no descriptor but standard ones and its end. */
 static int spawn(const struct stg_gate *gate, int end_fd, pid_t *ret)
 {
     char uid[24], gid[24], group[24], parent[24], journal[128];
@@ -246,27 +246,7 @@ static int spawn(const struct stg_gate *gate, int end_fd, pid_t *ret)
     char *argv[] = {
         (char *)"stager-gate", (char *)gate->dir, uid, gid, group, parent, NULL};
     char *env[] = {journal, NULL};
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawn_file_actions_init(&actions);
-    int number = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                                  O_RDONLY, 0);
-    if (number == 0)
-        number = posix_spawn_file_actions_adddup2(&actions, end_fd, STG_GATE_FD);
-    if (number == 0)
-        number = posix_spawn_file_actions_addclosefrom_np(&actions, STG_GATE_FD + 1);
-    if (number == 0)
-        number = posix_spawn(ret, gate->program, &actions, &attributes, argv, env);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return number;
+    return stg_helper_spawn(gate->program, argv, env, end_fd, ret);
 }
 
 static void start(struct stg_gate *gate)
@@ -293,33 +273,13 @@ static void start(struct stg_gate *gate)
 
 /* ---- where and as whom ---- */
 
-/* In the build tree it lies below stagerd; where it was installed, at the place that the
- * build chose, or as far from stagerd as that. */
 static int find_program(struct stg_gate *gate, struct stg_err *err)
 {
-    static const char *const places[] = {"%s/gate/stager-gate",
-                                         "%s/../libexec/stager/stager-gate"};
-    char self[3072];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    for (size_t i = 0; slash != NULL && i < sizeof(places) / sizeof(places[0]); i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(gate->program, sizeof(gate->program), places[i], self);
-#pragma GCC diagnostic pop
-        if (access(gate->program, X_OK) == 0)
-            return 0;
-    }
-    snprintf(gate->program, sizeof(gate->program), "%s", STG_GATE_PATH);
-    if (access(gate->program, X_OK) == 0)
-        return 0;
-    return stg_err(err, -STAGER_NOT_FOUND,
-                   "%s: %s; install stager whole, or write `gate: {enable: false}` into "
-                   "stagerd.yaml",
-                   gate->program, strerror(errno));
+    int rc =
+        stg_helper_find("gate", "stager-gate", gate->program, sizeof(gate->program), err);
+    return rc < 0 ? stg_err_append(err, rc,
+                                   ", or write `gate: {enable: false}` into stagerd.yaml")
+                  : 0;
 }
 
 static int choose_paths(struct stg_gate *gate, struct stg_err *err)

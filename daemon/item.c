@@ -55,6 +55,7 @@ void stg_item_publish(struct stg_stage *stage, uint32_t extent,
         .rows = item->rows,
         .is_error = item->is_error,
         .skipped = stage->n_skipped,
+        .device = item->device,
         .cut = stg_stage_cut_ref(item->cut),
         .lender = true,
     };

@@ -237,6 +237,20 @@ static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
     work->busy_ns = stg_now_ns() - began;
 }
 
+/* Before anybody hears of the batch. No thread of a pool waits for a GPU. */
+static void copy_to_twin(const struct stg_runner *runner, struct stg_work *work)
+{
+    struct stg_stage *stage = runner->stage;
+    work->device = 0;
+    if (stage->twin == NULL || work->err.code != 0)
+        return;
+    uint64_t began = stg_now_ns(), first, bytes;
+    uint64_t offset = stg_extent_offset(stage->leases, work->extent);
+    stg_batch_device_span((const char *)stage->arena.base + offset, &first, &bytes);
+    work->device = stg_twin_copy(stage->twin, runner->index, offset + first, bytes);
+    work->busy_ns += stg_now_ns() - began;
+}
+
 /* What a thread of a pool does for a runner. */
 struct task {
     struct stg_runner *runner;
@@ -282,10 +296,12 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
         else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &task))
             give_draw_back(stage);
     }
-    if (task.is_made)
+    if (task.is_made) {
+        copy_to_twin(runner, &task.work);
         stg_publish(stage, &task.work);
-    else
+    } else {
         unreserve(stage, extent);
+    }
 }
 
 /* ---- life ---- */

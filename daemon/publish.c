@@ -418,6 +418,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .rows = header->n_rows,
                          .is_error = is_error,
                          .cut = work->cut,
+                         .device = work->device,
                      });
     if (began != 0)
         trace_publish(stage, began, header->number, work->bytes);

@@ -2,10 +2,12 @@
  *
  * The request of a trainer: to be attached to a pipeline.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "daemon/cut.h"
@@ -57,6 +59,27 @@ static void ask(struct stg_session *session, const struct stg_request *request,
 
 /* ---- attaching ---- */
 
+static_assert(STG_WIRE_UUID_BYTES == STG_DEVICE_UUID_BYTES, "CUDA's size");
+
+/* Segment, ring, control page, and the memory on a device where there is some. */
+static int reply_open(struct stg_session *session, struct stg_reply *reply,
+                      const struct stg_attached *attached)
+{
+    int fds[4];
+    size_t n = sizeof(attached->fds) / sizeof(attached->fds[0]);
+    memcpy(fds, attached->fds, sizeof(attached->fds));
+    if (attached->device.fd >= 0) {
+        fds[n++] = attached->device.fd;
+        reply->device_bytes = attached->device.bytes;
+        reply->device_number = attached->device.number;
+        reply->device_uuid = attached->device.uuid;
+    }
+    int rc = stg_session_reply(session, reply, fds, n);
+    if (attached->device.fd >= 0)
+        close(attached->device.fd);
+    return rc;
+}
+
 static int attach(struct stg_session *session, const struct stg_request *request,
                   struct stg_instance *instance, struct stg_err *err)
 {
@@ -74,6 +97,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .ack_explicit = request->ack_explicit,
         .named = given && request->named,
         .batch_size = request->batch_size,
+        .wants_device = request->wants_device,
         .pid = session->pid,
         .uid = session->who.uid,
         .socket = session->fd,
@@ -117,7 +141,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
             "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
             "its socket counts as its death",
             reply.name, client_id);
-    if (stg_session_reply(session, &reply, attached.fds, 3) < 0)
+    if (reply_open(session, &reply, &attached) < 0)
         stg_session_close(session); /* the memory did not reach it */
     stg_server_sweep_soon(session->server);
     return 0;

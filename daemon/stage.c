@@ -203,6 +203,24 @@ static int init_tables(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
+/* That it copies nothing now is no error. A private run is looked at, not trained on. */
+static int make_twin(struct stg_stage *stage, struct stg_err *err)
+{
+    const struct stg_pipeline_spec *spec = stage->config.spec;
+    if (spec->gpu.device == NULL || stage->config.private_run)
+        return 0;
+    uint64_t all = stage->arena.bytes, most = spec->gpu.memory_bytes;
+    struct stg_twin_config config = {
+        .name = stage->config.name,
+        .device = spec->gpu.device,
+        .segment = stage->arena.fd,
+        .segment_bytes = all,
+        .memory_bytes = most != 0 && most < all ? most : all,
+        .cancelled = stage->config.cancelled,
+    };
+    return stg_twin_create(&config, &stage->twin, err);
+}
+
 int stg_stage_create(const struct stg_stage_config *config,
                      const struct stg_stage_plan *plan, struct stg_stage **ret,
                      struct stg_err *err)
@@ -243,6 +261,8 @@ int stg_stage_create(const struct stg_stage_config *config,
             rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
     if (rc == 0)
+        rc = make_twin(stage, err);
+    if (rc == 0)
         rc = stg_runners_start(stage, err);
     if (rc < 0) {
         stg_stage_destroy(stage);
@@ -260,6 +280,7 @@ void stg_stage_destroy(struct stg_stage *stage)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
     stg_auto_cut_destroy(stage->auto_cut);
+    stg_twin_destroy(stage->twin);
     stg_tune_finish(stage);
     stg_feed_set_unref(stage->feeds);
     stg_stage_cut_unref(stage->cut);
@@ -355,7 +376,10 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
             .fds = {stage->arena.fd, client->ring_segment.fd, client->control_segment.fd},
             .segment_bytes = stage->arena.bytes,
             .first_number = stg_client_next_number(stage, client),
+            .device = {.fd = -1},
         };
+        if (attach->wants_device && stage->twin != NULL)
+            stg_twin_memory(stage->twin, &ret->device);
         stg_delivery_run(stage);
     }
     pthread_mutex_unlock(&stage->lock);

@@ -23,6 +23,7 @@
 #include "core/spec.h"
 #include "core/trace.h"
 #include "daemon/memory.h"
+#include "daemon/twin.h"
 #include "ops/cut.h"
 #include "ops/graph.h"
 #include "proto/wire.h"
@@ -100,7 +101,8 @@ struct stg_attach {
     const char *program;
     uint32_t max_held;
     bool ack_explicit;
-    bool named; /* client_id was chosen by the user: it may come back under it */
+    bool named;        /* client_id was chosen by the user: it may come back under it */
+    bool wants_device; /* the memory on a GPU, where there is some */
     uint32_t batch_size;
     struct stg_cut_needs *needs; /* of its batches; NULL only without cuts. The client's
                                     from stg_stage_attach on, when that succeeds */
@@ -115,6 +117,7 @@ struct stg_attached {
     int fds[3];
     uint64_t segment_bytes;
     uint64_t first_number;
+    struct stg_twin_memory device; /* its descriptor is the caller's */
 };
 
 /* A named client that is away goes on where it was. Errors: RESOURCE_EXHAUSTED

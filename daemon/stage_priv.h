@@ -19,6 +19,7 @@
 #include "daemon/measure.h"
 #include "daemon/pool.h"
 #include "daemon/stage.h"
+#include "daemon/twin.h"
 #include "ops/run.h"
 
 #define STG_NO_CLIENT UINT32_MAX
@@ -38,11 +39,12 @@ struct stg_item {
     uint32_t n_owed;  /* unacknowledged assignments, and places where it waits to be given
                          again */
     bool is_error;
-    bool unqueued; /* it left the buffer */
-    bool acked;    /* somebody acknowledged it */
-    bool lost;     /* somebody had it, did not, and it is not given again */
-    bool is_aside; /* it waits to be given for the first time, out of the buffer */
-    bool lender;   /* the stage still holds its reference on the extent */
+    bool unqueued;   /* it left the buffer */
+    bool acked;      /* somebody acknowledged it */
+    bool lost;       /* somebody had it, did not, and it is not given again */
+    bool is_aside;   /* it waits to be given for the first time, out of the buffer */
+    bool lender;     /* the stage still holds its reference on the extent */
+    uint32_t device; /* number of the memory on a device that has it too; 0: none has */
     struct stg_stage_cut *cut; /* one reference; NULL: good for everybody */
 };
 
@@ -195,6 +197,7 @@ struct stg_stage {
     struct stg_stage_plan plan;
     const struct stg_staged *staged;
     struct stg_segment arena;
+    struct stg_twin *twin; /* of it, on a GPU; NULL: there shall be none. No lock */
     uint64_t budget_bytes;
 
     pthread_mutex_t lock;
@@ -277,6 +280,7 @@ void stg_stage_sweep_on(struct stg_stage *stage);
 struct stg_work {
     uint64_t sequence, epoch;
     uint32_t extent;
+    uint32_t device; /* as of an item */
     uint64_t bytes;
     struct stg_err err;            /* code != 0: what is in the extent is this error */
     uint64_t busy_ns;              /* without drawing */

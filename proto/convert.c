@@ -469,6 +469,10 @@ int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spe
 {
     spec->name = message->name;
     spec->container = message->container;
+    if (message->gpu != NULL) {
+        spec->gpu.device = message->gpu->device;
+        spec->gpu.memory_bytes = message->gpu->memory;
+    }
     spec->targets = (const char *const *)message->targets;
     spec->n_targets = message->n_targets;
     if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,

@@ -170,7 +170,6 @@ static const struct {
     const char *key;
 } planned[] = {
     {&stager__pipeline__descriptor, "deterministic"},
-    {&stager__gpu__descriptor, "device"},
     {&stager__settings__descriptor, "metrics"},
 };
 

@@ -183,6 +183,7 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->named = open->has_named = from->named;
     open->batch_size = from->batch_size;
     open->has_batch_size = from->batch_size != 0;
+    open->wants_device = open->has_wants_device = from->wants_device;
     if (from->has_fields)
         open->fields = names_fill(&parts->fields, from->fields, from->n_fields);
     if (from->has_fetches)
@@ -313,6 +314,7 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->ack_explicit = from->ack_explicit != 0;
     ret->named = from->named != 0;
     ret->batch_size = from->batch_size;
+    ret->wants_device = from->wants_device != 0;
     ret->has_fields = from->fields != NULL;
     ret->has_fetches = from->fetches != NULL;
     if (ret->has_fields) {

@@ -68,6 +68,7 @@ struct stg_request {
     bool ack_explicit;
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
+    bool wants_device;   /* open: the memory of the pipeline on a GPU, if it has any */
     bool has_fields;     /* open; else all features */
     const char *const *fields;
     size_t n_fields;
@@ -97,6 +98,7 @@ struct stg_request {
     uint64_t if_generation;
 };
 
+#define STG_WIRE_UUID_BYTES 16
 #define STG_TICKET_BYTES 32
 #define STG_REQUEST_ID_MAX_BYTES 64
 
@@ -142,6 +144,9 @@ struct stg_pipeline_status {
     const char *py_function; /* "module:name"; "": there is none */
     uint32_t workers;
     uint64_t worker_calls, workers_lost;
+    const char *gpu;     /* the device on which clients share a copy; "": there is none */
+    const char *gpu_why; /* why they cannot now; "": they do */
+    uint64_t gpu_copies;
     uint64_t pipeline; /* as events call it */
     bool capacity_auto, num_threads_auto;
     uint32_t max_capacity, max_num_threads; /* that auto may come to */
@@ -240,9 +245,12 @@ struct stg_reply {
     bool unseen;         /* the daemon has no pidfd of this process */
     bool wants_reports;
     bool asks; /* open again, and say what your build lacks: no descriptors came */
-    uint64_t feed_version; /* feed */
-    const char *function;  /* work: "module:name"; boundary is what it has to give */
-    uint64_t page_bytes;   /* trace */
+    uint64_t device_bytes; /* 0: no such memory comes with it */
+    uint32_t device_number;
+    const void *device_uuid; /* STG_WIRE_UUID_BYTES; NULL: none */
+    uint64_t feed_version;   /* feed */
+    const char *function;    /* work: "module:name"; boundary is what it has to give */
+    uint64_t page_bytes;     /* trace */
     const unsigned char *ticket; /* new_ticket: STG_TICKET_BYTES */
     uint32_t seconds;
     const char *admin_url, *events_url;

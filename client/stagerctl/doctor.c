@@ -114,8 +114,10 @@ static void print_gpu(uint32_t i, const struct stager_gpu_info *gpu)
                                  ? "are copied from where they lie"
                                  : "are copied by way of a page-locked buffer: it "
                                    "cannot page-lock read-only memory");
-    printf("  ipc     %s\n",
-           gpu->ipc ? "yes" : "no: each trainer copies its own batches");
+    printf("  shared  %s\n",
+           gpu->memory_fds
+               ? "yes: a pipeline with `gpu` copies a batch once for all trainers"
+               : "no: each trainer copies its own batches");
     printf("  mps     %s\n",
            gpu->mps ? "yes"
                     : "no: kernels of several processes run in turns, not at once");

@@ -136,6 +136,7 @@ static const struct counter counters[] = {
     COUNTER(max_batch_bytes, true),
     COUNTER(container_tables, false),
     COUNTER(container_caches, false),
+    COUNTER(gpu_copies, true),
     COUNTER(container_bytes, true),
     COUNTER(producer_wait_ns, true),
     COUNTER(producer_busy_ns, true),
@@ -244,6 +245,10 @@ void stg_reply_status_json(struct stg_json *json,
     }
     stg_json_key(json, "py_function");
     stg_json_string(json, text_or(status->py_function, ""));
+    stg_json_key(json, "gpu");
+    stg_json_string(json, text_or(status->gpu, ""));
+    stg_json_key(json, "gpu_why");
+    stg_json_string(json, text_or(status->gpu_why, ""));
     stg_json_key(json, "last_error");
     stg_json_string(json, text_or(status->last_error, ""));
     stg_json_key(json, "moved");

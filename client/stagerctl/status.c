@@ -114,6 +114,21 @@ static void print_tuned(const struct stg_pipeline_status *s)
     }
 }
 
+static void print_gpu(const struct stg_pipeline_status *s)
+{
+    char why[512];
+    if (text_or(s->gpu, "")[0] == '\0')
+        return;
+    snprintf(why, sizeof(why), "%s", text_or(s->gpu_why, ""));
+    stg_ctl_clean(why);
+    if (why[0] == '\0')
+        printf("  gpu        %s: one copy of a batch for all trainers, %" PRIu64
+               " so far\n",
+               s->gpu, s->gpu_copies);
+    else
+        printf("  gpu        %s: each trainer copies for itself: %s\n", s->gpu, why);
+}
+
 static void print_pipeline(const struct stg_pipeline_status *s)
 {
     char used[32], all[32];
@@ -141,6 +156,7 @@ static void print_pipeline(const struct stg_pipeline_status *s)
                " workers lost\n",
                s->py_function, s->workers, s->workers == 1 ? "" : "s", s->worker_calls,
                s->workers_lost);
+    print_gpu(s);
     print_error("last error", s->last_error);
     if (s->n_clients > 0)
         print_clients(s);

@@ -14,6 +14,7 @@ MAY_INCLUDE = {
     "cuda/": ["core/", "cuda/"],
     "daemon/": ["core/", "proto/load.h", "proto/wire.h", "ops/", "daemon/"],
     "daemon/gate/": ["core/", "daemon/gate/"],  # not trusted: it knows nothing
+    "daemon/gpu/": ["core/", "daemon/gpu/"],
     "client/": ["core/", "proto/wire.h", "client/"],  # the daemon is the only parser
     "client/compute/": ["core/", "ops/", "client/"],
     "client/examples/": ["client/stager.h", "client/examples/"],
