@@ -39,7 +39,7 @@ static void a_descriptor_has_its_fields_where_they_were(void)
     FIELD(stg_descriptor, length, 32, 8);
     FIELD(stg_descriptor, assigned_ns, 40, 8);
     FIELD(stg_descriptor, flags, 48, 4);
-    FIELD(stg_descriptor, reserved0, 52, 4);
+    FIELD(stg_descriptor, device, 52, 4);
     FIELD(stg_descriptor, reserved1, 56, 8);
     CHECK_INT(sizeof(struct stg_descriptor), 64);
 }

@@ -6,6 +6,7 @@
  */
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -339,7 +340,8 @@ static void train(const char *runtime_dir, int to)
     _exit(rc == -STAGER_OUT_OF_RANGE ? 0 : 3);
 }
 
-static pid_t start_trainer(const char *runtime_dir, int *ret_from)
+static pid_t start_trainer(void (*body)(const char *runtime_dir, int to),
+                           const char *runtime_dir, int *ret_from)
 {
     int fds[2];
     CHECK(pipe(fds) == 0);
@@ -347,7 +349,7 @@ static pid_t start_trainer(const char *runtime_dir, int *ret_from)
     CHECK(pid >= 0);
     if (pid == 0) {
         close(fds[0]);
-        train(runtime_dir, fds[1]);
+        body(runtime_dir, fds[1]);
     }
     close(fds[1]);
     *ret_from = fds[0];
@@ -366,25 +368,36 @@ static size_t note(int from, bool *seen, size_t most)
     return n;
 }
 
+/* Looks from a process of its own: a device is not for both halves of a fork. */
+static void device_or_skip(bool shares)
+{
+    struct stg_device_facts facts = {0};
+    struct rig rig;
+    int status;
+    pid_t probe = fork();
+    if (probe == 0)
+        _exit(rig_open(&rig, &err) < 0 || rig.device->facts(0, &facts, &err) < 0 ? 1
+              : shares && !facts.memory_fds                                      ? 2
+                                                                                 : 0);
+    CHECK(waitpid(probe, &status, 0) == probe);
+    if (status != 0)
+        SKIP(WEXITSTATUS(status) == 2 ? "it passes no memory on as a descriptor"
+                                      : "there is no device");
+}
+
 static void a_killed_trainer_costs_the_other_nothing(void)
 {
     struct fixture fixture;
     static bool seen[VALUES];
     int from[2], status;
-    struct rig rig;
-    pid_t probe = fork(); /* a device is not for both halves of a fork */
-    if (probe == 0)
-        _exit(rig_open(&rig, &err) < 0);
-    CHECK(waitpid(probe, &status, 0) == probe);
-    if (status != 0)
-        SKIP("there is no device");
+    device_or_skip(false);
     fixture_start(&fixture, "");
     fixture_apply(&fixture, "name: p\ndataset:\n  - range: {stop: 20000}\n"
                             "  - batch: {batch_size: 100}\n"
                             "staged: {capacity: 4, num_clients: 2}\n");
-    pid_t first = start_trainer(fixture.runtime, &from[0]);
+    pid_t first = start_trainer(train, fixture.runtime, &from[0]);
     CHECK_INT(note(from[0], seen, 1000), 1000);
-    pid_t second = start_trainer(fixture.runtime, &from[1]);
+    pid_t second = start_trainer(train, fixture.runtime, &from[1]);
     CHECK(note(from[1], seen, 300) > 0);
     kill(first, SIGKILL);
     CHECK(waitpid(first, &status, 0) == first);
@@ -401,6 +414,89 @@ static void a_killed_trainer_costs_the_other_nothing(void)
     fixture_finish(&fixture);
 }
 
+/* ---- trainers that share one copy ---- */
+
+struct course {
+    int64_t batches, shared, copied_bytes;
+};
+
+/* Each value where it lies; then what it was that lay there. */
+static void train_together(const char *runtime_dir, int to)
+{
+    struct rig rig;
+    struct stager_stream *stream;
+    struct stager_batch *batch;
+    struct stager_stream_info info;
+    struct course course = {0};
+    int64_t *got;
+    struct stager_options options = {.runtime_dir = runtime_dir, .device = "cuda:0"};
+    if (rig_open(&rig, &err) < 0 ||
+        rig.device->host_alloc(100 * sizeof(*got), (void **)&got, &err) < 0 ||
+        stager_open(NULL, "p", &options, &stream) < 0)
+        _exit(1);
+    int rc;
+    while ((rc = stager_next(stream, 20000, &batch)) == 0) {
+        struct stager_tensor x;
+        stager_batch_tensor_at(batch, 0, &x);
+        if (x.device != 1 || x.data_bytes != 100 * sizeof(*got) ||
+            rig.device->copy_out(rig.stream, got, x.data, x.data_bytes, &err) < 0 ||
+            rig_wait(&rig, &err) < 0)
+            _exit(2);
+        for (int i = 0; i < 100; i++) {
+            if (got[i] != course.batches * 100 + i)
+                _exit(3);
+        }
+        course.batches++;
+        stager_release(batch);
+    }
+    stager_stream_info(stream, &info);
+    course.shared = (int64_t)info.device_shared;
+    course.copied_bytes = (int64_t)info.device_bytes;
+    stager_close(stream);
+    bool is_told = write(to, &course, sizeof(course)) == sizeof(course);
+    _exit(rc == -STAGER_OUT_OF_RANGE && is_told ? 0 : 4);
+}
+
+static void trainers_share_one_copy(unsigned n)
+{
+    struct fixture fixture;
+    struct course course;
+    char yaml[256];
+    int from[4], status;
+    pid_t pids[4];
+    device_or_skip(true);
+    setenv("STAGER_CUDA_DIR", getenv("STG_CUDA_DIR"), 1);
+    fixture_start(&fixture, "");
+    snprintf(yaml, sizeof(yaml),
+             "name: p\ndataset:\n  - range: {stop: %d}\n  - batch: {batch_size: 100}\n"
+             "staged: {capacity: 4, num_threads: 2, delivery: broadcast, num_clients: "
+             "%u}\ngpu: {device: cuda:0}\n",
+             VALUES, n);
+    fixture_apply(&fixture, yaml);
+    for (unsigned i = 0; i < n; i++)
+        pids[i] = start_trainer(train_together, fixture.runtime, &from[i]);
+    for (unsigned i = 0; i < n; i++) {
+        CHECK_INT(read(from[i], &course, sizeof(course)), sizeof(course));
+        CHECK(waitpid(pids[i], &status, 0) == pids[i]);
+        CHECK_INT(status, 0);
+        CHECK_INT(course.batches, VALUES / 100);
+        CHECK_INT(course.shared, VALUES / 100);
+        CHECK_INT(course.copied_bytes, 0);
+        close(from[i]);
+    }
+    fixture_finish(&fixture);
+}
+
+static void two_trainers_share_one_copy(void)
+{
+    trainers_share_one_copy(2);
+}
+
+static void four_trainers_share_one_copy(void)
+{
+    trainers_share_one_copy(4);
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(batches_arrive_whole_on_the_trainers_stream, 60),
     TEST_SLOW(batches_arrive_whole_on_a_stream_of_our_own, 60),
@@ -408,6 +504,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(work_that_is_late_reads_its_own_batch, 60),
     TEST_SLOW(results_arrive_whole, 60),
     TEST_SLOW(a_killed_trainer_costs_the_other_nothing, 120),
+    TEST_SLOW(two_trainers_share_one_copy, 60),
+    TEST_SLOW(four_trainers_share_one_copy, 60),
 };
 
 TEST_MAIN(tests)
