@@ -54,6 +54,16 @@ void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size);
 
 int stg_wire_fail_memory(struct stg_err *err);
 
+/* ---- wire_gpu.c ---- */
+
+void stg_wire_gpu_open_fill(const struct stg_reply *from, Stager__OpenReply *to);
+int stg_wire_gpu_open_take(const Stager__OpenReply *from, struct stg_reply *ret,
+                           struct stg_err *err);
+void stg_wire_gpu_status_fill(const struct stg_pipeline_status *from,
+                              Stager__StatusReply *to);
+void stg_wire_gpu_status_take(const Stager__StatusReply *from,
+                              struct stg_pipeline_status *ret);
+
 /* ---- wire_tuned.c; RESOURCE_EXHAUSTED: out of memory ---- */
 
 int stg_wire_tuned_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,

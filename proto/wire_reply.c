@@ -145,9 +145,7 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     STG_PUT(to, workers, from->workers);
     STG_PUT(to, worker_calls, from->worker_calls);
     STG_PUT(to, workers_lost, from->workers_lost);
-    to->gpu = stg_wire_optional(from->gpu);
-    to->gpu_why = stg_wire_optional(from->gpu_why);
-    STG_PUT(to, gpu_copies, from->gpu_copies);
+    stg_wire_gpu_status_fill(from, to);
     STG_PUT(to, pipeline, from->pipeline);
     STG_PUT(to, cut, from->cut);
     STG_PUT(to, own_cuts, from->own_cuts);
@@ -194,12 +192,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->unseen = open->has_unseen = from->unseen;
     STG_PUT(open, wants_reports, from->wants_reports);
     STG_PUT(open, asks, from->asks);
-    STG_PUT(open, device_bytes, from->device_bytes);
-    STG_PUT(open, device_number, from->device_number);
-    open->has_device_uuid = from->device_uuid != NULL;
-    if (from->device_uuid != NULL)
-        open->device_uuid = (ProtobufCBinaryData){
-            .len = STG_WIRE_UUID_BYTES, .data = (uint8_t *)(uintptr_t)from->device_uuid};
+    stg_wire_gpu_open_fill(from, open);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -452,11 +445,9 @@ static void counters_take(const Stager__StatusReply *from,
                                         .workers = from->workers,
                                         .worker_calls = from->worker_calls,
                                         .workers_lost = from->workers_lost,
-                                        .gpu = stg_wire_taken(from->gpu),
-                                        .gpu_why = stg_wire_taken(from->gpu_why),
-                                        .gpu_copies = from->gpu_copies,
                                         .pipeline = from->pipeline,
                                         .n_clients_left_out = from->n_clients_left_out};
+    stg_wire_gpu_status_take(from, ret);
     ret->cut = from->cut;
     ret->own_cuts = from->own_cuts;
     ret->moved = (const char *const *)from->moved;
@@ -493,14 +484,9 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->unseen = from->unseen != 0;
     ret->wants_reports = from->wants_reports != 0;
     ret->asks = from->asks != 0;
-    if (from->device_bytes != 0 && from->device_uuid.len != STG_WIRE_UUID_BYTES)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "malformed message: the UUID of a device has %zu bytes, not %d",
-                       from->device_uuid.len, STG_WIRE_UUID_BYTES);
-    ret->device_bytes = from->device_bytes;
-    ret->device_number = from->device_number;
-    ret->device_uuid = from->device_bytes != 0 ? from->device_uuid.data : NULL;
-    int rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);
+    int rc = stg_wire_gpu_open_take(from, ret, err);
+    if (rc == 0)
+        rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);
     if (rc < 0)
         return rc;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);

@@ -143,10 +143,10 @@ static void an_unknown_key_suggests_the_nearest(void)
          "p:2:26: graph[0]: unknown key \"v w\"; known here: name, op, input"},
         {STEPS "zzzzzz: 1\n", "p:2:1: unknown key \"zzzzzz\"; known here: name, dataset, "
                               "graph, staged, targets, datasets, smart_stage, "
-                              "container"},
+                              "container, gpu"},
         {STEPS "<<: {a: b}\n", "p:2:1: unknown key \"<<\"; known here: name, dataset, "
                                "graph, staged, targets, datasets, smart_stage, "
-                               "container"},
+                               "container, gpu"},
         {"dataset: [{line: 3}]\n",
          "p:1:12: dataset[0]: unknown key \"line\"; known here: files, text_line, "
          "range, ..."},
@@ -163,7 +163,7 @@ static void what_a_later_release_brings_is_named(void)
         {STEPS "deterministic: true\n",
          "p:2:1: \"deterministic\" is not supported by this release; leave it out (known "
          "here: name, dataset, graph, staged, targets, datasets, smart_stage, "
-         "container)"},
+         "container, gpu)"},
     };
     CHECK_CASES(cases);
 }
