@@ -2,6 +2,7 @@
 #include "daemon/dataset/paths.h"
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 #include "core/status.h"
 
 #define KEY_BYTES 8
-#define FEW 12 /* so many are sorted by insertion */
+#define FEW 12        /* so many are sorted by insertion */
+#define MIN_IN_RUN 16 /* in the mean; else folders are not worth being looked at */
 
 /* key: the bytes of the name at hand, the first one on top, zeros behind its end: a name
  * that has ended has a zero at the bottom, since names have none inside. */
@@ -138,9 +140,76 @@ static size_t common_bytes(const char *a, const char *b, size_t n)
     return same;
 }
 
+/* ---- folders ---- */
+
+/* Those in one folder: found together, as a rule, and near in memory. */
+struct run {
+    struct path *paths;
+    size_t n;
+};
+
+static int compare_runs(const void *a, const void *b)
+{
+    const struct run *x = a, *y = b;
+    return strcmp(x->paths[0].name, y->paths[0].name);
+}
+
+/* The paths at the start that begin as the first one does up to its last '/'. */
+static struct run find_run(struct path *paths, size_t n, size_t *ret_depth)
+{
+    const char *first = paths[0].name, *slash = strrchr(first, '/');
+    size_t folder = slash != NULL ? (size_t)(slash - first) + 1 : 0, i = 1;
+    *ret_depth = paths[0].bytes;
+    for (; i < n; i++) {
+        size_t same = common_bytes(first, paths[i].name, *ret_depth);
+        if (same < folder)
+            break;
+        *ret_depth = same;
+    }
+    return (struct run){paths, i};
+}
+
+/* Each sorted, then they by their first ones; how many there are, or 0: more than max. */
+static size_t sort_runs(struct sorting *sorting, struct path *paths, size_t n,
+                        struct run *ret, size_t max)
+{
+    size_t n_runs = 0, depth;
+    for (size_t at = 0; at < n; at += ret[n_runs++].n) {
+        if (n_runs == max)
+            return 0;
+        ret[n_runs] = find_run(paths + at, n - at, &depth);
+        sort_deeper(sorting, paths + at, ret[n_runs].n, depth);
+    }
+    qsort(ret, n_runs, sizeof(ret[0]), compare_runs);
+    return n_runs;
+}
+
+static bool follow_one_another(const struct run *runs, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const struct run *before = &runs[i - 1];
+        if (strcmp(before->paths[before->n - 1].name, runs[i].paths[0].name) > 0)
+            return false;
+    }
+    return n > 0;
+}
+
+static void sort_all(struct sorting *sorting, struct path *paths, size_t n)
+{
+    size_t depth = paths[0].bytes;
+    for (size_t i = 1; i < n; i++)
+        depth = common_bytes(paths[0].name, paths[i].name, depth);
+    sort_deeper(sorting, paths, n, depth);
+}
+
+static size_t max_runs(size_t n)
+{
+    return n / MIN_IN_RUN + 1;
+}
+
 size_t stg_paths_sort_bytes(size_t n)
 {
-    return n * sizeof(struct path);
+    return n * sizeof(struct path) + max_runs(n) * sizeof(struct run);
 }
 
 int stg_paths_sort(const char **names, size_t n)
@@ -150,15 +219,20 @@ int stg_paths_sort(const char **names, size_t n)
     struct path *paths = malloc(stg_paths_sort_bytes(n));
     if (paths == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    size_t depth = strlen(names[0]);
-    for (size_t i = 0; i < n; i++) {
-        paths[i] = (struct path){.name = names[i], .bytes = strlen(names[i])};
-        depth = common_bytes(names[0], names[i], depth);
-    }
-    struct sorting sorting = {.random = 0x9e3779b97f4a7c15u};
-    sort_deeper(&sorting, paths, n, depth);
+    struct run *runs = (struct run *)(paths + n);
     for (size_t i = 0; i < n; i++)
-        names[i] = paths[i].name;
+        paths[i] = (struct path){.name = names[i], .bytes = strlen(names[i])};
+    struct sorting sorting = {.random = 0x9e3779b97f4a7c15u};
+    size_t n_runs = sort_runs(&sorting, paths, n, runs, max_runs(n));
+    if (!follow_one_another(runs, n_runs)) {
+        sort_all(&sorting, paths, n);
+        runs[0] = (struct run){paths, n};
+        n_runs = 1;
+    }
+    for (size_t i = 0; i < n_runs; i++) {
+        for (size_t k = 0; k < runs[i].n; k++)
+            *names++ = runs[i].paths[k].name;
+    }
     free(paths);
     return 0;
 }

@@ -46,6 +46,30 @@ static void paths_that_begin_alike_are_sorted_by_their_bytes(void)
     check_sorted(names, N);
 }
 
+static void folders_that_are_found_one_by_one_are_sorted(void)
+{
+    for (unsigned i = 0; i < N; i++) {
+        snprintf(text[i], NAME_BYTES, "/data/train/n%03u/n%05u.JPEG", i / 100 * 77 % 200,
+                 mixed(i));
+        names[i] = text[i];
+    }
+    check_sorted(names, N);
+}
+
+/* The files of the outer folder stand on both sides of those of the inner one. */
+static void a_folder_within_the_names_of_another_is_sorted(void)
+{
+    for (unsigned i = 0; i < N; i++) {
+        if (i < N / 2)
+            snprintf(text[i], NAME_BYTES, "/data/m/%05u", mixed(i));
+        else
+            snprintf(text[i], NAME_BYTES, "/data/%c%05u", i % 2 == 0 ? 'a' : 'z',
+                     mixed(i));
+        names[i] = text[i];
+    }
+    check_sorted(names, N);
+}
+
 static void numbers_are_sorted_by_their_bytes(void)
 {
     for (unsigned i = 0; i < N; i++) {
@@ -112,6 +136,8 @@ static void random_names_are_sorted(void)
 
 static const struct stg_test tests[] = {
     TEST(paths_that_begin_alike_are_sorted_by_their_bytes),
+    TEST(folders_that_are_found_one_by_one_are_sorted),
+    TEST(a_folder_within_the_names_of_another_is_sorted),
     TEST(numbers_are_sorted_by_their_bytes),
     TEST(a_name_comes_before_those_that_it_begins),
     TEST(names_that_are_there_twice_stay_twice),
