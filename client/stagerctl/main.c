@@ -228,8 +228,11 @@ static int check_arguments(const struct command *command, int argc, char **argv,
 {
     if (argc > (command->argument != ARGUMENT_NONE ? 1 : 0))
         return usage_error("too many arguments:", argv[argc - 1]);
-    if (argc == 0 && command->argument == ARGUMENT_ONE)
-        return usage_error("what is missing:", command->synopsis);
+    if (argc == 0 && command->argument == ARGUMENT_ONE) {
+        char text[64];
+        snprintf(text, sizeof(text), "%s wants", command->name);
+        return usage_error(text, command->synopsis);
+    }
     ret->argument = argc > 0 ? argv[0] : NULL;
     return 0;
 }
