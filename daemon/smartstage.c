@@ -10,6 +10,7 @@
 #define MS UINT64_C(1000000)
 
 #define WARM_UP_NS (700 * MS)
+#define UNMEASURED_NS (5000 * MS) /* then people are told what is waited for */
 #define WINDOW_NS (150 * MS)
 #define WINDOW_MAX_NS (4000 * MS) /* then it has to do with fewer batches */
 #define WINDOW_BATCHES 24u
@@ -294,8 +295,16 @@ static void look_at_warm_up(struct stg_smart *smart, const struct stg_smart_view
 {
     if (smart->since_ns == 0)
         smart->since_ns = view->now_ns;
-    if (view->is_measured && view->now_ns - smart->since_ns >= WARM_UP_NS)
+    uint64_t took = view->now_ns - smart->since_ns;
+    if (view->is_measured && took >= WARM_UP_NS)
         smart->state = STG_SMART_PLAN;
+    if (view->is_measured || took < UNMEASURED_NS || smart->has_told)
+        return;
+    smart->has_told = true;
+    stg_decide(smart->decisions, view->now_ns, what,
+               "holds %s until a few batches were measured on both sides: that needs "
+               "trainers which call stager_run",
+               smart->cuts[0].label);
 }
 
 /* ---- the clock ---- */

@@ -62,6 +62,7 @@ struct stg_smart {
     uint64_t made_at_switch, window_ns, window_taken;
 
     uint64_t since_ns; /* of the state, or of running */
+    bool has_told;     /* that nothing is measured */
     uint64_t trial_began_ns, next_trial_ns;
     uint32_t n_in_vain; /* trials in a row that changed nothing */
     uint64_t n_changes;

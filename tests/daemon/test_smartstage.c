@@ -230,6 +230,9 @@ static void nothing_happens_before_enough_is_measured(void)
     run(&s, 60 * SECOND);
     CHECK_INT(s.n_plans, 0);
     CHECK_INT(id_in_force(&s), 0);
+    CHECK_INT(stg_decisions_n(&s.decisions), 1);
+    CHECK_CONTAINS(stg_decisions_at(&s.decisions, 0)->text,
+                   "that needs trainers which call stager_run");
     s.view.is_measured = true;
     run(&s, 30 * SECOND);
     CHECK_INT(id_kept(&s), 1);
