@@ -213,14 +213,27 @@ struct mark {
     bool *carried;
 };
 
-/* The slot of that output, or 0: that of a feature. */
+/* Does slot i, of a node, stand before that output of the node at `place`? */
+static bool is_before(const struct stg_cuts *cuts, size_t i, uint32_t place,
+                      uint32_t output)
+{
+    uint32_t at = cuts->place[cuts->ref[i].index];
+    return at < place || (at == place && cuts->ref[i].output < output);
+}
+
+/* The slot of that output of a node that may move, or 0: that of a feature. They stand in
+ * the order of the nodes. */
 static size_t find_slot(const struct stg_cuts *cuts, const struct stg_ref *ref)
 {
-    for (size_t i = cuts->graph->boundary.n; i < cuts->slots.n; i++) {
-        if (stg_ref_same(&cuts->ref[i], ref))
-            return i;
+    size_t low = cuts->graph->boundary.n, high = cuts->slots.n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (is_before(cuts, middle, cuts->place[ref->index], ref->output))
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return 0;
+    return low < cuts->slots.n && stg_ref_same(&cuts->ref[low], ref) ? low : 0;
 }
 
 /* Does the walk end at this output of a node? */
