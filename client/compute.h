@@ -30,6 +30,7 @@ struct stg_compute_node {
     uint64_t n, ns;
     const uint64_t *bytes;
     size_t n_bytes;
+    bool on_device; /* the time is that of the launch */
 };
 
 struct stg_compute_measured {

@@ -42,7 +42,8 @@ static void fill_nodes(const struct stg_compute_measured *measured, uint64_t n_s
                                             .n = from->n,
                                             .ns = from->ns * n_slices,
                                             .bytes = bytes,
-                                            .n_bytes = from->n_bytes};
+                                            .n_bytes = from->n_bytes,
+                                            .on_device = from->on_device};
         for (size_t k = 0; k < from->n_bytes; k++)
             *bytes++ = from->bytes[k] * n_slices;
     }

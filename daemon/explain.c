@@ -67,6 +67,7 @@ static void fill_times(const struct maker *m, uint32_t node, struct stg_explain_
     const struct stg_mean *client = &m->measure->client.node_ns[node];
     to->n_daemon = daemon->n;
     to->daemon_ns = stg_mean(daemon);
+    to->on_gpu = to->in_trainer && m->measure->on_device[node];
     to->n_trainer = client->n;
     to->trainer_ns = stg_mean(client);
 }

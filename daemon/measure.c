@@ -16,6 +16,11 @@ struct stg_measure *stg_measure_create(const struct stg_graph *graph, uint32_t n
         stg_measure_destroy(measure);
         return NULL;
     }
+    measure->on_device = calloc(measure->client.n_nodes + 1, sizeof(bool));
+    if (measure->on_device == NULL) {
+        stg_measure_destroy(measure);
+        return NULL;
+    }
     return measure;
 }
 
@@ -25,6 +30,7 @@ void stg_measure_destroy(struct stg_measure *measure)
         return;
     stg_profile_finish(&measure->daemon);
     stg_profile_finish(&measure->client);
+    free(measure->on_device);
     free(measure);
 }
 
@@ -100,6 +106,10 @@ void stg_measure_report(struct stg_measure *measure, const struct stg_report *re
     stg_mean_add_many(&profile->run_ns, report->n_runs, report->run_ns);
     if (is_time_of(report->n_batches, report->cpu_ns))
         stg_mean_add_many(&measure->client_cpu_ns, report->n_batches, report->cpu_ns);
-    for (size_t i = 0; i < report->n_nodes; i++)
-        report_node(profile, &report->nodes[i]);
+    for (size_t i = 0; i < report->n_nodes; i++) {
+        const struct stg_report_node *node = &report->nodes[i];
+        report_node(profile, node);
+        if (node->node < profile->n_nodes)
+            measure->on_device[node->node] = node->on_device;
+    }
 }

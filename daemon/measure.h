@@ -24,6 +24,7 @@ struct stg_load {
 
 struct stg_measure {
     struct stg_profile daemon, client; /* what runs where; of the client what it says */
+    bool *on_device;                   /* of each node: trainers run it on a GPU */
     struct stg_mean client_cpu_ns;     /* of a batch, in a trainer's process */
     struct stg_load load;              /* as of the last look */
     struct stg_load marks[2]; /* a look a second ago or more, and one before; at_ns 0:

@@ -81,6 +81,14 @@ struct launch {
     const struct stg_run_step *step;
 };
 
+/* Also where who measures looks for sizes. */
+static void put(const struct launch *launch, size_t i, const struct stg_tensor *tensor)
+{
+    uint32_t slot = launch->step->outputs[i].slot;
+    launch->run->on_device[slot] = *tensor;
+    launch->run->tensors[slot] = *tensor;
+}
+
 static int device_alloc(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                         const int64_t *shape, uint64_t string_bytes,
                         struct stg_tensor *ret, struct stg_err *err)
@@ -96,7 +104,7 @@ static int device_alloc(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                                 &tensor.data, err);
     if (rc < 0)
         return rc;
-    launch->run->on_device[launch->step->outputs[i].slot] = tensor;
+    put(launch, i, &tensor);
     *ret = tensor;
     return 0;
 }
@@ -105,9 +113,8 @@ static int device_view(struct stg_op_run *ctx, size_t i, const struct stg_tensor
                        struct stg_err *err)
 {
     const struct launch *launch = ctx->executor;
-    uint32_t slot = launch->step->outputs[i].slot;
-    launch->run->on_device[slot] = *tensor;
-    launch->run->slots[slot].is_view = true;
+    put(launch, i, tensor);
+    launch->run->slots[launch->step->outputs[i].slot].is_view = true;
     return 0;
 }
 
@@ -148,6 +155,7 @@ static int launch_step(struct launch *launch, size_t s, const struct stg_key *ke
     struct stg_run *run = launch->run;
     const struct stg_run_step *step = launch->step = &run->steps[s];
     int rc = 0;
+    run->own.step = step;
     for (size_t i = 0; rc == 0 && i < step->node->n_inputs; i++)
         rc = find_input(launch, i, err);
     struct stg_op_device device = {

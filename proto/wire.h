@@ -41,6 +41,7 @@ struct stg_report_node {
     uint64_t n, ns;
     const uint64_t *bytes; /* of each output, in the mean */
     size_t n_bytes;
+    bool on_device;
 };
 
 struct stg_report {
@@ -174,6 +175,7 @@ struct stg_explain_input {
 struct stg_explain_node {
     const char *name, *op; /* op "": a component of the dataset's element */
     bool in_daemon, in_trainer;
+    bool on_gpu; /* in_trainer, and there on a GPU */
     uint64_t n_daemon, daemon_ns, n_trainer, trainer_ns, bytes;
     struct stg_explain_input *inputs;
     size_t n_inputs;

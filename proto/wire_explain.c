@@ -27,6 +27,7 @@ int stg_wire_report_fill(const struct stg_report *from, struct stg_bump *bump,
         to->node[i]->n = node->n;
         to->node[i]->ns = node->ns;
         to->node[i]->n_bytes = node->n_bytes;
+        STG_PUT(to->node[i], on_device, node->on_device);
         to->node[i]->bytes = (uint64_t *)(uintptr_t)node->bytes;
     }
     return 0;
@@ -43,7 +44,8 @@ int stg_wire_report_take(const Stager__Report *from, struct stg_bump *bump,
                                             .n = from->node[i]->n,
                                             .ns = from->node[i]->ns,
                                             .bytes = from->node[i]->bytes,
-                                            .n_bytes = from->node[i]->n_bytes};
+                                            .n_bytes = from->node[i]->n_bytes,
+                                            .on_device = from->node[i]->on_device != 0};
     *ret = (struct stg_report){.elapsed_ns = from->elapsed_ns,
                                .n_batches = from->n_batches,
                                .wait_ns = from->wait_ns,
@@ -93,6 +95,7 @@ static int nodes_fill(const struct stg_explain *from, struct stg_bump *bump,
         message->op = stg_wire_optional(node->op);
         STG_PUT(message, in_daemon, node->in_daemon);
         STG_PUT(message, in_trainer, node->in_trainer);
+        STG_PUT(message, on_gpu, node->on_gpu);
         STG_PUT(message, n_daemon, node->n_daemon);
         STG_PUT(message, daemon_ns, node->daemon_ns);
         STG_PUT(message, n_trainer, node->n_trainer);
@@ -230,6 +233,7 @@ static int nodes_take(const Stager__ExplainReply *from, struct stg_bump *bump,
                                                   .op = stg_wire_taken(node->op),
                                                   .in_daemon = node->in_daemon != 0,
                                                   .in_trainer = node->in_trainer != 0,
+                                                  .on_gpu = node->on_gpu != 0,
                                                   .n_daemon = node->n_daemon,
                                                   .daemon_ns = node->daemon_ns,
                                                   .n_trainer = node->n_trainer,

@@ -33,7 +33,7 @@ struct stg_compute_executor {
     size_t *carried; /* those that are used */
     size_t n_nodes;  /* of the spec */
     struct stg_compute_watcher told;
-    struct stg_run_watcher watcher;
+    struct stg_run_watcher watcher, there_watcher, rest_watcher;
 };
 
 static void destroy(struct stg_compute_graph *graph)
@@ -253,7 +253,12 @@ static void watch(struct stg_compute_executor *executor,
     executor->told = *watcher;
     executor->watcher = (struct stg_run_watcher){
         .owner = executor, .begin = begin_watch, .node = watch_node, .end = end_watch};
+    executor->there_watcher = executor->rest_watcher = executor->watcher;
     stg_run_watch(executor->run, &executor->watcher);
+    if (executor->half != NULL)
+        stg_run_watch(executor->half->run, &executor->there_watcher);
+    if (executor->half != NULL && executor->half->rest != NULL)
+        stg_run_watch(executor->half->rest, &executor->rest_watcher);
 }
 
 static bool needs(const struct stg_compute_executor *executor, size_t i)
@@ -319,6 +324,8 @@ static struct stg_result *last(const struct stg_compute_graph *graph)
 static bool measured(struct stg_compute_executor *executor,
                      struct stg_compute_measured *ret)
 {
+    if (executor->half != NULL && executor->half->was_there)
+        return stg_on_device_measured(executor->half, ret);
     return stg_measured_take(&executor->measured, ret);
 }
 

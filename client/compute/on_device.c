@@ -69,6 +69,47 @@ static int make_room(struct stg_on_device *half, size_t n, size_t n_fed,
                : no_memory(err);
 }
 
+/* ---- what it takes ---- */
+
+static int measure(struct stg_on_device *half, const struct stg_graph *graph,
+                   struct stg_err *err)
+{
+    int rc = stg_measured_init(&half->there_took, graph, half->run, err);
+    if (rc == 0 && half->rest != NULL)
+        rc = stg_measured_init(&half->here_took, graph, half->rest, err);
+    half->nodes =
+        calloc(2 * half->there_took.profiler.profile.n_nodes + 1, sizeof(*half->nodes));
+    return rc == 0 && half->nodes == NULL ? no_memory(err) : rc;
+}
+
+static void add_nodes(struct stg_on_device *half,
+                      const struct stg_compute_measured *measured, bool on_device,
+                      struct stg_compute_measured *ret)
+{
+    for (size_t i = 0; i < measured->n_nodes; i++) {
+        half->nodes[ret->n_nodes] = measured->nodes[i];
+        half->nodes[ret->n_nodes++].on_device = on_device;
+    }
+    if (measured->n_runs > ret->n_runs)
+        ret->n_runs = measured->n_runs;
+    ret->run_ns += measured->run_ns;
+}
+
+bool stg_on_device_measured(struct stg_on_device *half, struct stg_compute_measured *ret)
+{
+    struct stg_compute_measured measured;
+    struct stg_compute_measured both = {.nodes = half->nodes};
+    if (stg_measured_take(&half->there_took, &measured))
+        add_nodes(half, &measured, true, &both);
+    if (half->rest != NULL && stg_measured_take(&half->here_took, &measured))
+        add_nodes(half, &measured, false, &both);
+    if (both.n_runs > 0)
+        *ret = both;
+    return both.n_runs > 0;
+}
+
+/* ---- life ---- */
+
 int stg_on_device_create(struct stg_place *place, const struct stg_graph *graph,
                          struct stg_resources *resources, const struct stg_run *all,
                          const char *const *fetches, size_t n_fetches, size_t n_fed,
@@ -91,6 +132,8 @@ int stg_on_device_create(struct stg_place *place, const struct stg_graph *graph,
     if (rc == 0 && half->n_there > 0 && half->n_here > 0)
         rc = make_run(graph, resources, fetches, half->here, half->n_here, &half->rest,
                       err);
+    if (rc == 0 && half->n_there > 0)
+        rc = measure(half, graph, err);
     /* Together they may do each other's work in a way that a device cannot. */
     if (rc < 0 || half->n_there == 0 || !stg_run_launches(half->run))
         stg_on_device_destroy(half);
@@ -106,6 +149,9 @@ void stg_on_device_destroy(struct stg_on_device *half)
     stg_place_forget(half->place, half->run);
     stg_run_destroy(half->run);
     stg_run_destroy(half->rest);
+    stg_measured_finish(&half->there_took);
+    stg_measured_finish(&half->here_took);
+    free(half->nodes);
     free(half->there);
     free(half->here);
     free(half->tensors);

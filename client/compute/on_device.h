@@ -7,6 +7,7 @@
 #ifndef STG_COMPUTE_ON_DEVICE_H
 #define STG_COMPUTE_ON_DEVICE_H
 
+#include "client/compute/measured.h"
 #include "client/compute/place.h"
 #include "client/compute/trial.h"
 
@@ -22,6 +23,8 @@ struct stg_on_device {
     bool has_failed;            /* the device; the host goes on */
     bool was_there;             /* the last run was the device's */
     struct stg_trial trial;
+    struct stg_measured there_took, here_took; /* of run, of rest */
+    struct stg_compute_node *nodes;            /* of both, as last told */
 };
 
 /* NULL in *ret: a device can do none of them. `all`: the executor of all fetches on the
@@ -46,5 +49,8 @@ struct stg_on_device_run {
  * work from then on. */
 int stg_on_device_exec(struct stg_on_device *half, const struct stg_on_device_run *what,
                        struct stg_tensor *outputs, bool *is_there, struct stg_err *err);
+
+/* As `measured` of struct stg_compute, of runs that were the device's. */
+bool stg_on_device_measured(struct stg_on_device *half, struct stg_compute_measured *ret);
 
 #endif

@@ -92,6 +92,7 @@ static void add_node(struct stg_table *table, const struct stg_explain_node *nod
     char time[32], bytes[32];
     const char *side = node->in_daemon && node->in_trainer ? "both"
                        : node->in_daemon                   ? "stagerd"
+                       : node->on_gpu                      ? "trainer's GPU"
                                                            : "trainer";
     stg_table_add(table, "%s", node->name);
     stg_table_add(table, "%s", node->op[0] != '\0' ? node->op : "(element)");
@@ -199,6 +200,8 @@ static void print_quoted(const char *text)
     }
 }
 
+enum place { IN_DAEMON, IN_TRAINER, ON_GPU };
+
 static void dot_node(const struct stg_explain_node *node, size_t place)
 {
     char time[32];
@@ -216,11 +219,23 @@ static void dot_node(const struct stg_explain_node *node, size_t place)
     printf("\"%s];\n", node->op[0] == '\0' ? ", shape=cylinder" : "");
 }
 
-static void dot_side(const struct stg_explain *e, bool in_daemon, const char *name)
+static enum place place_of(const struct stg_explain_node *node)
 {
-    printf("  subgraph cluster_%s {\n    label=\"%s\";\n", name, name);
+    return node->in_daemon ? IN_DAEMON : node->on_gpu ? ON_GPU : IN_TRAINER;
+}
+
+static void dot_place(const struct stg_explain *e, enum place place)
+{
+    static const char *const names[] = {"stagerd", "trainer", "trainer's GPU"};
+    static const char *const ids[] = {"stagerd", "trainer", "gpu"};
+    bool any = place != ON_GPU;
+    for (size_t i = 0; i < e->n_nodes; i++)
+        any |= place_of(&e->nodes[i]) == place;
+    if (!any)
+        return;
+    printf("  subgraph cluster_%s {\n    label=\"%s\";\n", ids[place], names[place]);
     for (size_t i = 0; i < e->n_nodes; i++) {
-        if (e->nodes[i].in_daemon == in_daemon)
+        if (place_of(&e->nodes[i]) == place)
             dot_node(&e->nodes[i], i);
     }
     printf("  }\n");
@@ -245,8 +260,8 @@ static void print_dot(const struct stg_explain *e)
     printf("digraph \"");
     print_quoted(e->name);
     printf("\" {\n  rankdir=LR;\n  node [shape=box];\n");
-    dot_side(e, true, "stagerd");
-    dot_side(e, false, "trainer");
+    for (enum place place = IN_DAEMON; place <= ON_GPU; place++)
+        dot_place(e, place);
     for (size_t i = 0; i < e->n_nodes; i++) {
         for (size_t k = 0; k < e->nodes[i].n_inputs; k++)
             dot_edge(&e->nodes[i].inputs[k], i);

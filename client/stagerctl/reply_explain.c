@@ -47,6 +47,7 @@ static void nodes_json(struct stg_json *json, const struct stg_explain *explain)
         text(json, "op", node->op);
         flag(json, "in_daemon", node->in_daemon);
         flag(json, "in_trainer", node->in_trainer);
+        flag(json, "on_gpu", node->on_gpu);
         number(json, "n_daemon", node->n_daemon);
         number(json, "daemon_ns", node->daemon_ns);
         number(json, "n_trainer", node->n_trainer);

@@ -72,6 +72,8 @@ def requests():
                                                 + number(4, 13) + number(5, 9000) + number(6, 11)
                                                 + data(7, node) + data(7, number(1, 0) + number(2, 0)
                                                                        + number(3, 0)))
+    yield "request_report_gpu", number(1, 0) + data(14, number(4, 1) + number(5, 60) + data(
+        7, number(1, 2) + number(2, 1) + number(3, 50) + number(5, 1)))
 
 
 def client_status():
@@ -155,6 +157,8 @@ def replies():
         14, data(1, "criteo") + data(2, "m.n:f") + boundary(3, "label", 1, [4096])
         + boundary(3, "ids", 7, [-1, 26]))
     yield "reply_explain", number(1, 11) + number(9, 11) + data(12, explain())
+    node = data(1, "rows") + number(4, 1) + number(11, 1)
+    yield "reply_explain_gpu", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(8, node))
     yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
 
 

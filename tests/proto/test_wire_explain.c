@@ -127,6 +127,39 @@ static void a_report_is_the_golden_bytes_both_ways(void)
     stg_bump_finish(&bump);
 }
 
+static void what_runs_on_a_gpu_is_the_golden_bytes_both_ways(void)
+{
+    static const struct stg_report_node node = {
+        .node = 2, .n = 1, .ns = 50, .on_device = true};
+    static struct stg_explain_node rows = {
+        .name = "rows", .op = "", .in_trainer = true, .on_gpu = true};
+    const struct stg_request request = {
+        .kind = STG_REQUEST_REPORT,
+        .report = {.n_runs = 1, .run_ns = 60, .nodes = &node, .n_nodes = 1}};
+    const struct stg_reply explain = {
+        .id = 11,
+        .kind = STG_REQUEST_EXPLAIN,
+        .explain = {.name = "p", .nodes = &rows, .n_nodes = 1}};
+    struct stg_bump bump = {0};
+    struct stg_err err = {0};
+    struct stg_request asked;
+    struct stg_reply told;
+    check_bytes(stg_wire_encode_request(&request, buf, sizeof(buf)),
+                golden_request_report_gpu, sizeof(golden_request_report_gpu));
+    CHECK_OK(stg_wire_decode_request(golden_request_report_gpu,
+                                     sizeof(golden_request_report_gpu), &bump, &asked,
+                                     &err),
+             err);
+    CHECK(asked.report.nodes[0].on_device);
+    check_bytes(stg_wire_encode_reply(&explain, buf, sizeof(buf)),
+                golden_reply_explain_gpu, sizeof(golden_reply_explain_gpu));
+    CHECK_OK(stg_wire_decode_reply(golden_reply_explain_gpu,
+                                   sizeof(golden_reply_explain_gpu), &bump, &told, &err),
+             err);
+    CHECK(told.explain.nodes[0].on_gpu);
+    stg_bump_finish(&bump);
+}
+
 static void a_request_to_explain_is_the_golden_bytes_both_ways(void)
 {
     const struct stg_request request = {
@@ -174,6 +207,7 @@ static const struct stg_test tests[] = {
     TEST(explain_is_the_golden_bytes_both_ways),
     TEST(a_report_is_the_golden_bytes_both_ways),
     TEST(a_request_to_explain_is_the_golden_bytes_both_ways),
+    TEST(what_runs_on_a_gpu_is_the_golden_bytes_both_ways),
     TEST(a_place_that_is_not_there_is_refused),
 };
 

@@ -101,6 +101,24 @@ class OnAStandIn(case.Case):
         capsules.clear()
         self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
 
+    def test_explain_tells_what_runs_on_the_gpu(self):
+        graph = [{"name": "half", "op": "cast", "input": ["staged:value"], "dtype": "float32"},
+                 {"name": "sum", "op": "reduce_sum", "input": ["staged:value"], "axis": 0}]
+        name = self.apply(dataset=[{"range": {"stop": 10 ** 9}}, {"batch": {"batch_size": 8}}], graph=graph,
+                          staged={"features": {"value": "value"}, "smart_stage_gpu": "on"}, targets=["half", "sum"])
+        told = {}
+        with stager.open(name, gpu="cuda:0") as stream:
+            for batch in stream:
+                half = stream.run(batch)[0]
+                if half.__dlpack_device__()[0] != CUDA:
+                    self.skipTest("built without CUDA")
+                told = {node["name"]: node for node in stager.explain(name)["nodes"]}
+                if told["half"]["on_gpu"]:
+                    break
+        self.assertEqual([told[node]["on_gpu"] for node in ("value", "half", "sum")], [False, True, False])
+        self.assertEqual([told[node]["bytes"] for node in ("value", "half", "sum")], [64, 32, 8])
+        self.assertGreater(told["half"]["n_trainer"], 0)
+
     def test_a_device_tensor_is_nothing_for_the_host(self):
         with stager.open(self.numbers(), gpu="cuda") as stream:
             tensor = next(iter(stream)).tensors().popitem()[1]
