@@ -244,6 +244,51 @@ static void a_static_boundary_has_a_size(void)
 
 /* ---- the client's side ---- */
 
+/* An op, an attribute, a dtype, and what reads an output by a name that only the op knows:
+ * the rest works, and who needs them is told which of them it was. */
+static void a_client_of_an_older_build_leaves_out_what_it_does_not_know(void)
+{
+    static const char *const names[] = {"op", "named", "attribute", "dtype"};
+    struct fixture fx;
+    struct stg_graph *client = NULL;
+    struct stg_run *run = NULL;
+    struct stg_err err = {0};
+    CHECK_OK(fixture_parse(&fx,
+                           "element n int64 [-1]\n"
+                           "op = op_of_tomorrow(staged:n)\n"
+                           "named = identity(op:label)\n"
+                           "numbered = identity(op:1)\n"
+                           "attribute = identity(staged:n) of_tomorrow=1\n"
+                           "dtype = tanh(staged:n)\n"
+                           "after = identity(dtype)\n"
+                           "works = add(staged:n, staged:n)\n"
+                           "feature n = n\ntarget works\n",
+                           &err),
+             err);
+    struct stg_component n = {.name = "n", .dtype = STAGER_INT64, .ndim = 1};
+    n.shape[0] = -1;
+    const struct stg_schema boundary = {&n, 1};
+    CHECK_OK(stg_graph_create(&fx.spec, NULL, &boundary, &client, &err), err);
+    const char *left_out[7];
+    CHECK_INT(stg_graph_left_out(client, left_out), 4);
+    for (int i = 0; i < 4; i++)
+        CHECK_STR(left_out[i], names[i]);
+    const char *fetch = "works";
+    CHECK_OK(stg_run_create_compute(client, NULL, &fetch, 1, &run, &err), err);
+    stg_run_destroy(run);
+    fetch = "numbered";
+    CHECK_INT(stg_run_create_compute(client, NULL, &fetch, 1, &run, &err),
+              -STAGER_UNIMPLEMENTED);
+    CHECK_CONTAINS(err.text, "node op (op_of_tomorrow), line 2: this build of "
+                             "libstager-compute has no such op");
+    fetch = "after";
+    CHECK_INT(stg_run_create_compute(client, NULL, &fetch, 1, &run, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "node dtype (tanh), line 6");
+    stg_graph_destroy(client);
+    fixture_finish(&fx);
+}
+
 static void a_client_infers_what_follows_the_boundary(void)
 {
     struct stg_err err = {0};
@@ -370,6 +415,7 @@ static const struct stg_test tests[] = {
     TEST(without_features_the_element_is_staged_as_it_is),
     TEST(a_static_boundary_has_a_size),
     TEST(a_client_infers_what_follows_the_boundary),
+    TEST(a_client_of_an_older_build_leaves_out_what_it_does_not_know),
     TEST(a_variable_too_large_is_refused_with_its_bytes),
     TEST(without_memory_nothing_is_made_and_nothing_leaks),
 };
