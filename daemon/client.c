@@ -273,7 +273,7 @@ int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
         return refuse_full(stage, err);
     if (back != NULL && stage->kind->together && wants_more(stage, attach->needs, back))
         return refuse_wider(back, stage, err);
-    int rc = stg_needs_check(stage, attach->needs, err);
+    int rc = stg_needs_check(stage, attach->needs, back, err);
     if (rc == 0)
         rc = admit(stage, back, attach->max_held, err);
     if (rc == 0)

@@ -99,14 +99,14 @@ static int check_size(const struct stg_stage *stage, const struct stg_cut_needs 
 }
 
 int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,
-                    struct stg_err *err)
+                    const struct stg_client *back, struct stg_err *err)
 {
     const struct stg_cuts *cuts = stage->config.cuts;
     int rc = 0;
     if (cuts == NULL)
         return 0;
     for (const struct stg_client *c = stage->clients; rc == 0 && c != NULL; c = c->next) {
-        if (!counts(c))
+        if (!counts(c) || c == back)
             continue;
         rc = stg_cut_needs_agree(cuts, needs, c->needs, err);
         if (rc == 0)

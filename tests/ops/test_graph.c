@@ -244,8 +244,8 @@ static void a_static_boundary_has_a_size(void)
 
 /* ---- the client's side ---- */
 
-/* An op, an attribute, a dtype, and what reads an output by a name that only the op knows:
- * the rest works, and who needs them is told which of them it was. */
+/* An op, an attribute, a dtype, and what reads an output by a name that only the op
+ * knows: the rest works, and who needs them is told which of them it was. */
 static void a_client_of_an_older_build_leaves_out_what_it_does_not_know(void)
 {
     static const char *const names[] = {"op", "named", "attribute", "dtype"};

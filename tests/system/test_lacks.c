@@ -358,6 +358,31 @@ static void who_comes_second_and_fetches_what_is_lacked_is_told(void)
     fixture_finish(&fixture);
 }
 
+/* Its old build is no hindrance to itself. */
+static void who_comes_back_with_another_build_is_taken_as_it_is_then(void)
+{
+    struct fixture fixture;
+    struct trainer whole;
+    struct stager_stream *older;
+    char fetch[] = "square";
+    fixture_start(&fixture, "");
+    apply(&fixture, 50, "on", "  num_clients: 2\n");
+    trainer_start(&whole, train, &fixture, fetch);
+    be_older();
+    CHECK_INT(try_open(&fixture, "whole", "sum", 0, &older), 0);
+    CHECK(step(older, "sum") != UINT64_MAX);
+    stager_close(older);
+    check_moved(&fixture, " square cube"); /* it may come back as it was */
+    trainer_send(whole.fd, 1);
+    CHECK_INT(trainer_recv(whole.fd), 0);
+    check_moved(&fixture, "");
+    trainer_send(whole.fd, 1);
+    CHECK(trainer_recv(whole.fd) > 0);
+    trainer_send(whole.fd, 0);
+    trainer_join(&whole);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(what_a_trainer_lacks_runs_ahead_of_it),
     TEST(who_needs_nothing_of_what_it_lacks_forces_nothing),
@@ -369,5 +394,6 @@ static const struct stg_test tests[] = {
     TEST(others_get_theirs_while_one_lacks_what_all_get),
     TEST(who_fetches_what_another_one_lacks_cannot_be_there_with_it),
     TEST(who_comes_second_and_fetches_what_is_lacked_is_told),
+    TEST(who_comes_back_with_another_build_is_taken_as_it_is_then),
 };
 TEST_MAIN(tests)
