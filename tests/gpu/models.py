@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -31,7 +31,10 @@ import toolkit  # noqa: E402
 
 SKIPPED = 77
 START_S, CELL_S = 90, 60  # to import torch and make a context; beyond what a cell is told to take
-MODES = ["dataloader", "off", "on", "auto", "staged"]
+# {mode: smart_stage, None where all is staged; what else the pipeline says}; DataLoader has none.
+PIPELINES = {"off": ("off", {}), "on": ("on", {}), "auto": ("auto", {}), "gpu": ("auto", {"smart_stage_gpu": "auto"}),
+             "staged": (None, {})}
+MODES = ["dataloader", *PIPELINES]
 TOGETHER = ["dataloader", "on", "staged"]  # of several trainers, and under MPS
 
 
@@ -96,8 +99,8 @@ class Trainers:
 class Run:
     """The cells of one run, on one daemon."""
 
-    def __init__(self, args, folder, server, log):
-        self.args, self.folder, self.server, self.log = args, folder, server, log
+    def __init__(self, args, folder, log):
+        self.args, self.log, self.server = args, log, None
         self.clock = row.Clock(args.limit)
         self.paths = {kind: data.make(kind, folder, args.rows, args.seen) for kind in ("criteo", "clicks")}
         self.found = {"device": args.device, "rehearsal": args.device == "cpu", "card": args.card or None,
@@ -115,9 +118,9 @@ class Run:
             return ""
         kind, name = data.KINDS[model], f"{model}-{mode}-{k}"
         staged = {"num_clients": k, "delivery": "broadcast"} if k > 1 else {}
-        smart = {"off": "off", "on": "on", "auto": "auto", "staged": None}[mode]
-        self.server.apply(json.dumps(data.pipeline(name, kind, self.paths[kind], self.args.batch_size, self.args.seen, smart,
-                                                   **staged)))
+        smart_stage, more = PIPELINES[mode]
+        self.server.apply(json.dumps(data.pipeline(name, kind, self.paths[kind], self.args.batch_size, self.args.seen,
+                                                   smart_stage, **staged, **more)))
         return name
 
     def attempt(self, what, trainers, deadline, name, **command):
@@ -142,7 +145,7 @@ class Run:
     def cell(self, trainers, model, mode, with_mps):
         args, k = self.args, trainers.k
         cell = {"model": model, "mode": mode, "trainers": k, "mps": with_mps}
-        auto_s = args.auto_seconds if mode == "auto" else 0
+        auto_s = args.auto_seconds if mode in ("auto", "gpu") else 0
         found, cell["failure"] = self.attempt(
             f"{model}, {mode}, {k}", trainers, CELL_S + auto_s + 2 * args.seconds, self.apply(model, mode, k), do="train",
             model=model, mode=mode, check=args.check, auto_s=auto_s, warm_s=args.seconds / 4, seconds=args.seconds)
@@ -154,9 +157,9 @@ class Run:
         self.found["cells"].append(cell)
         self.write()
 
-    def group(self, k, with_mps, env):
+    def group(self, k, with_mps):
         """All models with k trainers. One of them without MPS is looked at in more ways."""
-        trainers = Trainers(k, env, self.job(k), self.log)
+        trainers = Trainers(k, dict(os.environ), self.job(k), self.log)
         alone = k == 1 and not with_mps
         try:
             for model in self.args.models:
@@ -170,20 +173,24 @@ class Run:
         finally:
             trainers.close()
 
-    def environment(self):
-        """Libraries of the build are found."""
-        return toolkit.with_libraries(os.environ, os.path.join(self.args.build, "client"), os.path.join(self.args.build, "cuda"))
+    def groups(self, with_mps, **env):
+        """With a daemon, which starts what it starts in the same environment as the trainers'."""
+        env = {**env, "STAGER_CUDA_DIR": os.path.join(self.args.build, "cuda")}
+        env.update(toolkit.with_libraries(os.environ, os.path.join(self.args.build, "client"), env["STAGER_CUDA_DIR"]))
+        with mock.patch.dict(os.environ, env), \
+                stager.serve(stagerd=os.path.join(self.args.build, "daemon/stagerd"), memory_budget="4GiB") as self.server:
+            for k in self.args.trainers:
+                self.group(k, with_mps)
 
     def all(self):
-        for k in self.args.trainers:
-            self.group(k, False, self.environment())
+        self.groups(False)
         if self.args.device == "cpu":
             self.found["mps"] = "not run: MPS is the GPU's"
         else:
             with mps.Mps() as server:
                 self.found["mps"] = server.unavailable
-                for k in self.args.trainers if not server.unavailable else []:
-                    self.group(k, True, {**self.environment(), **server.env})
+                if not server.unavailable:
+                    self.groups(True, **server.env)
         self.write()
 
     def write(self):
@@ -241,15 +248,14 @@ def main():
         print(f"skipped: {why}")
         return SKIPPED
     sys.path.insert(0, os.path.join(args.build, "client/python"))
-    global data
+    global data, stager
     import data
     import stager
     os.makedirs(args.out, exist_ok=True)
     folder = tempfile.mkdtemp(prefix="stg-models-")
     try:
-        with open(os.path.join(args.out, "models.log"), "w", encoding="utf-8") as log, \
-                stager.serve(stagerd=os.path.join(args.build, "daemon/stagerd"), memory_budget="4GiB") as server:
-            run = Run(args, folder, server, log)
+        with open(os.path.join(args.out, "models.log"), "w", encoding="utf-8") as log:
+            run = Run(args, folder, log)
             run.all()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

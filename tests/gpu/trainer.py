@@ -43,8 +43,12 @@ class Bench:
     def put(self, rows):
         return {name: value.to(self.device, non_blocking=True) for name, value in rows.items()}
 
-    def pin(self, rows):
-        return {name: value.pin_memory() for name, value in rows.items()} if self.is_cuda else rows
+    def result(self, value):
+        """Of `run`: on the device, or page-locked where there is one."""
+        if isinstance(value, stager.Tensor):
+            return torch.utils.dlpack.from_dlpack(value)
+        value = torch.from_numpy(value)
+        return value.pin_memory() if self.is_cuda else value
 
     # ---- where batches come from ----
 
@@ -58,15 +62,15 @@ class Bench:
     def fetched(self, stream, kind):
         """What `run` gives of a batch: what stagerd has computed ahead, and the rest computed now."""
         names = data.FEATURES[kind]
-        return lambda batch: self.pin(dict(zip(names, map(torch.from_numpy, stream().run(batch)))))
+        return lambda batch: dict(zip(names, map(self.result, stream().run(batch))))
 
     @contextlib.contextmanager
-    def run(self, kind, name, put=None):
+    def run(self, kind, name, put=None, **options):
         """put: what becomes of them, for `depth` batches ahead of the loop."""
         streams = []
         fetch = self.fetched(lambda: streams[0], kind)
         take = fetch if put is None else lambda batch: put(fetch(batch))
-        with self.open(name, device=take) as stream:
+        with self.open(name, device=take, **options) as stream:
             streams.append(stream)
             yield iter(stream)
 
@@ -84,7 +88,8 @@ class Bench:
             with self.open(name, device=hook) as stream:
                 yield iter(stream)
         else:
-            with self.run(kind, name, self.put) as batches:
+            gpu = {"gpu": str(self.device)} if mode == "gpu" and self.is_cuda else {}
+            with self.run(kind, name, self.put, **gpu) as batches:
                 yield batches
 
     # ---- what is measured ----
@@ -122,7 +127,7 @@ class Bench:
         found = {}
         with self.batches(kind, mode, name) as batches:
             found["check"] = self.check(trainer, batches, check)
-            if mode == "auto":
+            if mode in ("auto", "gpu"):
                 found["decided"] = self.decide(trainer, batches, name, auto_s)
             self.steps(trainer, batches, warm_s)
             found["n"], found["s"] = self.steps(trainer, batches, seconds)
