@@ -173,6 +173,43 @@ static void threads_come_and_go_with_what_the_trainer_takes_and_say_why(void)
     fixture_finish(&fixture);
 }
 
+static bool is_idle(const struct fixture_status *status, void *arg)
+{
+    return strcmp(status->state, "idle") == 0;
+}
+
+/* Of what is applied with other content nothing is known. */
+static void the_next_run_begins_with_what_the_last_one_came_to(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply(&fixture, "p", 1000000, "num_threads: auto, capacity: 4, rejoin_millis: 0");
+    struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
+    uint32_t n = 4;
+    int64_t next = 0;
+    struct fixture_status status;
+    do {
+        CHECK(next < 2000);
+        train(stream, next, 40, 0);
+        next += 40;
+        status = status_of(&fixture, "p");
+    } while (!has_many_threads(&status, &n));
+    stager_close(stream);
+    fixture_wait(&fixture, "p", fixture_millis(20000), is_idle, NULL);
+    stream = fixture_open(&fixture, "p", "d", 2);
+    status = status_of(&fixture, "p");
+    CHECK(status.num_threads > 1);
+    CHECK(status.n_tuned > 0);
+    train(stream, 0, 20, 0);
+    stager_close(stream);
+    fixture_wait(&fixture, "p", fixture_millis(20000), is_idle, NULL);
+    apply(&fixture, "p", 1000000, "num_threads: auto, capacity: 3, rejoin_millis: 0");
+    stream = fixture_open(&fixture, "p", "e", 2);
+    CHECK_INT(status_of(&fixture, "p").num_threads, 1);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static void what_was_given_stays(void)
 {
     struct fixture fixture;
@@ -286,6 +323,7 @@ static void a_trainer_that_dies_while_it_grows_loses_nothing(void)
 static const struct stg_test tests[] = {
     TEST_SLOW(auto_brings_what_the_best_of_the_given_numbers_does, 60),
     TEST_SLOW(threads_come_and_go_with_what_the_trainer_takes_and_say_why, 60),
+    TEST_SLOW(the_next_run_begins_with_what_the_last_one_came_to, 60),
     TEST(what_was_given_stays),
     TEST(auto_comes_to_no_more_than_the_memory_that_was_given),
     TEST(what_does_not_fit_with_one_of_each_is_refused),
