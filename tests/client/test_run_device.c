@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/compute.h"
+#include "client/copier.h"
 #include "client/stream.h"
 #include "proto/load.h"
 #include "tests/check.h"
@@ -223,31 +225,47 @@ static void stager_run_does_not_wait_for_the_device(void)
     stop(&fake);
 }
 
-static void another_stream_can_wait_for_results(void)
+/* The stream on which nodes run stands still: is_own, the trainer's does too; else one
+ * that was told to. */
+static void check_order(bool is_own)
 {
     struct fake fake;
     struct stager_stream *stream = open_with(&fake, "on", 1);
-    struct stg_stream *mine;
+    struct stg_compute_device where;
+    struct stg_stream *other;
     struct stg_device_event *event;
     struct stg_err err = {0};
     const char *name = "log";
     struct stager_tensor log;
-    CHECK_OK(device->stream_create(0, &mine, &err), err);
+    CHECK(stg_copier_where(stream->copier, &where));
+    CHECK_OK(device->stream_create(0, &other, &err), err);
     CHECK_OK(device->event_create(0, &event, &err), err);
     struct stager_batch *batch = take(&fake, stream, 0, 7);
-    standin->hold();
+    standin->block(where.stream);
     fetch(stream, batch, &name, 1, &log);
-    CHECK_INT(stager_run_wait(stream, mine), 0);
-    CHECK_OK(device->event_record(event, mine, &err), err);
+    if (!is_own)
+        CHECK_INT(stager_run_wait(stream, other), 0);
+    CHECK_OK(device->event_record(event, is_own ? NULL : other, &err), err);
+    standin->settle();
     CHECK_INT(device->event_query(event, &err), 0);
-    standin->go();
+    standin->unblock();
     CHECK_OK(device->event_wait(event, &err), err);
     check_log(&log, 7);
     stager_release(batch);
     stager_close(stream);
     device->event_destroy(event);
-    device->stream_destroy(mine);
+    device->stream_destroy(other);
     stop(&fake);
+}
+
+static void the_trainers_stream_waits_for_results(void)
+{
+    check_order(true);
+}
+
+static void another_stream_can_wait_for_results(void)
+{
+    check_order(false);
 }
 
 /* The trainer's stream stands still: what it was given is not written to. */
@@ -463,6 +481,7 @@ static const struct stg_test tests[] = {
     TEST(without_smart_stage_gpu_all_is_the_hosts),
     TEST(auto_gives_tensors_of_the_device_whichever_way_they_came),
     TEST(stager_run_does_not_wait_for_the_device),
+    TEST(the_trainers_stream_waits_for_results),
     TEST(another_stream_can_wait_for_results),
     TEST(results_stay_until_the_trainers_stream_has_read_them),
     TEST(results_that_are_kept_stay),
