@@ -252,6 +252,9 @@ PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &stream, &max_version, &device, &copy))
         return NULL;
     int major = 0, minor = 0;
+    if (max_version != Py_None && !PyTuple_Check(max_version))
+        return PyErr_Format(PyExc_TypeError,
+                            "max_version is a tuple (major, minor), not %R", max_version);
     if (max_version != Py_None && !PyArg_ParseTuple(max_version, "ii", &major, &minor))
         return NULL;
     bool versioned = major >= 1, copies = copy == Py_True;

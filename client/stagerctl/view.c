@@ -99,24 +99,27 @@ static size_t cut(struct stg_trace_span *spans, size_t n, uint64_t begin_ns,
 }
 
 /* Ends what reaches beyond the span around it with that one, and takes from that one's
- * own time what is another's. */
+ * own time what is another's. Deeper than any program nests is left out. */
 static void nest(struct stg_view_track *track)
 {
-    size_t open[MAX_DEPTH], depth = 0;
+    size_t open[MAX_DEPTH], depth = 0, kept = 0;
     for (size_t i = 0; i < track->n_spans; i++) {
-        struct stg_trace_span *span = &track->spans[i];
-        while (depth > 0 && track->spans[open[depth - 1]].end_ns <= span->begin_ns)
+        struct stg_trace_span span = track->spans[i];
+        while (depth > 0 && track->spans[open[depth - 1]].end_ns <= span.begin_ns)
             depth--;
-        size_t around = depth > 0 ? open[depth - 1] : i;
-        if (span->end_ns > track->spans[around].end_ns)
-            span->end_ns = track->spans[around].end_ns;
-        uint64_t length = span->end_ns - span->begin_ns;
-        track->self_ns[i] = length;
-        if (around != i)
-            track->self_ns[around] -= length;
-        if (depth < MAX_DEPTH && length > 0)
-            open[depth++] = i;
+        if (depth == MAX_DEPTH)
+            continue;
+        if (depth > 0 && span.end_ns > track->spans[open[depth - 1]].end_ns)
+            span.end_ns = track->spans[open[depth - 1]].end_ns;
+        uint64_t length = span.end_ns - span.begin_ns;
+        if (depth > 0)
+            track->self_ns[open[depth - 1]] -= length;
+        if (length > 0)
+            open[depth++] = kept;
+        track->self_ns[kept] = length;
+        track->spans[kept++] = span;
     }
+    track->n_spans = kept;
 }
 
 /* ---- life ---- */
