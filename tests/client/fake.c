@@ -67,7 +67,8 @@ static void send_reply(struct fake *fake, const struct stg_reply *reply, size_t 
     for (unsigned i = 0; i < fake->n_bells; i++)
         fake_ring(fake);
 
-    int all[] = {fake->segment_fd, fake->ring_fd, fake->control_fd, fake->control_fd};
+    int all[] = {fake->segment_fd, fake->ring_fd, fake->control_fd,
+                 fake->device_bytes != 0 ? fake->device_fd : fake->control_fd};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(all))];
@@ -122,6 +123,9 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .boundary = fake->boundary,
                               .batch_rows = fake->batch_rows,
                               .unseen = fake->unseen,
+                              .device_bytes = fake->device_bytes,
+                              .device_number = fake->device_number,
+                              .device_uuid = fake->device_uuid,
                               .pipeline = fake->pipeline};
     struct stg_reply late = {
         .id = request->id + 1000, .code = -STAGER_INTERNAL, .text = "late"};
@@ -239,6 +243,7 @@ void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t val
     header->n_rows = (uint64_t)n;
     header->epoch = 3;
     struct stg_descriptor d = fake_descriptor(fake, slot, number, bytes);
+    d.device = fake->device;
     stg_ring_push(&fake->ring, &d);
 }
 

@@ -41,7 +41,12 @@ struct fake {
     bool unsealed;    /* the segment can shrink */
     const struct stg_pipeline_spec *pipeline;
     struct stg_schema boundary;
-    bool stays_silent; /* at open: closes instead */
+    bool stays_silent;       /* at open: closes instead */
+    uint64_t device_bytes;   /* of memory on a device; with it n_fds is 4 */
+    uint32_t device_number;  /* what it is called; */
+    uint32_t device;         /* what batches that are published say */
+    const void *device_uuid; /* of 16 bytes */
+    int device_fd;           /* the test's to close */
 
     /* what it heard */
     struct stg_request opened;

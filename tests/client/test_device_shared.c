@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory on a device that comes with the reply to open (a pipeline with `gpu`): batches
+ * that lie there are not copied; what does not fit what was offered is, as ever.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/status.h"
+#include "tests/check.h"
+#include "tests/client/on_device.h"
+
+#define NUMBER 3
+
+static const char uuid[16] = "standin"; /* the stand-in's */
+static const char other[16] = "another one";
+
+/* As much as the segment has; the daemon's view of it. */
+static char *offer(struct fake *fake)
+{
+    *fake = (struct fake){0};
+    fake_start(fake);
+    fake->max_held = 4;
+    fake->n_fds = 4;
+    fake->device_bytes = FAKE_SEGMENT_BYTES;
+    fake->device_number = NUMBER;
+    fake->device = NUMBER;
+    fake->device_uuid = uuid;
+    fake->device_fd = memfd_create("device", MFD_CLOEXEC);
+    CHECK(fake->device_fd >= 0 && ftruncate(fake->device_fd, FAKE_SEGMENT_BYTES) == 0);
+    char *memory = mmap(NULL, FAKE_SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        fake->device_fd, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+static void finish(struct fake *fake, char *memory)
+{
+    munmap(memory, FAKE_SEGMENT_BYTES);
+    close(fake->device_fd);
+    on_device_stop(fake);
+}
+
+static void was_shared(struct stager_stream *stream, uint64_t n_shared, uint64_t n_copied)
+{
+    struct stager_stream_info info;
+    stager_stream_info(stream, &info);
+    CHECK_INT(info.device_shared, n_shared);
+    CHECK_INT(info.device_bytes, n_copied * 40);
+    CHECK_INT(standin->n_copies, n_copied);
+}
+
+/* One batch, which is copied whatever was offered. */
+static void is_copied(struct fake *fake, char *memory)
+{
+    fake_publish(fake, 2, 7, 500, 5);
+    struct stager_stream *stream = on_device_open(fake, (struct stager_options){0});
+    struct stager_batch *batch = on_device_take(stream);
+    standin->settle();
+    CHECK_INT(on_device_seen(batch), 500);
+    was_shared(stream, 0, 1);
+    stager_release(batch);
+    stager_close(stream);
+    finish(fake, memory);
+}
+
+static void a_shared_batch_is_read_where_it_lies(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
+    CHECK(fake.opened.wants_device);
+    CHECK_INT(standin->n_shared, 1);
+    fake_publish(&fake, 2, 7, 500, 5);
+    memcpy(memory, fake.segment, FAKE_SEGMENT_BYTES);
+    struct stager_batch *batch = on_device_take(stream);
+    CHECK_INT(on_device_seen(batch), 500);
+    was_shared(stream, 1, 0); /* so it did not come from the host */
+    stager_release(batch);
+    stager_close(stream);
+    CHECK_INT(fake_releases(&fake), 1);
+    finish(&fake, memory);
+}
+
+static void its_lease_goes_back_when_the_trainers_work_is_over(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
+    fake_publish(&fake, 0, 1, 500, 5);
+    fake_publish(&fake, 1, 2, 600, 5);
+    struct stager_batch *first = on_device_take(stream);
+    standin->block(NULL);
+    stager_release(first);
+    struct stager_batch *second = on_device_take(stream);
+    CHECK_INT(fake_releases(&fake), 0);
+    standin->unblock();
+    standin->settle();
+    stager_release(second);
+    standin->settle();
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_releases(&fake), 2);
+    stager_close(stream);
+    finish(&fake, memory);
+}
+
+static void memory_of_another_device_is_left_alone(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    fake.device_uuid = other;
+    is_copied(&fake, memory);
+}
+
+static void memory_that_is_smaller_than_it_says_is_left_alone(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    fake.device_bytes = 2 * FAKE_SEGMENT_BYTES;
+    is_copied(&fake, memory);
+}
+
+static void a_batch_of_other_memory_is_copied(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    fake.device = NUMBER + 1;
+    is_copied(&fake, memory);
+}
+
+static void a_batch_beyond_the_memory_is_copied(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    fake.device_bytes = STG_GRANULE_BYTES;
+    CHECK_INT(ftruncate(fake.device_fd, STG_GRANULE_BYTES), 0);
+    is_copied(&fake, memory);
+}
+
+static void memory_without_its_descriptor_is_an_error(void)
+{
+    struct fake fake;
+    char *memory = offer(&fake);
+    fake.n_fds = 3;
+    CHECK_INT(fake_open_fails(&fake), -STAGER_INTERNAL);
+    CHECK_CONTAINS(stager_error_text(NULL), "3 descriptors, not 4");
+    on_device_load();
+    finish(&fake, memory);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_shared_batch_is_read_where_it_lies),
+    TEST(its_lease_goes_back_when_the_trainers_work_is_over),
+    TEST(memory_of_another_device_is_left_alone),
+    TEST(memory_that_is_smaller_than_it_says_is_left_alone),
+    TEST(a_batch_of_other_memory_is_copied),
+    TEST(a_batch_beyond_the_memory_is_copied),
+    TEST(memory_without_its_descriptor_is_an_error),
+};
+
+TEST_MAIN(tests)
