@@ -33,9 +33,9 @@ SKIPPED = 77
 START_S, CELL_S = 90, 60  # to import torch and make a context; beyond what a cell is told to take
 # {mode: smart_stage, None where all is staged; what else the pipeline says}; DataLoader has none.
 PIPELINES = {"off": ("off", {}), "on": ("on", {}), "auto": ("auto", {}), "gpu": ("auto", {"smart_stage_gpu": "auto"}),
-             "staged": (None, {})}
-MODES = ["dataloader", *PIPELINES]
-TOGETHER = ["dataloader", "on", "staged"]  # of several trainers, and under MPS
+             "staged": (None, {}), "shared": (None, {})}
+MODES = ["dataloader", "off", "on", "auto", "gpu", "staged"]
+TOGETHER = ["dataloader", "on", "staged", "shared"]  # of several trainers, and under MPS
 
 
 def say(text):
@@ -119,8 +119,10 @@ class Run:
         kind, name = data.KINDS[model], f"{model}-{mode}-{k}"
         staged = {"num_clients": k, "delivery": "broadcast"} if k > 1 else {}
         smart_stage, more = PIPELINES[mode]
-        self.server.apply(json.dumps(data.pipeline(name, kind, self.paths[kind], self.args.batch_size, self.args.seen,
-                                                   smart_stage, **staged, **more)))
+        made = data.pipeline(name, kind, self.paths[kind], self.args.batch_size, self.args.seen, smart_stage, **staged, **more)
+        if mode == "shared":
+            made["gpu"] = {"device": "cuda:0" if self.args.device == "cpu" else self.args.device}
+        self.server.apply(json.dumps(made))
         return name
 
     def attempt(self, what, trainers, deadline, name, **command):

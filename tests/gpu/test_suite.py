@@ -9,6 +9,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -134,6 +135,15 @@ def rows_that_have_no_time_left_are_told(folder):
     assert suite.kernels("kernels")["state"] == "not run"
 
 
+def what_rows_run_is_what_is_built(folder):
+    import toolkit
+    made = [f"tests/gpu/{name}" for name in re.findall(r"executable\('(\w+)'", read(os.path.join(HERE, "meson.build")))]
+    named = re.findall(r'at\("((?:tests|client/stagerctl|daemon)/[^"{]+/[^"{]+)"\)', read(os.path.join(HERE, "run")))
+    assert len(made) > 1 and len(named) > 3
+    missing = {name for name in made + named if not any(name in target for target in toolkit.TARGETS)}
+    assert not missing, missing
+
+
 # ---- MPS ------------------------------------------------------------------------------------
 
 def a_control_daemon_is_started_and_ends_when_it_is_told_to(folder):
@@ -180,6 +190,7 @@ def without_one_it_says_so(folder):
 TESTS = [a_row_that_hangs_is_ended_with_what_it_began, a_row_that_crashes_says_by_which_signal,
          a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row, the_log_has_what_each_said,
          what_a_row_throws_is_its_own_and_all_is_written_after_each, rows_that_have_no_time_left_are_told,
+         what_rows_run_is_what_is_built,
          a_control_daemon_is_started_and_ends_when_it_is_told_to, one_that_does_not_start_says_why,
          one_that_does_not_answer_is_ended, one_that_does_not_quit_is_ended_with_its_server, without_one_it_says_so]
 

@@ -83,7 +83,7 @@ class Bench:
         if mode == "dataloader":
             with self.dataloader(kind) as loader:
                 yield map(self.put, loader)
-        elif mode == "staged":
+        elif mode in ("staged", "shared"):
             hook = stager.torch.direct(self.device) if self.is_cuda else stager.torch.to(self.device)
             with self.open(name, device=hook) as stream:
                 yield iter(stream)
