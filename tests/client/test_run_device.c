@@ -435,7 +435,7 @@ static void a_kernel_that_fails_leaves_its_work_to_the_host(void)
     stop(&fake);
 }
 
-static void without_memory_results_are_the_hosts(void)
+static void memory_that_is_not_there_costs_the_device_its_work(void)
 {
     struct fake fake;
     struct stager_stream *stream = open_with(&fake, "on", 0);
@@ -445,6 +445,27 @@ static void without_memory_results_are_the_hosts(void)
         standin->fail_alloc = i;
         fetch(stream, batch, some, N_SOME, results);
         standin->fail_alloc = 0;
+        CHECK_INT(results[0].device, 1);
+        check_some(&fake, stream, results, 3);
+    }
+    stager_release(batch);
+    stager_close(stream);
+    stop(&fake);
+}
+
+static void without_memory_results_are_the_hosts(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = open_with(&fake, "on", 0);
+    struct stager_batch *batch = take(&fake, stream, 0, 3);
+    for (int i = 0; i < 4; i++) {
+        struct stager_tensor results[N_SOME];
+        void *event;
+        standin->no_memory = i < 2;
+        fetch(stream, batch, some, N_SOME, results);
+        CHECK_INT(results[0].device, i < 2 ? 0 : 1);
+        CHECK_INT(stager_run_event(stream, &event),
+                  i < 2 ? -STAGER_FAILED_PRECONDITION : 0);
         check_some(&fake, stream, results, 3);
     }
     stager_release(batch);
@@ -490,6 +511,7 @@ static const struct stg_test tests[] = {
     TEST(an_id_that_is_no_row_is_told_by_a_later_run),
     TEST(an_error_is_told_when_the_device_is_behind),
     TEST(a_kernel_that_fails_leaves_its_work_to_the_host),
+    TEST(memory_that_is_not_there_costs_the_device_its_work),
     TEST(without_memory_results_are_the_hosts),
     TEST(a_child_of_fork_leaves_the_device_alone),
 };

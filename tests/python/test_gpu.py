@@ -27,7 +27,8 @@ class Standin(ctypes.Structure):
 
     _fields_ = [(name, ctypes.CFUNCTYPE(None)) for name in ("hold", "go", "settle")]
     _fields_ += [("block", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("unblock", ctypes.CFUNCTYPE(None)),
-                 ("no_read_only", ctypes.c_bool)]
+                 ("no_read_only", ctypes.c_bool),
+                 ("no_memory", ctypes.c_bool)]
     _fields_ += [(name, ctypes.c_uint) for name in ("fail_copy", "fail_alloc", "fail_kernel")]
     _fields_ += [("n_devices", ctypes.c_int)]
     _fields_ += [(name, ctypes.c_uint) for name in ("n_allocations", "n_streams", "n_events", "n_registered",

@@ -83,7 +83,8 @@ int standin_device_alloc(int device, size_t bytes, void **ret, struct stg_err *e
     }
     pthread_mutex_lock(&standin_lock);
     standin_control.n_allocs++;
-    bool fails = standin_control.fail_alloc > 0 && --standin_control.fail_alloc == 0;
+    bool fails = standin_control.no_memory ||
+                 (standin_control.fail_alloc > 0 && --standin_control.fail_alloc == 0);
     pthread_mutex_unlock(&standin_lock);
     if (fails)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "standin: no memory");

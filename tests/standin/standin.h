@@ -30,6 +30,7 @@ struct standin {
 
     /* Set before the first look at the device, or between calls. */
     bool no_read_only;                /* cannot page-lock what is mapped read-only */
+    bool no_memory;                   /* nothing more on the device */
     unsigned fail_copy;               /* the n-th copy from now on fails; 0: none */
     unsigned fail_alloc, fail_kernel; /* likewise, of memory of the device; of a launch */
     int n_devices;                    /* 1; 0: UNAVAILABLE */
