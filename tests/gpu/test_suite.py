@@ -128,6 +128,19 @@ def what_a_row_throws_is_its_own_and_all_is_written_after_each(folder):
     assert "A rehearsal without a GPU" in read(os.path.join(folder.name, "gpu.md"))
 
 
+def figures_are_told_of_a_card_alone(folder):
+    run = program()
+    trainers = [{"n": n, "own_bytes_per_s": 2e9 / n, "shared_bytes_per_s": 2e9} for n in (1, 2)]
+    rows = [{"name": "figures", "state": "passed", "figures": {"bytes_per_s": 5e9, "kernels_bytes_per_s": {"cast": 7e11}}},
+            {"name": "figures of a shared copy", "state": "passed", "figures": {"trainers": trainers}}]
+    card = {"name": "card", "runtime": 13000}
+    text = run.table({"date": "today", "rehearsal": False, "card": card, "driver": "1", "rows": rows})
+    for line in ("| batches of 4 MiB onto the device | 5.0 GB/s |", "| kernel cast | 700 GB/s |", "| 2 trainers | 1.0 | 2.0 |",
+                 "| copies from pageable memory | not run |"):
+        assert line in text, text
+    assert "5.0" not in run.table({"date": "today", "rehearsal": True, "card": None, "driver": "", "rows": rows})
+
+
 def rows_that_have_no_time_left_are_told(folder):
     run = program()
     args = argparse.Namespace(build=folder.name, rehearse=False)
@@ -190,7 +203,7 @@ def without_one_it_says_so(folder):
 TESTS = [a_row_that_hangs_is_ended_with_what_it_began, a_row_that_crashes_says_by_which_signal,
          a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row, the_log_has_what_each_said,
          what_a_row_throws_is_its_own_and_all_is_written_after_each, rows_that_have_no_time_left_are_told,
-         what_rows_run_is_what_is_built,
+         figures_are_told_of_a_card_alone, what_rows_run_is_what_is_built,
          a_control_daemon_is_started_and_ends_when_it_is_told_to, one_that_does_not_start_says_why,
          one_that_does_not_answer_is_ended, one_that_does_not_quit_is_ended_with_its_server, without_one_it_says_so]
 
