@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 6u
+#define STG_COMPUTE_ABI 7u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 

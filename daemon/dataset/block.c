@@ -6,13 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* To take so much from malloc and give it back costs a page fault for every 4 KiB of it.
+ */
+#define LARGE_BYTES (4u << 20)
+
 struct owned_block {
     struct stg_block block;
     struct stg_quota *quota;
-    struct stg_chunk *chunk;
+    struct stg_chunk *chunk;  /* that it shows, or NULL */
+    struct stg_chunk *memory; /* that it lies in, when it is large, or NULL */
     struct stg_block *parent; /* whose memory it shows, or NULL */
-    uint64_t taken;
-    char *at, *end; /* what is left to carve */
+    uint64_t taken;           /* counted on quota; by memory, when there is one */
+    char *at, *end;           /* what is left to carve */
 };
 
 struct stg_block *stg_block_ref(struct stg_block *block)
@@ -36,9 +41,42 @@ static void owned_destroy(struct stg_block *block)
     stg_ahead_unref(block->ahead);
     stg_chunk_unref(own->chunk);
     stg_block_unref(own->parent);
-    stg_quota_give(quota, own->taken);
-    free(own);
+    if (own->memory != NULL) {
+        stg_chunk_unref(own->memory);
+    } else {
+        stg_quota_give(quota, own->taken);
+        free(own);
+    }
     stg_quota_unref(quota);
+}
+
+static int take_small(struct stg_quota *quota, uint64_t bytes, const char *what,
+                      struct owned_block **ret, struct stg_err *err)
+{
+    int rc = stg_quota_take(quota, bytes, what, err);
+    if (rc < 0)
+        return rc;
+    *ret = aligned_alloc(64, bytes);
+    if (*ret != NULL)
+        return 0;
+    stg_quota_give(quota, bytes);
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "%s needs %llu bytes: the machine is out of memory", what,
+                   (unsigned long long)bytes);
+}
+
+/* Memory for a block, and the chunk that it lies in, if it does. */
+static int take(struct stg_quota *quota, uint64_t bytes, const char *what,
+                struct owned_block **ret, struct stg_chunk **ret_memory,
+                struct stg_err *err)
+{
+    *ret_memory = NULL;
+    if (bytes < LARGE_BYTES)
+        return take_small(quota, bytes, what, ret, err);
+    int rc = stg_chunk_create_near(quota, bytes, what, ret_memory, err);
+    if (rc == 0)
+        *ret = (struct owned_block *)(*ret_memory)->data;
+    return rc;
 }
 
 int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t bytes,
@@ -49,22 +87,18 @@ int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t by
                     stg_block_room(n_components * sizeof(struct stg_tensor));
     if (bytes > UINT64_MAX / 4)
         return stg_quota_take(quota, bytes, what, err);
-    int rc = stg_quota_take(quota, head + bytes, what, err);
+    struct owned_block *own;
+    struct stg_chunk *memory;
+    int rc = take(quota, head + bytes, what, &own, &memory, err);
     if (rc < 0)
         return rc;
-    struct owned_block *own = aligned_alloc(64, head + bytes);
-    if (own == NULL) {
-        stg_quota_give(quota, head + bytes);
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "%s needs %llu bytes: the machine is out of memory", what,
-                       (unsigned long long)(head + bytes));
-    }
     memset(own, 0, offsetof(struct owned_block, block.error.text));
     own->block.error.text[0] = '\0';
     own->quota = stg_quota_ref(quota);
     own->chunk = chunk != NULL ? stg_chunk_ref(chunk) : NULL;
+    own->memory = memory;
     own->parent = NULL;
-    own->taken = head + bytes;
+    own->taken = memory != NULL ? memory->capacity : head + bytes;
     own->at = (char *)own + stg_block_room(sizeof(*own));
     own->end = (char *)own + head + bytes;
     struct stg_block *block = &own->block;
@@ -107,11 +141,15 @@ void stg_block_move(struct stg_block *block, struct stg_quota *to)
     struct owned_block *own = block->owner;
     struct stg_quota *from = own->quota;
     assert(own->parent == NULL && own->chunk == NULL);
-    int rc = stg_quota_take(to, own->taken, "", NULL);
-    assert(rc == 0);
-    (void)rc;
     own->quota = stg_quota_ref(to);
-    stg_quota_give(from, own->taken);
+    if (own->memory != NULL) {
+        stg_chunk_move(own->memory, to);
+    } else {
+        int rc = stg_quota_take(to, own->taken, "", NULL);
+        assert(rc == 0);
+        (void)rc;
+        stg_quota_give(from, own->taken);
+    }
     stg_quota_unref(from);
 }
 

@@ -11,16 +11,22 @@
 
 #define ALIGN 64u
 #define HUGE_BYTES (2u << 20)
-#define MAX_FREE 4u                /* chunks kept for reuse; they stay counted */
-#define MAX_FREE_BYTES (16u << 20) /* a larger one is not kept */
+#define MAX_FREE 4u                /* of either kind kept for reuse; they stay counted */
+#define MAX_FREE_BYTES (16u << 20) /* a larger one is not kept, … */
+#define MAX_NEAR_BYTES (64u << 20) /* … of those that stg_chunk_create_near made */
+
+/* The one that came back last is the first. */
+struct kept {
+    struct stg_chunk *first;
+    unsigned n;
+};
 
 struct stg_quota {
     _Atomic uint32_t refs;
     uint64_t limit;
-    pthread_mutex_t lock; /* guards used, free_chunks, n_free */
+    pthread_mutex_t lock; /* guards used, kept */
     uint64_t used;
-    struct stg_chunk *free_chunks;
-    unsigned n_free;
+    struct kept kept[2]; /* [is_near] */
 };
 
 int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret)
@@ -47,16 +53,25 @@ static void chunk_free(struct stg_chunk *chunk)
     free(chunk);
 }
 
+/* Takes it out of the kept ones. The lock is held. */
+static struct stg_chunk *unlink_kept(struct kept *kept, struct stg_chunk **at)
+{
+    struct stg_chunk *chunk = *at;
+    *at = chunk->next;
+    kept->n--;
+    return chunk;
+}
+
 /* Gives every free chunk back to malloc. The lock is held. */
 static void drop_free_chunks(struct stg_quota *quota)
 {
-    while (quota->free_chunks != NULL) {
-        struct stg_chunk *chunk = quota->free_chunks;
-        quota->free_chunks = chunk->next;
-        quota->used -= chunk->capacity;
-        chunk_free(chunk);
+    for (int i = 0; i < 2; i++) {
+        while (quota->kept[i].first != NULL) {
+            struct stg_chunk *chunk = unlink_kept(&quota->kept[i], &quota->kept[i].first);
+            quota->used -= chunk->capacity;
+            chunk_free(chunk);
+        }
     }
-    quota->n_free = 0;
 }
 
 void stg_quota_unref(struct stg_quota *quota)
@@ -123,26 +138,25 @@ uint64_t stg_quota_limit(const struct stg_quota *quota)
 }
 
 /* A free chunk of that capacity, or NULL. The lock is held. */
-static struct stg_chunk *reuse(struct stg_quota *quota, uint64_t capacity)
+static struct stg_chunk *reuse(struct stg_quota *quota, uint64_t capacity, bool is_near)
 {
-    for (struct stg_chunk **at = &quota->free_chunks; *at != NULL; at = &(*at)->next) {
-        struct stg_chunk *chunk = *at;
-        if (chunk->capacity != capacity)
-            continue;
-        *at = chunk->next;
-        quota->n_free--;
-        return chunk;
+    struct kept *kept = &quota->kept[is_near];
+    uint64_t slack = is_near ? capacity / 8 : 0;
+    for (struct stg_chunk **at = &kept->first; *at != NULL; at = &(*at)->next) {
+        if ((*at)->capacity >= capacity && (*at)->capacity - capacity <= slack)
+            return unlink_kept(kept, at);
     }
     return NULL;
 }
 
-static struct stg_chunk *chunk_new(uint64_t capacity)
+static struct stg_chunk *chunk_new(uint64_t capacity, bool is_near)
 {
     struct stg_chunk *chunk = calloc(1, sizeof(*chunk));
     if (chunk == NULL)
         return NULL;
     bool huge = capacity % HUGE_BYTES == 0;
     chunk->capacity = capacity;
+    chunk->is_near = is_near;
     chunk->data = aligned_alloc(huge ? HUGE_BYTES : ALIGN, capacity);
     if (chunk->data == NULL) {
         free(chunk);
@@ -154,8 +168,8 @@ static struct stg_chunk *chunk_new(uint64_t capacity)
     return chunk;
 }
 
-int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *what,
-                     struct stg_chunk **ret, struct stg_err *err)
+static int create(struct stg_quota *quota, uint64_t capacity, bool is_near,
+                  const char *what, struct stg_chunk **ret, struct stg_err *err)
 {
     if (capacity > UINT64_MAX / 2)
         return refuse(quota, capacity, what, err);
@@ -163,13 +177,13 @@ int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *wha
     if (capacity == 0)
         capacity = ALIGN;
     pthread_mutex_lock(&quota->lock);
-    struct stg_chunk *chunk = reuse(quota, capacity);
+    struct stg_chunk *chunk = reuse(quota, capacity, is_near);
     int rc = chunk == NULL ? take_locked(quota, capacity) : 0;
     pthread_mutex_unlock(&quota->lock);
     if (rc < 0)
         return refuse(quota, capacity, what, err);
     if (chunk == NULL)
-        chunk = chunk_new(capacity);
+        chunk = chunk_new(capacity, is_near);
     if (chunk == NULL) {
         stg_quota_give(quota, capacity);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
@@ -183,10 +197,46 @@ int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *wha
     return 0;
 }
 
+int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *what,
+                     struct stg_chunk **ret, struct stg_err *err)
+{
+    return create(quota, capacity, false, what, ret, err);
+}
+
+int stg_chunk_create_near(struct stg_quota *quota, uint64_t capacity, const char *what,
+                          struct stg_chunk **ret, struct stg_err *err)
+{
+    return create(quota, capacity, true, what, ret, err);
+}
+
 struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk)
 {
     atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
     return chunk;
+}
+
+/* Keeps it, in place of the one that was kept longest if need be. What has to be freed,
+ * or NULL. The lock is held. */
+static struct stg_chunk *keep(struct stg_quota *quota, struct stg_chunk *chunk)
+{
+    struct kept *kept = &quota->kept[chunk->is_near];
+    struct stg_chunk *old = NULL;
+    if (chunk->capacity > (chunk->is_near ? MAX_NEAR_BYTES : MAX_FREE_BYTES) ||
+        (chunk->is_near && quota->limit == UINT64_MAX)) {
+        quota->used -= chunk->capacity;
+        return chunk;
+    }
+    if (kept->n == MAX_FREE) {
+        struct stg_chunk **at = &kept->first;
+        while ((*at)->next != NULL)
+            at = &(*at)->next;
+        old = unlink_kept(kept, at);
+        quota->used -= old->capacity;
+    }
+    chunk->next = kept->first;
+    kept->first = chunk;
+    kept->n++;
+    return old;
 }
 
 void stg_chunk_unref(struct stg_chunk *chunk)
@@ -197,16 +247,20 @@ void stg_chunk_unref(struct stg_chunk *chunk)
     struct stg_quota *quota = chunk->quota;
     chunk->quota = NULL;
     pthread_mutex_lock(&quota->lock);
-    bool keep = quota->n_free < MAX_FREE && chunk->capacity <= MAX_FREE_BYTES;
-    if (keep) {
-        chunk->next = quota->free_chunks;
-        quota->free_chunks = chunk;
-        quota->n_free++;
-    } else {
-        quota->used -= chunk->capacity;
-    }
+    struct stg_chunk *old = keep(quota, chunk);
     pthread_mutex_unlock(&quota->lock);
-    if (!keep)
-        chunk_free(chunk);
+    if (old != NULL)
+        chunk_free(old);
     stg_quota_unref(quota);
+}
+
+void stg_chunk_move(struct stg_chunk *chunk, struct stg_quota *to)
+{
+    struct stg_quota *from = chunk->quota;
+    int rc = stg_quota_take(to, chunk->capacity, "", NULL);
+    assert(rc == 0);
+    (void)rc;
+    chunk->quota = stg_quota_ref(to);
+    stg_quota_give(from, chunk->capacity);
+    stg_quota_unref(from);
 }

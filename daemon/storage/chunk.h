@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory of one dataset: every byte that its readers and steps hold is counted on one
- * limit, and chunks (what files are read into) are kept for reuse, so that a steady state
- * takes nothing from malloc. Chunks are reference counted, because a batch may be a view
- * of one, and keep their memory alive by themselves: a block may outlive its dataset. Any
- * thread.
+ * limit, and chunks (what files are read into, large batches) are kept for reuse, so that
+ * a steady state takes nothing from malloc. Chunks are reference counted, because a batch
+ * may be a view of one, and keep their memory alive by themselves: a block may outlive
+ * its dataset. Any thread.
  */
 #ifndef STG_DAEMON_CHUNK_H
 #define STG_DAEMON_CHUNK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/err.h"
@@ -21,6 +22,7 @@ struct stg_chunk {
     char *data;        /* aligned to 64; not zeroed */
     struct stg_quota *quota;
     struct stg_chunk *next; /* among the free ones */
+    bool is_near;           /* made by stg_chunk_create_near */
 };
 
 /* limit_bytes 0: no limit. RESOURCE_EXHAUSTED when out of memory. */
@@ -40,7 +42,17 @@ uint64_t stg_quota_limit(const struct stg_quota *quota); /* UINT64_MAX: none */
  * is used again. Errors as stg_quota_take. */
 int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *what,
                      struct stg_chunk **ret, struct stg_err *err);
+
+/* As that, but one is used again that is larger by up to an eighth: for batches, of which
+ * each has another size. A quota without a limit does not keep them. */
+int stg_chunk_create_near(struct stg_quota *quota, uint64_t capacity, const char *what,
+                          struct stg_chunk **ret, struct stg_err *err);
+
 struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk);
 void stg_chunk_unref(struct stg_chunk *chunk); /* NULL is allowed */
+
+/* It counts on that quota from now on, which has no limit. The caller has the one
+ * reference. */
+void stg_chunk_move(struct stg_chunk *chunk, struct stg_quota *to);
 
 #endif
