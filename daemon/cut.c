@@ -48,17 +48,19 @@ static bool counts(const struct stg_client *client)
     return client->state != STG_CLIENT_DETACHED && client->needs != NULL;
 }
 
-/* Returns how many; *ret is the caller's to free, NULL: none, or out of memory. */
-static size_t gather(const struct stg_stage *stage, const struct stg_cut_needs ***ret)
+/* Returns how many; *ret is the caller's to free, NULL: none, or out of memory. It has
+ * room for one more. */
+static size_t gather(const struct stg_stage *stage, const struct stg_client *but,
+                     const struct stg_cut_needs ***ret)
 {
     size_t n = 0;
     for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
-        n += counts(c);
-    *ret = n > 0 ? calloc(n, sizeof(**ret)) : NULL;
+        n += counts(c) && c != but;
+    *ret = calloc(n + 1, sizeof(**ret));
     n = 0;
     for (const struct stg_client *c = stage->clients; *ret != NULL && c != NULL;
          c = c->next) {
-        if (counts(c))
+        if (counts(c) && c != but)
             (*ret)[n++] = c->needs;
     }
     return n;
@@ -74,27 +76,48 @@ static bool must_be_wide(const struct stg_stage *stage)
 
 /* ---- who may be there together ---- */
 
-static int check_size(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+/* How large a batch gets for all of them. */
+static int find_bytes(const struct stg_cuts *cuts,
+                      const struct stg_cut_needs *const *needs, size_t n, uint64_t *ret,
                       struct stg_err *err)
 {
-    const struct stg_cuts *cuts = stage->config.cuts;
     struct stg_cut *cut = NULL;
     bool *moved = calloc(stg_cuts_n_nodes(cuts) + 1, sizeof(*moved));
     if (moved == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    stg_cuts_least(cuts, &needs, 1, moved);
-    int rc = stg_cut_create(cuts, &needs, 1, moved, true, &cut, err);
+    stg_cuts_least(cuts, needs, n, moved);
+    int rc = stg_cut_create(cuts, needs, n, moved, true, &cut, err);
     free(moved);
     if (rc < 0)
         return rc;
-    uint64_t bytes = stg_cut_batch_bytes(cut);
+    *ret = stg_cut_batch_bytes(cut);
     stg_cut_destroy(cut);
-    if (bytes <= stage->plan.max_batch_bytes)
-        return 0;
+    return 0;
+}
+
+static int check_size(const struct stg_stage *stage, const struct stg_cut_needs *more,
+                      const struct stg_client *back, struct stg_err *err)
+{
+    const struct stg_cuts *cuts = stage->config.cuts;
+    const struct stg_cut_needs **needs;
+    uint64_t bytes = 0;
+    bool is_ahead = false;
+    int rc = 0;
+    size_t n = gather(stage, back, &needs);
+    if (needs == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    needs[n++] = more;
+    for (size_t i = 0; i < n; i++)
+        is_ahead |= stg_cut_needs_ahead(cuts, needs[i]);
+    if (is_ahead)
+        rc = find_bytes(cuts, needs, n, &bytes, err);
+    free(needs);
+    if (rc < 0 || bytes <= stage->plan.max_batch_bytes)
+        return rc;
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                   "batches with what this trainer's build of libstager-compute cannot "
+                   "batches with what the trainers' builds of libstager-compute cannot "
                    "compute have %" PRIu64 " bytes, and max_batch_bytes is %" PRIu64
-                   ": raise it, or install the build of stagerd for the trainer",
+                   ": raise it, or install the build of stagerd for the trainers",
                    bytes, stage->plan.max_batch_bytes);
 }
 
@@ -115,8 +138,7 @@ int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *n
             stg_err_prefix(err, rc, "this trainer and client %s of pipeline %s",
                            c->client_id, stage->config.name);
     }
-    return rc == 0 && stg_cut_needs_ahead(cuts, needs) ? check_size(stage, needs, err)
-                                                       : rc;
+    return rc == 0 ? check_size(stage, needs, back, err) : rc;
 }
 
 /* ---- choosing ---- */
@@ -235,7 +257,7 @@ void stg_stage_recut(struct stg_stage *stage)
     struct stg_stage_cut *cut = NULL;
     if (stage->config.cuts == NULL || stage->stopping)
         return;
-    size_t n = gather(stage, &needs);
+    size_t n = gather(stage, NULL, &needs);
     if (n > 0)
         cut = find_cut(stage, needs, n);
     free(needs);
@@ -282,7 +304,7 @@ void stg_stage_look_at_cuts(struct stg_stage *stage,
     const struct stg_cut_needs **needs = NULL;
     pthread_mutex_lock(&stage->lock);
     size_t n = stage->config.spec->smart_stage != STG_SMART_STAGE_OFF
-                   ? gather(stage, &needs)
+                   ? gather(stage, NULL, &needs)
                    : 0;
     if (stage->config.cuts != NULL)
         look(owner, stage->config.cuts, needs, n);
@@ -298,7 +320,7 @@ static int check(const struct stg_stage *stage, bool *moved, struct stg_err *err
     bool *least = calloc(stg_cuts_n_nodes(cuts) + 1, sizeof(*least));
     if (least == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    size_t n = gather(stage, &needs);
+    size_t n = gather(stage, NULL, &needs);
     stg_cuts_least(cuts, needs, n, least);
     for (size_t i = 0; i < stg_cuts_n_nodes(cuts); i++)
         moved[i] = moved[i] || least[i];

@@ -71,9 +71,9 @@ uint64_t stg_stage_cut_number(struct stg_stage *stage);
 /* ---- inside of a stage: the lock is held ---- */
 
 /* May it be there with those that are, but for the one whose place it takes (NULL: it
- * takes none)? FAILED_PRECONDITION names a client that fetches
- * what this one lacks, or the other way round; RESOURCE_EXHAUSTED: batches with what it
- * lacks are larger than max_batch_bytes. */
+ * takes none)? FAILED_PRECONDITION names a client that fetches what this one lacks, or
+ * the other way round; RESOURCE_EXHAUSTED: batches with what they all lack are larger
+ * than max_batch_bytes. */
 int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,
                     const struct stg_client *back, struct stg_err *err);
 

@@ -383,6 +383,38 @@ static void who_comes_back_with_another_build_is_taken_as_it_is_then(void)
     fixture_finish(&fixture);
 }
 
+/* A batch has room for what the one lacks, or the other, and not for both. */
+static void what_two_of_them_lack_has_to_fit_together(void)
+{
+    struct fixture fixture;
+    struct stager_stream *left, *right;
+    fixture_start(&fixture, "");
+    fixture_apply(
+        &fixture,
+        "name: p\n"
+        "dataset: [{range: {stop: 5}}, {batch: {batch_size: 1, drop_remainder: true}}]\n"
+        "graph:\n"
+        "  - {name: big, op: constant, value: 1, dtype: int64, shape: [1, 5000]}\n"
+        "  - {name: next, op: add, input: [big, \"staged:v\"]}\n"
+        "  - {name: product, op: multiply, input: [next, \"staged:v\"]}\n"
+        "  - {name: left, op: add, input: [product, big]}\n"
+        "  - {name: quotient, op: floordiv, input: [\"staged:v\", next]}\n"
+        "  - {name: right, op: add, input: [quotient, big]}\n"
+        "staged: {features: {v: value}, num_clients: 2, max_batch_bytes: 64KiB}\n"
+        "targets: [left]\nsmart_stage: on\n");
+    be_older();
+    CHECK_INT(try_open(&fixture, NULL, "left", 0, &left), 0);
+    CHECK_INT(try_open(&fixture, NULL, "right", 0, &right), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(NULL),
+                   "batches with what the trainers' builds of libstager-compute cannot "
+                   "compute have 8");
+    CHECK_CONTAINS(stager_error_text(NULL), "max_batch_bytes is 65536: raise it");
+    stager_close(left);
+    CHECK_INT(try_open(&fixture, NULL, "right", 0, &right), 0);
+    stager_close(right);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(what_a_trainer_lacks_runs_ahead_of_it),
     TEST(who_needs_nothing_of_what_it_lacks_forces_nothing),
@@ -395,5 +427,6 @@ static const struct stg_test tests[] = {
     TEST(who_fetches_what_another_one_lacks_cannot_be_there_with_it),
     TEST(who_comes_second_and_fetches_what_is_lacked_is_told),
     TEST(who_comes_back_with_another_build_is_taken_as_it_is_then),
+    TEST(what_two_of_them_lack_has_to_fit_together),
 };
 TEST_MAIN(tests)

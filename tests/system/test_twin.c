@@ -26,7 +26,8 @@ static const char *const shared = "gpu: {device: cuda:0}";
 
 struct course {
     char client_id[16];
-    int64_t most; /* batches, then it waits to be killed; 0: to the end */
+    int64_t most;  /* batches, then it waits to be killed; 0: to the end */
+    int64_t rests; /* after so many it waits for a word; 0: never */
 };
 
 /* Every value of the batch, as the device has it, and as it must be. */
@@ -66,6 +67,8 @@ static void train(struct fixture *fixture, int fd, void *arg)
             break;
         trainer_send(fd, look(batch));
         stager_release(batch);
+        if (n + 1 == course->rests)
+            trainer_recv(fd);
     }
     while (rc == 0)
         pause();
@@ -293,31 +296,49 @@ static void a_killed_trainer_ends_a_round_robin_for_the_other(void)
 
 /* ---- deaths of stager-gpu ---- */
 
+struct death {
+    struct fixture *fixture;
+    pid_t first;
+};
+
+static bool another_shares(const struct fixture_status *status, void *arg)
+{
+    const struct death *death = arg;
+    struct gpu_status gpu;
+    pid_t second = find_helper(death->fixture->pid);
+    look_at(death->fixture, &gpu);
+    return second > 0 && second != death->first && gpu.why[0] == '\0';
+}
+
 static void when_stager_gpu_dies_trainers_copy_until_it_is_back(void)
 {
     struct fixture fixture;
     struct trainer trainers[2];
-    struct course courses[2] = {0};
+    struct course courses[2] = {{.rests = 1000}, {.rests = 1000}};
     struct result results[2] = {0};
     unsigned seen[2][1500] = {0};
     begin(&fixture);
     apply(&fixture, 1500, 2, ", delivery: broadcast", shared);
     start(trainers, courses, 2, &fixture);
-    for (int i = 0; i < 30; i++) {
-        hear(&trainers[0], seen[0], 1500, &results[0]);
-        hear(&trainers[1], seen[1], 1500, &results[1]);
+    struct death death = {.fixture = &fixture};
+    for (int i = 0; i < 1000; i++) {
+        for (int k = 0; k < 2; k++)
+            hear(&trainers[k], seen[k], 1500, &results[k]);
+        if (i != 30)
+            continue;
+        death.first = find_helper(fixture.pid);
+        CHECK(death.first > 0);
+        CHECK_INT(kill(death.first, SIGKILL), 0);
     }
-    pid_t first = find_helper(fixture.pid);
-    CHECK(first > 0);
-    CHECK_INT(kill(first, SIGKILL), 0);
+    fixture_wait(&fixture, "p", fixture_millis(20000), another_shares, &death);
+    for (int i = 0; i < 2; i++)
+        trainer_send(trainers[i].fd, 0);
     hear_all(trainers, 2, seen[0], 1500, results);
-    pid_t second = find_helper(fixture.pid);
-    CHECK(second > 0 && second != first);
     for (int i = 0; i < 2; i++) {
         CHECK_INT(results[i].rc, -STAGER_OUT_OF_RANGE);
         CHECK_INT(results[i].batches, 1500);
         CHECK_INT(results[i].shared + results[i].copies, 1500);
-        CHECK(results[i].copies > 0 && results[i].shared > 30);
+        CHECK(results[i].copies > 0 && results[i].shared > 400);
         for (int k = 0; k < 1500; k++)
             CHECK_INT(seen[i][k], 1);
     }
