@@ -211,10 +211,15 @@ def contestants_table(found):
         yield f"| {name} | no row: {why} |"
 
 
+def made_again(found):
+    again = found.get("again")
+    return f" {', '.join(again['names'])} again on {again['date']}, in {again['took_s']} s." if again else ""
+
+
 def markdown(found):
     lines = ["# Peers", "",
              f"{found['date']}, {found['machine']}. Made by `tests/bench/peers/run --build build --out tests/bench/peers` in "
-             f"{found['took_s']} s" + (", a smoke test: its figures mean nothing." if found["smoke"] else "."), "",
+             f"{found['took_s']} s" + (", a smoke test: its figures mean nothing." if found["smoke"] else ".") + made_again(found), "",
              f"All contestants of a case are started, and take turns: {found['rounds']} rounds of {found['seconds']:g} s, each after a "
              "warm-up that does not count; who is not in turn is stopped. Figures are the median of the rounds, and the least "
              "and the most. All use the same CPUs, and files from the page cache. CPU time and memory are those of all "
