@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/status.h"
 #include "daemon/twin_priv.h"
@@ -46,13 +46,6 @@ struct stg_twin {
     char why[STG_ERR_TEXT_BYTES];
     uint64_t n_copies;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- copies ---- */
 
@@ -186,10 +179,10 @@ static bool live_once(struct stg_twin *twin)
             "trainers, into %.1f MiB",
             twin->name, (int)process->pid, twin->device, start.name,
             (double)start.memory.bytes / MIB);
-    uint64_t began = now_ns();
+    uint64_t began = stg_now_ns();
     bool goes_on = !is_over(twin, process->control, -1);
     let_go(twin, process);
-    if (now_ns() - began >= LIVED_NS) {
+    if (stg_now_ns() - began >= LIVED_NS) {
         twin->n_failures = 0;
         twin->said[0] = '\0';
     }
@@ -217,14 +210,12 @@ static void *look_after(void *arg)
 
 static void wait_for_first(struct stg_twin *twin)
 {
-    uint64_t until = now_ns() + FIRST_MILLIS * UINT64_C(1000000);
+    uint64_t until = stg_now_ns() + FIRST_MILLIS * UINT64_C(1000000);
     pthread_mutex_lock(&twin->lock);
-    while (!twin->was_tried && now_ns() < until &&
+    while (!twin->was_tried && stg_now_ns() < until &&
            (twin->config.cancelled == NULL || atomic_load(twin->config.cancelled) == 0)) {
-        uint64_t next = now_ns() + LOOK_MILLIS * UINT64_C(1000000);
-        struct timespec at = {.tv_sec = (time_t)(next / 1000000000u),
-                              .tv_nsec = (long)(next % 1000000000u)};
-        pthread_cond_timedwait(&twin->tried, &twin->lock, &at);
+        uint64_t next = stg_now_ns() + LOOK_MILLIS * UINT64_C(1000000);
+        stg_clock_cond_wait(&twin->tried, &twin->lock, next);
     }
     pthread_mutex_unlock(&twin->lock);
 }
@@ -251,11 +242,7 @@ int stg_twin_create(const struct stg_twin_config *config, struct stg_twin **ret,
     snprintf(twin->name, sizeof(twin->name), "%s", config->name);
     snprintf(twin->device, sizeof(twin->device), "%s", config->device);
     snprintf(twin->why, sizeof(twin->why), "stager-gpu is starting");
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&twin->tried, &attr);
-    pthread_condattr_destroy(&attr);
+    stg_clock_cond_init(&twin->tried);
     pthread_mutex_init(&twin->lock, NULL);
     twin->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int number = twin->stop < 0 ? errno : 0;

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/status.h"
 #include "daemon/helper.h"
 #include "daemon/twin_priv.h"
@@ -155,9 +156,7 @@ static int check_ready(const struct stg_twin_start *start, struct stg_gpu_ready 
 
 static int64_t now_millis(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(stg_now_ns() / 1000000u);
 }
 
 /* 0: readable, within that time. */

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/status.h"
 
 /* ---- which fetches ---- */
@@ -200,14 +200,11 @@ static int launch(struct stg_on_device *half, struct stg_result *result,
 
 static bool wants_device(struct stg_on_device *half)
 {
-    struct timespec now;
     if (half->has_failed)
         return false;
     if (!stg_place_where(half->place)->is_auto)
         return true;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return stg_trial_step(&half->trial,
-                          (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    return stg_trial_step(&half->trial, stg_now_ns());
 }
 
 /* What the device gives, and what the host does meanwhile. */

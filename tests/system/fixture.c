@@ -307,6 +307,13 @@ struct stager *fixture_ask(struct fixture *fixture, enum stg_request_kind kind,
     return client;
 }
 
+void fixture_moved(const struct stg_pipeline_status *status, char *ret, size_t bytes)
+{
+    ret[0] = '\0';
+    for (size_t i = 0; i < status->n_moved; i++)
+        snprintf(ret + strlen(ret), bytes - strlen(ret), " %s", status->moved[i]);
+}
+
 void fixture_status(struct fixture *fixture, const char *name, struct fixture_status *ret)
 {
     struct stg_reply reply;

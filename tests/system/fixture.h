@@ -86,6 +86,9 @@ struct fixture_status {
  * the connection that it came by. Fails the test where there is no reply. */
 struct stager *fixture_ask(struct fixture *fixture, enum stg_request_kind kind,
                            const char *name, struct stg_reply *ret);
+/* The nodes that run ahead, a blank before each. */
+void fixture_moved(const struct stg_pipeline_status *status, char *ret, size_t bytes);
+
 void fixture_status(struct fixture *fixture, const char *name,
                     struct fixture_status *ret);
 

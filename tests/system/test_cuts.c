@@ -177,18 +177,12 @@ struct seen {
 
 static void look(struct fixture *fixture, struct seen *ret)
 {
-    struct stager *client;
-    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
-    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = "p"};
     struct stg_reply reply;
-    struct stg_err err = {0};
-    CHECK_INT(stg_admin_call(client, &request, &reply, &err), 0);
+    struct stager *client = fixture_ask(fixture, STG_REQUEST_STATUS, "p", &reply);
     *ret = (struct seen){.cut = reply.status.cut,
                          .own_cuts = reply.status.own_cuts,
                          .lost = reply.status.lost + reply.status.discarded_published};
-    for (size_t i = 0; i < reply.status.n_moved; i++)
-        snprintf(ret->moved + strlen(ret->moved), sizeof(ret->moved) - strlen(ret->moved),
-                 " %s", reply.status.moved[i]);
+    fixture_moved(&reply.status, ret->moved, sizeof(ret->moved));
     for (size_t i = 0; i < reply.status.n_clients; i++)
         ret->gaps += reply.status.clients[i].gaps;
     stager_disconnect(client);

@@ -82,16 +82,10 @@ static void check_refused(struct fixture *fixture, const char *fetch, const char
 /* Which nodes run ahead, a blank before each. */
 static void check_moved(struct fixture *fixture, const char *moved)
 {
-    struct stager *client;
-    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
-    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = "p"};
     struct stg_reply reply;
-    struct stg_err err = {0};
-    char seen[256] = "";
-    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
-    for (size_t i = 0; i < reply.status.n_moved; i++)
-        snprintf(seen + strlen(seen), sizeof(seen) - strlen(seen), " %s",
-                 reply.status.moved[i]);
+    struct stager *client = fixture_ask(fixture, STG_REQUEST_STATUS, "p", &reply);
+    char seen[256];
+    fixture_moved(&reply.status, seen, sizeof(seen));
     CHECK_STR(seen, moved);
     stager_disconnect(client);
 }

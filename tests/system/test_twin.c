@@ -192,12 +192,8 @@ struct gpu_status {
 
 static void look_at(struct fixture *fixture, struct gpu_status *ret)
 {
-    struct stager *client;
-    struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = "p"};
     struct stg_reply reply;
-    struct stg_err err = {0};
-    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
-    CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    struct stager *client = fixture_ask(fixture, STG_REQUEST_STATUS, "p", &reply);
     *ret = (struct gpu_status){.copies = reply.status.gpu_copies,
                                .published = reply.status.published};
     snprintf(ret->gpu, sizeof(ret->gpu), "%s", reply.status.gpu);
