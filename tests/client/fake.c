@@ -27,6 +27,21 @@ static int make_object(uint64_t bytes, int seals, void **ret_base)
 
 void fake_start(struct fake *fake)
 {
+    fake_start_with(fake, FAKE_SLOTS, STG_GRANULE_BYTES);
+}
+
+static uint64_t segment_bytes(const struct fake *fake)
+{
+    return fake->n_slots * fake->slot_bytes;
+}
+
+static char *slot_at(const struct fake *fake, uint32_t slot)
+{
+    return fake->segment + slot * fake->slot_bytes;
+}
+
+void fake_start_with(struct fake *fake, uint32_t n_slots, uint64_t slot_bytes)
+{
     int sizes = F_SEAL_SHRINK | F_SEAL_GROW;
     void *base;
     snprintf(fake->dir, sizeof(fake->dir), "/tmp/stg-fake-XXXXXX");
@@ -38,8 +53,10 @@ void fake_start(struct fake *fake)
     CHECK(listen(fake->listener, 8) == 0);
     fake->socket = -1;
 
+    fake->n_slots = n_slots;
+    fake->slot_bytes = slot_bytes;
     fake->segment_fd = make_object(
-        FAKE_SEGMENT_BYTES, fake->unsealed ? 0 : sizes | F_SEAL_FUTURE_WRITE, &base);
+        segment_bytes(fake), fake->unsealed ? 0 : sizes | F_SEAL_FUTURE_WRITE, &base);
     fake->segment = base;
     fake->ring_fd = make_object(STG_RING_BYTES, sizes | F_SEAL_FUTURE_WRITE, &base);
     fake->ring.page = base;
@@ -50,7 +67,7 @@ void fake_start(struct fake *fake)
 
     fake->version = STG_PROTOCOL_MAX;
     fake->max_held = 2;
-    fake->segment_bytes = FAKE_SEGMENT_BYTES;
+    fake->segment_bytes = segment_bytes(fake);
     fake->n_fds = 3;
     static struct stg_component x = {
         .name = "x", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}};
@@ -208,7 +225,7 @@ void fake_stop(struct fake *fake)
         if (fds[i] >= 0)
             close(fds[i]);
     }
-    munmap(fake->segment, FAKE_SEGMENT_BYTES);
+    munmap(fake->segment, segment_bytes(fake));
     munmap(fake->ring.page, STG_RING_BYTES);
     munmap(fake->control.page, STG_CONTROL_BYTES);
 }
@@ -220,7 +237,7 @@ struct stg_descriptor fake_descriptor(struct fake *fake, uint32_t slot, uint64_t
                                    .lease = slot,
                                    .lease_generation = 1,
                                    .kind = STG_DESCRIPTOR_BATCH,
-                                   .offset = (uint64_t)slot * STG_GRANULE_BYTES,
+                                   .offset = slot * fake->slot_bytes,
                                    .length = bytes,
                                    .assigned_ns = 1};
 }
@@ -230,8 +247,8 @@ void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t val
 {
     struct stg_err err = {0};
     struct stg_batch_writer w;
-    char *base = fake->segment + (size_t)slot * STG_GRANULE_BYTES;
-    CHECK_OK(stg_batch_writer_begin(&w, base, STG_GRANULE_BYTES, &fake->boundary, &err),
+    char *base = slot_at(fake, slot);
+    CHECK_OK(stg_batch_writer_begin(&w, base, fake->slot_bytes, &fake->boundary, &err),
              err);
     struct stg_tensor x;
     CHECK_OK(stg_batch_writer_alloc(&w, 0, STAGER_INT64, 1, &n, 0, &x, &err), err);
@@ -250,8 +267,8 @@ void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t val
 void fake_publish_error(struct fake *fake, uint32_t slot, uint64_t number, int code,
                         const char *text)
 {
-    uint64_t bytes = stg_batch_write_error(
-        fake->segment + (size_t)slot * STG_GRANULE_BYTES, STG_GRANULE_BYTES, code, text);
+    uint64_t bytes =
+        stg_batch_write_error(slot_at(fake, slot), fake->slot_bytes, code, text);
     struct stg_descriptor d = fake_descriptor(fake, slot, number, bytes);
     d.kind = STG_DESCRIPTOR_ERROR;
     stg_ring_push(&fake->ring, &d);

@@ -14,7 +14,8 @@
 #include "core/ring.h"
 #include "proto/wire.h"
 
-#define FAKE_SEGMENT_BYTES (32u * STG_GRANULE_BYTES)
+#define FAKE_SLOTS 32u
+#define FAKE_SEGMENT_BYTES (FAKE_SLOTS * STG_GRANULE_BYTES)
 
 struct fake {
     char dir[64];
@@ -24,6 +25,8 @@ struct fake {
 
     int segment_fd, ring_fd, control_fd;
     char *segment;
+    uint32_t n_slots;
+    uint64_t slot_bytes;
     struct stg_ring_writer ring;
     struct stg_control_reader control;
 
@@ -56,6 +59,9 @@ struct fake {
 /* Listens in a fresh folder; pages are formatted, nothing is in the ring. */
 void fake_start(struct fake *fake);
 
+/* As fake_start, with another segment: slots of so many bytes, whole granules. */
+void fake_start_with(struct fake *fake, uint32_t n_slots, uint64_t slot_bytes);
+
 /* The client takes the stream; fake->socket is the other end. */
 struct stager_stream *fake_open(struct fake *fake, const struct stager_options *options);
 
@@ -70,7 +76,7 @@ void fake_join(struct fake *fake);
 /* Hangs up and removes the folder. */
 void fake_stop(struct fake *fake);
 
-/* Writes a batch {x: int64 [n] of value, value + 1 …} into granule `slot` and publishes
+/* Writes a batch {x: int64 [n] of value, value + 1 …} into that slot and publishes
  * it under that number; lease is slot, lease_generation 1. */
 void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t value,
                   int64_t n);

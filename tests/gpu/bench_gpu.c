@@ -16,7 +16,6 @@
 #include "tests/system/fixture.h"
 
 #define BATCH_BYTES ((size_t)4 << 20)
-#define BUFFERS 4
 #define ROUNDS 5
 
 static struct stg_err err;
@@ -25,48 +24,6 @@ static void must(int rc, const char *what)
 {
     if (rc < 0)
         bench_die("%s: %s", what, err.text);
-}
-
-/* ---- copies ---- */
-
-/* Bytes a second of copies from these buffers, as many under way as there are. */
-static double copy_rate(const struct rig *rig, void *const *from, void *to,
-                        double seconds)
-{
-    uint64_t bytes = 0, began = bench_now_ns(), now = began;
-    while ((double)(now - began) < seconds * 1e9) {
-        for (int i = 0; i < BUFFERS; i++)
-            must(rig->device->copy_in(rig->stream, (char *)to + (size_t)i * BATCH_BYTES,
-                                      from[i], BATCH_BYTES, &err),
-                 "copy");
-        must(rig_wait(rig, &err), "wait");
-        bytes += BUFFERS * BATCH_BYTES;
-        now = bench_now_ns();
-    }
-    return (double)bytes * 1e9 / (double)(now - began);
-}
-
-static void measure_copies(const struct rig *rig, double seconds, double *ret_locked,
-                           double *ret_pageable)
-{
-    void *locked[BUFFERS], *pageable[BUFFERS], *to;
-    must(rig->device->alloc(0, BUFFERS * BATCH_BYTES, &to, &err), "device memory");
-    for (int i = 0; i < BUFFERS; i++) {
-        must(rig->device->host_alloc(BATCH_BYTES, &locked[i], &err), "locked memory");
-        pageable[i] = malloc(BATCH_BYTES);
-        if (pageable[i] == NULL)
-            bench_die("no memory");
-        memset(locked[i], 1, BATCH_BYTES);
-        memset(pageable[i], 1, BATCH_BYTES);
-    }
-    copy_rate(rig, locked, to, seconds / 4);
-    *ret_locked = copy_rate(rig, locked, to, seconds / 2);
-    *ret_pageable = copy_rate(rig, pageable, to, seconds / 2);
-    for (int i = 0; i < BUFFERS; i++) {
-        rig->device->host_free(locked[i]);
-        free(pageable[i]);
-    }
-    rig->device->free(0, to);
 }
 
 /* ---- batches ---- */
@@ -306,7 +263,8 @@ int main(int argc, char **argv)
         return 77;
     }
     must(rig.device->facts(0, &facts, &err), "facts");
-    measure_copies(&rig, options.seconds / 4, &figures.locked, &figures.pageable);
+    figures.locked = rig_copy_rate(&rig, BATCH_BYTES, true, options.seconds / 8);
+    figures.pageable = rig_copy_rate(&rig, BATCH_BYTES, false, options.seconds / 8);
     measure_batches(&fixture, &rig, options.seconds / 2, &figures.device, &figures.host);
     measure_kernels(&rig, figures.kernels);
     rig_close(&rig);

@@ -6,6 +6,9 @@
 #ifndef STG_TESTS_GPU_RIG_H
 #define STG_TESTS_GPU_RIG_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "core/device.h"
 
 struct rig {
@@ -21,6 +24,11 @@ void rig_close(struct rig *rig);
 
 /* What to give as stager_options.device_stream. */
 void *rig_native(const struct rig *rig);
+
+/* Bytes a second of copies of so many bytes onto the device from RIG_BUFFERS buffers of
+ * the host, as many under way as there are: page-locked ones, or what malloc gives. */
+#define RIG_BUFFERS 4
+double rig_copy_rate(const struct rig *rig, size_t bytes, bool locked, double seconds);
 
 /* Waits for all that is on the trainer's stream. */
 int rig_wait(const struct rig *rig, struct stg_err *err);

@@ -13,7 +13,7 @@ import row
 TARGETS = ["daemon/stagerd", "daemon/gpu/stager-gpu", "client/stagerctl/stagerctl", "cuda/libstager-cuda.so",
            "tests/core/test_core_device", "tests/kernels/test_kernels", "tests/kernels/test_launch",
            "tests/client/test_client_device", "tests/standin/libstager-cuda.so", "tests/gpu/test_gpu",
-           "tests/gpu/bench_gpu", "tests/gpu/bench_gpu_shared"]
+           "tests/gpu/bench_gpu", "tests/gpu/bench_gpu_copy", "tests/gpu/bench_gpu_shared"]
 MORE_TARGETS = r"client/(python/stager/[^/]+|libstager-compute\.so[.0-9]*)"
 DRIVER_FOLDERS = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
 LIB = "usr/lib/x86_64-linux-gnu"
