@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 7u
+#define STG_COMPUTE_ABI 8u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
 
@@ -127,6 +127,13 @@ struct stg_compute {
     void (*drop)(struct stg_result *result, struct stg_stream *after);
     /* Reached when it is there. */
     struct stg_device_event *(*event)(const struct stg_result *result);
+
+    /* Waits for what runs enqueued on the device, and tells what went wrong in one of
+     * them and was not told yet, once. */
+    int (*settle)(struct stg_compute_graph *graph, struct stg_err *err);
+
+    /* Where the last run computed, and why there: "cuda:0", "host: …", cut to bytes. */
+    void (*tell)(const struct stg_compute_executor *executor, char *buf, size_t bytes);
 
     /* What was measured since the last call; valid until the next run or discard. False:
      * nothing. */

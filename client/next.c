@@ -400,6 +400,10 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
     rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
                                 : stg_stream_take(stream, timeout_millis, ret);
     stream->n_batches += rc == 0;
+    if (rc == -STAGER_OUT_OF_RANGE) {
+        int late = stg_computer_settle(stream);
+        rc = late < 0 ? late : rc;
+    }
     if (began != 0)
         stg_stream_span_end(stream, STG_SPAN_NEXT, began, rc == 0 ? *ret : NULL);
     return rc;

@@ -36,7 +36,10 @@ struct stg_computer {
     struct stg_tensor *values;   /* … and what they are */
     bool *has;                   /* one a slot of the stream */
     struct stg_compute_device where;
-    bool has_device;       /* nodes may run on it */
+    bool has_device;             /* nodes may run on it */
+    const char *why_host;        /* NULL: the last run could use it */
+    const struct executor *last; /* that ran; NULL: none that is still kept */
+    char told[STG_ERR_TEXT_BYTES + 64];
     void **boundary_there; /* of one run: where those tensors … */
     void **carried_there;  /* … lie on the device */
     struct executor executors[MAX_EXECUTORS];
@@ -103,8 +106,13 @@ static int use_device(const struct stager_stream *stream, struct stg_computer *c
                       struct stg_err *err)
 {
     enum stg_smart_stage how = stream->spec->staged.smart_stage_gpu;
-    if (stream->copier == NULL || how == STG_SMART_STAGE_OFF ||
-        !stg_copier_where(stream->copier, &computer->where))
+    if (stream->copier == NULL)
+        computer->why_host = "the stream was opened without a device";
+    else if (how == STG_SMART_STAGE_OFF)
+        computer->why_host = "smart_stage_gpu is off";
+    else if (!stg_copier_where(stream->copier, &computer->where))
+        computer->why_host = "nothing but copies runs on the device";
+    if (computer->why_host != NULL)
         return 0;
     computer->has_device = true;
     computer->where.is_auto = how == STG_SMART_STAGE_AUTO;
@@ -256,6 +264,8 @@ static int find_executor(struct stager_stream *stream, const struct wish *wish,
     if (e == NULL) {
         e = oldest(computer);
         executor_clear(computer, e);
+        if (computer->last == e)
+            computer->last = NULL;
         int rc = executor_init(stream, e, wish, err);
         if (rc < 0)
             return rc;
@@ -413,6 +423,9 @@ static int run_executor(struct stager_stream *stream, const struct stager_batch 
                                       .number = batch != NULL ? batch->lent->number : 0,
                                       .outputs = e->is_there};
     bool has_device = computer->has_device && batch != NULL;
+    if (computer->has_device)
+        computer->why_host = batch == NULL ? "no batch was given" : NULL;
+    computer->last = e;
     memset(e->is_there, 0, e->n_fetches * sizeof(*e->is_there));
     return computer->table->run(e->executor, computer->boundary, e->feeds,
                                 computer->values, has_device ? &there : NULL, &key,
@@ -487,6 +500,27 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
                        "stager_run needs a batch; stager_run_fed can do without");
     rc = check_batch(stream, batch);
     return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
+}
+
+int stg_computer_settle(struct stager_stream *stream)
+{
+    const struct stg_computer *computer = stream->computer;
+    return computer != NULL ? computer->table->settle(computer->graph, &stream->err) : 0;
+}
+
+/* ---- where ---- */
+
+const char *stager_run_where(struct stager_stream *stream)
+{
+    struct stg_computer *computer = stream->computer;
+    if (computer == NULL || computer->last == NULL)
+        return "";
+    if (computer->why_host != NULL)
+        snprintf(computer->told, sizeof(computer->told), "host: %s", computer->why_host);
+    else
+        computer->table->tell(computer->last->executor, computer->told,
+                              sizeof(computer->told));
+    return computer->told;
 }
 
 /* ---- results on a device ---- */

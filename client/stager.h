@@ -359,11 +359,18 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
  * work elsewhere is ordered by `wait` and `event`, as stager_batch_wait and
  * stager_batch_event do for a batch, until the next stager_run. No more than two runs are
  * under way: the third waits for the first. An id that is no row of its table gives
- * zeros, and the error comes from one of the next two runs: INVALID_ARGUMENT names the
- * batch. Fails with FAILED_PRECONDITION when the last stager_run gave nothing on a
- * device. */
+ * zeros, and the error comes from one of the next two runs, at the end of a pass from
+ * stager_next: INVALID_ARGUMENT names the batch. Fails with FAILED_PRECONDITION when the
+ * last stager_run gave nothing on a device. */
 int stager_run_wait(struct stager_stream *stream, void *device_stream);
 int stager_run_event(struct stager_stream *stream, void **ret);
+
+/* Where the last stager_run computed what a GPU can do, and why there, in words:
+ * "cuda:0"; "host: smart_stage_gpu is off"; "host: cuda:0 failed: …"; with auto
+ * "measuring: turn 2 of 6, cuda:0", then "cuda:0: a step took 0.110 ms with cuda:0, 0.240
+ * ms on the host" (of three turns each, its slowest and the host's fastest) or "host: …".
+ * "" before the first run. Never NULL; valid until the next call. */
+const char *stager_run_where(struct stager_stream *stream);
 
 /* Sets a tensor of the pipeline's feed_dict that says `client: true`, for all its
  * clients: dtype, shape, data, data_bytes and, of strings, offsets of *value are read, at

@@ -238,6 +238,9 @@ int stg_value_check(const struct stager_tensor *value, uint64_t max_bytes, int64
  * has of it; in a forked child (ours false) leaves that alone. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer, bool ours);
 
+/* What went wrong in runs on a device and was not told yet; waits for them. */
+int stg_computer_settle(struct stager_stream *stream);
+
 /* run.c: what the last stager_run gave on the device stays, and pins the stream, until it
  * is dropped; work on `native` that was enqueued before (has_native false: on the
  * stream's own) may read it even then. NULL: nothing is there. */

@@ -4,6 +4,7 @@
  */
 #include "client/compute.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/compute/measured.h"
@@ -321,6 +322,22 @@ static struct stg_result *last(const struct stg_compute_graph *graph)
     return graph->place != NULL ? stg_place_last(graph->place) : NULL;
 }
 
+static int settle(struct stg_compute_graph *graph, struct stg_err *err)
+{
+    return graph->place != NULL ? stg_place_check(graph->place, true, err) : 0;
+}
+
+static void tell(const struct stg_compute_executor *executor, char *buf, size_t bytes)
+{
+    if (executor->half != NULL)
+        stg_on_device_tell(executor->half, buf, bytes);
+    else
+        snprintf(buf, bytes, "host: %s",
+                 stg_run_writes(executor->run)
+                     ? "the fetches need nodes that write variables"
+                     : "none of the fetches runs on a GPU");
+}
+
 static bool measured(struct stg_compute_executor *executor,
                      struct stg_compute_measured *ret)
 {
@@ -349,5 +366,7 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .keep = stg_result_keep,
     .drop = stg_result_drop,
     .event = stg_result_event,
+    .settle = settle,
+    .tell = tell,
     .measured = measured,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/compute/on_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,7 +248,7 @@ static int run_here(struct stg_on_device *half, const struct stg_on_device_run *
 int stg_on_device_exec(struct stg_on_device *half, const struct stg_on_device_run *what,
                        struct stg_tensor *outputs, bool *is_there, struct stg_err *err)
 {
-    int rc = stg_place_check(half->place, err);
+    int rc = stg_place_check(half->place, false, err);
     if (rc < 0)
         return rc;
     struct stg_result *result = NULL;
@@ -262,10 +263,42 @@ int stg_on_device_exec(struct stg_on_device *half, const struct stg_on_device_ru
     else
         rc = run_here(half, what, result, outputs, is_there, err);
     /* An input that cannot be is the host's error too; else it was the device. */
-    half->has_failed |= got < 0 && rc == 0;
+    if (got < 0 && rc == 0 && !half->has_failed) {
+        half->has_failed = true;
+        snprintf(half->failure, sizeof(half->failure), "%s", why.text);
+    }
     if (result != NULL && stg_result_end(result, half->was_there, &why) < 0 && rc == 0)
         rc = stg_err(err, -STAGER_UNAVAILABLE, "%s", why.text);
     if (rc < 0 || !is_there[half->there[0]])
         stg_place_pass(half->place); /* nobody is told of what is in it */
     return rc;
+}
+
+/* ---- what it says of itself ---- */
+
+static void tell_trial(const struct stg_trial *trial, const char *name, char *buf,
+                       size_t bytes)
+{
+    double host_ns = 0, device_ns = 0;
+    if (trial->turn < STG_TRIAL_TURNS) {
+        snprintf(buf, bytes, "measuring: turn %u of %u, %s", trial->turn + 1,
+                 STG_TRIAL_TURNS, trial->turn % 2 == 0 ? "host" : name);
+        return;
+    }
+    stg_trial_steps(trial, &host_ns, &device_ns);
+    snprintf(buf, bytes, "%s: a step took %.3f ms with %s, %.3f ms on the host",
+             trial->keeps ? name : "host", device_ns / 1e6, name, host_ns / 1e6);
+}
+
+void stg_on_device_tell(const struct stg_on_device *half, char *buf, size_t bytes)
+{
+    const struct stg_compute_device *where = stg_place_where(half->place);
+    char name[STG_DEVICE_NAME_BYTES];
+    snprintf(name, sizeof(name), "cuda:%d", where->number);
+    if (half->has_failed)
+        snprintf(buf, bytes, "host: %s failed: %s", name, half->failure);
+    else if (where->is_auto)
+        tell_trial(&half->trial, name, buf, bytes);
+    else
+        snprintf(buf, bytes, "%s", name);
 }

@@ -21,7 +21,8 @@ struct stg_on_device {
     void **fed;                 /* where what is fed lies on the device; all NULL but what
                                    the caller sets before a run */
     bool has_failed;            /* the device; the host goes on */
-    bool was_there;             /* the last run was the device's */
+    char failure[STG_ERR_TEXT_BYTES];
+    bool was_there; /* the last run was the device's */
     struct stg_trial trial;
     struct stg_measured there_took, here_took; /* of run, of rest */
     struct stg_compute_node *nodes;            /* of both, as last told */
@@ -49,6 +50,9 @@ struct stg_on_device_run {
  * work from then on. */
 int stg_on_device_exec(struct stg_on_device *half, const struct stg_on_device_run *what,
                        struct stg_tensor *outputs, bool *is_there, struct stg_err *err);
+
+/* As `tell` of struct stg_compute. */
+void stg_on_device_tell(const struct stg_on_device *half, char *buf, size_t bytes);
 
 /* As `measured` of struct stg_compute, of runs that were the device's. */
 bool stg_on_device_measured(struct stg_on_device *half, struct stg_compute_measured *ret);

@@ -258,7 +258,7 @@ static int read_bad(struct stg_result *result, struct stg_err *err)
         if (result->bad_host[i] == INT64_MAX)
             continue;
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "batch %llu, which was run before this one: node %s: element %lld "
+                       "batch %llu, which was run before: node %s: element %lld "
                        "of input 1 is no row of the table; its result was zeros",
                        (unsigned long long)result->number,
                        stg_run_node_text(of, i, node, sizeof(node)),
@@ -267,16 +267,18 @@ static int read_bad(struct stg_result *result, struct stg_err *err)
     return 0;
 }
 
-int stg_place_check(struct stg_place *place, struct stg_err *err)
+int stg_place_check(struct stg_place *place, bool all, struct stg_err *err)
 {
+    const struct stg_device *device = place->device;
     struct stg_result *next = next_result(place);
     int rc = 0;
-    if (next != NULL)
-        place->device->event_wait(next->done, NULL);
     for (struct stg_result *result = place->results; result != NULL && rc == 0;
          result = result->next) {
+        bool is_over = all || result == next;
+        if (is_over)
+            device->event_wait(result->done, NULL);
         if (result->of != NULL && result->n_bad > 0 &&
-            (result == next || place->device->event_query(result->done, NULL) == 1))
+            (is_over || device->event_query(result->done, NULL) == 1))
             rc = read_bad(result, err);
     }
     return rc;

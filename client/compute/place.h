@@ -42,8 +42,8 @@ void stg_place_forget(struct stg_place *place, const struct stg_run *of);
 /* ---- results ---- */
 
 /* What earlier runs say only now: an element that could not be, with its batch, node and
- * place. 0 when there is none. Waits for the run before the last. */
-int stg_place_check(struct stg_place *place, struct stg_err *err);
+ * place. 0 when there is none. Waits for the run before the last, or for all. */
+int stg_place_check(struct stg_place *place, bool all, struct stg_err *err);
 
 /* Room for the results of one run of `of`, on batch `number`; after stg_place_check. What
  * the trainer enqueued up to here may read those of the last one. RESOURCE_EXHAUSTED, or

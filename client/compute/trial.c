@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/compute/trial.h"
 
+void stg_trial_steps(const struct stg_trial *trial, double *ret_baseline,
+                     double *ret_other)
+{
+    *ret_baseline = trial->step_ns[0];
+    *ret_other = trial->step_ns[1];
+    for (unsigned i = 2; i < STG_TRIAL_TURNS; i += 2) {
+        if (trial->step_ns[i] < *ret_baseline)
+            *ret_baseline = trial->step_ns[i];
+        if (trial->step_ns[i + 1] > *ret_other)
+            *ret_other = trial->step_ns[i + 1];
+    }
+}
+
 static bool is_better(const struct stg_trial *trial)
 {
-    double fastest = trial->step_ns[0], slowest = trial->step_ns[1];
-    for (unsigned i = 2; i < STG_TRIAL_TURNS; i += 2) {
-        if (trial->step_ns[i] < fastest)
-            fastest = trial->step_ns[i];
-        if (trial->step_ns[i + 1] > slowest)
-            slowest = trial->step_ns[i + 1];
-    }
+    double fastest, slowest;
+    stg_trial_steps(trial, &fastest, &slowest);
     return slowest < fastest;
 }
 

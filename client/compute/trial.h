@@ -28,4 +28,9 @@ struct stg_trial {
  * zeroed struct. The first steps of a turn do not count. */
 bool stg_trial_step(struct stg_trial *trial, uint64_t now_ns);
 
+/* Once it is over: what was held against each other, the baseline's fastest turn and the
+ * other's slowest, in ns a step. */
+void stg_trial_steps(const struct stg_trial *trial, double *ret_baseline,
+                     double *ret_other);
+
 #endif

@@ -441,13 +441,16 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info;
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK}", "batches", (unsigned long long)info.batches,
-        "errors", (unsigned long long)info.errors, "wait_ns",
-        (unsigned long long)info.wait_ns, "sleeps", (unsigned long long)info.sleeps,
-        "held", info.held, "max_held", info.max_held, "at_end",
-        info.at_end ? Py_True : Py_False, "finished", info.finished ? Py_True : Py_False,
-        "unseen", info.unseen ? Py_True : Py_False, "end_pass",
-        (unsigned long long)info.end_pass);
+        "{sK sK sK sK sI sI sO sO sO sK sK sK ss}", "batches",
+        (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
+        "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
+        (unsigned long long)info.sleeps, "held", info.held, "max_held", info.max_held,
+        "at_end", info.at_end ? Py_True : Py_False, "finished",
+        info.finished ? Py_True : Py_False, "unseen", info.unseen ? Py_True : Py_False,
+        "end_pass", (unsigned long long)info.end_pass, "device_bytes",
+        (unsigned long long)info.device_bytes, "device_shared",
+        (unsigned long long)info.device_shared, "run_where",
+        stager_run_where(self->stream));
 }
 
 /* Numbers of the batches in hand, the one that was taken first in front. */

@@ -169,10 +169,8 @@ static void *serve(void *owner)
         (i == 0 ? answer_hello : answer_open)(fake, &request);
         stg_bump_finish(&bump);
     }
-    if (fake->stays_silent) {
-        close(fake->socket);
-        fake->socket = -1;
-    }
+    if (fake->stays_silent)
+        fake_hang_up(fake);
     return NULL;
 }
 
@@ -213,6 +211,12 @@ int fake_open_fails(struct fake *fake)
     return rc;
 }
 
+void fake_hang_up(struct fake *fake)
+{
+    close(fake->socket);
+    fake->socket = -1;
+}
+
 void fake_stop(struct fake *fake)
 {
     char path[128];
@@ -228,6 +232,13 @@ void fake_stop(struct fake *fake)
     munmap(fake->segment, segment_bytes(fake));
     munmap(fake->ring.page, STG_RING_BYTES);
     munmap(fake->control.page, STG_CONTROL_BYTES);
+}
+
+void fake_finish(struct fake *fake, struct stager_stream *stream)
+{
+    fake_hang_up(fake);
+    stager_close(stream);
+    fake_stop(fake);
 }
 
 struct stg_descriptor fake_descriptor(struct fake *fake, uint32_t slot, uint64_t number,

@@ -73,8 +73,14 @@ int fake_open_fails(struct fake *fake);
 void fake_serve(struct fake *fake);
 void fake_join(struct fake *fake);
 
+/* Closes the socket to the client, who waits a second at its close for that. */
+void fake_hang_up(struct fake *fake);
+
 /* Hangs up and removes the folder. */
 void fake_stop(struct fake *fake);
+
+/* Hangs up, closes the stream, stops. */
+void fake_finish(struct fake *fake, struct stager_stream *stream);
 
 /* Writes a batch {x: int64 [n] of value, value + 1 …} into that slot and publishes
  * it under that number; lease is slot, lease_generation 1. */

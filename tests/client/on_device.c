@@ -55,6 +55,13 @@ void on_device_stop(struct fake *fake)
     fake_stop(fake);
 }
 
+void on_device_finish(struct fake *fake, struct stager_stream *stream)
+{
+    fake_hang_up(fake);
+    stager_close(stream);
+    on_device_stop(fake);
+}
+
 struct stager_batch *on_device_take(struct stager_stream *stream)
 {
     struct stager_batch *batch = NULL;

@@ -26,6 +26,9 @@ struct stager_stream *on_device_start(struct fake *fake);
 /* Nothing of the device is left. */
 void on_device_stop(struct fake *fake);
 
+/* Hangs up and closes the stream before that. */
+void on_device_finish(struct fake *fake, struct stager_stream *stream);
+
 struct stager_batch *on_device_take(struct stager_stream *stream);
 int on_device_next_code(struct stager_stream *stream);
 

@@ -159,8 +159,7 @@ static void bells_and_late_replies_do_not_disturb_a_request(void)
     fake.n_bells =
         5; /* and the fake sends a reply to another id first, with a descriptor */
     struct stager_stream *stream = fake_open(&fake, NULL);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_daemon_that_hangs_up_in_the_middle_is_unavailable(void)

@@ -42,8 +42,7 @@ static void tensors_are_on_the_device(void)
     CHECK_INT(info.batches, 1);
     CHECK_INT(on_device_number(batch), 41);
     stager_release(batch);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static struct stg_component mixed[] = {
@@ -106,8 +105,7 @@ static void strings_stay_where_they_are(void)
         stager_release(batch);
         CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     }
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void batches_of_growing_sizes_find_room(void)
@@ -121,8 +119,7 @@ static void batches_of_growing_sizes_find_room(void)
         CHECK_INT(on_device_seen(batch), i * 10);
         stager_release(batch);
     }
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* ---- what waits for what ---- */
@@ -140,8 +137,7 @@ static void next_does_not_wait_for_the_copy(void)
     CHECK(is_there(batch));
     CHECK_INT(on_device_seen(batch), 7);
     stager_release(batch);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void batches_are_copied_ahead(void)
@@ -168,8 +164,7 @@ static void batches_are_copied_ahead(void)
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     for (int i = 0; i < 5; i++)
         stager_release(batches[(i * 3 + 1) % 5]);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* The daemon writes there next: it may not be told before the copy is done. */
@@ -186,8 +181,7 @@ static void a_lease_goes_back_when_its_copy_is_done(void)
     CHECK_INT(fake_releases(&fake), 0); /* the client was not there to see it */
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_releases(&fake), 1);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void *end_the_pass(void *arg)
@@ -214,8 +208,7 @@ static void who_sleeps_keeps_no_lease_back(void)
     CHECK_INT(pthread_create(&thread, NULL, end_the_pass, &fake), 0);
     CHECK_INT(stager_next(stream, -1, &batch), -STAGER_OUT_OF_RANGE);
     CHECK_INT(pthread_join(thread, NULL), 0);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* The pipeline's copies are on stream 1: the trainer's own work orders nothing there but
@@ -348,8 +341,7 @@ static void without_read_only_page_locking_a_copy_bounces(void)
         CHECK_INT(on_device_seen(batches[i]), i * 100);
         stager_release(batches[i]);
     }
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* What is ahead belongs to another client when this one dies. */
@@ -370,8 +362,7 @@ static void what_is_ahead_is_not_acknowledged(void)
     stager_release(first);
     stager_release(second);
     stager_release(third);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static const struct stg_test tests[] = {

@@ -29,8 +29,7 @@ static void an_error_item_keeps_its_place(void)
     stager_release(first);
     stager_release(second);
     stager_release(third);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void the_end_comes_after_what_is_ahead(void)
@@ -53,8 +52,7 @@ static void the_end_comes_after_what_is_ahead(void)
     CHECK_INT(stager_rewind(stream), 0);
     fake_publish(&fake, 2, 3, 3, 1);
     stager_release(on_device_take(stream));
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void a_copy_that_fails_costs_its_batch(void)
@@ -75,8 +73,7 @@ static void a_copy_that_fails_costs_its_batch(void)
     standin->settle();
     CHECK_INT(on_device_seen(batch), 3);
     stager_release(batch);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void a_damaged_batch_is_told_at_once(void)
@@ -88,8 +85,7 @@ static void a_damaged_batch_is_told_at_once(void)
     CHECK_INT(on_device_next_code(stream), -STAGER_DATA_LOSS);
     CHECK_INT(fake_releases(&fake), 1);
     CHECK_INT(standin->n_copies, 0);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* What was not handed out goes to another client. */
@@ -109,8 +105,7 @@ static void what_is_ahead_of_a_cut_is_dropped(void)
     CHECK_INT(fake_releases(&fake), 2);
     stager_release(batch);
     CHECK_INT(fake_releases(&fake), 1);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static void who_holds_all_is_told(void)
@@ -129,8 +124,7 @@ static void who_holds_all_is_told(void)
     CHECK_INT(on_device_number(batches[2]), 4);
     for (int i = 0; i < 4; i++)
         stager_release(batches[i]);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* ---- close ---- */
@@ -189,8 +183,7 @@ static void a_forked_child_touches_no_device(void)
     CHECK_INT(status, 0);
     CHECK_INT(on_device_seen(batch), 1);
     stager_release(batch);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 /* ---- open ---- */
@@ -251,8 +244,7 @@ static void without_a_device_all_goes_on(void)
     CHECK_CONTAINS(stager_error_text(stream), "open the stream with a device");
     stager_release_after(batch, NULL);
     CHECK_INT(fake_releases(&fake), 1);
-    stager_close(stream);
-    on_device_stop(&fake);
+    on_device_finish(&fake, stream);
 }
 
 static const struct stg_test tests[] = {

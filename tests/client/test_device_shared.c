@@ -35,11 +35,11 @@ static char *offer(struct fake *fake)
     return memory;
 }
 
-static void finish(struct fake *fake, char *memory)
+static void finish(struct fake *fake, struct stager_stream *stream, char *memory)
 {
     munmap(memory, FAKE_SEGMENT_BYTES);
     close(fake->device_fd);
-    on_device_stop(fake);
+    on_device_finish(fake, stream);
 }
 
 static void was_shared(struct stager_stream *stream, uint64_t n_shared, uint64_t n_copied)
@@ -61,8 +61,7 @@ static void is_copied(struct fake *fake, char *memory)
     CHECK_INT(on_device_seen(batch), 500);
     was_shared(stream, 0, 1);
     stager_release(batch);
-    stager_close(stream);
-    finish(fake, memory);
+    finish(fake, stream, memory);
 }
 
 static void a_shared_batch_is_read_where_it_lies(void)
@@ -78,9 +77,10 @@ static void a_shared_batch_is_read_where_it_lies(void)
     CHECK_INT(on_device_seen(batch), 500);
     was_shared(stream, 1, 0); /* so it did not come from the host */
     stager_release(batch);
+    fake_hang_up(&fake);
     stager_close(stream);
     CHECK_INT(fake_releases(&fake), 1);
-    finish(&fake, memory);
+    finish(&fake, NULL, memory);
 }
 
 static void its_lease_goes_back_when_the_trainers_work_is_over(void)
@@ -101,8 +101,7 @@ static void its_lease_goes_back_when_the_trainers_work_is_over(void)
     standin->settle();
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_releases(&fake), 2);
-    stager_close(stream);
-    finish(&fake, memory);
+    finish(&fake, stream, memory);
 }
 
 static void memory_of_another_device_is_left_alone(void)
@@ -146,7 +145,7 @@ static void memory_without_its_descriptor_is_an_error(void)
     CHECK_INT(fake_open_fails(&fake), -STAGER_INTERNAL);
     CHECK_CONTAINS(stager_error_text(NULL), "3 descriptors, not 4");
     on_device_load();
-    finish(&fake, memory);
+    finish(&fake, NULL, memory);
 }
 
 static const struct stg_test tests[] = {

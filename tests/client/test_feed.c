@@ -91,8 +91,7 @@ static void a_feed_crosses_with_shape_and_bytes_and_says_its_version(void)
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, 0, &batch), 0);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void strings_of_a_slice_are_fed_as_they_are_seen(void)
@@ -121,8 +120,7 @@ static void strings_of_a_slice_are_fed_as_they_are_seen(void)
     CHECK_INT(answer.heard.data_bytes, 6);
     CHECK(memcmp(answer.data, "a2bba3", 6) == 0);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void the_daemons_refusal_is_passed_on(void)
@@ -139,8 +137,7 @@ static void the_daemons_refusal_is_passed_on(void)
     CHECK_INT(version, 99);
     answer = (struct answer){.version = 2};
     CHECK_INT(feed(&fake, stream, &answer, &value, &version), 0);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void check_refused(struct stager_stream *stream, const struct stager_tensor *value,
@@ -191,8 +188,7 @@ static void what_makes_no_message_is_refused_before_it_is_sent(void)
     CHECK_INT(stager_feed(stream, "rate", NULL, NULL), -STAGER_INVALID_ARGUMENT);
     char byte;
     CHECK_INT(recv(fake.socket, &byte, 1, MSG_DONTWAIT), -1); /* nothing was sent */
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void the_largest_feed_fits_a_message(void)
@@ -223,8 +219,7 @@ static void the_largest_feed_fits_a_message(void)
         offsets[i] = 3 * i < 3000 ? 3 * i : 3000;
     value.data_bytes = 3000;
     check_refused(stream, &value, "the tensor takes 64440 bytes");
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_feed_to_a_daemon_that_went_away_ends(void)
@@ -232,13 +227,11 @@ static void a_feed_to_a_daemon_that_went_away_ends(void)
     struct fake fake = {0};
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
-    close(fake.socket);
-    fake.socket = -1;
+    fake_hang_up(&fake);
     int32_t one = 1;
     struct stager_tensor value = {.dtype = STAGER_INT32, .data = &one, .data_bytes = 4};
     CHECK_INT(stager_feed(stream, "rate", &value, NULL), -STAGER_UNAVAILABLE);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static const struct stg_test tests[] = {

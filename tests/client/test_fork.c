@@ -63,8 +63,7 @@ static void a_child_is_refused_and_may_close(void)
     CHECK_INT(stager_next(stream, 0, &other), 0);
     stager_release(other);
     CHECK_INT(stager_next(stream, 0, &other), -STAGER_DEADLINE_EXCEEDED);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_child_may_open_a_stream_of_its_own(void)
@@ -83,13 +82,11 @@ static void a_child_may_open_a_stream_of_its_own(void)
         CHECK_INT(stager_next(own, 0, &batch), 0);
         stager_release(batch);
         stager_close(own);
-        stager_close(stream);
-        fake_stop(&mine);
+        fake_finish(&mine, stream);
         _exit(0);
     }
     check_child(pid);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_child_may_not_use_a_connection(void)

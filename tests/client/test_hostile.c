@@ -138,8 +138,7 @@ static void descriptors_that_point_outside_are_refused_and_the_stream_goes_on(vo
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, 0, &batch), 0);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_batch_whose_header_lies_is_refused_at_the_first_look(void)
@@ -175,8 +174,7 @@ static void a_batch_whose_header_lies_is_refused_at_the_first_look(void)
         stager_release(batch);
         CHECK_INT(fake_releases(&fake), 1);
     }
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void an_error_item_whose_text_lies_outside_is_refused(void)
@@ -197,8 +195,7 @@ static void an_error_item_whose_text_lies_outside_is_refused(void)
     }
     fake_publish_error(&fake, 0, 6, 4711, "a code that is none");
     check_refused(&fake, stream, "error_code");
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_descriptor_of_an_unknown_kind_ends_the_stream(void)
@@ -212,8 +209,7 @@ static void a_descriptor_of_an_unknown_kind_ends_the_stream(void)
         CHECK_INT(stager_next(stream, 0, &batch), -STAGER_INTERNAL);
         CHECK_CONTAINS(stager_error_text(stream), "kind 99");
     }
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void last_words_that_lie_about_their_length_are_cut(void)
@@ -227,8 +223,7 @@ static void last_words_that_lie_about_their_length_are_cut(void)
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_UNKNOWN);
     CHECK_STR(stager_error_text(stream), "bye");
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 /* Any bytes in ring and segment: an error or a batch, never a crash. The sanitizers
@@ -254,11 +249,8 @@ static void noise_in_shared_memory_never_crashes(void)
         int rc = stager_next(stream, 0, &batch);
         struct stager_stream_info info;
         stager_stream_info(stream, &info);
-        if (info.finished) {    /* FINAL, or a kind that is none: a fresh stream */
-            close(fake.socket); /* so that nobody waits for a goodbye */
-            fake.socket = -1;
-            stager_close(stream);
-            fake_stop(&fake);
+        if (info.finished) { /* FINAL, or a kind that is none: a fresh stream */
+            fake_finish(&fake, stream);
             fake = (struct fake){0};
             fake_start(&fake);
             stream = fake_open(&fake, NULL);
@@ -282,8 +274,7 @@ static void noise_in_shared_memory_never_crashes(void)
         CHECK(sum < UINT64_MAX);
         stager_release(batch);
     }
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static const struct stg_test tests[] = {

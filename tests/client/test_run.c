@@ -145,9 +145,8 @@ static void check_program(const struct stager_options *options, int times)
         fake_releases(&fake);
     }
     fclose(golden);
-    stager_close(stream);
+    fake_finish(&fake, stream);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
-    fake_stop(&fake);
 }
 
 static void the_first_program_computes_what_tensorflow_computes(void)
@@ -193,9 +192,8 @@ static void fetches_may_change_from_call_to_call(void)
         }
     }
     stager_release(batch);
-    stager_close(stream);
+    fake_finish(&fake, stream);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
-    fake_stop(&fake);
 }
 
 static void a_fetched_boundary_tensor_is_a_view_of_the_batch(void)
@@ -213,9 +211,8 @@ static void a_fetched_boundary_tensor_is_a_view_of_the_batch(void)
     CHECK(result.data == view.data);
     CHECK(result.offsets == view.offsets);
     stager_release(batch);
-    stager_close(stream);
+    fake_finish(&fake, stream);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
-    fake_stop(&fake);
 }
 
 static void a_run_that_can_not_be_says_why(void)
@@ -236,9 +233,8 @@ static void a_run_that_can_not_be_says_why(void)
               -STAGER_FAILED_PRECONDITION);
     stager_release(batch);
     CHECK_INT(stager_run(stream, batch, &unknown, 1, results), -STAGER_INVALID_ARGUMENT);
-    stager_close(stream);
+    fake_finish(&fake, stream);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
-    fake_stop(&fake);
 }
 
 static void what_is_fed_is_not_computed(void)
@@ -287,9 +283,8 @@ static void what_is_fed_is_not_computed(void)
     CHECK_INT(stager_run_fed(stream, batch, &feed, 1, &rows, 1, &result),
               -STAGER_INVALID_ARGUMENT);
     stager_release(batch);
-    stager_close(stream);
+    fake_finish(&fake, stream);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
-    fake_stop(&fake);
 }
 
 static void without_a_graph_from_the_daemon_there_is_nothing_to_run(void)
@@ -305,8 +300,7 @@ static void without_a_graph_from_the_daemon_there_is_nothing_to_run(void)
     CHECK_INT(stager_run(stream, batch, &name, 1, &result), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "no graph");
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static const struct stg_test tests[] = {

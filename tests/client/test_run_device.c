@@ -61,10 +61,10 @@ static struct stager_stream *open_with(struct fake *fake, const char *how, int s
     return on_device_open(fake, (struct stager_options){0});
 }
 
-static void stop(struct fake *fake)
+static void stop(struct fake *fake, struct stager_stream *stream)
 {
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake->pipeline);
-    on_device_stop(fake);
+    on_device_finish(fake, stream);
 }
 
 static struct stager_batch *take(struct fake *fake, struct stager_stream *stream,
@@ -134,6 +134,7 @@ static void check_some(struct fake *fake, struct stager_stream *stream,
         }
     }
     stager_release(batch);
+    fake_hang_up(&other);
     stager_close(host);
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)other.pipeline);
     fake_stop(&other);
@@ -155,8 +156,7 @@ static void check_device(const char *how, int stream_id, unsigned wanted)
         stager_release(batch);
     }
     CHECK((standin->n_launches > 0) == (wanted != 0));
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static void results_are_those_of_the_host(void)
@@ -192,9 +192,12 @@ static void auto_gives_tensors_of_the_device_whichever_way_they_came(void)
     }
     CHECK_INT(before, 0); /* the host's turn is the first one */
     CHECK(standin->n_launches > 0);
+    for (int i = 0; i < 100000 && strstr(stager_run_where(stream), "measuring"); i++)
+        fetch(stream, batch, &name, 1, &log);
+    CHECK_CONTAINS(stager_run_where(stream), ": a step took ");
+    CHECK_CONTAINS(stager_run_where(stream), " ms with cuda:0, ");
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 /* ---- what waits for what ---- */
@@ -221,8 +224,7 @@ static void stager_run_does_not_wait_for_the_device(void)
     CHECK_INT(stager_run_event(stream, &event), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "nothing on a device");
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 /* The stream on which nodes run stands still: is_own, the trainer's does too; else one
@@ -252,10 +254,9 @@ static void check_order(bool is_own)
     CHECK_OK(device->event_wait(event, &err), err);
     check_log(&log, 7);
     stager_release(batch);
-    stager_close(stream);
     device->event_destroy(event);
     device->stream_destroy(other);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static void the_trainers_stream_waits_for_results(void)
@@ -291,8 +292,7 @@ static void results_stay_until_the_trainers_stream_has_read_them(void)
     check_log(&other, 300);
     stager_release(batches[0]);
     stager_release(batches[1]);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static void results_that_are_kept_stay(void)
@@ -316,7 +316,7 @@ static void results_that_are_kept_stay(void)
     stager_close(stream); /* and longer than the stream */
     check_log(&kept, 7);
     stg_run_drop(stream, result, true, NULL);
-    stop(&fake);
+    stop(&fake, NULL);
 }
 
 static void nothing_is_allocated_in_a_steady_state(void)
@@ -333,8 +333,7 @@ static void nothing_is_allocated_in_a_steady_state(void)
     }
     CHECK_INT(standin->n_allocs + standin->n_bounces + standin->n_events, after);
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 /* ---- variables ---- */
@@ -360,8 +359,7 @@ static void what_was_written_is_seen(void)
     }
     CHECK_INT(standin->n_copies - copies, 3 + 1); /* a word a run, and once the table */
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 /* ---- what fails ---- */
@@ -379,14 +377,43 @@ static void an_id_that_is_no_row_is_told_by_a_later_run(void)
     stager_release(bad);
     struct stager_batch *good = take(&fake, stream, 1, 7);
     CHECK_INT(stager_run(stream, good, &name, 1, &rows), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(stager_error_text(stream), "batch 1, which was run before this one");
+    CHECK_CONTAINS(stager_error_text(stream), "batch 1, which was run before: node");
     CHECK_CONTAINS(stager_error_text(stream), "node rows (embedding_lookup): element 10");
     for (int i = 0; i < 4; i++) /* once */
         fetch(stream, good, &name, 1, &rows);
     CHECK_INT(rows.device, 1);
     stager_release(good);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
+}
+
+static void of_the_last_batches_it_is_told_before_the_end(void)
+{
+    struct fake fake;
+    struct stager_stream *stream = open_with(&fake, "on", 1);
+    const char *name = "rows";
+    struct stager_tensor rows;
+    struct stager_batch *good = take(&fake, stream, 0, 7), *bad[2];
+    for (uint32_t i = 0; i < 2; i++)
+        bad[i] = take(&fake, stream, 1 + i, 80 + 10 * (int64_t)i);
+    for (int i = 0; i < 3; i++)
+        fetch(stream, good, &name, 1, &rows);
+    standin->settle();
+    standin->hold(); /* nothing is known of them yet */
+    for (int i = 0; i < 2; i++)
+        fetch(stream, bad[i], &name, 1, &rows);
+    standin->go();
+    stager_release(good);
+    fake_publish_end(&fake, 0);
+    CHECK_INT(on_device_next_code(stream), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(on_device_next_code(stream), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(stager_error_text(stream), "which was run before: node rows");
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(on_device_next_code(stream), -STAGER_OUT_OF_RANGE);
+        CHECK_CONTAINS(stager_error_text(stream), "pass");
+        stager_release(bad[i]);
+    }
+    CHECK_INT(stager_rewind(stream), 0);
+    stop(&fake, stream);
 }
 
 static void an_error_is_told_when_the_device_is_behind(void)
@@ -408,8 +435,7 @@ static void an_error_is_told_when_the_device_is_behind(void)
     CHECK_CONTAINS(stager_error_text(stream), "batch 2, which was run before");
     stager_release(good);
     stager_release(bad);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static void a_kernel_that_fails_leaves_its_work_to_the_host(void)
@@ -431,8 +457,7 @@ static void a_kernel_that_fails_leaves_its_work_to_the_host(void)
     fetch(stream, batch, some + 2, 1, &log); /* another list tries again */
     CHECK(standin->n_launches > launches);
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static void memory_that_is_not_there_costs_the_device_its_work(void)
@@ -449,8 +474,7 @@ static void memory_that_is_not_there_costs_the_device_its_work(void)
         check_some(&fake, stream, results, 3);
     }
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static void without_memory_results_are_the_hosts(void)
@@ -469,8 +493,43 @@ static void without_memory_results_are_the_hosts(void)
         check_some(&fake, stream, results, 3);
     }
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
+}
+
+/* ---- what is said of it ---- */
+
+static void check_where(struct stager_stream *stream, struct stager_batch *batch,
+                        const char *name, const char *where)
+{
+    struct stager_tensor ret;
+    fetch(stream, batch, &name, 1, &ret);
+    CHECK_STR(stager_run_where(stream), where);
+}
+
+static void it_is_said_where_it_ran_and_why(void)
+{
+    static const char *const how[] = {"on", "off", "auto"};
+    static const char *const where[] = {"cuda:0", "host: smart_stage_gpu is off",
+                                        "measuring: turn 1 of 6, host"};
+    for (int i = 0; i < 3; i++) {
+        struct fake fake;
+        struct stager_stream *stream = open_with(&fake, how[i], 0);
+        CHECK_STR(stager_run_where(stream), "");
+        struct stager_batch *batch = take(&fake, stream, 0, 3);
+        check_where(stream, batch, "log", where[i]);
+        if (i == 0) {
+            check_where(stream, batch, "sum", "host: none of the fetches runs on a GPU");
+            check_where(stream, batch, "grown",
+                        "host: the fetches need nodes that write variables");
+            standin->fail_kernel = 1;
+            check_where(stream, batch, "rows",
+                        "host: cuda:0 failed: node rows (embedding_lookup): standin: a "
+                        "kernel failed");
+            check_where(stream, batch, "log", "cuda:0");
+        }
+        stager_release(batch);
+        stop(&fake, stream);
+    }
 }
 
 static void a_child_of_fork_leaves_the_device_alone(void)
@@ -492,8 +551,7 @@ static void a_child_of_fork_leaves_the_device_alone(void)
     fetch(stream, batch, some, N_SOME, results);
     check_some(&fake, stream, results, 3);
     stager_release(batch);
-    stager_close(stream);
-    stop(&fake);
+    stop(&fake, stream);
 }
 
 static const struct stg_test tests[] = {
@@ -509,7 +567,9 @@ static const struct stg_test tests[] = {
     TEST(nothing_is_allocated_in_a_steady_state),
     TEST(what_was_written_is_seen),
     TEST(an_id_that_is_no_row_is_told_by_a_later_run),
+    TEST(of_the_last_batches_it_is_told_before_the_end),
     TEST(an_error_is_told_when_the_device_is_behind),
+    TEST(it_is_said_where_it_ran_and_why),
     TEST(a_kernel_that_fails_leaves_its_work_to_the_host),
     TEST(memory_that_is_not_there_costs_the_device_its_work),
     TEST(without_memory_results_are_the_hosts),

@@ -29,14 +29,6 @@ static struct stager_batch *take(struct stager_stream *stream)
     return batch;
 }
 
-static void finish(struct fake *fake, struct stager_stream *stream)
-{
-    close(fake->socket); /* else close waits for the daemon to let go */
-    fake->socket = -1;
-    stager_close(stream);
-    fake_stop(fake);
-}
-
 static void check_place(const struct stager_batch *batch, uint64_t number, uint32_t slice,
                         uint32_t n_slices)
 {
@@ -66,7 +58,7 @@ static void slices_hold_their_rows_of_every_kind_of_tensor(void)
             stager_release(batch);
         }
         CHECK_INT(fake_releases(&fake), 2);
-        finish(&fake, stream);
+        fake_finish(&fake, stream);
     }
 }
 
@@ -79,7 +71,7 @@ static void without_batch_size_a_batch_is_whole(void)
     rows_check(batch, 100, 40);
     check_place(batch, 9, 0, 1);
     stager_release(batch);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void a_partial_last_batch_ends_with_a_partial_slice(void)
@@ -95,7 +87,7 @@ static void a_partial_last_batch_ends_with_a_partial_slice(void)
         check_place(batch, i / 2, i % 2, 2);
         stager_release(batch);
     }
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void a_batch_without_rows_is_one_slice_without_rows(void)
@@ -111,7 +103,7 @@ static void a_batch_without_rows_is_one_slice_without_rows(void)
     batch = take(stream);
     rows_check(batch, 0, 3);
     stager_release(batch);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void dense_tensors_and_strings_are_not_copied(void)
@@ -132,7 +124,7 @@ static void dense_tensors_and_strings_are_not_copied(void)
     }
     stager_release(first);
     stager_release(second);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 /* ---- when the staged batch goes back ---- */
@@ -155,7 +147,7 @@ static void a_staged_batch_goes_back_with_its_last_slice_in_any_order(void)
         struct stg_release_entry entry;
         CHECK_INT(stg_control_poll(&fake.control, &entry), 1);
         CHECK_INT(entry.lease, 3);
-        finish(&fake, stream);
+        fake_finish(&fake, stream);
     }
 }
 
@@ -170,7 +162,7 @@ static void a_staged_batch_stays_while_slices_of_it_are_to_come(void)
     rows_check(last, 8, 8);
     stager_release(last);
     CHECK_INT(fake_releases(&fake), 1);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void a_staged_batch_is_acknowledged_when_the_one_after_its_last_slice_is_asked_for(
@@ -186,7 +178,7 @@ static void a_staged_batch_is_acknowledged_when_the_one_after_its_last_slice_is_
     struct stager_batch *none = NULL;
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(stg_control_asked(&fake.control), 2);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void max_held_counts_staged_batches(void)
@@ -216,7 +208,7 @@ static void max_held_counts_staged_batches(void)
     stager_release(slices[2]);
     stager_release(slices[3]);
     CHECK_INT(fake_releases(&fake), 3);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void handles_do_not_run_out_and_slices_keep_apart(void)
@@ -235,7 +227,7 @@ static void handles_do_not_run_out_and_slices_keep_apart(void)
             stager_release(slices[(i * 37) % 128]);
         CHECK_INT(fake_releases(&fake), 2);
     }
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void errors_and_ends_pass_through_once_and_a_rewind_follows(void)
@@ -262,7 +254,7 @@ static void errors_and_ends_pass_through_once_and_a_rewind_follows(void)
     stager_release(next);
     stager_release(take(stream));
     CHECK_INT(fake_releases(&fake), 3);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 /* ---- close ---- */
@@ -273,8 +265,7 @@ static void slices_stay_readable_after_close_until_each_is_released(void)
     struct stager_stream *stream = open_slices(&fake, 8, 16);
     rows_publish(&fake, 0, 0, 0, 16);
     struct stager_batch *first = take(stream), *second = take(stream);
-    close(fake.socket);
-    fake.socket = -1;
+    fake_hang_up(&fake);
     stager_close(stream);
     rows_check(second, 8, 8);
     stager_release(second);
@@ -294,8 +285,7 @@ static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
     stager_release(take(stream));
     struct stager_batch *kept = take(stream);
     CHECK_INT(fake_releases(&fake), 0);
-    close(fake.socket);
-    fake.socket = -1;
+    fake_hang_up(&fake);
     stager_close(stream);
     CHECK_INT(fake_releases(&fake), 0); /* a slice of it is in hand */
     stager_release(kept);
@@ -306,8 +296,7 @@ static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
     stream = open_slices(&other, 8, 24);
     rows_publish(&other, 0, 0, 0, 24);
     stager_release(take(stream));
-    close(other.socket);
-    other.socket = -1;
+    fake_hang_up(&other);
     stager_close(stream);
     CHECK_INT(fake_releases(&other), 1);
     fake_stop(&other);
@@ -391,7 +380,7 @@ static void a_batch_whose_tensors_differ_in_rows_is_an_error_and_the_stream_goes
     stager_release(take(stream));
     stager_release(take(stream));
     CHECK_INT(fake_releases(&fake), 1);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 /* ---- a daemon that lies ---- */
@@ -443,7 +432,7 @@ static void parts_that_lie_are_refused_and_the_tensor_is_named(void)
         rows_check(batch, 4 * i, 4);
         stager_release(batch);
     }
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void unsliced_parts_that_lie_are_refused_where_they_are_asked_for_as_one(void)
@@ -461,7 +450,7 @@ static void unsliced_parts_that_lie_are_refused_where_they_are_asked_for_as_one(
     CHECK_INT(stager_batch_ragged(batch, "x", &ragged), -STAGER_NOT_FOUND);
     CHECK_INT(stager_batch_ragged(batch, "", &ragged), -STAGER_NOT_FOUND);
     stager_release(batch);
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void parts_without_their_feature_make_a_batch_damaged(void)
@@ -494,7 +483,7 @@ static void parts_without_their_feature_make_a_batch_damaged(void)
             }
         }
     }
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static void rows_without_number_are_refused(void)
@@ -527,7 +516,7 @@ static void rows_without_number_are_refused(void)
         check_place(batch, 0, i, 3);
         stager_release(batch);
     }
-    finish(&fake, stream);
+    fake_finish(&fake, stream);
 }
 
 static const struct stg_test tests[] = {

@@ -74,8 +74,7 @@ static void a_batch_is_a_view_of_shared_memory(void)
     CHECK_INT(info.n_tensors, 1);
     CHECK_INT(info.redelivered, 0);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_tensor_that_is_not_there_is_not_found(void)
@@ -91,8 +90,7 @@ static void a_tensor_that_is_not_there_is_not_found(void)
     CHECK_CONTAINS(stager_error_text(stream), " x");
     CHECK_INT(stager_batch_tensor_at(batch, 1, &x), -STAGER_OUT_OF_RANGE);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_released_batch_comes_back_to_the_daemon_as_it_was_lent(void)
@@ -110,8 +108,7 @@ static void a_released_batch_comes_back_to_the_daemon_as_it_was_lent(void)
     CHECK_INT(entry.lease_generation, 1);
     stager_release(batch); /* a second time: nothing */
     CHECK_INT(stg_control_poll(&fake.control, &entry), 0);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void calling_next_says_that_what_came_before_is_done_with(void)
@@ -127,8 +124,7 @@ static void calling_next_says_that_what_came_before_is_done_with(void)
     CHECK_INT(stg_control_asked(&fake.control),
               2); /* inside the next `next`, and stays so */
     stager_release(first);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void batches_in_hand_are_bounded_and_named(void)
@@ -154,8 +150,7 @@ static void batches_in_hand_are_bounded_and_named(void)
     stager_release(second);
     stager_release(third);
     CHECK_INT(fake_releases(&fake), 3);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void batches_are_released_in_any_order(void)
@@ -179,8 +174,7 @@ static void batches_are_released_in_any_order(void)
         }
         CHECK_INT(fake_releases(&fake), 8);
     }
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void an_error_item_is_told_and_the_stream_goes_on(void)
@@ -202,8 +196,7 @@ static void an_error_item_is_told_and_the_stream_goes_on(void)
     CHECK_INT(first_value(batch), 5);
     CHECK_STR(stager_error_text(stream), "");
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void the_end_stays_until_rewind(void)
@@ -229,8 +222,7 @@ static void the_end_stays_until_rewind(void)
     CHECK_INT(first_value(batch), 9);
     CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void last_words_are_told_again_and_again(void)
@@ -251,8 +243,7 @@ static void last_words_are_told_again_and_again(void)
     CHECK_INT(info.finished, 1);
     CHECK_INT(first_value(batch), 3);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_dead_daemon_is_told_after_what_it_left_in_the_ring(void)
@@ -262,8 +253,7 @@ static void a_dead_daemon_is_told_after_what_it_left_in_the_ring(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 0, 0, 3, 1);
     fake_publish(&fake, 1, 1, 4, 1);
-    close(fake.socket);
-    fake.socket = -1;
+    fake_hang_up(&fake);
     struct stager_batch *batch = take(stream);
     stager_release(take(stream));
     for (int i = 0; i < 2; i++) {
@@ -272,8 +262,7 @@ static void a_dead_daemon_is_told_after_what_it_left_in_the_ring(void)
     }
     CHECK_INT(first_value(batch), 3);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void batches_stay_readable_after_close_until_each_is_released(void)
@@ -284,8 +273,7 @@ static void batches_stay_readable_after_close_until_each_is_released(void)
     fake_publish(&fake, 0, 0, 10, 1);
     fake_publish(&fake, 1, 1, 20, 1);
     struct stager_batch *first = take(stream), *second = take(stream);
-    close(fake.socket);
-    fake.socket = -1;
+    fake_hang_up(&fake);
     stager_close(stream);
     CHECK_INT(fake_releases(&fake), 0);
     CHECK_INT(first_value(first), 10);
@@ -307,8 +295,7 @@ static void *wait_for_goodbye(void *owner)
      * which counts a release as an acknowledgement gives it to another client now. */
     CHECK_INT(fake_releases(fake), 1);
     CHECK_INT(stg_control_asked(&fake->control), 1);
-    close(fake->socket);
-    fake->socket = -1;
+    fake_hang_up(fake);
     return NULL;
 }
 
@@ -344,8 +331,7 @@ static void options_reach_the_daemon(void)
     CHECK_STR(stager_structure(stream), "\"x\"");
     CHECK_INT(stager_target_count(stream), 0);
     CHECK(stager_target(stream, 0) == NULL);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_client_is_called_after_program_and_process(void)
@@ -357,8 +343,7 @@ static void a_client_is_called_after_program_and_process(void)
     snprintf(want, sizeof(want), "%s-%d", program_invocation_short_name, (int)getpid());
     CHECK_STR(fake.client_id, want);
     CHECK_INT(fake.opened.max_held, 2);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -404,8 +389,7 @@ static void what_is_written_on_copies_is_seen_by_nobody_and_forgotten_at_release
     batch = take(stream);
     CHECK_INT(first_value(batch), 30);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_pinned_stream_keeps_its_memory_after_the_last_release(void)

@@ -56,8 +56,11 @@ static uint64_t fast(unsigned i)
 static void the_faster_way_is_kept(void)
 {
     struct stg_trial trial = {0};
+    double baseline, other;
     try(&trial, five_ms, four_ms);
     CHECK(trial.keeps);
+    stg_trial_steps(&trial, &baseline, &other);
+    CHECK(baseline == 5e6 && other == 4e6);
     trial = (struct stg_trial){0};
     try(&trial, four_ms, five_ms);
     CHECK(!trial.keeps);

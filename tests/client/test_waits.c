@@ -30,8 +30,7 @@ static void no_wait_does_not_sleep(void)
     stager_stream_info(stream, &info);
     CHECK_INT(info.sleeps, 0);
     CHECK_INT(info.wait_ns, 0);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_deadline_is_kept(void)
@@ -49,8 +48,7 @@ static void a_deadline_is_kept(void)
     CHECK(info.sleeps >= 1);
     CHECK(info.wait_ns >= 29000000);
     CHECK(!stg_control_waiting(&fake.control)); /* no bell is wanted any more */
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 /* ---- a daemon on a thread of its own ---- */
@@ -76,8 +74,7 @@ static void a_sleeper_is_woken_by_the_bell(void)
     pthread_join(thread, NULL);
     CHECK(!stg_control_waiting(&fake.control));
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void *publish_silently(void *owner)
@@ -101,8 +98,7 @@ static void a_lost_bell_costs_a_second_at_most(void)
     CHECK(millis_since(begin_ns) < 3000);
     pthread_join(thread, NULL);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void *ring_in_vain_and_die(void *owner)
@@ -111,8 +107,7 @@ static void *ring_in_vain_and_die(void *owner)
     fake_wait_asleep(fake);
     for (int i = 0; i < 1000; i++)
         fake_ring(fake);
-    close(fake->socket);
-    fake->socket = -1;
+    fake_hang_up(fake);
     return NULL;
 }
 
@@ -128,8 +123,7 @@ static void a_sleeper_learns_at_once_that_the_daemon_died(void)
     CHECK_INT(stager_next(stream, -1, &batch), -STAGER_UNAVAILABLE);
     CHECK(millis_since(begin_ns) < 900); /* not the guard's second */
     pthread_join(thread, NULL);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_spinner_needs_no_bell(void)
@@ -149,8 +143,7 @@ static void a_spinner_needs_no_bell(void)
     stager_stream_info(stream, &info);
     CHECK_INT(info.sleeps, 0);
     stager_release(batch);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 /* ---- bells to the daemon ---- */
@@ -178,8 +171,7 @@ static void the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry(void)
     stg_ring_want_bell(&fake.ring);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_bells(&fake), 1);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_release_rings_when_it_was_wished_for(void)
@@ -193,8 +185,7 @@ static void a_release_rings_when_it_was_wished_for(void)
     stg_ring_want_bell(&fake.ring);
     stager_release(batch);
     CHECK_INT(fake_bells(&fake), 1);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static void a_daemon_that_takes_no_bells_does_not_hold_us_up(void)
@@ -208,8 +199,7 @@ static void a_daemon_that_takes_no_bells_does_not_hold_us_up(void)
         CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
     }
     CHECK(fake_bells(&fake) < 5000);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 /* ---- poll ---- */
@@ -243,12 +233,10 @@ static void a_call_that_found_nothing_arms_the_descriptor(void)
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK(!is_readable(fd));
 
-    close(fake.socket);
-    fake.socket = -1;
+    fake_hang_up(&fake);
     CHECK(is_readable(fd)); /* the death of the daemon wakes a poller too */
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_UNAVAILABLE);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 /* ---- signals ---- */
@@ -280,8 +268,7 @@ static void signals_do_not_shorten_a_wait(void)
     CHECK(millis_since(begin_ns) >= 60);
     CHECK(n_alarms >= 2);
     timer_delete(timer);
-    stager_close(stream);
-    fake_stop(&fake);
+    fake_finish(&fake, stream);
 }
 
 static bool lose_patience(void *n_asked)
