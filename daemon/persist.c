@@ -42,6 +42,25 @@ static int io_error(const char *what, const char *path, struct stg_err *err)
                    what, path, strerror(errno));
 }
 
+/* state_dir/pipelines, and what is missing on the way: the home of a new user may have no
+ * ~/.local yet. -1 with errno. */
+static int make_folders(const struct stg_catalog *catalog)
+{
+    char path[4096];
+    if (state_path(catalog, "", "", path, sizeof(path)) < 0) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *slash = strchr(path + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+            return -1;
+        *slash = '/';
+    }
+    return 0;
+}
+
 static void header_line(const struct stg_definition *definition, uint64_t generation,
                         char *buf, size_t bytes)
 {
@@ -90,7 +109,10 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
     if (state_path(catalog, name, ".yaml", path, sizeof(path)) < 0 ||
         state_path(catalog, name, ".new", temporary, sizeof(temporary)) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(temporary, flags, 0600);
+    if (fd < 0 && errno == ENOENT && make_folders(catalog) == 0)
+        fd = open(temporary, flags, 0600);
     if (fd < 0)
         return io_error("write", temporary, err);
     header_line(definition, generation, header, sizeof(header));
@@ -285,12 +307,14 @@ static void load_directory(struct stg_catalog *catalog, const char *directory,
 void stg_catalog_load(struct stg_catalog *catalog)
 {
     char path[4096];
-    if (mkdir(catalog->settings->state_dir, 0700) < 0 && errno != EEXIST)
-        stg_log(STG_LOG_WARNING, "cannot make state_dir %s: %s",
-                catalog->settings->state_dir, strerror(errno));
+    if (make_folders(catalog) < 0)
+        stg_log(
+            STG_LOG_WARNING,
+            "cannot make state_dir %s: %s; no pipeline can be applied until it is there "
+            "(stagerd.yaml names another)",
+            catalog->settings->state_dir, strerror(errno));
     if (state_path(catalog, "", "", path, sizeof(path)) == 0) {
         path[strlen(path) - 1] = '\0'; /* the slash before no name */
-        mkdir(path, 0700);
         load_directory(catalog, path, true);
     }
     load_directory(catalog, catalog->settings->pipeline_dir, false);

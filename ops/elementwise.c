@@ -21,8 +21,10 @@ int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (a->dtype != b->dtype)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s, input \"%s\" is %s; cast one", a->name,
-                       stg_dtype_name(a->dtype), b->name, stg_dtype_name(b->dtype));
+                       "input \"%s\" is %s, input \"%s\" is %s; cast one, or give "
+                       "a constant the other's dtype",
+                       a->name, stg_dtype_name(a->dtype), b->name,
+                       stg_dtype_name(b->dtype));
     plan->kernel = kernels[a->dtype];
     if (plan->kernel == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "inputs are %s, which %s",

@@ -92,6 +92,26 @@ struct stg_graph {
     uint32_t *order; /* nodes, each after its inputs and controls */
 };
 
+/* ---- graph_near.c: names that are there, and those that are not ---- */
+
+/* The node whose name is these bytes, or -1. */
+int stg_graph_find_node(const struct stg_graph *graph, const char *name, size_t bytes);
+
+/* The nearest of many names, without memory for all of them at once: the best so far
+ * competes with the next few. Begin with `wanted` set; `end` gives it, or NULL. */
+struct stg_contest {
+    const char *wanted;
+    const char *names[32];
+    size_t n;
+};
+void stg_contest_enter(struct stg_contest *contest, const char *name);
+const char *stg_contest_end(struct stg_contest *contest);
+
+/* NOT_FOUND for a name that neither a node nor a component has: with the nearest, or with
+ * the outputs of the node or the components that there are. */
+int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,
+                        struct stg_err *err);
+
 /* ---- graph_resolve.c: names -> references, order, what depends on what ---- */
 
 /* Finds `name` ("node", "node:k", "staged:path", a component). NOT_FOUND suggests the

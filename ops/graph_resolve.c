@@ -7,7 +7,6 @@
 #include "ops/graph_priv.h"
 
 #define STAGED_PREFIX "staged:"
-#define OUTPUT_NAME_BYTES 320
 #define STAGED_PREFIX_BYTES (sizeof(STAGED_PREFIX) - 1)
 
 int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err)
@@ -30,17 +29,6 @@ static int find_component(const struct stg_schema *schema, const char *name)
 {
     for (size_t i = 0; i < schema->n; i++) {
         if (strcmp(schema->components[i].name, name) == 0)
-            return (int)i;
-    }
-    return -1;
-}
-
-static int find_node(const struct stg_graph *graph, const char *name, size_t bytes)
-{
-    const struct stg_pipeline_spec *spec = graph->spec;
-    for (size_t i = 0; i < spec->n_nodes; i++) {
-        if (strlen(spec->nodes[i].name) == bytes &&
-            memcmp(spec->nodes[i].name, name, bytes) == 0)
             return (int)i;
     }
     return -1;
@@ -75,7 +63,8 @@ static bool find_output(const struct stg_graph *graph, const char *name, int *re
                         uint32_t *ret_output)
 {
     const char *colon = strchr(name, ':');
-    int node = colon != NULL ? find_node(graph, name, (size_t)(colon - name)) : -1;
+    int node =
+        colon != NULL ? stg_graph_find_node(graph, name, (size_t)(colon - name)) : -1;
     const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
     if (op == NULL || op->next_output == NULL)
         return false;
@@ -88,40 +77,6 @@ static bool find_output(const struct stg_graph *graph, const char *name, int *re
         }
     }
     return false;
-}
-
-/* The nearest of many names, without memory for all of them at once: the best so far
- * competes with the next few. */
-struct contest {
-    const char *wanted;
-    const char *names[32];
-    size_t n;
-};
-
-static const char *contest_end(struct contest *contest)
-{
-    const char *best = stg_nearest(contest->wanted, contest->names, contest->n);
-    contest->n = 0;
-    if (best != NULL)
-        contest->names[contest->n++] = best;
-    return best;
-}
-
-static void contest_enter(struct contest *contest, const char *name)
-{
-    if (contest->n == sizeof(contest->names) / sizeof(contest->names[0]))
-        contest_end(contest);
-    contest->names[contest->n++] = name;
-}
-
-static const char *nearest_tensor(const struct stg_graph *graph, const char *name)
-{
-    struct contest contest = {.wanted = name};
-    for (size_t i = 0; i < graph->spec->n_nodes; i++)
-        contest_enter(&contest, graph->spec->nodes[i].name);
-    for (size_t i = 0; i < graph->element.n; i++)
-        contest_enter(&contest, graph->element.components[i].name);
-    return contest_end(&contest);
 }
 
 /* Of a client the boundary is given; of the daemon it is the spec's features. */
@@ -150,42 +105,16 @@ static int resolve_staged(const struct stg_graph *graph, const char *path,
             return 0;
         }
     }
-    struct contest contest = {.wanted = path};
+    struct stg_contest contest = {.wanted = path};
     for (size_t i = 0; i < n; i++)
-        contest_enter(&contest, boundary_name(graph, i));
-    const char *near = contest_end(&contest);
+        stg_contest_enter(&contest, boundary_name(graph, i));
+    const char *near = stg_contest_end(&contest);
     if (near != NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
                        "\"staged:%s\": no such feature; did you mean \"staged:%s\"?",
                        path, near);
     return stg_err(err, -STAGER_NOT_FOUND,
                    "\"staged:%s\": no such feature in staged.features", path);
-}
-
-/* "node:lable" where the node has outputs with names: the nearest. NULL: it has none, or
- * there is no such node. */
-static const char *nearest_output(const struct stg_graph *graph, const char *name,
-                                  char *buf, size_t bytes)
-{
-    const char *colon = strchr(name, ':');
-    int node = colon != NULL ? find_node(graph, name, (size_t)(colon - name)) : -1;
-    const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
-    if (op == NULL || op->next_output == NULL)
-        return NULL;
-    struct stg_output_name output = {0};
-    char next[OUTPUT_NAME_BYTES];
-    const char *names[2] = {buf, next}, *best = NULL;
-    while (op->next_output(&graph->spec->nodes[node], &output)) {
-        snprintf(next, sizeof(next), "%.*s:%.*s%s", (int)(colon - name), name,
-                 (int)output.entry_bytes, output.entry, output.part);
-        const char *near =
-            stg_nearest(name, best != NULL ? names : names + 1, best != NULL ? 2 : 1);
-        if (near != next)
-            continue;
-        snprintf(buf, bytes, "%s", next);
-        best = buf;
-    }
-    return best;
 }
 
 static int output_error(const struct stg_graph_node *node, const char *name,
@@ -225,7 +154,7 @@ int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
         return resolve_staged(graph, name + STAGED_PREFIX_BYTES, ret, err);
 
     uint32_t output = 0;
-    int node = find_node(graph, name, strlen(name));
+    int node = stg_graph_find_node(graph, name, strlen(name));
     if (node < 0) {
         int component = find_component(&graph->element, name);
         if (component >= 0) {
@@ -235,7 +164,7 @@ int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
         }
         size_t bytes = 0;
         if (split_output(name, &bytes, &output))
-            node = find_node(graph, name, bytes);
+            node = stg_graph_find_node(graph, name, bytes);
         else
             find_output(graph, name, &node, &output);
     }
@@ -247,15 +176,7 @@ int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
             .kind = STG_REF_NODE, .index = (uint32_t)node, .output = output};
         return 0;
     }
-    char buf[OUTPUT_NAME_BYTES];
-    const char *near = nearest_output(graph, name, buf, sizeof(buf));
-    if (near == NULL)
-        near = nearest_tensor(graph, name);
-    if (near != NULL)
-        return stg_err(err, -STAGER_NOT_FOUND,
-                       "\"%s\": no such node or component; did you mean \"%s\"?", name,
-                       near);
-    return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such node or component", name);
+    return stg_graph_no_tensor(graph, name, err);
 }
 
 /* ---- linking ---- */
@@ -269,7 +190,7 @@ static int check_name(const struct stg_graph *graph, size_t i, struct stg_err *e
                        "a node cannot be called \"%s\"; give it a name without ':' and "
                        "'^', other than \"staged\"",
                        name);
-    int first = find_node(graph, name, strlen(name));
+    int first = stg_graph_find_node(graph, name, strlen(name));
     if ((size_t)first != i)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "another node on line %d has the same name; rename one",
@@ -325,7 +246,7 @@ static int check_arity(const struct stg_graph_node *node, struct stg_err *err)
 static int link_control(struct stg_graph *graph, struct stg_graph_node *node,
                         const char *name, struct stg_err *err)
 {
-    int other = find_node(graph, name, strlen(name));
+    int other = stg_graph_find_node(graph, name, strlen(name));
     if (other < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "\"^%s\": no such node", name);
     node->controls[node->n_controls++] = (uint32_t)other;

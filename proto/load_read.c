@@ -497,6 +497,9 @@ int stg_read_fail_key(struct stg_reader *r, const struct stg_text_node *entry,
                              "\"%s\" is not supported by this release; leave it out "
                              "(known here: %s)",
                              shown, all);
+    char place[160];
+    if (stg_read_elsewhere(type, entry->key, place, sizeof(place)))
+        return stg_read_fail(r, entry->key_line, entry->key_column, "%s", place);
     const char *near = stg_nearest(shown, names, n);
     if (near != NULL)
         return stg_read_fail(r, entry->key_line, entry->key_column,

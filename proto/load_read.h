@@ -97,4 +97,9 @@ const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
 /* True for a key that stager's design has and this release has not. */
 bool stg_read_is_planned(const ProtobufCMessageDescriptor *type, const char *key);
 
+/* Does a key that the message has not belong to another place of the file, or is it
+ * tf.data's name of a step? What to say of it. */
+bool stg_read_elsewhere(const ProtobufCMessageDescriptor *type, const char *key,
+                        char *ret, size_t bytes);
+
 #endif

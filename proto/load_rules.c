@@ -2,6 +2,7 @@
  *
  * What the schema cannot say of a field: one row each.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/load_read.h"
@@ -169,7 +170,6 @@ static const struct {
     const ProtobufCMessageDescriptor *type;
     const char *key;
 } planned[] = {
-    {&stager__pipeline__descriptor, "deterministic"},
     {&stager__settings__descriptor, "metrics"},
 };
 
@@ -180,4 +180,41 @@ bool stg_read_is_planned(const ProtobufCMessageDescriptor *type, const char *key
             return true;
     }
     return false;
+}
+
+/* What tf.data calls our steps. */
+static const struct {
+    const char *theirs, *ours;
+} steps[] = {
+    {"list_files", "files"},
+    {"TextLineDataset", "text_line"},
+    {"TFRecordDataset", "tfrecord"},
+    {"FixedLengthRecordDataset", "fixed_length_record"},
+    {"CsvDataset", "csv"},
+    {"make_csv_dataset", "csv"},
+    {"dense_to_ragged_batch", "ragged_batch"},
+};
+
+bool stg_read_elsewhere(const ProtobufCMessageDescriptor *type, const char *key,
+                        char *ret, size_t bytes)
+{
+    bool at_top = type == &stager__pipeline__descriptor;
+    const char *where = NULL;
+    if (at_top && stg_read_field(&stager__staged__descriptor, key) != NULL)
+        where = "stands below \"staged:\"";
+    else if (at_top && stg_read_field(&stager__step__descriptor, key) != NULL)
+        where = "is a step: an entry \"- \" of the list below \"dataset:\"";
+    else if (type == &stager__staged__descriptor &&
+             stg_read_field(&stager__pipeline__descriptor, key) != NULL)
+        where = "stands at the top of the file, beside \"staged:\"";
+    if (where != NULL)
+        snprintf(ret, bytes, "\"%s\" %s", key, where);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && where == NULL &&
+                       type == &stager__step__descriptor;
+         i++) {
+        where = strcmp(steps[i].theirs, key) == 0 ? steps[i].ours : NULL;
+        if (where != NULL)
+            snprintf(ret, bytes, "\"%s\" is called \"%s\" here", key, where);
+    }
+    return where != NULL;
 }

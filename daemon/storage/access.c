@@ -165,6 +165,8 @@ int stg_access_errno(int error)
     case ENAMETOOLONG: return -STAGER_INVALID_ARGUMENT;
     case EMFILE:
     case ENFILE:
+    case ENOSPC:
+    case EDQUOT:
     case ENOMEM: return -STAGER_RESOURCE_EXHAUSTED;
     case EIO:
     case EUCLEAN:

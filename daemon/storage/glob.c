@@ -37,10 +37,16 @@ static bool is_wild(const char *name, size_t n)
 
 int stg_glob_check(const char *pattern, struct stg_err *err)
 {
+    if (pattern[0] == '~')
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "%s: ~ is the shell's word for a home: write the whole path, such as "
+            "/home/ada/data.csv",
+            pattern);
     if (pattern[0] != '/')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "%s is a relative path, and stagerd does not run in your "
-                       "directory: write the whole path, such as /data/%s",
+                       "directory: write the whole path, such as /home/ada/%s",
                        pattern[0] != '\0' ? pattern : "\"\"", pattern);
     if (strlen(pattern) >= PATH_MAX)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "%.60s… is too long for a path",

@@ -3,6 +3,7 @@
  * Whose files may be read: modes and ACLs as pure decisions, then real files on behalf of
  * another user (as root only), against what the kernel lets a process of that user do.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
@@ -34,6 +35,12 @@ static bool granted(uid_t uid, gid_t gid, mode_t mode, unsigned want)
 {
     struct stat st = {.st_uid = uid, .st_gid = gid, .st_mode = S_IFREG | mode};
     return stg_access_granted(&st, NULL, 0, &alice, want);
+}
+
+static void a_full_disk_is_a_resource_that_is_exhausted(void)
+{
+    CHECK_INT(stg_access_errno(ENOSPC), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(stg_access_errno(EDQUOT), -STAGER_RESOURCE_EXHAUSTED);
 }
 
 static void the_first_class_that_applies_decides(void)
@@ -518,6 +525,9 @@ static void a_pattern_is_checked_without_touching_files(void)
     long_path[4999] = '\0';
     CHECK_INT(stg_storage_file.check(long_path, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_INT(stg_storage_file.check("x", &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "x is a relative path");
+    CHECK_INT(stg_storage_file.check("~/x", &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "~ is the shell's word");
     CHECK_INT(stg_storage_file.check("/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*", &err),
               -STAGER_INVALID_ARGUMENT);
     CHECK_INT(stg_storage_file.check("/data/*.csv", &err), 0);
@@ -533,6 +543,7 @@ static void a_pattern_is_checked_without_touching_files(void)
 
 static const struct stg_test tests[] = {
     TEST(the_first_class_that_applies_decides),
+    TEST(a_full_disk_is_a_resource_that_is_exhausted),
     TEST(root_may_read_everything),
     TEST(an_acl_decides_as_acl_5_says),
     TEST(a_malformed_acl_grants_nothing),

@@ -415,6 +415,8 @@ static void outputs_are_called_by_the_name_of_their_feature(void)
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "did you mean \"p:image/raw\"?");
     CHECK_INT(graph_of(ABOUT "feature a = p:label\n", &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "\"p:label\": no such output; there are p:image/raw, "
+                             "p:label/values, p:label/indices, p:label/dense_shape");
     CHECK_INT(graph_of(ABOUT "feature a = p:4\n", &err), -STAGER_INVALID_ARGUMENT);
 }
 

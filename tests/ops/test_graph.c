@@ -25,7 +25,10 @@ static const struct {
     {"y = identity(recrod)\n",
      "node y (identity), line 3: \"recrod\": no such node or component; did you mean "
      "\"record\"?"},
-    {"y = identity(qqqqqqqqqq)\n", "\"qqqqqqqqqq\": no such node or component"},
+    {"y = identity(qqqqqqqqqq)\n",
+     "\"qqqqqqqqqq\": no such node or component; the dataset yields record, key"},
+    {"v = constant() value=1 dtype=\"int64\"\nw = constant() value=1\ny = add(v, w)\n",
+     "cast one, or give a constant the other's dtype"},
     {"y = identity(record, key)\n", "takes 1 input, has 2"},
     {"y = maximum(record)\n", "takes 2 inputs, has 1"},
     {"y = cast(record) dtype=\"int32\" dtipe=\"int64\"\n", "dtipe"},

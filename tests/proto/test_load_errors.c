@@ -157,13 +157,19 @@ static void an_unknown_key_suggests_the_nearest(void)
     CHECK_CASES(cases);
 }
 
-static void what_a_later_release_brings_is_named(void)
+static void a_key_of_another_place_is_told_where_it_belongs(void)
 {
     static const struct error_case cases[] = {
+        {STEPS "num_clients: 2\n", "p:2:1: \"num_clients\" stands below \"staged:\""},
         {STEPS "deterministic: true\n",
-         "p:2:1: \"deterministic\" is not supported by this release; leave it out (known "
-         "here: name, dataset, graph, staged, targets, datasets, smart_stage, "
-         "container, gpu)"},
+         "p:2:1: \"deterministic\" stands below \"staged:\""},
+        {STEPS "staged: {smart_stage: auto}\n",
+         "p:2:10: staged: \"smart_stage\" stands at the top of the file, beside "
+         "\"staged:\""},
+        {STEPS "shuffle: {buffer_size: 4}\n",
+         "p:2:1: \"shuffle\" is a step: an entry \"- \" of the list below \"dataset:\""},
+        {"dataset:\n  - TFRecordDataset: {}\n",
+         "p:2:5: dataset[0]: \"TFRecordDataset\" is called \"tfrecord\" here"},
     };
     CHECK_CASES(cases);
 }
@@ -547,7 +553,7 @@ static const struct stg_test tests[] = {
     TEST(what_is_no_yaml_is_refused_with_its_place),
     TEST(a_text_of_another_shape_says_what_a_pipeline_is),
     TEST(an_unknown_key_suggests_the_nearest),
-    TEST(what_a_later_release_brings_is_named),
+    TEST(a_key_of_another_place_is_told_where_it_belongs),
     TEST(exception_types_are_status_codes),
     TEST(a_wrong_type_says_what_was_found_and_expected),
     TEST(a_number_out_of_range_says_the_range),

@@ -112,7 +112,7 @@ static void what_is_planned_is_not_there_yet(void)
     const ProtobufCMessageDescriptor *above[MAX_DEPTH];
     walk(&stager__pipeline__descriptor, above, 0, check_planned);
     walk(&stager__settings__descriptor, above, 0, check_planned);
-    CHECK(stg_read_is_planned(&stager__pipeline__descriptor, "deterministic"));
+    CHECK(stg_read_is_planned(&stager__settings__descriptor, "metrics"));
 }
 
 /* What proto/convert.c makes of the fields of a step that are messages. */

@@ -45,7 +45,7 @@ static void write_settings(struct fixture *fixture, const char *settings)
     FILE *file = fopen(fixture->config, "w");
     CHECK(file != NULL);
     fprintf(file,
-            "runtime_dir: %s\nstate_dir: %s/state\npipeline_dir: %s/pipelines\n"
+            "runtime_dir: %s\nstate_dir: %s/home/state\npipeline_dir: %s/pipelines\n"
             "%s",
             fixture->runtime, fixture->dir, fixture->dir, settings);
     fclose(file);

@@ -165,6 +165,22 @@ static void a_restart_finds_what_was_applied_and_counts_a_generation(void)
     fixture_finish(&fixture);
 }
 
+static void folders_of_state_dir_that_are_not_there_are_made(void)
+{
+    struct fixture fixture;
+    char yaml[512], home[256], away[256];
+    fixture_start(&fixture, ""); /* `home` of its state_dir is not there */
+    snprintf(home, sizeof(home), "%s/home", fixture.dir);
+    snprintf(away, sizeof(away), "%s/away", fixture.dir);
+    CHECK(access(home, X_OK) == 0);
+    CHECK(rename(home, away) == 0);
+    fixture_apply(&fixture, yaml_of("x", 10, yaml));
+    fixture_stop(&fixture);
+    fixture_restart(&fixture);
+    CHECK_INT(list(&fixture, is_of_test_yaml), 1);
+    fixture_finish(&fixture);
+}
+
 static void is_from_dir(const struct stg_list_entry *entry)
 {
     CHECK_STR(entry->name, "from_dir");
@@ -406,6 +422,7 @@ static const struct stg_test tests[] = {
     TEST(a_deleted_pipeline_aborts_its_clients_and_is_gone),
     TEST(an_unknown_name_suggests_the_nearest),
     TEST(a_restart_finds_what_was_applied_and_counts_a_generation),
+    TEST(folders_of_state_dir_that_are_not_there_are_made),
     TEST(pipelines_of_pipeline_dir_are_there_at_start),
     TEST(a_pipeline_without_a_name_gets_one),
     TEST(a_pipeline_reads_only_what_its_applier_may),
