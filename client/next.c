@@ -309,7 +309,8 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
                 stream, -STAGER_UNAVAILABLE,
                 "stagerd went away; batches in hand stay readable; start it again "
                 "and open the stream anew");
-        if (deadline_ns <= now_ns)
+        stream->late = deadline_ns <= now_ns;
+        if (stream->late)
             return stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED,
                            "no batch of pipeline %s within %lld ms", stream->name,
                            (long long)timeout_millis);
@@ -396,6 +397,7 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
     int rc = stg_stream_enter(stream);
     if (rc < 0)
         return rc;
+    stream->late = false;
     uint64_t began = stg_stream_span_begin(stream);
     rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
                                 : stg_stream_take(stream, timeout_millis, ret);

@@ -95,9 +95,10 @@ struct stager_stream {
     uint64_t end_pass; /* the pass that ended last, as stagerd counts */
     bool armed;        /* `waiting` is set in the control page */
     bool bell_owed;    /* the last one was not taken: ring at the next look */
-    int finished;      /* not 0: nothing follows; the code, and final_text says why */
-    const char *name;  /* of the pipeline; in bump */
-    char *final_text;  /* STG_ERR_TEXT_BYTES, in bump */
+    bool late;        /* the last stager_next ended by its own timeout, by nothing else */
+    int finished;     /* not 0: nothing follows; the code, and final_text says why */
+    const char *name; /* of the pipeline; in bump */
+    char *final_text; /* STG_ERR_TEXT_BYTES, in bump */
 
     uint64_t n_batches, n_errors, wait_ns, n_sleeps, device_bytes, n_shared;
 

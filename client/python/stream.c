@@ -230,8 +230,15 @@ static PyObject *raise_late(struct stg_py_stream *self, long long timeout_millis
     return stg_py_raise(self->state, STAGER_DEADLINE_EXCEEDED, text);
 }
 
+/* DEADLINE_EXCEEDED is also the end of a stream that was detached by a clock, and the
+ * code of some error items. */
+static bool is_late(const struct stg_py_stream *self, int rc)
+{
+    return rc == -STAGER_DEADLINE_EXCEEDED && self->stream->late;
+}
+
 /* Tries and sleeps in turn until something comes. To libstager and to the daemon all of
- * it is one sleep. -1: an exception is set. */
+ * it is one sleep. 1: an exception is set. */
 static int wait_for_batch(struct stg_py_stream *self, long long millis,
                           struct stager_batch **ret)
 {
@@ -239,7 +246,7 @@ static int wait_for_batch(struct stg_py_stream *self, long long millis,
     if (millis >= 0 && millis < (STG_NEVER - now_ns) / 1000000)
         deadline_ns = now_ns + millis * 1000000;
     int rc = -STAGER_DEADLINE_EXCEEDED;
-    while (rc == -STAGER_DEADLINE_EXCEEDED && now_ns < deadline_ns) {
+    while (is_late(self, rc) && now_ns < deadline_ns) {
         stg_control_set_waiting_since(&self->stream->control, (uint64_t)begin_ns);
         if (!doze(self, min_ns(deadline_ns, now_ns + LOOK_NS)))
             return 1;
@@ -259,11 +266,11 @@ static PyObject *stream_next(PyObject *object, PyObject *argument)
         return NULL;
     struct stager_batch *batch;
     int rc = stager_next(self->stream, 0, &batch);
-    if (rc == -STAGER_DEADLINE_EXCEEDED)
+    if (is_late(self, rc))
         rc = wait_for_batch(self, millis, &batch);
     if (rc == 1)
         return NULL;
-    if (rc == -STAGER_DEADLINE_EXCEEDED)
+    if (is_late(self, rc))
         return raise_late(self, millis);
     return rc == 0 ? stg_py_lease_create(self, batch) : raise_last(self, rc);
 }

@@ -16,6 +16,7 @@ class Source:
 
     def __init__(self, *items):
         self.items, self.n_taken, self.n_ready = list(items), 0, len(items)
+        self.info = {"errors": 0, "finished": False}
 
     def next(self, timeout=None):
         if self.n_taken == self.n_ready:
@@ -24,6 +25,7 @@ class Source:
         self.n_taken += 1
         item = self.items[self.n_taken - 1]
         if isinstance(item, Exception):
+            self.info["errors"] += 1
             raise item
         return item
 
@@ -64,6 +66,14 @@ class TheQueue(case.Case):
         ahead = Ahead(Recorder(), depth=5)
         self.assertEqual((ahead.next(source), source.n_taken), (-10, 2))
         with self.assertRaisesRegex(stager.DataLossError, "bad"):
+            ahead.next(source)
+        self.assertEqual(ahead.next(source), -30)
+
+    def test_an_error_item_with_the_code_of_a_timeout_is_none(self):
+        ahead = Ahead(Recorder(), depth=2)
+        source = Source(1, stager.DeadlineExceededError("the batch took too long"), 3)
+        self.assertEqual((ahead.next(source), source.n_taken), (-10, 2))
+        with self.assertRaisesRegex(stager.DeadlineExceededError, "took too long"):
             ahead.next(source)
         self.assertEqual(ahead.next(source), -30)
 

@@ -164,13 +164,14 @@ class Fork(case.Case):
         stream = stager.open(self.numbers(stop=20))
         batch = stream.next()
 
-        def refused():
-            try:
-                stream.next()
-            except stager.FailedPreconditionError as error:
-                return "parent" in str(error)
-            return False
-        self.assertTrue(self.in_child(refused))
+        for use in (stream.next, lambda: next(iter(stream))):
+            def refused():
+                try:
+                    use()
+                except stager.FailedPreconditionError as error:
+                    return "parent" in str(error)
+                return False
+            self.assertTrue(self.in_child(refused))
         self.assertEqual(batch["value"].tolist(), [0, 1])
         self.assertEqual(stream.next().number, 1)
 

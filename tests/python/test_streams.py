@@ -3,6 +3,7 @@
 """Streams: passes, errors, position, ranks, feeding, computing."""
 import gc
 import os
+import pickle
 import threading
 import time
 from unittest import mock
@@ -38,6 +39,39 @@ class Passes(case.Case):
         stream = stager.open(self.numbers(stop=6))
         self.assertEqual(next(iter(stream))["value"].tolist(), [0, 1])
         self.assertEqual(values(stream), [[0, 1], [2, 3], [4, 5]])
+
+    def test_of_two_loops_over_a_stream_the_first_is_told_of_the_second(self):
+        stream = stager.open(self.numbers(stop=6))
+        outer = iter(stream)
+        next(outer)
+        self.assertEqual(values(stream), [[0, 1], [2, 3], [4, 5]])
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "another loop over this stream"):
+            next(outer)
+
+    def test_a_stream_that_nobody_refers_to_leaves_and_its_batches_stay(self):
+        name = self.numbers(stop=4)
+        for _ in range(2):
+            for batch in stager.open(name):     # the last batch stays in `batch`
+                pass
+        for batch in stager.open(name):
+            break
+        values_kept = batch["value"]
+        with stager.open(name) as stream:
+            self.assertEqual(values(stream), [[0, 1], [2, 3]])
+        self.assertEqual(values_kept.tolist(), [0, 1])
+
+    def test_a_closed_stream_is_not_opened_again_by_a_loop(self):
+        name = self.numbers(stop=8)
+        stream = stager.open(name)
+        held = [stream.next(), stream.next()]
+        stream.close()
+        for use in (stream.next, lambda: list(stream)):
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "closed") as caught:
+                use()
+            self.assertNotIsInstance(caught.exception, stager.MaxHeldError)
+        self.assertEqual([batch["value"].tolist() for batch in held], [[0, 1], [2, 3]])
+        with stager.open(name):
+            pass
 
     def test_who_shares_a_broadcast_or_has_a_name_may_not_begin_anew(self):
         name = self.numbers(delivery="broadcast", num_clients=2)
@@ -152,6 +186,27 @@ class Errors(case.Case):
         with stager.open(name):
             self.assertEqual(stream.next(timeout=None)["value"].tolist(), [0, 1])
 
+    def test_a_stream_that_a_clock_has_detached_says_so_and_does_not_wait(self):
+        stream = stager.open(self.nothing(start_timeout_millis=50))
+        for _ in range(2):
+            with self.assertRaisesRegex(stager.DeadlineExceededError, "1 of num_clients 2 did not come"):
+                stream.next(timeout=60)
+        self.assertTrue(stream.info["finished"])
+
+    def test_an_error_item_with_the_code_of_a_timeout_is_raised(self):
+        stream = stager.open(self.apply(
+            dataset=[{"range": {"stop": 3}}, {"batch": {"batch_size": 1}}],
+            graph=[{"name": "odd", "op": "constant", "value": 1, "dtype": "int64"},
+                   {"name": "good", "op": "not_equal", "input": ["value", "odd"]},
+                   {"name": "n", "op": "assert", "input": ["good", "value"], "code": "DEADLINE_EXCEEDED",
+                    "message": "too late"}],
+            staged={"features": {"n": "n"}}))
+        batches = iter(stream)
+        self.assertEqual(next(batches)["n"].tolist(), [0])
+        with self.assertRaisesRegex(stager.DeadlineExceededError, "too late"):
+            next(batches)
+        self.assertEqual(next(batches)["n"].tolist(), [2])
+
     def test_a_bad_row_says_its_file_and_record_and_the_stream_goes_on(self):
         path = self.file("rows.csv", "1\ntwo\n3\n")
         stream = stager.open(self.apply(
@@ -170,6 +225,42 @@ class Errors(case.Case):
         self.assertEqual((record.file, record.record, record.offset), (path, 7, 12))
         with self.assertRaises(StopIteration):
             next(batches)
+
+    def test_arguments_are_checked_by_name(self):
+        name = self.numbers()
+        for options, text in (({"max_held": 0}, "max_held=0: 1 to 256"), ({"max_held": 1 << 40}, "max_held="),
+                              ({"batch_size": -1}, "batch_size=-1: 1 or more"), ({"depth": -1}, "depth=-1"),
+                              ({"workers": -1}, "workers=-1"), ({"length": -1}, "length=-1"),
+                              ({"inter_op_threads_num": 0}, "inter_op_threads_num=0: 1 to 64"),
+                              ({"intra_op_threads_num": 65}, "intra_op_threads_num=65"), ({"timeout": -1}, "timeout=-1")):
+            with self.subTest(options), self.assertRaisesRegex(stager.InvalidArgumentError, text):
+                stager.open(name, **options)
+        for options in ({"max_held": "2"}, {"batch_size": 4.0}, {"timeout": "2"}):
+            with self.subTest(options), self.assertRaisesRegex(TypeError, next(iter(options)) + "="):
+                stager.open(name, **options)
+        with self.assertRaisesRegex(TypeError, r"stager.open\(stager.apply\(pipeline\)\)"):
+            stager.open(stager.range(3))
+        with stager.open(name) as stream:
+            with self.assertRaisesRegex(TypeError, "run takes a batch"):
+                stream.run(None)
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "epoch=-1"):
+                stream.set_epoch(-1)
+            for state in (None, {}, {"version": 1, "pipeline": name}):
+                with self.assertRaisesRegex(stager.InvalidArgumentError, "this is no state of pipeline"):
+                    stream.load_state_dict(state)
+
+    def test_a_second_stream_of_this_process_is_told_of_the_first(self):
+        name = self.numbers()
+        with stager.open(name), self.assertRaisesRegex(
+                stager.ResourceExhaustedError, f"Pid {os.getpid()} is this process: close the stream"):
+            stager.open(name)
+
+    def test_streams_and_batches_are_not_for_other_processes(self):
+        stream = stager.open(self.numbers())
+        with self.assertRaisesRegex(TypeError, "open pipeline .* in the other one"):
+            pickle.dumps(stream)
+        with self.assertRaisesRegex(TypeError, "pass on copies"):
+            pickle.dumps(stream.next())
 
     def test_opening_says_what_is_wrong(self):
         name = self.numbers()

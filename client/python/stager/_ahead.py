@@ -88,11 +88,17 @@ class Ahead:
     def _fill(self, stream: Stream) -> None:
         """What is ready; behind an error, such as the end of the pass, nothing."""
         while len(self._entries) < self._depth and not (self._entries and self._entries[-1].error):
+            n_errors = stream.info["errors"]
             try:
                 self._begin(stream, stream.next(timeout=0))
-            except (DeadlineExceededError, MaxHeldError):
+            except MaxHeldError:
                 return
             except Exception as error:
+                info = stream.info
+                # Or is it the code of an error item, or of the stream's end?
+                if isinstance(error, DeadlineExceededError) and info["errors"] == n_errors \
+                        and not info["finished"]:
+                    return
                 self._entries.append(_Entry(None, error, stream._position()))
 
     @property

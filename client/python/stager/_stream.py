@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
@@ -13,9 +14,10 @@ from . import _admin, _core, _workers
 from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
-                      InvalidArgumentError, MaxHeldError, OutOfRangeError)
+                      InvalidArgumentError, MaxHeldError, OutOfRangeError, ResourceExhaustedError)
 
 _STATE_VERSION = 1
+_MAX_HELD, _MAX_THREADS = 256, 64  # libstager's
 _SETTLED_S = 5.0  # within which a library lets go of what it has computed with
 
 # As enum stager_dtype of stager.h numbers them.
@@ -31,9 +33,22 @@ def _from_environment(name: str, given: Optional[int]) -> Optional[int]:
     return int(text) if text.isdigit() else None
 
 
+def _whole(name: str, value: Any, least: int, most: int = 1 << 31) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}: a whole number") from None
+    if not least <= number <= most:
+        raise InvalidArgumentError(f"{name}={number}: " + (f"{least} to {most}" if most < 1 << 31 else
+                                                           f"{least} or more"))
+    return number
+
+
 def _timeout_millis(seconds: Optional[float]) -> int:
     if seconds is None:
         return -1
+    if not isinstance(seconds, (int, float, np.number)):
+        raise TypeError(f"timeout={seconds!r}: seconds, or None")
     if not seconds >= 0:
         raise InvalidArgumentError(f"timeout={seconds}: seconds, 0 or more, or None")
     return min(int(seconds * 1000), 1 << 62)
@@ -61,12 +76,14 @@ def _only(plan: Any, names: Set[str]) -> Any:
 
 
 class _Pass:
-    """An iterator over one pass. Its end is said once, and stays."""
+    """An iterator over one pass. Its end is said once, and stays. Of a stream's iterators the last one
+    goes on."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_stream", "_number")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, number: int) -> None:
         self._stream: Optional[Stream] = stream
+        self._number = number
 
     def __iter__(self) -> _Pass:
         return self
@@ -75,6 +92,10 @@ class _Pass:
         stream = self._stream
         if stream is None:
             raise StopIteration
+        if stream._n_loops != self._number:
+            raise FailedPreconditionError(
+                f"another loop over this stream of pipeline {stream.name} has begun since: each takes the "
+                "stream for itself; open one for each")
         try:
             return stream.next() if stream._ahead is None else stream._ahead.next(stream)
         except OutOfRangeError:
@@ -86,7 +107,8 @@ class _Pass:
 
 class Stream:
     """One consumer of one pipeline. `for batch in stream` takes a pass; the next `for` takes the next
-    one. One thread at a time; other streams are independent."""
+    one. It leaves the pipeline by `close`, with its `with`, or when nobody refers to it any more; batches
+    in hand stay readable. One thread at a time; other streams are independent."""
 
     def __init__(self, name: str, *, runtime_dir: Optional[str] = None,
                  client_id: Optional[str] = None, max_held: int = 2,
@@ -99,6 +121,16 @@ class Stream:
                  fields: Union[None, str, Sequence[str]] = None,
                  fetches: Union[None, str, Sequence[str]] = None,
                  inter_op_threads_num: int = 1, intra_op_threads_num: int = 1) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"open takes the name of a pipeline, not {name!r}: what a builder made is applied "
+                            "first, `stager.open(stager.apply(pipeline))`")
+        _whole("max_held", max_held, 1, _MAX_HELD)
+        _whole("depth", depth, 0)
+        _whole("inter_op_threads_num", inter_op_threads_num, 1, _MAX_THREADS)
+        _whole("intra_op_threads_num", intra_op_threads_num, 1, _MAX_THREADS)
+        for key, value, least in (("batch_size", batch_size, 1), ("length", length, 0), ("workers", workers, 0)):
+            if value is not None:
+                _whole(key, value, least)
         hook = None if device is None else hook_of(device)
         gpu = hook.gpu if gpu is None and hook is not None else gpu
         writable = writable or (hook is not None and hook.writable)
@@ -120,6 +152,8 @@ class Stream:
         self._private_run = private_run
         self._length = length
         self._epoch = 0
+        self._n_loops = 0
+        self._pid = os.getpid()
         self._check_ranks()
         self._workers: Optional[_workers.Workers] = None
         self._open()
@@ -132,7 +166,15 @@ class Stream:
     def _open(self) -> None:
         if self._ahead is not None:
             self._ahead.clear()
-        self._core = _core.Stream(*self._options)
+        try:
+            self._core = _core.Stream(*self._options)
+        except ResourceExhaustedError as error:
+            own = f"(pid {os.getpid()})"
+            if own not in error.text:
+                raise
+            raise ResourceExhaustedError(
+                f"{error.text}. {own[1:-1].capitalize()} is this process: close the stream that it has, or "
+                "let go of it") from None
         text = self._core.structure
         # Without `features` a batch is what the dataset yields.
         names = [name for name, _, _ in self.schema]
@@ -172,12 +214,16 @@ class Stream:
             lease = self._core.next(millis)
         except FailedPreconditionError as error:
             held = self._core.held()
+            if self._core.closed or os.getpid() != self._pid:
+                raise
             if self._settle is not None and millis != 0 and self._room_comes(self._settle):
                 lease = self._core.next(millis)
             elif len(held) < self._core.info()["max_held"]:
                 raise
             else:
-                raise MaxHeldError(error.text, held) from None
+                raise MaxHeldError(
+                    f"{error.text}. A batch is in hand as long as a view of it lives: copy what is kept",
+                    held) from None
         if self._pass is None:
             self._pass = lease.info()["pass"]
         return lease
@@ -196,12 +242,15 @@ class Stream:
     def __iter__(self) -> Iterator[Any]:
         """A new pass: the first one; after the end the next one; in the middle of one, leaves it and
         begins anew, where nobody else would notice. It gives batches, or what `device` makes of them."""
+        if self._core.closed:
+            raise FailedPreconditionError(f"this stream of pipeline {self.name} is closed: open another")
         info = self._core.info()
         if info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
             self._rewind()
         elif self._taken() > 0 and not info["finished"]:
             self._begin_anew()
-        return _Pass(self)
+        self._n_loops += 1
+        return _Pass(self, self._n_loops)
 
     def _taken(self) -> int:
         """Batches and error items of this pass."""
@@ -214,6 +263,9 @@ class Stream:
         self._pass = None
 
     def _begin_anew(self) -> None:
+        if os.getpid() != self._pid:
+            raise FailedPreconditionError("this stream belongs to the parent process: open one of your own "
+                                          "after fork")
         delivery, num_clients = "split", 1
         if not self._private_run:
             status = _admin.status(self.name, runtime_dir=self.runtime_dir)
@@ -240,9 +292,7 @@ class Stream:
     def set_epoch(self, epoch: int) -> None:
         """Kept for state_dict. Passes advance by themselves: stagerd counts them, and what it shuffles
         depends on that count."""
-        if epoch < 0:
-            raise InvalidArgumentError(f"epoch {epoch}")
-        self._epoch = epoch
+        self._epoch = _whole("epoch", epoch, 0)
 
     def state_dict(self) -> Dict[str, Any]:
         """Where this trainer is: the pass, and how many batches of it were taken."""
@@ -267,9 +317,11 @@ class Stream:
         applied or the daemon started: a pass that is over does not come back (FailedPreconditionError,
         by the next `next`), but in a `private_run`. Not for `split` among several trainers, where who
         gets which batch is not decided beforehand."""
-        if state.get("version") != _STATE_VERSION or state.get("pipeline") != self.name:
+        keys = {"version", "pipeline", "epoch", "pass", "batches"}
+        if not isinstance(state, dict) or not keys <= state.keys() or state["version"] != _STATE_VERSION \
+                or state["pipeline"] != self.name:
             raise InvalidArgumentError(
-                f"this is no state of pipeline {self.name}, version {_STATE_VERSION}: {state}")
+                f"this is no state of pipeline {self.name}, version {_STATE_VERSION}: {state!r}")
         if self._before > 0 or self._taken() > 0:
             raise FailedPreconditionError("load_state_dict: this stream has taken batches already; "
                                           "open a new one")
@@ -303,7 +355,8 @@ class Stream:
                 self._resume = None
                 raise FailedPreconditionError(
                     f"the state is of pass {wanted}, and pipeline {self.name} is in pass {self._pass}: "
-                    "it does not go back. Apply it anew, or open it with private_run=True")
+                    "it does not go back. Delete it and apply it again, by which passes are counted anew, "
+                    "or open it with private_run=True")
             if self._pass == wanted and self._taken() > batches:
                 self._resume = None
                 return lease
@@ -333,7 +386,9 @@ class Stream:
     def run(self, batch: Batch, fetches: Optional[Sequence[str]] = None) -> List[Any]:
         """Runs the part of the graph behind the boundary on a batch; fetches: names of nodes, by default
         the targets. Its results are copies."""
-        names = self.targets if fetches is None else tuple(fetches)
+        if not isinstance(batch, Batch):
+            raise TypeError(f"run takes a batch of this stream, not {batch!r}")
+        names = self.targets if fetches is None else _names(fetches) or ()
         return [view(tensor) for tensor in self._core.run(batch.lease, names)]
 
     # ---- itself ----
@@ -370,6 +425,14 @@ class Stream:
         self._core.close()
         if self._workers is not None:
             self._workers.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_core"):
+            self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a stream belongs to the process that opened it: open pipeline {self.name} in the "
+                        "other one too")
 
     def __enter__(self) -> Stream:
         return self
