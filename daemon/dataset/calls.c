@@ -39,14 +39,15 @@ static void count_trial(struct stg_calls *calls, bool runs)
 }
 
 void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
-                    const struct stg_step *step, unsigned start, unsigned max)
+                    const struct stg_step *step, unsigned start, unsigned min,
+                    unsigned max)
 {
     uint32_t found = stg_tuning_recall(dataset->env.tuning, step);
-    *calls =
-        (struct stg_calls){.is_on = max > 1, .step = step, .tuning = dataset->env.tuning};
+    *calls = (struct stg_calls){
+        .is_on = max > min, .step = step, .tuning = dataset->env.tuning};
     start = found > 0 ? found : start;
     stg_tuner_init(&calls->tuner, start < max ? start : max,
-                   &(struct stg_tuner_limits){.min = 1, .max = max, .cpus = stg_cpus()});
+                   &(struct stg_tuner_limits){min, max, .cpus = stg_cpus()});
     stg_tuning_resume(calls->tuning, step, &calls->tuner);
     count_trial(calls, stg_tuner_in_trial(&calls->tuner));
     begin_window(calls);

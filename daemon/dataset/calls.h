@@ -32,10 +32,12 @@ void stg_calls_now(struct stg_calls_time *ret);
 /* From *since, which becomes now, till now. */
 void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret);
 
-/* It goes on where the pass before ended, else begins with `start`; at most max, which
- * are there. A zeroed one is off: nothing changes. */
+/* It goes on where the pass before ended, else begins with `start`; at least min, which
+ * is 0 where who draws does without, and at most max, which are there. A zeroed one is
+ * off: nothing changes. */
 void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
-                    const struct stg_step *step, unsigned start, unsigned max);
+                    const struct stg_step *step, unsigned start, unsigned min,
+                    unsigned max);
 
 /* What was measured is for the next pass. */
 void stg_calls_finish(struct stg_calls *calls);

@@ -382,6 +382,8 @@ static int make_lanes(struct interleave *il, const struct arguments *args,
         .n_lanes = il->n_lanes,
         .n_threads = (unsigned)(args->n_threads < 0 ? automatic : args->n_threads),
         .tuned = args->n_threads < 0 && !is_contrib(il->iter.step) ? il->iter.step : NULL,
+        /* Without a thread a file that stalls would stop the others. */
+        .least_threads = il->sloppy ? 1 : 0,
         .buffer_records = args->buffer,
     };
     return stg_lanes_create(&config, &il->lanes, err);

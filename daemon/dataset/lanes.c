@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/calls.h"
 
@@ -16,12 +17,17 @@
 #define MAX_BLOCK_RECORDS 1024
 #define MIN_BLOCK_RECORDS 16
 #define BUDGET_A_RECORD 4096
+/* To wake a thread takes as long as to read a small file: one is woken for so much work.
+ */
+#define WORTH_WAKING_NS 100000
+/* Who takes runs another lane rather than wait for one, where that takes no longer. */
+#define SHORT_NS 500000
 
 /* The input of a lane: one path. */
 struct one {
     struct stg_iter iter;
     struct stg_block *block;
-    bool given;
+    bool given, asked_again; /* the path; for another one */
 };
 
 enum state { FREE, IDLE, RUNNING };
@@ -31,6 +37,7 @@ struct lane {
     struct stg_iter *reader; /* reads from one; NULL: not made yet. Whoever runs the lane
                                 may touch it */
     enum state state;
+    bool counted;      /* among those that are runnable */
     bool fresh;        /* the reader is still at the file before */
     bool ended;        /* the reader has no more */
     bool taken;        /* from, since it started */
@@ -56,7 +63,11 @@ struct stg_lanes {
     struct stg_calls calls;
     unsigned n_active; /* the first so many threads work */
     bool paused, stopping;
-    unsigned n_running, n_waiting; /* lanes; threads */
+    unsigned n_running, n_runnable; /* lanes */
+    unsigned n_waiting, n_woken;    /* threads; of those, that do not know it yet */
+    int64_t run_ns, open_ns;        /* what a run takes; and the first one of a file */
+    bool awaits_any;                /* who takes sleeps until some lane has run, … */
+    const struct lane *awaited;     /* … or this one; NULL: awake */
     uint64_t n_started, n_ready;
     struct stg_err failure; /* of the lane that failed first */
     struct thread *threads;
@@ -70,6 +81,7 @@ static int one_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                     struct stg_err *err)
 {
     struct one *one = (struct one *)iter;
+    one->asked_again = one->given;
     if (one->given)
         return 1;
     one->given = true;
@@ -79,7 +91,8 @@ static int one_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
 
 static int one_rewind(struct stg_iter *iter, struct stg_err *err)
 {
-    ((struct one *)iter)->given = false;
+    struct one *one = (struct one *)iter;
+    one->given = one->asked_again = false;
     return 0;
 }
 
@@ -95,10 +108,10 @@ static void one_set(struct one *one, struct stg_block *block)
 {
     stg_block_unref(one->block);
     one->block = block;
-    one->given = false;
+    one->given = one->asked_again = false;
 }
 
-/* ---- running a lane ---- */
+/* ---- what there is to run ---- */
 
 /* The lock is held. */
 static bool is_runnable(const struct stg_lanes *lanes, const struct lane *lane)
@@ -108,12 +121,43 @@ static bool is_runnable(const struct stg_lanes *lanes, const struct lane *lane)
            lane->n_records < lanes->config.buffer_records;
 }
 
+/* To be called after each change to the lane. The lock is held. */
+static void count(struct stg_lanes *lanes, struct lane *lane)
+{
+    lanes->n_runnable -= lane->counted;
+    lane->counted = is_runnable(lanes, lane);
+    lanes->n_runnable += lane->counted;
+}
+
+/* One thread more, if there is enough for it to do beside those that were woken. The lock
+ * is held. */
+static void wake_one(struct stg_lanes *lanes)
+{
+    int64_t work_ns = (int64_t)lanes->n_runnable * lanes->run_ns;
+    if (lanes->n_waiting == lanes->n_woken ||
+        work_ns < (lanes->n_woken + 1) * (int64_t)WORTH_WAKING_NS)
+        return;
+    lanes->n_woken++;
+    pthread_cond_signal(&lanes->work);
+}
+
+/* Who takes has nothing to do meanwhile. The lock is held. */
+static void wake_for_all(struct stg_lanes *lanes)
+{
+    while (lanes->n_woken < lanes->n_waiting && lanes->n_woken < lanes->n_runnable) {
+        lanes->n_woken++;
+        pthread_cond_signal(&lanes->work);
+    }
+}
+
 /* The one that has least ready; of those, the one that is waited for longest. The lock is
  * held. */
 static struct lane *find_runnable(struct stg_lanes *lanes)
 {
     struct lane *best = NULL;
-    for (unsigned i = 0; i < lanes->config.n_lanes && !lanes->paused; i++) {
+    if (lanes->n_runnable == 0 || lanes->paused)
+        return NULL;
+    for (unsigned i = 0; i < lanes->config.n_lanes; i++) {
         struct lane *lane = &lanes->lanes[i];
         if (!is_runnable(lanes, lane))
             continue;
@@ -123,6 +167,8 @@ static struct lane *find_runnable(struct stg_lanes *lanes)
     }
     return best;
 }
+
+/* ---- running a lane ---- */
 
 /* What is the file's own fault takes the place of its records. */
 static int failure_to_block(struct stg_lanes *lanes, struct lane *lane, int rc,
@@ -135,6 +181,13 @@ static int failure_to_block(struct stg_lanes *lanes, struct lane *lane, int rc,
                                   lane->one->block->epoch, ret, failure);
 }
 
+/* Has the reader got to the end of its file? One that shares asks for another file then,
+ * and not before. */
+static bool is_done(const struct stg_lanes *lanes, const struct lane *lane)
+{
+    return lanes->config.n_lanes > 1 && lane->one->asked_again;
+}
+
 /* The next block of the lane, without the lock. After a failure its reader is of no more
  * use. */
 static int read_block(struct stg_lanes *lanes, struct lane *lane, int64_t want,
@@ -143,10 +196,9 @@ static int read_block(struct stg_lanes *lanes, struct lane *lane, int64_t want,
     int rc = 0;
     if (lane->fresh)
         rc = lane->reader->impl->rewind(lane->reader, failure);
-    lane->fresh = false;
     if (rc == 0)
         rc = stg_iter_next(lane->reader, want, ret, failure);
-    *ret_ended = rc != 0;
+    *ret_ended = rc != 0 || is_done(lanes, lane);
     if (rc >= 0)
         return rc;
     rc = failure_to_block(lanes, lane, rc, ret, failure);
@@ -156,20 +208,33 @@ static int read_block(struct stg_lanes *lanes, struct lane *lane, int64_t want,
     return rc;
 }
 
+/* The mean of the last few. */
+static void note_time(int64_t *mean_ns, int64_t ns)
+{
+    *mean_ns += (ns - *mean_ns) / 8;
+}
+
 /* The lock is held, but not while the reader runs. */
 static void run_lane(struct stg_lanes *lanes, struct lane *lane)
 {
     struct stg_block *block = NULL;
     struct stg_err failure;
     bool ended;
+    uint64_t began_ns = stg_now_ns();
     int64_t want = lanes->config.buffer_records - lane->n_records;
     if (want > lanes->block_records)
         want = lanes->block_records;
     lane->state = RUNNING;
+    count(lanes, lane);
     lanes->n_running++;
     pthread_mutex_unlock(&lanes->lock);
     int rc = read_block(lanes, lane, want, &block, &ended, &failure);
+    int64_t took_ns = (int64_t)(stg_now_ns() - began_ns);
     pthread_mutex_lock(&lanes->lock);
+    note_time(&lanes->run_ns, took_ns);
+    if (lane->fresh)
+        note_time(&lanes->open_ns, took_ns);
+    lane->fresh = false;
     lane->state = IDLE;
     lanes->n_running--;
     lane->ended = ended;
@@ -181,28 +246,26 @@ static void run_lane(struct stg_lanes *lanes, struct lane *lane)
         lane->blocks[lane->n_blocks++] = block;
         lane->n_records += block->n_records;
     }
+    count(lanes, lane);
     lanes->n_ready++;
-    pthread_cond_signal(&lanes->finished);
+    if (lanes->paused || lanes->awaits_any || lanes->awaited == lane)
+        pthread_cond_signal(&lanes->finished);
 }
 
-/* The lock is held. */
-static void wake_one(struct stg_lanes *lanes)
-{
-    if (lanes->n_waiting > 0)
-        pthread_cond_signal(&lanes->work);
-}
-
-/* A thread of the lanes' own runs it: what that takes is measured. The lock is held. */
-static void run_on_thread(struct stg_lanes *lanes, struct lane *lane)
+/* What it takes is measured; who takes waits for it meanwhile. The lock is held. */
+static void run_measured(struct stg_lanes *lanes, struct lane *lane, bool by_taker)
 {
     struct stg_calls_time began, spent;
-    if (lanes->calls.is_on)
-        stg_calls_now(&began);
-    run_lane(lanes, lane);
-    if (!lanes->calls.is_on)
+    if (!lanes->calls.is_on) {
+        run_lane(lanes, lane);
         return;
+    }
+    stg_calls_now(&began);
+    run_lane(lanes, lane);
     stg_calls_since(&began, &spent);
     stg_calls_worked(&lanes->calls, &spent);
+    if (by_taker)
+        stg_calls_waited(&lanes->calls, spent.wall_ns);
 }
 
 /* One that is to rest hands on what it was woken for. */
@@ -215,14 +278,15 @@ static void *thread_main(void *arg)
         bool rests = thread->index >= lanes->n_active;
         struct lane *lane = rests ? NULL : find_runnable(lanes);
         if (lane != NULL) {
-            run_on_thread(lanes, lane);
+            run_measured(lanes, lane, false);
         } else if (rests) {
-            wake_one(lanes);
+            wake_for_all(lanes);
             pthread_cond_wait(&lanes->more, &lanes->lock);
         } else {
             lanes->n_waiting++;
             pthread_cond_wait(&lanes->work, &lanes->lock);
             lanes->n_waiting--;
+            lanes->n_woken -= lanes->n_woken > 0;
         }
     }
     pthread_mutex_unlock(&lanes->lock);
@@ -278,6 +342,7 @@ int stg_lanes_start(struct stg_lanes *lanes, unsigned i, struct stg_block *path,
         lane->blocks[lane->n_blocks++] = path;
     else
         one_set(lane->one, path);
+    count(lanes, lane);
     lanes->n_ready++;
     wake_one(lanes);
     pthread_mutex_unlock(&lanes->lock);
@@ -294,8 +359,8 @@ static struct stg_block *take_first(struct stg_lanes *lanes, struct lane *lane)
         lane->blocks[i - 1] = lane->blocks[i];
     lane->n_blocks--;
     lane->n_records -= block->n_records;
-    if (is_runnable(lanes, lane))
-        wake_one(lanes);
+    count(lanes, lane);
+    wake_one(lanes);
     return block;
 }
 
@@ -308,14 +373,26 @@ static void tune(struct stg_lanes *lanes, const struct stg_block *block)
     pthread_cond_broadcast(&lanes->more);
 }
 
-/* The lock is held. */
-static void wait_for_finished(struct stg_lanes *lanes)
+/* Until the lane has run, or, for NULL, any. The lock is held. */
+static void wait_for(struct stg_lanes *lanes, const struct lane *lane)
 {
-    struct stg_calls_time began, waited;
-    stg_calls_now(&began);
+    uint64_t began_ns = stg_now_ns();
+    lanes->awaited = lane;
+    lanes->awaits_any = lane == NULL;
     pthread_cond_wait(&lanes->finished, &lanes->lock);
-    stg_calls_since(&began, &waited);
-    stg_calls_waited(&lanes->calls, waited.wall_ns);
+    lanes->awaited = NULL;
+    lanes->awaits_any = false;
+    stg_calls_waited(&lanes->calls, stg_now_ns() - began_ns);
+}
+
+/* What who takes does while a lane has nothing yet: what nobody else is at, or something
+ * that will be wanted soon. NULL: sleep. The lock is held. */
+static struct lane *find_for_taker(struct stg_lanes *lanes, struct lane *lane)
+{
+    if (lane->state == IDLE)
+        return lane;
+    bool is_short = lanes->run_ns <= SHORT_NS && lanes->open_ns <= SHORT_NS;
+    return is_short ? find_runnable(lanes) : NULL;
 }
 
 /* The lock is held. */
@@ -347,10 +424,11 @@ int stg_lanes_take(struct stg_lanes *lanes, unsigned i, bool wait, struct stg_bl
     assert(lane->state != FREE);
     int rc;
     while ((rc = answer(lanes, lane, ret, err)) == STG_LANE_BUSY && wait) {
-        if (lane->state == IDLE)
-            run_lane(lanes, lane);
+        struct lane *next = find_for_taker(lanes, lane);
+        if (next != NULL)
+            run_measured(lanes, next, true);
         else
-            wait_for_finished(lanes);
+            wait_for(lanes, lane);
     }
     pthread_mutex_unlock(&lanes->lock);
     return rc;
@@ -368,24 +446,26 @@ void stg_lanes_wait(struct stg_lanes *lanes, uint64_t seen)
 {
     pthread_mutex_lock(&lanes->lock);
     while (lanes->n_ready == seen) {
-        struct lane *lane = lanes->n_threads == 0 ? find_runnable(lanes) : NULL;
+        struct lane *lane = lanes->n_active == 0 ? find_runnable(lanes) : NULL;
+        wake_for_all(lanes);
         if (lane != NULL)
-            run_lane(lanes, lane);
+            run_measured(lanes, lane, true);
         else
-            wait_for_finished(lanes);
+            wait_for(lanes, NULL);
     }
     pthread_mutex_unlock(&lanes->lock);
 }
 
 /* ---- life ---- */
 
-static void lane_clear(struct lane *lane)
+static void lane_clear(struct stg_lanes *lanes, struct lane *lane)
 {
     for (unsigned i = 0; i < lane->n_blocks; i++)
         stg_block_unref(lane->blocks[i]);
     lane->n_blocks = 0;
     lane->n_records = 0;
     lane->state = FREE;
+    count(lanes, lane);
 }
 
 void stg_lanes_clear(struct stg_lanes *lanes)
@@ -395,7 +475,7 @@ void stg_lanes_clear(struct stg_lanes *lanes)
     while (lanes->n_running > 0)
         pthread_cond_wait(&lanes->finished, &lanes->lock);
     for (unsigned i = 0; i < lanes->config.n_lanes; i++)
-        lane_clear(&lanes->lanes[i]);
+        lane_clear(lanes, &lanes->lanes[i]);
     lanes->paused = false;
     pthread_mutex_unlock(&lanes->lock);
 }
@@ -442,10 +522,11 @@ int stg_lanes_create(const struct stg_lanes_config *config, struct stg_lanes **r
     pthread_cond_init(&lanes->work, NULL);
     pthread_cond_init(&lanes->finished, NULL);
     pthread_cond_init(&lanes->more, NULL);
+    lanes->run_ns = lanes->open_ns = 2 * (int64_t)SHORT_NS; /* until it is known */
     lanes->n_active = config->n_threads;
     if (config->tuned != NULL) {
         stg_calls_init(&lanes->calls, config->dataset, config->tuned, config->n_threads,
-                       config->n_threads);
+                       config->least_threads, config->n_threads);
         lanes->n_active = lanes->calls.tuner.value;
     }
     int rc = make_threads(lanes, err);
@@ -470,7 +551,7 @@ void stg_lanes_destroy(struct stg_lanes *lanes)
         pthread_join(lanes->threads[i].thread, NULL);
     stg_calls_finish(&lanes->calls);
     for (unsigned i = 0; i < lanes->config.n_lanes; i++) {
-        lane_clear(&lanes->lanes[i]);
+        lane_clear(lanes, &lanes->lanes[i]);
         stg_iter_destroy(lanes->lanes[i].reader);
     }
     pthread_cond_destroy(&lanes->finished);

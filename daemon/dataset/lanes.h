@@ -6,7 +6,8 @@
  * what comes out of one lane never depends on timing.
  *
  * All calls come from one thread at a time (the dataset's), in which a lane is also run
- * when it is asked for something that no other thread is at.
+ * when it is asked for something that no other thread is at; and, where reads are short,
+ * some other lane while a thread is at that one.
  */
 #ifndef STG_DAEMON_LANES_H
 #define STG_DAEMON_LANES_H
@@ -24,6 +25,7 @@ struct stg_lanes_config {
     unsigned n_threads;           /* 0: the taker does everything */
     const struct stg_step *tuned; /* whose num_parallel_calls is auto: n_threads is the
                                      most; NULL: all work */
+    unsigned least_threads;       /* of these, where they are tuned */
     int64_t buffer_records;       /* a lane has no more ready, nor more than two blocks */
 };
 

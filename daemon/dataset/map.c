@@ -472,7 +472,8 @@ static int start(struct map *map, const struct threads *n_calls, struct stg_err 
             stg_step_prefix(step, rc, err);
     }
     if (rc == 0 && n_calls->first < n_calls->most) {
-        stg_calls_init(&map->calls, iter->dataset, step, n_calls->first, n_calls->most);
+        stg_calls_init(&map->calls, iter->dataset, step, n_calls->first, 1,
+                       n_calls->most);
         map->n_active = map->calls.tuner.value;
         stg_crew_set_active(map->crew, map->n_active);
     }

@@ -8,9 +8,10 @@
  *   capacity ~  time between two that the consumer asks for / time to make one
  *
  * and each change is a trial. It is held against what was measured before it: more must
- * have come of a larger number, no less of a smaller one, by more than the windows differ
- * among themselves. Else it is taken back, and not tried again for a number of windows
- * that doubles each time, or until times have changed. So it comes to rest.
+ * have come of a larger number, by more than the windows differ among themselves, and no
+ * less of a smaller one in the mean. Else it is taken back, and not tried again for a
+ * number of windows that doubles each time, or until times have changed. So it comes to
+ * rest.
  *
  * Nothing that it decides changes what is made, or in which order. One thread at a time.
  */
@@ -35,8 +36,8 @@ struct stg_tuner_sample {
 };
 
 struct stg_tuner_limits {
-    uint32_t min, max;
-    double cpus; /* that threads share; 0: it is not threads */
+    uint32_t min, max; /* min 0: who draws can do without threads */
+    double cpus;       /* that threads share; 0: it is not threads */
 };
 
 struct stg_tuner_change {
@@ -57,7 +58,9 @@ struct stg_tuner {
     uint32_t n_windows;
     bool was_odd;     /* the last one was left out */
     double cpu_share; /* of a thread's time at work; -1: not known */
-    uint32_t back_to; /* a trial runs: the value before it; 0: none does */
+    bool share_sure;  /* no more threads than CPUs were at work then */
+    bool in_trial;
+    uint32_t back_to;                     /* the value before it */
     double mean_before, deviation_before; /* items a second, and of the windows */
     uint32_t n_before;
     double need_before; /* what the rule said then */

@@ -11,7 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "daemon/dataset/cpus.h"
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/tuning.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/golden_interleave.h"
@@ -25,6 +27,8 @@ static bool gate_closed;
 static ino_t gate_inode;
 static int gate_waiting;    /* at the gate */
 static int meeting, n_came; /* reads wait until so many came */
+static pthread_t drawing;
+static int n_elsewhere; /* reads by other threads */
 
 ssize_t pread(int fd, void *buf, size_t bytes, off_t offset)
 {
@@ -36,6 +40,7 @@ ssize_t pread(int fd, void *buf, size_t bytes, off_t offset)
         while (n_came < meeting)
             pthread_cond_wait(&gate_changed, &gate_lock);
     }
+    n_elsewhere += !pthread_equal(pthread_self(), drawing);
     gate_waiting++;
     pthread_cond_broadcast(&gate_changed);
     while (gate_closed && fstat(fd, &st) == 0 && st.st_ino == gate_inode)
@@ -272,6 +277,17 @@ static void long_files_come_whole_with_their_places(void)
     }
 }
 
+/* Its names are known, and its files opened, before their turn: no reader shares. */
+static void a_reader_that_is_alone_reads_all_of_each_file(void)
+{
+    make_long_files("a", 4, 5000);
+    CHECK_INT(draw_all("dataset:\n- files: {pattern: \"$DIR/a-*\", shuffle: false}\n"
+                       "- interleave: {reader: text_line, cycle_length: 1, "
+                       "prefetch_input_elements: 0}\n",
+                       0),
+              20000);
+}
+
 /* ---- errors ---- */
 
 static void a_file_that_cannot_be_opened_is_one_error_that_names_it(void)
@@ -441,17 +457,82 @@ static void a_dataset_goes_and_stops_in_the_middle_of_reads(void)
     }
 }
 
+/* ---- auto ---- */
+
+/* As if a pass before had come to no threads; nothing is tried. */
+static struct stg_dataset *open_without_threads(const char *text,
+                                                struct stg_dataset_env *env,
+                                                struct stg_pipeline_spec **ret_spec)
+{
+    struct stg_tuner tuner;
+    *ret_spec = stg_test_load(text);
+    env->tuning = stg_tuning_create();
+    stg_tuner_init(&tuner, 0, &(struct stg_tuner_limits){0, 2, .cpus = stg_cpus()});
+    stg_tuning_keep(env->tuning, &(*ret_spec)->steps[1], &tuner);
+    stg_tuning_hold(env->tuning, true);
+    return stg_test_open_spec(*ret_spec, env);
+}
+
+static void who_draws_reads_where_auto_has_come_to_no_threads(void)
+{
+    make_long_files("n", 6, 3000);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    pthread_mutex_lock(&gate_lock);
+    drawing = pthread_self();
+    n_elsewhere = 0;
+    pthread_mutex_unlock(&gate_lock);
+    struct stg_dataset *dataset =
+        open_without_threads(interleave_text("n", "cycle_length: 2"), &env, &spec);
+    struct stg_block *block;
+    int64_t n = 0;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        check_rows(dataset, block);
+        n += block->n_rows;
+        stg_block_unref(block);
+    }
+    stg_dataset_destroy(dataset);
+    CHECK_INT(n, 6 * 3000);
+    CHECK_INT(n_elsewhere, 0);
+    stg_pipeline_spec_destroy(spec);
+    stg_tuning_destroy(env.tuning);
+}
+
+/* Else the one file would hold up who draws. */
+static void where_order_is_given_up_auto_never_comes_to_no_threads(void)
+{
+    make_long_files("w", 5, 3000);
+    close_gate(stg_test_path("w-001"));
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset = open_without_threads(
+        interleave_text("w", "cycle_length: 2, deterministic: false"), &env, &spec);
+    for (int64_t n = 0; n < 4 * 3000;) {
+        struct stg_block *block = stg_test_next(dataset);
+        CHECK(block->rows[0].file != 1);
+        n += block->n_rows;
+        stg_block_unref(block);
+    }
+    open_gate();
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    stg_tuning_destroy(env.tuning);
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(the_order_is_tf_datas_for_any_number_of_threads, 60),
     TEST(parallel_interleave_has_the_same_order),
     TEST(every_repetition_has_the_same_order_and_its_epoch),
     TEST(long_files_come_whole_with_their_places),
+    TEST(a_reader_that_is_alone_reads_all_of_each_file),
     TEST(a_file_that_cannot_be_opened_is_one_error_that_names_it),
     TEST(what_is_wrong_is_said_when_the_file_is_checked),
     TEST(as_many_files_as_the_cycle_are_read_at_once),
     TEST(files_to_come_are_opened_ahead),
     TEST(a_stalled_file_does_not_stop_the_others_when_order_is_given_up),
     TEST(a_dataset_goes_and_stops_in_the_middle_of_reads),
+    TEST(who_draws_reads_where_auto_has_come_to_no_threads),
+    TEST(where_order_is_given_up_auto_never_comes_to_no_threads),
 };
 
 TEST_MAIN(tests)

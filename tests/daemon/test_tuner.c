@@ -231,6 +231,83 @@ static void a_clear_gain_is_found_among_others_that_work(void)
     CHECK(n_found >= 40);
 }
 
+/* Sixteen threads on two CPUs: each waits for a CPU most of the time that it seems to be
+ * at work, and a CPU for none. */
+static void threads_that_are_in_one_anothers_way_are_given_up(void)
+{
+    struct model model = model_of(1, 0.5, 2, 1);
+    struct stg_tuner tuner = tuner_of(16, 16, 2);
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 2);
+
+    model.cpu_share = 0.01; /* what is read is no longer in memory */
+    model.make_ns = 4 * MS;
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 8);
+    model.cpu_share = 1;
+    model.make_ns = 1 * MS;
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 2);
+}
+
+/* Without threads who draws makes each item itself; with n it takes a part of the time
+ * that this takes. */
+static int run_drawn(struct stg_tuner *tuner, double part, double cpu_share,
+                     int n_windows)
+{
+    int n_changes = 0;
+    struct stg_tuner_change change;
+    for (int i = 0; i < n_windows; i++) {
+        double want = 2 * MS, make = 10 * MS;
+        double each = tuner->value == 0 ? make + want : (make + want) * part;
+        struct stg_tuner_sample sample = {
+            .n_items = 16,
+            .interval_ns = (uint64_t)(16 * each),
+            .busy_ns = (uint64_t)(16 * make),
+            .cpu_ns = (uint64_t)(16 * make * cpu_share),
+            .wait_ns = (uint64_t)(16 * (each - want)),
+        };
+        n_changes += stg_tuner_threads(tuner, &sample, &change);
+    }
+    return n_changes;
+}
+
+static struct stg_tuner tuner_from_none(uint32_t start, uint32_t max)
+{
+    struct stg_tuner ret;
+    stg_tuner_init(&ret, start, &(struct stg_tuner_limits){0, max, .cpus = 2});
+    return ret;
+}
+
+static void the_last_thread_goes_where_who_draws_is_as_fast_without(void)
+{
+    struct stg_tuner tuner = tuner_from_none(1, 8);
+    run_drawn(&tuner, 1.1, 1, 60);
+    CHECK_INT(tuner.value, 0);
+    CHECK(run_drawn(&tuner, 1.1, 1, 1000) <= 12);
+    CHECK_INT(tuner.value, 0);
+}
+
+static void a_thread_that_helps_who_draws_stays_and_comes_back(void)
+{
+    struct stg_tuner tuner = tuner_from_none(1, 8);
+    run_drawn(&tuner, 0.8, 1, 100);
+    CHECK(tuner.value >= 1);
+    tuner = tuner_from_none(0, 8);
+    run_drawn(&tuner, 0.8, 1, 100);
+    CHECK(tuner.value >= 1);
+}
+
+/* As long as each window lasts, more than one trial would take too long. */
+static void where_reads_sleep_all_threads_come_at_once(void)
+{
+    struct stg_tuner tuner = tuner_from_none(0, 8);
+    CHECK_INT(run_drawn(&tuner, 0.2, 0.01, 3), 1);
+    CHECK_INT(tuner.value, 5); /* what 10 ms take beside 2 ms */
+    run_drawn(&tuner, 0.2, 0.01, 100);
+    CHECK(tuner.value >= 5);
+}
+
 static void a_number_that_was_given_stays(void)
 {
     struct model model = model_of(40, 10, 8, 1);
@@ -339,6 +416,10 @@ static const struct stg_test tests[] = {
     TEST(what_did_not_help_is_taken_back_and_seldom_tried_again),
     TEST(noise_of_a_tenth_makes_no_flapping),
     TEST(a_clear_gain_is_found_among_others_that_work),
+    TEST(threads_that_are_in_one_anothers_way_are_given_up),
+    TEST(the_last_thread_goes_where_who_draws_is_as_fast_without),
+    TEST(a_thread_that_helps_who_draws_stays_and_comes_back),
+    TEST(where_reads_sleep_all_threads_come_at_once),
     TEST(a_number_that_was_given_stays),
     TEST(a_trial_is_kept_when_who_consumes_has_changed),
     TEST(a_consumer_that_only_takes_is_the_same_however_little_it_takes),
