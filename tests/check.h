@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A small test runner. Each test is a function whose name is a sentence; it runs in a
- * child of its own with a deadline, and must end with the descriptors it began with.
+ * child of its own with a deadline, and must end with the descriptors it began with,
+ * unless it says that what it has loaded keeps some.
  * Output: one line a test, then "N passed, N failed, N skipped". Arguments filter by
  * substring.
  */
@@ -41,6 +42,10 @@ int stg_test_main(int argc, char **argv, const struct stg_test *tests, size_t n)
 void stg_test_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 void stg_test_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* What this test has loaded (the driver of a GPU) opens descriptors when it likes, and
+ * closes them when the process ends: they are not counted. */
+void stg_test_keeps_descriptors(void);
 
 void stg_check_int(const char *file, int line, const char *what, int64_t got,
                    int64_t want);

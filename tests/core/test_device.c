@@ -238,6 +238,8 @@ static void cuda_keeps_the_contract(void)
     int n;
     if (device->count(&n, &err) < 0)
         SKIP("%s", err.text);
+    if (strcmp(device->name, "standin") != 0)
+        stg_test_keeps_descriptors();
     keeps_the_contract(device);
 }
 

@@ -30,6 +30,8 @@ static void rig_or_skip(struct rig *rig)
 {
     if (rig_open(rig, &err) < 0)
         SKIP("%s", err.text);
+    if (strcmp(rig->device->name, "standin") != 0)
+        stg_test_keeps_descriptors();
 }
 
 /* ---- a daemon that writes over what was given back, at once ---- */

@@ -36,6 +36,7 @@ struct bench bench_gpu(void)
     CHECK_OK(stg_device_cuda(dir, &device, &err), err);
     if (device->count(&n, &err) < 0)
         SKIP("%s", err.text);
+    stg_test_keeps_descriptors();
     return (struct bench){.device = device, .kernels = device->kernels};
 }
 

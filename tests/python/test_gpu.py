@@ -190,12 +190,11 @@ class OnAGpu(case.Case):
         torch = case.need("torch")
         import stager.torch  # pylint: disable=redefined-outer-name
         side, got = torch.cuda.Stream(), []
-        with stager.open(self.numbers(stop=4000), device=stager.torch.direct()) as stream:
+        with stager.open(self.numbers(stop=4000), device=stager.torch.direct()) as stream, torch.cuda.stream(side):
             for batch in stream:
-                with torch.cuda.stream(side):
-                    (value,) = batch.values()
-                    got.append(value.clone())
-                side.synchronize()
+                (value,) = batch.values()
+                got.append(value.clone())
+        side.synchronize()
         self.assertEqual(np.concatenate([part.cpu().numpy() for part in got]).tolist(), list(range(4000)))
 
 
