@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,10 +77,12 @@ static int device_alloc(int device, size_t bytes, void **ret, struct stg_err *er
     if (rc < 0)
         return rc;
     void *ptr = NULL;
-    if (bytes > 0)
-        rc = stg_cuda_result(&scope, cudaMalloc(&ptr, bytes), "allocation", err);
-    else
-        stg_cuda_leave(&scope, 0);
+    cudaError_t error = cudaSuccess;
+    if (bytes > PTRDIFF_MAX) /* which the driver would round up to little */
+        error = cudaErrorMemoryAllocation;
+    else if (bytes > 0)
+        error = cudaMalloc(&ptr, bytes);
+    rc = stg_cuda_result(&scope, error, "allocation", err);
     if (rc == 0)
         *ret = ptr;
     return rc;
@@ -88,10 +91,8 @@ static int device_alloc(int device, size_t bytes, void **ret, struct stg_err *er
 static void device_free(int device, void *ptr)
 {
     struct stg_cuda_scope scope;
-    if (ptr == NULL || stg_cuda_enter(device, &scope, NULL) < 0)
-        return;
-    cudaFree(ptr);
-    stg_cuda_leave(&scope, 0);
+    if (ptr != NULL && stg_cuda_enter(device, &scope, NULL) == 0)
+        stg_cuda_result(&scope, cudaFree(ptr), "memory's end", NULL);
 }
 
 /* Zero bytes would leave a sticky error; a read-only mapping can be pinned only where
@@ -121,25 +122,29 @@ static int host_register(int device, void *ptr, size_t bytes, bool read_only,
 
 static void host_unregister(void *ptr)
 {
-    if (ptr != NULL && cudaHostUnregister(ptr) != cudaSuccess)
-        cudaGetLastError();
+    struct stg_cuda_scope scope;
+    if (ptr != NULL && stg_cuda_enter_any(&scope, NULL) == 0)
+        stg_cuda_result(&scope, cudaHostUnregister(ptr), "page-locking's end", NULL);
 }
 
 static int host_alloc(size_t bytes, void **ret, struct stg_err *err)
 {
+    struct stg_cuda_scope scope;
     void *ptr = NULL;
-    cudaError_t error =
-        bytes > 0 ? cudaHostAlloc(&ptr, bytes, cudaHostAllocPortable) : cudaSuccess;
-    if (error != cudaSuccess)
-        return stg_cuda_error(error, "page-locked memory", err);
-    *ret = ptr;
-    return 0;
+    int rc = bytes > 0 ? stg_cuda_enter_any(&scope, err) : 0;
+    if (rc == 0 && bytes > 0)
+        rc = stg_cuda_result(&scope, cudaHostAlloc(&ptr, bytes, cudaHostAllocPortable),
+                             "page-locked memory", err);
+    if (rc == 0)
+        *ret = ptr;
+    return rc;
 }
 
 static void host_free(void *ptr)
 {
-    if (ptr != NULL && cudaFreeHost(ptr) != cudaSuccess)
-        cudaGetLastError();
+    struct stg_cuda_scope scope;
+    if (ptr != NULL && stg_cuda_enter_any(&scope, NULL) == 0)
+        stg_cuda_result(&scope, cudaFreeHost(ptr), "page-locked memory's end", NULL);
 }
 
 static const struct stg_device cuda_device = {

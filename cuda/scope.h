@@ -26,12 +26,16 @@ struct stg_device_event {
 };
 
 struct stg_cuda_scope {
-    int before;
     bool changed;
 };
 
-/* Makes `device` the thread's current one; each success is followed by one leave. */
+/* Makes `device` the thread's current one; each success is followed by one leave. No
+ * other device gets a context by that. */
 int stg_cuda_enter(int device, struct stg_cuda_scope *scope, struct stg_err *err);
+
+/* For what is no device's (page-locked memory): the thread's device where it has a
+ * context, else one that we have one on; the thread's gets one where there is neither. */
+int stg_cuda_enter_any(struct stg_cuda_scope *scope, struct stg_err *err);
 
 /* Puts back what was current before; returns rc. */
 int stg_cuda_leave(const struct stg_cuda_scope *scope, int rc);

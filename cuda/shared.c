@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that several processes have, by virtual memory management: the runtime has no
- * such calls, so they are the driver's, which is not linked.
+ * Memory that several processes have, by virtual memory management, which is the driver's
+ * alone.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
 #include "core/status.h"
+#include "cuda/driver.h"
 #include "cuda/error.h"
 #include "cuda/scope.h"
-
-/* All of them are in drivers of this version: the oldest that this runtime works with. */
-#define DRIVER 12000
 
 struct driver {
     CUresult (*attribute)(int *, CUdevice_attribute, CUdevice);
@@ -33,13 +31,9 @@ struct driver {
     CUresult (*set_access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 };
 
-/* Makes no context. */
 static int find_driver(struct driver *ret, struct stg_err *err)
 {
-    const struct {
-        const char *name;
-        void *at;
-    } calls[] = {
+    const struct stg_cuda_call calls[] = {
         {"cuDeviceGetAttribute", &ret->attribute},
         {"cuMemGetAllocationGranularity", &ret->granularity},
         {"cuMemCreate", &ret->create},
@@ -52,23 +46,12 @@ static int find_driver(struct driver *ret, struct stg_err *err)
         {"cuMemUnmap", &ret->unmap},
         {"cuMemSetAccess", &ret->set_access},
     };
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        enum cudaDriverEntryPointQueryResult found;
-        cudaError_t error = cudaGetDriverEntryPointByVersion(
-            calls[i].name, calls[i].at, DRIVER, cudaEnableDefault, &found);
-        if (error != cudaSuccess)
-            return stg_cuda_error(error, calls[i].name, err);
-        if (found != cudaDriverEntryPointSuccess)
-            return stg_err(err, -STAGER_UNIMPLEMENTED, "cuda: the driver has no %s",
-                           calls[i].name);
-    }
-    return 0;
+    return stg_cuda_find_calls(calls, sizeof(calls) / sizeof(calls[0]), err);
 }
 
-/* The driver's errors have the runtime's numbers. */
 static int check(CUresult result, const char *what, struct stg_err *err)
 {
-    return result == CUDA_SUCCESS ? 0 : stg_cuda_error((int)result, what, err);
+    return stg_cuda_check((int)result, what, err);
 }
 
 static CUmemAllocationProp properties(int device)

@@ -56,10 +56,8 @@ void stg_cuda_stream_destroy(struct stg_stream *stream)
     struct stg_cuda_scope scope;
     if (stream == NULL)
         return;
-    if (!stream->foreign && stg_cuda_enter(stream->device, &scope, NULL) == 0) {
-        cudaStreamDestroy(stream->cuda);
-        stg_cuda_leave(&scope, 0);
-    }
+    if (!stream->foreign && stg_cuda_enter(stream->device, &scope, NULL) == 0)
+        stg_cuda_result(&scope, cudaStreamDestroy(stream->cuda), "a stream's end", NULL);
     free(stream);
 }
 
@@ -135,18 +133,27 @@ int stg_cuda_event_record(struct stg_device_event *event, struct stg_stream *str
 
 int stg_cuda_event_query(struct stg_device_event *event, struct stg_err *err)
 {
+    struct stg_cuda_scope scope;
+    int rc = stg_cuda_enter(event->device, &scope, err);
+    if (rc < 0)
+        return rc;
     cudaError_t error = cudaEventQuery(event->cuda);
     if (error == cudaErrorNotReady) {
         cudaGetLastError();
-        return 0;
+        return stg_cuda_leave(&scope, 0);
     }
-    return error == cudaSuccess ? 1 : stg_cuda_error(error, "asking an event", err);
+    rc = stg_cuda_result(&scope, error, "asking an event", err);
+    return rc < 0 ? rc : 1;
 }
 
 int stg_cuda_event_wait(struct stg_device_event *event, struct stg_err *err)
 {
-    cudaError_t error = cudaEventSynchronize(event->cuda);
-    return error == cudaSuccess ? 0 : stg_cuda_error(error, "waiting for an event", err);
+    struct stg_cuda_scope scope;
+    int rc = stg_cuda_enter(event->device, &scope, err);
+    if (rc < 0)
+        return rc;
+    return stg_cuda_result(&scope, cudaEventSynchronize(event->cuda),
+                           "waiting for an event", err);
 }
 
 void *stg_cuda_event_native(struct stg_device_event *event)
@@ -159,9 +166,7 @@ void stg_cuda_event_destroy(struct stg_device_event *event)
     struct stg_cuda_scope scope;
     if (event == NULL)
         return;
-    if (stg_cuda_enter(event->device, &scope, NULL) == 0) {
-        cudaEventDestroy(event->cuda);
-        stg_cuda_leave(&scope, 0);
-    }
+    if (stg_cuda_enter(event->device, &scope, NULL) == 0)
+        stg_cuda_result(&scope, cudaEventDestroy(event->cuda), "an event's end", NULL);
     free(event);
 }
