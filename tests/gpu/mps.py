@@ -14,9 +14,10 @@ import subprocess
 import tempfile
 import time
 
+import toolkit
+
 PROGRAM = "nvidia-cuda-mps-control"
-# Where a driver that is mounted into a container has its programs.
-ELSEWHERE = "/usr/local/nvidia/bin"
+ELSEWHERE = toolkit.DRIVER_PROGRAMS
 START_S, ASK_S, QUIT_S = 20, 5, 15
 
 
@@ -48,10 +49,15 @@ class Mps:
         self.unavailable = "" if self.program else f"no {PROGRAM}"
         self.process = None
 
+    def _env(self):
+        """The daemon starts a server, which is found on PATH, and loads the driver."""
+        env = toolkit.with_libraries({**os.environ, **self.env})
+        return {**env, "PATH": env.get("PATH", os.defpath) + os.pathsep + ELSEWHERE}
+
     def _ask(self, command, seconds):
         """Does the daemon take the command in time?"""
         try:
-            return subprocess.run([self.program], env={**os.environ, **self.env}, input=command + "\n", text=True,
+            return subprocess.run([self.program], env=self._env(), input=command + "\n", text=True,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
                                   check=False).returncode == 0
         except subprocess.TimeoutExpired:
@@ -61,7 +67,7 @@ class Mps:
         """Why it does not run; "" when it does."""
         path = os.path.join(self.folder, "said")
         with open(path, "wb") as said:
-            self.process = subprocess.Popen([self.program, "-f"], env={**os.environ, **self.env}, stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([self.program, "-f"], env=self._env(), stdin=subprocess.DEVNULL,
                                             stdout=said, stderr=said, start_new_session=True)
         end = time.monotonic() + START_S
         while self.process.poll() is None and time.monotonic() < end:

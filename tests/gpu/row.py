@@ -21,12 +21,29 @@ class Clock:
         return max(self.end - time.monotonic(), 0.0)
 
 
+def members(session):
+    """Processes of a session that have not ended, in whatever groups they are."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
+                    state_of, _, _, of = file.read().rsplit(")", 1)[1].split()[:4]
+            except OSError:
+                continue  # it has ended
+            if int(of) == session and state_of not in "ZX":
+                found.append(int(name))
+    return found
+
+
 def end(process):
     """The program and what it has begun, but for what has made a session of its own."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    for _ in range(3):  # what one of them begins meanwhile is found the next time
+        for pid in members(process.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
     process.wait()
 
 

@@ -80,6 +80,13 @@ def a_row_that_hangs_is_ended_with_what_it_began(folder):
     check_gone(int(read(os.path.join(folder.name, "child"))))
 
 
+def what_a_row_has_begun_in_a_group_of_its_own_is_ended_too(folder):
+    script = "bash -c 'set -m; sleep 1000 & echo $! >child; echo $$ >self; wait'"
+    folder.row(script, 1)
+    child, shell = (int(read(os.path.join(folder.name, name))) for name in ("child", "self"))
+    check_gone(child, shell)
+
+
 def a_row_that_crashes_says_by_which_signal(folder):
     found = folder.row("echo before; kill -SEGV $$")
     assert (found["state"], found["why"]) == ("failed", "ended by signal SIGSEGV") and "before" in found["text"], found
@@ -206,10 +213,10 @@ def without_one_it_says_so(folder):
         assert server.unavailable == "no nvidia-cuda-mps-control"
 
 
-TESTS = [a_row_that_hangs_is_ended_with_what_it_began, a_row_that_crashes_says_by_which_signal,
-         a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row, the_log_has_what_each_said,
-         what_a_row_throws_is_its_own_and_all_is_written_after_each, rows_that_have_no_time_left_are_told,
-         figures_are_told_of_a_card_alone, what_rows_run_is_what_is_built,
+TESTS = [a_row_that_hangs_is_ended_with_what_it_began, what_a_row_has_begun_in_a_group_of_its_own_is_ended_too,
+         a_row_that_crashes_says_by_which_signal, a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row,
+         the_log_has_what_each_said, what_a_row_throws_is_its_own_and_all_is_written_after_each,
+         rows_that_have_no_time_left_are_told, figures_are_told_of_a_card_alone, what_rows_run_is_what_is_built,
          a_control_daemon_is_started_and_ends_when_it_is_told_to, one_that_does_not_start_says_why,
          one_that_does_not_answer_is_ended, one_that_does_not_quit_is_ended_with_its_server, without_one_it_says_so]
 

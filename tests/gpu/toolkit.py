@@ -11,11 +11,13 @@ import sysconfig
 import row
 
 TARGETS = ["daemon/stagerd", "daemon/gpu/stager-gpu", "client/stagerctl/stagerctl", "cuda/libstager-cuda.so",
-           "tests/core/test_core_device", "tests/kernels/test_kernels", "tests/kernels/test_launch",
+           "tests/core/test_core_device", "tests/kernels/test_kernels", "tests/kernels/test_launch", "tests/kernels/test_launch_models",
            "tests/client/test_client_device", "tests/standin/libstager-cuda.so", "tests/gpu/test_gpu",
            "tests/gpu/bench_gpu", "tests/gpu/bench_gpu_copy", "tests/gpu/bench_gpu_shared"]
 MORE_TARGETS = r"client/(python/stager/[^/]+|libstager-compute\.so[.0-9]*)"
+# Where a driver that is mounted into a container has its libraries and programs.
 DRIVER_FOLDERS = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
+DRIVER_PROGRAMS = "/usr/local/nvidia/bin"
 LIB = "usr/lib/x86_64-linux-gnu"
 
 
@@ -65,7 +67,7 @@ def with_libraries(env, *folders):
 def environment(folder):
     """(env, options of meson). This Python is found first."""
     env = with_libraries(dict(os.environ))
-    env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env.get("PATH", os.defpath)
+    env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", os.defpath), DRIVER_PROGRAMS])
     return env, carried(folder, env)
 
 
