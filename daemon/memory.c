@@ -212,9 +212,17 @@ static int fill(const char *name, const struct stg_segment *segment,
     return 0;
 }
 
-int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
-                       const _Atomic int *cancelled, struct stg_segment *ret,
-                       struct stg_err *err)
+static int add_seals(const char *name, const struct stg_segment *segment, int seals,
+                     struct stg_err *err)
+{
+    return fcntl(segment->fd, F_ADD_SEALS, seals) < 0
+               ? failed("sealing", name, segment->bytes, err)
+               : 0;
+}
+
+static int create(const char *name, uint64_t bytes, int seals,
+                  const _Atomic int *cancelled, struct stg_segment *ret,
+                  struct stg_err *err)
 {
     uint64_t available = stg_memory_available();
     if (bytes > available)
@@ -245,22 +253,39 @@ int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
     madvise(segment.base, bytes, MADV_DONTFORK);
     madvise(segment.base, bytes, MADV_DONTDUMP);
     rc = fill(name, &segment, cancelled, err);
+    if (rc == 0)
+        rc = add_seals(name, &segment, seals, err);
     if (rc < 0)
         goto fail;
-
-    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    if (!client_writable)
-        seals |= F_SEAL_FUTURE_WRITE;
-    if (fcntl(segment.fd, F_ADD_SEALS, seals) < 0) {
-        rc = failed("sealing", name, bytes, err);
-        goto fail;
-    }
     *ret = segment;
     return 0;
 
 fail:
     stg_segment_destroy(&segment);
     return rc;
+}
+
+int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
+                       const _Atomic int *cancelled, struct stg_segment *ret,
+                       struct stg_err *err)
+{
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (!client_writable)
+        seals |= F_SEAL_FUTURE_WRITE;
+    return create(name, bytes, seals, cancelled, ret, err);
+}
+
+int stg_segment_create_open(const char *name, uint64_t bytes,
+                            const _Atomic int *cancelled, struct stg_segment *ret,
+                            struct stg_err *err)
+{
+    return create(name, bytes, F_SEAL_SHRINK | F_SEAL_GROW, cancelled, ret, err);
+}
+
+int stg_segment_seal(const char *name, const struct stg_segment *segment,
+                     struct stg_err *err)
+{
+    return add_seals(name, segment, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, err);
 }
 
 void stg_segment_destroy(struct stg_segment *segment)

@@ -62,4 +62,14 @@ int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
 void stg_segment_destroy(
     struct stg_segment *segment); /* half-made and zeroed ones are fine */
 
+/* As one that clients do not write, and later mappings may: until it is sealed. For a
+ * helper that has to page-lock it, and before any client has it. */
+int stg_segment_create_open(const char *name, uint64_t bytes,
+                            const _Atomic int *cancelled, struct stg_segment *ret,
+                            struct stg_err *err);
+
+/* Every later mapping is read-only. RESOURCE_EXHAUSTED. */
+int stg_segment_seal(const char *name, const struct stg_segment *segment,
+                     struct stg_err *err);
+
 #endif

@@ -18,6 +18,7 @@
 #include "daemon/dataset/cpus.h"
 #include "daemon/delivery.h"
 
+#define ARENA "stager-arena" /* what /proc calls it */
 #define MIB (1024.0 * 1024.0)
 #define BUFFER_BYTES (64ull << 20)
 #define MAX_DETACHED 64u
@@ -203,11 +204,27 @@ static int init_tables(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
-/* That it copies nothing now is no error. A private run is looked at, not trained on. */
+/* A private run is looked at, not trained on. */
+static bool has_twin(const struct stg_stage *stage)
+{
+    return stage->config.spec->gpu.device != NULL && !stage->config.private_run;
+}
+
+static int make_arena(struct stg_stage *stage, struct stg_err *err)
+{
+    uint64_t bytes = stage->plan.arena_bytes;
+    const _Atomic int *cancelled = stage->config.cancelled;
+    return has_twin(stage)
+               ? stg_segment_create_open(ARENA, bytes, cancelled, &stage->arena, err)
+               : stg_segment_create(ARENA, bytes, false, cancelled, &stage->arena, err);
+}
+
+/* That it copies nothing now is no error. It has page-locked the arena then, or will do
+ * without. */
 static int make_twin(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_pipeline_spec *spec = stage->config.spec;
-    if (spec->gpu.device == NULL || stage->config.private_run)
+    if (!has_twin(stage))
         return 0;
     uint64_t all = stage->arena.bytes, most = spec->gpu.memory_bytes;
     struct stg_twin_config config = {
@@ -218,7 +235,8 @@ static int make_twin(struct stg_stage *stage, struct stg_err *err)
         .memory_bytes = most != 0 && most < all ? most : all,
         .cancelled = stage->config.cancelled,
     };
-    return stg_twin_create(&config, &stage->twin, err);
+    int rc = stg_twin_create(&config, &stage->twin, err);
+    return rc < 0 ? rc : stg_segment_seal(ARENA, &stage->arena, err);
 }
 
 int stg_stage_create(const struct stg_stage_config *config,
@@ -250,8 +268,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     if (rc == 0)
         rc = stg_tune_init(stage, err);
     if (rc == 0)
-        rc = stg_segment_create("stager-arena", plan->arena_bytes, false,
-                                config->cancelled, &stage->arena, err);
+        rc = make_arena(stage, err);
     if (rc == 0)
         rc = init_tables(stage, err);
     if (rc == 0 && config->cuts != NULL &&

@@ -98,6 +98,21 @@ static int map_segment(struct gpu *gpu, struct stg_err *err)
     return 0;
 }
 
+/* Not every device can page-lock what is mapped for reading alone. The first stager-gpu
+ * of a pipeline may write for as long as that takes; then stagerd seals the segment. */
+static int lock_segment(struct gpu *gpu, struct stg_err *err)
+{
+    const struct stg_device *device = gpu->device;
+    void *base = (void *)(uintptr_t)gpu->segment;
+    size_t bytes = (size_t)gpu->start.segment_bytes;
+    int rc = device->host_register(gpu->number, base, bytes, true, err);
+    if (rc == 0 || mprotect(base, bytes, PROT_READ | PROT_WRITE) < 0)
+        return rc;
+    rc = device->host_register(gpu->number, base, bytes, false, err);
+    mprotect(base, bytes, PROT_READ);
+    return rc;
+}
+
 /* Memory of the one before stays as its trainers have it. */
 static int have_memory(struct gpu *gpu, int *ret_fd, struct stg_err *err)
 {
@@ -154,9 +169,10 @@ static int prepare(struct gpu *gpu, const char *name, struct stg_gpu_ready *read
         rc = have_memory(gpu, ret_fd, err);
     if (rc < 0)
         return rc;
-    bool bounces =
-        gpu->device->host_register(gpu->number, (void *)(uintptr_t)gpu->segment,
-                                   (size_t)gpu->start.segment_bytes, true, &why) < 0;
+    bool bounces = lock_segment(gpu, &why) < 0;
+    if (bounces)
+        stg_log(STG_LOG_WARNING, "gpu: batches are copied through a buffer: %s",
+                why.text);
     for (uint32_t i = 0; rc == 0 && i < STG_GPU_CHANNELS; i++)
         rc = open_channel(gpu, i, bounces, err);
     ready->device_bytes = gpu->memory.bytes;

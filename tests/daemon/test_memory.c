@@ -83,6 +83,28 @@ static void a_segment_is_sealed_against_everybody(void)
     stg_segment_destroy(&segment); /* twice is fine */
 }
 
+/* For who has to page-lock it before there are clients. */
+static void a_segment_that_is_open_can_be_written_until_it_is_sealed(void)
+{
+    struct stg_segment segment;
+    struct stg_err err = {0};
+    CHECK_OK(stg_segment_create_open("arena", 2 * MIB, NULL, &segment, &err), err);
+    char *helper = mmap(NULL, 4096, PROT_READ, MAP_SHARED, segment.fd, 0);
+    CHECK(helper != MAP_FAILED);
+    CHECK_INT(mprotect(helper, 4096, PROT_READ | PROT_WRITE), 0);
+    CHECK(ftruncate(segment.fd, 4096) < 0);
+    CHECK_OK(stg_segment_seal("arena", &segment, &err), err);
+    CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0) ==
+          MAP_FAILED);
+    char *reader = mmap(NULL, 4096, PROT_READ, MAP_SHARED, segment.fd, 0);
+    CHECK(reader != MAP_FAILED);
+    CHECK(mprotect(reader, 4096, PROT_READ | PROT_WRITE) < 0);
+    CHECK(fcntl(segment.fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+    munmap(helper, 4096);
+    munmap(reader, 4096);
+    stg_segment_destroy(&segment);
+}
+
 static void a_control_page_can_be_written_but_not_resized(void)
 {
     struct stg_segment segment;
@@ -103,6 +125,7 @@ static const struct stg_test tests[] = {
     TEST(more_than_the_machine_has_is_an_error_and_no_kill),
     TEST(memory_that_nobody_wants_any_more_is_not_reserved_to_the_end),
     TEST(a_segment_is_sealed_against_everybody),
+    TEST(a_segment_that_is_open_can_be_written_until_it_is_sealed),
     TEST(a_control_page_can_be_written_but_not_resized),
 };
 

@@ -189,13 +189,33 @@ void standin_shared_release(struct stg_device_shared *shared)
     *shared = (struct stg_device_shared){0};
 }
 
+static bool is_writable(const void *at)
+{
+    char line[512], write = '-';
+    unsigned long long begin, end;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        if (sscanf(line, "%llx-%llx %*c%c", &begin, &end, &write) == 3 &&
+            (uintptr_t)at >= begin && (uintptr_t)at < end)
+            break;
+        write = '-';
+    }
+    if (maps != NULL)
+        fclose(maps);
+    return write == 'w';
+}
+
 int standin_host_register(int device, void *ptr, size_t bytes, bool read_only,
                           struct stg_err *err)
 {
     if (ptr == NULL || bytes == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: %zu bytes", bytes);
-    if (read_only && standin_control.no_read_only)
+    unsigned long no_read_only = standin_control.no_read_only;
+    standin_is_told("STG_STANDIN_NO_READ_ONLY", &no_read_only);
+    if (read_only && no_read_only)
         return stg_err(err, -STAGER_UNIMPLEMENTED, "standin: a read-only mapping");
+    if (!read_only && !is_writable(ptr))
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: nobody may write there");
     pthread_mutex_lock(&standin_lock);
     add(&pinned, ptr, bytes, NULL);
     standin_control.n_registered++;

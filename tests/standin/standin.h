@@ -9,7 +9,8 @@
  * A test loads it by its folder (environment STG_STANDIN_DIR) before the library under
  * test looks for CUDA: the first table that was loaded stays. Of a helper process the
  * environment says what a test cannot: STG_STANDIN_DEVICES how many devices there are,
- * STG_STANDIN_MEMORY how many bytes can be shared (0: none can).
+ * STG_STANDIN_MEMORY how many bytes can be shared (0: none can), STG_STANDIN_NO_READ_ONLY
+ * (1) as no_read_only below.
  */
 #ifndef STG_TESTS_STANDIN_H
 #define STG_TESTS_STANDIN_H

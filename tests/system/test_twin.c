@@ -149,6 +149,7 @@ static void begin(struct fixture *fixture)
     fixture_start(fixture, "");
     unsetenv("STG_STANDIN_DEVICES");
     unsetenv("STG_STANDIN_MEMORY");
+    unsetenv("STG_STANDIN_NO_READ_ONLY");
 }
 
 static void apply(struct fixture *fixture, int n_batches, unsigned num_clients,
@@ -343,6 +344,52 @@ static void when_stager_gpu_dies_trainers_copy_until_it_is_back(void)
     fixture_finish(&fixture);
 }
 
+/* ---- a device that page-locks nothing that is mapped for reading alone ---- */
+
+static unsigned count_in_log(const struct fixture *fixture, const char *part)
+{
+    char path[128], line[1024];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "%s/log", fixture->dir);
+    FILE *log = fopen(path, "r");
+    CHECK(log != NULL);
+    while (fgets(line, sizeof(line), log) != NULL)
+        n += strstr(line, part) != NULL;
+    fclose(log);
+    return n;
+}
+
+/* The first one may write until stagerd seals the segment, the next one may not. */
+static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
+{
+    static const char buffer[] = "batches are copied through a buffer";
+    struct fixture fixture;
+    struct trainer trainers[1];
+    struct course courses[1] = {{.rests = 100}};
+    struct result results[1] = {0};
+    unsigned seen[600] = {0};
+    setenv("STG_STANDIN_NO_READ_ONLY", "1", 1);
+    begin(&fixture);
+    apply(&fixture, 600, 1, "", shared);
+    start(trainers, courses, 1, &fixture);
+    for (int i = 0; i < 100; i++)
+        hear(&trainers[0], seen, 600, &results[0]);
+    CHECK_INT(count_in_log(&fixture, buffer), 0);
+    struct death death = {.fixture = &fixture, .first = find_helper(fixture.pid)};
+    CHECK(death.first > 0);
+    CHECK_INT(kill(death.first, SIGKILL), 0);
+    fixture_wait(&fixture, "p", fixture_millis(20000), another_shares, &death);
+    CHECK_INT(count_in_log(&fixture, buffer), 1);
+    trainer_send(trainers[0].fd, 0);
+    hear_all(trainers, 1, seen, 600, results);
+    CHECK_INT(results[0].rc, -STAGER_OUT_OF_RANGE);
+    CHECK(results[0].shared > 200);
+    for (int k = 0; k < 600; k++)
+        CHECK_INT(seen[k], 1);
+    finish(&trainers[0]);
+    fixture_finish(&fixture);
+}
+
 /* ---- where there is nothing to share ---- */
 
 static void each_copies_for_itself(const char *gpu, const char *why, int64_t most_shared)
@@ -479,6 +526,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_killed_trainer_costs_the_other_nothing_under_broadcast, 60),
     TEST_SLOW(a_killed_trainer_ends_a_round_robin_for_the_other, 60),
     TEST_SLOW(when_stager_gpu_dies_trainers_copy_until_it_is_back, 60),
+    TEST_SLOW(the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer, 60),
     TEST_SLOW(without_a_device_each_copies_for_itself, 60),
     TEST_SLOW(without_room_on_the_device_each_copies_for_itself, 60),
     TEST_SLOW(a_device_that_shares_nothing_is_told, 60),
