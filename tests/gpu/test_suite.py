@@ -127,7 +127,7 @@ def what_a_row_throws_is_its_own_and_all_is_written_after_each(folder):
         raise ValueError("of a row")
     run.ROWS = {"first": look, "second": throw, "third": look, "fourth": look}
     run.say = lambda text: None
-    args = argparse.Namespace(only=["first", "second", "third"], rehearse=True)
+    args = argparse.Namespace(only=["first", "second", "third", "fourth"], without=["fourth"], rehearse=True)
     found = {"date": "today", "rehearsal": True, "card": None, "rows": []}
     run.run_rows(argparse.Namespace(args=args), found, folder.name)
     assert seen == [[], ["passed", "failed"]], seen
