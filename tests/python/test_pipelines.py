@@ -159,13 +159,14 @@ staged: {{capacity: auto, num_threads: auto}}
             x = ops.cast(r["value"], dtype="float32")
             return {"a": (x + 1.0) * 2.0 - x, "b": 1.0 / (x + 1.0), "c": -x, "d": abs(-x), "e": x ** 2.0,
                     "f": (x > 1.0) & (x < 3.0), "g": ~(x == 2.0) | (x >= 3.0), "h": x % 2.0, "i": x // 2.0,
-                    "j": (x != 1.0) & (x <= 2.0), "k": 1.0 + x, "l": 2.0 - x, "m": 3.0 * x}
+                    "j": (x != 1.0) & (x <= 2.0), "k": 1.0 + x, "l": 2.0 - x, "m": 3.0 * x,
+                    "n": np.float32(3) * x, "o": np.array([1, 2, 3, 4, 5], np.float32) / (x + 1.0)}
         name = stager.apply(stager.range(5).batch(5).map(features), name="operators")
         got = stager.open(name).next().tree
         x = np.arange(5, dtype=np.float32)
         want = {"a": (x + 1) * 2 - x, "b": 1 / (x + 1), "c": -x, "d": x, "e": x ** 2, "f": (x > 1) & (x < 3),
                 "g": (x != 2) | (x >= 3), "h": x % 2, "i": x // 2, "j": (x != 1) & (x <= 2), "k": 1 + x,
-                "l": 2 - x, "m": 3 * x}
+                "l": 2 - x, "m": 3 * x, "n": 3 * x, "o": np.ones(5)}
         for key, value in want.items():
             np.testing.assert_array_equal(got[key], value, err_msg=key)
 
@@ -192,6 +193,25 @@ class Mistakes(case.unittest.TestCase):
         with self.assertRaisesRegex(TypeError, 'element\\["record"\\]'):
             list(stager.range(4).get_next())
 
+    def test_numpys_functions_are_not_for_tensors(self):
+        value = stager.range(4).get_next()["value"]
+        with self.assertRaisesRegex(TypeError, "numpy.log1p computes on arrays.*stager.ops"):
+            np.log1p(value)
+
+    def test_what_describes_batches_is_not_looped_over(self):
+        rows = stager.range(4).batch(2)
+        for what in (rows, rows.staged()):
+            with self.assertRaisesRegex(TypeError, "stager.open\\(stager.apply"):
+                next(iter(what))
+
+    def test_a_function_that_returns_nothing_is_told(self):
+        def forgets(r):
+            ops.negative(r["value"])
+        for dataset in (stager.range(4).map(forgets), stager.range(4).map(forgets).batch(2),
+                        stager.range(4).filter(forgets)):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "forgets returned None"):
+                dataset.yaml()
+
     def test_features_are_of_one_dataset(self):
         one, two = stager.range(4).get_next()["value"], stager.range(5).get_next()["value"]
         with self.assertRaisesRegex(stager.InvalidArgumentError, "one dataset, here of 2"):
@@ -204,6 +224,8 @@ class Mistakes(case.unittest.TestCase):
     def test_arguments_are_counted(self):
         with self.assertRaisesRegex(TypeError, "takes 2 arguments"):
             stager.range(4).batch(1, True, 3)
+        with self.assertRaisesRegex(TypeError, "did you mean shuffle"):
+            stager.range(4).shuffel(3)
         with self.assertRaisesRegex(TypeError, "given twice"):
             stager.range(4).batch(1, batch_size=2)
         with self.assertRaisesRegex(stager.InvalidArgumentError, "one step"):

@@ -370,6 +370,61 @@ class Position(case.Case):
         with self.assertRaisesRegex(stager.FailedPreconditionError, "has taken batches"):
             stream.load_state_dict(stream.state_dict())
 
+    def test_who_comes_back_under_a_name_goes_on_at_its_state(self):
+        name = self.shuffled()
+        every = values(stager.open(name, private_run=True))
+        stream, state = stager.open(name, client_id="ada"), None
+        for begin, end in ((0, 3), (3, 5)):     # the last one is in hand, and so not acknowledged
+            if state is not None:
+                stream = stager.open(name, client_id="ada")
+                stream.load_state_dict(state)
+            self.assertEqual(values(stream.next() for _ in range(begin, end - 1)), every[begin:end - 1])
+            last = stream.next()
+            self.assertEqual(values([last]), every[end - 1:end])
+            state = stream.state_dict()
+            stream.close()
+        self.assertEqual((state["pass"], state["batches"], state["at"]), (0, 5, (0, 4, 0)))
+        with stager.open(name, client_id="ada") as stream:
+            stream.load_state_dict(state)
+            self.assertEqual(values(stream), every[5:])
+            self.assertEqual((stream.state_dict()["pass"], stream.state_dict()["batches"]), (1, 0))
+
+    def test_ranks_that_come_back_go_on_at_their_states(self):
+        name = self.shuffled(delivery="round_robin", num_clients=2)
+        every = values(stager.open(name, private_run=True))
+        ranks = [stager.open(name, rank=rank, world_size=2) for rank in range(2)]
+        for batch in range(2):
+            self.assertEqual(values(rank.next() for rank in ranks), every[2 * batch:2 * batch + 2])
+        states = [rank.state_dict() for rank in ranks]
+        for rank in ranks:
+            rank.close()
+        ranks = [stager.open(name, rank=rank, world_size=2) for rank in range(2)]
+        for rank, state in zip(ranks, states):
+            rank.load_state_dict(state)
+        self.assertEqual(values(rank.next() for rank in ranks), every[4:6])
+
+    def test_what_was_acknowledged_does_not_come_again_for_a_state(self):
+        name = self.shuffled()
+        every = values(stager.open(name, private_run=True))
+        stream = stager.open(name, client_id="ada")
+        next(iter(stream))
+        state = stream.state_dict()
+        self.assertEqual(values(stream.next() for _ in range(3)), every[1:4])
+        stream.close()
+        stream = stager.open(name, client_id="ada")
+        stream.load_state_dict(state)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "goes on with index 4 of epoch 0; the "
+                                    "state is of index 0"):
+            stream.next()
+        self.assertTrue(stream.closed)
+        stream = stager.open(name, client_id="ada")
+        self.assertEqual(values([stream.next()]), every[4:5])
+        state = stream.state_dict()
+        self.assertEqual((state["batches"], state["at"]), (None, (0, 4, 0)))
+        with stager.open(name, private_run=True) as again:
+            again.load_state_dict(state)
+            self.assertEqual(values(again), every[5:])
+
 
 class Ranks(case.Case):
     def test_ranks_come_from_the_environment_or_are_given(self):

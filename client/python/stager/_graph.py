@@ -8,12 +8,27 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ._errors import InvalidArgumentError
 
 
+# What NumPy calls the operators.
+_OPERATORS = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide",
+              "true_divide": "divide", "floor_divide": "floordiv", "remainder": "floormod", "power": "pow",
+              "matmul": "matmul", "less": "less", "less_equal": "less_equal", "greater": "greater",
+              "greater_equal": "greater_equal", "equal": "equal", "not_equal": "not_equal"}
+
+
 class Symbol:
     """A tensor that will be: a component of an element, an output of a node, or a staged feature. Python's
     operators on it are ops of the graph."""
 
     def _input(self) -> Output:
         raise NotImplementedError
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Node:
+        """NumPy's scalar or array on the left of an operator; its functions are not for tensors."""
+        op = _OPERATORS.get(ufunc.__name__)
+        if op is None or method != "__call__" or named:
+            raise TypeError(f"numpy.{ufunc.__name__} computes on arrays, and a tensor of a pipeline has no "
+                            "value yet; stager.ops has its ops: ops.log1p, ops.where …")
+        return Node(op, inputs)
 
     def __bool__(self) -> bool:
         raise TypeError("a tensor of a pipeline has no value yet: it is traced once, and not run for each "

@@ -3,6 +3,7 @@
 daemon alone reads it, checks it and knows what steps and ops there are."""
 from __future__ import annotations
 
+import difflib
 import json
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -29,6 +30,9 @@ _POSITIONAL: Dict[str, Tuple[str, ...]] = {
 
 def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict[str, Any]:
     names = _POSITIONAL.get(step, ())
+    near = difflib.get_close_matches(step, _POSITIONAL, 1) if given and not names else []
+    if near:
+        raise TypeError(f"{step}() is no step whose arguments go without a name; did you mean {near[0]}()?")
     if len(given) > len(names):
         raise TypeError(f"{step}() takes {len(names)} arguments without a name, and {len(given)} were "
                         "given")
@@ -37,6 +41,11 @@ def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict
         if name in named:
             raise TypeError(f"{step}(): {name} is given twice")
     return {name: plain(value) for name, value in {**values, **named}.items() if value is not None}
+
+
+def _no_loop(what: str) -> TypeError:
+    return TypeError(f"{what} describes batches and has none: `stager.open(stager.apply(it))` is what a loop "
+                     "goes over")
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -92,6 +101,9 @@ class Dataset:
             return self._with(step, _arguments(step, given, named))
         add.__name__ = step
         return add
+
+    def __iter__(self) -> Any:
+        raise _no_loop("a Dataset")
 
     # ---- steps with functions, which are traced into graphs ----
 
@@ -180,6 +192,14 @@ def _split_maps(dataset: Dataset) -> Tuple[Dataset, List[Callable[[Element], Any
     return Dataset(tuple(steps)), functions
 
 
+def _called(function: Callable[[Any], Any], element: Any) -> Any:
+    value = function(element)
+    if value is None:
+        raise InvalidArgumentError(f"{getattr(function, '__qualname__', function)} returned None: a function "
+                                   "of a step returns the tensors that come out; is its `return` there?")
+    return value
+
+
 class _Steps:
     """Writes datasets: lists of steps, and branches for those that other steps take."""
 
@@ -201,7 +221,7 @@ class _Steps:
         if key == "from":
             return {name: {"from": [self._branch(other) for other in value], **arguments}}
         writer = Writer()
-        result = writer.structure(value(Element()))
+        result = writer.structure(_called(value, Element()))
         return {name: {**({"graph": writer.nodes} if writer.nodes else {}), key: result, **arguments}}
 
     def _branch(self, dataset: Dataset) -> str:
@@ -230,6 +250,9 @@ class Pipeline:
     def __getitem__(self, path: str) -> Output:
         return Output(name=f"staged:{path}")
 
+    def __iter__(self) -> Any:
+        raise _no_loop("a Pipeline")
+
     def targets(self, *targets: Symbol) -> Pipeline:
         """With tensors that the trainer's `stream.run` computes."""
         return Pipeline(self._features, self._parameters, self._feed_dict, self._name, targets)
@@ -252,7 +275,7 @@ class Pipeline:
             dataset, functions = _split_maps(self._features)
             value: Any = Element(dataset)
             for number, function in enumerate(functions):
-                value = function(value)
+                value = _called(function, value)
                 if number + 1 < len(functions) and isinstance(value, Symbol):
                     value = _Single(value)
             writer.datasets.append(dataset)

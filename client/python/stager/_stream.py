@@ -6,7 +6,8 @@ import json
 import operator
 import os
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple,
+                    Union)
 
 import numpy as np
 
@@ -73,6 +74,14 @@ def _only(plan: Any, names: Set[str]) -> Any:
     kept = {key: _only(part, names) for key, part in plan.items()}
     kept = {key: part for key, part in kept.items() if part is not _LEFT_OUT}
     return kept if kept else _LEFT_OUT
+
+
+class _Place(NamedTuple):
+    """Where load_state_dict goes on."""
+
+    number: int  # of the pass
+    batches: Optional[int]  # of it that were taken; None: unknown, of who had come back in the middle
+    at: Optional[Tuple[int, ...]]  # the last of them: epoch, index, slice; None: unknown, or none was
 
 
 class _Pass:
@@ -166,6 +175,9 @@ class Stream:
     def _open(self) -> None:
         if self._ahead is not None:
             self._ahead.clear()
+        # 0: it begins with a pass. Else a trainer of this name left in the middle of one, stagerd goes on
+        # where that was, and its batches have numbers so far apart.
+        self._came_back = self._find_place()
         try:
             self._core = _core.Stream(*self._options)
         except ResourceExhaustedError as error:
@@ -184,7 +196,20 @@ class Stream:
             self._plan = {} if plan is _LEFT_OUT else plan
         self._before = 0  # batches and error items of earlier passes
         self._pass: Optional[int] = None  # which one it is in, once a batch said so
-        self._resume: Optional[Tuple[int, int]] = None  # pass, and batches of it to throw away
+        self._at: Optional[Tuple[int, ...]] = None  # the last batch of it, where that may be asked for
+        self._resume: Optional[_Place] = None
+
+    def _find_place(self) -> int:
+        if self.client_id is None or self._private_run:
+            return 0
+        try:
+            status = _admin.status(self.name, runtime_dir=self.runtime_dir)
+        except Error:  # what is wrong the open will say
+            return 0
+        if not any(client["client_id"] == self.client_id and client["state"] == "away"
+                   for client in status["clients"]):
+            return 0
+        return int(status["num_clients"]) if status["delivery"] == "round_robin" else 1
 
     def _check_ranks(self) -> None:
         """A pipeline for another number of ranks would wait for clients that never come."""
@@ -224,8 +249,10 @@ class Stream:
                 raise MaxHeldError(
                     f"{error.text}. A batch is in hand as long as a view of it lives: copy what is kept",
                     held) from None
-        if self._pass is None:
-            self._pass = lease.info()["pass"]
+        if self._pass is None or self.client_id is not None or self._resume is not None:
+            info = lease.info()
+            self._pass = info["pass"]
+            self._at = (info["epoch"], info["index"], info["slice"])
         return lease
 
     def _room_comes(self, settle: Callable[[], None]) -> bool:
@@ -260,7 +287,7 @@ class Stream:
     def _rewind(self) -> None:
         self._core.rewind()
         self._before += self._taken()
-        self._pass = None
+        self._came_back, self._pass, self._at = 0, None, None
 
     def _begin_anew(self) -> None:
         if os.getpid() != self._pid:
@@ -302,21 +329,24 @@ class Stream:
     def _position(self) -> Dict[str, Any]:
         info = self._core.info()
         if self._resume is not None:
-            number, batches = self._resume
+            place = self._resume
         elif info["at_end"]:
-            number, batches = info["end_pass"] + 1, 0
+            place = _Place(info["end_pass"] + 1, 0, None)
         else:
-            number, batches = self._pass or 0, self._taken()
-        return {"version": _STATE_VERSION, "pipeline": self.name, "epoch": self._epoch,
-                "pass": number, "batches": batches}
+            place = _Place(self._pass or 0, None if self._came_back else self._taken(), self._at)
+        state = {"version": _STATE_VERSION, "pipeline": self.name, "epoch": self._epoch,
+                 "pass": place.number, "batches": place.batches}
+        return state if self.client_id is None else {**state, "at": place.at}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on after what that state had taken, with the same batches in the same order, on a stream
         that has taken nothing. stagerd cannot jump to a place: what comes before it is made once more
         and thrown away, which takes its time; and it counts the passes of a pipeline from when that was
         applied or the daemon started: a pass that is over does not come back (FailedPreconditionError,
-        by the next `next`), but in a `private_run`. Not for `split` among several trainers, where who
-        gets which batch is not decided beforehand."""
+        by the next `next`), but in a `private_run`. Who comes back under its client_id in the middle of a
+        pass is given what follows what it had acknowledged: FailedPreconditionError, by the next `next`,
+        where the state lies before that. Not for `split` among several trainers, where who gets which
+        batch is not decided beforehand."""
         keys = {"version", "pipeline", "epoch", "pass", "batches"}
         if not isinstance(state, dict) or not keys <= state.keys() or state["version"] != _STATE_VERSION \
                 or state["pipeline"] != self.name:
@@ -331,12 +361,17 @@ class Stream:
                 raise FailedPreconditionError(
                     f"pipeline {self.name} splits its batches among {status['num_clients']} "
                     "trainers as they ask: a place in it cannot be found again")
-        self._resume = (int(state["pass"]), int(state["batches"]))
+        batches, at = state["batches"], state.get("at")
+        if batches is None and at is None or self._came_back and at is None and batches:
+            raise FailedPreconditionError(
+                f"{state} does not say where in its pass it is: it was taken before the first batch, by a "
+                "trainer that had come back in the middle, or without a client_id")
+        self._resume = _Place(int(state["pass"]), batches, None if at is None else tuple(at))
         self._epoch = int(state["epoch"])
 
     def _catch_up(self, millis: int) -> _core.Lease:
         """Throws away what comes before the place of load_state_dict; the first batch after it."""
-        wanted, batches = self._resume or (0, 0)
+        wanted = self._resume or _Place(0, 0, None)
         while True:
             try:
                 lease = self._take(millis)
@@ -344,23 +379,49 @@ class Stream:
                 raise
             except Error:
                 info = self._core.info()
-                there = self._pass == wanted and (info["at_end"] or self._taken() > batches)
+                number = info["end_pass"] if info["at_end"] else self._pass
+                there = number == wanted.number and (info["at_end"] or self._is_behind(wanted))
                 if there or info["finished"]:
                     self._resume = None
                     raise
                 if info["at_end"]:
                     self._rewind()
                 continue
-            if self._pass is not None and self._pass > wanted:
+            if self._pass is not None and self._pass > wanted.number:
                 self._resume = None
                 raise FailedPreconditionError(
-                    f"the state is of pass {wanted}, and pipeline {self.name} is in pass {self._pass}: "
-                    "it does not go back. Delete it and apply it again, by which passes are counted anew, "
-                    "or open it with private_run=True")
-            if self._pass == wanted and self._taken() > batches:
-                self._resume = None
+                    f"the state is of pass {wanted.number}, and pipeline {self.name} is in pass "
+                    f"{self._pass}: it does not go back. Delete it and apply it again, by which passes are "
+                    "counted anew, or open it with private_run=True")
+            if self._pass == wanted.number and self._is_behind(wanted):
+                self._arrive(wanted)
                 return lease
             lease.release()
+
+    def _is_behind(self, wanted: _Place) -> bool:
+        """Does what was taken last, a batch or an error item, follow that place?"""
+        if not self._came_back and wanted.batches is not None:
+            return self._taken() > wanted.batches
+        return self._at is not None and self._at > (wanted.at or ())
+
+    def _arrive(self, wanted: _Place) -> None:
+        """The batch that was taken last is the first one behind the place. Of who came back: does it
+        follow at once?"""
+        self._resume = None
+        if not self._came_back:
+            return
+        epoch, index, _ = self._at or (0, 0, 0)
+        at_epoch, at_index, _ = wanted.at or (0, -1, 0)
+        if self._core.info()["batches"] == 1 and (epoch != at_epoch or index - at_index > self._came_back):
+            self.close()  # in the middle: the batch in hand comes again
+            raise FailedPreconditionError(
+                f"{self.client_id} came back in the middle of pass {wanted.number}, where stagerd goes on "
+                f"with index {index} of epoch {epoch}; the state is of index {at_index} of epoch "
+                f"{at_epoch}, and what lies between was acknowledged. Go on without load_state_dict; or, "
+                f"once rejoin_millis are over, delete {self.name} and apply it again")
+        if wanted.batches is not None:
+            self._before += self._taken() - (wanted.batches + 1)
+            self._came_back = 0
 
     # ---- feeding, computing ----
 
