@@ -75,7 +75,9 @@ static int exchange(struct stager *client, struct stg_request *request, int64_t 
     request->id = ++client->last_id;
     long n = stg_wire_encode_request(request, client->buf, sizeof(client->buf));
     if (n < 0)
-        return stg_err(err, (int)n, "the request does not fit a message of %u bytes",
+        return stg_err(err, (int)n,
+                       "the request does not fit a message of %u bytes; of a pipeline "
+                       "with many paths: name them by a pattern, or in a file (listing)",
                        STG_MESSAGE_MAX_BYTES);
     int64_t deadline_ns = stg_clock_ns() + limit_ns;
     int rc = stg_socket_send(client->fd, client->buf, (size_t)n, deadline_ns, err);

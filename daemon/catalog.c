@@ -198,8 +198,8 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
         list_clients(pipeline->instance, err);
         return stg_err_append(
             err, err->code,
-            "; let them finish, or use --replace: they get what is published, "
-            "then ABORTED");
+            "; let them finish, or use --replace (replace=True in Python): they get what "
+            "is published, then ABORTED");
     }
     struct stg_workers *workers;
     int rc = make_workers(catalog, pipeline->name, definition, &workers, err);

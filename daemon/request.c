@@ -289,7 +289,7 @@ struct stg_pipeline *stg_request_pipeline(struct stg_session *session,
     char text[512];
     snprintf(text, sizeof(text),
              "no pipeline %.64s here%s%s%s; see `stagerctl list`, or `stagerctl "
-             "apply FILE` it",
+             "apply FILE` it (stager.list and stager.apply in Python)",
              request->name, near != NULL ? ": did you mean " : "",
              near != NULL ? near : "", near != NULL ? "?" : "");
     stg_session_fail(session, request->id, -STAGER_NOT_FOUND, text);

@@ -93,7 +93,9 @@ static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
     }
     long n = stg_wire_encode_request(request, link->buf, sizeof(link->buf));
     if (n < 0)
-        return stg_err(err, (int)n, "the request does not fit a message of %u bytes",
+        return stg_err(err, (int)n,
+                       "the request does not fit a message of %u bytes; of a pipeline "
+                       "with many paths: name them by a pattern, or in a file (listing)",
                        STG_MESSAGE_MAX_BYTES);
     n = stg_door_ask(link->door, link->buf, (size_t)n, link->buf, sizeof(link->buf), err);
     if (n < 0)

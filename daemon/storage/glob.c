@@ -21,6 +21,7 @@ struct glob_run {
     void *owner;
     uint64_t n_found;
     uint64_t n_closed; /* directories passed over for want of rights */
+    uint64_t n_dirs;   /* that matched, where files are looked for */
     struct stg_err *err;
 };
 
@@ -54,6 +55,12 @@ int stg_glob_check(const char *pattern, struct stg_err *err)
     unsigned n_wild = 0;
     for (const char *p = pattern; *p != '\0';) {
         size_t n = strcspn(p, "/");
+        if (n == 2 && p[0] == '*' && p[1] == '*')
+            return stg_err(
+                err, -STAGER_INVALID_ARGUMENT,
+                "%s: ** is not for folders below folders: write one * for each "
+                "level, or several patterns, or a listing",
+                pattern);
         n_wild += is_wild(p, n);
         p += n + (p[n] == '/');
     }
@@ -129,6 +136,7 @@ static int matched(struct glob_run *run, int dir, const char *prefix, const char
         return 0;
     }
     bool is_dir = S_ISDIR(st.st_mode);
+    run->n_dirs += *rest == '\0' && is_dir;
     if (*rest == '\0' && !is_dir) {
         run->n_found++;
         rc = run->found(run->owner, path, run->err);
@@ -216,7 +224,10 @@ static int walk_literal(struct glob_run *run, int base, const char *literal,
         return 1;
     }
     if (rc == -STAGER_NOT_FOUND)
-        return stg_err(run->err, rc, "no files matched %s: %s", run->pattern, why.text);
+        return stg_err(run->err, rc, "no files matched %s: %s%s", run->pattern, why.text,
+                       strchr(literal, '{') != NULL
+                           ? "; braces are the shell's: write *, ? or [0-9]"
+                           : "");
     if (run->err != NULL)
         *run->err = why;
     return rc;
@@ -259,6 +270,24 @@ static int expand(struct glob_run *run, int base, const char *prefix, const char
     return rc;
 }
 
+/* Nothing matched: what looks like a reason. */
+static int say_nothing(struct glob_run *run)
+{
+    const char *pattern = run->pattern;
+    int rc = stg_err(run->err, -STAGER_NOT_FOUND, "no files matched %s", pattern);
+    if (run->n_closed > 0)
+        stg_err_append(run->err, rc,
+                       " (%llu directories on the way may not be read by user %u)",
+                       (unsigned long long)run->n_closed, (unsigned)run->who->uid);
+    if (run->n_dirs > 0)
+        stg_err_append(run->err, rc,
+                       ", but %llu directories%s: for the files in them %s%s",
+                       (unsigned long long)run->n_dirs,
+                       is_wild(pattern, strlen(pattern)) ? "" : " are in it", pattern,
+                       is_wild(pattern, strlen(pattern)) ? "/*" : "/*/*");
+    return rc;
+}
+
 int stg_glob(const char *pattern, const struct stg_identity *who,
              stg_storage_found *found, void *owner, struct stg_err *err)
 {
@@ -269,10 +298,5 @@ int stg_glob(const char *pattern, const struct stg_identity *who,
         rc = expand(&run, -1, "", pattern, true);
     if (rc < 0 || run.n_found > 0)
         return rc;
-    stg_err(err, -STAGER_NOT_FOUND, "no files matched %s", pattern);
-    if (run.n_closed > 0)
-        stg_err_append(err, -STAGER_NOT_FOUND,
-                       " (%llu directories on the way may not be read by user %u)",
-                       (unsigned long long)run.n_closed, (unsigned)who->uid);
-    return -STAGER_NOT_FOUND;
+    return say_nothing(&run);
 }

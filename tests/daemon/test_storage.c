@@ -477,6 +477,30 @@ static void patterns_match_names_one_directory_at_a_time(void)
     check_list("nope*/x", &root, NULL);
 }
 
+static void check_why_nothing(const char *pattern, const char *why)
+{
+    struct names names = {.prefix = 0};
+    struct stg_err err = {0};
+    CHECK_INT(
+        stg_storage_file.list(stg_test_path(pattern), &root, add_name, &names, &err),
+        -STAGER_NOT_FOUND);
+    CHECK_CONTAINS(err.text, why);
+}
+
+static void a_pattern_that_finds_nothing_says_what_may_be_wrong_with_it(void)
+{
+    make_dir("classes", (uid_t)-1, 0755);
+    make_dir("classes/cat", (uid_t)-1, 0755);
+    make_dir("classes/dog", (uid_t)-1, 0755);
+    STG_TEST_FILE("classes/cat/1.jpg", "");
+    check_why_nothing("classes", "but 2 directories are in it: for the files in them ");
+    check_why_nothing("classes", "classes/*/*");
+    check_why_nothing("classes/*", "but 2 directories: for the files in them ");
+    check_why_nothing("classes/*/{1..9}.jpg", "no files matched ");
+    check_why_nothing("classes/cat/{1..9}.jpg", "braces are the shell's");
+    check_list("classes/*/*", &root, "classes/cat/1.jpg");
+}
+
 static void names_in_a_directory_that_may_not_be_listed_are_not_told(void)
 {
     need_root();
@@ -530,6 +554,9 @@ static void a_pattern_is_checked_without_touching_files(void)
     CHECK_CONTAINS(err.text, "~ is the shell's word");
     CHECK_INT(stg_storage_file.check("/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*", &err),
               -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(stg_storage_file.check("/data/**/x", &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "** is not for folders below folders");
+    CHECK_INT(stg_storage_file.check("/data/**.csv", &err), 0);
     CHECK_INT(stg_storage_file.check("/data/*.csv", &err), 0);
 
     struct stg_source *source;
@@ -555,6 +582,7 @@ static const struct stg_test tests[] = {
     TEST(files_whose_modes_mean_nothing_are_refused),
     TEST(what_only_the_daemon_may_not_read_comes_with_the_cure),
     TEST(patterns_match_names_one_directory_at_a_time),
+    TEST(a_pattern_that_finds_nothing_says_what_may_be_wrong_with_it),
     TEST(names_in_a_directory_that_may_not_be_listed_are_not_told),
     TEST(a_pattern_is_checked_without_touching_files),
 };

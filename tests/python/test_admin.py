@@ -50,6 +50,11 @@ class Admin(case.Case):
         self.assertEqual(caught.exception.file, str(path))
         with self.assertRaisesRegex(stager.InvalidArgumentError, "pathlib.Path"):
             stager.apply("bad.yaml")
+        with self.assertRaisesRegex(TypeError, "a pipeline is its text, a pathlib.Path"):
+            stager.apply({"name": "bad"})
+        many = stager.files([f"/data/photos/{i:08d}.jpg" for i in range(3000)]).read_file()
+        with self.assertRaisesRegex(stager.ResourceExhaustedError, "name them by a pattern, or in a file"):
+            stager.check(many)
         with self.assertRaises(FileNotFoundError):
             stager.apply(pathlib.Path("/nonexistent.yaml"))
 
@@ -68,6 +73,23 @@ class Serve(case.Case):
         self.assertFalse(os.path.exists(folder))
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
         server.close()
+
+    def test_one_that_was_closed_says_so(self):
+        server = stager.serve(stagerd=STAGERD)
+        self.assertIn(server.runtime_dir, repr(server))
+        server.close()
+        self.assertEqual(repr(server), "<stager.Server closed>")
+        for ask in (server.list, server.log, lambda: server.open("x"), lambda: server.apply("dataset: []\n")):
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "this daemon was closed"):
+                ask()
+
+    def test_who_asks_where_no_daemon_is_hears_of_the_one_that_was_served(self):
+        for ask in (stager.list, lambda runtime_dir: stager.open("x", runtime_dir=runtime_dir)):
+            with self.assertRaisesRegex(stager.UnavailableError, r"have stager.serve\(\) start one"):
+                ask(runtime_dir="/nonexistent")
+            with stager.serve(stagerd=STAGERD) as server, self.assertRaisesRegex(
+                    stager.UnavailableError, f"runtime_dir=server.runtime_dir, which is {server.runtime_dir}"):
+                ask(runtime_dir="/nonexistent")
 
     def test_its_folders_may_be_chosen(self):
         folder = os.path.join(self.daemon.folder, "chosen")

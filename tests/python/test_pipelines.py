@@ -3,6 +3,8 @@
 """Pipelines from Python. The judge is the daemon: what is built is the pipeline of the text beside it
 when applying both changes nothing."""
 import json
+import os
+import pathlib
 
 import numpy as np
 
@@ -92,6 +94,7 @@ datasets:
   branch_1: [range: {start: 100, stop: 110}]
 dataset: [{zip: {from: [branch_0, branch_1]}}, {batch: {batch_size: 2}}]
 """)
+        self.assertEqual(stager.zip((numbers, hundreds)).yaml(), stager.zip(numbers, hundreds).yaml())
 
     def test_sampled_chosen_and_concatenated_datasets(self):
         low, high = stager.range(10), stager.range(100, 110)
@@ -183,7 +186,51 @@ staged: {{capacity: auto, num_threads: auto}}
         self.assertEqual(stager.open(name).next()["t"].tolist(), [text.encode()])
 
 
+    def test_paths_are_text_or_paths_and_this_folders(self):
+        folder = os.path.join(self.daemon.folder, "of [1]*")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "a.txt"), "w", encoding="ascii") as file:
+            file.write("a\n")
+        with open(os.path.join(folder, "listed"), "w", encoding="ascii") as file:
+            file.write(os.path.join(folder, "a.txt") + "\n")
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(folder)
+        for number, dataset in enumerate((stager.files("*.txt"), stager.files(pathlib.Path("a.txt")),
+                                          stager.files(name for name in ["a.txt"]), stager.files(listing="listed"))):
+            with stager.open(stager.apply(dataset.text_line(), name=f"paths{number}")) as stream:
+                self.assertEqual([batch["record"][()] for batch in stream], [b"a"])
+        self.assertIn('"s3://bucket/*.csv"', stager.files("s3://bucket/*.csv").yaml())
+        home = os.path.expanduser("~/photos")
+        self.assertIn(f'"{home}"', stager.files("~/photos").yaml())
+
+
+def values_of_main(batch):
+    return batch
+
+
 class Mistakes(case.unittest.TestCase):
+    def test_map_takes_a_function(self):
+        with self.assertRaisesRegex(TypeError, "map takes a function"):
+            stager.range(4).map(3)
+
+    def test_a_function_for_workers_is_one_of_a_module(self):
+        dataset = stager.range(4).batch(2)
+        self.assertEqual(dataset.py_function(json.dumps).yaml(), dataset.py_function("json:dumps").yaml())
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "a function of a module"):
+            dataset.py_function(lambda batch: batch)
+        for here in ("__main__:spread", values_of_main):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "a script or notebook cannot be imported"):
+                dataset.py_function(here)
+        for signature in (["image"], {"image": "float32"}):
+            with self.assertRaisesRegex(TypeError, "output_signature"):
+                dataset.py_function("json:dumps", signature)
+
+        class TorchDtype:
+            def __str__(self):
+                return "torch.bfloat16"
+        self.assertIn('{"x": "bfloat16"}', dataset.py_function("json:dumps", {"x": (TorchDtype(), [2])}).yaml())
+
     def test_a_tensor_of_a_pipeline_has_no_value(self):
         value = stager.range(4).get_next()["value"]
         with self.assertRaisesRegex(TypeError, "traced once"):

@@ -5,6 +5,9 @@
     for batch in stager.open("criteo"):
         train(batch["ids"], batch["label"])
 """
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._admin import Applied, apply, check, delete, explain, list, status
 from ._ahead import Hook
 from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
@@ -24,6 +27,13 @@ from ._stream import Stream
 
 #: Opens a pipeline as one more trainer: a Stream.
 open = Stream
+
+if not TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        """stager.torch, stager.jax and stager.tensorflow import what they are for when they are used."""
+        if name in ("torch", "jax", "tensorflow"):
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 __all__ = [
     "AUTOTUNE", "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",

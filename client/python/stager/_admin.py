@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from . import _core
-from ._errors import InvalidArgumentError
+from ._errors import InvalidArgumentError, UnavailableError
 
 # Text of a pipeline, a Path to one, or what a builder made.
 Source = Union[str, "os.PathLike[str]", Any]
 
 
+# Runtime directories of the daemons that `serve` has started in this process.
+served: Set[str] = set()
+
+
+def advised(error: UnavailableError) -> UnavailableError:
+    """Where there is no daemon: also what `serve` has to do with it."""
+    if not error.text.startswith("cannot reach stagerd"):
+        return error
+    word = "; or have stager.serve() start one for this process"
+    if served:
+        word = ("; the one that stager.serve() started here is asked by its own methods, server.open(…), or by "
+                f"runtime_dir=server.runtime_dir, which is {' or '.join(sorted(served))}")
+    return UnavailableError(error.text + word)
+
+
 def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text: str = "",
          file: Optional[str] = None, replace: bool = False,
          if_generation: Optional[int] = None) -> Any:
-    return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation))
+    try:
+        return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation))
+    except UnavailableError as error:
+        raise advised(error) from None
 
 
 def _read(source: Source) -> Tuple[str, str]:
@@ -27,7 +45,9 @@ def _read(source: Source) -> Tuple[str, str]:
             return file.read(), path
     if hasattr(source, "yaml"):
         return source.yaml(), "<pipeline>"
-    if isinstance(source, str) and "\n" not in source and "{" not in source:
+    if not isinstance(source, str):
+        raise TypeError(f"a pipeline is its text, a pathlib.Path of it, or what a builder made, not {source!r}")
+    if "\n" not in source and "{" not in source:
         raise InvalidArgumentError(f"{source!r} is no text of a pipeline; for a file: "
                                    f"pathlib.Path({source!r})")
     return source, "<text>"

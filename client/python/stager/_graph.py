@@ -3,6 +3,7 @@
 daemon's to say. An expression becomes nodes of a pipeline's graph when the pipeline is written."""
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import InvalidArgumentError
@@ -160,7 +161,9 @@ def _flatten(value: Any) -> Iterator[Output]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can write: NumPy's scalars and arrays become Python's."""
+    """What JSON can write: NumPy's scalars and arrays become Python's, paths text."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, bytes):

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+import os
+import re
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -54,6 +56,8 @@ def _dtype_name(dtype: Any) -> str:
         return dtype
     if hasattr(dtype, "as_numpy_dtype"):
         return str(dtype.name)
+    if str(dtype).startswith("torch."):
+        return str(dtype)[len("torch."):]
     kind = np.dtype(dtype)
     return "string" if kind.kind in "SUO" else kind.name
 
@@ -63,11 +67,33 @@ def _signature(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     if given is None:
         return {}
     types, shapes = {}, {}
+    if not isinstance(given, dict):
+        raise TypeError(f"output_signature says by name what it gives: {{\"image\": (\"float32\", [None, 3, 224, "
+                        f"224])}}, not {given!r}")
     for name, spec in given.items():
+        if not (isinstance(spec, tuple) and len(spec) == 2) and not hasattr(spec, "dtype"):
+            raise TypeError(f"output_signature[{name!r}] is (dtype, shape), or what has a dtype and a shape, not "
+                            f"{spec!r}")
         dtype, shape = spec if isinstance(spec, tuple) else (spec.dtype, spec.shape)
         types[name] = _dtype_name(dtype)
         shapes[name] = [None if size is None or size == -1 else int(size) for size in shape]
     return {"output_types": types, "output_shapes": shapes}
+
+
+def _function_name(function: Any) -> str:
+    """module:name of what workers import."""
+    if not isinstance(function, str):
+        name = getattr(function, "__qualname__", "")
+        if not callable(function) or not name or "<" in name:
+            raise InvalidArgumentError(
+                f"py_function takes a function of a module, or \"module:name\", not {function!r}: it is imported "
+                "by other processes")
+        function = f"{function.__module__}:{name}"
+    if function.startswith("__main__:"):
+        raise InvalidArgumentError(
+            f"py_function {function}: a script or notebook cannot be imported by other processes: write the "
+            "function into a module of its own, such as features.py beside it")
+    return str(function)
 
 
 class Element:
@@ -81,6 +107,9 @@ class Element:
 
     def __iter__(self) -> Any:
         raise TypeError("components of an element have names: element[\"record\"]")
+
+    def __repr__(self) -> str:
+        return "<stager.Element>"
 
 
 class Dataset:
@@ -110,6 +139,8 @@ class Dataset:
     def map(self, function: Callable[[Element], Any], **named: Any) -> Dataset:
         """function(element) says in ops what becomes of each element. Behind all other steps it is the
         pipeline's `graph` and `features`; else a step `map`."""
+        if not callable(function):
+            raise TypeError(f"map takes a function of an element, not {function!r}")
         return self._with("map", _arguments("map", (), named), ("output", function))
 
     def map_and_batch(self, function: Callable[[Element], Any], batch_size: int,
@@ -130,16 +161,13 @@ class Dataset:
                            "bucket_batch_sizes": plain(bucket_batch_sizes), **plain(named)},
                           ("element_length", function))
 
-    def py_function(self, function: str, output_signature: Optional[Dict[str, Any]] = None,
+    def py_function(self, function: Union[str, Callable[..., Any]], output_signature: Optional[Dict[str, Any]] = None,
                     **named: Any) -> Dataset:
-        """Calls "module:name", in processes of this user, with each element: a dict of arrays by name.
-        It is the last step before `map`s that are the pipeline's graph. output_signature: what it
+        """Calls "module:name", or a function of a module, in processes of this user, with each element: a
+        dict of arrays by name. It is the last step before `map`s that are the pipeline's graph. output_signature: what it
         gives, by name: (dtype, shape), or what has a dtype and a shape, as tf.TensorSpec; without it
         the names, dtypes and shapes that it gets."""
-        if not isinstance(function, str):
-            raise InvalidArgumentError(
-                f"py_function takes \"module:name\", not {function!r}: it is imported by other processes")
-        return self._with("py_function", {"function": function, **_signature(output_signature),
+        return self._with("py_function", {"function": _function_name(function), **_signature(output_signature),
                                           **_arguments("py_function", (), named)})
 
     # ---- steps with readers or other datasets ----
@@ -374,9 +402,30 @@ def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: 
 
 # ---- sources ----
 
-def files(pattern: Union[str, Sequence[str]], **named: Any) -> Dataset:
-    """The paths that match, of which a reader follows: `.text_line()`, `.tfrecord()`, `.interleave(…)`."""
-    return Dataset((("files", {"pattern": plain(pattern), **_arguments("files", (), named)}),))
+Path = Union[str, "os.PathLike[str]"]
+
+
+def _whole_path(path: Path, is_pattern: bool) -> str:
+    """stagerd does not run in this process's folder; urls stay."""
+    text = os.fspath(path)
+    if "://" in text or not text:
+        return text
+    folder = re.sub(r"([*?\[\\])", r"\\\1", os.getcwd()) if is_pattern else os.getcwd()
+    return os.path.join(folder, os.path.expanduser(text))
+
+
+def _whole_paths(paths: Union[Path, Iterable[Path]], is_pattern: bool) -> Union[str, List[str]]:
+    if isinstance(paths, (str, os.PathLike)):
+        return _whole_path(paths, is_pattern)
+    return [_whole_path(path, is_pattern) for path in paths]
+
+
+def files(pattern: Union[None, Path, Iterable[Path]] = None, **named: Any) -> Dataset:
+    """The paths that match, of which a reader follows: `.text_line()`, `.tfrecord()`, `.interleave(…)`. A
+    relative one, and one in `listing`, is in this process's folder."""
+    given = {"pattern": pattern, "listing": named.pop("listing", None)}
+    paths = {key: _whole_paths(value, key == "pattern") for key, value in given.items() if value is not None}
+    return Dataset((("files", {**paths, **_arguments("files", (), named)}),))
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
@@ -387,8 +436,10 @@ def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
     return Dataset((("range", dict(zip(names, bounds))),))
 
 
-def zip_datasets(*datasets: Dataset) -> Dataset:
-    """Element i is element i of every dataset, side by side."""
+def zip_datasets(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
+    """Element i is element i of every dataset, side by side. They may come in one tuple, as in tf.data."""
+    if len(datasets) == 1 and isinstance(datasets[0], (list, tuple)):
+        datasets = tuple(datasets[0])
     return Dataset((("zip", {}, ("from", datasets)),))
 
 

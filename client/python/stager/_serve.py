@@ -16,7 +16,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import _admin
-from ._errors import DeadlineExceededError, NotFoundError, UnavailableError
+from ._errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnavailableError
 from ._stream import Stream
 
 _START_S = 30
@@ -24,11 +24,13 @@ _STOP_S = 10
 _PREFIX = "stager-serve-"
 
 
+_BESIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stagerd")
+
+
 def _find_stagerd(given: Optional[str]) -> str:
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stagerd")
     if given is not None:
         return given
-    for path in (os.environ.get("STAGERD"), beside, shutil.which("stagerd")):
+    for path in (os.environ.get("STAGERD"), _BESIDE, shutil.which("stagerd")):
         if path and os.access(path, os.X_OK):
             return path
     raise NotFoundError("there is no stagerd, neither in this package nor on PATH: say where it is by "
@@ -71,7 +73,7 @@ class Server:
     def __init__(self, *, stagerd: Optional[str] = None, **settings: Any) -> None:
         _sweep()
         self.folder = tempfile.mkdtemp(prefix=_PREFIX)
-        self.runtime_dir = settings.get("runtime_dir", os.path.join(self.folder, "run"))
+        self.runtime_dir = str(settings.get("runtime_dir", os.path.join(self.folder, "run")))
         self.log_path = os.path.join(self.folder, "log")
         self._pid = os.getpid()
         self._process: Optional[subprocess.Popen[bytes]] = None
@@ -82,11 +84,14 @@ class Server:
             self.close()
             raise
         atexit.register(self.close)
+        _admin.served.add(self.runtime_dir)
 
     def _start(self, program: str, settings: Dict[str, Any]) -> None:
         config = os.path.join(self.folder, "stagerd.yaml")
         values = {"runtime_dir": self.runtime_dir, "state_dir": os.path.join(self.folder, "state"),
-                  "pipeline_dir": os.path.join(self.folder, "pipelines"), **settings}
+                  "pipeline_dir": os.path.join(self.folder, "pipelines"),
+                  # The package has no stager-gate.
+                  **({"gate": {"enable": False}} if program == _BESIDE else {}), **settings}
         for key in ("runtime_dir", "state_dir", "pipeline_dir"):
             os.makedirs(values[key], exist_ok=True)
         with open(config, "w", encoding="utf-8") as file:
@@ -115,34 +120,48 @@ class Server:
 
     def log(self) -> str:
         """What stagerd said."""
+        self._check()
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
+    def _check(self) -> str:
+        if self._process is None:
+            raise FailedPreconditionError("this daemon was closed: stager.serve() starts another")
+        return self.runtime_dir
+
     def open(self, name: str, **options: Any) -> Stream:
-        return Stream(name, runtime_dir=self.runtime_dir, **options)
+        """As stager.open, of this daemon."""
+        return Stream(name, runtime_dir=self._check(), **options)
 
     def check(self, source: _admin.Source) -> Dict[str, Any]:
-        return _admin.check(source, runtime_dir=self.runtime_dir)
+        """As stager.check, of this daemon."""
+        return _admin.check(source, runtime_dir=self._check())
 
     def apply(self, source: _admin.Source, **options: Any) -> _admin.Applied:
-        return _admin.apply(source, runtime_dir=self.runtime_dir, **options)
+        """As stager.apply, to this daemon."""
+        return _admin.apply(source, runtime_dir=self._check(), **options)
 
     def list(self) -> List[Dict[str, Any]]:
-        return _admin.list(runtime_dir=self.runtime_dir)
+        """All pipelines of this daemon."""
+        return _admin.list(runtime_dir=self._check())
 
     def status(self, name: str) -> Dict[str, Any]:
-        return _admin.status(name, runtime_dir=self.runtime_dir)
+        """As stager.status, of this daemon."""
+        return _admin.status(name, runtime_dir=self._check())
 
     def explain(self, name: str) -> Dict[str, Any]:
-        return _admin.explain(name, runtime_dir=self.runtime_dir)
+        """As stager.explain, of this daemon."""
+        return _admin.explain(name, runtime_dir=self._check())
 
     def delete(self, name: str, **options: Any) -> None:
-        _admin.delete(name, runtime_dir=self.runtime_dir, **options)
+        """As stager.delete, of this daemon."""
+        _admin.delete(name, runtime_dir=self._check(), **options)
 
     def close(self) -> None:
         """Ends stagerd and removes its folders."""
         if os.getpid() != self._pid:
             return
+        _admin.served.discard(self.runtime_dir)
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(signal.SIGTERM)
@@ -158,6 +177,10 @@ class Server:
             os.close(self._in_use)
         self._in_use = -1
         atexit.unregister(self.close)
+
+    def __repr__(self) -> str:
+        state = f"in {self.runtime_dir}, pid {self.pid}" if self._process is not None else "closed"
+        return f"<stager.Server {state}>"
 
     def __enter__(self) -> Server:
         return self

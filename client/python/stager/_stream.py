@@ -15,7 +15,8 @@ from . import _admin, _core, _workers
 from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
-                      InvalidArgumentError, MaxHeldError, OutOfRangeError, ResourceExhaustedError)
+                      InvalidArgumentError, MaxHeldError, OutOfRangeError, ResourceExhaustedError,
+                      UnavailableError)
 
 _STATE_VERSION = 1
 _MAX_HELD, _MAX_THREADS = 256, 64  # libstager's
@@ -180,6 +181,8 @@ class Stream:
         self._came_back = self._find_place()
         try:
             self._core = _core.Stream(*self._options)
+        except UnavailableError as error:
+            raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
             own = f"(pid {os.getpid()})"
             if own not in error.text:

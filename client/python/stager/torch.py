@@ -31,9 +31,9 @@ def tensor(source: Tensor, copy: bool = False) -> Any:
         return torch.utils.dlpack.from_dlpack(source.__dlpack__(copy=True))
     try:
         return torch.utils.dlpack.from_dlpack(source.__dlpack__())
-    except BufferError as error:
+    except BufferError:
         raise FailedPreconditionError(
-            f"{error}. A torch.Tensor cannot be read-only: open the stream with writable=True "
+            "a batch is read-only, which a torch.Tensor cannot be: open the stream with writable=True "
             "(stager.torch.open does), or take copies by copy=True") from None
 
 
@@ -205,6 +205,9 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
 
     def __len__(self) -> int:
         return len(self.stream)
+
+    def __repr__(self) -> str:
+        return f"<stager.torch.IterableDataset {self._name}>"
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch
