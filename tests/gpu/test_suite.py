@@ -161,6 +161,22 @@ def rows_that_have_no_time_left_are_told(folder):
     assert suite.kernels("kernels")["state"] == "not run"
 
 
+def kernels_are_checked_where_the_tool_knows_the_device(folder):
+    run = program()
+    run.toolkit.cudaroot = lambda: folder.name
+    args = argparse.Namespace(build=folder.name, rehearse=False)
+    suite = run.Suite(args, {"PATH": folder.name}, os.path.join(folder.name, "log"), row.Clock(60))
+    assert suite.checked("x") == {"name": "x", "state": "skipped", "text": "no compute-sanitizer"}
+    for code, said, state in ((0, "ERROR SUMMARY: 0 errors", "passed"), (1, "ERROR SUMMARY: 2 errors", "failed"),
+                              (1, "Error: Device not supported", "skipped")):
+        path = os.path.join(folder.name, run.SANITIZER)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\necho '========= {said}'\nexit {code}\n")
+        os.chmod(path, stat.S_IRWXU)
+        found = suite.checked("x")
+        assert found["state"] == state, found
+
+
 def what_rows_run_is_what_is_built(folder):
     import toolkit
     made = [f"tests/gpu/{name}" for name in re.findall(r"'((?:test|bench)_gpu\w*)'", read(os.path.join(HERE, "meson.build")))]
@@ -216,7 +232,8 @@ def without_one_it_says_so(folder):
 TESTS = [a_row_that_hangs_is_ended_with_what_it_began, what_a_row_has_begun_in_a_group_of_its_own_is_ended_too,
          a_row_that_crashes_says_by_which_signal, a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row,
          the_log_has_what_each_said, what_a_row_throws_is_its_own_and_all_is_written_after_each,
-         rows_that_have_no_time_left_are_told, figures_are_told_of_a_card_alone, what_rows_run_is_what_is_built,
+         rows_that_have_no_time_left_are_told, figures_are_told_of_a_card_alone,
+         kernels_are_checked_where_the_tool_knows_the_device, what_rows_run_is_what_is_built,
          a_control_daemon_is_started_and_ends_when_it_is_told_to, one_that_does_not_start_says_why,
          one_that_does_not_answer_is_ended, one_that_does_not_quit_is_ended_with_its_server, without_one_it_says_so]
 
