@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/calls.h"
 
+#include <sys/resource.h>
+
 #include "core/clock.h"
 #include "daemon/dataset/cpus.h"
 #include "daemon/dataset/tuning.h"
@@ -9,19 +11,27 @@
 #define WINDOW_TOOK 8u
 #define WINDOW_NS 50000000u
 
+static uint64_t n_sleeps(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return (uint64_t)usage.ru_nvcsw;
+}
+
 void stg_calls_now(struct stg_calls_time *ret)
 {
+    ret->n_sleeps = n_sleeps();
     ret->wall_ns = stg_now_ns();
     ret->cpu_ns = stg_thread_cpu_ns();
 }
 
-void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret)
+void stg_calls_since(const struct stg_calls_time *since, struct stg_calls_time *ret)
 {
-    struct stg_calls_time now;
-    stg_calls_now(&now);
-    *ret =
-        (struct stg_calls_time){now.wall_ns - since->wall_ns, now.cpu_ns - since->cpu_ns};
-    *since = now;
+    ret->wall_ns = stg_now_ns() - since->wall_ns;
+    ret->n_sleeps = n_sleeps() - since->n_sleeps;
+    ret->cpu_ns = ret->wall_ns;
+    if (ret->n_sleeps > 0)
+        ret->cpu_ns = stg_thread_cpu_ns() - since->cpu_ns;
 }
 
 static void begin_window(struct stg_calls *calls)

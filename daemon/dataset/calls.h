@@ -26,11 +26,13 @@ struct stg_calls {
 /* Clocks of the calling thread. */
 struct stg_calls_time {
     uint64_t wall_ns, cpu_ns;
+    uint64_t n_sleeps; /* how often it went to sleep */
 };
 
 void stg_calls_now(struct stg_calls_time *ret);
-/* From *since, which becomes now, till now. */
-void stg_calls_since(struct stg_calls_time *since, struct stg_calls_time *ret);
+/* From *since till now. A thread that never slept used a CPU all the time, or would have:
+ * to wait for one is computing, too. */
+void stg_calls_since(const struct stg_calls_time *since, struct stg_calls_time *ret);
 
 /* It goes on where the pass before ended, else begins with `start`; at least min, which
  * is 0 where who draws does without, and at most max, which are there. A zeroed one is

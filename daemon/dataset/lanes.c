@@ -20,6 +20,9 @@
 /* To wake a thread takes as long as to read a small file: one is woken for so much work.
  */
 #define WORTH_WAKING_NS 100000
+/* To measure its CPU time takes a good part of a run that is no longer than that: each
+ * fourth is measured. */
+#define SAMPLED 4
 /* Who takes runs another lane rather than wait for one, where that takes no longer. */
 #define SHORT_NS 500000
 
@@ -68,7 +71,7 @@ struct stg_lanes {
     int64_t run_ns, open_ns;        /* what a run takes; and the first one of a file */
     bool awaits_any;                /* who takes sleeps until some lane has run, … */
     const struct lane *awaited;     /* … or this one; NULL: awake */
-    uint64_t n_started, n_ready;
+    uint64_t n_started, n_ready, n_runs;
     struct stg_err failure; /* of the lane that failed first */
     struct thread *threads;
     unsigned n_threads;
@@ -214,26 +217,56 @@ static void note_time(int64_t *mean_ns, int64_t ns)
     *mean_ns += (ns - *mean_ns) / 8;
 }
 
+/* Reads, and what that took. CPU time only where it is measured. */
+static int read_measured(struct stg_lanes *lanes, struct lane *lane, int64_t want,
+                         bool measured, struct stg_calls_time *spent,
+                         struct stg_block **ret, bool *ret_ended, struct stg_err *failure)
+{
+    struct stg_calls_time began = {.wall_ns = stg_now_ns()};
+    if (measured)
+        stg_calls_now(&began);
+    int rc = read_block(lanes, lane, want, ret, ret_ended, failure);
+    if (measured)
+        stg_calls_since(&began, spent);
+    else
+        *spent = (struct stg_calls_time){.wall_ns = stg_now_ns() - began.wall_ns};
+    return rc;
+}
+
+/* What a run took. The lock is held. */
+static void note_run(struct stg_lanes *lanes, const struct lane *lane, bool by_taker,
+                     const struct stg_calls_time *spent)
+{
+    note_time(&lanes->run_ns, (int64_t)spent->wall_ns);
+    if (lane->fresh)
+        note_time(&lanes->open_ns, (int64_t)spent->wall_ns);
+    stg_calls_worked(&lanes->calls, spent);
+    if (by_taker)
+        stg_calls_waited(&lanes->calls, spent->wall_ns);
+}
+
 /* The lock is held, but not while the reader runs. */
-static void run_lane(struct stg_lanes *lanes, struct lane *lane)
+static void run_lane(struct stg_lanes *lanes, struct lane *lane, bool by_taker)
 {
     struct stg_block *block = NULL;
+    struct stg_calls_time spent;
     struct stg_err failure;
     bool ended;
-    uint64_t began_ns = stg_now_ns();
     int64_t want = lanes->config.buffer_records - lane->n_records;
     if (want > lanes->block_records)
         want = lanes->block_records;
     lane->state = RUNNING;
     count(lanes, lane);
     lanes->n_running++;
+    lanes->n_runs++;
+    bool is_short = lanes->run_ns < WORTH_WAKING_NS;
+    bool measured = lanes->calls.is_on && (!is_short || lanes->n_runs % SAMPLED == 0);
     pthread_mutex_unlock(&lanes->lock);
-    int rc = read_block(lanes, lane, want, &block, &ended, &failure);
-    int64_t took_ns = (int64_t)(stg_now_ns() - began_ns);
+    int rc = read_measured(lanes, lane, want, measured, &spent, &block, &ended, &failure);
+    if (is_short)
+        spent.cpu_ns *= SAMPLED;
     pthread_mutex_lock(&lanes->lock);
-    note_time(&lanes->run_ns, took_ns);
-    if (lane->fresh)
-        note_time(&lanes->open_ns, took_ns);
+    note_run(lanes, lane, by_taker, &spent);
     lane->fresh = false;
     lane->state = IDLE;
     lanes->n_running--;
@@ -252,22 +285,6 @@ static void run_lane(struct stg_lanes *lanes, struct lane *lane)
         pthread_cond_signal(&lanes->finished);
 }
 
-/* What it takes is measured; who takes waits for it meanwhile. The lock is held. */
-static void run_measured(struct stg_lanes *lanes, struct lane *lane, bool by_taker)
-{
-    struct stg_calls_time began, spent;
-    if (!lanes->calls.is_on) {
-        run_lane(lanes, lane);
-        return;
-    }
-    stg_calls_now(&began);
-    run_lane(lanes, lane);
-    stg_calls_since(&began, &spent);
-    stg_calls_worked(&lanes->calls, &spent);
-    if (by_taker)
-        stg_calls_waited(&lanes->calls, spent.wall_ns);
-}
-
 /* One that is to rest hands on what it was woken for. */
 static void *thread_main(void *arg)
 {
@@ -278,7 +295,7 @@ static void *thread_main(void *arg)
         bool rests = thread->index >= lanes->n_active;
         struct lane *lane = rests ? NULL : find_runnable(lanes);
         if (lane != NULL) {
-            run_measured(lanes, lane, false);
+            run_lane(lanes, lane, false);
         } else if (rests) {
             wake_for_all(lanes);
             pthread_cond_wait(&lanes->more, &lanes->lock);
@@ -426,7 +443,7 @@ int stg_lanes_take(struct stg_lanes *lanes, unsigned i, bool wait, struct stg_bl
     while ((rc = answer(lanes, lane, ret, err)) == STG_LANE_BUSY && wait) {
         struct lane *next = find_for_taker(lanes, lane);
         if (next != NULL)
-            run_measured(lanes, next, true);
+            run_lane(lanes, next, true);
         else
             wait_for(lanes, lane);
     }
@@ -449,7 +466,7 @@ void stg_lanes_wait(struct stg_lanes *lanes, uint64_t seen)
         struct lane *lane = lanes->n_active == 0 ? find_runnable(lanes) : NULL;
         wake_for_all(lanes);
         if (lane != NULL)
-            run_measured(lanes, lane, true);
+            run_lane(lanes, lane, true);
         else
             wait_for(lanes, NULL);
     }

@@ -17,18 +17,13 @@
 /* Threads that are busy for less of their time are too many: the room between growing and
  * shrinking is what keeps a number where it is. */
 #define FULL 0.85
-/* Threads that use a CPU for more of their time at work do what who draws could do as
- * fast. */
-#define COMPUTING 0.5
-/* Threads that keep so much of the CPUs busy may be in one another's way. */
-#define CROWDED 0.25
 /* To be a little short of a thread is no reason for another one. */
 #define SHORT 0.97
 /* Windows before a direction is tried again. */
 #define FIRST_BAR 16u
 #define LAST_BAR 1024u
 /* Times that have changed by so much: it may be tried again at once. */
-#define CHANGED 1.25
+#define CHANGED 1.5
 /* A window that is slower by so much is none, unless the next one is, too. */
 #define ODD 4
 
@@ -110,7 +105,6 @@ struct times {
     double want;         /* between two that the consumer would take if it never waited */
     double starved;      /* the part of its time for which the consumer waited */
     double waited;       /* likewise threads, all together, for room */
-    bool computing;      /* threads use a CPU for most of their time at work */
 };
 
 static struct times times_of(const struct stg_tuner_sample *all)
@@ -124,7 +118,6 @@ static struct times times_of(const struct stg_tuner_sample *all)
         .want = want > 1 ? want : 1,
         .starved = wait / interval,
         .waited = (double)all->room_ns / interval,
-        .computing = (double)all->cpu_ns > COMPUTING * (double)all->busy_ns,
     };
 }
 
@@ -136,33 +129,26 @@ static double threads_needed(const struct stg_tuner *tuner, const struct times *
     return need < tuner->limits.max ? need : tuner->limits.max;
 }
 
-/* The part of their time at work for which threads use a CPU. With more threads than CPUs
- * one that is ready waits for a CPU, and seems to use less of it than it would: where
- * that may be, it is all of the time until as many threads as CPUs have told. */
-static double cpu_share_of(struct stg_tuner *tuner, const struct stg_tuner_sample *all)
-{
-    double cpus = tuner->limits.cpus, share = (double)all->cpu_ns / (double)all->busy_ns;
-    bool is_crowded = (double)all->cpu_ns > CROWDED * cpus * (double)all->interval_ns;
-    bool has_room = tuner->value <= cpus;
-    if (share > 1)
-        share = 1;
-    if (has_room || !is_crowded || share > tuner->cpu_share)
-        tuner->cpu_share = share;
-    tuner->share_sure = has_room || (tuner->share_sure && is_crowded);
-    return is_crowded && !tuner->share_sure ? 1 : tuner->cpu_share;
-}
-
-/* How many threads the CPUs can feed. One that sleeps or reads uses less than a CPU. */
+/* How many threads the CPUs can feed. One that sleeps uses less than a CPU; with more
+ * threads than CPUs one that is ready waits for a CPU, and may seem to use less of it
+ * than it would. Who draws does as much as a thread where it can do without. */
 static uint32_t most_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *all)
 {
     const struct stg_tuner_limits *limits = &tuner->limits;
     if (limits->cpus <= 0 || all->cpu_ns == 0 || all->busy_ns == 0)
         return limits->max;
-    double share = cpu_share_of(tuner, all);
-    double most = limits->cpus / (share > 1e-6 ? share : 1e-6) + 0.5;
+    double share = (double)all->cpu_ns / (double)all->busy_ns;
+    if (share > 1)
+        share = 1;
+    if (tuner->value <= limits->cpus || share > tuner->cpu_share)
+        tuner->cpu_share = share;
+    double most =
+        limits->cpus / (tuner->cpu_share > 1e-6 ? tuner->cpu_share : 1e-6) + 0.5;
+    if (limits->min == 0)
+        most -= 1;
     if (most >= limits->max)
         return limits->max;
-    return most < limits->min ? limits->min : most < 1 ? 1 : (uint32_t)most;
+    return most < limits->min ? limits->min : (uint32_t)most;
 }
 
 /* "40.1 ms" */
@@ -233,8 +219,7 @@ enum verdict { KEPT, TAKEN_BACK, OPEN };
 
 /* What seems to help, but not yet by more than chance, is looked at for longer, and so is
  * what seems to do harm. */
-static enum verdict judge(struct stg_tuner *tuner, double need,
-                          struct stg_tuner_change *ret)
+static enum verdict judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
 {
     double deviation, before = tuner->mean_before, now = mean_rate(tuner, &deviation);
     double differ = noise(tuner, deviation, n_kept(tuner));
@@ -248,11 +233,11 @@ static enum verdict judge(struct stg_tuner *tuner, double need,
     tuner->in_trial = false;
     if (good && seems_good) {
         bar->next = FIRST_BAR;
-        if (tuner->value == 0 || back_to == 0) /* the way back was measured, too */
-            set_bar(grew ? &tuner->down : &tuner->up, need);
         return KEPT;
     }
     set_bar(bar, tuner->need_before);
+    if (now * CHANGED < before) /* such a trial costs something */
+        set_bar(bar, tuner->need_before);
     snprintf(ret->why, sizeof(ret->why),
              "taken back: %.4g items a second with %u, %.4g with %u, give or take %.3g",
              now, tuner->value, before, back_to, differ);
@@ -294,11 +279,10 @@ static double threads_wanted(const struct stg_tuner *tuner, const struct times *
     return is_tight && wanted <= tuner->value ? tuner->value + 1 : wanted;
 }
 
-/* To twice as many; from none to one, or, where who draws sleeps for most of the time
- * that it reads, to all that it takes at once: each window lasts long then. */
-static uint32_t step_up(const struct stg_tuner *tuner, const struct times *t)
+/* To twice as many; from none to all that it takes, since each window lasts long then. */
+static uint32_t step_up(const struct stg_tuner *tuner)
 {
-    return tuner->value > 0 ? tuner->value * 2 : t->computing ? 1 : tuner->limits.max;
+    return tuner->value > 0 ? tuner->value * 2 : tuner->limits.max;
 }
 
 static bool more_threads(struct stg_tuner *tuner, const struct times *t, double need,
@@ -308,7 +292,7 @@ static bool more_threads(struct stg_tuner *tuner, const struct times *t, double 
     if (t->starved <= STARVED || wanted <= tuner->value || most <= tuner->value ||
         is_barred(&tuner->up, need))
         return false;
-    uint32_t to = step_up(tuner, t) < most ? step_up(tuner, t) : most;
+    uint32_t to = step_up(tuner) < most ? step_up(tuner) : most;
     if (wanted < to)
         to = (uint32_t)wanted;
     char make[32], want[32];
@@ -320,18 +304,6 @@ static bool more_threads(struct stg_tuner *tuner, const struct times *t, double 
     return try_value(tuner, to, need, ret);
 }
 
-/* The last thread is one too many where who draws is as fast without it. */
-static bool no_threads(struct stg_tuner *tuner, const struct times *t, double need,
-                       struct stg_tuner_change *ret)
-{
-    if (tuner->value != 1 || tuner->limits.min > 0 || !t->computing ||
-        is_barred(&tuner->down, need))
-        return false;
-    snprintf(ret->why, sizeof(ret->why),
-             "the only thread computes: who draws could as well");
-    return try_value(tuner, 0, need, ret);
-}
-
 static bool fewer_threads(struct stg_tuner *tuner, const struct times *t, double need,
                           uint32_t most, struct stg_tuner_change *ret)
 {
@@ -341,22 +313,18 @@ static bool fewer_threads(struct stg_tuner *tuner, const struct times *t, double
         return false;
     double enough = idle ? ceil(need / FULL) : most;
     uint32_t to = enough < most ? (uint32_t)enough : most;
-    to = to < tuner->limits.min ? tuner->limits.min : to < 1 ? 1 : to;
+    to = to < tuner->limits.min ? tuner->limits.min : to;
     char make[32], want[32];
     if (idle)
         snprintf(ret->why, sizeof(ret->why),
                  "%.1f threads would do: an item takes %s and one is wanted every %s",
                  need, duration(t->make, make, sizeof(make)),
                  duration(t->want, want, sizeof(want)));
-    else if (tuner->share_sure)
+    else
         snprintf(
             ret->why, sizeof(ret->why),
             "there are %.1f CPUs, and a thread keeps one busy for %.0f %% of its time",
             tuner->limits.cpus, tuner->cpu_share * 100);
-    else
-        snprintf(ret->why, sizeof(ret->why),
-                 "there are %.1f CPUs, and %u threads may be in one another's way",
-                 tuner->limits.cpus, tuner->value);
     return try_value(tuner, to, need, ret);
 }
 
@@ -369,11 +337,11 @@ bool stg_tuner_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *s
     struct times t = times_of(&all);
     double need = threads_needed(tuner, &t);
     uint32_t most = most_threads(tuner, &all);
-    enum verdict verdict = tuner->in_trial ? judge(tuner, need, ret) : KEPT;
+    enum verdict verdict = tuner->in_trial ? judge(tuner, ret) : KEPT;
     if (verdict != KEPT)
         return verdict == TAKEN_BACK;
     return more_threads(tuner, &t, need, most, ret) ||
-           fewer_threads(tuner, &t, need, most, ret) || no_threads(tuner, &t, need, ret);
+           fewer_threads(tuner, &t, need, most, ret);
 }
 
 /* ---- capacity ---- */
@@ -416,7 +384,7 @@ bool stg_tuner_capacity(struct stg_tuner *tuner, const struct stg_tuner_sample *
     double make = t.make / n_threads > t.serial ? t.make / n_threads : t.serial;
     double rule = t.want > make ? t.want / (make > 1 ? make : 1) : 1;
     t.waited /= n_threads;
-    enum verdict verdict = tuner->in_trial ? judge(tuner, rule, ret) : KEPT;
+    enum verdict verdict = tuner->in_trial ? judge(tuner, ret) : KEPT;
     if (verdict != KEPT)
         return verdict == TAKEN_BACK;
     return more_room(tuner, &t, rule, ret) || less_room(tuner, all.least, rule, ret);

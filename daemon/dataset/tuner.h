@@ -58,7 +58,6 @@ struct stg_tuner {
     uint32_t n_windows;
     bool was_odd;     /* the last one was left out */
     double cpu_share; /* of a thread's time at work; -1: not known */
-    bool share_sure;  /* no more threads than CPUs were at work then */
     bool in_trial;
     uint32_t back_to;                     /* the value before it */
     double mean_before, deviation_before; /* items a second, and of the windows */

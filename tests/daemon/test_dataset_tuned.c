@@ -4,11 +4,15 @@
  * needs no CPU; what comes out, and in which order, is always the same.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/clock.h"
+#include "daemon/dataset/calls.h"
 #include "daemon/dataset/cpus.h"
 #include "daemon/dataset/crew.h"
 #include "daemon/dataset/tuning.h"
@@ -166,6 +170,43 @@ static void threads_that_read_ahead_of_a_slow_consumer_are_given_up(void)
     stg_tuning_destroy(env.tuning);
 }
 
+static atomic_bool over;
+
+static void *compute(void *arg)
+{
+    while (!atomic_load(&over))
+        ;
+    return NULL;
+}
+
+/* Two threads on one CPU: each computes for half of the time, and waits for the other
+ * half. */
+static void to_wait_for_a_cpu_is_computing_and_to_sleep_is_not(void)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    CHECK_INT(sched_setaffinity(0, sizeof(one), &one), 0);
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, compute, NULL), 0);
+    struct stg_calls_time began, spent;
+    stg_calls_now(&began);
+    uint64_t until_ns = began.wall_ns + 100000000;
+    while (stg_now_ns() < until_ns)
+        ;
+    stg_calls_since(&began, &spent);
+    CHECK(spent.wall_ns >= 100000000);
+    CHECK_INT(spent.cpu_ns, spent.wall_ns);
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+
+    stg_calls_now(&began);
+    spend(50);
+    stg_calls_since(&began, &spent);
+    CHECK(spent.wall_ns >= 50000000);
+    CHECK(spent.cpu_ns < 25000000);
+}
+
 struct note {
     struct stg_task task;
     _Atomic unsigned worker;
@@ -205,6 +246,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_was_measured_in_one_pass_counts_in_the_next_one, 60),
     TEST_SLOW(while_something_else_is_tried_no_thread_comes_or_goes, 60),
     TEST_SLOW(threads_that_read_ahead_of_a_slow_consumer_are_given_up, 60),
+    TEST(to_wait_for_a_cpu_is_computing_and_to_sleep_is_not),
     TEST(of_a_crew_only_the_active_ones_begin_tasks),
 };
 
