@@ -44,14 +44,16 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
 
 /* ---- writing ---- */
 
-/* "node columns (decode_csv): …" gets the file and line of the row to blame. */
+/* "node columns (decode_csv): …" gets the file and line of the row to blame: where there
+ * is one alone, of that. */
 static void add_place(struct stg_stage *stage, const struct stg_drawn *drawn,
                       struct stg_err *err)
 {
     const struct stg_block *block = drawn->block;
-    if (err->row >= 0 && block->rows != NULL && err->row < block->n_rows) {
+    int64_t row = err->row < 0 && block->n_rows == 1 ? 0 : err->row;
+    if (row >= 0 && block->rows != NULL && row < block->n_rows) {
         char place[512];
-        stg_provenance_text(stage->runners.dataset, &block->rows[err->row], place,
+        stg_provenance_text(stage->runners.dataset, &block->rows[row], place,
                             sizeof(place));
         stg_err_prefix(err, err->code, "%s", place);
     }

@@ -6,7 +6,9 @@ import importlib.util
 import io
 import os
 import re
+import struct
 import sys
+import zlib
 
 import case
 
@@ -28,6 +30,19 @@ class Docs(case.Case):
         sys.path.insert(0, os.path.join(self.daemon.folder, "modules"))
         self.addCleanup(sys.path.pop, 0)
 
+    def write_photos(self):
+        """Two folders of images. Their names say JPEG; decoders look at the bytes."""
+        def chunk(kind, data):
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        pixels = b"".join(b"\0" + bytes((x * y) % 256 for x in range(3 * 300)) for y in range(280))
+        png = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 300, 280, 8, 2, 0, 0, 0))
+               + chunk(b"IDAT", zlib.compress(pixels)) + chunk(b"IEND", b""))
+        for name in ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg"):
+            path = os.path.join(self.daemon.folder, "photos", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(png)
+
     def test_every_block_runs(self):
         os.environ["STAGERD"] = os.path.join(case.BUILD, "daemon/stagerd")
         rows = "label,amount,word\n" + "".join(f"{i % 2},{i},word{i}\n" for i in range(640))
@@ -36,13 +51,14 @@ class Docs(case.Case):
             blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.S | re.M)
         self.assertGreaterEqual(len(blocks), 6)
         self.write_modules()
+        self.write_photos()
         names = {}
         for number, block in enumerate(blocks, 1):
             framework = FRAMEWORK.search(block)
             if framework is not None and importlib.util.find_spec(framework.group(1)) is None:
                 print(f"skipped: block {number}, no {framework.group(1)}")
                 continue
-            code = block.replace("/data/criteo", self.daemon.folder)
+            code = block.replace("/data/criteo", self.daemon.folder).replace("/data", self.daemon.folder)
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(code, f"block {number} of python.md", "exec"), names)
 

@@ -226,6 +226,14 @@ class Errors(case.Case):
         with self.assertRaises(StopIteration):
             next(batches)
 
+    def test_an_element_that_is_no_batch_says_its_file_too(self):
+        path = self.file("page.jpg", "<html>")
+        stream = stager.open(stager.apply(stager.files(path).read_file().map(
+            lambda r: {"image": stager.ops.decode_image(r["bytes"])}), name="element"))
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "are no JPEG or PNG") as caught:
+            stream.next()
+        self.assertEqual(caught.exception.file, path, caught.exception.text)
+
     def test_arguments_are_checked_by_name(self):
         name = self.numbers()
         for options, text in (({"max_held": 0}, "max_held=0: 1 to 256"), ({"max_held": 1 << 40}, "max_held="),
