@@ -197,6 +197,19 @@ class OnAGpu(case.Case):
         side.synchronize()
         self.assertEqual(np.concatenate([part.cpu().numpy() for part in got]).tolist(), list(range(4000)))
 
+    def test_cupy_takes_batches_on_a_stream_of_its_own(self):
+        try:
+            import cupy
+        except ImportError:
+            self.skipTest("no cupy")
+        side, got = cupy.cuda.Stream(non_blocking=True), []
+        with stager.open(self.numbers(stop=400), gpu="cuda:0") as stream, side:
+            for batch in stream:
+                got.append(cupy.from_dlpack(batch["value"]).copy())
+            del batch  # side has to be there still
+        side.synchronize()
+        self.assertEqual(cupy.concatenate(got).tolist(), list(range(400)))
+
 
 if __name__ == "__main__":
     case.main()
