@@ -156,5 +156,7 @@ int stg_example_explain(struct stg_op_run *ctx, struct stg_err *err)
                 return rc;
         }
     }
-    return stg_err(err, -STAGER_INTERNAL, "the batch is refused and each record is good");
+    /* Each record is good: there was no memory for their strings. */
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "no memory for the strings of %zu records", n_rows);
 }
