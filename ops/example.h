@@ -116,6 +116,10 @@ static inline uint32_t stg_example_place(const struct stg_example_plan *plan,
 uint32_t stg_example_place_of(const struct stg_example_plan *plan, const char *s,
                               size_t n);
 
+/* The key of that name, or n_keys. */
+uint32_t stg_example_find(const struct stg_example_plan *plan, const uint8_t *s,
+                          size_t n);
+
 /* spans[k][i] = where the list of key k lies; those that the record has not are left as
  * they are. False: the record is cut short or no Example. */
 bool stg_example_index(const struct stg_example_input *input, const uint8_t *s,
@@ -171,7 +175,7 @@ int stg_example_write(const struct stg_example_batch *batch,
 
 /* Something is wrong with the batch: finds the first bad record, and in it the first bad
  * feature, by the rules and without any guess (example_explain.c). INVALID_ARGUMENT with
- * its row. */
+ * its row; RESOURCE_EXHAUSTED where none is bad, and memory was what lacked. */
 int stg_example_explain(struct stg_op_run *ctx, struct stg_err *err);
 
 #endif

@@ -11,6 +11,8 @@
  */
 #define SLACK 192
 #define KEY_MAX 127
+/* So far ahead of what is read bytes are asked for: about a record or two. */
+#define AHEAD 1024
 
 /* Two tags of a field of bytes, the first in the message, each before a length of one
  * byte below 128, of which these bits are clear. */
@@ -58,8 +60,7 @@ static inline uint32_t find_short(const struct stg_example_plan *plan, const uin
     }
 }
 
-/* The key of that name, or n_keys. */
-static uint32_t find_key(const struct stg_example_plan *plan, const uint8_t *s, size_t n)
+uint32_t stg_example_find(const struct stg_example_plan *plan, const uint8_t *s, size_t n)
 {
     uint32_t at = stg_example_place_of(plan, (const char *)s, n);
     for (;; at++) {
@@ -139,7 +140,7 @@ static bool read_entry(const struct stg_example_plan *plan, struct stg_wire *at,
         if (!good)
             return false;
     }
-    uint32_t k = find_key(plan, name, name_bytes);
+    uint32_t k = stg_example_find(plan, name, name_bytes);
     if (k == plan->n_keys)
         return true;
     struct stg_example_span span;
@@ -158,6 +159,7 @@ static bool read_features(const struct stg_example_input *input, struct stg_wire
 {
     const uint8_t *p = at->p, *end = at->end;
     while (p < end) {
+        __builtin_prefetch((const void *)((uintptr_t)p + AHEAD));
         const uint8_t *next = input->limit - p >= SLACK
                                   ? take_short_entry(input->plan, p, end, spans, i)
                                   : NULL;

@@ -8,15 +8,20 @@
 
 #include "ops/element.h"
 #include "ops/example.h"
+#include "ops/example_layout.h"
 #include "ops/text_column.h"
 
-/* Records whose spans stay in the nearest cache while they are made and used. */
-#define BLOCK 32
+#define BLOCK STG_EXAMPLE_BLOCK
+/* Records that the layout is learned from before it is used, and how many there have to
+ * be for that to be worth it. */
+#define LESSONS 16
+#define LESSONS_PAY 128
 
 struct work {
     struct stg_op_run *ctx;
     const struct stg_example_plan *plan;
     struct stg_example_input in;
+    struct stg_example_layout layout;
     const uint8_t *data;
     size_t n_rows;
     struct stg_example_span *block;  /* key by key, BLOCK of each */
@@ -80,6 +85,24 @@ static bool make_texts(struct work *work)
     return true;
 }
 
+static void learn(struct work *work, size_t i)
+{
+    const struct stg_tensor *input = &work->ctx->inputs[0];
+    stg_example_layout_learn(&work->layout, work->data + input->begin[i],
+                             (size_t)(input->end[i] - input->begin[i]));
+}
+
+static bool make_layout(struct work *work)
+{
+    if (work->n_rows < LESSONS_PAY)
+        return true;
+    if (!stg_example_layout_init(&work->layout, work->plan, work->ctx->scratch))
+        return false;
+    for (size_t i = 0; i < LESSONS; i++)
+        learn(work, i);
+    return true;
+}
+
 static int prepare(struct work *work, struct stg_err *err)
 {
     const struct stg_tensor *input = &work->ctx->inputs[0];
@@ -94,7 +117,7 @@ static int prepare(struct work *work, struct stg_err *err)
         stg_bump_alloc(work->ctx->scratch, plan->n_features * sizeof(*work->tallies));
     if (work->block == NULL || work->late == NULL || work->spans == NULL ||
         work->outputs == NULL || work->texts == NULL || work->tallies == NULL ||
-        !make_late(work) || !make_texts(work))
+        !make_late(work) || !make_texts(work) || !make_layout(work))
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no memory for %zu records",
                        work->n_rows);
     int64_t last = 0;
@@ -125,23 +148,58 @@ static int alloc_early(struct work *work, struct stg_err *err)
     return 0;
 }
 
-static bool index_block(struct work *work, size_t first, size_t n)
+/* By the rules. */
+static bool index_record(struct work *work, size_t row, size_t i)
 {
     const struct stg_tensor *input = &work->ctx->inputs[0];
+    int64_t begin = input->begin[row], end = input->end[row];
+    struct stg_example_fault fault;
+    return stg_example_index(&work->in, work->data + begin, (size_t)(end - begin),
+                             work->spans, i, &fault);
+}
+
+/* Spans of the block at hand, none of which is known. */
+static void open_spans(struct work *work, size_t first, size_t n)
+{
     uint32_t n_keys = work->plan->n_keys;
-    memset(work->block, 0, (size_t)n_keys * BLOCK * sizeof(*work->block));
+    bool clear = work->layout.n_steps == 0;
+    if (clear)
+        memset(work->block, 0, (size_t)n_keys * BLOCK * sizeof(*work->block));
     for (uint32_t k = 0; k < n_keys; k++) {
         work->spans[k] = work->block + k * BLOCK;
         if (work->late[k] == NULL)
             continue;
         work->spans[k] = work->late[k] + first;
-        memset(work->spans[k], 0, n * sizeof(**work->spans));
+        if (clear)
+            memset(work->spans[k], 0, n * sizeof(**work->spans));
     }
-    struct stg_example_fault fault;
+}
+
+/* The layout is tried first, then the rules. */
+static bool index_guessed(struct work *work, size_t first, size_t n)
+{
+    bool good[BLOCK];
+    stg_example_layout_take(&work->layout, &work->in, &work->ctx->inputs[0], first, n,
+                            work->spans, good);
     for (size_t i = 0; i < n; i++) {
-        int64_t begin = input->begin[first + i], end = input->end[first + i];
-        if (!stg_example_index(&work->in, work->data + begin, (size_t)(end - begin),
-                               work->spans, i, &fault))
+        if (good[i])
+            continue;
+        for (uint32_t k = 0; k < work->plan->n_keys; k++)
+            work->spans[k][i] = (struct stg_example_span){0};
+        if (!index_record(work, first + i, i))
+            return false;
+        learn(work, first + i);
+    }
+    return true;
+}
+
+static bool index_block(struct work *work, size_t first, size_t n)
+{
+    open_spans(work, first, n);
+    if (work->layout.n_steps > 0)
+        return index_guessed(work, first, n);
+    for (size_t i = 0; i < n; i++) {
+        if (!index_record(work, first + i, i))
             return false;
     }
     return true;
