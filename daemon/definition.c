@@ -245,6 +245,35 @@ static bool any_step(const struct stg_pipeline_spec *spec,
     return found;
 }
 
+/* Who means a dtype writes 0, 0.0 or "" in record_defaults. */
+static const char *word_for_dtype(const struct stg_node *nodes, size_t n)
+{
+    static const char *const words[] = {"int",     "int32",  "int64", "float", "float32",
+                                        "float64", "string", "str",   "none",  "None"};
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_attr *defaults =
+            strcmp(nodes[i].op, "decode_csv") == 0
+                ? stg_attr_find(nodes[i].attrs, nodes[i].n_attrs, "record_defaults")
+                : NULL;
+        for (size_t k = 0; defaults != NULL && k < defaults->n_values; k++) {
+            const struct stg_value *value = &defaults->values[k];
+            for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
+                if (value->kind == STG_VALUE_STRING && strcmp(value->s, words[w]) == 0)
+                    return words[w];
+            }
+        }
+    }
+    return NULL;
+}
+
+static const char *any_word_for_dtype(const struct stg_pipeline_spec *spec)
+{
+    const char *word = word_for_dtype(spec->nodes, spec->n_nodes);
+    for (size_t i = 0; i < spec->n_steps && word == NULL; i++)
+        word = word_for_dtype(spec->steps[i].nodes, spec->steps[i].n_nodes);
+    return word;
+}
+
 size_t stg_definition_advice(const struct stg_definition *definition,
                              struct stg_bump *bump, const char **ret, size_t n)
 {
@@ -293,6 +322,14 @@ size_t stg_definition_advice(const struct stg_definition *definition,
                                 "no effect",
                                 staged->feeds[i].name);
     }
+    const char *word = any_word_for_dtype(spec);
+    if (word != NULL)
+        lines[n_lines++] = stg_bump_printf(
+            bump,
+            "record_defaults has the string \"%s\", and so a column of strings whose "
+            "missing values are \"%s\": write 0 for int32, 0.0 for float32, \"\" for "
+            "string, null for a field that must be there",
+            word, word);
     const struct stg_step *function = stg_py_function_find(spec);
     if (function != NULL)
         lines[n_lines++] = stg_bump_printf(

@@ -302,6 +302,12 @@ static bool end_pass(struct stg_stage *stage)
     if (stage->failure.code != 0 || !all)
         return changed;
     stage->pass_state = STG_PASS_NONE;
+    if (stage->passes_ended == stage->config.first_pass && stage->n_published == 0)
+        stg_log(STG_LOG_WARNING,
+                "pipeline %s: pass %" PRIu64
+                " ended without a batch: no rows, or fewer than "
+                "one batch with drop_remainder",
+                stage->config.name, stage->passes_ended);
     stage->passes_ended++;
     return true;
 }

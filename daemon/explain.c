@@ -248,6 +248,25 @@ static int fill(struct maker *m, const struct stg_pipeline_spec *spec, uint64_t 
     return rc == 0 ? 0 : stg_err(err, rc, "out of memory");
 }
 
+/* Who is not there holds it up, whatever the last pass showed. */
+static int fill_missing(const struct stg_pipeline_status *status, struct stg_bump *bump,
+                        struct stg_explain *ret)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < status->n_clients; i++)
+        n += strcmp(status->clients[i].state, "attached") == 0;
+    bool waits =
+        strcmp(status->state, "waiting") == 0 || strcmp(status->state, "ended") == 0;
+    if (!waits || strcmp(status->delivery, "split") == 0 || n == 0 ||
+        n >= status->num_clients)
+        return 0;
+    ret->bottleneck = "clients";
+    ret->why =
+        stg_bump_printf(bump, "%s begins when all %u clients are there, and %u %s",
+                        status->delivery, status->num_clients, n, n == 1 ? "is" : "are");
+    return ret->why != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
+}
+
 int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
                      struct stg_explain *ret, struct stg_err *err)
 {
@@ -280,5 +299,7 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
     int rc = fill(&m, spec, stg_now_ns(), err);
     if (stage != NULL)
         stg_stage_unlook(stage);
+    if (rc == 0 && fill_missing(&status, bump, ret) < 0)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     return rc;
 }

@@ -68,6 +68,8 @@ void stg_pace_between(const struct stg_load *from, const struct stg_load *to,
 void stg_measure_pace(const struct stg_measure *measure, struct stg_pace *ret)
 {
     stg_pace_between(&measure->marks[0], &measure->load, measure->n_runners, ret);
+    if (measure->marks[0].at_ns == 0) /* since the machine started: no window yet */
+        ret->elapsed_ns = ret->cpu_ns = 0;
 }
 
 /* ---- what trainers say ---- */

@@ -44,18 +44,38 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
 
 /* ---- writing ---- */
 
-/* "node columns (decode_csv): …" gets the file and line of the row to blame: where there
- * is one alone, of that. */
+/* What no row is to blame for ("mod:f: ValueError: …", an element that is behind a split)
+ * gets the file and line of the first row, and how many rows follow. */
+static void add_first_place(struct stg_stage *stage, const struct stg_drawn *drawn,
+                            struct stg_err *err)
+{
+    const struct stg_block *block = drawn->block;
+    if (block->rows == NULL || block->n_rows < 1) {
+        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64,
+                       drawn->index, drawn->epoch);
+        return;
+    }
+    char place[512];
+    stg_provenance_text(stage->runners.dataset, &block->rows[0], place, sizeof(place));
+    if (block->n_rows > 1)
+        stg_err_prefix(err, err->code, "%s and %" PRId64 " row%s after it", place,
+                       block->n_rows - 1, block->n_rows == 2 ? "" : "s");
+    else
+        stg_err_prefix(err, err->code, "%s", place);
+}
+
+/* "node columns (decode_csv): …" gets the file and line of the row to blame. */
 static void add_place(struct stg_stage *stage, const struct stg_drawn *drawn,
                       struct stg_err *err)
 {
     const struct stg_block *block = drawn->block;
-    int64_t row = err->row < 0 && block->n_rows == 1 ? 0 : err->row;
-    if (row >= 0 && block->rows != NULL && row < block->n_rows) {
+    if (err->row >= 0 && block->rows != NULL && err->row < block->n_rows) {
         char place[512];
-        stg_provenance_text(stage->runners.dataset, &block->rows[row], place,
+        stg_provenance_text(stage->runners.dataset, &block->rows[err->row], place,
                             sizeof(place));
         stg_err_prefix(err, err->code, "%s", place);
+    } else {
+        add_first_place(stage, drawn, err);
     }
 }
 
@@ -117,25 +137,6 @@ static uint64_t write_other(struct stg_writer *writer, struct stg_stage_cut *cut
         }
     }
     return write_by(writer, other, drawn, element, base, err);
-}
-
-/* "mod:f: ValueError: …" gets the file and line of its first row, and how many rows. */
-static void add_first_place(struct stg_stage *stage, const struct stg_drawn *drawn,
-                            struct stg_err *err)
-{
-    const struct stg_block *block = drawn->block;
-    if (block->rows == NULL || block->n_rows < 1) {
-        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64,
-                       drawn->index, drawn->epoch);
-        return;
-    }
-    char place[512];
-    stg_provenance_text(stage->runners.dataset, &block->rows[0], place, sizeof(place));
-    if (block->n_rows > 1)
-        stg_err_prefix(err, err->code, "%s and %" PRId64 " rows after it", place,
-                       block->n_rows - 1);
-    else
-        stg_err_prefix(err, err->code, "%s", place);
 }
 
 static void count_call(struct stg_stage *stage, uint64_t began, bool ends)

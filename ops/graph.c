@@ -143,6 +143,7 @@ static int infer_nodes(struct stg_graph *graph, bool after_boundary, struct stg_
             continue;
         if (stg_graph_merge(graph, node, i))
             continue;
+        stg_graph_follow_rows(graph, node);
         int rc = infer_node(graph, node, err);
         if (rc < 0)
             rc = stg_graph_leave_out(graph, node, rc, err);

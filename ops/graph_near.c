@@ -120,9 +120,8 @@ int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,
         return stg_err(err, -STAGER_NOT_FOUND,
                        "\"%s\": no such node or component; did you mean \"%s\"?", name,
                        near);
-    for (size_t i = 0; i < graph->element.n; i++)
+    for (size_t i = 0; i < graph->element.n; i++) /* a client knows none */
         show(list, "%s", graph->element.components[i].name);
-    return stg_err(err, -STAGER_NOT_FOUND,
-                   "\"%s\": no such node or component; the dataset yields %s", name,
-                   list[0] != '\0' ? list : "none");
+    return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such node or component%s%s", name,
+                   list[0] != '\0' ? "; the dataset yields " : "", list);
 }

@@ -43,6 +43,7 @@ struct stg_graph_node {
     size_t n_controls;
     unsigned depends; /* enum stg_depends, of all ancestors and of itself */
     bool inferred;
+    bool in_rows; /* row i of what it reads is made of row i of the element */
     struct stg_component *outputs;
     size_t n_outputs;
     const void *plan;
@@ -156,6 +157,11 @@ int stg_graph_link_transfers(struct stg_graph *graph, struct stg_err *err);
 /* That of the feature, or NULL. */
 const struct stg_graph_transfer *stg_graph_transfer(const struct stg_graph *graph,
                                                     size_t feature);
+
+/* ---- graph_rows.c ---- */
+
+/* Sets in_rows of a node, once those before it have theirs. */
+void stg_graph_follow_rows(const struct stg_graph *graph, struct stg_graph_node *node);
 
 /* ---- graph_fold.c ---- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a graph that is written for one element may be given many of them.
+ * Whether a graph that is written for one element may be given many of them, and whether
+ * a row of a tensor is that of the element.
  */
 #include "ops/graph_priv.h"
 
@@ -54,4 +55,38 @@ bool stg_graph_is_row_wise(const struct stg_graph *graph)
             return false;
     }
     return true;
+}
+
+/* "parsed:ids/values" lie one after the other, however many there are of a row. */
+static bool is_part(const struct stg_graph_node *node, uint32_t output)
+{
+    struct stg_output_name name = {0};
+    if (node->op->next_output == NULL)
+        return false;
+    for (uint32_t i = 0; node->op->next_output(node->spec, &name); i++) {
+        if (i == output)
+            return name.part[0] != '\0';
+    }
+    return false;
+}
+
+static bool has_rows(const struct stg_graph *graph, const struct stg_ref *ref)
+{
+    if (!graph->has_element) /* a client's: errors there have no place in a file */
+        return true;
+    if (ref->kind == STG_REF_STAGED)
+        return has_rows(graph, &graph->features[ref->index]);
+    if (ref->kind != STG_REF_NODE || !from_element(graph, ref))
+        return true;
+    const struct stg_graph_node *node = &graph->nodes[ref->index];
+    return node->in_rows &&
+           ((node->op->flags & STG_OP_ROW_WISE) != 0 || node->op->rows != NULL) &&
+           !is_part(node, ref->output);
+}
+
+void stg_graph_follow_rows(const struct stg_graph *graph, struct stg_graph_node *node)
+{
+    node->in_rows = true;
+    for (size_t i = 0; i < node->n_inputs; i++)
+        node->in_rows &= has_rows(graph, &node->inputs[i]);
 }

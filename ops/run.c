@@ -169,9 +169,12 @@ int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
     stg_bump_reset(&worker->scratch);
     if (run->watched_ns != 0)
         stg_run_watch_step(run, step);
-    if (rc < 0)
+    if (rc < 0) {
+        if (!worker->blamed->in_rows) /* its number is that of a word, of an id … */
+            err->row = -1;
         return stg_err_prefix(err, rc, "node %s (%s)", worker->blamed->spec->name,
                               worker->blamed->op->name);
+    }
     check_outputs(run, step);
     return 0;
 }

@@ -79,8 +79,10 @@ def train(stream: stager.Stream, epochs: int, lr: float) -> List[float]:
             descend(model, lr)
             losses.append(loss.item())
             n_rows += len(rows["label"])
+        if n_rows == 0:
+            raise SystemExit("no batch: the file has fewer rows than --batch-size, or none")
         seconds = time.monotonic() - begin
-        mean = sum(losses[first:]) / max(len(losses) - first, 1)
+        mean = sum(losses[first:]) / (len(losses) - first)
         print(f"epoch {epoch}: {n_rows} rows, log loss {mean:.4f}, {n_rows / seconds:.0f} rows/s")
     return losses
 

@@ -297,6 +297,22 @@ static void who_may_lose_batches_is_told_how_to_keep_them(void)
     stg_definition_unref(definition);
 }
 
+static void a_dtype_written_as_a_default_is_told(void)
+{
+    struct stg_definition *definition = define(
+        "dataset:\n  - files: {pattern: /x}\n  - text_line\n  - batch: {batch_size: 1}\n"
+        "graph: [{name: c, op: decode_csv, input: [record], record_defaults: [0, "
+        "float]}]\n"
+        "staged: {features: [c, \"c:1\"], on_timeout: wait}\n");
+    struct stg_bump bump;
+    const char *advice[4] = {"", "", "", ""};
+    stg_bump_init(&bump, 0);
+    CHECK(stg_definition_advice(definition, &bump, advice, 4) >= 1);
+    CHECK_CONTAINS(advice[0], "record_defaults has the string \"float\"");
+    stg_bump_finish(&bump);
+    stg_definition_unref(definition);
+}
+
 static void what_a_branch_does_is_known(void)
 {
     struct stg_definition *definition =
@@ -392,6 +408,7 @@ static const struct stg_test tests[] = {
     TEST(a_pipeline_too_large_for_the_reply_to_open_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
     TEST(who_may_lose_batches_is_told_how_to_keep_them),
+    TEST(a_dtype_written_as_a_default_is_told),
     TEST(what_a_branch_does_is_known),
     TEST(what_a_vocabulary_holds_is_part_of_the_fingerprint),
     TEST(a_vocabulary_is_read_with_the_rights_of_the_applier),

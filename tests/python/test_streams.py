@@ -270,6 +270,27 @@ class Errors(case.Case):
         with self.assertRaisesRegex(TypeError, "pass on copies"):
             pickle.dumps(stream.next())
 
+    def test_an_error_of_no_row_says_the_first_row_of_its_batch(self):
+        path = os.path.join(self.daemon.folder, "words.csv")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("1|2\n3|4\n5|x\n6|7\n")
+        stream = stager.open(self.apply(
+            dataset=[{"files": {"pattern": path}}, "text_line", {"batch": {"batch_size": 2}}],
+            graph=[{"name": "words", "op": "string_split", "input": ["record"], "sep": "|"},
+                   {"name": "numbers", "op": "string_to_number", "input": ["words"]}],
+            staged={"features": {"x": "numbers"}}))
+        self.assertEqual(stream.next()["x"].tolist(), [1, 2, 3, 4])
+        with self.assertRaisesRegex(stager.InvalidArgumentError,
+                                    'words.csv: line 3 .* and 1 row after it: node numbers .*element 1, "x"'):
+            stream.next()
+
+    def test_a_pass_without_a_batch_is_told_in_the_log(self):
+        name = self.numbers(stop=3, batch_size=4, drop_remainder=True)
+        with stager.open(name) as stream:
+            self.assertEqual((values(stream), values(stream)), ([], []))
+        self.assertEqual(self.daemon.log().count(f"pipeline {name}: pass 0 ended without a batch"), 1)
+        self.assertNotIn("pass 1 ended without", self.daemon.log())
+
     def test_opening_says_what_is_wrong(self):
         name = self.numbers()
         with self.assertRaisesRegex(stager.NotFoundError, "test_opening"):

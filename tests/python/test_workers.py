@@ -354,7 +354,7 @@ class Errors(WorkerCase):
         path = self.file("numbers", "1\n2\n3\n")
         name = self.calling("raises_stager", batch_size=2, source=stager.files(path).text_line())
         with stager.open(name, workers=1) as stream:
-            with self.assertRaisesRegex(stager.DataLossError, "line 1 .*and 1 rows after it: .*lost"):
+            with self.assertRaisesRegex(stager.DataLossError, "line 1 .*and 1 row after it: .*lost"):
                 stream.next()
             with self.assertRaisesRegex(stager.DataLossError, "line 3 .*lost"):
                 stream.next()

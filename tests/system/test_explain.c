@@ -97,8 +97,24 @@ static void a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards(void)
     fixture_finish(&fixture);
 }
 
+static void clients_that_are_not_there_hold_it_up(void)
+{
+    struct told told;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: ranks\ndataset:\n  - range: {stop: 4}\n"
+                            "staged: {num_clients: 3, delivery: round_robin}\n");
+    struct stager_stream *stream = fixture_open(&fixture, "ranks", "a", 2);
+    explain("ranks", &told);
+    CHECK_STR(told.state, "waiting");
+    CHECK_STR(told.bottleneck, "clients");
+    CHECK_STR(told.why, "round_robin begins when all 3 clients are there, and 1 is");
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_trainer_that_takes_long_holds_it_up),
     TEST(a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards),
+    TEST(clients_that_are_not_there_hold_it_up),
 };
 TEST_MAIN(tests)
