@@ -440,7 +440,7 @@ class Errors(WorkerCase):
             with self.assertRaisesRegex(stager.InvalidArgumentError, text):
                 stager.check(dataset.staged())
         with self.assertRaisesRegex(stager.InvalidArgumentError, "module:name"):
-            batches.py_function(len)
+            batches.py_function(lambda batch: batch)
 
 
 class Life(WorkerCase):
