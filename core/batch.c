@@ -91,8 +91,9 @@ static int too_large(const struct stg_batch_writer *w, uint64_t needed,
                      struct stg_err *err)
 {
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                   "batch needs %" PRIu64 " bytes, max_batch_bytes is %" PRIu64, needed,
-                   w->capacity_bytes);
+                   "batch needs %" PRIu64 " bytes, max_batch_bytes is %" PRIu64
+                   ": raise it, or make smaller batches",
+                   needed, w->capacity_bytes);
 }
 
 int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,

@@ -39,12 +39,20 @@ static size_t edit_distance(const char *a, const char *b)
     return row[b_bytes];
 }
 
+/* "memory" of "memory_budget". */
+static bool is_first_word(const char *name, const char *known)
+{
+    size_t n = strlen(name);
+    return n >= 3 && strncmp(name, known, n) == 0 && known[n] == '_';
+}
+
 const char *stg_nearest(const char *name, const char *const *names, size_t n)
 {
     const char *best = NULL;
     size_t best_distance = 2 + strlen(name) / 3;
     for (size_t i = 0; i < n; i++) {
-        size_t distance = edit_distance(name, names[i]);
+        size_t distance =
+            is_first_word(name, names[i]) ? 1 : edit_distance(name, names[i]);
         if (distance < best_distance) {
             best = names[i];
             best_distance = distance;

@@ -54,7 +54,8 @@ bool stg_attr_path(const struct stg_attr *attr, const char *param,
 size_t stg_attr_entry(const struct stg_attr *attrs, size_t n, const char *param);
 
 /* The name among n that is nearest to `name` by edit distance, or NULL when none is near
- * enough for a suggestion (distance at most 1 + length / 3). */
+ * enough for a suggestion (distance at most 1 + length / 3; 1 of a name that begins with
+ * the words of `name`). */
 const char *stg_nearest(const char *name, const char *const *names, size_t n);
 
 #endif

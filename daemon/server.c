@@ -337,7 +337,8 @@ static void stop(struct stg_server *server, const char *why)
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listen_poll);
     stg_gate_stop(server->gate);
-    stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE, "stagerd was stopped");
+    stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE,
+                     "stagerd was stopped: open the stream anew once it runs again");
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_close(s);
     uv_timer_start(&server->stop_timer, on_stop_timeout, STOP_MILLIS, 0);

@@ -289,7 +289,9 @@ static void a_batch_that_is_too_large_says_both_sizes(void)
     CHECK_INT(stg_batch_writer_alloc(&w, 1, STAGER_INT64, 2, (const int64_t[]){1000, 26},
                                      0, &t, &err),
               -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_STR(err.text, "batch needs 208832 bytes, max_batch_bytes is 1024");
+    CHECK_STR(err.text,
+              "batch needs 208832 bytes, max_batch_bytes is 1024: raise it, or make "
+              "smaller batches");
     CHECK_INT(stg_batch_writer_alloc(&w, 2, STAGER_STRING, 1, (const int64_t[]){1},
                                      UINT64_MAX - 100, &t, &err),
               -STAGER_RESOURCE_EXHAUSTED);

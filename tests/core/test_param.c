@@ -251,6 +251,10 @@ static void the_nearest_is_near(void)
     CHECK_STR(stg_nearest("text-line", names, 4), "text_line");
     CHECK_STR(stg_nearest("batch", names, 4), "batch");
     CHECK(stg_nearest("interleave", names, 4) == NULL);
+    CHECK_STR(stg_nearest("text", names, 4), "text_line");
+    CHECK(stg_nearest("te", names, 4) == NULL);
+    CHECK_STR(stg_nearest("memory", (const char *const[]){"remote", "memory_budget"}, 2),
+              "memory_budget");
     CHECK(stg_nearest("", names, 4) == NULL);
     CHECK(stg_nearest("shuffle", names, 0) == NULL);
     /* kitten to sitting is 3, and 6 letters allow 1 + 2 */
