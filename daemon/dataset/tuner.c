@@ -246,14 +246,17 @@ static enum verdict judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
 }
 
 /* A consumer that pauses, to write a checkpoint, says nothing of how fast it is: the
- * first window that is so much slower than those before it is left out. */
+ * first window that is so much slower than those before it is left out. With a second one
+ * times have changed, and what was measured and tried before them says nothing. */
 static bool is_odd(struct stg_tuner *tuner, const struct stg_tuner_sample *sample)
 {
     double deviation;
-    bool odd = tuner->n_windows > 0 && !tuner->was_odd &&
-               rate_of(sample) * ODD < mean_rate(tuner, &deviation);
-    tuner->was_odd = odd;
-    return odd;
+    bool is_slow =
+        tuner->n_windows > 0 && rate_of(sample) * ODD < mean_rate(tuner, &deviation);
+    if (is_slow && tuner->was_odd)
+        stg_tuner_forget(tuner);
+    tuner->was_odd = is_slow && !tuner->was_odd;
+    return tuner->was_odd;
 }
 
 /* One window more. True: there are enough to decide on. */

@@ -3,14 +3,17 @@
  * What `num_parallel_calls: auto` of interleave reaches of the best number of a sweep:
  * lines and TFRecords in the page cache, in many small files and in a few large ones, to
  * a trainer that takes nothing and one that takes 2 ms for each batch; objects of a
- * server that is far away; and where that turns near, and far again, in the middle of a
- * run. Batches per second, once auto has had its time to find its number. In rounds, of
- * which the median counts.
+ * server that is far away; files whose reads take long; and where these turn fast, and
+ * slow again, in the middle of a run. Batches per second, once auto has had its time to
+ * find its number. In rounds, of which the median counts.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,7 +28,7 @@
 #define N_OBJECTS 64
 #define FAR_NS 50000000u
 #define FAR_BYTES_PER_S 100000000u
-#define NEAR_BYTES_PER_S 1000000000000u
+#define SLOW_READ_NS 20000000u
 #define MAX_ROUNDS 9
 #define TEXT_BYTES 8192
 
@@ -33,7 +36,7 @@ static const char *const numbers[] = {"0", "1", "2", "4", "auto"};
 #define N_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 #define AUTO (N_NUMBERS - 1)
 
-enum where { LINES, RECORDS, FAR, NEAR };
+enum where { LINES, RECORDS, SLOW_RECORDS, FAR };
 
 struct scene {
     const char *name;
@@ -55,19 +58,20 @@ static struct scene scenes[] = {
     {"large TFRecord files, 2 ms", RECORDS, CYCLE, 16384, 2000000},
     {"far objects, 0 ms", FAR, 0, 0, 0},
     {"far objects, 2 ms", FAR, 0, 0, 2000000},
-    {"near objects, 0 ms", NEAR, 0, 0, 0},
+    {"slow TFRecord files, 0 ms", SLOW_RECORDS, 0, 0, 0},
 };
 #define N_SCENES (sizeof(scenes) / sizeof(scenes[0]))
-#define FAR_SCENE 8
-#define NEAR_SCENE 10
+#define FAST_SCENE 6 /* the files of SLOW_SCENE */
+#define SLOW_SCENE 10
 
-/* One stream of auto, begun while the objects are far. */
-static double turned[2][MAX_ROUNDS]; /* [near, far again] */
-static const char *const turns[] = {"far objects that turn near",
-                                    "near objects that turn far"};
+/* One stream of auto, begun while the files are slow. */
+static double turned[2][MAX_ROUNDS]; /* [fast, slow again] */
+static const char *const turns[] = {"slow files that turn fast",
+                                    "fast files that turn slow"};
 
 static char dir[] = "/tmp/stg-bench-XXXXXX";
 static struct slow_server server;
+static _Atomic uint64_t *read_ns; /* of each pread of stagerd; a file in dir */
 
 /* ---- files and pipelines ---- */
 
@@ -99,13 +103,33 @@ static void remove_files(size_t s)
 
 static bool is_remote(const struct scene *scene)
 {
-    return scene->where == FAR || scene->where == NEAR;
+    return scene->where == FAR;
 }
 
 /* Trainers of 0 and 2 ms have the same files. */
 static size_t files_of(size_t s)
 {
-    return s - (scenes[s].train_ns > 0);
+    return s == SLOW_SCENE ? FAST_SCENE : s - (scenes[s].train_ns > 0);
+}
+
+static void map_read_ns(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s/read_ns", dir);
+    int fd = open(path, O_RDWR | O_CREAT, 0644);
+    if (fd < 0 || ftruncate(fd, sizeof(*read_ns)) < 0)
+        bench_die("%s: cannot be made", path);
+    read_ns = mmap(NULL, sizeof(*read_ns), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (read_ns == MAP_FAILED)
+        bench_die("%s: cannot be mapped", path);
+    setenv("STG_SLOW_READS", path, 1);
+}
+
+static void unmap_read_ns(void)
+{
+    munmap((void *)read_ns, sizeof(*read_ns));
+    unlink(getenv("STG_SLOW_READS"));
 }
 
 static void name_of(size_t s, size_t i, char name[32])
@@ -146,12 +170,6 @@ static void train(uint64_t ns)
         ;
 }
 
-static void set_pace(bool is_far)
-{
-    atomic_store(&server.pace->delay_ns, is_far ? FAR_NS : 0);
-    atomic_store(&server.pace->bytes_per_s, is_far ? FAR_BYTES_PER_S : NEAR_BYTES_PER_S);
-}
-
 /* Batches per second, after a while that does not count. */
 static double take(struct stager_stream *stream, uint64_t train_ns, double warm,
                    double seconds)
@@ -176,7 +194,7 @@ static double take(struct stager_stream *stream, uint64_t train_ns, double warm,
 static double measure(struct fixture *fixture, size_t s, size_t i, size_t round,
                       double unit)
 {
-    bool is_slow = scenes[s].where == FAR;
+    bool is_slow = scenes[s].where == FAR || scenes[s].where == SLOW_RECORDS;
     char name[32];
     name_of(s, i, name);
     struct stager_stream *stream = fixture_open(fixture, name, NULL, 2);
@@ -189,14 +207,15 @@ static double measure(struct fixture *fixture, size_t s, size_t i, size_t round,
 static void measure_turns(struct fixture *fixture, size_t round, double unit)
 {
     char name[32];
-    name_of(FAR_SCENE, AUTO, name);
+    name_of(SLOW_SCENE, AUTO, name);
     struct stager_stream *stream = fixture_open(fixture, name, NULL, 2);
-    set_pace(true);
+    atomic_store(read_ns, SLOW_READ_NS);
     take(stream, 0, 60 * unit, 0);
-    set_pace(false);
+    atomic_store(read_ns, 0);
     turned[0][round] = take(stream, 0, 60 * unit, 8 * unit);
-    set_pace(true);
+    atomic_store(read_ns, SLOW_READ_NS);
     turned[1][round] = take(stream, 0, 90 * unit, 20 * unit);
+    atomic_store(read_ns, 0);
     stager_close(stream);
 }
 
@@ -215,7 +234,7 @@ static size_t measure_all(struct fixture *fixture, double seconds)
     double unit = seconds < 60 ? seconds / 60 / 30 : 1.0 / 30;
     for (size_t round = 0; round < n_rounds; round++) {
         for (size_t s = 0; s < N_SCENES; s++) {
-            set_pace(scenes[s].where == FAR);
+            atomic_store(read_ns, scenes[s].where == SLOW_RECORDS ? SLOW_READ_NS : 0);
             for (size_t i = 0; i < N_NUMBERS; i++)
                 scenes[s].rates[i][round] = measure(fixture, s, i, round, unit);
         }
@@ -278,7 +297,8 @@ int main(int argc, char **argv)
     if (mkdtemp(dir) == NULL)
         bench_die("cannot make a folder in /tmp");
     slow_server_start(&server, FAR_NS, FAR_BYTES_PER_S);
-    fixture_start(&fixture, "memory_budget: 8GiB\n");
+    map_read_ns();
+    fixture_start_enclosed(&fixture, "memory_budget: 8GiB\n", false, STG_SLOW_READS_LIB);
     for (size_t s = 0; s < N_SCENES; s++) {
         if (!is_remote(&scenes[s]) && files_of(s) == s)
             make_files(s);
@@ -292,12 +312,12 @@ int main(int argc, char **argv)
         if (!is_remote(&scenes[s]) && files_of(s) == s)
             remove_files(s);
     }
+    unmap_read_ns();
     rmdir(dir);
 
-    double turn[2] = {bench_median(turned[0], n_rounds) /
-                          scenes[NEAR_SCENE].rate[scenes[NEAR_SCENE].best],
-                      bench_median(turned[1], n_rounds) /
-                          scenes[FAR_SCENE].rate[scenes[FAR_SCENE].best]};
+    const struct scene *fast = &scenes[FAST_SCENE], *slow = &scenes[SLOW_SCENE];
+    double turn[2] = {bench_median(turned[0], n_rounds) / fast->rate[fast->best],
+                      bench_median(turned[1], n_rounds) / slow->rate[slow->best]};
     double least = report(turn);
     if (options.json)
         write_json(turn, least);

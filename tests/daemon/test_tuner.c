@@ -309,6 +309,18 @@ static void where_reads_sleep_all_threads_come_at_once(void)
     CHECK(tuner.value >= 5);
 }
 
+/* What it was like before is no measure of what threads bring now. */
+static void threads_come_at_once_when_all_turns_slow(void)
+{
+    struct model model = model_of(0.01, 0.01, 8, 1);
+    struct stg_tuner tuner = tuner_of(1, 8, 8);
+    run(&tuner, &model, 20);
+    CHECK_INT(tuner.value, 1);
+    model = model_of(20, 0.01, 8, 0.01);
+    run(&tuner, &model, 16);
+    CHECK_INT(tuner.value, 8);
+}
+
 static void a_number_that_was_given_stays(void)
 {
     struct model model = model_of(40, 10, 8, 1);
@@ -421,6 +433,7 @@ static const struct stg_test tests[] = {
     TEST(who_draws_needs_a_cpu_too_where_it_does_what_threads_do),
     TEST(on_one_cpu_who_draws_computes_alone),
     TEST(where_reads_sleep_all_threads_come_at_once),
+    TEST(threads_come_at_once_when_all_turns_slow),
     TEST(a_number_that_was_given_stays),
     TEST(a_trial_is_kept_when_who_consumes_has_changed),
     TEST(a_consumer_that_only_takes_is_the_same_however_little_it_takes),
