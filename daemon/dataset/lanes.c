@@ -2,6 +2,7 @@
 #include "daemon/dataset/lanes.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 /* To measure its CPU time takes a good part of a run that is no longer than that: each
  * fourth is measured. */
 #define SAMPLED 4
+/* Who takes and has waited for so long needs another thread: those at work are stuck. */
+#define STUCK_NS 50000000
 /* Who takes runs another lane rather than wait for one, where that takes no longer. */
 #define SHORT_NS 500000
 
@@ -64,7 +67,8 @@ struct stg_lanes {
     pthread_cond_t work, finished; /* something to run; something was run */
     pthread_cond_t more;           /* more threads are to work */
     struct stg_calls calls;
-    unsigned n_active; /* the first so many threads work */
+    unsigned n_active; /* the first so many threads work, … */
+    unsigned n_spare;  /* … and so many more while those are stuck */
     bool paused, stopping;
     unsigned n_running, n_runnable; /* lanes */
     unsigned n_waiting, n_woken;    /* threads; of those, that do not know it yet */
@@ -240,6 +244,7 @@ static void note_run(struct stg_lanes *lanes, const struct lane *lane, bool by_t
     note_time(&lanes->run_ns, (int64_t)spent->wall_ns);
     if (lane->fresh)
         note_time(&lanes->open_ns, (int64_t)spent->wall_ns);
+    lanes->n_spare -= lanes->n_spare > 0 && spent->wall_ns >= STUCK_NS;
     stg_calls_worked(&lanes->calls, spent);
     if (by_taker)
         stg_calls_waited(&lanes->calls, spent->wall_ns);
@@ -292,7 +297,7 @@ static void *thread_main(void *arg)
     struct stg_lanes *lanes = thread->lanes;
     pthread_mutex_lock(&lanes->lock);
     while (!lanes->stopping) {
-        bool rests = thread->index >= lanes->n_active;
+        bool rests = thread->index >= lanes->n_active + lanes->n_spare;
         struct lane *lane = rests ? NULL : find_runnable(lanes);
         if (lane != NULL) {
             run_lane(lanes, lane, false);
@@ -390,13 +395,29 @@ static void tune(struct stg_lanes *lanes, const struct stg_block *block)
     pthread_cond_broadcast(&lanes->more);
 }
 
-/* Until the lane has run, or, for NULL, any. The lock is held. */
+/* The lock is held. */
+static void wait_for_any(struct stg_lanes *lanes)
+{
+    bool is_late = stg_clock_cond_wait(&lanes->finished, &lanes->lock,
+                                       stg_now_ns() + STUCK_NS) == ETIMEDOUT;
+    if (!is_late || lanes->n_runnable == 0 ||
+        lanes->n_active + lanes->n_spare >= lanes->n_threads)
+        return;
+    lanes->n_spare++;
+    pthread_cond_broadcast(&lanes->more);
+}
+
+/* Until the lane has run, or, for NULL, any, or more threads may work. The lock is held.
+ */
 static void wait_for(struct stg_lanes *lanes, const struct lane *lane)
 {
     uint64_t began_ns = stg_now_ns();
     lanes->awaited = lane;
     lanes->awaits_any = lane == NULL;
-    pthread_cond_wait(&lanes->finished, &lanes->lock);
+    if (lane != NULL)
+        pthread_cond_wait(&lanes->finished, &lanes->lock);
+    else
+        wait_for_any(lanes);
     lanes->awaited = NULL;
     lanes->awaits_any = false;
     stg_calls_waited(&lanes->calls, stg_now_ns() - began_ns);
@@ -537,7 +558,7 @@ int stg_lanes_create(const struct stg_lanes_config *config, struct stg_lanes **r
     lanes->block_records = block_records(config);
     pthread_mutex_init(&lanes->lock, NULL);
     pthread_cond_init(&lanes->work, NULL);
-    pthread_cond_init(&lanes->finished, NULL);
+    stg_clock_cond_init(&lanes->finished);
     pthread_cond_init(&lanes->more, NULL);
     lanes->run_ns = lanes->open_ns = 2 * (int64_t)SHORT_NS; /* until it is known */
     lanes->n_active = config->n_threads;

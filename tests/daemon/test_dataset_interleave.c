@@ -459,15 +459,15 @@ static void a_dataset_goes_and_stops_in_the_middle_of_reads(void)
 
 /* ---- auto ---- */
 
-/* As if a pass before had come to no threads; nothing is tried. */
-static struct stg_dataset *open_without_threads(const char *text,
-                                                struct stg_dataset_env *env,
-                                                struct stg_pipeline_spec **ret_spec)
+/* As if a pass before had come to so many threads; nothing is tried. */
+static struct stg_dataset *open_with_threads(const char *text, uint32_t n,
+                                             struct stg_dataset_env *env,
+                                             struct stg_pipeline_spec **ret_spec)
 {
     struct stg_tuner tuner;
     *ret_spec = stg_test_load(text);
     env->tuning = stg_tuning_create();
-    stg_tuner_init(&tuner, 0, &(struct stg_tuner_limits){0, 2, .cpus = stg_cpus()});
+    stg_tuner_init(&tuner, n, &(struct stg_tuner_limits){n, 2, .cpus = stg_cpus()});
     stg_tuning_keep(env->tuning, &(*ret_spec)->steps[1], &tuner);
     stg_tuning_hold(env->tuning, true);
     return stg_test_open_spec(*ret_spec, env);
@@ -483,7 +483,7 @@ static void who_draws_reads_where_auto_has_come_to_no_threads(void)
     n_elsewhere = 0;
     pthread_mutex_unlock(&gate_lock);
     struct stg_dataset *dataset =
-        open_without_threads(interleave_text("n", "cycle_length: 2"), &env, &spec);
+        open_with_threads(interleave_text("n", "cycle_length: 2"), 0, &env, &spec);
     struct stg_block *block;
     int64_t n = 0;
     while ((block = stg_test_next(dataset)) != NULL) {
@@ -498,15 +498,16 @@ static void who_draws_reads_where_auto_has_come_to_no_threads(void)
     stg_tuning_destroy(env.tuning);
 }
 
-/* Else the one file would hold up who draws. */
-static void where_order_is_given_up_auto_never_comes_to_no_threads(void)
+/* Not even who draws, where auto has come to none or one. */
+static void check_stalled(uint32_t n_threads)
 {
     make_long_files("w", 5, 3000);
     close_gate(stg_test_path("w-001"));
     struct stg_dataset_env env = stg_test_env();
     struct stg_pipeline_spec *spec;
-    struct stg_dataset *dataset = open_without_threads(
-        interleave_text("w", "cycle_length: 2, deterministic: false"), &env, &spec);
+    struct stg_dataset *dataset =
+        open_with_threads(interleave_text("w", "cycle_length: 2, deterministic: false"),
+                          n_threads, &env, &spec);
     for (int64_t n = 0; n < 4 * 3000;) {
         struct stg_block *block = stg_test_next(dataset);
         CHECK(block->rows[0].file != 1);
@@ -517,6 +518,16 @@ static void where_order_is_given_up_auto_never_comes_to_no_threads(void)
     stg_dataset_destroy(dataset);
     stg_pipeline_spec_destroy(spec);
     stg_tuning_destroy(env.tuning);
+}
+
+static void where_order_is_given_up_auto_never_comes_to_no_threads(void)
+{
+    check_stalled(0);
+}
+
+static void a_thread_that_is_stuck_is_made_up_for(void)
+{
+    check_stalled(1);
 }
 
 static const struct stg_test tests[] = {
@@ -533,6 +544,7 @@ static const struct stg_test tests[] = {
     TEST(a_dataset_goes_and_stops_in_the_middle_of_reads),
     TEST(who_draws_reads_where_auto_has_come_to_no_threads),
     TEST(where_order_is_given_up_auto_never_comes_to_no_threads),
+    TEST(a_thread_that_is_stuck_is_made_up_for),
 };
 
 TEST_MAIN(tests)
