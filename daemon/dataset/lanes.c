@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/calls.h"
+#include "daemon/dataset/one_path.h"
 
 /* Finished blocks of a lane: so many once it was taken from, one before, so that files
  * that are open ahead hold little. */
@@ -29,19 +30,12 @@
 /* Who takes runs another lane rather than wait for one, where that takes no longer. */
 #define SHORT_NS 500000
 
-/* The input of a lane: one path. */
-struct one {
-    struct stg_iter iter;
-    struct stg_block *block;
-    bool given, asked_again; /* the path; for another one */
-};
-
 enum state { FREE, IDLE, RUNNING };
 
 struct lane {
-    struct one *one;
-    struct stg_iter *reader; /* reads from one; NULL: not made yet. Whoever runs the lane
-                                may touch it */
+    struct stg_one_path *one; /* its input */
+    struct stg_iter *reader;  /* reads from one; NULL: not made yet. Whoever runs the lane
+                                 may touch it */
     enum state state;
     bool counted;      /* among those that are runnable */
     bool fresh;        /* the reader is still at the file before */
@@ -81,42 +75,6 @@ struct stg_lanes {
     unsigned n_threads;
     struct lane lanes[];
 };
-
-/* ---- the input of a lane ---- */
-
-static int one_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
-                    struct stg_err *err)
-{
-    struct one *one = (struct one *)iter;
-    one->asked_again = one->given;
-    if (one->given)
-        return 1;
-    one->given = true;
-    *ret = stg_block_ref(one->block);
-    return 0;
-}
-
-static int one_rewind(struct stg_iter *iter, struct stg_err *err)
-{
-    struct one *one = (struct one *)iter;
-    one->given = one->asked_again = false;
-    return 0;
-}
-
-static void one_destroy(struct stg_iter *iter)
-{
-    stg_block_unref(((struct one *)iter)->block);
-    free(iter);
-}
-
-static const struct stg_iter_impl one_impl = {one_next, one_rewind, one_destroy};
-
-static void one_set(struct one *one, struct stg_block *block)
-{
-    stg_block_unref(one->block);
-    one->block = block;
-    one->given = one->asked_again = false;
-}
 
 /* ---- what there is to run ---- */
 
@@ -323,8 +281,9 @@ static int make_reader(struct stg_lanes *lanes, struct lane *lane, struct stg_er
     const struct stg_lanes_config *config = &lanes->config;
     const struct stg_transformation *transformation =
         stg_transformation_find(config->reader->name);
-    struct one *one = stg_iter_create(sizeof(*one), &one_impl, config->dataset,
-                                      config->reader, config->path, NULL, err);
+    struct stg_one_path *one =
+        stg_iter_create(sizeof(*one), &stg_one_path_impl, config->dataset, config->reader,
+                        config->path, NULL, err);
     if (one == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     unsigned sharing = config->dataset->n_sharing;
@@ -363,7 +322,7 @@ int stg_lanes_start(struct stg_lanes *lanes, unsigned i, struct stg_block *path,
     if (is_error)
         lane->blocks[lane->n_blocks++] = path;
     else
-        one_set(lane->one, path);
+        stg_one_path_set(lane->one, path);
     count(lanes, lane);
     lanes->n_ready++;
     wake_one(lanes);
