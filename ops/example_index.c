@@ -18,23 +18,11 @@
  * byte below 128, of which these bits are clear. */
 #define ENTRY_HEAD 0x000a000au
 
-static inline uint64_t load64(const uint8_t *p)
-{
-    uint64_t ret;
-    memcpy(&ret, p, sizeof(ret));
-    return ret;
-}
-
-static inline uint32_t load32(const uint8_t *p)
-{
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* Is that the key of the entry at p? */
 static inline bool is_key(const struct stg_example_key *key, const uint8_t *p)
 {
-    uint64_t first = (load64(p + 2) ^ key->head[0]) & key->mask[0];
-    uint64_t second = (load64(p + 10) ^ key->head[1]) & key->mask[1];
+    uint64_t first = (stg_wire_load64(p + 2) ^ key->head[0]) & key->mask[0];
+    uint64_t second = (stg_wire_load64(p + 10) ^ key->head[1]) & key->mask[1];
     return (first | second) == 0 &&
            (key->rest_bytes == 0 || memcmp(p + 18, key->rest, key->rest_bytes) == 0);
 }
@@ -50,8 +38,8 @@ static inline uint64_t first_bytes(uint64_t word, uint32_t n)
 static inline uint32_t find_short(const struct stg_example_plan *plan, const uint8_t *p,
                                   uint32_t n)
 {
-    uint64_t first = first_bytes(load64(p + 4), n);
-    uint64_t last = first_bytes(load64(p + 4 + (n > 8 ? n - 8 : 0)), n);
+    uint64_t first = first_bytes(stg_wire_load64(p + 4), n);
+    uint64_t last = first_bytes(stg_wire_load64(p + 4 + (n > 8 ? n - 8 : 0)), n);
     uint32_t at = stg_example_place(plan, first, last, n);
     for (;; at++) {
         uint32_t k = plan->table[at & plan->table_mask];
@@ -78,11 +66,11 @@ static inline const uint8_t *take_short_entry(const struct stg_example_plan *pla
                                               struct stg_example_span *const *spans,
                                               size_t i)
 {
-    uint32_t head = load32(p), bytes = head >> 8 & 0xff, key_bytes = head >> 24;
+    uint32_t head = stg_wire_load32(p), bytes = head >> 8 & 0xff, key_bytes = head >> 24;
     if ((head & 0x80ff80ff) != ENTRY_HEAD)
         return NULL;
     const uint8_t *ret = p + 2 + bytes;
-    uint32_t value = load32(p + 4 + key_bytes), value_bytes = value >> 8 & 0xff;
+    uint32_t value = stg_wire_load32(p + 4 + key_bytes), value_bytes = value >> 8 & 0xff;
     if ((value & 0xff) != STG_WIRE_TAG(2, STG_WIRE_BYTES) ||
         bytes != key_bytes + 4 + value_bytes || ret > end)
         return NULL;

@@ -158,18 +158,6 @@ void stg_example_layout_learn(struct stg_example_layout *layout, const uint8_t *
 
 /* ---- taking ---- */
 
-static inline uint64_t load64(const uint8_t *p)
-{
-    uint64_t ret;
-    memcpy(&ret, p, sizeof(ret));
-    return ret;
-}
-
-static inline uint32_t load32(const uint8_t *p)
-{
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* Which records have the key is hard to guess: no branch. */
 static inline __attribute__((always_inline)) void take_step(
     const struct stg_example_step step, bool is_long, struct cursor *at, size_t n,
@@ -178,9 +166,10 @@ static inline __attribute__((always_inline)) void take_step(
     const uint32_t most = ENTRY_MAX - step.overhead;
     for (size_t i = 0; i < n; i++) {
         const uint8_t *p = at[i].p, *inside = p + 2 + step.overhead;
-        uint32_t bytes = p[1] - step.overhead, value = load32(p + 4 + step.name_bytes);
-        uint64_t other = ((load64(p) ^ step.head[0]) & step.mask[0]) |
-                         ((load64(p + 8) ^ step.head[1]) & step.mask[1]) |
+        uint32_t bytes = p[1] - step.overhead,
+                 value = stg_wire_load32(p + 4 + step.name_bytes);
+        uint64_t other = ((stg_wire_load64(p) ^ step.head[0]) & step.mask[0]) |
+                         ((stg_wire_load64(p + 8) ^ step.head[1]) & step.mask[1]) |
                          ((value ^ (step.value + bytes * step.times)) & step.value_mask);
         bool is_it = (other == 0) & (bytes <= most) & (bytes <= at[i].end - inside);
         if (is_long)

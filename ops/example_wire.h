@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wire format of protocol buffers, read field by field, for example_*.c alone. Every
- * step is checked against the end of what is read; a varint has at most ten bytes. Groups
- * are refused, as TensorFlow does.
+ * The wire format of protocol buffers, read field by field, for example_*.c and
+ * parse_example.c alone. Every step is checked against the end of what is read; a varint
+ * has at most ten bytes. Groups are refused, as TensorFlow does.
  */
 #ifndef STG_OPS_EXAMPLE_WIRE_H
 #define STG_OPS_EXAMPLE_WIRE_H
@@ -19,6 +19,19 @@ enum {
 };
 
 #define STG_WIRE_TAG(field, type) ((uint64_t)(field) << 3 | (type))
+
+/* Bytes as they lie, and a number of four, the lowest first. They must be there. */
+static inline uint64_t stg_wire_load64(const uint8_t *p)
+{
+    uint64_t ret;
+    memcpy(&ret, p, sizeof(ret));
+    return ret;
+}
+
+static inline uint32_t stg_wire_load32(const uint8_t *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
 struct stg_wire {
     const uint8_t *p, *end;

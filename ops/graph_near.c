@@ -22,6 +22,17 @@ int stg_graph_find_node(const struct stg_graph *graph, const char *name, size_t 
     return -1;
 }
 
+const struct stg_op *stg_graph_named_op(const struct stg_graph *graph, const char *name,
+                                        int *ret_node)
+{
+    const char *colon = strchr(name, ':');
+    *ret_node =
+        colon != NULL ? stg_graph_find_node(graph, name, (size_t)(colon - name)) : -1;
+    const struct stg_op *op =
+        *ret_node >= 0 ? stg_op_find(graph->spec->nodes[*ret_node].op) : NULL;
+    return op != NULL && op->next_output != NULL ? op : NULL;
+}
+
 const char *stg_contest_end(struct stg_contest *contest)
 {
     const char *best = stg_nearest(contest->wanted, contest->names, contest->n);
@@ -53,17 +64,15 @@ static const char *nearest_tensor(const struct stg_graph *graph, const char *nam
 static const char *nearest_output(const struct stg_graph *graph, const char *name,
                                   char *buf, size_t bytes)
 {
-    const char *colon = strchr(name, ':');
-    int node =
-        colon != NULL ? stg_graph_find_node(graph, name, (size_t)(colon - name)) : -1;
-    const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
-    if (op == NULL || op->next_output == NULL)
+    int node;
+    const struct stg_op *op = stg_graph_named_op(graph, name, &node);
+    if (op == NULL)
         return NULL;
     struct stg_output_name output = {0};
     char next[OUTPUT_NAME_BYTES];
     const char *names[2] = {buf, next}, *best = NULL;
     while (op->next_output(&graph->spec->nodes[node], &output)) {
-        snprintf(next, sizeof(next), "%.*s:%.*s%s", (int)(colon - name), name,
+        snprintf(next, sizeof(next), "%s:%.*s%s", graph->spec->nodes[node].name,
                  (int)output.entry_bytes, output.entry, output.part);
         const char *near =
             stg_nearest(name, best != NULL ? names : names + 1, best != NULL ? 2 : 1);
@@ -93,15 +102,13 @@ __attribute__((format(printf, 2, 3))) static void show(char *list, const char *f
 /* The outputs of the node of "node:label" that have names. False: none has. */
 static bool show_outputs(const struct stg_graph *graph, const char *name, char *list)
 {
-    const char *colon = strchr(name, ':');
-    int node =
-        colon != NULL ? stg_graph_find_node(graph, name, (size_t)(colon - name)) : -1;
-    const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
+    int node;
+    const struct stg_op *op = stg_graph_named_op(graph, name, &node);
     struct stg_output_name output = {0};
-    if (op == NULL || op->next_output == NULL)
+    if (op == NULL)
         return false;
     while (op->next_output(&graph->spec->nodes[node], &output))
-        show(list, "%.*s:%.*s%s", (int)(colon - name), name, (int)output.entry_bytes,
+        show(list, "%s:%.*s%s", graph->spec->nodes[node].name, (int)output.entry_bytes,
              output.entry, output.part);
     return list[0] != '\0';
 }

@@ -98,6 +98,10 @@ struct stg_graph {
 /* The node whose name is these bytes, or -1. */
 int stg_graph_find_node(const struct stg_graph *graph, const char *name, size_t bytes);
 
+/* Of "node:label": the op of that node, if its outputs have names; else NULL. */
+const struct stg_op *stg_graph_named_op(const struct stg_graph *graph, const char *name,
+                                        int *ret_node);
+
 /* The nearest of many names, without memory for all of them at once: the best so far
  * competes with the next few. Begin with `wanted` set; `end` gives it, or NULL. */
 struct stg_contest {

@@ -62,15 +62,13 @@ static bool is_output(const struct stg_output_name *output, const char *name)
 static bool find_output(const struct stg_graph *graph, const char *name, int *ret_node,
                         uint32_t *ret_output)
 {
-    const char *colon = strchr(name, ':');
-    int node =
-        colon != NULL ? stg_graph_find_node(graph, name, (size_t)(colon - name)) : -1;
-    const struct stg_op *op = node >= 0 ? stg_op_find(graph->spec->nodes[node].op) : NULL;
-    if (op == NULL || op->next_output == NULL)
+    int node;
+    const struct stg_op *op = stg_graph_named_op(graph, name, &node);
+    if (op == NULL)
         return false;
     struct stg_output_name output = {0};
     for (uint32_t i = 0; op->next_output(&graph->spec->nodes[node], &output); i++) {
-        if (is_output(&output, colon + 1)) {
+        if (is_output(&output, strchr(name, ':') + 1)) {
             *ret_node = node;
             *ret_output = i;
             return true;

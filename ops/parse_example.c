@@ -9,6 +9,7 @@
 #include "ops/element.h"
 #include "ops/example.h"
 #include "ops/example_layout.h"
+#include "ops/example_wire.h"
 #include "ops/text_column.h"
 
 #define BLOCK STG_EXAMPLE_BLOCK
@@ -273,13 +274,6 @@ struct blank {
 static const struct blank no_int = {.s = {0x0a, 1}, .bytes = 3};
 static const struct blank no_text = {.s = {0x0a, 8}, .bytes = 10};
 
-static inline uint64_t load64(const uint8_t *p)
-{
-    uint64_t ret;
-    memcpy(&ret, p, sizeof(ret));
-    return ret;
-}
-
 /* Bytes behind s that may be read; more than there are behind a blank. */
 static inline uintptr_t slack(const struct work *work, const uint8_t *s)
 {
@@ -337,7 +331,8 @@ static bool take_hashes(const struct work *work, const struct stg_example_featur
                 return false;
             continue;
         }
-        uint64_t hash = stg_fingerprint64_of(load64(s + 2), load64(s + bytes - 6), bytes);
+        uint64_t hash = stg_fingerprint64_of(stg_wire_load64(s + 2),
+                                             stg_wire_load64(s + bytes - 6), bytes);
         int64_t bucket = (int64_t)stg_modulus(hash, &f->hash->buckets);
         out[i] = none ? f->hash_default : bucket;
     }

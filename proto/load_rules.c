@@ -195,26 +195,37 @@ static const struct {
     {"dense_to_ragged_batch", "ragged_batch"},
 };
 
+static const char *our_step(const char *theirs)
+{
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        if (strcmp(steps[i].theirs, theirs) == 0)
+            return steps[i].ours;
+    }
+    return NULL;
+}
+
+static const char *place_of(const ProtobufCMessageDescriptor *type, const char *key)
+{
+    if (type == &stager__pipeline__descriptor) {
+        if (stg_read_field(&stager__staged__descriptor, key) != NULL)
+            return "stands below \"staged:\"";
+        if (stg_read_field(&stager__step__descriptor, key) != NULL)
+            return "is a step: an entry \"- \" of the list below \"dataset:\"";
+    }
+    if (type == &stager__staged__descriptor &&
+        stg_read_field(&stager__pipeline__descriptor, key) != NULL)
+        return "stands at the top of the file, beside \"staged:\"";
+    return NULL;
+}
+
 bool stg_read_elsewhere(const ProtobufCMessageDescriptor *type, const char *key,
                         char *ret, size_t bytes)
 {
-    bool at_top = type == &stager__pipeline__descriptor;
-    const char *where = NULL;
-    if (at_top && stg_read_field(&stager__staged__descriptor, key) != NULL)
-        where = "stands below \"staged:\"";
-    else if (at_top && stg_read_field(&stager__step__descriptor, key) != NULL)
-        where = "is a step: an entry \"- \" of the list below \"dataset:\"";
-    else if (type == &stager__staged__descriptor &&
-             stg_read_field(&stager__pipeline__descriptor, key) != NULL)
-        where = "stands at the top of the file, beside \"staged:\"";
-    if (where != NULL)
-        snprintf(ret, bytes, "\"%s\" %s", key, where);
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && where == NULL &&
-                       type == &stager__step__descriptor;
-         i++) {
-        where = strcmp(steps[i].theirs, key) == 0 ? steps[i].ours : NULL;
-        if (where != NULL)
-            snprintf(ret, bytes, "\"%s\" is called \"%s\" here", key, where);
-    }
-    return where != NULL;
+    const char *place = place_of(type, key);
+    const char *step = type == &stager__step__descriptor ? our_step(key) : NULL;
+    if (place != NULL)
+        snprintf(ret, bytes, "\"%s\" %s", key, place);
+    else if (step != NULL)
+        snprintf(ret, bytes, "\"%s\" is called \"%s\" here", key, step);
+    return place != NULL || step != NULL;
 }

@@ -448,7 +448,7 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info;
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK sK sK ss}", "batches",
+        "{sK sK sK sK sI sI sO sO sO sK sK sK}", "batches",
         (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
         "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
         (unsigned long long)info.sleeps, "held", info.held, "max_held", info.max_held,
@@ -456,8 +456,13 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         info.finished ? Py_True : Py_False, "unseen", info.unseen ? Py_True : Py_False,
         "end_pass", (unsigned long long)info.end_pass, "device_bytes",
         (unsigned long long)info.device_bytes, "device_shared",
-        (unsigned long long)info.device_shared, "run_where",
-        stager_run_where(self->stream));
+        (unsigned long long)info.device_shared);
+}
+
+static PyObject *stream_run_where(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    return PyUnicode_FromString(stager_run_where(self->stream));
 }
 
 /* Numbers of the batches in hand, the one that was taken first in front. */
@@ -540,6 +545,7 @@ static PyMethodDef methods[] = {
      "feed(name, dtype, shape, data, offsets) -> feed_version"},
     {"run", stream_run, METH_VARARGS, "run(lease, fetches) -> list of Tensor"},
     {"info", stream_info, METH_NOARGS, "Its counters, as a dict."},
+    {"run_where", stream_run_where, METH_NOARGS, "Where it ran last, and why."},
     {"held", stream_held, METH_NOARGS, "Numbers of the batches in hand."},
     {"schema", stream_schema, METH_NOARGS, "[(name, dtype, shape)], None: not known."},
     {"targets", stream_targets, METH_NOARGS, "The pipeline's targets."},

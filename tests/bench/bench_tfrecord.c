@@ -16,6 +16,7 @@
 #include "daemon/dataset/dataset.h"
 #include "daemon/storage/crc32c.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/frame.h"
 
 #define FILE_BYTES (48u << 20)
 #define BATCH_BYTES (3u << 20)
@@ -30,15 +31,8 @@ struct input {
     char path[64];
 };
 
-static void put(char *at, uint64_t v, int n)
-{
-    for (int k = 0; k < n; k++)
-        at[k] = (char)(v >> (8 * k));
-}
-
 static void input_init(struct input *input, uint64_t record_bytes)
 {
-    const struct stg_crc32c_kernels *crc = stg_crc32c();
     uint64_t frame = record_bytes + STG_FRAME_HEAD + STG_FRAME_TAIL, seed = 1;
     *input = (struct input){.record_bytes = record_bytes,
                             .n_records = (int64_t)(FILE_BYTES / frame)};
@@ -46,15 +40,8 @@ static void input_init(struct input *input, uint64_t record_bytes)
     input->data = aligned_alloc(64, (input->bytes + 63) & ~63ull);
     if (input->data == NULL)
         bench_die("out of memory");
-    for (char *at = input->data; at < input->data + input->bytes; at += frame) {
-        put(at, record_bytes, 8);
-        put(at + 8, stg_crc32c_mask(crc->extend(0, at, 8)), 4);
-        for (uint64_t k = 0; k < record_bytes; k++)
-            at[STG_FRAME_HEAD + k] =
-                (char)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 56);
-        put(at + STG_FRAME_HEAD + record_bytes,
-            stg_crc32c_mask(crc->extend(0, at + STG_FRAME_HEAD, record_bytes)), 4);
-    }
+    for (char *at = input->data; at < input->data + input->bytes;)
+        at += bench_frame_random(at, record_bytes, &seed);
     strcpy(input->path, "/tmp/stg-tfrecord-XXXXXX");
     int fd = mkstemp(input->path);
     if (fd < 0 || write(fd, input->data, input->bytes) != (ssize_t)input->bytes)

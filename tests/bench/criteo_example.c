@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/storage/crc32c.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
+#include "tests/bench/frame.h"
 
 #define N_COLUMNS (1 + CRITEO_NUMBERS + CRITEO_STRINGS)
 
@@ -75,17 +75,6 @@ size_t criteo_example(uint64_t *state, bool shuffled, uint8_t *to)
 
 /* ---- files ---- */
 
-static void put_number(uint8_t *to, uint64_t v, int n)
-{
-    for (int k = 0; k < n; k++)
-        to[k] = (uint8_t)(v >> (8 * k));
-}
-
-static void put_crc(uint8_t *to, const uint8_t *data, size_t n)
-{
-    put_number(to, stg_crc32c_mask(stg_crc32c()->extend(0, data, n)), 4);
-}
-
 uint64_t criteo_example_file(size_t n_rows, const char *path)
 {
     FILE *file = fopen(path, "w");
@@ -95,10 +84,7 @@ uint64_t criteo_example_file(size_t n_rows, const char *path)
     uint8_t frame[STG_FRAME_HEAD + CRITEO_MAX_EXAMPLE_BYTES + STG_FRAME_TAIL];
     for (size_t i = 0; i < n_rows; i++) {
         size_t n = criteo_example(&state, false, frame + STG_FRAME_HEAD);
-        put_number(frame, n, 8);
-        put_crc(frame + 8, frame, 8);
-        put_crc(frame + STG_FRAME_HEAD + n, frame + STG_FRAME_HEAD, n);
-        bytes += fwrite(frame, 1, STG_FRAME_HEAD + n + STG_FRAME_TAIL, file);
+        bytes += fwrite(frame, 1, bench_frame(frame, n), file);
     }
     if (fclose(file) != 0)
         bench_die("cannot write %s", path);

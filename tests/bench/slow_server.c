@@ -16,38 +16,25 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/frame.h"
 
 #define PIECE_BYTES (128u << 10)
 
 static char object[SLOW_OBJECT_BYTES];
 static struct slow_pace *pace;
 
-static void put(char *at, uint64_t v, int n)
-{
-    for (int k = 0; k < n; k++)
-        at[k] = (char)(v >> (8 * k));
-}
-
 static void make_object(void)
 {
-    const struct stg_crc32c_kernels *crc = stg_crc32c();
     uint64_t seed = 1;
-    for (char *at = object; at < object + SLOW_OBJECT_BYTES; at += SLOW_FRAME_BYTES) {
-        put(at, SLOW_RECORD_BYTES, 8);
-        put(at + 8, stg_crc32c_mask(crc->extend(0, at, 8)), 4);
-        for (uint64_t k = 0; k < SLOW_RECORD_BYTES; k++)
-            at[STG_FRAME_HEAD + k] =
-                (char)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 56);
-        put(at + STG_FRAME_HEAD + SLOW_RECORD_BYTES,
-            stg_crc32c_mask(crc->extend(0, at + STG_FRAME_HEAD, SLOW_RECORD_BYTES)), 4);
-    }
+    for (char *at = object; at < object + SLOW_OBJECT_BYTES;)
+        at += bench_frame_random(at, SLOW_RECORD_BYTES, &seed);
 }
 
 static void sleep_until(uint64_t ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u),
-                         .tv_nsec = (long)(ns % 1000000000u)};
+    struct timespec t = stg_timespec(ns);
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 

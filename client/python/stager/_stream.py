@@ -470,7 +470,7 @@ class Stream:
     @property
     def info(self) -> Dict[str, Any]:
         """Counters since it was opened."""
-        return self._core.info()
+        return {**self._core.info(), "run_where": self._core.run_where()}
 
     @property
     def held(self) -> List[int]:
