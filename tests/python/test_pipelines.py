@@ -235,7 +235,7 @@ class Mistakes(case.unittest.TestCase):
         value = stager.range(4).get_next()["value"]
         with self.assertRaisesRegex(TypeError, "traced once"):
             bool(value > 1)
-        with self.assertRaisesRegex(TypeError, "known to the daemon"):
+        with self.assertRaisesRegex(TypeError, "number of outputs is not known here"):
             list(ops.decode_csv(value))
         with self.assertRaisesRegex(TypeError, 'element\\["record"\\]'):
             list(stager.range(4).get_next())

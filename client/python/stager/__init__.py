@@ -18,7 +18,8 @@ from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLoss
                       PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                       UnavailableError, UnimplementedError, UnknownError)
 from ._gpu import Gpu, Gpus, gpu_available
-from ._graph import Node, Symbol, ops
+from ._graph import Node, Symbol
+from ._outputs import ops
 from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datasets, files, range,
                         sample_from_datasets, staged)
 from ._pipeline import zip_datasets as zip

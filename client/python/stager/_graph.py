@@ -122,14 +122,14 @@ class Output(Symbol):
 
 
 class Node(Symbol):
-    """An op. node[0], node[1] … are its outputs, node["label"] one that has a name, node[1:14] a list
-    of them; the node itself is the first."""
+    """An op with one output, or with outputs that `_outputs.py` does not know: node[0], node[1] … are its
+    outputs, node["label"] one that has a name, node[1:14] a list of them."""
 
     def __init__(self, op: str, inputs: Tuple[Any, ...], attributes: Optional[Dict[str, Any]] = None,
                  name: Optional[str] = None) -> None:
         self.op, self.name = op, name
         self.attributes = attributes or {}
-        self.inputs: List[Output] = [output for value in inputs for output in _flatten(value)]
+        self.inputs: List[Output] = [output for value in inputs for output in _flatten(op, value)]
 
     def _input(self) -> Output:
         return Output(node=self)
@@ -137,27 +137,64 @@ class Node(Symbol):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             if key.stop is None or key.stop < 0 or (key.start or 0) < 0:
-                raise InvalidArgumentError(f"{self!r}[{key.start}:{key.stop}]: say both ends; how many "
-                                           "outputs an op has is known to the daemon alone")
+                raise InvalidArgumentError(f"{self!r}[{key.start}:{key.stop}]: give both ends; the number of "
+                                           "its outputs is not known here")
             return [self[i] for i in range(key.start or 0, key.stop, key.step or 1)]
         return Output(node=self, key=key)
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError(f"{self!r} has outputs [0], [1] …, or [0:3]: how many is known to the daemon "
-                        "alone")
+        raise TypeError(f"{self!r} is one tensor, or its number of outputs is not known here: take them by "
+                        "number, [0], [1] … or [0:3]")
 
     def __repr__(self) -> str:
         return f"<op {self.op}>"
 
 
-def _flatten(value: Any) -> Iterator[Output]:
+def is_parts(value: Any) -> bool:
+    """Is it a Ragged or Sparse?"""
+    return isinstance(value, tuple) and hasattr(value, "_asdict")
+
+
+# Ops that read the parts of a ragged or sparse tensor, one input each.
+_READ_PARTS = ("embedding_lookup",)
+
+
+def _holds_symbol(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_symbol(part) for part in value)
+    return isinstance(value, (Symbol, dict))
+
+
+def _flatten(op: str, value: Any) -> Iterator[Output]:
+    """The inputs that an argument of an op stands for."""
     if isinstance(value, Symbol):
         yield value._input()
-    elif isinstance(value, (list, tuple)) and value and all(isinstance(v, Symbol) for v in value):
+    elif isinstance(value, dict):
+        raise TypeError(f"{op} takes tensors, not a dict of them: name one, [{next(iter(value), '')!r}]")
+    elif is_parts(value) and op not in _READ_PARTS:
+        kind, *others = type(value).__name__, *value._fields[1:]
+        raise TypeError(f"{op} takes dense tensors, not a {kind.lower()} one: {op}(x.values) computes on its values, and "
+                        f"stager.{kind}(…, {', '.join(f'x.{name}' for name in others)}) puts the result together")
+    elif isinstance(value, (list, tuple)) and _holds_symbol(value):
         for part in value:
-            yield part._input()
+            yield from _flatten(op, part)
     else:
         yield Node("constant", (), {"value": plain(value)})._input()
+
+
+def one(value: Any, what: str) -> Any:
+    """Returns value, which has to be one tensor."""
+    if isinstance(value, Symbol):
+        return value
+    if isinstance(value, dict):
+        found = f"a dict of {len(value)}: take one, [{next(iter(value), '')!r}]"
+    elif is_parts(value):
+        found = f"a {type(value).__name__.lower()} one of {len(value)}: take .{value._fields[0]}"
+    elif isinstance(value, (list, tuple)):
+        found = f"a list of {len(value)}: take one, [0]"
+    else:
+        found = repr(value)
+    raise TypeError(f"{what} is one tensor, not {found}")
 
 
 def plain(value: Any) -> Any:
@@ -173,22 +210,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     return value
-
-
-class _Ops:
-    """ops.NAME(*inputs, name=None, **attributes) is an op of client/docs/ops.md."""
-
-    def __getattr__(self, op: str) -> Any:
-        if op.startswith("_"):
-            raise AttributeError(op)
-
-        def make(*inputs: Any, name: Optional[str] = None, **attributes: Any) -> Node:
-            return Node(op, inputs, plain(attributes), name)
-        make.__name__ = op
-        return make
-
-
-ops = _Ops()
 
 
 class Writer:
@@ -217,7 +238,7 @@ class Writer:
             return self.reference(value)
         if value is None:
             return None
-        if hasattr(value, "_asdict"):  # Ragged, Sparse
+        if is_parts(value):
             return {type(value).__name__.lower(): self.structure(value._asdict())}
         if isinstance(value, dict):
             return {key: self.structure(part) for key, part in value.items()}

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import numpy as np
 
 from ._errors import Error, InvalidArgumentError
-from ._graph import Output, Symbol, Writer, plain
+from ._graph import Output, Symbol, Writer, is_parts, one, plain
 
 #: For capacity, num_threads, num_parallel_calls and the buffer_size of prefetch: found by measurement.
 AUTOTUNE = -1
@@ -102,8 +102,8 @@ class Element:
     def __init__(self, dataset: Optional[Dataset] = None) -> None:
         self._dataset = dataset
 
-    def __getitem__(self, name: str) -> Output:
-        return Output(name=name, dataset=self._dataset)
+    def __getitem__(self, name: Union[str, int]) -> Output:
+        return Output(name=str(name), dataset=self._dataset)
 
     def __iter__(self) -> Any:
         raise TypeError("components of an element have names: element[\"record\"]")
@@ -248,8 +248,10 @@ class _Steps:
         key, value = special
         if key == "from":
             return {name: {"from": [self._branch(other) for other in value], **arguments}}
-        writer = Writer()
-        result = writer.structure(_called(value, Element()))
+        writer, result = Writer(), _called(value, Element())
+        if key != "output":
+            one(result, f"{name}: what its function returns")
+        result = writer.structure(result)
         return {name: {**({"graph": writer.nodes} if writer.nodes else {}), key: result, **arguments}}
 
     def _branch(self, dataset: Dataset) -> str:
@@ -283,6 +285,8 @@ class Pipeline:
 
     def targets(self, *targets: Symbol) -> Pipeline:
         """With tensors that the trainer's `stream.run` computes."""
+        for number, target in enumerate(targets):
+            one(target, f"targets(): argument {number + 1}")
         return Pipeline(self._features, self._parameters, self._feed_dict, self._name, targets)
 
     def _feeds(self, writer: Writer) -> Dict[str, Any]:
@@ -291,6 +295,8 @@ class Pipeline:
             name = writer.reference(key) if isinstance(key, Symbol) else key
             if isinstance(value, Symbol):
                 feeds[name] = {"tensor": writer.reference(value)}
+            elif is_parts(value) or isinstance(value, (list, tuple)) and any(isinstance(v, Symbol) for v in value):
+                one(value, f"feed_dict: {name}")
             elif isinstance(value, dict):
                 feeds[name] = plain(value)
             else:
