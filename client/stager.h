@@ -241,6 +241,10 @@ struct stager_stream_info {
     uint64_t end_pass;      /* at_end: the pass that is over, as in stager_batch_info */
     uint64_t device_bytes;  /* copied to the device by this stream itself */
     uint64_t device_shared; /* batches that were there already, for all trainers */
+    /* What stagerd dropped of the pipeline (on_timeout: drop) since the stream was
+     * opened, whichever client it was for. */
+    uint64_t dropped_batches; /* staged batches that no client took in timeout_millis */
+    uint64_t dropped_rows;    /* in those batches */
 };
 
 /* Connects to the daemon in runtime_dir (NULL: as stager_options.runtime_dir) for

@@ -416,6 +416,7 @@ const char *stager_structure(const struct stager_stream *stream)
 void stager_stream_info(const struct stager_stream *stream,
                         struct stager_stream_info *ret)
 {
+    bool ours = is_ours(stream); /* a forked child has no ring page */
     *ret = (struct stager_stream_info){
         .batches = stream->n_batches,
         .errors = stream->n_errors,
@@ -429,6 +430,8 @@ void stager_stream_info(const struct stager_stream *stream,
         .end_pass = stream->end_pass,
         .device_bytes = stream->device_bytes,
         .device_shared = stream->n_shared,
+        .dropped_batches = ours ? stg_ring_dropped_batches(&stream->ring) : 0,
+        .dropped_rows = ours ? stg_ring_dropped_rows(&stream->ring) : 0,
     };
 }
 

@@ -109,6 +109,7 @@ enum stg_descriptor_kind {
  *   daemon  stg_ring_cut         cut (release), after stg_ring_finish
  *   daemon  stg_ring_want_bell   bell_wanted, while what clients do can change anything
  *   daemon  stg_ring_trace       traced, when a trace begins and ends
+ *   daemon  stg_ring_drop        dropped_batches, dropped_rows
  *   client  stg_ring_take        nothing here: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
@@ -151,6 +152,8 @@ struct stg_ring_page {
     _Alignas(64) _Atomic uint32_t
         bell_wanted;         /* another number than the last: ring when you run dry */
     _Atomic uint32_t traced; /* not 0: put your spans into the control page */
+    _Atomic uint64_t dropped_batches; /* by on_timeout: drop, since this client opened */
+    _Atomic uint64_t dropped_rows;    /* in those batches */
     _Alignas(64) struct stg_final final;
     _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
 };
@@ -158,6 +161,8 @@ static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
 static_assert(offsetof(struct stg_ring_page, cut) == 72, "ABI");
 static_assert(offsetof(struct stg_ring_page, bell_wanted) == 128, "ABI");
 static_assert(offsetof(struct stg_ring_page, traced) == 132, "ABI");
+static_assert(offsetof(struct stg_ring_page, dropped_batches) == 136, "ABI");
+static_assert(offsetof(struct stg_ring_page, dropped_rows) == 144, "ABI");
 static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
 static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");

@@ -149,6 +149,13 @@ uint64_t stg_control_waiting_since(const struct stg_control_reader *reader)
     return atomic_load_explicit(&page->waiting_since_ns, memory_order_relaxed);
 }
 
+void stg_ring_drop(struct stg_ring_writer *writer, uint64_t n_rows)
+{
+    struct stg_ring_page *page = writer->page;
+    atomic_fetch_add_explicit(&page->dropped_rows, n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&page->dropped_batches, 1, memory_order_release);
+}
+
 void stg_ring_trace(struct stg_ring_writer *writer, bool traced)
 {
     atomic_store_explicit(&writer->page->traced, traced, memory_order_relaxed);
@@ -255,6 +262,16 @@ bool stg_ring_should_bell(struct stg_ring_reader *reader)
         return false;
     reader->bell_rung = wanted;
     return true;
+}
+
+uint64_t stg_ring_dropped_batches(const struct stg_ring_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->dropped_batches, memory_order_acquire);
+}
+
+uint64_t stg_ring_dropped_rows(const struct stg_ring_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->dropped_rows, memory_order_relaxed);
 }
 
 bool stg_ring_is_traced(const struct stg_ring_reader *reader)

@@ -46,6 +46,9 @@ void stg_ring_want_bell(struct stg_ring_writer *writer);
 /* May the client leave its spans in the control page? */
 void stg_ring_trace(struct stg_ring_writer *writer, bool traced);
 
+/* Counts a batch of that many rows that is dropped. */
+void stg_ring_drop(struct stg_ring_writer *writer, uint64_t n_rows);
+
 struct stg_control_reader {
     struct stg_control_page *page;
     uint64_t cursor;      /* releases consumed */
@@ -94,6 +97,10 @@ struct stg_ring_reader {
 
 /* Is it asked for its spans? One load. */
 bool stg_ring_is_traced(const struct stg_ring_reader *reader);
+
+/* What stg_ring_drop counted so far. */
+uint64_t stg_ring_dropped_batches(const struct stg_ring_reader *reader);
+uint64_t stg_ring_dropped_rows(const struct stg_ring_reader *reader);
 
 /* Is what was not taken yet void? Then `final` says why. */
 bool stg_ring_is_cut(const struct stg_ring_reader *reader);

@@ -320,6 +320,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->made = stage->n_made;
     ret->published = stage->n_published;
     ret->dropped = stage->n_dropped;
+    ret->dropped_rows = stage->n_dropped_rows;
     ret->ignored = stage->n_ignored;
     ret->ignored_elements = stage->n_ignored_elements;
     ret->in_hand = stage->n_in_hand;

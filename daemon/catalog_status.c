@@ -18,6 +18,7 @@ static void add_counters(const struct stg_pipeline_status *from,
     to->released += from->released;
     to->made += from->made;
     to->dropped += from->dropped;
+    to->dropped_rows += from->dropped_rows;
     to->ignored += from->ignored;
     to->ignored_elements += from->ignored_elements;
     to->discarded += from->discarded;

@@ -290,8 +290,8 @@ size_t stg_definition_advice(const struct stg_definition *definition,
         lines[n_lines++] = stg_bump_printf(
             bump,
             "on_timeout: drop: a batch that finds no room for timeout_millis %" PRIu64
-            " is left out (and counted), so that what trainers get may depend on "
-            "timing; on_timeout: wait leaves none out",
+            " is dropped (and counted), so that what trainers get may depend on "
+            "timing; on_timeout: wait drops none",
             staged->timeout_millis);
     if (!staged->deterministic)
         lines[n_lines++] = stg_bump_printf(

@@ -313,15 +313,19 @@ static bool time_is_over(struct stg_stage *stage)
         policy = STG_ON_TIMEOUT_WAIT; /* a private run of a pipeline that is not split */
     stage->n_timeouts++;
     char text[256];
-    snprintf(text, sizeof(text),
-             "item %" PRIu64 " found no room for timeout_millis %" PRIu64 " and %s",
-             stage->next_number, staged->timeout_millis,
-             policy == STG_ON_TIMEOUT_DROP   ? "was dropped"
-             : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
-                                             : "this client, the slowest, is detached");
+    snprintf(
+        text, sizeof(text),
+        "item %" PRIu64 " found no room for timeout_millis %" PRIu64 " and %s",
+        stage->next_number, staged->timeout_millis,
+        policy == STG_ON_TIMEOUT_DROP
+            ? "was dropped; `status` counts all that are; on_timeout: wait drops none"
+        : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
+                                        : "this client, the slowest, is detached");
     if (policy == STG_ON_TIMEOUT_EVICT)
         stg_stage_evict_slowest(stage, text);
-    else if (worth_a_line(stage->n_timeouts))
+    else if (policy == STG_ON_TIMEOUT_DROP && stage->n_dropped == 0)
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+    else if (policy == STG_ON_TIMEOUT_WAIT && worth_a_line(stage->n_timeouts))
         stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " timeouts so far)",
                 stage->config.name, text, stage->n_timeouts);
     return policy == STG_ON_TIMEOUT_DROP;
@@ -424,6 +428,23 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
         trace_publish(stage, began, header->number, work->bytes);
 }
 
+/* Every client that is attached learns of it: under split no one knows which client the
+ * item would have come to. */
+static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
+{
+    const struct stg_batch_header *header =
+        (const void *)((const char *)stage->arena.base +
+                       stg_extent_offset(stage->leases, work->extent));
+    stage->n_dropped++;
+    stage->n_dropped_rows += header->n_rows;
+    stage->n_skipped++;
+    stage->next_number++;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED)
+            stg_ring_drop(&c->ring, header->n_rows);
+    }
+}
+
 static void discard(struct stg_stage *stage, const struct stg_work *work)
 {
     stg_extent_drop(stage->leases, work->extent);
@@ -448,11 +469,8 @@ static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_
         put(stage, work);
         return;
     }
-    if (room == NO_ROOM) {
-        stage->n_dropped++;
-        stage->n_skipped++;
-        stage->next_number++;
-    }
+    if (room == NO_ROOM)
+        count_dropped(stage, work);
     discard(stage, work);
 }
 

@@ -262,6 +262,7 @@ struct stg_stage {
      * free. */
     uint64_t n_made, n_ignored, n_in_hand, n_discarded;
     uint64_t n_rows, n_bytes, n_timeouts;
+    uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, draw_ns;
     uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */

@@ -137,6 +137,7 @@ struct stg_pipeline_status {
      * acknowledged + lost + buffered + unacknowledged + discarded_published */
     uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
     uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
+    uint64_t dropped_rows;     /* in the batches that `dropped` counts */
     uint64_t ignored_elements; /* by the steps ignore_errors: they never became items */
     const char *on_timeout;
     const char *container; /* what those that name it hold together */

@@ -112,6 +112,7 @@ static void counters_fill(const struct stg_pipeline_status *from, Stager__Status
     STG_PUT(to, assigned, from->assigned);
     STG_PUT(to, released, from->released);
     STG_PUT(to, dropped, from->dropped);
+    STG_PUT(to, dropped_rows, from->dropped_rows);
     STG_PUT(to, errors, from->errors);
     STG_PUT(to, redelivered, from->redelivered);
     STG_PUT(to, lost, from->lost);
@@ -413,6 +414,7 @@ static void counters_take(const Stager__StatusReply *from,
                                         .assigned = from->assigned,
                                         .released = from->released,
                                         .dropped = from->dropped,
+                                        .dropped_rows = from->dropped_rows,
                                         .errors = from->errors,
                                         .redelivered = from->redelivered,
                                         .lost = from->lost,

@@ -448,7 +448,7 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info;
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK sK sK}", "batches",
+        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK}", "batches",
         (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
         "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
         (unsigned long long)info.sleeps, "held", info.held, "max_held", info.max_held,
@@ -456,7 +456,9 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         info.finished ? Py_True : Py_False, "unseen", info.unseen ? Py_True : Py_False,
         "end_pass", (unsigned long long)info.end_pass, "device_bytes",
         (unsigned long long)info.device_bytes, "device_shared",
-        (unsigned long long)info.device_shared);
+        (unsigned long long)info.device_shared, "dropped_batches",
+        (unsigned long long)info.dropped_batches, "dropped_rows",
+        (unsigned long long)info.dropped_rows);
 }
 
 static PyObject *stream_run_where(PyObject *object, PyObject *ignored)

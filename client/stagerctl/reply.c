@@ -110,6 +110,7 @@ static const struct counter counters[] = {
     COUNTER(made, true),
     COUNTER(published, true),
     COUNTER(dropped, true),
+    COUNTER(dropped_rows, true),
     COUNTER(ignored, true),
     COUNTER(ignored_elements, true),
     COUNTER(in_hand, true),

@@ -73,8 +73,13 @@ static void print_items(const struct stg_pipeline_status *s)
            stg_ctl_bytes(s->bytes, bytes, sizeof(bytes)));
     printf("  trouble    %" PRIu64 " error items, %" PRIu64 " redelivered, %" PRIu64
            " timeouts (%s), %" PRIu64 " clients evicted\n",
-           s->errors, s->redelivered, s->timeouts, text_or(s->on_timeout, "drop"),
+           s->errors, s->redelivered, s->timeouts, text_or(s->on_timeout, "wait"),
            s->evicted);
+    if (s->dropped > 0)
+        printf("  dropped    %" PRIu64 " batches, %" PRIu64
+               " rows: no client took them within timeout_millis; on_timeout: wait "
+               "keeps them\n",
+               s->dropped, s->dropped_rows);
     if (s->cut != 0)
         printf("  cut        number %" PRIu64
                ", %zu nodes run ahead of the boundary, %" PRIu64

@@ -18,7 +18,7 @@ static void stage_d1_a_dropped_item_is_counted_and_seen_as_a_gap(void)
     struct fixture fixture;
     struct actor actor;
     fixture_start(&fixture, "");
-    apply_rows(&fixture, 1000, "", "capacity: 1, timeout_millis: 30");
+    apply_rows(&fixture, 1000, "", "capacity: 1, timeout_millis: 30, on_timeout: drop");
     actor_start(&actor, &fixture, &one_credit);
     CHECK_INT(actor_keep(&actor).value, 0);
     WAIT_FOR(&fixture, dropped, 3);
@@ -41,7 +41,7 @@ static void stage_d1_an_item_that_waits_is_counted_and_never_dropped(void)
     struct fixture fixture;
     struct actor actor;
     fixture_start(&fixture, "");
-    apply_rows(&fixture, 30, "", "capacity: 1, timeout_millis: 30, on_timeout: wait");
+    apply_rows(&fixture, 30, "", "capacity: 1, timeout_millis: 30"); /* the default */
     actor_start(&actor, &fixture, &one_credit);
     CHECK_INT(actor_keep(&actor).value, 0);
     WAIT_FOR(&fixture, timeouts, 2);

@@ -348,7 +348,7 @@ static void event_dropped_item(void)
 {
     EACH_DELIVERY(d)
     {
-        scene_set_and_join(d, false, "", "timeout_millis: 20");
+        scene_set_and_join(d, false, "", "timeout_millis: 20, on_timeout: drop");
         WAIT_FOR(&scene.fixture, dropped, 2);
         scene_drain_both();
         struct fixture_status status;

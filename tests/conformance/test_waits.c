@@ -32,7 +32,8 @@ static void apply_case(struct fixture *fixture, const char *delivery, int n_clie
              "delivery: %s, num_clients: %d, capacity: 2, num_threads: 2, "
              "hold_timeout_millis: 300, %s",
              delivery, n_clients,
-             items == ITEMS_DROP ? "timeout_millis: 20" : "on_timeout: wait");
+             items == ITEMS_DROP ? "timeout_millis: 20, on_timeout: drop"
+                                 : "on_timeout: wait");
     apply_rows(fixture, N_ITEMS,
                items == ITEMS_FAIL ? graph_failing(FAIL_MODULUS, FAIL_REST, "DATA_LOSS")
                                    : "",
@@ -135,7 +136,8 @@ static void pause_and_go_on(int delivery, enum items items)
     char staged[256];
     snprintf(staged, sizeof(staged),
              "delivery: %s, num_clients: 2, capacity: 2, timeout_millis: 20, %s",
-             deliveries[delivery], items == ITEMS_DROP ? "" : "on_timeout: wait");
+             deliveries[delivery],
+             items == ITEMS_DROP ? "on_timeout: drop" : "on_timeout: wait");
     apply_rows(&fixture, N_ITEMS,
                items == ITEMS_FAIL ? graph_failing(FAIL_MODULUS, FAIL_REST, "DATA_LOSS")
                                    : "",

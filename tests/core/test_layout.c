@@ -131,6 +131,8 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_ring_page, cut, 72, 4);
     FIELD(stg_ring_page, bell_wanted, 128, 4);
     FIELD(stg_ring_page, traced, 132, 4);
+    FIELD(stg_ring_page, dropped_batches, 136, 8);
+    FIELD(stg_ring_page, dropped_rows, 144, 8);
     FIELD(stg_ring_page, final, 192, 1024);
     FIELD(stg_ring_page, entries, 1216, 32768);
     FIELD(stg_control_page, header, 0, 64);

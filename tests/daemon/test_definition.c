@@ -285,14 +285,15 @@ static void a_pipeline_without_batch_is_advised_to_have_one(void)
 static void who_may_lose_batches_is_told_how_to_keep_them(void)
 {
     struct stg_definition *definition =
-        define("dataset:\n  - range: {stop: 2}\n  - batch: {batch_size: 1}\n");
+        define("dataset:\n  - range: {stop: 2}\n  - batch: {batch_size: 1}\n"
+               "staged: {on_timeout: drop}\n");
     struct stg_bump bump;
     const char *advice[4] = {"", "", "", ""};
     stg_bump_init(&bump, 0);
     CHECK(stg_definition_advice(definition, &bump, advice, 4) >= 1);
     CHECK_CONTAINS(advice[0], "on_timeout: drop");
     CHECK_CONTAINS(advice[0], "300000");
-    CHECK_CONTAINS(advice[0], "on_timeout: wait leaves none out");
+    CHECK_CONTAINS(advice[0], "on_timeout: wait drops none");
     stg_bump_finish(&bump);
     stg_definition_unref(definition);
 }

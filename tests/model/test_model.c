@@ -495,7 +495,7 @@ static void a_stop_at_any_moment_reaches_everybody(void)
 static void a_wait_for_room_may_run_out_at_any_moment(void)
 {
     run(&(struct cast){.name = "1 runner, 1 trainer, timeouts",
-                       .staged = "capacity: 1, timeout_millis: 10",
+                       .staged = "capacity: 1, timeout_millis: 10, on_timeout: drop",
                        .n_items = 2,
                        .n_trainers = 1,
                        .n_passes = 1,

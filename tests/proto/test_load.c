@@ -187,6 +187,7 @@ static void what_is_not_written_has_the_default_of_the_schema(void)
     CHECK_INT(staged->num_threads, 1);
     CHECK_INT(staged->num_clients, 1);
     CHECK_INT(staged->timeout_millis, 300000);
+    CHECK_INT(staged->on_timeout, STG_ON_TIMEOUT_WAIT);
     CHECK_INT(staged->delivery, STG_DELIVERY_SPLIT);
     CHECK_INT(staged->max_batch_bytes, 0);
     CHECK_INT(staged->memory_budget, 0);

@@ -31,6 +31,7 @@ staged:
   num_threads: 2
   num_clients: 2
   timeout_millis: 1000
+  on_timeout: drop
   delivery: broadcast
   ignored_exception_types: [DATA_LOSS]
 targets: [rows]
@@ -139,7 +140,7 @@ dataset: [{range: {stop: 4}}, {batch: {batch_size: 2}}]
 graph:
   - {name: rate, op: placeholder, dtype: int64, shape: []}
   - {name: multiply, op: multiply, input: [value, rate]}
-staged: {features: {x: multiply}, feed_dict: {rate: {value: 3, client: true}}}
+staged: {features: {x: multiply}, on_timeout: drop, feed_dict: {rate: {value: 3, client: true}}}
 """)
         fed = stager.staged({"x": value}, feed_dict={"value": np.array([7, 8])}, name="fed")
         self.assertEqual(stager.open(stager.apply(fed)).next()["x"].tolist(), [7, 8])

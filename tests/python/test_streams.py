@@ -193,6 +193,27 @@ class Errors(case.Case):
                 stream.next(timeout=60)
         self.assertTrue(stream.info["finished"])
 
+    def test_only_the_function_staged_drops_by_default_and_all_counters_say_so(self):
+        rows = stager.range(1000).batch(2)
+        for pipeline, drops in ((stager.staged(rows, timeout_millis=20, name="dropping"), True),
+                                (rows.staged(timeout_millis=20, name="waiting"), False),
+                                (stager.staged(rows, timeout_millis=20, on_timeout="wait", name="told"), False)):
+            name = stager.apply(pipeline)
+            with stager.open(name, max_held=1) as stream:
+                with stream.next():
+                    counter = "dropped" if drops else "timeouts"
+                    case.wait_until(lambda name=name, counter=counter: stager.status(name)[counter] >= 3)
+                    status, info = stager.status(name), stream.info
+                self.assertEqual(status["on_timeout"], "drop" if drops else "wait")
+                self.assertEqual(status["dropped_rows"], 2 * status["dropped"])
+                self.assertEqual(info["dropped_rows"], 2 * info["dropped_batches"])
+                self.assertEqual(info["dropped_batches"] >= 3, drops)
+                self.assertEqual(status["dropped"] >= 3, drops)
+            logged = self.daemon.log().count(f"pipeline {name}: item")
+            self.assertEqual(logged, 1) if drops else self.assertGreaterEqual(logged, 3)
+        with stager.open("dropping") as late:
+            self.assertEqual(late.info["dropped_batches"], 0)
+
     def test_an_error_item_with_the_code_of_a_timeout_is_raised(self):
         stream = stager.open(self.apply(
             dataset=[{"range": {"stop": 3}}, {"batch": {"batch_size": 1}}],

@@ -63,6 +63,7 @@ struct fixture_status {
     char state[32], last_error[512];
     uint64_t published, assigned, released, dropped, errors, redelivered, lost, rows,
         pass;
+    uint64_t dropped_rows;
     uint64_t made, ignored, ignored_elements, in_hand, discarded, acknowledged,
         unacknowledged;
     uint64_t discarded_published, evicted, incomplete_rounds, timeouts, feed_version;

@@ -60,7 +60,8 @@ static void a_dropped_item_is_counted_and_seen_in_the_next(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_sleepers(&fixture, 0, 1000, 1, "timeout_millis: 30, num_threads: 3");
+    apply_sleepers(&fixture, 0, 1000, 1,
+                   "timeout_millis: 30, on_timeout: drop, num_threads: 3");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 1);
     struct stager_batch *first = fixture_take(stream);
     uint64_t n = 4;
@@ -83,6 +84,11 @@ static void a_dropped_item_is_counted_and_seen_in_the_next(void)
     struct fixture_status status = status_of(&fixture);
     CHECK(status.dropped >= left_out);
     CHECK_INT(status.dropped, status.timeouts);
+    CHECK_INT(status.dropped_rows, status.dropped);
+    struct stager_stream_info counts;
+    stager_stream_info(stream, &counts);
+    CHECK(counts.dropped_batches >= left_out && counts.dropped_batches <= status.dropped);
+    CHECK_INT(counts.dropped_rows, counts.dropped_batches);
     stager_close(stream);
     fixture_finish(&fixture);
 }
@@ -91,8 +97,9 @@ static void an_item_that_waits_on_is_not_lost(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_sleepers(&fixture, 0, 40, 1,
-                   "timeout_millis: 20, on_timeout: wait, num_threads: 3");
+    apply_sleepers(
+        &fixture, 0, 40, 1,
+        "timeout_millis: 20, num_threads: 3"); /* on_timeout: wait is the default */
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 1);
     struct stager_batch *first = fixture_take(stream);
     uint64_t n = 3;
@@ -155,7 +162,7 @@ static void the_time_runs_only_for_the_item_whose_turn_it_is(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     apply_sleepers(&fixture, 700000, -4, -100001,
-                   "timeout_millis: 250, num_threads: 8, capacity: 8");
+                   "timeout_millis: 250, on_timeout: drop, num_threads: 8, capacity: 8");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     for (int64_t value = 700000; value > -4; value -= 100001) {
         struct stager_batch_info info;

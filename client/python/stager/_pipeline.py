@@ -201,8 +201,9 @@ class Dataset:
         return Element(self)
 
     def staged(self, **parameters: Any) -> Pipeline:
-        """The pipeline that stages what this dataset yields; parameters as of `stager.staged`."""
-        return staged(self, **parameters)
+        """The pipeline that stages what this dataset yields; parameters as of `stager.staged`, but on_timeout is
+        "wait": no batch is dropped."""
+        return staged(self, **{"on_timeout": "wait", **parameters})
 
     def yaml(self) -> str:
         return self.staged().yaml()
@@ -386,17 +387,20 @@ def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: 
            closed_exception_types: Optional[Sequence[Any]] = None,
            ignored_exception_types: Optional[Sequence[Any]] = None,
            use_stage_subgraph_thread_pool: bool = False, stage_subgraph_thread_pool_id: int = 0,
-           stage_subgraph_stream_id: int = 0, name: Optional[str] = None,
+           stage_subgraph_stream_id: int = 0, name: Optional[str] = None, on_timeout: str = "drop",
            **parameters: Any) -> Pipeline:
     """As tf.staged: what is staged, and how. features: a dataset, or a tensor, list or dict of tensors
     made of `dataset.get_next()`; exception types: names of status codes or exceptions of this package.
-    parameters: the others of `staged` in the pipeline file (delivery, on_timeout …), and `container`."""
+    parameters: the others of `staged` in the pipeline file (delivery, redeliver …), and `container`. As tf.staged,
+    this function drops a batch that no client takes within timeout_millis; on_timeout="wait" drops none, and is
+    the default of `Dataset.staged` and of pipeline files."""
     given = {"capacity": capacity, "num_threads": num_threads, "num_clients": num_clients,
-             "timeout_millis": timeout_millis,
+             "timeout_millis": timeout_millis, "on_timeout": on_timeout,
              "use_stage_subgraph_thread_pool": use_stage_subgraph_thread_pool,
              "stage_subgraph_thread_pool_id": stage_subgraph_thread_pool_id,
              "stage_subgraph_stream_id": stage_subgraph_stream_id}
-    defaults = {"capacity": 1, "num_threads": 1, "num_clients": 1, "timeout_millis": 300000}
+    defaults = {"capacity": 1, "num_threads": 1, "num_clients": 1, "timeout_millis": 300000,
+                "on_timeout": "wait"}
     settings: Dict[str, Any] = {
         key: value for key, value in given.items() if value != defaults.get(key, False)}
     for key, types in (("closed_exception_types", closed_exception_types),
