@@ -54,6 +54,13 @@ void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size);
 
 int stg_wire_fail_memory(struct stg_err *err);
 
+/* ---- wire_counters.c ---- */
+
+void stg_wire_counters_fill(const struct stg_pipeline_status *from,
+                            Stager__StatusReply *to);
+void stg_wire_counters_take(const Stager__StatusReply *from,
+                            struct stg_pipeline_status *ret);
+
 /* ---- wire_gpu.c ---- */
 
 void stg_wire_gpu_open_fill(const struct stg_reply *from, Stager__OpenReply *to);
