@@ -404,10 +404,73 @@ class Position(case.Case):
             next(iter(stream))
             state = stream.state_dict()
         with stager.open(name) as stream:
-            stream.load_state_dict(state)
             with self.assertRaisesRegex(stager.FailedPreconditionError, "is in pass 1: it does not go"):
+                stream.load_state_dict(state)
+            state = stream.state_dict()
+            self.assertEqual((state["pass"], state["batches"]), (1, 0))
+            batch = stream.next()
+            self.assertEqual((batch.info.pass_, batch.info.index), (1, 0))
+
+    def test_a_loop_begins_where_a_state_that_failed_found_the_stream(self):
+        name = self.shuffled()
+        with stager.open(name) as stream:
+            next(iter(stream))
+            state = stream.state_dict()
+        with stager.open(name) as stream:
+            for _ in range(2):
+                with self.assertRaisesRegex(stager.FailedPreconditionError, "it does not go back"):
+                    stream.load_state_dict(state)
+            self.assertEqual([batch.info.index for batch in stream], list(range(10)))
+
+    def test_a_state_beyond_the_end_of_its_pass_is_refused(self):
+        name = self.shuffled()
+        state = {"version": 1, "pipeline": name, "epoch": 0, "pass": 0, "batches": 11}
+        with stager.open(name, private_run=True) as stream:
+            first = values(stager.open(name, private_run=True))
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "after 11 batches of pass 0, and the pass has 10"):
+                stream.load_state_dict(state)
+            self.assertEqual(values(stream), first)
+        stream = stager.open(name)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "The stream is closed, because it has passed"):
+            stream.load_state_dict(state)
+        self.assertTrue(stream.closed)
+
+    def test_an_error_item_behind_a_state_comes_in_its_place(self):
+        path = self.file("rows", "1\n2\nx\n4\n")
+        name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line", {"batch": {"batch_size": 1}}],
+                          graph=[{"name": "n", "op": "string_to_number", "input": ["record"]}],
+                          staged={"features": {"n": "n"}})
+        with stager.open(name, private_run=True) as stream:
+            self.assertEqual([stream.next()["n"].tolist() for _ in range(2)], [[1], [2]])
+            state = stream.state_dict()
+        with stager.open(name, private_run=True) as stream:
+            stream.load_state_dict(state)
+            self.assertEqual(stream.state_dict(), state)
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "line 3"):
                 stream.next()
-            self.assertEqual(stream.next().info.pass_, 1)
+            self.assertEqual(stream.next()["n"].tolist(), [4])
+            with self.assertRaises(stager.OutOfRangeError):
+                stream.next()
+
+    def test_a_state_is_loaded_once(self):
+        name = self.shuffled()
+        state = {"version": 1, "pipeline": name, "epoch": 0, "pass": 0, "batches": 3}
+        with stager.open(name, private_run=True) as stream:
+            stream.load_state_dict(state)
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "has taken batches"):
+                stream.load_state_dict({**state, "batches": 1})
+            self.assertEqual(stream.next().info.index, 3)
+
+    def test_a_load_that_waits_too_long_goes_on(self):
+        name = self.nothing()
+        state = {"version": 1, "pipeline": name, "epoch": 0, "pass": 0, "batches": 1}
+        with stager.open(name) as stream:
+            for _ in range(2):
+                with self.assertRaises(stager.DeadlineExceededError):
+                    stream.load_state_dict(state, timeout=0)
+            self.assertEqual(stream.state_dict(), state)
+            with stager.open(name) as other:
+                self.assertEqual([stream.next().info.index, other.next().info.index], [1, 0])
 
     def test_a_state_that_cannot_be_taken_up_is_refused(self):
         name = self.shuffled(num_clients=2)
@@ -462,12 +525,9 @@ class Position(case.Case):
         self.assertEqual(values(stream.next() for _ in range(3)), every[1:4])
         stream.close()
         stream = stager.open(name, client_id="ada")
-        stream.load_state_dict(state)
         with self.assertRaisesRegex(stager.FailedPreconditionError, "goes on with index 4 of epoch 0; the "
                                     "state is of index 0"):
-            stream.next()
-        self.assertTrue(stream.closed)
-        stream = stager.open(name, client_id="ada")
+            stream.load_state_dict(state)
         self.assertEqual(values([stream.next()]), every[4:5])
         state = stream.state_dict()
         self.assertEqual((state["batches"], state["at"]), (None, (0, 4, 0)))

@@ -77,6 +77,17 @@ class Torch(case.Case):
             self.assertEqual([batch["value"].tolist() for batch in loader], [[0, 1], [2, 3], [4, 5]])
         dataset.close()
 
+    def test_a_state_that_cannot_be_taken_up_is_refused_by_the_call_that_loads_it(self):
+        dataset = stager.torch.IterableDataset(self.numbers())
+        state = dataset.state_dict()
+        for _ in dataset:
+            pass
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "it does not go back"):
+            dataset.load_state_dict({**state, "batches": 1})
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "it does not go back"):
+            next(iter(dataset))
+        dataset.close()
+
     def test_workers_are_refused_with_the_reason(self):
         dataset = stager.torch.IterableDataset(self.numbers(stop=6))
         loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1)

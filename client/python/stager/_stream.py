@@ -85,6 +85,13 @@ class _Place(NamedTuple):
     at: Optional[Tuple[int, ...]]  # the last of them: epoch, index, slice; None: unknown, or none was
 
 
+class _Peeked(NamedTuple):
+    """What load_state_dict has found at its place, and `next` gives."""
+
+    found: Union[_core.Lease, Error]
+    before: _Place
+
+
 class _Pass:
     """An iterator over one pass. Its end is said once, and stays. Of a stream's iterators the last one
     goes on."""
@@ -200,7 +207,8 @@ class Stream:
         self._before = 0  # batches and error items of earlier passes
         self._pass: Optional[int] = None  # which one it is in, once a batch said so
         self._at: Optional[Tuple[int, ...]] = None  # the last batch of it, where that may be asked for
-        self._resume: Optional[_Place] = None
+        self._resume: Optional[_Place] = None  # of a load_state_dict that is not done
+        self._peeked: Optional[_Peeked] = None
 
     def _find_place(self) -> int:
         if self.client_id is None or self._private_run:
@@ -234,10 +242,17 @@ class Stream:
         give one back. Another error: of a batch that could not be made; the stream goes on unless
         `finished`."""
         millis = self._timeout_millis if timeout is ... else _timeout_millis(timeout)
-        lease = self._take(millis) if self._resume is None else self._catch_up(millis)
-        return Batch(lease, self._plan)
+        found = self._take(millis) if self._resume is None else self._catch_up(millis)
+        if isinstance(found, Error):
+            raise found
+        return Batch(found, self._plan)
 
     def _take(self, millis: int) -> _core.Lease:
+        if self._peeked is not None:
+            found, self._peeked = self._peeked.found, None
+            if isinstance(found, Error):
+                raise found
+            return found
         try:
             lease = self._core.next(millis)
         except FailedPreconditionError as error:
@@ -275,9 +290,11 @@ class Stream:
         if self._core.closed:
             raise FailedPreconditionError(f"this stream of pipeline {self.name} is closed: open another")
         info = self._core.info()
-        if info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
+        if self._peeked is not None:  # of load_state_dict: goes on there
+            pass
+        elif info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
             self._rewind()
-        elif self._taken() > 0 and not info["finished"]:
+        elif self._given() > 0 and self._resume is None and not info["finished"]:
             self._begin_anew()
         self._n_loops += 1
         return _Pass(self, self._n_loops)
@@ -286,6 +303,10 @@ class Stream:
         """Batches and error items of this pass."""
         info = self._core.info()
         return int(info["batches"] + info["errors"]) - self._before
+
+    def _given(self) -> int:
+        """The same, without what load_state_dict has found and `next` gives."""
+        return 0 if self._peeked is not None else self._taken()
 
     def _rewind(self) -> None:
         self._core.rewind()
@@ -330,32 +351,47 @@ class Stream:
         return ahead if ahead is not None else self._position()
 
     def _position(self) -> Dict[str, Any]:
-        info = self._core.info()
-        if self._resume is not None:
-            place = self._resume
-        elif info["at_end"]:
-            place = _Place(info["end_pass"] + 1, 0, None)
-        else:
-            place = _Place(self._pass or 0, None if self._came_back else self._taken(), self._at)
+        place = self._place()
         state = {"version": _STATE_VERSION, "pipeline": self.name, "epoch": self._epoch,
                  "pass": place.number, "batches": place.batches}
         return state if self.client_id is None else {**state, "at": place.at}
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
+    def _place(self) -> _Place:
+        if self._resume is not None:
+            return self._resume
+        if self._peeked is not None:
+            return self._peeked.before
+        info = self._core.info()
+        if info["at_end"]:
+            return _Place(info["end_pass"] + 1, 0, None)
+        return _Place(self._pass or 0, None if self._came_back else self._taken(), self._at)
+
+    def load_state_dict(self, state: Dict[str, Any], timeout: Any = ...) -> None:
         """Goes on after what that state had taken, with the same batches in the same order, on a stream
         that has taken nothing. stagerd cannot jump to a place: what comes before it is made once more
-        and thrown away, which takes its time; and it counts the passes of a pipeline from when that was
-        applied or the daemon started: a pass that is over does not come back (FailedPreconditionError,
-        by the next `next`), but in a `private_run`. Who comes back under its client_id in the middle of a
-        pass is given what follows what it had acknowledged: FailedPreconditionError, by the next `next`,
-        where the state lies before that. Not for `split` among several trainers, where who gets which
-        batch is not decided beforehand."""
+        and thrown away here, which takes its time; timeout is as of `next`, and after a
+        DeadlineExceededError the next `next` goes on with it. stagerd counts the passes of a pipeline from
+        when that was applied or the daemon started: a pass that is over does not come back
+        (FailedPreconditionError), but in a `private_run`. A client that comes back under its client_id in the
+        middle of a pass gets what follows what it had acknowledged: FailedPreconditionError where the state
+        lies before that. After such an error the stream is where it was, or closed where the text says so. Not
+        for `split` among several trainers, where it is not decided beforehand which one gets a batch."""
+        place, millis = self._place_of(state), self._timeout_millis if timeout is ... else _timeout_millis(timeout)
+        self._resume = place
+        self._peeked = _Peeked(self._catch_up(millis), place)
+        self._epoch = int(state["epoch"])
+
+    def _place_of(self, state: Dict[str, Any]) -> _Place:
+        """Checks a state as far as it can be without a batch."""
         keys = {"version", "pipeline", "epoch", "pass", "batches"}
         if not isinstance(state, dict) or not keys <= state.keys() or state["version"] != _STATE_VERSION \
                 or state["pipeline"] != self.name:
             raise InvalidArgumentError(
                 f"this is no state of pipeline {self.name}, version {_STATE_VERSION}: {state!r}")
-        if self._before > 0 or self._taken() > 0:
+        batches, at = state["batches"], state.get("at")
+        place = _Place(int(state["pass"]), batches, None if at is None else tuple(at))
+        is_fresh = self._before == 0 and self._taken() <= (self._peeked is not None)
+        if not is_fresh and place != self._resume:
             raise FailedPreconditionError("load_state_dict: this stream has taken batches already; "
                                           "open a new one")
         if not self._private_run:
@@ -364,42 +400,65 @@ class Stream:
                 raise FailedPreconditionError(
                     f"pipeline {self.name} splits its batches among {status['num_clients']} "
                     "trainers as they ask: a place in it cannot be found again")
-        batches, at = state["batches"], state.get("at")
         if batches is None and at is None or self._came_back and at is None and batches:
             raise FailedPreconditionError(
                 f"{state} does not say where in its pass it is: it was taken before the first batch, by a "
                 "trainer that had come back in the middle, or without a client_id")
-        self._resume = _Place(int(state["pass"]), batches, None if at is None else tuple(at))
-        self._epoch = int(state["epoch"])
+        return place
 
-    def _catch_up(self, millis: int) -> _core.Lease:
-        """Throws away what comes before the place of load_state_dict; the first batch after it."""
-        wanted = self._resume or _Place(0, 0, None)
+    def _catch_up(self, millis: int) -> Union[_core.Lease, Error]:
+        """Throws away what comes before the place of load_state_dict; the first item after it."""
+        wanted, n_thrown = self._resume or _Place(0, 0, None), 0
         while True:
             try:
                 lease = self._take(millis)
             except (DeadlineExceededError, MaxHeldError):
                 raise
-            except Error:
+            except Error as error:
                 info = self._core.info()
                 number = info["end_pass"] if info["at_end"] else self._pass
-                there = number == wanted.number and (info["at_end"] or self._is_behind(wanted))
-                if there or info["finished"]:
+                if info["at_end"] and number == wanted.number and self._is_short(wanted):
+                    raise self._failed(None, f"the state is after {wanted.batches} batches of pass {number}, "
+                                       f"and the pass has {self._taken()}: the pipeline or its files have "
+                                       "changed since") from None
+                if info["finished"]:
                     self._resume = None
                     raise
+                if number == wanted.number and (info["at_end"] or self._is_behind(wanted)):
+                    self._resume = None
+                    return error
                 if info["at_end"]:
                     self._rewind()
+                n_thrown += 1
                 continue
             if self._pass is not None and self._pass > wanted.number:
-                self._resume = None
-                raise FailedPreconditionError(
+                raise self._failed(
+                    None if n_thrown else lease,
                     f"the state is of pass {wanted.number}, and pipeline {self.name} is in pass "
                     f"{self._pass}: it does not go back. Delete it and apply it again, by which passes are "
                     "counted anew, or open it with private_run=True")
             if self._pass == wanted.number and self._is_behind(wanted):
-                self._arrive(wanted)
+                self._arrive(wanted, lease)
                 return lease
             lease.release()
+            n_thrown += 1
+
+    def _failed(self, lease: Optional[_core.Lease], text: str) -> FailedPreconditionError:
+        """Ends a load_state_dict. Where only `lease` was taken, the stream stays before it; else it begins anew
+        where nobody else notices, or is closed."""
+        self._resume = None
+        if lease is not None:
+            self._peeked = _Peeked(lease, _Place(self._pass or 0, None if self._came_back else 0, None))
+        elif self._private_run:
+            self._core.close()
+            self._open()
+        else:
+            self.close()
+            text += ". The stream is closed, because it has passed batches over"
+        return FailedPreconditionError(text)
+
+    def _is_short(self, wanted: _Place) -> bool:
+        return not self._came_back and wanted.batches is not None and self._taken() < wanted.batches
 
     def _is_behind(self, wanted: _Place) -> bool:
         """Does what was taken last, a batch or an error item, follow that place?"""
@@ -407,8 +466,8 @@ class Stream:
             return self._taken() > wanted.batches
         return self._at is not None and self._at > (wanted.at or ())
 
-    def _arrive(self, wanted: _Place) -> None:
-        """The batch that was taken last is the first one behind the place. Of who came back: does it
+    def _arrive(self, wanted: _Place, lease: _core.Lease) -> None:
+        """The batch that was taken last is the first one behind the place. Of a client that came back: does it
         follow at once?"""
         self._resume = None
         if not self._came_back:
@@ -416,12 +475,12 @@ class Stream:
         epoch, index, _ = self._at or (0, 0, 0)
         at_epoch, at_index, _ = wanted.at or (0, -1, 0)
         if self._core.info()["batches"] == 1 and (epoch != at_epoch or index - at_index > self._came_back):
-            self.close()  # in the middle: the batch in hand comes again
-            raise FailedPreconditionError(
+            raise self._failed(
+                lease,
                 f"{self.client_id} came back in the middle of pass {wanted.number}, where stagerd goes on "
                 f"with index {index} of epoch {epoch}; the state is of index {at_index} of epoch "
-                f"{at_epoch}, and what lies between was acknowledged. Go on without load_state_dict; or, "
-                f"once rejoin_millis are over, delete {self.name} and apply it again")
+                f"{at_epoch}, and what lies between was acknowledged. The stream goes on with index {index}; or, "
+                f"once rejoin_millis are over, delete {self.name}, apply it again and load the state")
         if wanted.batches is not None:
             self._before += self._taken() - (wanted.batches + 1)
             self._came_back = 0
@@ -487,6 +546,7 @@ class Stream:
         if self._ahead is not None:
             self._ahead.clear()
         self._core.close()
+        self._peeked = None
         if self._workers is not None:
             self._workers.close()
 

@@ -189,7 +189,11 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
         if self._stream is None or self._stream.closed:
             self._stream = Stream(self._name, **self._options)
             if self._state is not None:
-                self._stream.load_state_dict(self._state)
+                try:
+                    self._stream.load_state_dict(self._state)
+                except BaseException:
+                    self.close()
+                    raise
                 self._state = None
             if self._epoch is not None:
                 self._stream.set_epoch(self._epoch)
@@ -218,9 +222,10 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
         return self._state if self._state is not None else self.stream.state_dict()
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Of the next iteration."""
+        """Opens the stream anew, at the place of that state. After an error each iteration tries it again."""
         self.close()
         self._state = dict(state)
+        self.stream  # pylint: disable=pointless-statement
 
     def close(self) -> None:
         if self._stream is not None:
