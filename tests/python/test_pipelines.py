@@ -5,6 +5,7 @@ when applying both changes nothing."""
 import json
 import os
 import pathlib
+import sys
 
 import numpy as np
 
@@ -208,6 +209,82 @@ staged: {{capacity: auto, num_threads: auto}}
 
 def values_of_main(batch):
     return batch
+
+
+class Places(case.Case):
+    """Errors of what Python built name the line of this file."""
+
+    def refused(self, make, pattern, offset=1):
+        """The line is that of the caller, and offset behind it."""
+        line = sys._getframe(1).f_lineno + offset
+        with self.assertRaises(stager.InvalidArgumentError) as caught:
+            stager.check(make())
+        text = caught.exception.text.replace(f"{__file__}:{line}", "HERE")
+        self.assertRegex(text, pattern)
+        self.assertNotRegex(text, r"<pipeline>|\bline \d")
+        self.assertEqual((caught.exception.file, caught.exception.line), (__file__, line))
+
+    def test_of_a_step_a_node_and_a_feature(self):
+        self.refused(
+            lambda: stager.range(4).take("x").batch(2), r"^HERE: dataset\[1\]\.take\.count: found")
+        self.refused(
+            lambda: stager.range(4).zip(stager.range(4).batch(0)), r"^HERE: datasets.branch_0.dataset\[1\].batch")
+        self.refused(
+            lambda: stager.range(4).batch(2).map(lambda r: ops.reshape(r["value"], shap=[2])),
+            r"^node reshape \(reshape\), HERE: attribute 'shap' is not known")
+        self.refused(
+            lambda: stager.range(4).map(lambda r: ops.abs(r["v"]), num_parallel_calls=1).batch(2),
+            r"^step map \(HERE\): node abs \(abs\), HERE: \"v\": no such node")
+        self.refused(
+            lambda: stager.range(4).map(lambda r: {"x": r["y"]}, num_parallel_calls=1).batch(2),
+            r"^step map \(HERE\): output.x, HERE: \"y\"")
+        self.refused(
+            lambda: stager.range(4).batch(2).map(lambda r: {"x": {"y": r["z"]}}), r"^staged.features.x/y, HERE: \"z\"")
+        self.refused(
+            lambda: stager.range(4).staged(capcity=3), r"^HERE: staged: unknown key")
+        self.refused(
+            lambda: stager.staged([stager.range(4).get_next()["value"]], {"foo": 3}),
+            r"^staged.feed_dict.foo, HERE: ")
+
+    def test_of_the_code_that_calls_and_not_of_the_package(self):
+        def features(r):
+            value = r["value"]
+            return {"x": value + "y"}
+        self.refused(
+            lambda: stager.range(4).batch(2).map(features), r"^node add \(add\), HERE: .* is string", -1)
+
+    def test_of_a_batch_and_of_an_element(self):
+        path = self.file("rows", "1\nx\n")
+        rows = stager.files(path).text_line()
+
+        def features(r):
+            return {"n": ops.string_to_number(r["record"])}
+        node = f"node string_to_number \\(string_to_number\\), {__file__}:{sys._getframe().f_lineno - 1}: "
+        line = sys._getframe().f_lineno + 1
+        step = rows.map(features, num_parallel_calls=1).batch(2)
+        for number, (pipeline, pattern) in enumerate((
+                (rows.batch(2).map(features), f"^{path}: line 2 \\(offset 2\\): {node}"),
+                (step, f"^{path}: line 2 \\(offset 2\\): step map \\({__file__}:{line}\\): {node}"))):
+            with stager.open(stager.apply(pipeline, name=f"places{number}")) as stream:
+                with self.assertRaisesRegex(stager.InvalidArgumentError, pattern) as caught:
+                    stream.next()
+                self.assertEqual((caught.exception.file, caught.exception.line), (path, 2))
+
+    def test_of_the_end_of_a_pass_and_of_advice(self):
+        missing = os.path.join(self.daemon.folder, "missing")
+        line = sys._getframe().f_lineno + 1
+        files = stager.files(missing)
+        with stager.open(stager.apply(files, name="missing")) as stream:
+            with self.assertRaisesRegex(stager.NotFoundError, f"step files \\({__file__}:{line}\\): no files matched"):
+                stream.next()
+        repeated = files.text_line().repeat().shuffle(10)
+        advice = stager.apply(repeated, name="advised").reply["advice"]
+        here = f"({__file__}:{sys._getframe().f_lineno - 2})"
+        self.assertTrue(any(f"step repeat {here} before shuffle {here}" in text for text in advice), advice)
+
+    def test_not_of_a_pipeline_that_came_as_text(self):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "^<text>:1:19: "):
+            stager.check("dataset: [range: {stp: 4}]\n")
 
 
 class Mistakes(case.unittest.TestCase):

@@ -212,7 +212,8 @@ class Errors(case.Case):
             logged = self.daemon.log().count(f"pipeline {name}: item")
             self.assertEqual(logged, 1) if drops else self.assertGreaterEqual(logged, 3)
         with stager.open("dropping") as late:
-            self.assertEqual(late.info["dropped_batches"], 0)
+            dropped = late.info["dropped_batches"]     # without those before it was opened, at least 3
+            self.assertLessEqual(dropped, stager.status("dropping")["dropped"] - 3)
 
     def test_an_error_item_with_the_code_of_a_timeout_is_raised(self):
         stream = stager.open(self.apply(

@@ -7,7 +7,8 @@ import os
 from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from . import _core
-from ._errors import InvalidArgumentError, UnavailableError
+from ._errors import Error, InvalidArgumentError, UnavailableError
+from ._places import TEXT, Places
 
 # Text of a pipeline, a Path to one, or what a builder made.
 Source = Union[str, "os.PathLike[str]", Any]
@@ -15,6 +16,26 @@ Source = Union[str, "os.PathLike[str]", Any]
 
 # Runtime directories of the daemons that `serve` has started in this process.
 served: Set[str] = set()
+
+
+# Of the pipelines that this process has built and applied, by runtime directory and name.
+_places: Dict[Tuple[str, str], Places] = {}
+
+
+def _key(runtime_dir: Optional[str], name: str) -> Tuple[str, str]:
+    return runtime_dir or os.environ.get("STAGER_RUNTIME_DIR", ""), str(name)
+
+
+def places_of(runtime_dir: Optional[str], name: str) -> Optional[Places]:
+    """Where this process made the parts of a pipeline, if it did."""
+    return _places.get(_key(runtime_dir, name))
+
+
+def locate(error: Error, places: Optional[Places]) -> None:
+    """Lets an error name places in Python."""
+    if places is not None:
+        error.text = places.named(error.text)
+        error.args = (error.text, *error.args[1:])
 
 
 def advised(error: UnavailableError) -> UnavailableError:
@@ -37,35 +58,48 @@ def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text
         raise advised(error) from None
 
 
-def _read(source: Source) -> Tuple[str, str]:
-    """Text and the name that errors give it."""
+def _read(source: Source) -> Tuple[str, str, Optional[Places]]:
+    """Text, the name that errors give it, and where Python made its parts."""
     if isinstance(source, os.PathLike):
         path = os.fspath(source)
         with open(path, encoding="utf-8") as file:
-            return file.read(), path
-    if hasattr(source, "yaml"):
-        return source.yaml(), "<pipeline>"
+            return file.read(), path, None
+    if hasattr(source, "_written"):
+        text, places = source._written()
+        return text, TEXT, places
     if not isinstance(source, str):
         raise TypeError(f"a pipeline is its text, a pathlib.Path of it, or what a builder made, not {source!r}")
     if "\n" not in source and "{" not in source:
         raise InvalidArgumentError(f"{source!r} is no text of a pipeline; for a file: "
                                    f"pathlib.Path({source!r})")
-    return source, "<text>"
+    return source, "<text>", None
 
 
 def check(source: Source, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """Is it a good pipeline? What a batch would hold, and how much memory it would take."""
-    text, file = _read(source)
-    reply: Dict[str, Any] = _ask("check", runtime_dir, text=text, file=file)
-    return reply
+    text, file, places = _read(source)
+    try:
+        reply: Dict[str, Any] = _ask("check", runtime_dir, text=text, file=file)
+    except Error as error:
+        locate(error, places)
+        raise
+    return reply if places is None else places.named_in(reply)
 
 
 def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
           if_generation: Optional[int] = None, runtime_dir: Optional[str] = None) -> Applied:
     """Hands a pipeline to the daemon, which keeps it. source: its text, a pathlib.Path of it, or what
     a builder made. The result is its name, a str, with `reply` and so `generation`."""
-    text, file = _read(source)
-    return Applied(_ask("apply", runtime_dir, name, text, file, replace, if_generation))
+    text, file, places = _read(source)
+    try:
+        reply = _ask("apply", runtime_dir, name, text, file, replace, if_generation)
+    except Error as error:
+        locate(error, places)
+        raise
+    if places is not None:
+        _places[_key(runtime_dir, reply["name"])] = places
+        reply = places.named_in(reply)
+    return Applied(reply)
 
 
 class Applied(str):
@@ -98,10 +132,12 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """What holds a pipeline up, what each node of its graph takes, and where it is cut."""
     reply: Dict[str, Any] = _ask("explain", runtime_dir, name)
-    return reply
+    places = places_of(runtime_dir, name)
+    return reply if places is None else places.named_in(reply)
 
 
 def delete(name: str, *, if_generation: Optional[int] = None,
            runtime_dir: Optional[str] = None) -> None:
     """Takes a pipeline from the daemon. Its clients get ABORTED."""
     _ask("delete", runtime_dir, name, if_generation=if_generation)
+    _places.pop(_key(runtime_dir, name), None)

@@ -6,7 +6,7 @@ from typing import Dict, List, Optional, Type
 _RECORD = re.compile(r"\brecord (\d+)")
 _OFFSET = re.compile(r"\(offset (\d+)\)")
 _LINE = re.compile(r"\bline (\d+)")
-_FILE = re.compile(r"(/[^:\n]*)(?::\d+)*: ")
+_FILE = re.compile(r"(?:^|(?<=[\s(]))(/[^:\n]*)(?::(\d+))?(?::\d+)*: ")
 
 
 class Error(Exception):
@@ -35,7 +35,9 @@ class Error(Exception):
 
     @property
     def line(self) -> Optional[int]:
-        return self._number(_LINE)
+        line = self._number(_LINE)
+        match = _FILE.search(self.text) if line is None else None
+        return int(match.group(2)) if match and match.group(2) else line
 
     @property
     def offset(self) -> Optional[int]:

@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import InvalidArgumentError
+from ._places import here
 
 
 # What NumPy calls the operators.
@@ -113,6 +114,7 @@ class Output(Symbol):
     def __init__(self, name: str = "", node: Optional[Node] = None, key: Any = None,
                  dataset: Any = None) -> None:
         self.name, self.node, self.key, self.dataset = name, node, key, dataset
+        self.place = here() if node is None else node.place
 
     def _input(self) -> Output:
         return self
@@ -127,7 +129,7 @@ class Node(Symbol):
 
     def __init__(self, op: str, inputs: Tuple[Any, ...], attributes: Optional[Dict[str, Any]] = None,
                  name: Optional[str] = None) -> None:
-        self.op, self.name = op, name
+        self.op, self.name, self.place = op, name, here()
         self.attributes = attributes or {}
         self.inputs: List[Output] = [output for value in inputs for output in _flatten(op, value)]
 
@@ -218,6 +220,8 @@ class Writer:
     def __init__(self) -> None:
         self.nodes: List[Dict[str, Any]] = []
         self.datasets: List[Any] = []  # of the components that were met
+        self.places: Dict[str, str] = {}  # of nodes
+        self.feature_places: Dict[str, str] = {}
         self._names: Dict[int, str] = {}
         self._kept: List[Node] = []  # so that no id is used twice
         self._used: Dict[str, int] = {}
@@ -232,18 +236,21 @@ class Writer:
         name = self._name(output.node)
         return name if output.key is None else f"{name}:{output.key}"
 
-    def structure(self, value: Any) -> Any:
+    def structure(self, value: Any, path: str = "") -> Any:
         """The same structure with names of tensors as leaves."""
         if isinstance(value, Symbol):
-            return self.reference(value)
+            name = self.reference(value)
+            self.feature_places[path or name] = value._input().place
+            return name
         if value is None:
             return None
         if is_parts(value):
-            return {type(value).__name__.lower(): self.structure(value._asdict())}
+            return {type(value).__name__.lower(): self.structure(value._asdict(), path)}
+        below = f"{path}/" if path else ""
         if isinstance(value, dict):
-            return {key: self.structure(part) for key, part in value.items()}
+            return {key: self.structure(part, f"{below}{key}") for key, part in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.structure(part) for part in value]
+            return [self.structure(part, f"{below}{i}") for i, part in enumerate(value)]
         raise InvalidArgumentError(f"{value!r} is no tensor of a pipeline; for a constant: "
                                    f"ops.constant(value={value!r})")
 
@@ -256,6 +263,7 @@ class Writer:
             raise InvalidArgumentError(f"two nodes are called {name!r}")
         self._names[id(node)] = name
         self._kept.append(node)
+        self.places[name] = node.place
         entry: Dict[str, Any] = {"name": name, "op": node.op}
         if inputs:
             entry["input"] = inputs

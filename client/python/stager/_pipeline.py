@@ -7,12 +7,13 @@ import difflib
 import json
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from ._errors import Error, InvalidArgumentError
 from ._graph import Output, Symbol, Writer, is_parts, one, plain
+from ._places import Places, StepPlace, here
 
 #: For capacity, num_threads, num_parallel_calls and the buffer_size of prefetch: found by measurement.
 AUTOTUNE = -1
@@ -112,15 +113,26 @@ class Element:
         return "<stager.Element>"
 
 
+class _Step(NamedTuple):
+    name: str
+    arguments: Dict[str, Any]
+    special: Optional[Tuple[str, Any]]  # ("output", function), ("from", datasets) …
+    place: str
+
+
+def _source(name: str, arguments: Dict[str, Any], special: Optional[Tuple[str, Any]] = None) -> Dataset:
+    return Dataset((_Step(name, arguments, special, here()),))
+
+
 class Dataset:
     """A row of steps. Each method is a step of client/docs/dataset.md and gives a new dataset; the
     parameters have its names."""
 
-    def __init__(self, steps: Tuple[Any, ...] = ()) -> None:
-        self._steps = steps  # (name, arguments), or ("map", function, arguments) …
+    def __init__(self, steps: Tuple[_Step, ...] = ()) -> None:
+        self._steps = steps
 
-    def _with(self, *step: Any) -> Dataset:
-        return Dataset(self._steps + (step,))
+    def _with(self, name: str, arguments: Dict[str, Any], special: Optional[Tuple[str, Any]] = None) -> Dataset:
+        return Dataset(self._steps + (_Step(name, arguments, special, here()),))
 
     def __getattr__(self, step: str) -> Callable[..., Dataset]:
         if step.startswith("_"):
@@ -183,10 +195,10 @@ class Dataset:
     def _interleave(self, step: str, reader: Callable[[Dataset], Dataset],
                     named: Dict[str, Any]) -> Dataset:
         steps = reader(Dataset())._steps
-        if len(steps) != 1 or len(steps[0]) != 2:
+        if len(steps) != 1 or steps[0].special is not None:
             raise InvalidArgumentError(f"{step}: the reader is one step, such as "
                                        "`lambda file: file.text_line()`")
-        return self._with(step, {"reader": {steps[0][0]: steps[0][1]}, **_arguments(step, (), named)})
+        return self._with(step, {"reader": {steps[0].name: steps[0].arguments}, **_arguments(step, (), named)})
 
     def zip(self, *others: Dataset) -> Dataset:
         return self._with("zip", {}, ("from", others))
@@ -208,16 +220,19 @@ class Dataset:
     def yaml(self) -> str:
         return self.staged().yaml()
 
+    def _written(self) -> Tuple[str, Places]:
+        return self.staged()._written()
+
     def __repr__(self) -> str:
-        return f"<stager.Dataset {' -> '.join(step[0] for step in self._steps)}>"
+        return f"<stager.Dataset {' -> '.join(step.name for step in self._steps)}>"
 
 
 def _split_maps(dataset: Dataset) -> Tuple[Dataset, List[Callable[[Element], Any]]]:
     """The dataset without the maps behind it, which have no parameters, and their functions."""
     steps = list(dataset._steps)
     functions: List[Callable[[Element], Any]] = []
-    while steps and steps[-1][0] == "map" and not steps[-1][1]:
-        functions.insert(0, steps.pop()[2][1])
+    while steps and steps[-1].name == "map" and not steps[-1].arguments:
+        functions.insert(0, (steps.pop().special or ("", None))[1])
     return Dataset(tuple(steps)), functions
 
 
@@ -234,14 +249,18 @@ class _Steps:
 
     def __init__(self) -> None:
         self.branches: Dict[str, List[Any]] = {}
+        self.places: Dict[str, List[StepPlace]] = {}  # of branches
         self._names: List[Tuple[Dataset, str]] = []
 
-    def write(self, dataset: Dataset) -> List[Any]:
-        return [self._step(*step) for step in dataset._steps]
+    def write(self, dataset: Dataset, branch: str = "") -> List[Any]:
+        writers = [Writer() for _ in dataset._steps]
+        rows = [self._step(step, writer) for step, writer in zip(dataset._steps, writers)]
+        self.places[branch] = [StepPlace(step.name, step.place, writer.places)
+                               for step, writer in zip(dataset._steps, writers)]
+        return rows
 
-    def _step(self, name: str, arguments: Dict[str, Any],
-              special: Optional[Tuple[str, Any]] = None) -> Any:
-        arguments = dict(arguments)
+    def _step(self, step: _Step, writer: Writer) -> Any:
+        name, arguments, special = step.name, dict(step.arguments), step.special
         if "choice_dataset" in arguments:
             arguments["choice_dataset"] = self._branch(arguments["choice_dataset"])
         if special is None:
@@ -249,7 +268,7 @@ class _Steps:
         key, value = special
         if key == "from":
             return {name: {"from": [self._branch(other) for other in value], **arguments}}
-        writer, result = Writer(), _called(value, Element())
+        result = _called(value, Element())
         if key != "output":
             one(result, f"{name}: what its function returns")
         result = writer.structure(result)
@@ -261,7 +280,7 @@ class _Steps:
                 return name
         name = f"branch_{len(self._names)}"
         self._names.append((dataset, name))
-        self.branches[name] = self.write(dataset)
+        self.branches[name] = self.write(dataset, name)
         return name
 
 
@@ -276,7 +295,7 @@ class Pipeline:
     def __init__(self, features: Any, parameters: Dict[str, Any], feed_dict: Dict[Any, Any],
                  name: Optional[str], targets: Tuple[Symbol, ...] = ()) -> None:
         self._features, self._parameters, self._feed_dict = features, parameters, feed_dict
-        self._name, self._targets = name, targets
+        self._name, self._targets, self._place = name, targets, here()
 
     def __getitem__(self, path: str) -> Output:
         return Output(name=f"staged:{path}")
@@ -324,7 +343,9 @@ class Pipeline:
 
     def document(self) -> Dict[str, Any]:
         """The pipeline file, as it would be loaded."""
-        writer, steps = Writer(), _Steps()
+        return self._document(Writer(), _Steps())
+
+    def _document(self, writer: Writer, steps: _Steps) -> Dict[str, Any]:
         dataset, features = self._structure(writer)
         feeds = self._feeds(writer)
         targets = [writer.reference(target) for target in self._targets]
@@ -347,17 +368,39 @@ class Pipeline:
 
     def yaml(self) -> str:
         """The text of the pipeline file."""
+        return self._written()[0]
+
+    def _written(self) -> Tuple[str, Places]:
+        """The text, and where in Python its lines come from."""
+        writer, steps, places = Writer(), _Steps(), Places(self._place)
         lines: List[str] = []
-        for key, value in self.document().items():
+
+        def add(text: str, place: str = self._place) -> None:
+            lines.append(text)
+            places.lines[len(lines)] = place
+
+        def add_steps(rows: List[Any], branch: str, indent: str) -> None:
+            for row, step in zip(rows, steps.places[branch]):
+                add(f"{indent}- {_json(row)}", step.place)
+                places.steps[len(lines)] = step
+
+        for key, value in self._document(writer, steps).items():
             if key == "datasets":
-                lines.append("datasets:")
+                add("datasets:")
                 for name, branch in value.items():
-                    lines += [f"  {name}:", *(f"    - {_json(step)}" for step in branch)]
-            elif isinstance(value, list) and value and not isinstance(value[0], str) or key == "dataset":
-                lines += [f"{key}:", *(f"  - {_json(part)}" for part in value)]
+                    add(f"  {name}:")
+                    add_steps(branch, name, "    ")
+            elif key == "dataset":
+                add("dataset:")
+                add_steps(value, "", "  ")
+            elif key == "graph":
+                add("graph:")
+                for node in value:
+                    add(f"  - {_json(node)}", writer.places[node["name"]])
             else:
-                lines.append(f"{key}: {_json(value)}")
-        return "\n".join(lines) + "\n"
+                add(f"{key}: {_json(value)}")
+        places.nodes, places.features = writer.places, writer.feature_places
+        return "\n".join(lines) + "\n", places
 
     def __repr__(self) -> str:
         return f"<stager.Pipeline {self._name or 'without a name'}>"
@@ -435,7 +478,7 @@ def files(pattern: Union[None, Path, Iterable[Path]] = None, **named: Any) -> Da
     relative one, and one in `listing`, is in this process's folder."""
     given = {"pattern": pattern, "listing": named.pop("listing", None)}
     paths = {key: _whole_paths(value, key == "pattern") for key, value in given.items() if value is not None}
-    return Dataset((("files", {**paths, **_arguments("files", (), named)}),))
+    return _source("files", {**paths, **_arguments("files", (), named)})
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
@@ -443,25 +486,25 @@ def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
     names = ("stop",) if len(bounds) == 1 else ("start", "stop", "step")
     if not 1 <= len(bounds) <= 3:
         raise TypeError(f"range() takes 1 to 3 numbers, and {len(bounds)} were given")
-    return Dataset((("range", dict(zip(names, bounds))),))
+    return _source("range", dict(zip(names, bounds)))
 
 
 def zip_datasets(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
     """Element i is element i of every dataset, side by side. They may come in one tuple, as in tf.data."""
     if len(datasets) == 1 and isinstance(datasets[0], (list, tuple)):
         datasets = tuple(datasets[0])
-    return Dataset((("zip", {}, ("from", datasets)),))
+    return _source("zip", {}, ("from", datasets))
 
 
 def sample_from_datasets(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None,
                          **named: Any) -> Dataset:
     """Each element is the next of a dataset that is drawn for it."""
     arguments = _arguments("sample_from_datasets", (), {"weights": weights, **named})
-    return Dataset((("sample_from_datasets", arguments, ("from", tuple(datasets))),))
+    return _source("sample_from_datasets", arguments, ("from", tuple(datasets)))
 
 
 def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
                          **named: Any) -> Dataset:
     """Each element is the next of the dataset whose number choice_dataset says."""
     arguments = {"choice_dataset": choice_dataset, **_arguments("choose_from_datasets", (), named)}
-    return Dataset((("choose_from_datasets", arguments, ("from", tuple(datasets))),))
+    return _source("choose_from_datasets", arguments, ("from", tuple(datasets)))

@@ -191,12 +191,16 @@ class Stream:
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
+            self._locate(error)
             own = f"(pid {os.getpid()})"
             if own not in error.text:
                 raise
             raise ResourceExhaustedError(
                 f"{error.text}. {own[1:-1].capitalize()} is this process: close the stream that it has, or "
                 "let go of it") from None
+        except Error as error:
+            self._locate(error)
+            raise
         text = self._core.structure
         # Without `features` a batch is what the dataset yields.
         names = [name for name, _, _ in self.schema]
@@ -256,6 +260,7 @@ class Stream:
         try:
             lease = self._core.next(millis)
         except FailedPreconditionError as error:
+            self._locate(error)
             held = self._core.held()
             if self._core.closed or os.getpid() != self._pid:
                 raise
@@ -267,11 +272,17 @@ class Stream:
                 raise MaxHeldError(
                     f"{error.text}. A batch is in hand as long as a view of it lives: copy what is kept",
                     held) from None
+        except Error as error:
+            self._locate(error)
+            raise
         if self._pass is None or self.client_id is not None or self._resume is not None:
             info = lease.info()
             self._pass = info["pass"]
             self._at = (info["epoch"], info["index"], info["slice"])
         return lease
+
+    def _locate(self, error: Error) -> None:
+        _admin.locate(error, _admin.places_of(self.runtime_dir, self.name))
 
     def _room_comes(self, settle: Callable[[], None]) -> bool:
         """Is less than max_held in hand when nothing is computed any more? Its memory is given back by
@@ -512,7 +523,11 @@ class Stream:
         if not isinstance(batch, Batch):
             raise TypeError(f"run takes a batch of this stream, not {batch!r}")
         names = self.targets if fetches is None else _names(fetches) or ()
-        return [view(tensor) for tensor in self._core.run(batch.lease, names)]
+        try:
+            return [view(tensor) for tensor in self._core.run(batch.lease, names)]
+        except Error as error:
+            self._locate(error)
+            raise
 
     # ---- itself ----
 

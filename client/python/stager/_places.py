@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the user's Python code makes the parts of a pipeline. What the daemon says of lines of the text that
+the builder wrote becomes file and line of that code."""
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, Dict, NamedTuple, Optional
+
+#: How the daemon calls the text of a builder.
+TEXT = "<pipeline>"
+
+_SAID = re.compile(r"(?P<step>\w+) \(line (?P<step_line>\d+)\)"
+                   r"|node (?P<node>\S+) \((?P<op>\w+)\)(?:, line \d+)?"
+                   r"|(?:staged\.features|output)(?:\.(?P<feature>[^\s,]+))?, line (?P<feature_line>\d+)"
+                   r"|(?P<column> \(line \d+, column \d+\))"
+                   r"|\bline (?P<line>\d+)\b")
+_HEAD = re.compile(re.escape(TEXT) + r"(?::(\d+):\d+)?: ")
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def here() -> str:
+    """Returns file:line of the code that called this package."""
+    frame: Any = sys._getframe(1)
+    package = _folder(frame.f_code.co_filename)
+    while frame is not None and _folder(frame.f_code.co_filename) == package:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
+
+
+class StepPlace(NamedTuple):
+    """A step of a dataset, with the nodes of its graph."""
+
+    name: str
+    place: str
+    nodes: Dict[str, str]
+
+
+class Places:
+    """Of the lines, nodes and features of one text."""
+
+    def __init__(self, whole: str) -> None:
+        self.whole = whole
+        self.lines: Dict[int, str] = {}
+        self.steps: Dict[int, StepPlace] = {}
+        self.nodes: Dict[str, str] = {}
+        self.features: Dict[str, str] = {}
+
+    def named(self, text: str) -> str:
+        """Returns what the daemon says with places in Python. Lines of data stay: those of the text are told from
+        them by the names that stand beside them."""
+        head = _HEAD.match(text)
+        step: Optional[StepPlace] = None
+        found = False
+
+        def name(match: "re.Match[str]") -> str:
+            nonlocal step, found
+            said, place = match.group(0), None
+            if match["step"]:
+                known = self.steps.get(int(match["step_line"]))
+                if known is not None and known.name == match["step"]:
+                    step, place = known, f"{known.name} ({known.place})"
+            elif match["node"]:
+                node = (step.nodes if step is not None else self.nodes).get(match["node"])
+                place = None if node is None else f"node {match['node']} ({match['op']}), {node}"
+            elif head is not None and match["feature_line"]:
+                at = self.lines.get(int(match["feature_line"]))
+                if said.startswith("staged"):
+                    at = self.features.get(match["feature"] or "", at)
+                place = said.rpartition(", line ")[0] + f", {at}"
+            elif head is not None and match["column"]:
+                return ""
+            elif head is not None and match["line"]:
+                place = self.lines.get(int(match["line"]))
+            found = found or place is not None
+            return said if place is None else place
+
+        text = _SAID.sub(name, text[head.end():] if head is not None else text)
+        if head is not None and (head[1] or not found):
+            text = f"{self.lines.get(int(head[1] or 0), self.whole)}: {text}"
+        return text
+
+    def named_in(self, value: Any) -> Any:
+        """The same in all texts of a reply."""
+        if isinstance(value, str):
+            return self.named(value)
+        if isinstance(value, dict):
+            return {key: self.named_in(part) for key, part in value.items()}
+        return [self.named_in(part) for part in value] if isinstance(value, list) else value
