@@ -49,19 +49,20 @@ static void keep(char *to, size_t size, const char *value, size_t bytes)
 }
 
 /* "bytes 0-99/1234", "bytes * /0" (without the space). */
-static void take_range(struct stg_answer *answer, const char *value, size_t bytes)
+static void take_range(struct stg_head *head, const char *value, size_t bytes)
 {
     char text[128];
     uint64_t from, to, size;
     keep(text, sizeof(text), value, bytes);
     if (sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &from, &to, &size) == 3 &&
         from <= to && to < size) {
-        answer->has_range = answer->has_size = true;
-        answer->from = from;
-        answer->size = size;
+        head->has_range = head->has_size = true;
+        head->from = from;
+        head->last = to;
+        head->size = size;
     } else if (sscanf(text, "bytes */%" SCNu64, &size) == 1) {
-        answer->has_size = true;
-        answer->size = size;
+        head->has_size = true;
+        head->size = size;
     }
 }
 
@@ -70,16 +71,20 @@ size_t stg_answer_header(char *line, size_t size, size_t n, void *userdata)
     struct stg_fetch *fetch = userdata;
     struct stg_answer *answer = &fetch->answer;
     size_t bytes = size * n, m;
+    struct stg_version *version = &answer->head.version;
     const char *value;
+    /* What follows a body says nothing of it. */
+    if (answer->judged)
+        return bytes;
     /* Of a redirection, or of an interim answer, nothing is kept. */
     if (bytes > 5 && memcmp(line, "HTTP/", 5) == 0)
         *answer = (struct stg_answer){0};
     else if ((value = value_of(line, bytes, "etag", &m)) != NULL)
-        keep(answer->version.etag, sizeof(answer->version.etag), value, m);
+        keep(version->etag, sizeof(version->etag), value, m);
     else if ((value = value_of(line, bytes, "last-modified", &m)) != NULL)
-        keep(answer->version.modified, sizeof(answer->version.modified), value, m);
+        keep(version->modified, sizeof(version->modified), value, m);
     else if ((value = value_of(line, bytes, "content-range", &m)) != NULL)
-        take_range(answer, value, m);
+        take_range(&answer->head, value, m);
     else if ((value = value_of(line, bytes, "retry-after", &m)) != NULL && m > 0 &&
              isdigit((unsigned char)value[0])) {
         uint64_t seconds = strtoull(value, NULL, 10);
@@ -141,15 +146,15 @@ static void refuse(struct stg_fetch *fetch)
 {
     const struct stg_answer *answer = &fetch->answer;
     char why[REASON_BYTES + 80];
-    const char *advice = answer->status == 401 || answer->status == 403
+    const char *advice = answer->head.status == 401 || answer->head.status == 403
                              ? fetch->plan.object->advice
                              : NULL;
     reason(answer, why, sizeof(why));
     fetch->failed =
-        stg_err(&fetch->failure, code_of(answer->status),
-                "%s: the server answered %ld%s%s%s%s", shown(fetch), answer->status, why,
-                advice != NULL ? "; " : "", advice != NULL ? advice : "",
-                answer->status / 100 == 3
+        stg_err(&fetch->failure, code_of(answer->head.status),
+                "%s: the server answered %ld%s%s%s%s", shown(fetch), answer->head.status,
+                why, advice != NULL ? "; " : "", advice != NULL ? advice : "",
+                answer->head.status / 100 == 3
                     ? " (a redirection that is not followed: name the place "
                       "that it leads to)"
                     : "");
@@ -165,57 +170,24 @@ static void replaced(struct stg_fetch *fetch, const char *what, const char *was,
                             shown(fetch), what, was, now);
 }
 
-static void replaced_size(struct stg_fetch *fetch, uint64_t was, uint64_t now)
+static void replaced_size(struct stg_fetch *fetch)
 {
-    char a[32], b[32];
-    snprintf(a, sizeof(a), "%" PRIu64, was);
-    snprintf(b, sizeof(b), "%" PRIu64, now);
-    replaced(fetch, "its length", a, b);
+    const struct stg_progress *progress = &fetch->progress;
+    char was[48], now[48];
+    snprintf(was, sizeof(was), "%s%" PRIu64, progress->version.known ? "" : "at least ",
+             progress->version.known ? progress->version.size : progress->most_n);
+    snprintf(now, sizeof(now), "%" PRIu64, progress->got.size);
+    replaced(fetch, "its length", was,
+             progress->got.size == STG_SIZE_LARGER ? "larger" : now);
 }
 
-/* ---- what it is ---- */
-
-static void check_version(struct stg_fetch *fetch)
+static void other_range(struct stg_fetch *fetch)
 {
-    const struct stg_version *want = &fetch->version, *got = &fetch->answer.version;
-    if (!want->known)
-        return;
-    if (want->etag[0] != '\0' && strcmp(want->etag, got->etag) != 0)
-        replaced(fetch, "its ETag", want->etag,
-                 got->etag[0] != '\0' ? got->etag : "none");
-    else if (want->etag[0] == '\0' && strcmp(want->modified, got->modified) != 0)
-        replaced(fetch, "its time", want->modified, got->modified);
-    else if (want->size != got->size)
-        replaced_size(fetch, want->size, got->size);
-}
-
-static void take_version(struct stg_fetch *fetch, uint64_t size)
-{
-    struct stg_answer *answer = &fetch->answer;
-    answer->version.known = true;
-    answer->version.size = size;
-    check_version(fetch);
-    if (fetch->failed < 0)
-        return;
-    fetch->end = size < fetch->plan.end ? size : fetch->plan.end;
-    if (fetch->end < fetch->plan.begin)
-        fetch->end = fetch->plan.begin;
-    stg_fetch_answered(fetch);
-}
-
-static void judge_part(struct stg_fetch *fetch)
-{
-    const struct stg_answer *answer = &fetch->answer;
-    uint64_t want = fetch->plan.begin + fetch->n;
-    if (!answer->has_range || answer->from != want) {
-        fetch->failed = stg_err(&fetch->failure, -STAGER_UNAVAILABLE,
-                                "%s: asked for what comes from offset %" PRIu64
-                                " on, the server answered 206 with something else",
-                                shown(fetch), want);
-        fetch->again = true;
-        return;
-    }
-    take_version(fetch, answer->size);
+    fetch->failed = stg_err(&fetch->failure, -STAGER_UNAVAILABLE,
+                            "%s: asked for what comes from offset %" PRIu64
+                            " on, the server answered 206 with something else",
+                            shown(fetch), stg_progress_from(&fetch->progress));
+    fetch->again = true;
 }
 
 static void no_ranges(struct stg_fetch *fetch)
@@ -229,65 +201,72 @@ static void no_ranges(struct stg_fetch *fetch)
         shown(fetch), fetch->plan.end - fetch->plan.begin);
 }
 
-/* All of the object, though a part was asked for. A length that is not told is known
- * when all has come. */
-static void judge_whole(struct stg_fetch *fetch)
+static void cut_short(struct stg_fetch *fetch)
 {
-    curl_off_t length = -1;
-    curl_easy_getinfo(fetch->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
-    fetch->answer.skip = fetch->n;
-    if (fetch->plan.begin > 0 || (length >= 0 && (uint64_t)length > fetch->plan.end))
-        no_ranges(fetch);
-    else if (length >= 0)
-        take_version(fetch, (uint64_t)length);
+    const struct stg_progress *progress = &fetch->progress;
+    fetch->failed = stg_err(&fetch->failure, -STAGER_UNAVAILABLE,
+                            "%s: the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
+                            shown(fetch), progress->n, progress->end - progress->begin);
+    fetch->again = true;
 }
 
-/* WebHDFS answers with those bytes that are there; whose they are was asked before. */
-static void judge_query(struct stg_fetch *fetch)
+static const char *or_none(const char *text)
 {
-    stg_fetch_answered(fetch);
+    return text[0] != '\0' ? text : "none";
 }
 
-/* Nothing was changed since: what is kept will do. */
-static void judge_kept(struct stg_fetch *fetch)
+static void fail(struct stg_fetch *fetch, enum stg_verdict verdict)
 {
-    fetch->answer.version = fetch->plan.kept;
-    fetch->end = fetch->plan.begin;
-    stg_fetch_answered(fetch);
+    const struct stg_version *was = &fetch->progress.version, *now = &fetch->progress.got;
+    switch (verdict) {
+    case STG_VERDICT_GO:
+    case STG_VERDICT_BROKEN: return;
+    case STG_VERDICT_SHORT: cut_short(fetch); return;
+    case STG_VERDICT_OTHER_RANGE: other_range(fetch); return;
+    case STG_VERDICT_REFUSED: refuse(fetch); return;
+    case STG_VERDICT_NO_RANGES: no_ranges(fetch); return;
+    case STG_VERDICT_TOO_MUCH:
+        fetch->failed =
+            stg_err(&fetch->failure, -STAGER_DATA_LOSS,
+                    "%s: the server sent more than was asked for", shown(fetch));
+        return;
+    case STG_VERDICT_OTHER_ETAG:
+        replaced(fetch, "its ETag", or_none(was->etag),
+                 fetch->progress.status == 412 ? "another" : or_none(now->etag));
+        return;
+    case STG_VERDICT_OTHER_TIME:
+        replaced(fetch, "its time", or_none(was->modified), or_none(now->modified));
+        return;
+    case STG_VERDICT_OTHER_SIZE: replaced_size(fetch); return;
+    }
 }
 
-static void judge_beyond(struct stg_fetch *fetch)
+/* ---- heads ---- */
+
+static bool knows_status(struct stg_fetch *fetch)
 {
-    const struct stg_answer *answer = &fetch->answer;
-    if (answer->has_size && answer->size == 0 && fetch->plan.begin == 0)
-        take_version(fetch, 0);
-    else if (fetch->version.known && answer->has_size)
-        replaced_size(fetch, fetch->version.size, answer->size);
-    else
-        refuse(fetch);
+    long *status = &fetch->answer.head.status;
+    return *status != 0 ||
+           (curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, status) == CURLE_OK &&
+            *status != 0);
 }
 
 /* Status and headers are there, and, of a refusal, what was said. */
 static void judge(struct stg_fetch *fetch)
 {
-    struct stg_answer *answer = &fetch->answer;
-    bool asked_all =
-        fetch->plan.kind == STG_FETCH_ALL || fetch->plan.object->range_in_query;
-    answer->judged = true;
-    if (answer->status == 206 && !asked_all)
-        judge_part(fetch);
-    else if (answer->status == 200 && !asked_all)
-        judge_whole(fetch);
-    else if (answer->status == 200)
-        judge_query(fetch);
-    else if (answer->status == 304 && fetch->plan.kept.known && fetch->n == 0)
-        judge_kept(fetch);
-    else if (answer->status == 416)
-        judge_beyond(fetch);
-    else if (answer->status == 412)
-        replaced(fetch, "its ETag", fetch->version.etag, "another");
-    else
-        refuse(fetch);
+    struct stg_head *head = &fetch->answer.head;
+    curl_off_t length = -1;
+    if (curl_easy_getinfo(fetch->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length) ==
+            CURLE_OK &&
+        length >= 0) {
+        head->has_length = true;
+        head->length = (uint64_t)length;
+    }
+    fetch->answer.judged = true;
+    enum stg_verdict verdict = stg_progress_head(&fetch->progress, head);
+    fail(fetch, verdict);
+    if (verdict == STG_VERDICT_GO && stg_progress_says_which(&fetch->progress))
+        stg_fetch_answered(fetch);
 }
 
 /* ---- bytes ---- */
@@ -301,44 +280,29 @@ static void take_said(struct stg_answer *answer, const char *bytes, size_t n)
     answer->n_said += n;
 }
 
-/* More than there can be: a list that is too long, or an object of unknown length. */
-static void too_much(struct stg_fetch *fetch)
-{
-    if (fetch->plan.kind == STG_FETCH_RANGE && !fetch->plan.object->range_in_query)
-        no_ranges(fetch);
-    else
-        fetch->failed =
-            stg_err(&fetch->failure, -STAGER_DATA_LOSS,
-                    "%s: the server sent more than was asked for", shown(fetch));
-}
-
 static void take_bytes(struct stg_fetch *fetch, const char *bytes, size_t n)
 {
-    struct stg_answer *answer = &fetch->answer;
-    uint64_t skip = answer->skip < n ? answer->skip : n;
-    answer->skip -= skip;
-    bytes += skip;
-    n -= skip;
-    if (n > fetch->end - fetch->plan.begin - fetch->n) {
-        too_much(fetch);
+    uint64_t skip, at, take;
+    enum stg_verdict verdict = stg_progress_body(&fetch->progress, n, &skip, &at, &take);
+    if (verdict != STG_VERDICT_GO) {
+        fail(fetch, verdict);
         return;
     }
-    if (n == 0)
+    assert(skip + take == n && at + take <= fetch->plan.chunk->capacity);
+    if (take == 0)
         return;
-    memcpy(fetch->plan.chunk->data + fetch->n, bytes, n);
-    stg_fetch_came(fetch, n);
+    memcpy(fetch->plan.chunk->data + at, bytes + skip, take);
+    stg_fetch_came(fetch);
 }
 
 size_t stg_answer_body(char *bytes, size_t size, size_t n, void *userdata)
 {
     struct stg_fetch *fetch = userdata;
     struct stg_answer *answer = &fetch->answer;
-    if (answer->status == 0)
-        curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &answer->status);
-    bool good = answer->status == 200 || answer->status == 206;
-    if (atomic_load_explicit(&fetch->cancelled, memory_order_relaxed))
+    if (!knows_status(fetch) ||
+        atomic_load_explicit(&fetch->cancelled, memory_order_relaxed))
         return CURL_WRITEFUNC_ERROR;
-    if (!good) {
+    if (answer->head.status != 200 && answer->head.status != 206) {
         take_said(answer, bytes, size * n);
         return size * n;
     }
@@ -349,33 +313,20 @@ size_t stg_answer_body(char *bytes, size_t size, size_t n, void *userdata)
     return fetch->failed == 0 ? size * n : CURL_WRITEFUNC_ERROR;
 }
 
-static void cut_short(struct stg_fetch *fetch, uint64_t want)
-{
-    fetch->failed = stg_err(&fetch->failure, -STAGER_UNAVAILABLE,
-                            "%s: the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
-                            shown(fetch), fetch->n, want);
-    fetch->again = true;
-}
-
-/* A length that was not told is what came. */
-static void check_whole(struct stg_fetch *fetch)
-{
-    uint64_t want = fetch->end - fetch->plan.begin;
-    if (!fetch->answered)
-        take_version(fetch, fetch->plan.begin + fetch->n);
-    else if (fetch->plan.kind == STG_FETCH_RANGE && fetch->n != want)
-        cut_short(fetch, want);
-}
-
-bool stg_answer_end(struct stg_fetch *fetch)
+bool stg_answer_end(struct stg_fetch *fetch, bool clean)
 {
     struct stg_answer *answer = &fetch->answer;
-    if (answer->status == 0)
-        curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &answer->status);
     answer->said[answer->n_said] = '\0';
-    if (!answer->judged)
+    if (clean && !answer->judged && knows_status(fetch))
         judge(fetch);
-    if (fetch->failed == 0)
-        check_whole(fetch);
-    return fetch->failed == 0;
+    if (fetch->failed < 0)
+        return false;
+    enum stg_verdict verdict = stg_progress_end(&fetch->progress, clean);
+    if (verdict != STG_VERDICT_GO) {
+        fail(fetch, verdict);
+        return false;
+    }
+    stg_fetch_answered(fetch);
+    stg_fetch_came(fetch);
+    return true;
 }

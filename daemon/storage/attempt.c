@@ -115,11 +115,11 @@ static bool is_strong(const char *etag)
 static bool add_headers(struct stg_fetch *fetch)
 {
     const struct stg_object *object = fetch->plan.object;
-    const struct stg_version *version = &fetch->version;
+    const struct stg_version *version = &fetch->progress.version;
     bool ok = true;
     if (version->known && is_strong(version->etag))
         ok = add_header(fetch, "If-Match: %s", version->etag);
-    if (ok && fetch->plan.kept.known && fetch->n == 0)
+    if (ok && stg_progress_may_keep(&fetch->progress))
         ok = add_header(fetch, "If-None-Match: %s", fetch->plan.kept.etag);
     /* That of nothing, which is what a GET sends. */
     if (ok && object->sign != NULL)
@@ -137,17 +137,17 @@ static bool add_headers(struct stg_fetch *fetch)
 static bool set_what(struct stg_fetch *fetch)
 {
     const struct stg_object *object = fetch->plan.object;
-    uint64_t from = fetch->plan.begin + fetch->n;
+    uint64_t from = stg_progress_from(&fetch->progress), end = fetch->progress.end;
     char range[64];
     CURL *easy = fetch->easy;
     if (object->range_in_query && fetch->plan.kind == STG_FETCH_RANGE) {
         char url[8192];
         int n = snprintf(url, sizeof(url), "%s&offset=%" PRIu64 "&length=%" PRIu64,
-                         object->url, from, fetch->end - from);
+                         object->url, from, end - from);
         return n < (int)sizeof(url) &&
                curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK;
     }
-    snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, from, fetch->end - 1);
+    snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, from, end - 1);
     return curl_easy_setopt(easy, CURLOPT_URL, object->url) == CURLE_OK &&
            (fetch->plan.kind == STG_FETCH_ALL ||
             curl_easy_setopt(easy, CURLOPT_RANGE, range) == CURLE_OK);
@@ -217,7 +217,8 @@ int stg_attempt_begin(struct stg_fetch *fetch, const struct stg_remote_settings 
     fetch->failed = 0;
     fetch->again = false;
     fetch->refused[0] = '\0';
-    fetch->n_before = fetch->n;
+    stg_progress_attempt(&fetch->progress);
+    fetch->n_before = fetch->progress.n;
     fetch->easy = curl_easy_init();
     if (fetch->easy != NULL) {
         set_how(fetch, settings);
@@ -270,7 +271,7 @@ static void fail_by_curl(struct stg_fetch *fetch, CURLcode result)
     } else {
         fetch->failed =
             stg_err(err, -STAGER_UNAVAILABLE, "%s: at offset %" PRIu64 ": %s", shown,
-                    fetch->plan.begin + fetch->n, curl_easy_strerror(result));
+                    stg_progress_from(&fetch->progress), curl_easy_strerror(result));
         fetch->again = true;
     }
 }
@@ -299,7 +300,7 @@ static bool try_again(struct stg_fetch *fetch, unsigned retries)
 {
     if (!fetch->again)
         return false;
-    if (fetch->n - fetch->n_before >= PROGRESS_BYTES)
+    if (stg_progress_sure(&fetch->progress) - fetch->n_before >= PROGRESS_BYTES)
         fetch->n_attempts = 0;
     if (++fetch->n_attempts > retries) {
         stg_err_append(&fetch->failure, fetch->failed, " (%u attempts, remote.retries)",
@@ -313,9 +314,7 @@ static bool try_again(struct stg_fetch *fetch, unsigned retries)
 bool stg_attempt_end(struct stg_fetch *fetch, CURLcode result,
                      const struct stg_remote_settings *settings)
 {
-    if (result == CURLE_OK)
-        stg_answer_end(fetch);
-    else if (fetch->failed == 0)
+    if (!stg_answer_end(fetch, result == CURLE_OK) && fetch->failed == 0)
         fail_by_curl(fetch, result);
     stg_attempt_drop(fetch);
     return fetch->failed == 0 || !try_again(fetch, settings->retries);

@@ -20,7 +20,8 @@ int stg_fetch_start(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
     atomic_store_explicit(&fetch->refs, 1, memory_order_relaxed);
     fetch->plan = *plan;
     fetch->version = plan->version;
-    fetch->end = plan->end;
+    stg_progress_init(&fetch->progress, plan->kind, plan->object->range_in_query,
+                      plan->kept.known, plan->begin, plan->end, &plan->version);
     stg_object_ref(plan->object);
     stg_chunk_ref(plan->chunk);
     pthread_mutex_init(&fetch->lock, NULL);
@@ -134,10 +135,10 @@ struct stg_chunk *stg_fetch_chunk(struct stg_fetch *fetch)
 
 /* ---- the fetcher's ---- */
 
-void stg_fetch_came(struct stg_fetch *fetch, uint64_t bytes)
+void stg_fetch_came(struct stg_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->lock);
-    fetch->n += bytes;
+    fetch->n = stg_progress_sure(&fetch->progress);
     pthread_cond_broadcast(&fetch->moved);
     pthread_mutex_unlock(&fetch->lock);
 }
@@ -145,9 +146,9 @@ void stg_fetch_came(struct stg_fetch *fetch, uint64_t bytes)
 void stg_fetch_answered(struct stg_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->lock);
+    fetch->is_kept = fetch->progress.is_kept;
     if (!fetch->answered)
-        fetch->version = fetch->answer.version;
-    fetch->is_kept = fetch->answer.status == 304;
+        fetch->version = fetch->is_kept ? fetch->plan.kept : fetch->progress.version;
     fetch->answered = true;
     pthread_cond_broadcast(&fetch->moved);
     pthread_mutex_unlock(&fetch->lock);

@@ -14,21 +14,9 @@
 
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/object.h"
+#include "daemon/storage/progress.h"
 
 struct stg_fetch;
-
-/* Which object it is that lies there now. Empty strings: the server does not say. */
-struct stg_version {
-    bool known;
-    uint64_t size; /* of all of it */
-    char etag[256];
-    char modified[64]; /* as the server writes it */
-};
-
-enum stg_fetch_kind {
-    STG_FETCH_RANGE, /* begin to end, which may lie beyond the object's end */
-    STG_FETCH_ALL    /* whatever the answer is, up to end - begin bytes of it */
-};
 
 struct stg_fetch_plan {
     struct stg_object *object; /* a reference is taken */

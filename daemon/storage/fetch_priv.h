@@ -19,14 +19,9 @@ struct stg_fetcher;
 
 /* What one answer has said so far. Its fetcher's. */
 struct stg_answer {
-    long status;
-    bool judged;    /* its head was looked at: what follows are bytes of the object */
-    bool has_range; /* Content-Range was there: */
-    uint64_t from, size;
-    bool has_size;
-    struct stg_version version;
+    struct stg_head head;
+    bool judged; /* the head was looked at: what follows are bytes of the object */
     uint64_t retry_after_ms;
-    uint64_t skip; /* bytes to leave out: the server began before what was asked for */
     char said[STG_SAID_BYTES]; /* the body of a refusal, as far as there is room */
     size_t n_said;
 };
@@ -39,7 +34,7 @@ struct stg_fetch {
 
     pthread_mutex_t lock; /* guards these */
     pthread_cond_t moved;
-    uint64_t n;    /* bytes that are there */
+    uint64_t n;    /* bytes that are there, and stay: stg_progress_sure */
     bool answered; /* version is as it stays */
     bool is_kept;  /* it is plan.kept */
     bool done;     /* nothing more comes */
@@ -56,7 +51,7 @@ struct stg_fetch {
     struct stg_answer answer;
     unsigned n_attempts; /* in vain, in a row */
     uint64_t n_before;   /* n when this attempt began */
-    uint64_t end;        /* of the bytes that there are: plan.end, or the object's */
+    struct stg_progress progress;
     uint64_t began_ns, due_ns;
     int failed; /* by what was judged; the attempt is to be ended */
     bool again; /* it may be tried again */
@@ -66,11 +61,12 @@ struct stg_fetch {
 /* answer.c. curl's callbacks; userdata is the fetch. */
 size_t stg_answer_header(char *line, size_t size, size_t n, void *fetch);
 size_t stg_answer_body(char *bytes, size_t size, size_t n, void *fetch);
-/* At the end of an attempt that curl calls a success; false: see failed and again. */
-bool stg_answer_end(struct stg_fetch *fetch);
+/* At the end of an attempt; clean: curl calls it a success. True: all bytes are there.
+ * False: see failed and again; both are 0 where only curl knows what broke. */
+bool stg_answer_end(struct stg_fetch *fetch, bool clean);
 
 /* fetch.c. For the fetcher: bytes have come, it is answered, it is over (0: well). */
-void stg_fetch_came(struct stg_fetch *fetch, uint64_t bytes);
+void stg_fetch_came(struct stg_fetch *fetch);
 void stg_fetch_answered(struct stg_fetch *fetch);
 void stg_fetch_done(struct stg_fetch *fetch, int code, const struct stg_err *err);
 

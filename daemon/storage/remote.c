@@ -254,6 +254,13 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
     int64_t there = 0;
     if (range.fetch != NULL)
         there = stg_fetch_wait(range.fetch, at + bytes, remote->who.stopped, err);
+    else
+        there = (int64_t)(at + bytes);
+    if (there >= 0 && (uint64_t)there < at + bytes)
+        there = stg_err(err, -STAGER_DATA_LOSS,
+                        "%s: the object ends at offset %" PRIu64 " of %" PRIu64,
+                        remote->object->shown, range.begin + (uint64_t)there,
+                        remote->version.size);
     if (there >= 0)
         memcpy(buf, range.chunk->data + at, bytes);
     stg_fetch_unref(range.fetch);

@@ -20,6 +20,10 @@ More of the query:
   to=URL         redirect to URL, which is percent-encoded; to=: to itself
   said=TEXT      the body of a refusal
   user=U:P, bearer=T  401 for whoever does not say so
+
+/answers/NAME?of=A,A,... serves answer number k to request number k, the last one to all after it. Each is
+STATUS:LENGTH:SENT:END[:RANGE[:ETAG]]. LENGTH is Content-Length, or "-" for none. SENT bytes of the body are sent, byte i
+of which is value(i + the first offset of RANGE). END is "end" or "reset". RANGE is that of Content-Range.
 """
 import base64
 import http.server
@@ -88,6 +92,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.write_log()
         url = urllib.parse.urlsplit(self.path)
+        if url.path.startswith("/answers/"):
+            answers = dict(urllib.parse.parse_qsl(url.query))["of"].split(",")
+            self.answer(*answers[min(self.objects.count(self.path), len(answers)) - 1].split(":"))
+            return
         self.query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         number = self.objects.count(self.path)
         self.faulty = number <= int(self.query.get("times", "1000000"))
@@ -95,6 +103,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         swapped = "swap" in self.query and number > int(self.query["swap"])
         if not self.refused(swapped):
             self.serve(self.data(url.path, 1 if swapped else 0), swapped)
+
+    def answer(self, status, length, sent, end, span="", etag=""):
+        self.send_response(int(status))
+        for name, text in (("Content-Length", length.strip("-")), ("ETag", etag and f'"{etag}"'),
+                           ("Content-Range", span and f"bytes {span}")):
+            if text:
+                self.send_header(name, text)
+        self.send_header("Connection", "close")
+        self.close_connection = True
+        self.end_headers()
+        first = int(span.split("-")[0]) if span[:1].isdigit() else 0
+        try:
+            self.wfile.write(self.objects.data(first + int(sent), 0)[first:])
+            self.wfile.flush()
+            if end == "reset":
+                self.reset()
+        except OSError:
+            pass  # the reader has seen enough
 
     def data(self, path, salt):
         if path.startswith("/file/"):
