@@ -33,6 +33,7 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
     catalog->budget = budget;
     catalog->instance_id = instance_id;
     catalog->hooks = *hooks;
+    catalog->trim = (struct stg_heap_trim){.done = hooks->changed, .owner = hooks->owner};
     catalog->access_gid = stg_group_id(settings->access_group);
     *ret = catalog;
     return 0;
@@ -332,6 +333,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     unlink_pipeline(catalog, pipeline);
     stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);
     free_pipeline(pipeline);
+    stg_heap_trim(&catalog->trim, catalog->loop);
     return 0;
 }
 
@@ -497,6 +499,7 @@ static void destroyed_stage(uv_work_t *work, int status)
     struct stg_catalog *catalog = instance->catalog;
     catalog->n_gone++;
     remove_instance(instance);
+    stg_heap_trim(&catalog->trim, catalog->loop);
     catalog->hooks.changed(catalog->hooks.owner);
 }
 
@@ -568,7 +571,7 @@ bool stg_catalog_working(const struct stg_catalog *catalog)
         if (i->state == STG_INSTANCE_CREATING || i->state == STG_INSTANCE_ENDING)
             return true;
     }
-    return false;
+    return catalog->trim.is_running;
 }
 
 bool stg_catalog_quiet(const struct stg_catalog *catalog)

@@ -8,6 +8,7 @@
 #define STG_DAEMON_CATALOG_PRIV_H
 
 #include "daemon/catalog.h"
+#include "daemon/heap.h"
 
 struct stg_catalog {
     uv_loop_t *loop;
@@ -20,6 +21,7 @@ struct stg_catalog {
     struct stg_pipeline *pipelines; /* by name */
     struct stg_instance *instances; /* all that exist, of all generations */
     uint64_t n_gone;                /* instances whose memory came back */
+    struct stg_heap_trim trim;
 };
 
 /* catalog_events.c */

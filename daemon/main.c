@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "daemon/config.h"
 #include "daemon/definition.h"
+#include "daemon/heap.h"
 #include "daemon/server.h"
 #include "daemon/version.h"
 #include "proto/load.h"
@@ -138,6 +139,7 @@ int main(int argc, char **argv)
         return check(options.check, options.config);
 
     signal(SIGPIPE, SIG_IGN);
+    stg_heap_bound();
     raise_file_limit();
     if (stg_config_load(options.config, &settings, &err) < 0) {
         stg_log(STG_LOG_ERROR, "%s", err.text);

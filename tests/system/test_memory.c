@@ -3,6 +3,7 @@
  * Memory: reused and not grown, refused with the arithmetic, small and large batches.
  */
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,18 +25,26 @@ static void apply_floats(struct fixture *fixture, const char *name, uint64_t n_f
     fixture_apply(fixture, yaml);
 }
 
-static long rss_kib(pid_t pid)
+/* A line of /proc/PID/status. */
+static long status_kib(pid_t pid, const char *key)
 {
     char path[64], line[256];
-    long kib = 0;
+    long kib = -1;
     snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "re");
     CHECK(file != NULL);
-    while (fgets(line, sizeof(line), file) != NULL &&
-           sscanf(line, "VmRSS: %ld", &kib) != 1) {
+    while (kib < 0 && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0)
+            kib = strtol(line + strlen(key) + 1, NULL, 10);
     }
     fclose(file);
+    CHECK(kib >= 0);
     return kib;
+}
+
+static long rss_kib(pid_t pid)
+{
+    return status_kib(pid, "VmRSS");
 }
 
 static int count_fds(pid_t pid)
@@ -101,6 +110,67 @@ static void attaching_and_leaving_costs_nothing_in_the_end(void)
     stager_release(fixture_take(stay));
     CHECK(count_fds(fixture.pid) <= fds + 8);
     stager_close(stay);
+    fixture_finish(&fixture);
+}
+
+#define N_PIPELINES 24
+
+/* All of them run at the same time. */
+static void use_pipelines(struct fixture *fixture, const char *file, int n)
+{
+    struct stager_stream *streams[N_PIPELINES];
+    char name[16], yaml[1024];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "p%d", i);
+        snprintf(yaml, sizeof(yaml),
+                 "name: %s\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
+                 "  - repeat\n  - shuffle: {buffer_size: 30000, seed: 7}\n"
+                 "  - batch: {batch_size: 4000, drop_remainder: true}\n"
+                 "staged: {num_threads: 2, capacity: 2, memory_budget: 64MiB}\n",
+                 name, file);
+        fixture_apply(fixture, yaml);
+        streams[i] = fixture_open(fixture, name, "a", 2);
+    }
+    for (int i = 0; i < n; i++)
+        run_batches(streams[i], 20);
+    for (int i = 0; i < n; i++)
+        stager_close(streams[i]);
+    for (int i = 0; i < n; i++) {
+        struct stg_reply reply;
+        snprintf(name, sizeof(name), "p%d", i);
+        stager_disconnect(fixture_ask(fixture, STG_REQUEST_DELETE, name, &reply));
+    }
+}
+
+/* Once no batch of any pipeline is left, and the resident memory is at most that, or does
+ * not get there. */
+static long rss_at_rest(pid_t pid, long wanted)
+{
+    int64_t end = now_millis() + fixture_millis(10000);
+    long kib = LONG_MAX;
+    while ((kib > wanted || status_kib(pid, "RssShmem") > 0) && now_millis() < end) {
+        usleep(1000);
+        kib = rss_kib(pid);
+    }
+    return kib;
+}
+
+static void deleted_pipelines_leave_no_memory_behind(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("a sanitizer's malloc keeps what was freed");
+#endif
+    struct fixture fixture;
+    char path[256];
+    fixture_start(&fixture, "memory_budget: 4GiB\n");
+    fixture_numbers(&fixture, "numbers", 1000000, 50000, path);
+    use_pipelines(&fixture, path, 1);
+    long before = rss_at_rest(fixture.pid, LONG_MAX);
+    use_pipelines(&fixture, path, N_PIPELINES);
+    long most = before + before / 5, after = rss_at_rest(fixture.pid, most);
+    printf("resident: %ld KiB after 1 pipeline, %ld KiB after %d more\n", before, after,
+           N_PIPELINES);
+    CHECK(after <= most);
     fixture_finish(&fixture);
 }
 
@@ -320,6 +390,7 @@ static const struct stg_test tests[] = {
     TEST(a_stop_while_memory_is_reserved_is_a_clean_one),
     TEST(memory_is_reused_and_does_not_grow),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),
+    TEST(deleted_pipelines_leave_no_memory_behind),
     TEST_SLOW(batches_of_a_kilobyte_and_of_300_megabytes, 60),
     TEST(a_pipeline_over_the_budget_is_refused_with_the_arithmetic),
     TEST(the_budget_counts_all_pipelines_together),
