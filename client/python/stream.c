@@ -540,6 +540,13 @@ static PyObject *get_closed(PyObject *object, void *ignored)
     return PyBool_FromLong(((struct stg_py_stream *)object)->is_closed);
 }
 
+static PyObject *get_dropped(PyObject *object, void *ignored)
+{
+    struct stager_stream_info info;
+    stager_stream_info(((struct stg_py_stream *)object)->stream, &info);
+    return PyLong_FromUnsignedLongLong(info.dropped_batches);
+}
+
 static PyMethodDef methods[] = {
     {"next", stream_next, METH_O, "next(timeout_millis) -> Lease; -1: for ever"},
     {"rewind", stream_rewind, METH_NOARGS, "Asks for the next pass."},
@@ -558,6 +565,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef getset[] = {
     {"structure", get_structure, NULL, "The shape of `features`, as JSON.", NULL},
     {"closed", get_closed, NULL, "Was it closed?", NULL},
+    {"dropped", get_dropped, NULL, "Batches dropped since it was opened.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

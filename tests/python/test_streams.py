@@ -4,8 +4,11 @@
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -214,6 +217,36 @@ class Errors(case.Case):
         with stager.open("dropping") as late:
             dropped = late.info["dropped_batches"]     # without those before it was opened, at least 3
             self.assertLessEqual(dropped, stager.status("dropping")["dropped"] - 3)
+
+    def test_a_loop_is_warned_once_of_what_was_dropped(self):
+        name = stager.apply(stager.staged(stager.range(1000).batch(2), timeout_millis=20, name="warned"))
+        with warnings.catch_warnings(record=True) as caught, stager.open(name, max_held=1) as stream:
+            warnings.simplefilter("always")
+            for n in range(2):
+                with stream.next():
+                    case.wait_until(lambda n=n: stream.info["dropped_batches"] >= 3 * (n + 1))
+            line = sys._getframe().f_lineno + 1
+            stream.next()
+            stream.next()
+        self.assertEqual([(w.category, w.filename) for w in caught], [(RuntimeWarning, __file__)])
+        self.assertRegex(str(caught[0].message), r"pipeline warned has dropped \d+ batches \(\d+ rows\).*"
+                         r'staged\(on_timeout="wait"\) drops none')
+        self.assertEqual(caught[0].lineno, line - 3)
+
+    def test_a_warning_that_is_an_error_loses_no_batch(self):
+        name = stager.apply(stager.staged(stager.range(1000).batch(2), timeout_millis=20, name="strict"))
+        with warnings.catch_warnings(), stager.open(name, max_held=1) as stream:
+            warnings.simplefilter("error")
+            n_taken, n_warned = 0, 0
+            while n_warned == 0:
+                try:
+                    with stream.next():
+                        n_taken += 1
+                        case.wait_until(lambda: stream.info["dropped_batches"] >= 1)
+                except RuntimeWarning:
+                    n_warned += 1
+            with stream.next():
+                self.assertEqual(stream.info["batches"], n_taken + 1)
 
     def test_an_error_item_with_the_code_of_a_timeout_is_raised(self):
         stream = stager.open(self.apply(
@@ -552,6 +585,32 @@ class Ranks(case.Case):
         for thread in threads:
             thread.join()
         self.assertEqual(got, {0: [[0, 1], [4, 5]], 1: [[2, 3], [6, 7]]})
+
+    def test_a_pipeline_for_one_client_belongs_to_the_rank_that_opens_it(self):
+        name = self.numbers(stop=4)
+        with mock.patch.dict(os.environ, RANK="0", WORLD_SIZE="4", LOCAL_WORLD_SIZE="2"):
+            with stager.open(name) as stream:
+                self.assertEqual((stream.client_id, stream.rank, stream.world_size), (None, 0, 4))
+                next(iter(stream))
+                self.assertEqual(values(stream), [[0, 1], [2, 3]])      # in the middle of a pass, as one trainer may
+                code = "import stager, sys\ntry: stager.open(sys.argv[1])\nexcept stager.ResourceExhaustedError as e: print(e)"
+                said = subprocess.run([sys.executable, "-c", code, name], env={**self.daemon.env(), "RANK": "1",
+                                      "WORLD_SIZE": "4"}, stdout=subprocess.PIPE, text=True, check=True).stdout
+                self.assertIn("A pipeline for all 4 ranks needs num_clients=4; one for a single rank, such as validation",
+                              said)
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "num_clients 1, and world_size is 4"):
+                stager.open(name, rank=0, world_size=4)
+
+    def test_the_ranks_of_this_machine_are_its_clients(self):
+        name = self.numbers(num_clients=2)
+        with mock.patch.dict(os.environ, RANK="3", WORLD_SIZE="4", LOCAL_WORLD_SIZE="2"):
+            with stager.open(name) as stream:
+                self.assertEqual(stream.client_id, "rank-3")
+        with mock.patch.dict(os.environ, RANK="3", WORLD_SIZE="8", LOCAL_WORLD_SIZE="4"):
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "give it num_clients=4.*open it with world_size=1"):
+                stager.open(name)
+            with stager.open(name, world_size=1) as stream:
+                self.assertIsNone(stream.client_id)
 
     def test_another_world_size_is_refused(self):
         name = self.numbers(num_clients=2)

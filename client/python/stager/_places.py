@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 #: How the daemon calls the text of a builder.
 TEXT = "<pipeline>"
@@ -22,13 +22,24 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+def _caller() -> Tuple[Any, int]:
+    """The frame that called this package, and how many frames of this package it is behind `depth`."""
+    frame: Any = sys._getframe(1)
+    package, n = _folder(frame.f_code.co_filename), 0
+    while frame is not None and _folder(frame.f_code.co_filename) == package:
+        frame, n = frame.f_back, n + 1
+    return frame, n
+
+
 def here() -> str:
     """Returns file:line of the code that called this package."""
-    frame: Any = sys._getframe(1)
-    package = _folder(frame.f_code.co_filename)
-    while frame is not None and _folder(frame.f_code.co_filename) == package:
-        frame = frame.f_back
+    frame, _ = _caller()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
+
+
+def depth() -> int:
+    """Returns the stacklevel by which warnings.warn names the code that called this package."""
+    return _caller()[1]
 
 
 class StepPlace(NamedTuple):

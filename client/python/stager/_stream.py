@@ -6,6 +6,7 @@ import json
 import operator
 import os
 import time
+import warnings
 from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple,
                     Union)
 
@@ -17,6 +18,7 @@ from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
                       InvalidArgumentError, MaxHeldError, OutOfRangeError, ResourceExhaustedError,
                       UnavailableError)
+from ._places import depth
 
 _STATE_VERSION = 1
 _MAX_HELD, _MAX_THREADS = 256, 64  # libstager's
@@ -156,22 +158,22 @@ class Stream:
         self.name = name
         self.rank = _from_environment("RANK", rank)
         self.world_size = _from_environment("WORLD_SIZE", world_size)
-        if client_id is None and self.rank is not None and (self.world_size or 1) > 1:
-            client_id = f"rank-{self.rank}"
         self.client_id = client_id
         self.runtime_dir = runtime_dir
+        self._private_run = private_run
+        if self._shares_with_ranks(world_size is not None) and client_id is None and self.rank is not None:
+            self.client_id = client_id = f"rank-{self.rank}"
         self._timeout_millis = _timeout_millis(timeout)
         self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
                          batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1),
                          _names(fields), _names(fetches), inter_op_threads_num,
                          intra_op_threads_num)
         self.writable = writable
-        self._private_run = private_run
         self._length = length
         self._epoch = 0
         self._n_loops = 0
+        self._has_warned = False
         self._pid = os.getpid()
-        self._check_ranks()
         self._workers: Optional[_workers.Workers] = None
         self._open()
         try:
@@ -194,6 +196,11 @@ class Stream:
             self._locate(error)
             own = f"(pid {os.getpid()})"
             if own not in error.text:
+                if self.client_id is None and (self.world_size or 1) > 1 and not self._private_run:
+                    raise ResourceExhaustedError(
+                        f"{error.text}. A pipeline for all {self.world_size} ranks needs num_clients="
+                        f"{self.world_size}; one for a single rank, such as validation, is opened by that rank "
+                        "alone") from None
                 raise
             raise ResourceExhaustedError(
                 f"{error.text}. {own[1:-1].capitalize()} is this process: close the stream that it has, or "
@@ -226,17 +233,26 @@ class Stream:
             return 0
         return int(status["num_clients"]) if status["delivery"] == "round_robin" else 1
 
-    def _check_ranks(self) -> None:
-        """A pipeline for another number of ranks would wait for clients that never come."""
-        if self.world_size is None or self.world_size <= 1 or self._private_run:
-            return
+    def _shares_with_ranks(self, is_given: bool) -> bool:
+        """Are this pipeline's clients the ranks? A pipeline for another number of ranks would wait for clients that
+        never come. is_given: world_size is an argument, and not that of torchrun, under which a pipeline for one
+        client belongs to the one rank that opens it."""
+        if self.world_size is None or self.world_size <= 1:
+            return False
         if self.rank is not None and not 0 <= self.rank < self.world_size:
             raise InvalidArgumentError(f"rank {self.rank} of world_size {self.world_size}")
+        if self._private_run:
+            return is_given
         num_clients = _admin.status(self.name, runtime_dir=self.runtime_dir)["num_clients"]
-        if num_clients != self.world_size:
-            raise FailedPreconditionError(
-                f"pipeline {self.name} has num_clients {num_clients}, and world_size is "
-                f"{self.world_size}: give the pipeline as many clients as there are ranks")
+        here = None if is_given else _from_environment("LOCAL_WORLD_SIZE", None)
+        if num_clients in (self.world_size, here) and num_clients > 1:
+            return True
+        if num_clients == 1 and not is_given:
+            return False
+        raise FailedPreconditionError(
+            f"pipeline {self.name} has num_clients {num_clients}, and world_size is "
+            f"{self.world_size}: give it num_clients={here or self.world_size}, so that each rank of this machine is a "
+            "client; or, if its clients are not the ranks, open it with world_size=1")
 
     # ---- batches ----
 
@@ -252,6 +268,8 @@ class Stream:
         return Batch(found, self._plan)
 
     def _take(self, millis: int) -> _core.Lease:
+        if self._core.dropped and not self._has_warned:
+            self._warn_of_drops()
         if self._peeked is not None:
             found, self._peeked = self._peeked.found, None
             if isinstance(found, Error):
@@ -280,6 +298,15 @@ class Stream:
             self._pass = info["pass"]
             self._at = (info["epoch"], info["index"], info["slice"])
         return lease
+
+    def _warn_of_drops(self) -> None:
+        self._has_warned = True
+        info = self._core.info()
+        warnings.warn(
+            f"pipeline {self.name} has dropped {info['dropped_batches']} batches ({info['dropped_rows']} rows) since this "
+            "stream was opened: no client took them within timeout_millis, and its on_timeout is drop. "
+            "staged(on_timeout=\"wait\") drops none; a longer timeout_millis drops fewer",
+            RuntimeWarning, stacklevel=depth())
 
     def _locate(self, error: Error) -> None:
         _admin.locate(error, _admin.places_of(self.runtime_dir, self.name))
