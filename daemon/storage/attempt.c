@@ -95,6 +95,8 @@ static int before_request(void *userdata, char *there, char *here, int port, int
 
 /* ---- the beginning ---- */
 
+#define SET(option, value) (curl_easy_setopt(fetch->easy, option, value) == CURLE_OK)
+
 static bool add_header(struct stg_fetch *fetch, const char *fmt, const char *value)
 {
     char line[4096];
@@ -128,10 +130,7 @@ static bool add_headers(struct stg_fetch *fetch)
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     if (ok && object->token != NULL)
         ok = add_header(fetch, "x-amz-security-token: %s", object->token);
-    if (ok && fetch->headers != NULL)
-        ok =
-            curl_easy_setopt(fetch->easy, CURLOPT_HTTPHEADER, fetch->headers) == CURLE_OK;
-    return ok;
+    return ok && (fetch->headers == NULL || SET(CURLOPT_HTTPHEADER, fetch->headers));
 }
 
 static bool set_what(struct stg_fetch *fetch)
@@ -139,34 +138,24 @@ static bool set_what(struct stg_fetch *fetch)
     const struct stg_object *object = fetch->plan.object;
     uint64_t from = stg_progress_from(&fetch->progress), end = fetch->progress.end;
     char range[64];
-    CURL *easy = fetch->easy;
     if (object->range_in_query && fetch->plan.kind == STG_FETCH_RANGE) {
         char url[8192];
         int n = snprintf(url, sizeof(url), "%s&offset=%" PRIu64 "&length=%" PRIu64,
                          object->url, from, end - from);
-        return n < (int)sizeof(url) &&
-               curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK;
+        return n < (int)sizeof(url) && SET(CURLOPT_URL, url);
     }
     snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, from, end - 1);
-    return curl_easy_setopt(easy, CURLOPT_URL, object->url) == CURLE_OK &&
-           (fetch->plan.kind == STG_FETCH_ALL ||
-            curl_easy_setopt(easy, CURLOPT_RANGE, range) == CURLE_OK);
+    return SET(CURLOPT_URL, object->url) &&
+           (fetch->plan.kind == STG_FETCH_ALL || SET(CURLOPT_RANGE, range));
 }
 
 static bool set_who(struct stg_fetch *fetch)
 {
     const struct stg_object *object = fetch->plan.object;
-    CURL *easy = fetch->easy;
-    bool ok = true;
-    if (object->sign != NULL)
-        ok = curl_easy_setopt(easy, CURLOPT_AWS_SIGV4, object->sign) == CURLE_OK;
-    if (ok && object->login != NULL)
-        ok = curl_easy_setopt(easy, CURLOPT_USERPWD, object->login) == CURLE_OK;
-    if (ok && object->bearer != NULL) {
-        curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-        ok = curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, object->bearer) == CURLE_OK;
-    }
-    return ok;
+    return (object->sign == NULL || SET(CURLOPT_AWS_SIGV4, object->sign)) &&
+           (object->login == NULL || SET(CURLOPT_USERPWD, object->login)) &&
+           (object->bearer == NULL || (SET(CURLOPT_HTTPAUTH, CURLAUTH_BEARER) &&
+                                       SET(CURLOPT_XOAUTH2_BEARER, object->bearer)));
 }
 
 /* What is signed is for one place. Others may send a reader on, never from TLS to none,
@@ -174,40 +163,36 @@ static bool set_who(struct stg_fetch *fetch)
 static bool set_where(struct stg_fetch *fetch)
 {
     const struct stg_object *object = fetch->plan.object;
-    CURL *easy = fetch->easy;
     bool secure = strncmp(object->url, "https:", 6) == 0;
-    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
-                            secure ? "https" : "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION,
-                            object->sign == NULL ? 1l : 0l) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_MAXREDIRS, MAX_REDIRECTIONS) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK;
+    return SET(CURLOPT_PROTOCOLS_STR, "http,https") &&
+           SET(CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https") &&
+           SET(CURLOPT_FOLLOWLOCATION, object->sign == NULL ? 1l : 0l) &&
+           SET(CURLOPT_MAXREDIRS, MAX_REDIRECTIONS) &&
+           SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 }
 
-static void set_how(struct stg_fetch *fetch, const struct stg_remote_settings *settings)
+static bool set_how(struct stg_fetch *fetch, const struct stg_remote_settings *settings)
 {
-    CURL *easy = fetch->easy;
     long stall_s = (long)(settings->stall_timeout_millis + 999) / 1000;
-    curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
-    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l);
-    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1l);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "stager");
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
-                     (long)settings->connect_timeout_millis);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES_PER_S);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, stall_s);
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, fetch);
-    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, before_request);
-    curl_easy_setopt(easy, CURLOPT_PREREQDATA, fetch);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, stg_answer_header);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, fetch);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, stg_answer_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, fetch);
+    return SET(CURLOPT_NOSIGNAL, 1l) && SET(CURLOPT_QUICK_EXIT, 1l) &&
+           SET(CURLOPT_NOPROGRESS, 1l) && SET(CURLOPT_BUFFERSIZE, BUFFER_BYTES) &&
+           SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) &&
+           SET(CURLOPT_USERAGENT, "stager") &&
+           SET(CURLOPT_CONNECTTIMEOUT_MS, (long)settings->connect_timeout_millis) &&
+           SET(CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES_PER_S) &&
+           SET(CURLOPT_LOW_SPEED_TIME, stall_s);
+}
+
+/* Without the first two it could connect to anything. */
+static bool set_callbacks(struct stg_fetch *fetch)
+{
+    return SET(CURLOPT_OPENSOCKETFUNCTION, open_socket) &&
+           SET(CURLOPT_OPENSOCKETDATA, fetch) &&
+           SET(CURLOPT_PREREQFUNCTION, before_request) &&
+           SET(CURLOPT_PREREQDATA, fetch) &&
+           SET(CURLOPT_HEADERFUNCTION, stg_answer_header) &&
+           SET(CURLOPT_HEADERDATA, fetch) &&
+           SET(CURLOPT_WRITEFUNCTION, stg_answer_body) && SET(CURLOPT_WRITEDATA, fetch);
 }
 
 int stg_attempt_begin(struct stg_fetch *fetch, const struct stg_remote_settings *settings,
@@ -220,11 +205,9 @@ int stg_attempt_begin(struct stg_fetch *fetch, const struct stg_remote_settings 
     stg_progress_attempt(&fetch->progress);
     fetch->n_before = fetch->progress.n;
     fetch->easy = curl_easy_init();
-    if (fetch->easy != NULL) {
-        set_how(fetch, settings);
-        if (set_what(fetch) && set_who(fetch) && set_where(fetch) && add_headers(fetch))
-            return 0;
-    }
+    if (fetch->easy != NULL && set_how(fetch, settings) && set_callbacks(fetch) &&
+        set_what(fetch) && set_who(fetch) && set_where(fetch) && add_headers(fetch))
+        return 0;
     stg_attempt_drop(fetch);
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                    "%s: out of memory, or its URL is too long",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/storage/fetcher.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,10 @@
 #define MAX_FETCHERS 4
 /* Connections that a thread keeps open for the next fetch. */
 #define MAX_KEPT 64l
+/* A thread looks as often, also where a wake-up fails. */
 #define IDLE_MS 1000
+/* Between looks where curl cannot wait. */
+#define BLIND_MS 10
 
 struct stg_fetcher {
     pthread_t thread;
@@ -104,10 +108,16 @@ static void finish(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
     stg_fetch_unref(fetch);
 }
 
-static void drop(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
+/* What curl cannot take out, its end does. */
+static void take_out(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
 {
     if (fetch->easy != NULL)
-        curl_multi_remove_handle(fetcher->multi, fetch->easy);
+        (void)curl_multi_remove_handle(fetcher->multi, fetch->easy);
+}
+
+static void drop(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
+{
+    take_out(fetcher, fetch);
     stg_attempt_drop(fetch);
     fetch->failed = stg_err(&fetch->failure, -STAGER_CANCELLED, "%s: nobody wants it",
                             fetch->plan.object->shown);
@@ -123,10 +133,17 @@ static void start(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
     }
     stg_fetchers_settings(&settings);
     fetch->failed = stg_attempt_begin(fetch, &settings, &fetch->failure);
+    if (fetch->failed == 0) {
+        CURLMcode added = curl_multi_add_handle(fetcher->multi, fetch->easy);
+        if (added != CURLM_OK) {
+            stg_attempt_drop(fetch);
+            fetch->failed =
+                stg_err(&fetch->failure, -STAGER_RESOURCE_EXHAUSTED, "%s: %s",
+                        fetch->plan.object->shown, curl_multi_strerror(added));
+        }
+    }
     if (fetch->failed < 0)
         finish(fetcher, fetch);
-    else
-        curl_multi_add_handle(fetcher->multi, fetch->easy);
 }
 
 /* False: nobody wants more. What came is started in the order in which it came. */
@@ -180,20 +197,54 @@ static int start_due(struct stg_fetcher *fetcher)
     return (int)wait_ms;
 }
 
-static void take_results(struct stg_fetcher *fetcher)
+static void end_attempt(struct stg_fetcher *fetcher, struct stg_fetch *fetch,
+                        CURLcode result)
 {
     struct stg_remote_settings settings;
+    stg_fetchers_settings(&settings);
+    take_out(fetcher, fetch);
+    if (stg_attempt_end(fetch, result, &settings))
+        finish(fetcher, fetch);
+}
+
+static struct stg_fetch *fetch_of(const struct stg_fetcher *fetcher, const CURL *easy)
+{
+    struct stg_fetch *fetch = fetcher->first;
+    while (fetch != NULL && fetch->easy != easy)
+        fetch = fetch->next;
+    return fetch;
+}
+
+static void take_results(struct stg_fetcher *fetcher)
+{
     CURLMsg *message;
     int left;
-    stg_fetchers_settings(&settings);
     while ((message = curl_multi_info_read(fetcher->multi, &left)) != NULL) {
-        struct stg_fetch *fetch = NULL;
-        CURLcode result = message->data.result;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&fetch);
-        curl_multi_remove_handle(fetcher->multi, fetch->easy);
-        if (stg_attempt_end(fetch, result, &settings))
-            finish(fetcher, fetch);
+        struct stg_fetch *fetch = fetch_of(fetcher, message->easy_handle);
+        if (fetch != NULL)
+            end_attempt(fetcher, fetch, message->data.result);
     }
+}
+
+/* Nothing says which of the attempts a failure of all of them befell: each begins anew,
+ * at its byte and after a while, as after a failure of the network. */
+static void end_all_attempts(struct stg_fetcher *fetcher, CURLMcode code)
+{
+    struct stg_fetch *next;
+    for (struct stg_fetch *fetch = fetcher->first; fetch != NULL; fetch = next) {
+        next = fetch->next;
+        if (fetch->easy != NULL)
+            end_attempt(fetcher, fetch,
+                        code == CURLM_OUT_OF_MEMORY ? CURLE_OUT_OF_MEMORY
+                                                    : CURLE_FAILED_INIT);
+    }
+}
+
+/* Without curl's own waiting, often enough. */
+static void wait_for_more(struct stg_fetcher *fetcher, int wait_ms)
+{
+    if (curl_multi_poll(fetcher->multi, NULL, 0, wait_ms, NULL) != CURLM_OK)
+        poll(NULL, 0, wait_ms < BLIND_MS ? wait_ms : BLIND_MS);
 }
 
 static void *run(void *arg)
@@ -203,9 +254,11 @@ static void *run(void *arg)
         int running;
         drop_cancelled(fetcher);
         int wait_ms = start_due(fetcher);
-        curl_multi_perform(fetcher->multi, &running);
+        CURLMcode code = curl_multi_perform(fetcher->multi, &running);
         take_results(fetcher);
-        curl_multi_poll(fetcher->multi, NULL, 0, wait_ms, NULL);
+        if (code != CURLM_OK)
+            end_all_attempts(fetcher, code);
+        wait_for_more(fetcher, wait_ms);
     }
     while (fetcher->first != NULL)
         drop(fetcher, fetcher->first);
@@ -216,7 +269,7 @@ static void *run(void *arg)
 
 static void fetcher_destroy(struct stg_fetcher *fetcher)
 {
-    curl_multi_cleanup(fetcher->multi);
+    (void)curl_multi_cleanup(fetcher->multi);
     pthread_mutex_destroy(&fetcher->lock);
     free(fetcher);
 }
@@ -229,13 +282,14 @@ static struct stg_fetcher *fetcher_create(unsigned number)
         return NULL;
     pthread_mutex_init(&fetcher->lock, NULL);
     fetcher->multi = curl_multi_init();
-    if (fetcher->multi != NULL) {
-        curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, MAX_KEPT);
-        if (pthread_create(&fetcher->thread, NULL, run, fetcher) == 0) {
-            snprintf(name, sizeof(name), "fetch/%u", number);
-            pthread_setname_np(fetcher->thread, name);
-            return fetcher;
-        }
+    /* One that cannot be woken would begin each fetch late. */
+    if (fetcher->multi != NULL &&
+        curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, MAX_KEPT) == CURLM_OK &&
+        curl_multi_wakeup(fetcher->multi) == CURLM_OK &&
+        pthread_create(&fetcher->thread, NULL, run, fetcher) == 0) {
+        snprintf(name, sizeof(name), "fetch/%u", number);
+        pthread_setname_np(fetcher->thread, name);
+        return fetcher;
     }
     fetcher_destroy(fetcher);
     return NULL;
@@ -258,6 +312,8 @@ static struct stg_fetcher *take_turn(void)
             if (fetcher != NULL)
                 all.fetchers[all.n++] = fetcher;
         }
+        if (all.n == 0)
+            curl_global_cleanup();
     }
     struct stg_fetcher *fetcher = all.n > 0 ? all.fetchers[all.turn++ % all.n] : NULL;
     pthread_mutex_unlock(&all.lock);
@@ -278,14 +334,14 @@ int stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err)
     fetch->next = fetcher->came;
     fetcher->came = fetch;
     pthread_mutex_unlock(&fetcher->lock);
-    curl_multi_wakeup(fetcher->multi);
+    (void)curl_multi_wakeup(fetcher->multi);
     return 0;
 }
 
 void stg_fetchers_wake(struct stg_fetch *fetch)
 {
     atomic_store(&fetch->fetcher->any_cancelled, true);
-    curl_multi_wakeup(fetch->fetcher->multi);
+    (void)curl_multi_wakeup(fetch->fetcher->multi);
 }
 
 static void stop(struct stg_fetcher *fetcher)
@@ -293,7 +349,7 @@ static void stop(struct stg_fetcher *fetcher)
     pthread_mutex_lock(&fetcher->lock);
     fetcher->stop = true;
     pthread_mutex_unlock(&fetcher->lock);
-    curl_multi_wakeup(fetcher->multi);
+    (void)curl_multi_wakeup(fetcher->multi);
     pthread_join(fetcher->thread, NULL);
     fetcher_destroy(fetcher);
 }
