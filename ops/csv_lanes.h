@@ -158,7 +158,7 @@ INLINE words_v field_bytes(const uint32_t *ends, size_t i)
 INLINE words_v field_first(const struct stg_csv_block *block, const uint32_t *ends,
                            size_t i)
 {
-    words_v ret;
+    words_v ret = {0};
     for (size_t k = 0; k < LANES; k++)
         ret[k] = load8(block->base[i + k] + (uint32_t)(ends[i + k] + 1));
     return ret;

@@ -92,10 +92,11 @@ __attribute__((format(printf, 2, 3))) static void show(char *list, const char *f
     va_start(args, fmt);
     vsnprintf(name, sizeof(name), fmt, args);
     va_end(args);
-    size_t used = strlen(list);
-    if (used + strlen(name) + sizeof(", …") + 1 < SHOWN_BYTES)
-        snprintf(list + used, SHOWN_BYTES - used, "%s%s", used > 0 ? ", " : "", name);
-    else if (used >= sizeof("…") && strcmp(list + used - strlen("…"), "…") != 0)
+    size_t used = strlen(list), bytes = strlen(name), comma = used > 0 ? strlen(", ") : 0;
+    if (used + comma + bytes + sizeof(", …") <= SHOWN_BYTES) {
+        memcpy(list + used, ", ", comma);
+        memcpy(list + used + comma, name, bytes + 1);
+    } else if (used >= sizeof("…") && strcmp(list + used - strlen("…"), "…") != 0)
         snprintf(list + used, SHOWN_BYTES - used, ", …");
 }
 

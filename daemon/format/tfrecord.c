@@ -4,6 +4,7 @@
  * costs itself; where a length is damaged nothing says where the next record begins, and
  * the rest of the file is lost. Records count from 0, and lie at their frame's offset.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,11 +39,14 @@ static void tfrecord_start(void *reader, struct stg_source *source)
     r->lost = false;
 }
 
+/* Returns the length in the header of the next record, which is all there. */
 static uint64_t length_of(const struct stg_window *window)
 {
+    assert(window->chunk != NULL);
+    const char *head = window->chunk->data + window->scan;
     uint64_t bytes = 0;
     for (int i = 7; i >= 0; i--)
-        bytes = bytes << 8 | (uint8_t)stg_window_at(window)[i];
+        bytes = bytes << 8 | (uint8_t)head[i];
     return bytes;
 }
 

@@ -57,7 +57,7 @@ static void publish_lines(struct fake *fake, int step)
     CHECK_OK(stg_batch_writer_begin(&w, base, STG_GRANULE_BYTES, &fake->boundary, &err),
              err);
     for (uint32_t t = 0; t < 2; t++) {
-        char all[64];
+        char all[2 * sizeof(words)];
         int64_t offsets[3] = {0}, shape[] = {2};
         offsets[1] = (int64_t)strlen(words[2 * t]);
         offsets[2] = offsets[1] + (int64_t)strlen(words[2 * t + 1]);

@@ -225,7 +225,7 @@ static size_t whole_record(uint8_t *to)
                    {"y", y, sizeof(y) - 1}};
     n += put_int(inside, "i", 5);
     for (size_t i = 0; i < N(entries); i++) {
-        uint8_t entry[64];
+        uint8_t entry[256];
         size_t bytes = put_field(entry, 1, (const uint8_t *)entries[i].key, 1);
         bytes += put_field(entry + bytes, 2, entries[i].value, entries[i].n);
         n += put_field(inside + n, 1, entry, bytes);

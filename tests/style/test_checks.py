@@ -11,6 +11,7 @@ import check_exports
 import check_format
 import check_functions
 import check_headers
+import check_kernels
 import check_layers
 import check_links
 import check_man
@@ -292,6 +293,21 @@ def the_summary_counts_a_script_as_one():
 def the_summary_sees_a_failure_without_a_count():
     for result in ("FAIL", "TIMEOUT", "ERROR", "INTERRUPT"):
         assert summary.count({"name": "x", "result": result, "stdout": "ok   a\n"}) == [0, 1, 0]
+
+
+def a_kernel_below_O3_is_found():
+    entry = {"file": "../ops/image_rows.c", "output": "ops/libx.a.p/image_rows.c.o", "command": "cc -O3 -Os -c x"}
+    crc = {"file": "../daemon/storage/crc32c_kernel.c", "output": "daemon/x.o", "command": "cc -O3 -c x"}
+    assert any("-Os, not -O3" in line for line in check_kernels.levels([entry, crc]))
+    assert not check_kernels.levels([dict(entry, command="cc -O2 -O3 -c x"), crc])
+    assert any("no kernel" in line for line in check_kernels.levels([crc]))
+
+
+def a_kernel_that_is_not_vectorised_is_found():
+    code = "   0:\tmulss  %xmm0,%xmm1\n   4:\tmulps  %xmm0,%xmm1\n"
+    assert check_kernels.too_few("x.a", code, check_kernels.PACKED, 2)
+    assert not check_kernels.too_few("x.a", code, check_kernels.PACKED, 1)
+    assert not check_kernels.too_few("x.a", "", check_kernels.PACKED, 1)
 
 
 def the_summary_sees_a_test_that_dies_after_its_count():
