@@ -3,8 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,38 +81,289 @@ static const char *level_name(enum stg_log_level level)
     return "?";
 }
 
-void stg_log(enum stg_log_level level, const char *fmt, ...)
+/* ---- the queue ---- */
+
+/* A line has at most LINE_BYTES, so that one write of whole lines is one piece to a pipe
+ * that other processes write to as well. */
+#define LINE_BYTES 2048
+#define QUEUE_BYTES ((size_t)256 << 10)
+#define STOP_SECONDS 1
+#define ABORT_LOOKS 200
+
+static struct {
+    pthread_mutex_t lock; /* guards what follows; held for a copy at most */
+    pthread_cond_t more;  /* for the writer */
+    pthread_cond_t idle;  /* for stg_log_stop */
+    pthread_t writer;
+    size_t head, n; /* of `bytes`: whole lines */
+    uint64_t n_dropped;
+    int error;     /* errno of the last write; 0: it succeeded */
+    bool is_tried; /* a line came after that error: the writer tries again */
+    bool is_stopping;
+    char bytes[QUEUE_BYTES];
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic bool is_started;
+static _Atomic bool is_idle = true; /* for the handler of SIGABRT */
+
+static size_t format_line(char line[LINE_BYTES], enum stg_log_level level,
+                          const char *fmt, va_list args)
 {
-    if ((int)level > atomic_load(&max_level))
-        return;
-    int saved = errno;
-    char line[2048];
     int n;
     if (stderr_is_journal()) {
-        n = snprintf(line, sizeof(line), "<%d>", (int)level);
+        n = snprintf(line, LINE_BYTES, "<%d>", (int)level);
     } else {
         struct timespec now;
         struct tm tm;
         clock_gettime(CLOCK_REALTIME, &now);
         localtime_r(&now.tv_sec, &tm);
-        n = (int)strftime(line, sizeof(line), "%H:%M:%S", &tm);
-        n += snprintf(line + n, sizeof(line) - (size_t)n,
+        n = (int)strftime(line, LINE_BYTES, "%H:%M:%S", &tm);
+        n += snprintf(line + n, LINE_BYTES - (size_t)n,
                       ".%03ld %s: ", now.tv_nsec / 1000000, level_name(level));
     }
-    va_list args;
-    va_start(args, fmt);
-    int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, args);
-    va_end(args);
+    int m = vsnprintf(line + n, LINE_BYTES - (size_t)n - 1, fmt, args);
     size_t bytes = (size_t)n + (m < 0 ? 0 : (size_t)m);
-    if (bytes > sizeof(line) - 2)
-        bytes = sizeof(line) - 2;
+    if (bytes > LINE_BYTES - 2)
+        bytes = LINE_BYTES - 2;
     for (size_t i = (size_t)n; i < bytes; i++) {
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-            line[i] = line[i] == '\n' ? ' ' : '?'; /* names may come from anybody */
+            line[i] = line[i] == '\n' ? ' ' : '?'; /* names may come from any client */
     }
     line[bytes++] = '\n';
-    if (write(2, line, bytes) < 0) {
-        /* nobody is left to tell */
+    return bytes;
+}
+
+static size_t format(char line[LINE_BYTES], enum stg_log_level level, const char *fmt,
+                     ...) __attribute__((format(printf, 3, 4)));
+
+static size_t format(char line[LINE_BYTES], enum stg_log_level level, const char *fmt,
+                     ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    size_t n = format_line(line, level, fmt, args);
+    va_end(args);
+    return n;
+}
+
+/* After a loss, lines are dropped until the queue is empty and the writer has said so:
+ * the lost lines lie where the log says it. */
+static void put(const char *line, size_t bytes)
+{
+    pthread_mutex_lock(&queue.lock);
+    if (queue.n_dropped > 0 || bytes > QUEUE_BYTES - queue.n || queue.is_stopping) {
+        queue.n_dropped++;
+        queue.is_tried = true;
+    } else {
+        size_t tail = (queue.head + queue.n) % QUEUE_BYTES;
+        size_t first = bytes < QUEUE_BYTES - tail ? bytes : QUEUE_BYTES - tail;
+        memcpy(queue.bytes + tail, line, first);
+        memcpy(queue.bytes, line + first, bytes - first);
+        queue.n += bytes;
+    }
+    if (!queue.is_stopping) {
+        atomic_store(&is_idle, false);
+        pthread_cond_signal(&queue.more);
+    }
+    pthread_mutex_unlock(&queue.lock);
+}
+
+/* Takes whole lines of the queue. Under the lock. */
+static size_t take(char *batch, size_t bytes)
+{
+    size_t n = queue.n < bytes ? queue.n : bytes;
+    size_t first = n < QUEUE_BYTES - queue.head ? n : QUEUE_BYTES - queue.head;
+    memcpy(batch, queue.bytes + queue.head, first);
+    memcpy(batch + first, queue.bytes, n - first);
+    const char *end = n > 0 ? memrchr(batch, '\n', n) : NULL;
+    n = end != NULL ? (size_t)(end - batch) + 1 : 0;
+    queue.head = (queue.head + n) % QUEUE_BYTES;
+    queue.n -= n;
+    return n;
+}
+
+static size_t format_loss(char line[LINE_BYTES], uint64_t n, int error)
+{
+    const char *lines = n == 1 ? "line is" : "lines are";
+    if (error != 0)
+        return format(line, STG_LOG_WARNING,
+                      "%" PRIu64 " %s missing here: cannot write the log: %s", n, lines,
+                      strerror(error));
+    return format(line, STG_LOG_WARNING,
+                  "%" PRIu64 " %s missing here: the reader of the log did not keep up", n,
+                  lines);
+}
+
+static uint64_t count_lines(const char *bytes, size_t n)
+{
+    uint64_t ret = 0;
+    for (size_t i = 0; i < n; i++)
+        ret += bytes[i] == '\n';
+    return ret;
+}
+
+/* Returns how many bytes were written, all unless errno says why not. Blocks. */
+static size_t write_all(const char *bytes, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t m = write(STDERR_FILENO, bytes + done, n - done);
+        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+        if (m >= 0)
+            done += (size_t)m;
+        else if (errno == EAGAIN)
+            poll(&room, 1, -1);
+        else if (errno != EINTR)
+            break;
+    }
+    return done;
+}
+
+/* Returns 0 or errno; n_lost is the number of lines that were not written. A line that an
+ * error has torn ends before the next one begins. */
+static int write_batch(const char *batch, size_t n, bool *torn, uint64_t *n_lost)
+{
+    if (*torn && write_all("\n", 1) == 1)
+        *torn = false;
+    size_t done = write_all(batch, n);
+    int error = done < n ? errno : 0;
+    *n_lost = count_lines(batch + done, n - done);
+    if (done > 0 && done < n)
+        *torn = batch[done - 1] != '\n';
+    return error;
+}
+
+/* Under the lock. */
+static bool has_work(void)
+{
+    return queue.n > 0 || (queue.n_dropped > 0 && (queue.error == 0 || queue.is_tried));
+}
+
+/* Under the lock, but for the write. */
+static void write_some(bool *torn)
+{
+    char batch[2 * LINE_BYTES];
+    uint64_t n_said = queue.n == 0 ? queue.n_dropped : 0, n_lost;
+    size_t n =
+        n_said > 0 ? format_loss(batch, n_said, queue.error) : take(batch, sizeof(batch));
+    queue.is_tried = false;
+    pthread_mutex_unlock(&queue.lock);
+    int error = write_batch(batch, n, torn, &n_lost);
+    pthread_mutex_lock(&queue.lock);
+    queue.error = error;
+    if (n_said == 0)
+        queue.n_dropped += n_lost;
+    else if (error == 0)
+        queue.n_dropped -= n_said;
+}
+
+static void *write_lines(void *arg)
+{
+    bool torn = false;
+    pthread_setname_np(pthread_self(), "log");
+    pthread_mutex_lock(&queue.lock);
+    for (;;) {
+        if (has_work()) {
+            write_some(&torn);
+            continue;
+        }
+        atomic_store(&is_idle, true);
+        pthread_cond_broadcast(&queue.idle);
+        if (queue.is_stopping)
+            break;
+        pthread_cond_wait(&queue.more, &queue.lock);
+    }
+    pthread_mutex_unlock(&queue.lock);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+/* In a child of fork, which has no writer. */
+static void forget_writer(void)
+{
+    atomic_store(&is_started, false);
+    atomic_store(&is_idle, true);
+}
+
+/* Gives the writer a moment, then the process ends by the signal, also where another
+ * process sent it. */
+static void on_abort(int number)
+{
+    struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; i < ABORT_LOOKS && !atomic_load(&is_idle); i++)
+        nanosleep(&moment, NULL);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static int start_thread(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int number = pthread_create(&queue.writer, NULL, write_lines, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return number;
+}
+
+int stg_log_start(void)
+{
+    static bool is_known;
+    pthread_condattr_t monotonic;
+    tzset(); /* reads a file: not under a caller's lock */
+    stderr_is_journal();
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&queue.more, NULL);
+    pthread_cond_init(&queue.idle, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    queue.is_stopping = false;
+    int number = start_thread();
+    if (number != 0)
+        return number;
+    if (!is_known)
+        pthread_atfork(NULL, NULL, forget_writer);
+    is_known = true;
+    signal(SIGABRT, on_abort);
+    atomic_store(&is_started, true);
+    return 0;
+}
+
+void stg_log_stop(void)
+{
+    if (!atomic_load(&is_started))
+        return;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += STOP_SECONDS;
+    int number = 0;
+    pthread_mutex_lock(&queue.lock);
+    queue.is_stopping = true;
+    pthread_cond_signal(&queue.more);
+    while (number == 0 && !atomic_load(&is_idle))
+        number = pthread_cond_timedwait(&queue.idle, &queue.lock, &until);
+    pthread_mutex_unlock(&queue.lock);
+    if (number != 0)
+        return; /* the writer hangs in write(2), and ends with the process */
+    atomic_store(&is_started, false);
+    pthread_join(queue.writer, NULL);
+}
+
+void stg_log(enum stg_log_level level, const char *fmt, ...)
+{
+    if ((int)level > atomic_load(&max_level))
+        return;
+    int saved = errno;
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    size_t bytes = format_line(line, level, fmt, args);
+    va_end(args);
+    if (atomic_load(&is_started))
+        put(line, bytes);
+    else if (write(STDERR_FILENO, line, bytes) < 0) {
+        /* nothing is left to report it to */
     }
     errno = saved;
 }

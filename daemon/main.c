@@ -126,11 +126,26 @@ static void raise_file_limit(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static int run(struct stg_settings *settings, const struct options *options,
+               struct stg_err *err)
+{
+    struct stg_server server;
+    stg_log_set_level((enum stg_log_level)stg_log_level_from_name(settings->log_level));
+    int rc = stg_server_start(&server, settings, options->config, err);
+    if (rc == 0 && options->until_eof)
+        rc = stg_server_stop_with_input(&server, err);
+    if (rc < 0)
+        stg_log(STG_LOG_ERROR, "%s", err->text);
+    else
+        stg_server_run(&server);
+    stg_server_finish(&server);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     struct options options = {0};
     struct stg_settings settings;
-    struct stg_server server;
     struct stg_err err = {0};
     stg_log_fill_standard();
     if (parse_options(argc, argv, &options) < 0)
@@ -141,19 +156,19 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     stg_heap_bound();
     raise_file_limit();
-    if (stg_config_load(options.config, &settings, &err) < 0) {
-        stg_log(STG_LOG_ERROR, "%s", err.text);
+    int number = stg_log_start();
+    if (number != 0) {
+        stg_log(STG_LOG_ERROR, "cannot start the thread of the log: %s; raise TasksMax",
+                strerror(number));
         return 1;
     }
-    stg_log_set_level((enum stg_log_level)stg_log_level_from_name(settings.log_level));
-    int rc = stg_server_start(&server, &settings, options.config, &err);
-    if (rc == 0 && options.until_eof)
-        rc = stg_server_stop_with_input(&server, &err);
-    if (rc < 0)
+    int rc = stg_config_load(options.config, &settings, &err);
+    if (rc < 0) {
         stg_log(STG_LOG_ERROR, "%s", err.text);
-    else
-        stg_server_run(&server);
-    stg_server_finish(&server);
-    stg_settings_finish(&settings);
+    } else {
+        rc = run(&settings, &options, &err);
+        stg_settings_finish(&settings);
+    }
+    stg_log_stop();
     return rc < 0 ? 1 : 0;
 }

@@ -325,6 +325,7 @@ static void on_stop_timeout(uv_timer_t *timer)
             STOP_MILLIS);
     remove_socket(server);
     release_lock(server);
+    stg_log_stop();
     _exit(EXIT_SUCCESS);
 }
 

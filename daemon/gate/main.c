@@ -209,8 +209,12 @@ int main(int argc, char **argv)
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    if (start(&gate, argv, &err) < 0) {
+    int rc = start(&gate, argv, &err);
+    stg_log_start(); /* what confines the gate is for the thread that asks, and its
+                        children */
+    if (rc < 0) {
         stg_log(STG_LOG_ERROR, "gate: %s", err.text);
+        stg_log_stop();
         return 1;
     }
     send_frame(&gate, STG_GATE_READY, 0, NULL, 0);
@@ -221,8 +225,10 @@ int main(int argc, char **argv)
                     "peer makes libnanomsg leak them, or connects "
                     "without end",
                     STG_GATE_MAX_FILES);
+            stg_log_stop();
             return 3;
         }
     }
+    stg_log_stop();
     return 0;
 }

@@ -290,17 +290,21 @@ int main(int argc, char **argv)
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    stg_log_start();
     ready.code = prepare(&gpu, argv[1], &ready, &fd, &err);
     if (ready.code == 0)
         ready.code = start_threads(&gpu, &err);
     if (ready.code < 0)
         snprintf(ready.text, sizeof(ready.text), "%.*s", STG_GPU_TEXT_BYTES - 1,
                  err.text);
-    if (!send_ready(&ready, ready.code == 0 ? fd : -1) || ready.code < 0)
+    if (!send_ready(&ready, ready.code == 0 ? fd : -1) || ready.code < 0) {
+        stg_log_stop();
         _exit(1); /* threads may be at work: nothing is taken from under them */
+    }
     if (fd >= 0)
         close(fd);
     while (recv(STG_GPU_FD, &byte, 1, 0) < 0 && errno == EINTR)
         ;
+    stg_log_stop();
     _exit(0);
 }

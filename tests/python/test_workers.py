@@ -309,6 +309,25 @@ with stager.open({self.calling("prints")!r}, workers=1) as stream:
         self.assertEqual((status, out), (0, "5\n"))
         self.assertEqual(errors.count("x"), 500000)
 
+    def test_a_standard_error_that_is_full_stops_no_workers(self):
+        program = Program(self.daemon, f"""
+import fcntl, os, sys
+sys.path.insert(0, {self.modules!r})
+end, full = os.pipe()
+fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
+os.write(full, 4096 * b"x")
+os.dup2(full, 2)
+import stager
+with stager.open({self.calling("kills")!r}, workers=1) as stream:
+    for _ in range(5):
+        try:
+            print(stream.next(timeout={20 * case.SLOW})["value"].tolist(), flush=True)
+        except stager.AbortedError:
+            print("lost", flush=True)
+""")
+        status, out, _ = program.end()
+        self.assertEqual((status, out.split("\n")), (0, ["[0, 1]", "[2, 3]", "lost", "[6, 7]", "[8, 9]", ""]))
+
     def test_batches_grow_and_shrink(self):
         name = self._testMethodName[:64]
         stager.apply(stager.range(100000).batch(1000).rebatch([1, 5000, 10, 40000]).py_function("user_functions:double")

@@ -53,12 +53,12 @@ class Daemon:
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def start(self):
-        """Starts the daemon and waits until it answers a connection."""
+    def start(self, stderr=None):
+        """Starts the daemon and waits until it answers a connection. stderr: in place of the log file."""
         with open(self.log_path, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(self.build, "daemon/stagerd"), "--foreground", "--config",
-                 self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log if stderr is None else stderr)
         end = time.monotonic() + START_S
         while not self.answers():
             if self.process.poll() is not None:

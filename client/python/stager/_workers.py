@@ -6,11 +6,13 @@ let go of, ever more slowly when they do not last. Nothing runs in the trainer's
 from __future__ import annotations
 
 import os
+import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from typing import List, Optional
 
@@ -24,6 +26,37 @@ _GRACE_S = 1.0    # for a worker that stagerd has let go of to end by itself
 _LOOK_S = 1.0     # how often it is asked whether others' workers are there
 _SOON_S = 0.1     # and as long as none was ready
 _START_S = 60.0
+
+
+class _Log:
+    """Lines for standard error from a thread of their own: one that is full stops no supervisor. Lines
+    that do not fit into the queue are counted, and the count is a line."""
+
+    def __init__(self) -> None:
+        self._lines: "queue.Queue[str]" = queue.Queue(100)
+        self._lost = 0
+        self._thread: Optional[threading.Thread] = None
+
+    def say(self, line: str) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write, daemon=True)
+            self._thread.start()
+        try:
+            if self._lost > 0:
+                self._lines.put_nowait(f"stager: {self._lost} lines are missing here: the reader of standard "
+                                       "error did not keep up")
+                self._lost = 0
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._lost += 1
+
+    def _write(self) -> None:
+        while True:
+            line = self._lines.get()
+            try:
+                os.write(2, (line + "\n").encode(errors="replace"))
+            except OSError:
+                pass
 
 
 class _Child:
@@ -93,6 +126,7 @@ class Supervisor:
 
     def __init__(self, name: str, n: Optional[int], parent: Optional[int]) -> None:
         self.name, self.n = name, n
+        self._log = _Log()
         self._children: List[_Child] = []
         self._pause = 0.0
         self._start_at = 0.0
@@ -151,8 +185,8 @@ class Supervisor:
             min(2 * self._pause, _LONGEST_PAUSE_S)
         self._start_at = time.monotonic() + self._pause
         self._look_at = 0.0
-        print(f"stager: worker pid {child.process.pid} of pipeline {self.name}: {child.how()}; the next "
-              f"one starts in {self._pause:.1f} s", file=sys.stderr, flush=True)
+        self._log.say(f"stager: worker pid {child.process.pid} of pipeline {self.name}: {child.how()}; the "
+                      f"next one starts in {self._pause:.1f} s")
 
     def _reap(self) -> None:
         now = time.monotonic()

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A standard error that nothing reads, a pipe of 4 KiB, stops neither pipelines nor the end of stagerd;
+once it is read again, the log says how many lines are missing.
+
+    check_log.py BUILD
+"""
+import contextlib
+import fcntl
+import os
+import re
+import select
+import socket
+import sys
+import threading
+
+from daemon import SLOW, Daemon
+
+N_REFUSED = 4000  # lines of the log: more than the pipe and the queue hold
+PIPELINE = """name: rows
+dataset:
+  - range: {start: 0, stop: 1000}
+  - batch: {batch_size: 10}
+graph:
+  - {name: x, op: cast, input: [value], dtype: float32}
+staged: {features: {x: x}}
+"""
+LINE = re.compile(rb"\d\d:\d\d:\d\d\.\d{3} (error|warning|info|debug): .+")
+MISSING = re.compile(rb"warning: (\d+) lines are missing here: the reader of the log did not keep up")
+REFUSED = re.compile(rb"warning: pid \d+ was refused: stagerd has max_clients 4 connections already")
+
+
+class Quiet(Daemon):
+    """A daemon whose log goes into a pipe of 4 KiB."""
+
+    def start(self):
+        self.end, other = os.pipe()
+        fcntl.fcntl(other, fcntl.F_SETPIPE_SZ, 4096)
+        super().start(stderr=other)
+        os.close(other)
+
+    def connect(self):
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        probe.connect(os.path.join(self.runtime_dir, "attach.sock"))
+        return probe
+
+    def flood(self):
+        """Makes the daemon log N_REFUSED lines, or a few more; returns how many."""
+        refused = 0
+        while refused < N_REFUSED:
+            with contextlib.ExitStack() as stack:
+                probes = select.poll()
+                for _ in range(100):
+                    probes.register(stack.enter_context(self.connect()), select.POLLIN)
+                told = set()
+                while len(told) < 96:  # four may have been let in
+                    ready = probes.poll(20000 * SLOW)
+                    check(ready, "stagerd stands still: nothing reads its log")
+                    told.update(fd for fd, _ in ready)
+                refused += len(told)
+        return refused
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"FAIL: {what}")
+
+
+def check_lines(text, n_refused):
+    """Whole lines; those that were read and those that are missing are all."""
+    lines = text.splitlines()
+    for line in lines:
+        check(LINE.fullmatch(line), f"a torn line: {line!r}")
+    reports = [int(found.group(1)) for found in map(MISSING.search, lines) if found]
+    refused = sum(REFUSED.search(line) is not None for line in lines)
+    check(reports, "the log does not say how many lines are missing")
+    # A few other lines, of pipelines, may be among those that are missing.
+    check(n_refused <= sum(reports) + refused <= n_refused + 200,
+          f"of {n_refused} lines {refused} were read, {reports} are missing")
+
+
+def read_to_end(end, texts):
+    with open(end, "rb") as file:
+        texts.append(file.read())
+
+
+def main(build):
+    with Quiet(build, max_clients=4) as daemon:
+        path = os.path.join(daemon.folder, "rows.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PIPELINE)
+        n_refused = daemon.flood()
+        daemon.ctl("apply", path)
+        check(len(daemon.cat("rows")) == 100, "the pipeline stands still")
+        texts = []
+        reader = threading.Thread(target=read_to_end, args=(daemon.end, texts))
+        reader.start()
+        check(daemon.stop() == 0, "the exit status")
+        reader.join()
+        check_lines(texts[0], n_refused)
+        check(b"info: stopped" in texts[0].splitlines()[-1], "the last line")
+    with Quiet(build, max_clients=4) as daemon:
+        daemon.flood()
+        check(daemon.stop() == 0, "SIGTERM while nothing reads the log")
+        os.close(daemon.end)
+    print("ok")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
