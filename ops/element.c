@@ -241,6 +241,22 @@ int stg_literal_tensor(const struct stg_value *values, size_t n, int dtype, int 
     return 0;
 }
 
+int stg_dtype_widened(int dtype)
+{
+    switch (dtype) {
+    case STAGER_INT8: return STAGER_INT16;
+    case STAGER_INT16: return STAGER_INT32;
+    case STAGER_INT32: return STAGER_INT64;
+    case STAGER_UINT8: return STAGER_UINT16;
+    case STAGER_UINT16: return STAGER_UINT32;
+    case STAGER_UINT32: return STAGER_UINT64;
+    case STAGER_BFLOAT16:
+    case STAGER_FLOAT16: return STAGER_FLOAT32;
+    case STAGER_FLOAT32: return STAGER_FLOAT64;
+    default: return STAGER_DT_INVALID;
+    }
+}
+
 int64_t stg_tensor_row(const struct stg_tensor *tensor, int64_t i)
 {
     if (tensor->ndim == 0)

@@ -17,6 +17,10 @@
  * or for a mixture other than integers with floats. */
 int stg_literal_dtype(const struct stg_value *values, size_t n);
 
+/* Returns the dtype of twice the width: int16 for int8, float32 for float16 and bfloat16.
+ * STAGER_DT_INVALID: there is none. */
+int stg_dtype_widened(int dtype);
+
 /* data[i] = value, for every dtype but string. INVALID_ARGUMENT says why the literal is
  * no such element: an integer that does not fit, a fraction for an integer, a string. */
 int stg_literal_store(const struct stg_value *value, int dtype, void *data, size_t i,

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
+#include "ops/element.h"
 #include "ops/graph_priv.h"
-#include "ops/narrow.h"
 
 static int blame(const struct stg_attr *attr, int code, struct stg_err *err)
 {
@@ -41,7 +41,7 @@ static int add(struct stg_graph *graph, size_t k, struct stg_err *err)
     const char *text = attr->n_values == 1 && attr->values[0].kind == STG_VALUE_STRING
                            ? attr->values[0].s
                            : "";
-    int narrow = stg_dtype_from_name(text), wide = stg_narrow_from(narrow);
+    int narrow = stg_dtype_from_name(text), wide = stg_dtype_widened(narrow);
     if (wide == STAGER_DT_INVALID)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "\"%.64s\" is no half of a dtype; there are int8, int16, int32, "

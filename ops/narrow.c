@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/narrow.h"
-
 #include <inttypes.h>
 #include <string.h>
 
@@ -56,30 +54,15 @@ FLOATS(float16, uint16_t, float, stg_f16_from_f64)
 FLOATS(float32, float, double, (float))
 
 static const struct {
-    int narrow, wide;
+    int narrow;
     narrow_kernel kernel;
-} pairs[] = {
-    {STAGER_INT8, STAGER_INT16, to_int8_t},
-    {STAGER_INT16, STAGER_INT32, to_int16_t},
-    {STAGER_INT32, STAGER_INT64, to_int32_t},
-    {STAGER_UINT8, STAGER_UINT16, to_uint8_t},
-    {STAGER_UINT16, STAGER_UINT32, to_uint16_t},
-    {STAGER_UINT32, STAGER_UINT64, to_uint32_t},
-    {STAGER_BFLOAT16, STAGER_FLOAT32, to_bfloat16},
-    {STAGER_FLOAT16, STAGER_FLOAT32, to_float16},
-    {STAGER_FLOAT32, STAGER_FLOAT64, to_float32},
+} kernels[] = {
+    {STAGER_INT8, to_int8_t},       {STAGER_INT16, to_int16_t},
+    {STAGER_INT32, to_int32_t},     {STAGER_UINT8, to_uint8_t},
+    {STAGER_UINT16, to_uint16_t},   {STAGER_UINT32, to_uint32_t},
+    {STAGER_BFLOAT16, to_bfloat16}, {STAGER_FLOAT16, to_float16},
+    {STAGER_FLOAT32, to_float32},
 };
-
-#define N_PAIRS (sizeof(pairs) / sizeof(pairs[0]))
-
-int stg_narrow_from(int dtype)
-{
-    for (size_t i = 0; i < N_PAIRS; i++) {
-        if (pairs[i].narrow == dtype)
-            return pairs[i].wide;
-    }
-    return STAGER_DT_INVALID;
-}
 
 struct plan {
     int dtype;
@@ -95,9 +78,10 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     plan->dtype = stg_dtype_from_name(
         stg_attr_string(ctx->node->attrs, ctx->node->n_attrs, "dtype", ""));
-    for (size_t i = 0; i < N_PAIRS; i++) {
-        if (pairs[i].narrow == plan->dtype && pairs[i].wide == input->dtype)
-            plan->kernel = pairs[i].kernel;
+    bool is_half = stg_dtype_widened(plan->dtype) == input->dtype;
+    for (size_t i = 0; is_half && i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+        if (kernels[i].narrow == plan->dtype)
+            plan->kernel = kernels[i].kernel;
     }
     if (plan->kernel == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
