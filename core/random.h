@@ -15,7 +15,7 @@ enum stg_random_purpose {
     STG_RANDOM_SHUFFLE = 1,
     STG_RANDOM_FILES = 2,
     STG_RANDOM_SAMPLE = 3,
-    STG_RANDOM_OP = 4,      /* ops/random.h: its counters are others */
+    STG_RANDOM_OP = 4,      /* ops/base/random.h: its counters are others */
     STG_RANDOM_VARIABLE = 5 /* with a pass and an epoch of 0 */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Single elements on the device, and how many threads look at them. Numbers are rounded
- * as ops/element.c rounds them; the *.cu are compiled without contraction of a
+ * as ops/base/element.c rounds them; the *.cu are compiled without contraction of a
  * multiplication and an addition.
  */
 #ifndef STG_CUDA_ELEMENT_CUH

@@ -49,7 +49,7 @@ static __device__ wide load_wide(int dtype, const void *x, size_t k)
     }
 }
 
-/* Truncation; what does not fit is the smallest value, as in ops/cast.c. */
+/* Truncation; what does not fit is the smallest value, as in ops/kernels/math/cast.c. */
 static __device__ int32_t int32_of(double x)
 {
     return x > -2147483649.0 && x < 2147483648.0 ? (int32_t)x : INT32_MIN;
@@ -170,7 +170,7 @@ int stg_cuda_log1p(int dtype, void *y, const void *x, size_t n,
     return cudaGetLastError();
 }
 
-/* ---- bucketize: halves the range, as ops/bucketize.c ---- */
+/* ---- bucketize: halves the range, as ops/kernels/math/bucketize.c ---- */
 
 template <typename type, typename middle>
 static __global__ void bucketize(int32_t *y, const type *x, size_t n,

@@ -9,7 +9,7 @@
 #include "daemon/cost.h"
 #include "daemon/delivery.h"
 #include "daemon/smartstage.h"
-#include "ops/cut_view.h"
+#include "ops/partition/view.h"
 
 /* Of a byte that crosses, written by one core and read by another. */
 #define BYTE_NS 0.15

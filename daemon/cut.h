@@ -22,7 +22,7 @@
 
 #include <stdatomic.h>
 
-#include "ops/cut.h"
+#include "ops/partition/cut.h"
 #include "proto/wire.h"
 
 struct stg_stage;

@@ -12,7 +12,7 @@
 #include "core/spec.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/stage.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 
 #define STG_MAX_GROUPS 256
 

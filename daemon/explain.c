@@ -6,7 +6,7 @@
 
 #include "core/clock.h"
 #include "daemon/measure.h"
-#include "ops/view.h"
+#include "ops/graph/view.h"
 
 /* While one is made; the measure is this thread's alone for so long. */
 struct maker {

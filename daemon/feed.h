@@ -7,7 +7,7 @@
 #ifndef STG_DAEMON_FEED_H
 #define STG_DAEMON_FEED_H
 
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 #include "proto/wire.h"
 
 #define STG_FEED_MAX_BYTES 61440u

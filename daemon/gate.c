@@ -6,7 +6,7 @@
 
 #include "daemon/gate_priv.h"
 #include "daemon/session.h"
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 
 int stg_gate_create(struct stg_server *server, struct stg_gate **ret, struct stg_err *err)
 {

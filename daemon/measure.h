@@ -9,7 +9,7 @@
 
 #include "daemon/bottleneck.h"
 #include "daemon/decision.h"
-#include "ops/profile.h"
+#include "ops/exec/profile.h"
 #include "proto/wire.h"
 
 /* Counters at a moment; all but at_ns only grow. */

@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "daemon/dataset/cpus.h"
 #include "daemon/pool_place.h"
-#include "ops/parts.h"
+#include "ops/base/parts.h"
 
 struct stg_pool {
     const struct stg_thread_pool_spec *spec;

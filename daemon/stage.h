@@ -24,8 +24,8 @@
 #include "core/trace.h"
 #include "daemon/memory.h"
 #include "daemon/twin.h"
-#include "ops/cut.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
+#include "ops/partition/cut.h"
 #include "proto/wire.h"
 
 struct stg_stage;

@@ -20,7 +20,7 @@
 #include "daemon/pool.h"
 #include "daemon/stage.h"
 #include "daemon/twin.h"
-#include "ops/run.h"
+#include "ops/exec/run.h"
 
 #define STG_NO_CLIENT UINT32_MAX
 #define STG_NO_EXTENT UINT32_MAX

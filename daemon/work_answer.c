@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/work_priv.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 
 #define MAX_TEXT_BYTES 1000u
 

@@ -11,8 +11,8 @@
 #include "client/compute/npy.h"
 #include "client/compute/on_device.h"
 #include "client/compute/threads.h"
-#include "ops/graph.h"
-#include "ops/run.h"
+#include "ops/exec/run.h"
+#include "ops/graph/graph.h"
 
 struct stg_compute_graph {
     const struct stg_pipeline_spec *spec;

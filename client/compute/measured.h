@@ -7,7 +7,7 @@
 #define STG_COMPUTE_MEASURED_H
 
 #include "client/compute.h"
-#include "ops/profile.h"
+#include "ops/exec/profile.h"
 
 struct stg_measured {
     struct stg_profiler profiler;

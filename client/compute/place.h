@@ -9,7 +9,7 @@
 #define STG_COMPUTE_PLACE_H
 
 #include "client/compute.h"
-#include "ops/run_device.h"
+#include "ops/exec/device.h"
 
 struct stg_place;
 

@@ -8,7 +8,7 @@
 #define STG_COMPUTE_THREADS_H
 
 #include "core/err.h"
-#include "ops/parts.h"
+#include "ops/base/parts.h"
 
 struct stg_threads {
     struct stg_parts parts;

@@ -8,7 +8,7 @@
 #include "daemon/dataset/cache_file.h"
 #include "daemon/dataset/content.h"
 #include "daemon/dataset/step.h"
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once, at most */
 

@@ -10,7 +10,7 @@
 #include <assert.h>
 
 #include "daemon/dataset/cache_file.h"
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 
 #define STG_CACHE_MAGIC "stgcache"
 #define STG_CACHE_TAIL_MAGIC "stgc-end"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/storage/storage.h"
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 
 struct sum {
     const uint64_t *key;

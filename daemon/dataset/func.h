@@ -11,7 +11,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/vocabulary.h"
-#include "ops/run.h"
+#include "ops/exec/run.h"
 
 /* Immutable once made and loaded; any thread. */
 struct stg_func {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/param.h"
-#include "ops/element.h"
+#include "ops/base/element.h"
 
 struct padded {
     const struct stg_component *component;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "daemon/storage/storage.h"
-#include "ops/hash.h"
-#include "ops/vocabulary.h"
+#include "ops/base/hash.h"
+#include "ops/kernels/text/vocabulary.h"
 
 static int check_size(struct stg_source *source, const char *file, uint64_t *ret,
                       struct stg_err *err)

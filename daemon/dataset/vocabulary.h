@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "daemon/dataset/container.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 
 /* On behalf of whom. */
 struct stg_vocabulary_reader {

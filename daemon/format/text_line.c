@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/format/format.h"
-#include "ops/csv.h"
+#include "ops/kernels/csv/csv.h"
 
 /* The bytes [scan, fill) of the chunk are read and not yet given out; the newlines in
  * [scan, searched) are those of `lines` from next_line on. What lies before scan may

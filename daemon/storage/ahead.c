@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "ops/csv.h"
+#include "ops/kernels/csv/csv.h"
 
 #define MAX_READS 32u
 #define MIN_WINDOW 8u

@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 
 #define MAGIC UINT64_C(0x3130656b61677473)
 #define SUFFIX ".kept"

@@ -11,7 +11,7 @@
 
 #include "daemon/storage/access.h"
 #include "daemon/storage/glob.h"
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 
 struct file_source {
     struct stg_source source;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "daemon/storage/hdfs.h"
-#include "ops/json.h"
+#include "ops/base/json.h"
 
 static bool is_text(const struct stg_json_token *token, const char *text)
 {

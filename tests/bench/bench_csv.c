@@ -17,7 +17,7 @@
 
 #include "core/clock.h"
 #include "daemon/dataset/dataset.h"
-#include "ops/csv.h"
+#include "ops/kernels/csv/csv.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
 #include "tests/ops/fixture.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/graph_priv.h"
+#include "ops/graph/priv.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
 #include "tests/ops/fixture.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "client/compute.h"
-#include "ops/run.h"
+#include "ops/exec/run.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/client/models.golden.h"

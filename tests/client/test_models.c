@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/run.h"
+#include "ops/exec/run.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/client/models.golden.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/cut.h"
+#include "ops/partition/cut.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/ops/fixture.h"

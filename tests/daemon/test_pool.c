@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/pool.h"
-#include "ops/parallel.h"
+#include "ops/base/parallel.h"
 #include "tests/check.h"
 
 static struct stg_thread_pool_spec spec_of(const char *name)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/status.h"
-#include "ops/run_device.h"
+#include "ops/exec/device.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/kernels/twin.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/status.h"
-#include "ops/run_device.h"
+#include "ops/exec/device.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/client/models.golden.h"

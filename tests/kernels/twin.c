@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/element.h"
+#include "ops/base/element.h"
 #include "tests/check.h"
 #include "tests/ops/cases.h"
 

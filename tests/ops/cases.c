@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/element.h"
+#include "ops/base/element.h"
 #include "tests/check.h"
 
 #define TEXT_BYTES 65536

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/vocabulary.h"
+#include "ops/kernels/text/vocabulary.h"
 #include "tests/check.h"
 
 #define MAX_NODES 256

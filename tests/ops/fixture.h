@@ -13,7 +13,7 @@
 #ifndef STG_TESTS_OPS_FIXTURE_H
 #define STG_TESTS_OPS_FIXTURE_H
 
-#include "ops/run.h"
+#include "ops/exec/run.h"
 
 struct fixture {
     struct stg_pipeline_spec spec; /* its bump owns everything */

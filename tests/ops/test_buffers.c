@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/run_priv.h"
+#include "ops/exec/priv.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"

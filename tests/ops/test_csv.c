@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ops/csv.h"
+#include "ops/kernels/csv/csv.h"
 #include "tests/check.h"
 #include "tests/ops/fixture.h"
 

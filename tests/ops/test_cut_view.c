@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "ops/cut_view.h"
+#include "ops/partition/view.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"

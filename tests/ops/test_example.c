@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/hash.h"
+#include "ops/base/hash.h"
 #include "tests/check.h"
 #include "tests/ops/cases.h"
 

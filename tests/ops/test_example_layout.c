@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/layout.h"
-#include "ops/example_layout.h"
+#include "ops/kernels/example/layout.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"

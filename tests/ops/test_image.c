@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/image_kernels.h"
+#include "ops/kernels/image/kernels.h"
 #include "tests/check.h"
 #include "tests/core/random.h"
 #include "tests/failalloc.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/parts.h"
+#include "ops/base/parts.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"

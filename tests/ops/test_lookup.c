@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ops/hash.h"
-#include "ops/vocabulary.h"
+#include "ops/base/hash.h"
+#include "ops/kernels/text/vocabulary.h"
 #include "tests/check.h"
 #include "tests/ops/fixture.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/graph_priv.h"
+#include "ops/graph/priv.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/op_rows.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/hash.h"
-#include "ops/number.h"
+#include "ops/base/hash.h"
+#include "ops/base/number.h"
 #include "tests/check.h"
 #include "tests/ops/cases.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "ops/profile.h"
+#include "ops/exec/profile.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"

@@ -29,8 +29,8 @@ ONLY_IN = [
     (r"systemd/.*", ["daemon/"]),
     (r"curl/.*", ["daemon/storage/"]),
     (r"nanomsg/.*", ["daemon/gate/", "client/stagerctl/door.c"]),
-    (r"j(peglib|error)\.h$", ["ops/image_jpeg.c"]),
-    (r"spng\.h$", ["ops/image_png.c"]),
+    (r"j(peglib|error)\.h$", ["ops/kernels/image/jpeg.c"]),
+    (r"spng\.h$", ["ops/kernels/image/png.c"]),
     (r"cuda.*\.h$", ["cuda/"]),
     (r"Python\.h$", ["client/python/"]),
 ]

@@ -64,13 +64,13 @@ def the_daemon_may_not_include_the_client():
 
 
 def core_may_include_nobody():
-    finds(check_layers, "core/ may not include ops/op.h",
-          core__err_DOT_c='#include "ops/op.h"\n', ops__op_DOT_h="")
+    finds(check_layers, "core/ may not include ops/base/op.h",
+          core__err_DOT_c='#include "ops/base/op.h"\n', ops__base__op_DOT_h="")
 
 
 def the_thin_library_may_not_include_ops():
-    finds(check_layers, "client/ may not include ops/run.h",
-          client__stream_DOT_c='#include "ops/run.h"\n', ops__run_DOT_h="")
+    finds(check_layers, "client/ may not include ops/exec/run.h",
+          client__stream_DOT_c='#include "ops/exec/run.h"\n', ops__exec__run_DOT_h="")
 
 
 def an_example_may_include_the_public_header_only():
@@ -96,8 +96,8 @@ def the_client_parses_no_pipeline():
 
 
 def allowed_includes_pass():
-    finds_nothing(check_layers, core__err_DOT_h="", ops__op_DOT_h='#include "core/err.h"\n',
-                  daemon__main_DOT_c='#include <uv.h>\n#include "ops/op.h"\n',
+    finds_nothing(check_layers, core__err_DOT_h="", ops__base__op_DOT_h='#include "core/err.h"\n',
+                  daemon__main_DOT_c='#include <uv.h>\n#include "ops/base/op.h"\n',
                   proto__wire_DOT_c='#include "control.pb-c.h"\n')
 
 
@@ -296,7 +296,7 @@ def the_summary_sees_a_failure_without_a_count():
 
 
 def a_kernel_below_O3_is_found():
-    entry = {"file": "../ops/image_rows.c", "output": "ops/libx.a.p/image_rows.c.o", "command": "cc -O3 -Os -c x"}
+    entry = {"file": "../ops/kernels/image/rows.c", "output": "ops/libx.a.p/rows.c.o", "command": "cc -O3 -Os -c x"}
     crc = {"file": "../daemon/storage/crc32c_kernel.c", "output": "daemon/x.o", "command": "cc -O3 -c x"}
     assert any("-Os, not -O3" in line for line in check_kernels.levels([entry, crc]))
     assert not check_kernels.levels([dict(entry, command="cc -O2 -O3 -c x"), crc])

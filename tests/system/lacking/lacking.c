@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "ops/op.h"
+#include "ops/base/op.h"
 
 /* The linker's names for both. */
 const struct stg_op *__wrap_stg_op_find(const char *name);

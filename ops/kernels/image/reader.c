@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/kernels/image/reader.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/batch.h"
+
+static const struct stg_image_codec *const codecs[] = {&stg_image_jpeg, &stg_image_png};
+
+#define N_CODECS (sizeof(codecs) / sizeof(codecs[0]))
+
+void *stg_image_room(struct stg_image_memory *memory, enum stg_image_room room,
+                     uint64_t bytes)
+{
+    if (memory->rooms[room].bytes >= bytes && memory->rooms[room].data != NULL)
+        return memory->rooms[room].data;
+    /* The next image may be a little larger. */
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    size_t size = (size_t)bytes + (size_t)bytes / 2;
+    memory->rooms[room].data = stg_bump_alloc_raw(memory->bump, size);
+    memory->rooms[room].bytes = memory->rooms[room].data != NULL ? size : 0;
+    return memory->rooms[room].data;
+}
+
+static bool begins_with(const uint8_t *bytes, size_t n, const char *magic)
+{
+    return n >= strlen(magic) && memcmp(bytes, magic, strlen(magic)) == 0;
+}
+
+/* What it is instead. */
+static const char *other_format(const uint8_t *bytes, size_t n)
+{
+    if (begins_with(bytes, n, "GIF8"))
+        return ", but GIF";
+    if (begins_with(bytes, n, "BM"))
+        return ", but perhaps BMP";
+    if (begins_with(bytes, n, "RIFF") && n >= 12 && memcmp(bytes + 8, "WEBP", 4) == 0)
+        return ", but WebP";
+    if (begins_with(bytes, n, "II*") || begins_with(bytes, n, "MM"))
+        return ", but perhaps TIFF";
+    return "";
+}
+
+static int find_codec(struct stg_image_reader *reader, const uint8_t *bytes, size_t n,
+                      struct stg_err *err)
+{
+    static const char *const wanted[] = {"", "JPEG", "PNG", "JPEG or PNG"};
+    unsigned formats = reader->options->formats;
+    if (n == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "the image has no bytes");
+    for (size_t i = 0; i < N_CODECS; i++) {
+        if (!codecs[i]->is_it(bytes, n))
+            continue;
+        if ((codecs[i]->format & formats) == 0)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "the image is no %s, but %s: decode_image reads both",
+                           wanted[formats], codecs[i]->name);
+        reader->codec = codecs[i];
+        return 0;
+    }
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the %zu bytes are no %s%s", n,
+                   wanted[formats], other_format(bytes, n));
+}
+
+int stg_image_check_size(const struct stg_image_reader *reader, int64_t height,
+                         int64_t width, struct stg_err *err)
+{
+    if (height > 0 && width > 0 && height <= reader->options->max_pixels / width)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "the %s image is %" PRId64 " x %" PRId64
+                   " pixels; max_pixels is %" PRId64,
+                   reader->codec->name, width, height, reader->options->max_pixels);
+}
+
+int stg_image_reader_open(struct stg_image_reader *reader, const uint8_t *bytes, size_t n,
+                          const struct stg_image_options *options,
+                          struct stg_image_memory *memory, struct stg_err *err)
+{
+    *reader = (struct stg_image_reader){.options = options, .memory = memory};
+    int rc = find_codec(reader, bytes, n, err);
+    if (rc < 0)
+        return rc;
+    size_t state_bytes = reader->codec->state_bytes;
+    reader->state = stg_image_room(memory, STG_IMAGE_ROOM_STATE, state_bytes);
+    if (reader->state == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    memset(reader->state, 0, state_bytes);
+    return reader->codec->open(reader, bytes, n, err);
+}
+
+void stg_image_reader_scale(struct stg_image_reader *reader, int ratio)
+{
+    if (reader->codec->scale != NULL)
+        reader->codec->scale(reader, ratio);
+}
+
+int stg_image_reader_start(struct stg_image_reader *reader,
+                           const struct stg_image_window *window, struct stg_err *err)
+{
+    reader->window = *window;
+    reader->n_rows = 0;
+    return reader->codec->start(reader, err);
+}
+
+int stg_image_reader_row(struct stg_image_reader *reader, const void **ret,
+                         struct stg_err *err)
+{
+    int rc = reader->codec->row(reader, ret, err);
+    reader->n_rows++;
+    return rc;
+}
+
+int stg_image_reader_end(struct stg_image_reader *reader, struct stg_err *err)
+{
+    const void *row;
+    int rc = 0;
+    while (rc == 0 && reader->n_rows < reader->window.height)
+        rc = stg_image_reader_row(reader, &row, err);
+    return rc == 0 && reader->codec->end != NULL ? reader->codec->end(reader, err) : rc;
+}
+
+void stg_image_reader_close(struct stg_image_reader *reader)
+{
+    if (reader->state != NULL)
+        reader->codec->close(reader);
+    reader->state = NULL;
+}

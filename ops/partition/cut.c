@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which nodes may move, and what can cross then.
+ */
+#include "ops/partition/priv.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool stg_cut_is_widening(const struct stg_graph *graph, uint32_t node)
+{
+    for (size_t i = 0; i < graph->n_transfers; i++) {
+        if (graph->transfers[i].widen == node)
+            return true;
+    }
+    return false;
+}
+
+/* ---- which nodes may move ---- */
+
+/* A node may move, or may run on both sides (pure, and from no staged tensor), or stays;
+ * and it may be that for batches that are cut into rows. */
+struct verdict {
+    bool moves, is_free, in_rows;
+};
+
+static bool is_fine(const struct verdict *verdicts, uint32_t node)
+{
+    return verdicts[node].moves || verdicts[node].is_free;
+}
+
+/* What an input needs that its reader may move. */
+static bool input_is_fine(const struct verdict *verdicts, const struct stg_ref *ref)
+{
+    return ref->kind == STG_REF_NODE ? is_fine(verdicts, ref->index)
+                                     : ref->kind == STG_REF_STAGED;
+}
+
+/* A tensor that has a row for each row of the batch, however that is cut. */
+static bool has_rows(const struct stg_graph *graph, const struct verdict *verdicts,
+                     const struct stg_ref *ref)
+{
+    if (ref->kind == STG_REF_NODE)
+        return verdicts[ref->index].in_rows;
+    if (ref->kind != STG_REF_STAGED)
+        return false;
+    const struct stg_component *c = &graph->boundary.components[ref->index];
+    uint32_t next = ref->index + 1 < graph->boundary.n ? c[1].part : STG_PART_VALUES;
+    return c->ndim > 0 && c->part == STG_PART_VALUES && next != STG_PART_ROW_SPLITS &&
+           next != STG_PART_INDICES;
+}
+
+bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref)
+{
+    return ref->kind == STG_REF_NODE &&
+           (graph->nodes[ref->index].op->flags & STG_OP_TABLE) != 0;
+}
+
+/* All inputs with rows have one rank; the others are known, and of a lower one, so that
+ * they meet each row alike. */
+static bool is_in_rows(const struct stg_graph *graph, const struct verdict *verdicts,
+                       const struct stg_graph_node *node)
+{
+    int rank = 0;
+    if ((node->op->flags & STG_OP_ROW_WISE) == 0)
+        return false;
+    for (size_t i = 0; i < node->n_inputs; i++) {
+        if (!has_rows(graph, verdicts, &node->inputs[i]))
+            continue;
+        int ndim = stg_graph_component(graph, &node->inputs[i])->ndim;
+        if (rank != 0 && ndim != rank)
+            return false;
+        rank = ndim;
+    }
+    for (size_t i = 0; i < node->n_inputs; i++) {
+        const struct stg_ref *ref = &node->inputs[i];
+        if (has_rows(graph, verdicts, ref) || stg_cut_is_table(graph, ref))
+            continue;
+        const struct stg_tensor *value = stg_graph_constant(graph, ref);
+        if (value == NULL || value->ndim >= rank)
+            return false;
+    }
+    for (size_t i = 0; i < node->n_controls; i++) {
+        if (!verdicts[node->controls[i]].in_rows)
+            return false;
+    }
+    return rank > 0 && node->n_outputs > 0 && node->outputs[0].ndim > 0;
+}
+
+bool stg_cut_is_target(const struct stg_graph *graph, uint32_t index)
+{
+    for (size_t i = 0; i < graph->spec->n_targets; i++) {
+        struct stg_ref ref;
+        if (stg_graph_resolve(graph, graph->spec->targets[i], &ref, NULL) == 0 &&
+            ref.kind == STG_REF_NODE && ref.index == index &&
+            !stg_cut_is_widening(graph, index))
+            return true;
+    }
+    return false;
+}
+
+/* A feature that is called as an output of the node would be: in a batch nobody could
+ * tell them apart. */
+static bool shares_name(const struct stg_graph *graph, const char *node)
+{
+    size_t n = strlen(node);
+    for (size_t i = 0; i < graph->boundary.n; i++) {
+        const char *name = graph->boundary.components[i].name;
+        if (strncmp(name, node, n) == 0 && name[n] == ':')
+            return true;
+    }
+    return false;
+}
+
+/* The nodes before it are judged. */
+static struct verdict judge(const struct stg_graph *graph, uint32_t index,
+                            const struct verdict *verdicts)
+{
+    const unsigned never =
+        STG_OP_VARIABLE | STG_OP_STATEFUL | STG_OP_PLACEHOLDER | STG_OP_STAYS;
+    const struct stg_graph_node *node = &graph->nodes[index];
+    bool fine = (node->op->flags & never) == 0 && !stg_cut_is_target(graph, index);
+    for (size_t i = 0; fine && i < node->n_inputs; i++)
+        fine = input_is_fine(verdicts, &node->inputs[i]);
+    for (size_t i = 0; fine && i < node->n_controls; i++)
+        fine = is_fine(verdicts, node->controls[i]);
+    if (!fine)
+        return (struct verdict){0};
+    struct verdict verdict = {.is_free = (node->depends & STG_DEPENDS_STAGED) == 0 ||
+                                         node->values != NULL ||
+                                         stg_cut_is_widening(graph, index)};
+    verdict.moves = !verdict.is_free && node->inferred && node->same_as == index &&
+                    !shares_name(graph, node->spec->name);
+    verdict.in_rows = is_in_rows(graph, verdicts, node);
+    return verdict;
+}
+
+static int find_nodes(struct stg_cuts *cuts, struct verdict *verdicts)
+{
+    const struct stg_graph *graph = cuts->graph;
+    cuts->place = stg_bump_alloc(&cuts->bump, graph->n_nodes * sizeof(*cuts->place));
+    cuts->nodes = stg_bump_alloc(&cuts->bump, graph->n_nodes * sizeof(*cuts->nodes));
+    cuts->in_rows = stg_bump_alloc(&cuts->bump, graph->n_nodes * sizeof(*cuts->in_rows));
+    if (cuts->place == NULL || cuts->nodes == NULL || cuts->in_rows == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        uint32_t index = graph->order[i];
+        verdicts[index] = judge(graph, index, verdicts);
+        cuts->place[index] = STG_NOT_MOVABLE;
+        if (!verdicts[index].moves)
+            continue;
+        cuts->place[index] = (uint32_t)cuts->n_nodes;
+        cuts->in_rows[cuts->n_nodes] = verdicts[index].in_rows;
+        cuts->nodes[cuts->n_nodes++] = index;
+    }
+    return 0;
+}
+
+/* ---- slots ---- */
+
+/* Which outputs of nodes something reads; a node that something waits for has its first
+ * one read. Outputs are numbered from first[node] on. */
+static void find_read(const struct stg_graph *graph, const uint32_t *first, bool *read)
+{
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const struct stg_graph_node *node = &graph->nodes[i];
+        for (size_t k = 0; k < node->n_inputs; k++) {
+            if (node->inputs[k].kind == STG_REF_NODE)
+                read[first[node->inputs[k].index] + node->inputs[k].output] = true;
+        }
+        for (size_t k = 0; k < node->n_controls; k++)
+            read[first[node->controls[k]]] = true;
+    }
+}
+
+static int add_slot(struct stg_cuts *cuts, uint32_t node, uint32_t output)
+{
+    const struct stg_graph_node *from = &cuts->graph->nodes[node];
+    struct stg_component *slot = &cuts->slots.components[cuts->slots.n];
+    *slot = from->outputs[output];
+    slot->part = STG_PART_VALUES;
+    slot->name = stg_bump_printf(&cuts->bump, "%s:%u", from->spec->name, output);
+    cuts->ref[cuts->slots.n++] =
+        (struct stg_ref){.kind = STG_REF_NODE, .index = node, .output = output};
+    return slot->name != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
+}
+
+static int add_slots(struct stg_cuts *cuts, const uint32_t *first, const bool *read)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < cuts->n_nodes; i++) {
+        uint32_t node = cuts->nodes[i];
+        for (uint32_t k = 0; rc == 0 && k < cuts->graph->nodes[node].n_outputs; k++) {
+            if (read[first[node] + k])
+                rc = add_slot(cuts, node, k);
+        }
+    }
+    return rc;
+}
+
+static int find_slots(struct stg_cuts *cuts)
+{
+    const struct stg_graph *graph = cuts->graph;
+    size_t n = 0;
+    uint32_t *first = calloc(graph->n_nodes + 1, sizeof(*first));
+    for (size_t i = 0; first != NULL && i < graph->n_nodes; i++) {
+        first[i] = (uint32_t)n;
+        n += graph->nodes[i].n_outputs +
+             1; /* one that is not inferred may be waited for */
+    }
+    bool *read = calloc(n + 1, sizeof(*read));
+    size_t most = graph->boundary.n + n;
+    cuts->ref = stg_bump_alloc(&cuts->bump, most * sizeof(*cuts->ref));
+    cuts->slots.components =
+        stg_bump_alloc(&cuts->bump, most * sizeof(*cuts->slots.components));
+    int rc = -STAGER_RESOURCE_EXHAUSTED;
+    if (first != NULL && read != NULL && cuts->ref != NULL &&
+        cuts->slots.components != NULL) {
+        for (uint32_t i = 0; i < graph->boundary.n; i++) {
+            cuts->ref[i] = (struct stg_ref){.kind = STG_REF_STAGED, .index = i};
+            cuts->slots.components[i] = graph->boundary.components[i];
+        }
+        cuts->slots.n = graph->boundary.n;
+        find_read(graph, first, read);
+        rc = add_slots(cuts, first, read);
+    }
+    free(first);
+    free(read);
+    return rc;
+}
+
+/* ---- life ---- */
+
+int stg_cuts_create(const struct stg_graph *graph, struct stg_cuts **ret,
+                    struct stg_err *err)
+{
+    assert(graph->has_element);
+    struct stg_cuts *cuts = calloc(1, sizeof(*cuts));
+    struct verdict *verdicts = calloc(graph->n_nodes + 1, sizeof(*verdicts));
+    int rc = -STAGER_RESOURCE_EXHAUSTED;
+    if (cuts != NULL && verdicts != NULL) {
+        cuts->graph = graph;
+        rc = find_nodes(cuts, verdicts);
+        if (rc == 0)
+            rc = find_slots(cuts);
+    }
+    free(verdicts);
+    if (rc < 0) {
+        stg_cuts_destroy(cuts);
+        return stg_err(err, rc, "out of memory");
+    }
+    *ret = cuts;
+    return 0;
+}
+
+void stg_cuts_destroy(struct stg_cuts *cuts)
+{
+    if (cuts == NULL)
+        return;
+    stg_bump_finish(&cuts->bump);
+    free(cuts);
+}
+
+const struct stg_schema *stg_cuts_slots(const struct stg_cuts *cuts)
+{
+    return &cuts->slots;
+}
+
+size_t stg_cuts_n_nodes(const struct stg_cuts *cuts)
+{
+    return cuts->n_nodes;
+}
+
+const char *stg_cuts_node(const struct stg_cuts *cuts, size_t i)
+{
+    return cuts->graph->nodes[cuts->nodes[i]].spec->name;
+}
+
+/* ---- sets of nodes ---- */
+
+static bool is_good(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
+                    size_t n, size_t i)
+{
+    bool above = false;
+    for (size_t k = 0; k < n; k++) {
+        if (needs[k]->stays[i] || (needs[k]->in_slices && !cuts->in_rows[i]))
+            return false;
+        above = above || needs[k]->above[i];
+    }
+    return above;
+}
+
+void stg_cuts_largest(const struct stg_cuts *cuts,
+                      const struct stg_cut_needs *const *needs, size_t n, bool *ret_moved)
+{
+    for (size_t i = 0; i < cuts->n_nodes; i++)
+        ret_moved[i] = is_good(cuts, needs, n, i);
+}
+
+bool stg_cuts_may_move(const struct stg_cuts *cuts)
+{
+    struct stg_cut_needs *needs = NULL;
+    bool any = false;
+    if (stg_cut_needs_create(cuts, &(struct stg_cut_wanted){0}, &needs, NULL) < 0)
+        return false;
+    const struct stg_cut_needs *all = needs;
+    for (size_t i = 0; i < cuts->n_nodes && !any; i++)
+        any = is_good(cuts, &all, 1, i);
+    stg_cut_needs_destroy(needs);
+    return any;
+}
+
+/* The first node before node i that may move and is not in the set; -1: none. */
+static long missing_before(const struct stg_cuts *cuts, const bool *moved, size_t i)
+{
+    const struct stg_graph_node *node = &cuts->graph->nodes[cuts->nodes[i]];
+    for (size_t k = 0; k < node->n_inputs; k++) {
+        const struct stg_ref *ref = &node->inputs[k];
+        if (ref->kind == STG_REF_NODE && cuts->place[ref->index] != STG_NOT_MOVABLE &&
+            !moved[cuts->place[ref->index]])
+            return (long)cuts->place[ref->index];
+    }
+    for (size_t k = 0; k < node->n_controls; k++) {
+        uint32_t place = cuts->place[node->controls[k]];
+        if (place != STG_NOT_MOVABLE && !moved[place])
+            return (long)place;
+    }
+    return -1;
+}
+
+int stg_cuts_check(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
+                   size_t n, const bool *moved, struct stg_err *err)
+{
+    for (size_t i = 0; i < cuts->n_nodes; i++) {
+        if (!moved[i])
+            continue;
+        if (!is_good(cuts, needs, n, i))
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "node %s cannot move: it is fetched or depends on what is, or "
+                           "no fetch depends on it, or batches are cut into rows and it "
+                           "does not treat each by itself",
+                           stg_cuts_node(cuts, i));
+        long before = missing_before(cuts, moved, i);
+        if (before >= 0)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "node %s cannot move without %s, which comes before it",
+                           stg_cuts_node(cuts, i), stg_cuts_node(cuts, (size_t)before));
+    }
+    return 0;
+}
+
+/* A node more: the next that can be added behind the last. Where there is none, the last
+ * one makes room for those behind it. */
+static bool next_set(const struct stg_cuts *cuts, const bool *largest, bool *set)
+{
+    size_t n = cuts->n_nodes;
+    size_t from = n;
+    while (from > 0 && !set[from - 1])
+        from--;
+    for (;;) {
+        for (size_t i = from; i < n; i++) {
+            if (largest[i] && !set[i] && missing_before(cuts, set, i) < 0) {
+                set[i] = true;
+                return true;
+            }
+        }
+        while (from > 0 && !set[from - 1])
+            from--;
+        if (from == 0)
+            return false;
+        set[from - 1] = false;
+    }
+}
+
+size_t stg_cuts_enumerate(const struct stg_cuts *cuts,
+                          const struct stg_cut_needs *const *needs, size_t n,
+                          bool *ret_sets, size_t max)
+{
+    size_t n_nodes = cuts->n_nodes, n_sets = 0;
+    bool *largest = calloc(n_nodes + 1, sizeof(*largest));
+    bool *set = calloc(n_nodes + 1, sizeof(*set));
+    if (largest != NULL && set != NULL) {
+        stg_cuts_largest(cuts, needs, n, largest);
+        do {
+            if (n_sets == max)
+                break;
+            memcpy(ret_sets + n_sets++ * n_nodes, set, n_nodes * sizeof(*set));
+        } while (next_set(cuts, largest, set));
+    }
+    free(largest);
+    free(set);
+    return n_sets;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a client cannot compute runs ahead of it: what its build does not have, and what
+ * looks words up in a vocabulary, which no client has.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/partition/priv.h"
+
+/* ---- which nodes ---- */
+
+/* Behind the boundary. */
+static bool reads_table(const struct stg_graph *graph, uint32_t index)
+{
+    const struct stg_graph_node *node = &graph->nodes[index];
+    bool reads = false;
+    for (size_t i = 0; i < node->n_inputs; i++)
+        reads |= stg_cut_is_table(graph, &node->inputs[i]);
+    return reads && (node->depends & STG_DEPENDS_ELEMENT) == 0;
+}
+
+static void find_lacking(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
+                         bool *lacks)
+{
+    const struct stg_graph *graph = cuts->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        lacks[i] |= reads_table(graph, (uint32_t)i);
+        for (size_t k = 0; k < wanted->n_lacks; k++) {
+            if (strcmp(graph->nodes[i].spec->name, wanted->lacks[k]) == 0)
+                lacks[graph->nodes[i].same_as] = true;
+        }
+    }
+}
+
+/* All nodes behind the boundary that the fetches are made of, what is known ahead too:
+ * who has the graph makes it from its ops. What makes a tensor that has to cross is not
+ * needed for that. */
+static void find_needed(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
+                        bool *needed)
+{
+    const struct stg_graph *graph = cuts->graph;
+    for (size_t i = 0; i < needs->n_fetches; i++) {
+        if (needs->fetches[i].kind == STG_REF_NODE)
+            needed[needs->fetches[i].index] = true;
+    }
+    for (size_t i = graph->n_nodes; i-- > 0;) {
+        uint32_t index = graph->order[i];
+        if (needed[index] && !needs->lacks[index])
+            stg_cut_spread_up(&graph->nodes[index], needed);
+    }
+}
+
+/* ---- what cannot be ---- */
+
+static const char *why_it_stays(const struct stg_cuts *cuts,
+                                const struct stg_cut_needs *needs, uint32_t index)
+{
+    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph_node *node = &graph->nodes[index];
+    uint32_t place = cuts->place[index];
+    if (graph->spec->smart_stage == STG_SMART_STAGE_OFF)
+        return "smart_stage is off: set it to on or auto";
+    if (place == STG_NOT_MOVABLE && stg_cut_is_target(graph, index))
+        return "it is a target";
+    if (place == STG_NOT_MOVABLE && (node->depends & STG_DEPENDS_VARIABLE) != 0)
+        return "it is or depends on a variable";
+    if (place == STG_NOT_MOVABLE && (node->depends & STG_DEPENDS_PLACEHOLDER) != 0)
+        return "it is or depends on a placeholder";
+    if (place == STG_NOT_MOVABLE &&
+        ((node->depends & STG_DEPENDS_STAGED) == 0 || node->values != NULL))
+        return "it is made of no staged tensor";
+    if (place == STG_NOT_MOVABLE)
+        return "it is or depends on a target or an assert";
+    if (needs->stays[place])
+        return "it is or depends on what is fetched";
+    if (needs->in_slices && !cuts->in_rows[place])
+        return "batches are cut into rows, and it does not treat each by itself";
+    return NULL;
+}
+
+static int blame(const struct stg_graph *graph, uint32_t index, const char *why,
+                 struct stg_err *err)
+{
+    if (reads_table(graph, index))
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "a vocabulary is in stagerd alone, and stagerd cannot run this ahead of "
+                "trainers: %s; or look words up before the boundary, and stage the ids",
+                why);
+    else
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "this trainer's build of libstager-compute cannot compute it, and "
+                "stagerd cannot run it ahead: %s; or install the build of stagerd for "
+                "the trainer, or name `fetches` that do not need it",
+                why);
+    return stg_graph_blame(&graph->nodes[index], -STAGER_FAILED_PRECONDITION, err);
+}
+
+static int check(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
+                 const bool *needed, struct stg_err *err)
+{
+    const struct stg_graph *graph = cuts->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        uint32_t index = graph->order[i];
+        const char *why = needed[index] && needs->lacks[index]
+                              ? why_it_stays(cuts, needs, index)
+                              : NULL;
+        if (why != NULL)
+            return blame(graph, index, why, err);
+    }
+    return 0;
+}
+
+/* ---- what has to run ahead ---- */
+
+/* Those, and what comes before them; `set` begins as those alone. */
+static void find_ahead(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
+                       bool *set)
+{
+    const struct stg_graph *graph = cuts->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        set[i] = set[i] && needs->lacks[i];
+    for (size_t i = graph->n_nodes; i-- > 0;) {
+        uint32_t index = graph->order[i];
+        if (set[index])
+            stg_cut_spread_up(&graph->nodes[index], set);
+    }
+    for (size_t i = 0; i < cuts->n_nodes; i++)
+        needs->ahead[i] = set[cuts->nodes[i]];
+}
+
+bool stg_cut_any_lacking(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted)
+{
+    bool any = wanted->n_lacks > 0;
+    for (size_t i = 0; !any && i < cuts->graph->n_nodes; i++)
+        any = reads_table(cuts->graph, (uint32_t)i);
+    return any;
+}
+
+int stg_cut_place_lacking(const struct stg_cuts *cuts,
+                          const struct stg_cut_wanted *wanted,
+                          struct stg_cut_needs *needs, struct stg_err *err)
+{
+    size_t n = cuts->graph->n_nodes;
+    bool *needed = calloc(n + 1, sizeof(*needed));
+    needs->lacks = stg_bump_alloc(&needs->bump, n * sizeof(*needs->lacks));
+    needs->ahead = stg_bump_alloc(&needs->bump, cuts->n_nodes * sizeof(*needs->ahead));
+    int rc = 0;
+    if (needed == NULL || needs->lacks == NULL || needs->ahead == NULL) {
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    } else {
+        find_lacking(cuts, wanted, needs->lacks);
+        find_needed(cuts, needs, needed);
+        rc = check(cuts, needs, needed, err);
+        if (rc == 0)
+            find_ahead(cuts, needs, needed);
+    }
+    free(needed);
+    return rc;
+}
+
+/* ---- among clients ---- */
+
+bool stg_cut_needs_compute(const struct stg_cut_needs *needs)
+{
+    bool any = false;
+    for (size_t i = 0; i < needs->n_fetches; i++)
+        any = any || needs->fetches[i].kind == STG_REF_NODE;
+    return any;
+}
+
+bool stg_cut_needs_ahead(const struct stg_cuts *cuts, const struct stg_cut_needs *needs)
+{
+    bool any = false;
+    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++)
+        any = any || needs->ahead[i];
+    return any;
+}
+
+int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *lacking,
+                        const struct stg_cut_needs *other, struct stg_err *err)
+{
+    for (size_t i = 0; lacking->ahead != NULL && i < cuts->n_nodes; i++) {
+        const struct stg_graph_node *node = &cuts->graph->nodes[cuts->nodes[i]];
+        bool in_rows = !other->in_slices || cuts->in_rows[i];
+        if (!lacking->ahead[i] || (!other->stays[i] && in_rows))
+            continue;
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "it has to run in stagerd, for the build of one trainer cannot compute "
+                "it or what follows from it, and it has to run in the other, which %s",
+                other->stays[i] ? "fetches it or what it depends on"
+                                : "cuts batches into rows that it does not treat each "
+                                  "by itself");
+        return stg_graph_blame(node, -STAGER_FAILED_PRECONDITION, err);
+    }
+    return 0;
+}
+
+void stg_cuts_least(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
+                    size_t n, bool *ret_moved)
+{
+    for (size_t i = 0; i < cuts->n_nodes; i++) {
+        ret_moved[i] = false;
+        for (size_t k = 0; k < n; k++)
+            ret_moved[i] |= needs[k]->ahead != NULL && needs[k]->ahead[i];
+    }
+}
