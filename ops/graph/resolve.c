@@ -222,7 +222,7 @@ int stg_graph_find_op(struct stg_graph *graph, struct stg_graph_node *node,
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "no such op; did you mean %s?",
                        near);
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "no such op; client/docs/ops.md lists what there is");
+                   "no such op; docs/ops.md lists what there is");
 }
 
 static int check_arity(const struct stg_graph_node *node, struct stg_err *err)

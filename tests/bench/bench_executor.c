@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the executor costs: a chain of nodes that do nothing, and the graph of
- * client/examples/criteo_lr.yaml.in against its kernels in a plain loop that knows their
+ * examples/criteo_lr.yaml.in against its kernels in a plain loop that knows their
  * order and has memory for each. They take turns, the best round of each counts.
  */
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * What smart_stage is worth: steps per second of a trainer that computes a model by
  * stager_run, with `off`, `on` and `auto`, in slices that take turns; the median over the
- * rounds of one over the other. The models of client/examples stage what their dataset
+ * rounds of one over the other. The models of examples stage what their dataset
  * yields, and compute all else in the trainer, as graphs do that were written without a
  * thought of stages: so there is something to move. And graphs of which one half must not
  * move, where `auto` is held against the best of all cuts, each written by hand.

@@ -335,7 +335,7 @@ static size_t check_example(const char *name, const char *inner)
 {
     static char text[STG_TEXT_MAX_BYTES];
     char path[1024];
-    snprintf(path, sizeof(path), STAGER_SOURCE "/client/examples/%s.yaml.in", name);
+    snprintf(path, sizeof(path), STAGER_SOURCE "/examples/%s.yaml.in", name);
     FILE *in = fopen(path, "re");
     CHECK(in != NULL);
     size_t n = fread(text, 1, sizeof(text), in);

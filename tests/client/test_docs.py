@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of client/docs/c-api.md compile, without a warning; every step of pipeline.proto has its section in
-client/docs/dataset.md, and its fields are told there or where it refers to.
+"""The examples of docs/c-api.md compile, without a warning; every step of pipeline.proto has its section in
+docs/dataset.md, and its fields are told there or where it refers to.
 
     test_docs.py SOURCE_ROOT COMPILER...
 """
@@ -31,15 +31,15 @@ def undocumented(proto, page):
 
 
 def check_steps(root):
-    found = list(undocumented(read(root, "proto/pipeline.proto"), read(root, "client/docs/dataset.md")))
+    found = list(undocumented(read(root, "proto/pipeline.proto"), read(root, "docs/dataset.md")))
     for name in found:
-        print(f"client/docs/dataset.md: {name} is not there")
+        print(f"docs/dataset.md: {name} is not there")
     return 1 if found else 0
 
 
 def main(root, compiler):
-    page = os.path.join(root, "client/docs/c-api.md")
-    blocks = re.findall(r"^```c\n(.*?)^```$", read(root, "client/docs/c-api.md"), re.S | re.M)
+    page = os.path.join(root, "docs/c-api.md")
+    blocks = re.findall(r"^```c\n(.*?)^```$", read(root, "docs/c-api.md"), re.S | re.M)
     assert len(blocks) >= 4, f"{page}: only {len(blocks)} examples"
     for number, block in enumerate(blocks, 1):
         result = subprocess.run(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The models of client/examples/models, both sides of the boundary in this process,
+ * The models of examples/models, both sides of the boundary in this process,
  * against what NumPy computes from their definitions (tests/data/make_models.py).
  * STAGER_SOURCE is the top of the tree.
  */
@@ -32,8 +32,7 @@ static void model_init(struct model *model, const char *name)
     struct stg_schema element = {.components = &record, .n = 1};
     struct stg_err err = {0};
     char path[1024];
-    snprintf(path, sizeof(path), STAGER_SOURCE "/client/examples/models/%s.yaml.in",
-             name);
+    snprintf(path, sizeof(path), STAGER_SOURCE "/examples/models/%s.yaml.in", name);
     FILE *in = fopen(path, "re");
     CHECK(in != NULL);
     size_t n = fread(text, 1, sizeof(text), in);

@@ -23,7 +23,7 @@ static struct stg_pipeline_spec *load(const char *text, size_t bytes)
 static struct stg_pipeline_spec *load_example(void)
 {
     static char text[STG_TEXT_MAX_BYTES];
-    FILE *in = fopen(STAGER_SOURCE "/client/examples/seed_staged.yaml.in", "re");
+    FILE *in = fopen(STAGER_SOURCE "/examples/seed_staged.yaml.in", "re");
     CHECK(in != NULL);
     size_t n = fread(text, 1, sizeof(text), in);
     fclose(in);

@@ -15,7 +15,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.join(HERE, "../..")
 sys.path.insert(0, os.path.join(HERE, "../system"))
-sys.path.insert(0, os.path.join(TOP, "client/examples"))
+sys.path.insert(0, os.path.join(TOP, "examples"))
 from daemon import SLOW, Daemon  # noqa: E402
 from make_lines import lines  # noqa: E402
 
@@ -30,8 +30,8 @@ def write(daemon, name, text):
 
 
 def example(daemon, name, **values):
-    """A pipeline of client/examples, filled in."""
-    with open(os.path.join(TOP, "client/examples", name + ".yaml.in"), encoding="utf-8") as file:
+    """A pipeline of examples, filled in."""
+    with open(os.path.join(TOP, "examples", name + ".yaml.in"), encoding="utf-8") as file:
         text = file.read()
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))
@@ -122,7 +122,7 @@ def explain_of_what_runs_and_what_ran(daemon):
     assert "nothing was measured yet" in expect(daemon, 0, "", "explain", "dlrm")
     expect(daemon, 1, "did you mean dlrm?", "explain", "dlmr")
 
-    assert daemon.run("client/examples/score", "dlrm").returncode == 0
+    assert daemon.run("examples/score", "dlrm").returncode == 0
     told = expect_json(daemon, "explain", "dlrm")
     nodes = {node["name"]: node for node in told["nodes"]}
     assert len(nodes) == len(told["nodes"]), told
@@ -319,7 +319,7 @@ def two_trainers_learn(daemon):
     trainers = []
     for name, lr in (("fast", "0.05"), ("slow", "0.01")):
         report = os.path.join(daemon.folder, name + ".json")
-        command = [os.path.join(daemon.build, "client/examples/criteo_lr"), "criteo_lr", "--name",
+        command = [os.path.join(daemon.build, "examples/criteo_lr"), "criteo_lr", "--name",
                    name, "--lr", lr, "--hash-bits", "18", "--report", report]
         trainers.append((report, subprocess.Popen(command, env=daemon.env(),
                                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)))
@@ -337,7 +337,7 @@ def two_trainers_learn(daemon):
 def the_first_program_prints_what_tensorflow_prints(daemon):
     data = write(daemon, "1.txt", "".join(line + "\n" for line in lines(10)))
     expect(daemon, 0, "", "apply", example(daemon, "seed_staged", DATA=data))
-    result = daemon.run("client/examples/seed_staged")
+    result = daemon.run("examples/seed_staged")
     assert result.returncode == 0, result.stderr
     with open(os.path.join(HERE, "../peers/seed_staged.golden"), encoding="utf-8") as file:
         golden = file.read().splitlines()[1::2]
@@ -346,11 +346,11 @@ def the_first_program_prints_what_tensorflow_prints(daemon):
 
 def the_first_program_prints_the_same_when_its_hash_is_run_ahead(daemon):
     """smart_stage: on: `bucket` and the rows of text run in stagerd; the data are still there."""
-    with open(os.path.join(TOP, "client/examples/seed_staged.yaml.in"), encoding="utf-8") as file:
+    with open(os.path.join(TOP, "examples/seed_staged.yaml.in"), encoding="utf-8") as file:
         text = file.read().replace("@DATA@", os.path.join(daemon.folder, "1.txt"))
     path = write(daemon, "ahead.yaml", text.replace("name: seed_staged", "name: ahead") + "smart_stage: on\n")
     expect(daemon, 0, "", "apply", path)
-    result = daemon.run("client/examples/seed_staged", "ahead")
+    result = daemon.run("examples/seed_staged", "ahead")
     assert result.returncode == 0, result.stderr
     with open(os.path.join(HERE, "../peers/seed_staged.golden"), encoding="utf-8") as file:
         golden = file.read().splitlines()[1::2]
@@ -366,7 +366,7 @@ def five_models_score_as_numpy_does(daemon):
     data = write(daemon, "clicks.csv", "".join(row + "\n" for row in re.findall(r'^    "(.*)",$', golden, re.M)))
     for name, scores in re.findall(r'{"(\w+)", {(.*?)}}', golden):
         expect(daemon, 0, "", "apply", example(daemon, "models/" + name, DATA=data))
-        result = daemon.run("client/examples/score", name)
+        result = daemon.run("examples/score", name)
         assert result.returncode == 0, result.stderr
         *rows, last = result.stdout.decode().splitlines()
         assert last == "12 rows", result.stdout
@@ -376,11 +376,11 @@ def five_models_score_as_numpy_does(daemon):
 
 def a_narrow_feature_is_as_good_as_a_wide_one(daemon):
     """Ids fit int32: the scores are those of the test before, whose data are still there."""
-    with open(os.path.join(TOP, "client/examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
+    with open(os.path.join(TOP, "examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
         text = file.read().replace("@DATA@", os.path.join(daemon.folder, "clicks.csv"))
     text = text.replace("name: dlrm\n", "name: narrow\n").replace("staged:\n", "staged:\n  transfer: {ids: int32}\n")
     expect(daemon, 0, "", "apply", write(daemon, "narrow.yaml", text))
-    wide, narrow = (daemon.run("client/examples/score", name).stdout for name in ("dlrm", "narrow"))
+    wide, narrow = (daemon.run("examples/score", name).stdout for name in ("dlrm", "narrow"))
     assert wide == narrow and wide.endswith(b"12 rows\n"), (wide, narrow)
     batch = json.loads(daemon.ctl("cat", "narrow", "--json").splitlines()[0])
     assert batch["tensors"]["ids"]["dtype"] == "int32", batch
@@ -388,13 +388,13 @@ def a_narrow_feature_is_as_good_as_a_wide_one(daemon):
 
 
 def trainers_say_what_is_wrong(daemon):
-    result = daemon.run("client/examples/criteo_lr", "numbers")
+    result = daemon.run("examples/criteo_lr", "numbers")
     assert result.returncode == 1 and b"no tensor label" in result.stderr, result
-    result = daemon.run("client/examples/criteo_lr", "nothing")
+    result = daemon.run("examples/criteo_lr", "nothing")
     assert result.returncode == 1 and b"NOT_FOUND" in result.stderr, result
-    result = daemon.run("client/examples/seed_staged", "numbers")
+    result = daemon.run("examples/seed_staged", "numbers")
     assert result.returncode == 1 and b"0 targets" in result.stderr, result
-    assert daemon.run("client/examples/criteo_lr").returncode == 2
+    assert daemon.run("examples/criteo_lr").returncode == 2
 
 
 TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,

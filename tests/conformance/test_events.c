@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of events in client/docs/delivery.md: one test a row, which goes through its
+ * The table of events in docs/delivery.md: one test a row, which goes through its
  * three cells: split, broadcast, round_robin. Two trainers, alice and bob, and twelve
  * items.
  */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what test_dataset_branches.c expects of sample_from_datasets: client/docs/dataset.md
+"""Prints what test_dataset_branches.c expects of sample_from_datasets: docs/dataset.md
 once more, on numpy's Philox."""
 from golden_shuffle import words
 

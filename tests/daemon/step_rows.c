@@ -2,7 +2,7 @@
  *
  * One row or more for each transformation. in_place is what TensorFlow gives for the same
  * pipeline (golden_steps.py). Where it loses what was collected or counted when an error
- * goes by (batch, rebatch, skip, shard), it is what client/docs/dataset.md says.
+ * goes by (batch, rebatch, skip, shard), it is what docs/dataset.md says.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/client/models.golden.h: the scores of client/examples/models for twelve rows, computed by NumPy
+"""Writes tests/client/models.golden.h: the scores of examples/models for twelve rows, computed by NumPy
 in float64 from the definitions of the models. Only the hash of a string is TensorFlow's.
 
     make_models.py    with a Python that has TensorFlow; what it writes is committed
@@ -14,14 +14,14 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../client/examples/models"))
+sys.path.insert(0, os.path.join(HERE, "../../examples/models"))
 from make_clicks import rows  # noqa: E402
 
 N = 12
 
 
 def weight(shape, seed, stddev=0.3):
-    """random_normal of client/docs/ops.md: Philox4x64-10 from the counter 0 on, Box and Muller's transform."""
+    """random_normal of docs/ops.md: Philox4x64-10 from the counter 0 on, Box and Muller's transform."""
     last = np.full(4, 2**64 - 1, np.uint64)     # numpy counts before it draws
     n = int(np.prod(shape))
     words = np.random.Philox(key=np.array([seed, 5], np.uint64), counter=last).random_raw(n + n % 2)

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from nets import MODELS, N_BUCKETS, N_CATEGORIES, N_IDS, N_KINDS, N_NUMBERS, ROOT
 
-MAKERS = {"criteo": "tests/data/make_criteo.py", "clicks": "client/examples/models/make_clicks.py"}
+MAKERS = {"criteo": "tests/data/make_criteo.py", "clicks": "examples/models/make_clicks.py"}
 KINDS = {model: kind for model, (_, kind) in MODELS.items()}
 FEATURES = {"criteo": ["label", "dense", "ids"],
             "clicks": ["label", "dense", "user", "item", "category", "history"]}

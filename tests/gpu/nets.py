@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models that client/examples has, as PyTorch trains them: DLRM, DeepFM, DSSM, DIN and DIEN. Each takes the tensors
+"""The models that examples has, as PyTorch trains them: DLRM, DeepFM, DSSM, DIN and DIEN. Each takes the tensors
 of a batch by name and gives logits, one a row; each begins with the same weights every time."""
 import os
 import sys
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "client/examples"))
+sys.path.insert(0, os.path.join(ROOT, "examples"))
 import dlrm_torch  # noqa: E402
 from criteo import N_BUCKETS, N_CATEGORIES, N_NUMBERS  # noqa: E402
 

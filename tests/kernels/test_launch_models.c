@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The models of client/examples/models: each node behind the boundary that a device can
+ * The models of examples/models: each node behind the boundary that a device can
  * do, there and on the host. On a GPU, and (the same kernels) as plain C++.
  * STAGER_SOURCE is the top of the tree.
  */
@@ -41,8 +41,7 @@ static void load(struct model *model, const char *name)
         .name = "record", .dtype = STAGER_STRING, .ndim = 1, .shape = {-1}};
     struct stg_schema element = {.components = &record, .n = 1};
     char path[1024];
-    snprintf(path, sizeof(path), STAGER_SOURCE "/client/examples/models/%s.yaml.in",
-             name);
+    snprintf(path, sizeof(path), STAGER_SOURCE "/examples/models/%s.yaml.in", name);
     FILE *in = fopen(path, "re");
     CHECK(in != NULL);
     size_t n = fread(text, 1, sizeof(text), in);

@@ -21,7 +21,7 @@ static const struct {
 } wrong[] = {
     {"y = identiti(record)\n",
      "node y (identiti), line 3: no such op; did you mean identity?"},
-    {"y = zzzzzzzzzzzzz(record)\n", "no such op; client/docs/ops.md lists"},
+    {"y = zzzzzzzzzzzzz(record)\n", "no such op; docs/ops.md lists"},
     {"y = identity(recrod)\n",
      "node y (identity), line 3: \"recrod\": no such node or component; did you mean "
      "\"record\"?"},

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""client/examples/gate_watch.py lists pipelines and follows events through stager-gate, with pynng and
+"""examples/gate_watch.py lists pipelines and follows events through stager-gate, with pynng and
 protobuf as they are on PyPI and the messages as protoc makes them of proto/.
 
     peer_gate.py BUILD
@@ -32,7 +32,7 @@ def main():
                         "control.proto", "pipeline.proto"], check=True)
         apply(daemon, "rows")
         env = dict(daemon.env(), PYTHONPATH=folder, STAGER_TICKET=daemon.ctl("ticket").decode().strip())
-        watch = subprocess.Popen([sys.executable, os.path.join(ROOT, "client/examples/gate_watch.py"),
+        watch = subprocess.Popen([sys.executable, os.path.join(ROOT, "examples/gate_watch.py"),
                                   os.path.join(daemon.runtime_dir, "gate"), "3"], env=env,
                                  stdout=subprocess.PIPE, text=True)
         line = watch.stdout.readline()

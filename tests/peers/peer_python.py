@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package beside the frameworks that it feeds: its own tests with them, the trainers of client/examples,
+"""The Python package beside the frameworks that it feeds: its own tests with them, the trainers of examples,
 and its types as mypy sees them. What a framework is missing for is skipped.
 
     peer_python.py BUILD [NAME]...      NAME: those whose name has it
@@ -45,7 +45,7 @@ def run(*command, cwd=TOP):
 
 
 def example(name, *arguments):
-    return run(os.path.join(TOP, "client/examples", name), *arguments)
+    return run(os.path.join(TOP, "examples", name), *arguments)
 
 
 def losses(text, words="log loss"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The program of the first design document (client/examples/seed_staged.c) prints what a real
+"""The program of the first design document (examples/seed_staged.c) prints what a real
 TensorFlow computes for the same lines; and so does the golden file that other tests compare with.
 
     peer_seed_staged.py BUILD
@@ -14,12 +14,12 @@ import tensorflow as tf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../system"))
-sys.path.insert(0, os.path.join(HERE, "../../client/examples"))
+sys.path.insert(0, os.path.join(HERE, "../../examples"))
 from daemon import Daemon  # noqa: E402
 from make_lines import lines  # noqa: E402
 
 GOLDEN = os.path.join(HERE, "seed_staged.golden")
-EXAMPLE = os.path.join(HERE, "../../client/examples/seed_staged.yaml.in")
+EXAMPLE = os.path.join(HERE, "../../examples/seed_staged.yaml.in")
 N_STEPS = 5
 
 
@@ -64,7 +64,7 @@ def by_stager(build):
         with open(pipeline, "w", encoding="utf-8") as file:
             file.write(text)
         daemon.ctl("apply", pipeline)
-        result = daemon.run("client/examples/seed_staged")
+        result = daemon.run("examples/seed_staged")
         assert result.returncode == 0, result.stderr.decode()
         return result.stdout.decode().splitlines()
 

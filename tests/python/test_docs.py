@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python of client/docs/python.md runs; blocks that import a framework, where that is."""
+"""The Python of docs/python.md runs; blocks that import a framework, where that is."""
 import contextlib
 import importlib.util
 import io
@@ -13,7 +13,7 @@ import zlib
 import case
 
 FRAMEWORK = re.compile(r"^import (jax|tensorflow|torch)\b", re.M)
-PAGE = os.path.join(case.HERE, "../../client/docs/python.md")
+PAGE = os.path.join(case.HERE, "../../docs/python.md")
 
 
 class Docs(case.Case):

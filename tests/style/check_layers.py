@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "daemon/gpu/": ["core/", "daemon/gpu/"],
     "client/": ["core/", "proto/wire.h", "client/"],  # the daemon is the only parser
     "client/compute/": ["core/", "ops/", "client/"],
-    "client/examples/": ["client/stager.h", "client/examples/"],
+    "examples/": ["client/stager.h", "examples/"],
     "tests/": None,
 }
 # Libraries and generated code, and the only places that may see them (tests may, always).

@@ -66,22 +66,22 @@ def missing(page, text, names, what):
 
 
 def problems(root, build):
-    folder = os.path.join(build, "client/docs/man")
+    folder = os.path.join(build, "docs/man")
     found = []
     pages = sorted(glob.glob(os.path.join(folder, "*.[1-8]")))
     if len(pages) < 8:
-        found.append(f"client/docs/man/meson.build:1: {len(pages)} pages in {folder}")
+        found.append(f"docs/man/meson.build:1: {len(pages)} pages in {folder}")
     for path in pages:
         found += [f"{os.path.basename(path)}:1: {line}" for line in warnings(path)]
     page = {os.path.basename(path): words(path) for path in pages}
-    found += compare("client/docs/stagerd.md", page["stagerd.8"],
+    found += compare("docs/stagerd.md", page["stagerd.8"],
                      text_of_help(os.path.join(build, "daemon/stagerd")))
     helped, commands = stagerctl_help(os.path.join(build, "client/stagerctl/stagerctl"))
-    found += compare("client/docs/stagerctl.md", page["stagerctl.1"], helped)
-    found += missing("client/docs/stagerctl.md", page["stagerctl.1"],
+    found += compare("docs/stagerctl.md", page["stagerctl.1"], helped)
+    found += missing("docs/stagerctl.md", page["stagerctl.1"],
                      [f"stagerctl {name}" for name in commands], "command")
     functions = re.findall(r"\b(stager_\w+)\([^;{}]*\);", house.read(root, "client/stager.h"))
-    found += missing("client/docs/man/make_man.py", page["stager.3"].split("FUNCTIONS")[1],
+    found += missing("docs/man/make_man.py", page["stager.3"].split("FUNCTIONS")[1],
                      functions, "function")
     found += missing("systemd/stagerd.yaml", page["stagerd.yaml.5"].split("SETTINGS")[1],
                      settings_of(house.read(root, "proto/pipeline.proto")), "setting")
@@ -93,4 +93,4 @@ if __name__ == "__main__":
         print("skipped: no groff (apt-get install groff-base)")
         sys.exit(house.SKIPPED)
     sys.exit(house.report(problems(*sys.argv[1:3]),
-                          "tell it in the document that the page is made of (client/docs)"))
+                          "tell it in the document that the page is made of (docs)"))

@@ -74,8 +74,8 @@ def the_thin_library_may_not_include_ops():
 
 
 def an_example_may_include_the_public_header_only():
-    finds(check_layers, "client/examples/ may not include core/err.h",
-          client__examples__x_DOT_c='#include "core/err.h"\n', core__err_DOT_h="")
+    finds(check_layers, "examples/ may not include core/err.h",
+          examples__x_DOT_c='#include "core/err.h"\n', core__err_DOT_h="")
 
 
 def only_the_daemon_may_use_libuv():

@@ -13,7 +13,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-EXAMPLES = os.path.join(HERE, "../../client/examples")
+EXAMPLES = os.path.join(HERE, "../../examples")
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(EXAMPLES, "models"))
 from daemon import SLOW, Daemon  # noqa: E402
@@ -43,7 +43,7 @@ class Trainers:
     """Trainers that take batches, and run the graph on them, until they are told to end."""
 
     def __init__(self, daemon, n, name="dlrm"):
-        self.all = [subprocess.Popen([os.path.join(daemon.build, "client/examples/score"), name], env=daemon.env(),
+        self.all = [subprocess.Popen([os.path.join(daemon.build, "examples/score"), name], env=daemon.env(),
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                     for _ in range(n)]
         self.drains = [subprocess.Popen(["cat"], stdin=p.stdout, stdout=subprocess.DEVNULL) for p in self.all]

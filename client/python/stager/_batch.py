@@ -111,7 +111,7 @@ class Strings:
 
 @dataclasses.dataclass(frozen=True)
 class BatchInfo:
-    """What a batch says of itself; client/docs/c-api.md has the words."""
+    """What a batch says of itself; docs/c-api.md has the words."""
 
     generation: int
     number: int

@@ -87,7 +87,7 @@ _SEVERAL: Dict[str, Callable[[Node], Any]] = {
 
 
 class _Ops:
-    """ops.NAME(*inputs, name=None, **attributes) is an op of client/docs/ops.md; `assert`, which Python keeps
+    """ops.NAME(*inputs, name=None, **attributes) is an op of docs/ops.md; `assert`, which Python keeps
     for itself, is ops.assert_."""
 
     def __getattr__(self, op: str) -> Any:

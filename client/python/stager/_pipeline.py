@@ -125,7 +125,7 @@ def _source(name: str, arguments: Dict[str, Any], special: Optional[Tuple[str, A
 
 
 class Dataset:
-    """A row of steps. Each method is a step of client/docs/dataset.md and gives a new dataset; the
+    """A row of steps. Each method is a step of docs/dataset.md and gives a new dataset; the
     parameters have its names."""
 
     def __init__(self, steps: Tuple[_Step, ...] = ()) -> None:

@@ -13,7 +13,7 @@ from stager import ops
 
 N_NUMBERS, N_CATEGORIES = 13, 26
 N_BUCKETS = 20_000
-MAKE_ROWS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/data/make_criteo.py")
+MAKE_ROWS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/data/make_criteo.py")
 
 
 def rows(given: Optional[str], folder: str, n: int = 20_000) -> str:

@@ -3,8 +3,8 @@
 """A small CNN in PyTorch on photographs: stagerd reads JPEG files, decodes a random part of each, resizes,
 mirrors and normalizes it. The class is the last part of a file's name: 0007_ring.jpg, or the file's folder.
 
-    python3 client/examples/cnn_torch.py                          draws photographs (with Pillow)
-    python3 client/examples/cnn_torch.py --images FOLDER          its *.jpg, or those of its folders
+    python3 examples/cnn_torch.py                          draws photographs (with Pillow)
+    python3 examples/cnn_torch.py --images FOLDER          its *.jpg, or those of its folders
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression in Keras on Criteo rows, which stagerd reads, parses and hashes.
 
-    python3 client/examples/logistic_tensorflow.py [ROWS]   a file or a pattern of Criteo rows, else generated
+    python3 examples/logistic_tensorflow.py [ROWS]   a file or a pattern of Criteo rows, else generated
 """
 import sys
 

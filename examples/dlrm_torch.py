@@ -3,8 +3,8 @@
 """A small DLRM in PyTorch on Criteo rows (label, I1-I13, C1-C26 as CSV with a header), which stagerd
 reads, parses and hashes. It starts a daemon of its own, unless --pipeline names one that is served.
 
-    python3 client/examples/dlrm_torch.py                       generates rows
-    python3 client/examples/dlrm_torch.py --rows rows.csv       or a pattern
+    python3 examples/dlrm_torch.py                       generates rows
+    python3 examples/dlrm_torch.py --rows rows.csv       or a pattern
 
 two_experiments.py lets two of them share one loader, ddp_torch.py makes one of two processes.
 """

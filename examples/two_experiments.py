@@ -3,7 +3,7 @@
 """Two experiments on one loader: DLRMs of two learning rates (dlrm_torch.py), each in a process of its own,
 train on the same batches. stagerd reads, parses and hashes the rows once (delivery: broadcast).
 
-    python3 client/examples/two_experiments.py [ROWS]       a file or a pattern of Criteo rows, else generated
+    python3 examples/two_experiments.py [ROWS]       a file or a pattern of Criteo rows, else generated
 """
 from __future__ import annotations
 

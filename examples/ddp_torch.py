@@ -3,7 +3,7 @@
 """One DLRM (dlrm_torch.py) trained by two processes, with DistributedDataParallel over gloo. Batches go around
 among the ranks (delivery: round_robin) in whole rounds, so that no rank waits for a step that another lacks.
 
-    python3 client/examples/ddp_torch.py [ROWS]             a file or a pattern of Criteo rows, else generated
+    python3 examples/ddp_torch.py [ROWS]             a file or a pattern of Criteo rows, else generated
 """
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression in JAX on Criteo rows, which stagerd reads, parses and hashes.
 
-    python3 client/examples/logistic_jax.py [ROWS]          a file or a pattern of Criteo rows, else generated
+    python3 examples/logistic_jax.py [ROWS]          a file or a pattern of Criteo rows, else generated
 """
 from __future__ import annotations
 
