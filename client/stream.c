@@ -213,6 +213,17 @@ static int attach(struct stager_stream *stream, const char *name,
     return rc;
 }
 
+/* Nothing can fail on this side any more: the open takes effect, or fails there. */
+static int join(struct stager_stream *stream, struct stg_err *err)
+{
+    struct stg_request request = {.kind = STG_REQUEST_JOIN};
+    struct stg_reply reply;
+    stream->passes = 1;
+    stg_control_want_pass(&stream->control, stream->passes);
+    return stg_client_call(stream->client, &request, STG_REQUEST_NS, &reply, NULL, 0,
+                           NULL, err);
+}
+
 static int check_names(const char *what, const char *const *names, size_t n,
                        struct stg_err *err)
 {
@@ -275,12 +286,12 @@ static int open_stream(struct stager *client, const char *name,
         rc = stg_client_connect(&address, &stream->client, err);
     if (rc == 0)
         rc = attach(stream, name, options, err);
+    if (rc == 0)
+        rc = join(stream, err);
     if (rc < 0) {
         stager_close(stream);
         return rc;
     }
-    stream->passes = 1;
-    stg_control_want_pass(&stream->control, stream->passes);
     *ret = stream;
     return 0;
 }

@@ -194,7 +194,7 @@ struct stg_control_page {
     _Atomic uint64_t taken;         /* descriptors taken: asked, or one less */
     _Alignas(
         64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep, ring the bell */
-    _Atomic uint32_t parting;          /* 1: it closes the stream of its own will */
+    _Atomic uint32_t parting;          /* 1: it closes the stream */
     _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC */
     _Alignas(64) _Atomic uint64_t
         pass_wanted; /* passes asked for: 1 at open, +1 a rewind */

@@ -26,7 +26,7 @@ static struct stg_client *find_alone(const struct stg_stage *stage)
     if (stage->stopping || stage->pass_state == STG_PASS_NONE)
         return NULL;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_DETACHED || !stage->kind->holds_up(stage, c))
+        if (!stage->kind->holds_up(stage, c))
             continue;
         if (found != NULL)
             return NULL;
@@ -109,6 +109,7 @@ static const char *client_state(const struct stg_client *client)
 {
     switch (client->state) {
     case STG_CLIENT_ATTACHED: return "attached";
+    case STG_CLIENT_JOINING: return "joining";
     case STG_CLIENT_AWAY: return "away";
     case STG_CLIENT_DETACHED: break;
     }

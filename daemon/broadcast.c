@@ -6,11 +6,6 @@
  */
 #include "daemon/delivery.h"
 
-static bool takes_part(const struct stg_client *client)
-{
-    return client->state != STG_CLIENT_DETACHED;
-}
-
 /* The gaps before what it is given next would have been items of its own. */
 static void count_gaps(struct stg_client *client, uint64_t skipped)
 {
@@ -25,7 +20,7 @@ static bool give(struct stg_stage *stage)
     bool changed = false;
     uint64_t slowest = stage->queue_next;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (!takes_part(c))
+        if (!stg_client_takes_part(c))
             continue;
         while (stg_client_in_pass(stage, c) && c->n_owed == 0 &&
                c->cursor < stage->queue_next) {
@@ -52,7 +47,7 @@ static bool end(struct stg_stage *stage, bool *changed)
 {
     bool all = stage->begun;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (!takes_part(c) || stg_client_pass(c) != stage->passes_ended)
+        if (!stg_client_takes_part(c) || stg_client_pass(c) != stage->passes_ended)
             continue;
         if (!stg_client_in_pass(stage, c) || c->cursor < stage->queue_next ||
             c->n_owed > 0) {
@@ -76,8 +71,9 @@ static bool has_more(const struct stg_stage *stage, const struct stg_client *cli
 /* The buffer is full of what this one was not given yet. */
 static bool holds_up(const struct stg_stage *stage, const struct stg_client *client)
 {
-    return stage->begun && takes_part(client) && client->cursor == stage->queue_first &&
-           client->cursor < stage->queue_next && !stg_stage_has_room(stage);
+    return stage->begun && stg_client_takes_part(client) &&
+           client->cursor == stage->queue_first && client->cursor < stage->queue_next &&
+           !stg_stage_has_room(stage);
 }
 
 const struct stg_delivery_kind stg_delivery_broadcast = {

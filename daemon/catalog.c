@@ -162,7 +162,8 @@ static void list_clients(struct stg_instance *instance, struct stg_err *err)
     struct stg_pipeline_status status = {0};
     stg_stage_status(instance->stage, &bump, &status);
     for (size_t i = 0; i < status.n_clients; i++) {
-        if (strcmp(status.clients[i].state, "attached") == 0)
+        if (strcmp(status.clients[i].state, "attached") == 0 ||
+            strcmp(status.clients[i].state, "joining") == 0)
             stg_err_append(err, err->code, " %s (pid %u)", status.clients[i].client_id,
                            status.clients[i].pid);
     }
@@ -172,7 +173,7 @@ static void list_clients(struct stg_instance *instance, struct stg_err *err)
 static bool busy(const struct stg_pipeline *pipeline)
 {
     return pipeline->instance != NULL && pipeline->instance->stage != NULL &&
-           stg_stage_n_clients(pipeline->instance->stage) > 0;
+           stg_stage_is_used(pipeline->instance->stage);
 }
 
 /* The shared instance belongs to the past: its clients get the rest, then ABORTED. */
@@ -360,7 +361,7 @@ static void created_stage(uv_work_t *work, int status)
         STG_INSTANCE_FAILED) /* who asked knows; who comes now did not */
         stg_catalog_discard(instance);
     /* Whoever asked for it has attached by now, or gave up. */
-    if (instance->stage != NULL && stg_stage_n_clients(instance->stage) == 0)
+    if (instance->stage != NULL && !stg_stage_is_used(instance->stage))
         stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
 }
 

@@ -45,7 +45,7 @@ int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cut
 
 static bool counts(const struct stg_client *client)
 {
-    return client->state != STG_CLIENT_DETACHED && client->needs != NULL;
+    return stg_client_takes_part(client) && client->needs != NULL;
 }
 
 /* Returns how many; *ret is the caller's to free, NULL: none, or out of memory. It has
@@ -289,7 +289,7 @@ bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent)
 {
     bool any = stage->n_attached == 0;
     for (const struct stg_client *c = stage->clients; c != NULL && !any; c = c->next)
-        any = c->state != STG_CLIENT_DETACHED && stg_client_may_have(stage, c, extent);
+        any = stg_client_takes_part(c) && stg_client_may_have(stage, c, extent);
     return any;
 }
 

@@ -30,7 +30,6 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
         .client_id = longest,
         .generation = UINT64_MAX,
         .segment_bytes = UINT64_MAX,
-        .first_number = UINT64_MAX,
         .batch_rows = UINT64_MAX,
         .unseen = true,
         .max_held = UINT32_MAX,

@@ -334,7 +334,7 @@ static bool may_begin(const struct stg_stage *stage, bool *ret_any)
     for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         bool asks = stg_client_asks(stage, c);
         *ret_any = *ret_any || asks;
-        all = all && (asks || c->state == STG_CLIENT_DETACHED);
+        all = all && (asks || !stg_client_takes_part(c));
     }
     if (!stage->kind->together)
         return *ret_any;
@@ -434,7 +434,7 @@ static bool want_bells(struct stg_stage *stage)
 static void take_all(struct stg_stage *stage)
 {
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (!c->has_lease)
+        if (!c->has_lease || c->state == STG_CLIENT_JOINING)
             continue;
         stg_client_trace(stage, c);
         stg_client_take_in(stage, c);

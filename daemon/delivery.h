@@ -5,7 +5,8 @@
  * stage's lock held, any thread.
  *
  * item.c       the buffer, and what becomes of each item
- * client.c     attaching, leaving, coming back
+ * client_open.c  attaching, coming back
+ * client.c     leaving, being away
  * delivery.c   releases, acknowledgements, passes, bells: what all deliveries share
  * split.c broadcast.c round_robin.c    what they do not: one table of functions each
  * expire.c     the clocks
@@ -126,15 +127,33 @@ uint32_t stg_item_take_returned(struct stg_stage *stage, uint32_t i);
 /* split: the first item of the buffer waits likewise, without having been given. */
 void stg_item_put_aside(struct stg_stage *stage);
 
+/* ---- client_open.c ---- */
+
+/* Makes a client that is joining: checks whether it may attach, keeps a place for it and
+ * makes its pages. Nothing else changes. */
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client **ret, struct stg_err *err);
+
+/* Attaches a client that is joining; it takes over the place of the one that is away
+ * under its name. Nothing changes when this fails: `tell` could not tell it, the stage is
+ * stopping, or who came meanwhile cannot be there together with it. */
+int stg_client_join(struct stg_stage *stage, struct stg_client *client,
+                    const struct stg_join *join, struct stg_err *err);
+
 /* ---- client.c ---- */
 
-/* Makes a client attached, or the one that is away under its name come back. */
-int stg_client_attach(struct stg_stage *stage, const struct stg_attach *attach,
-                      struct stg_client **ret, struct stg_err *err);
+/* Frees a client that is joining, as if it had never come. */
+void stg_client_cancel(struct stg_stage *stage, struct stg_client *client);
 
-/* The number of the next item that it will be given. */
-uint64_t stg_client_next_number(const struct stg_stage *stage,
-                                const struct stg_client *client);
+/* Does it take part in the run: attached, or away? */
+bool stg_client_takes_part(const struct stg_client *client);
+
+/* The client that is joining under the name of this one, which is away; or NULL. */
+const struct stg_client *stg_client_successor(const struct stg_stage *stage,
+                                              const struct stg_client *away);
+
+/* Is no client attached, away or joining? */
+bool stg_stage_is_empty(const struct stg_stage *stage);
 
 /* Its socket is closed: it is away when it may come back, else gone. */
 void stg_client_leave(struct stg_stage *stage, struct stg_client *client);

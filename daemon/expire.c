@@ -62,7 +62,8 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state != STG_CLIENT_AWAY || now < c->away_until_ns)
+        if (c->state != STG_CLIENT_AWAY || now < c->away_until_ns ||
+            stg_client_successor(stage, c) != NULL)
             continue;
         char text[128];
         snprintf(text, sizeof(text),
@@ -143,7 +144,8 @@ uint64_t stg_expire_next_ns(const struct stg_stage *stage)
 {
     uint64_t next = UINT64_MAX;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_AWAY && c->away_until_ns < next)
+        if (c->state == STG_CLIENT_AWAY && c->away_until_ns < next &&
+            stg_client_successor(stage, c) == NULL)
             next = c->away_until_ns;
     }
     return next;

@@ -426,6 +426,7 @@ static const struct {
     {STG_REQUEST_NEW_TICKET, serve_new_ticket}, {STG_REQUEST_FEED, serve_feed},
     {STG_REQUEST_EXPLAIN, serve_explain},       {STG_REQUEST_REPORT, serve_report},
     {STG_REQUEST_WORK, stg_request_work},       {STG_REQUEST_TRACE, serve_trace},
+    {STG_REQUEST_JOIN, stg_request_join},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

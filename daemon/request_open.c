@@ -106,7 +106,6 @@ static int attach(struct stg_session *session, const struct stg_request *request
     int rc = stg_needs_read(request, instance->definition->cuts, &who.needs, err);
     if (rc < 0)
         return rc;
-    stg_catalog_note(instance);
     rc = stg_stage_attach(instance->stage, &who, &attached, err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
         stg_stage_sweep(instance->stage);
@@ -119,7 +118,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
     }
     session->instance = instance;
     session->client = attached.client;
-    stg_catalog_note(instance);
+    session->joining = true;
     struct stg_reply reply = reply_to(request);
     reply.name = instance->config.name;
     reply.generation = instance->generation;
@@ -130,7 +129,6 @@ static int attach(struct stg_session *session, const struct stg_request *request
     reply.boundary = *stg_graph_boundary(instance->definition->graph);
     reply.slots = stg_definition_slots(instance->definition);
     reply.pipeline = instance->definition->spec;
-    reply.first_number = attached.first_number;
     reply.batch_rows = stg_definition_batch_rows(instance->definition);
     reply.unseen = session->unseen;
     reply.wants_reports = true;
@@ -143,9 +141,52 @@ static int attach(struct stg_session *session, const struct stg_request *request
             reply.name, client_id);
     if (reply_open(session, &reply, &attached) < 0)
         stg_session_close(session); /* the memory did not reach it */
-    stg_server_sweep_soon(session->server);
+    else
+        stg_session_await_join(session);
     return 0;
 }
+
+/* ---- joining ---- */
+
+struct joining {
+    struct stg_session *session;
+    const struct stg_reply *reply;
+    bool is_lost; /* the reply could not be sent */
+};
+
+static bool tell(void *owner)
+{
+    struct joining *joining = owner;
+    joining->is_lost = !stg_session_post(joining->session, joining->reply);
+    return !joining->is_lost;
+}
+
+/* The client that cannot be told is closed, and did not join. */
+void stg_request_join(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = reply_to(request);
+    struct joining joining = {.session = session, .reply = &reply};
+    const struct stg_join join = {.tell = tell, .owner = &joining};
+    if (!session->joining) {
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
+                         "join follows an open that was answered, once");
+        return;
+    }
+    stg_catalog_note(session->instance);
+    int rc = stg_stage_join(session->instance->stage, session->client, &join, &err);
+    if (joining.is_lost) {
+        stg_session_close(session);
+    } else if (rc < 0) {
+        fail(session, request, &err);
+    } else {
+        stg_session_joined(session);
+        stg_catalog_note(session->instance);
+        stg_server_sweep_soon(session->server);
+    }
+}
+
+/* ---- opening ---- */
 
 static int wait_because(struct stg_session *session, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -142,8 +142,8 @@ static bool has_more(const struct stg_stage *stage, const struct stg_client *cli
 static bool holds_up(const struct stg_stage *stage, const struct stg_client *client)
 {
     bool is_error;
-    return stage->begun && client->state != STG_CLIENT_DETACHED &&
-           !is_ready(stage, client) && round_end(stage, &is_error) != UINT64_MAX;
+    return stage->begun && stg_client_takes_part(client) && !is_ready(stage, client) &&
+           round_end(stage, &is_error) != UINT64_MAX;
 }
 
 /* Without it no round is whole. Who went when nothing ran leaves a place to fill. */
@@ -152,10 +152,10 @@ static void gone(struct stg_stage *stage, const struct stg_client *client,
 {
     if (!stage->begun) { /* ranks are the order of joining at the start */
         for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
-            c->rank -= c->state != STG_CLIENT_DETACHED && c->rank > client->rank;
+            c->rank -= stg_client_takes_part(c) && c->rank > client->rank;
         return;
     }
-    if (!in_the_middle || stage->n_attached + stage->n_away == 0)
+    if (!in_the_middle || stg_stage_is_empty(stage))
         return;
     char text[512];
     snprintf(text, sizeof(text),

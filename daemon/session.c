@@ -20,6 +20,7 @@
 
 #define HELLO_MILLIS 2000
 #define OPEN_MILLIS 25000
+#define JOIN_MILLIS 25000
 #define MESSAGES_A_TURN 16
 
 /* ---- life ---- */
@@ -100,6 +101,7 @@ void stg_session_close(struct stg_session *session)
     if (session->closing || session->answer != NULL)
         return;
     session->closing = true;
+    session->joining = false;
     stop_waiting(session);
     stop_working(session);
     stg_tracing_end(session);
@@ -175,13 +177,14 @@ void stg_session_abort(struct stg_session *session)
 
 /* ---- replies ---- */
 
-static int send_message(struct stg_session *session, const void *bytes, size_t n,
-                        const int *fds, size_t n_fds)
+/* Whether it was sent; else errno says why. */
+static bool post_message(struct stg_session *session, const void *bytes, size_t n,
+                         const int *fds, size_t n_fds)
 {
     if (session->answer != NULL) {
         session->answer->n = n;
         memcpy(session->answer->bytes, bytes, n);
-        return 0;
+        return true;
     }
     union {
         char bytes[CMSG_SPACE(sizeof(int) * 8)];
@@ -198,13 +201,26 @@ static int send_message(struct stg_session *session, const void *bytes, size_t n
         header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
         memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
     }
-    if (sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    return sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+static int send_message(struct stg_session *session, const void *bytes, size_t n,
+                        const int *fds, size_t n_fds)
+{
+    if (post_message(session, bytes, n, fds, n_fds))
         return 0;
     if (errno == EAGAIN || errno == EWOULDBLOCK)
         stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was cut off",
                 (int)session->pid);
     stg_session_close(session);
     return -STAGER_UNAVAILABLE;
+}
+
+bool stg_session_post(struct stg_session *session, const struct stg_reply *reply)
+{
+    char buf[4096];
+    long bytes = stg_wire_encode_reply(reply, buf, sizeof(buf));
+    return bytes > 0 && post_message(session, buf, (size_t)bytes, NULL, 0);
 }
 
 int stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
@@ -246,6 +262,11 @@ static void on_deadline(uv_timer_t *timer)
         uint64_t id = session->open.id;
         stop_waiting(session);
         stg_session_fail(session, id, -STAGER_DEADLINE_EXCEEDED, session->open_why);
+    } else if (session->joining) {
+        stg_log(STG_LOG_WARNING,
+                "pid %d opened pipeline %s and did not join it within %d ms",
+                (int)session->pid, session->instance->config.name, JOIN_MILLIS);
+        stg_session_close(session);
     } else if (!session->greeted) {
         stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
         stg_session_close(session);
@@ -277,8 +298,20 @@ void stg_session_retry(struct stg_session *session)
     if (stg_request_open(session, &session->open) == 0) {
         session->open_private = NULL;
         session->open_waits = false;
-        uv_timer_stop(&session->deadline);
+        if (!session->joining)
+            uv_timer_stop(&session->deadline);
     }
+}
+
+void stg_session_await_join(struct stg_session *session)
+{
+    uv_timer_start(&session->deadline, on_deadline, JOIN_MILLIS, 0);
+}
+
+void stg_session_joined(struct stg_session *session)
+{
+    session->joining = false;
+    uv_timer_stop(&session->deadline);
 }
 
 static void serve_message(struct stg_session *session, const void *bytes, size_t n)
@@ -301,7 +334,7 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
                          "requests");
     } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
-                request.kind != STG_REQUEST_REPORT)) {
+                request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN)) {
         stg_session_fail(
             session, request.id, -STAGER_FAILED_PRECONDITION,
             "this connection is a stream's or a worker's: make another one for "

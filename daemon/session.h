@@ -32,7 +32,7 @@ struct stg_session {
     int pidfd; /* -1: the process cannot be watched, its socket counts (unseen) */
     bool unseen;
     uv_poll_t poll, pid_poll;
-    uv_timer_t deadline; /* of hello, and of an open that waits */
+    uv_timer_t deadline; /* of hello, of an open that waits, of a join */
     int n_handles;       /* closing the last one frees the session */
     bool closing;
     bool greeted;
@@ -44,6 +44,7 @@ struct stg_session {
 
     struct stg_instance *instance; /* what it is attached to */
     struct stg_client *client;
+    bool joining;              /* open was answered, join was not */
     struct stg_worker *worker; /* or what it works for */
 
     /* An open that waits for memory, or for an older instance to go. */
@@ -64,11 +65,19 @@ void stg_session_create(struct stg_server *server, int fd);
  * negative, and no descriptor was sent. */
 int stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
                       const int *fds, size_t n);
+
+/* Sends a reply without blocking; closes nothing. Whether it was sent. */
+bool stg_session_post(struct stg_session *session, const struct stg_reply *reply);
+
 void stg_session_fail(struct stg_session *session, uint64_t id, int code,
                       const char *text);
 
 /* Tries an open that waits again. */
 void stg_session_retry(struct stg_session *session);
+
+/* Open was answered: the session is closed unless join follows in time. */
+void stg_session_await_join(struct stg_session *session);
+void stg_session_joined(struct stg_session *session);
 
 /* Reaps what a closed session's living process released late; closes that of a worker who
  * is to go. */
@@ -94,5 +103,8 @@ void stg_request_work(struct stg_session *session, const struct stg_request *req
 /* request_open.c: open, when its instance is live. Returns 0 when answered, 1: still
  * waiting. */
 int stg_request_open(struct stg_session *session, const struct stg_request *request);
+
+/* request_open.c: the open takes effect. */
+void stg_request_join(struct stg_session *session, const struct stg_request *request);
 
 #endif

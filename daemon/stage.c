@@ -345,6 +345,14 @@ uint32_t stg_stage_n_clients(struct stg_stage *stage)
     return n;
 }
 
+bool stg_stage_is_used(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool is_used = stage->n_attached + stage->n_joining > 0;
+    pthread_mutex_unlock(&stage->lock);
+    return is_used;
+}
+
 bool stg_stage_stopping(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
@@ -386,33 +394,53 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
 {
     struct stg_client *client;
     pthread_mutex_lock(&stage->lock);
-    int rc = stg_client_attach(stage, attach, &client, err);
+    int rc = stg_client_open(stage, attach, &client, err);
     if (rc == 0) {
         *ret = (struct stg_attached){
             .client = client,
             .fds = {stage->arena.fd, client->ring_segment.fd, client->control_segment.fd},
             .segment_bytes = stage->arena.bytes,
-            .first_number = stg_client_next_number(stage, client),
             .device = {.fd = -1},
         };
         if (attach->wants_device && stage->twin != NULL)
             stg_twin_memory(stage->twin, &ret->device);
-        stg_delivery_run(stage);
     }
     pthread_mutex_unlock(&stage->lock);
     return rc;
 }
 
+int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
+                   const struct stg_join *join, struct stg_err *err)
+{
+    pthread_mutex_lock(&stage->lock);
+    int rc = stg_client_join(stage, client, join, err);
+    if (rc == 0)
+        stg_delivery_run(stage);
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}
+
+/* Returns whether nothing of it is left. */
+static bool leave(struct stg_stage *stage, struct stg_client *client, bool is_dead)
+{
+    bool gone = true;
+    if (client->state == STG_CLIENT_JOINING) {
+        stg_client_cancel(stage, client);
+    } else {
+        stg_client_leave(stage, client);
+        gone = is_dead || client->n_assigned == 0;
+        if (gone)
+            stg_client_reap(stage, client);
+    }
+    stg_stage_stop_when_left(stage);
+    stg_delivery_run(stage);
+    return gone;
+}
+
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client)
 {
     pthread_mutex_lock(&stage->lock);
-    stg_client_leave(stage, client);
-    /* Who never asked for a pass was not told, or could not map, what it was given. */
-    bool gone = client->n_assigned == 0 || stg_control_pass_wanted(&client->control) == 0;
-    if (gone)
-        stg_client_reap(stage, client);
-    stg_stage_stop_when_left(stage);
-    stg_delivery_run(stage);
+    bool gone = leave(stage, client, false);
     pthread_mutex_unlock(&stage->lock);
     return gone;
 }
@@ -420,10 +448,7 @@ bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client)
 void stg_stage_dead(struct stg_stage *stage, struct stg_client *client)
 {
     pthread_mutex_lock(&stage->lock);
-    stg_client_leave(stage, client);
-    stg_client_reap(stage, client);
-    stg_stage_stop_when_left(stage);
-    stg_delivery_run(stage);
+    leave(stage, client, true);
     pthread_mutex_unlock(&stage->lock);
 }
 

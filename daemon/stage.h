@@ -111,26 +111,39 @@ struct stg_attach {
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
 };
 
+/* How a client is told that it joined: sends it the reply and does not block; the stage's
+ * lock is held. False: it could not be sent. */
+struct stg_join {
+    bool (*tell)(void *owner);
+    void *owner;
+};
+
 /* Descriptors for the client, in the order of the protocol. Owned by the stage. */
 struct stg_attached {
     struct stg_client *client;
     int fds[3];
     uint64_t segment_bytes;
-    uint64_t first_number;
     struct stg_twin_memory device; /* its descriptor is the caller's */
 };
 
-/* A named client that is away goes on where it was. Errors: RESOURCE_EXHAUSTED
+/* Keeps a place for a client and makes its pages. It takes part from stg_stage_join on;
+ * stg_stage_detach before that leaves no trace of it. Errors: RESOURCE_EXHAUSTED
  * (num_clients are there, or a place is kept: who, and how long yet; memory: the
  * arithmetic), ALREADY_EXISTS (one of that name is attached: its pid),
  * FAILED_PRECONDITION (it comes back and needs more than it did). */
 int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
                      struct stg_attached *ret, struct stg_err *err);
 
+/* The client has mapped its pages: the open takes effect. A named client that is away
+ * goes on where it was. Nothing happens on failure: UNAVAILABLE (join->tell failed), the
+ * code of a stage that stops, FAILED_PRECONDITION (needs). */
+int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
+                   const struct stg_join *join, struct stg_err *err);
+
 /* The socket is gone: no new batches; unacknowledged ones go to others, or wait for it to
  * come back; its memory stays until it is released or the process dies. True: it held
- * nothing, or never had the memory (its control page wants no pass, which is the last
- * thing an open does); forget it. False: call stg_stage_dead when the process dies. */
+ * nothing, or had not joined; forget it. False: call stg_stage_dead when the process
+ * dies. */
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client);
 
 /* The process is dead: its memory comes back. Detaches first if need be; forget the
@@ -165,6 +178,9 @@ const char *stg_stage_state(struct stg_stage *stage);
 
 /* Clients attached now. */
 uint32_t stg_stage_n_clients(struct stg_stage *stage);
+
+/* Is any client attached, or joining? */
+bool stg_stage_is_used(struct stg_stage *stage);
 
 /* Was it stopped, or left by its last client? */
 bool stg_stage_stopping(struct stg_stage *stage);

@@ -61,6 +61,8 @@ struct stg_assigned {
 
 enum stg_client_state {
     STG_CLIENT_ATTACHED,
+    STG_CLIENT_JOINING, /* its open is not finished: it has pages and a place, and takes
+                           no part */
     STG_CLIENT_AWAY, /* it left, and may come back under its name until away_until_ns */
     STG_CLIENT_DETACHED, /* it is gone; its process may hold memory */
 };
@@ -215,7 +217,7 @@ struct stg_stage {
     uint32_t n_returned;
 
     struct stg_client *clients; /* attached and detached */
-    uint32_t n_attached, n_away;
+    uint32_t n_attached, n_away, n_joining;
     uint64_t n_changes; /* times that one came or went, ever */
     const struct stg_delivery_kind *kind;
     bool begun; /* all num_clients were there once, and some still are */

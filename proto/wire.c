@@ -267,6 +267,10 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         stager__empty__init(&parts.list);
         message.list = &parts.list;
         break;
+    case STG_REQUEST_JOIN:
+        stager__empty__init(&parts.list);
+        message.join = &parts.list;
+        break;
     case STG_REQUEST_NEW_TICKET:
         stager__empty__init(&parts.new_ticket);
         message.new_ticket = &parts.new_ticket;
@@ -381,7 +385,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->delete_, STG_REQUEST_DELETE},        {m->feed, STG_REQUEST_FEED},
         {m->new_ticket, STG_REQUEST_NEW_TICKET}, {m->explain, STG_REQUEST_EXPLAIN},
         {m->report, STG_REQUEST_REPORT},         {m->work, STG_REQUEST_WORK},
-        {m->trace, STG_REQUEST_TRACE},
+        {m->trace, STG_REQUEST_TRACE},           {m->join, STG_REQUEST_JOIN},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;

@@ -14,8 +14,9 @@
 #define STG_MESSAGE_MAX_BYTES 65536u
 /* A pipeline file is at most this long: it has to fit a message. */
 #define STG_TEXT_MAX_BYTES 61440u
-#define STG_PROTOCOL_MIN 1u
-#define STG_PROTOCOL_MAX 1u
+/* 2: an open takes effect by a join. */
+#define STG_PROTOCOL_MIN 2u
+#define STG_PROTOCOL_MAX 2u
 
 enum stg_request_kind {
     STG_REQUEST_NONE = 0,
@@ -32,6 +33,7 @@ enum stg_request_kind {
     STG_REQUEST_TRACE, /* one less than the number of its field, as all are */
     STG_REQUEST_WORK = 12,
     STG_REQUEST_REPORT = 13,
+    STG_REQUEST_JOIN = 14,
 };
 
 /* What a trainer measured since it last said so. Nothing in it is checked but its form.
@@ -243,9 +245,8 @@ struct stg_reply {
     uint32_t max_held;
     const char *client_id, *structure;
     struct stg_schema slots; /* what batches may carry beside the boundary */
-    uint64_t first_number;
-    uint64_t batch_rows; /* of a staged batch that is whole; 0: not known */
-    bool unseen;         /* the daemon has no pidfd of this process */
+    uint64_t batch_rows;     /* of a staged batch that is whole; 0: not known */
+    bool unseen;             /* the daemon has no pidfd of this process */
     bool wants_reports;
     bool asks; /* open again, and say what your build lacks: no descriptors came */
     uint64_t device_bytes; /* 0: no such memory comes with it */

@@ -129,7 +129,6 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->max_held = from->max_held;
     open->client_id = stg_wire_optional(from->client_id);
     open->structure = stg_wire_optional(from->structure);
-    STG_PUT(open, first_number, from->first_number);
     STG_PUT(open, batch_rows, from->batch_rows);
     open->unseen = open->has_unseen = from->unseen;
     STG_PUT(open, wants_reports, from->wants_reports);
@@ -362,7 +361,6 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->max_held = from->max_held;
     ret->client_id = stg_wire_taken(from->client_id);
     ret->structure = stg_wire_taken(from->structure);
-    ret->first_number = from->first_number;
     ret->batch_rows = from->batch_rows;
     ret->unseen = from->unseen != 0;
     ret->wants_reports = from->wants_reports != 0;
@@ -423,8 +421,9 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_WORK + KIND_FIELD;
-    if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last))
+    uint32_t last = STG_REQUEST_JOIN + KIND_FIELD;
+    if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
+                        m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: kind: %u is no request", m->kind);
     if (m->code != 0 && m->has_kind)

@@ -150,27 +150,48 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
     send_reply(fake, &reply, fake->open_code < 0 ? 0 : fake->n_fds);
 }
 
+static void answer_join(struct fake *fake, const struct stg_request *request)
+{
+    struct stg_reply reply = {.id = request->id,
+                              .code = fake->join_code,
+                              .text = fake->text,
+                              .kind = fake->join_code < 0 ? STG_REQUEST_NONE
+                                                          : STG_REQUEST_JOIN};
+    send_reply(fake, &reply, 0);
+}
+
+static const struct {
+    enum stg_request_kind kind;
+    void (*answer)(struct fake *fake, const struct stg_request *request);
+} answers[] = {
+    {STG_REQUEST_HELLO, answer_hello},
+    {STG_REQUEST_OPEN, answer_open},
+    {STG_REQUEST_JOIN, answer_join},
+};
+
 static void *serve(void *owner)
 {
     struct fake *fake = owner;
     static unsigned char buf[STG_MESSAGE_MAX_BYTES];
     fake->socket = accept4(fake->listener, NULL, NULL, SOCK_CLOEXEC);
     CHECK(fake->socket >= 0);
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
         ssize_t n = recv(fake->socket, buf, sizeof(buf), 0);
         if (n <= 0)
-            return NULL; /* the client gave up after hello */
+            return NULL; /* the client gave up */
         struct stg_bump bump;
         stg_bump_init(&bump, 0);
         struct stg_request request;
         struct stg_err err = {0};
         CHECK_OK(stg_wire_decode_request(buf, (size_t)n, &bump, &request, &err), err);
-        CHECK_INT(request.kind, i == 0 ? STG_REQUEST_HELLO : STG_REQUEST_OPEN);
-        (i == 0 ? answer_hello : answer_open)(fake, &request);
+        CHECK_INT(request.kind, answers[i].kind);
+        answers[i].answer(fake, &request);
         stg_bump_finish(&bump);
+        if (fake->stays_silent && request.kind == STG_REQUEST_OPEN) {
+            fake_hang_up(fake);
+            return NULL;
+        }
     }
-    if (fake->stays_silent)
-        fake_hang_up(fake);
     return NULL;
 }
 

@@ -35,6 +35,7 @@ struct fake {
     const char *text;  /* of a refusal */
     uint32_t version;  /* chosen at hello */
     int open_code;     /* negative: refuses */
+    int join_code;     /* likewise */
     uint32_t max_held; /* granted */
     uint64_t segment_bytes;
     uint64_t batch_rows;

@@ -129,7 +129,7 @@ static void a_daemon_of_another_protocol_is_refused_with_both_versions(void)
     fake.version = 99;
     CHECK_INT(fake_open_fails(&fake), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(NULL), "99");
-    CHECK_CONTAINS(stager_error_text(NULL), "1 to 1");
+    CHECK_CONTAINS(stager_error_text(NULL), "2 to 2");
     fake_stop(&fake);
 }
 
@@ -138,7 +138,7 @@ static void the_daemons_own_refusal_is_told_word_for_word(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.hello_code = -STAGER_FAILED_PRECONDITION;
-    fake.text = "stagerd speaks protocol 2 to 3, the client 1 to 1";
+    fake.text = "stagerd speaks protocol 3 to 4, the client 2 to 2";
     CHECK_INT(fake_open_fails(&fake), -STAGER_FAILED_PRECONDITION);
     CHECK_STR(stager_error_text(NULL), fake.text);
     fake_stop(&fake);
@@ -150,6 +150,14 @@ static void the_daemons_own_refusal_is_told_word_for_word(void)
     CHECK_INT(fake_open_fails(&other), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_STR(stager_error_text(NULL), other.text);
     fake_stop(&other);
+
+    struct fake last = {0};
+    fake_start(&last);
+    last.join_code = -STAGER_ABORTED;
+    last.text = "replaced by generation 2";
+    CHECK_INT(fake_open_fails(&last), -STAGER_ABORTED);
+    CHECK_STR(stager_error_text(NULL), last.text);
+    fake_stop(&last);
 }
 
 static void bells_and_late_replies_do_not_disturb_a_request(void)

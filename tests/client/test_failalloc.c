@@ -16,8 +16,8 @@
 
 struct canned {
     struct fake fake;
-    unsigned char hello[4096], open[4096];
-    long hello_bytes, open_bytes;
+    unsigned char hello[4096], open[4096], join[64];
+    long hello_bytes, open_bytes, join_bytes;
 };
 
 /* The client numbers its requests from 1. */
@@ -40,7 +40,9 @@ static void can_replies(struct canned *canned)
                              .boundary = canned->fake.boundary,
                              .pipeline = &spec};
     canned->open_bytes = stg_wire_encode_reply(&open, canned->open, sizeof(canned->open));
-    CHECK(canned->hello_bytes > 0 && canned->open_bytes > 0);
+    struct stg_reply join = {.id = 3, .kind = STG_REQUEST_JOIN};
+    canned->join_bytes = stg_wire_encode_reply(&join, canned->join, sizeof(canned->join));
+    CHECK(canned->hello_bytes > 0 && canned->open_bytes > 0 && canned->join_bytes > 0);
 }
 
 static void send_open(const struct canned *canned, int fd)
@@ -75,6 +77,8 @@ static void *serve(void *owner)
             (void)!send(fd, canned->hello, (size_t)canned->hello_bytes, MSG_NOSIGNAL);
         if (recv(fd, buf, sizeof(buf), 0) > 0)
             send_open(canned, fd);
+        if (recv(fd, buf, sizeof(buf), 0) > 0)
+            (void)!send(fd, canned->join, (size_t)canned->join_bytes, MSG_NOSIGNAL);
         close(fd);
     }
     return NULL;

@@ -71,7 +71,7 @@ def no_daemon(folder):
 
     told = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
     assert told["daemon"]["reachable"] is False and "cannot reach" in told["daemon"]["reason"]
-    assert told["protocol"] == {"min": 1, "max": 1}
+    assert told["protocol"] == {"min": 2, "max": 2}
     assert isinstance(told["cuda"]["available"], bool)
     assert told["release"] in expect(0, "", "--version", "--runtime-dir", folder)
 

@@ -251,7 +251,7 @@ def version(daemon):
     told = expect_json(daemon, "version")
     seen = told["daemon"]
     assert seen["reachable"] and seen["pid"] == daemon.process.pid, told
-    assert len(seen["instance"]) == 16 and seen["protocol"] == 1, told
+    assert len(seen["instance"]) == 16 and seen["protocol"] == 2, told
     assert seen["release"] == told["release"], told
     assert seen["release"] in expect(daemon, 0, "", "version")
 

@@ -203,6 +203,11 @@ static void wake(void *owner)
     play->sweep_wanted = true;
 }
 
+static bool tell(void *owner)
+{
+    return true;
+}
+
 static void attach(int i)
 {
     struct player *player = &play->players[i];
@@ -218,6 +223,8 @@ static void attach(int i)
     };
     struct stg_attached attached;
     CHECK_OK(stg_stage_attach(play->stage, &who, &attached, &err), err);
+    const struct stg_join join = {.tell = tell};
+    CHECK_OK(stg_stage_join(play->stage, attached.client, &join, &err), err);
     player->client = attached.client;
     player->attached = true;
     player->connection.fd = SOCKET_OF(i);

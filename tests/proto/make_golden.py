@@ -66,6 +66,7 @@ def requests():
                                   + data(17, b"id\0\xff") + number(18, 0))
     yield "request_work", number(1, 11) + data(13, data(1, "criteo"))
     yield "request_work_if_needed", number(1, 11) + data(13, data(1, "criteo") + number(2, 300))
+    yield "request_join", number(1, 12) + data(15, b"")
     yield "request_explain", number(1, 10) + data(11, data(1, "criteo"))
     node = number(1, 3) + number(2, 13) + number(3, 5000) + number(4, 256) + number(4, 0)
     yield "request_report", number(1, 0) + data(14, number(1, 10 ** 9) + number(2, 100) + number(3, 7)
@@ -146,7 +147,8 @@ def replies():
     yield "reply_open", number(1, 6) + data(8, data(1, "p") + number(2, 9) + number(3, 1 << 30)
                                             + number(4, 2) + data(5, "rank-0")
                                             + data(6, '{"ids":"ids"}') + boundary(7, "ids", 9, [])
-                                            + data(8, pipeline()) + number(9, 77)) + number(9, 7)
+                                            + data(8, pipeline())) + number(9, 7)
+    yield "reply_join", number(1, 12) + number(9, 15)
     yield "reply_delete", number(1, 7) + number(9, 8)
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))
     yield "reply_new_ticket", number(1, 9) + number(9, 10) + data(

@@ -304,8 +304,9 @@ static void what_attach_sock_answers_the_gate_answers(void)
     CHECK(pipeline != 0);
     CHECK_OK(ask(&a, about(STG_REQUEST_STATUS)), a.err);
     CHECK(a.reply.status.pipeline == pipeline);
-    struct stg_request hello = {
-        .kind = STG_REQUEST_HELLO, .min_version = 1, .max_version = 1};
+    struct stg_request hello = {.kind = STG_REQUEST_HELLO,
+                                .min_version = STG_PROTOCOL_MIN,
+                                .max_version = STG_PROTOCOL_MAX};
     CHECK_OK(ask(&a, hello), a.err);
     CHECK_INT(a.reply.pid, a.fixture.pid);
     hello.min_version = hello.max_version = 99;

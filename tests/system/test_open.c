@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An open takes effect when it succeeded, or not at all; and a named client that dies at
+ * any moment after that keeps its place.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/connect.h"
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+static void apply_range(struct fixture *fixture, int n, const char *staged)
+{
+    char yaml[512];
+    snprintf(yaml, sizeof(yaml),
+             "name: p\ndataset:\n  - range: {stop: %d}\nstaged: {%s}\n", n, staged);
+    fixture_apply(fixture, yaml);
+}
+
+/* Takes the next item, which has that value (and number); whether it was redelivered. */
+static bool expect_value(struct stager_stream *stream, int64_t value)
+{
+    struct stager_batch *batch = fixture_take(stream);
+    struct stager_batch_info info;
+    struct stager_tensor tensor;
+    stager_batch_info(batch, &info);
+    CHECK_INT(stager_batch_tensor(batch, "value", &tensor), 0);
+    CHECK_INT(*(const int64_t *)tensor.data, value);
+    stager_release(batch);
+    return info.redelivered;
+}
+
+static void expect_code(struct stager_stream *stream, int code, const char *text)
+{
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), -code);
+    CHECK_CONTAINS(stager_error_text(stream), text);
+}
+
+static struct fixture_status balance(struct fixture *fixture)
+{
+    struct fixture_status s;
+    fixture_status(fixture, "p", &s);
+    CHECK_INT(s.made, s.published + s.dropped + s.ignored + s.in_hand + s.discarded);
+    CHECK_INT(s.published, s.acknowledged + s.lost + s.buffered + s.unacknowledged +
+                               s.discarded_published);
+    return s;
+}
+
+enum half { HALF_OPEN, HALF_JOINED };
+
+/* Opens without libstager's stream: it stores nothing in its control page. Says which
+ * half it did, and waits to die. */
+static void half_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager *client;
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    int fds[4];
+    size_t n_fds = 0;
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    struct stg_request request = {.kind = STG_REQUEST_OPEN,
+                                  .name = "p",
+                                  .client_id = "victim",
+                                  .named = true,
+                                  .max_held = 2};
+    CHECK_OK(stg_client_call(client, &request, STG_OPEN_NS, &reply, fds, 4, &n_fds, &err),
+             err);
+    request.kind = STG_REQUEST_JOIN;
+    if (*(const enum half *)arg == HALF_JOINED)
+        CHECK_OK(stg_client_call(client, &request, STG_REQUEST_NS, &reply, NULL, 0, NULL,
+                                 &err),
+                 err);
+    trainer_send(fd, 1);
+    trainer_recv(fd);
+}
+
+static void kill_at(struct fixture *fixture, enum half half)
+{
+    struct trainer trainer;
+    trainer_start(&trainer, half_body, fixture, &half);
+    CHECK_INT(trainer_recv(trainer.fd), 1);
+    trainer_kill(&trainer);
+}
+
+static bool none_is_joining(const struct fixture_status *status, void *arg)
+{
+    return status->n_clients == *(const uint32_t *)arg;
+}
+
+static bool one_is_away(const struct fixture_status *status, void *arg)
+{
+    return status->n_away == 1;
+}
+
+static void wait_away(struct fixture *fixture)
+{
+    fixture_wait(fixture, "p", 10000, one_is_away, NULL);
+}
+
+/* Both take all in turns: `mine` of the victim's first, which come again. */
+static void share(struct stager_stream *victim, struct stager_stream *other, int first,
+                  int n, int stride, int offset)
+{
+    for (int i = first; i < n; i += stride) {
+        expect_value(victim, i);
+        expect_value(other, i + offset);
+    }
+    expect_code(victim, STAGER_OUT_OF_RANGE, "end of pass");
+    expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
+}
+
+/* It dies joined before it stored a word in its control page, then twice while it comes
+ * back: before and after it joined. */
+static void a_name_killed_before_its_first_request_keeps_its_place(void)
+{
+    static const char *const deliveries[] = {"broadcast", "round_robin"};
+    for (int k = 0; k < 2; k++) {
+        struct fixture fixture;
+        char staged[128];
+        snprintf(staged, sizeof(staged), "num_clients: 2, delivery: %s, capacity: 3",
+                 deliveries[k]);
+        fixture_start(&fixture, "");
+        apply_range(&fixture, 12, staged);
+        struct trainer trainer;
+        enum half joined = HALF_JOINED;
+        trainer_start(&trainer, half_body, &fixture, &joined);
+        CHECK_INT(trainer_recv(trainer.fd), 1);
+        struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
+        expect_value(other, k);
+        trainer_kill(&trainer);
+        wait_away(&fixture);
+        kill_at(&fixture, HALF_OPEN);
+        wait_away(&fixture);
+        kill_at(&fixture, HALF_JOINED);
+        wait_away(&fixture);
+        struct stager_stream *victim = fixture_open(&fixture, "p", "victim", 2);
+        CHECK(expect_value(victim, 0));
+        share(victim, other, k + 1, 12, k + 1, k);
+        struct fixture_status status = balance(&fixture);
+        CHECK_INT(status.acknowledged, 12);
+        CHECK_INT(status.lost, 0);
+        stager_close(other);
+        stager_close(victim);
+        fixture_finish(&fixture);
+    }
+}
+
+static void a_split_pass_waits_for_a_name_killed_before_its_first_request(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_range(&fixture, 12, "capacity: 3");
+    for (int i = 0; i < 3; i++) {
+        kill_at(&fixture, HALF_JOINED);
+        wait_away(&fixture);
+        kill_at(&fixture, HALF_OPEN);
+        wait_away(&fixture);
+    }
+    struct stager_stream *victim = fixture_open(&fixture, "p", "victim", 2);
+    for (int i = 0; i < 12; i++)
+        CHECK_INT(expect_value(victim, i), i < 2);
+    expect_code(victim, STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = balance(&fixture);
+    CHECK_INT(status.acknowledged, 12);
+    CHECK_INT(status.pass, 1);
+    stager_close(victim);
+    fixture_finish(&fixture);
+}
+
+/* Refused by the daemon, or by libstager after the daemon had answered. */
+static void refuse(struct fixture *fixture, struct stager_options options, int code)
+{
+    struct stager_stream *stream;
+    options.runtime_dir = fixture->runtime;
+    options.client_id = "victim";
+    CHECK_INT(stager_open(NULL, "p", &options, &stream), -code);
+}
+
+static void a_refused_open_begins_nothing(void)
+{
+    static const char *const deliveries[] = {"broadcast", "round_robin"};
+    const char *const no_field[] = {"nope"};
+    for (int k = 0; k < 2; k++) {
+        struct fixture fixture;
+        char staged[128];
+        uint32_t one = 1;
+        snprintf(staged, sizeof(staged), "num_clients: 2, delivery: %s, capacity: 3",
+                 deliveries[k]);
+        fixture_start(&fixture, "");
+        apply_range(&fixture, 12, staged);
+        /* The first to come: what it made does not stay. */
+        refuse(&fixture, (struct stager_options){.batch_size = 3},
+               STAGER_INVALID_ARGUMENT);
+        struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
+        refuse(&fixture, (struct stager_options){.fields = no_field, .n_fields = 1},
+               STAGER_NOT_FOUND);
+        refuse(&fixture, (struct stager_options){.fetches = no_field, .n_fetches = 1},
+               STAGER_NOT_FOUND);
+        refuse(&fixture, (struct stager_options){.batch_size = 3},
+               STAGER_INVALID_ARGUMENT);
+        refuse(&fixture, (struct stager_options){.max_held = 200},
+               STAGER_RESOURCE_EXHAUSTED);
+        kill_at(&fixture, HALF_OPEN);
+        fixture_wait(&fixture, "p", 10000, none_is_joining, &one);
+        struct fixture_status status = balance(&fixture);
+        CHECK_INT(status.n_attached, 1);
+        CHECK_INT(status.n_gone, 0);
+        CHECK_INT(status.assigned, 0);
+        struct stager_batch *batch;
+        CHECK_INT(stager_next(other, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
+        struct stager_stream *victim = fixture_open(&fixture, "p", "victim", 2);
+        share(other, victim, 0, 12, k + 1, k);
+        stager_close(other);
+        stager_close(victim);
+        fixture_finish(&fixture);
+    }
+}
+
+static void to_the_end_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager_stream *stream = fixture_open(fixture, "p", "victim", 2);
+    struct stager_batch *batch;
+    for (int i = 0; i < *(const int *)arg; i++)
+        expect_value(stream, i);
+    trainer_send(fd, stager_next(stream, fixture_millis(20000), &batch));
+    trainer_recv(fd);
+}
+
+static void who_is_killed_at_the_end_is_told_it_again(void)
+{
+    static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
+    for (int k = 0; k < 3; k++) {
+        struct fixture fixture;
+        char staged[128];
+        int n = 2;
+        snprintf(staged, sizeof(staged), "delivery: %s, capacity: 3", deliveries[k]);
+        fixture_start(&fixture, "");
+        apply_range(&fixture, n, staged);
+        struct trainer victim;
+        trainer_start(&victim, to_the_end_body, &fixture, &n);
+        CHECK_INT(trainer_recv(victim.fd), -STAGER_OUT_OF_RANGE);
+        trainer_kill(&victim);
+        wait_away(&fixture);
+        struct stager_stream *again = fixture_open(&fixture, "p", "victim", 2);
+        expect_code(again, STAGER_OUT_OF_RANGE, "end of pass 0");
+        CHECK_INT(stager_rewind(again), 0);
+        expect_value(again, 0);
+        stager_close(again);
+        fixture_finish(&fixture);
+    }
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_name_killed_before_its_first_request_keeps_its_place),
+    TEST(a_split_pass_waits_for_a_name_killed_before_its_first_request),
+    TEST(a_refused_open_begins_nothing),
+    TEST(who_is_killed_at_the_end_is_told_it_again),
+};
+
+TEST_MAIN(tests)
