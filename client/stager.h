@@ -393,7 +393,8 @@ size_t stager_target_count(const struct stager_stream *stream);
 const char *stager_target(const struct stager_stream *stream, size_t i);
 
 /* The shape of `features` as given in the pipeline, as JSON whose leaves are tensor
- * names. */
+ * names. Without `features` "", or, where the dataset yields ragged or sparse components,
+ * a mapping of all components: {"ids":{"ragged":{"values":"ids/values", …}}}. */
 const char *stager_structure(const struct stager_stream *stream);
 
 /* Counters. */

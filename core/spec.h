@@ -129,7 +129,7 @@ struct stg_staged {
     const struct stg_feature *features;
     size_t n_features;
     const char *structure; /* JSON skeleton of `features` whose leaves are paths; "" when
-                              absent */
+                              absent, until stg_composite_staged */
     uint32_t capacity;     /* 0: auto, found by measurement */
     uint32_t num_threads;  /* 0: auto */
     uint32_t num_clients;

@@ -12,6 +12,7 @@
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/pool.h"
+#include "ops/graph/composite.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 
@@ -88,6 +89,14 @@ static int join_container(struct stg_definition *definition,
     return stg_container_join(containers, name, &definition->container, err);
 }
 
+static int expand_composites(struct stg_pipeline_spec *spec,
+                             const struct stg_schema *element, struct stg_err *err)
+{
+    int rc = stg_composite_staged(element, spec->nodes, spec->n_nodes, &spec->bump,
+                                  &spec->staged);
+    return rc < 0 ? stg_err(err, rc, "out of memory") : 0;
+}
+
 /* Can a trainer of this build have them? */
 static int check_targets(const struct stg_definition *definition, struct stg_err *err)
 {
@@ -118,6 +127,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     if (rc == 0)
         rc = stg_dataset_infer(definition->spec, &definition->bump, &definition->element,
                                err);
+    if (rc == 0)
+        rc = expand_composites(definition->spec, &definition->element, err);
     if (rc == 0)
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/dataset/vocabulary.h"
+#include "ops/graph/composite.h"
 
 struct stg_func_run {
     const struct stg_func *func;
@@ -71,12 +72,18 @@ int stg_func_create(const struct stg_step *step, const struct stg_feature *outpu
         return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
     func->step = step;
     func->n_inputs = in->n;
+    stg_bump_init(&func->bump, 0);
+    int rc = stg_composite_features(in, step->nodes, step->n_nodes, &func->bump, &outputs,
+                                    &n_outputs);
+    if (rc < 0)
+        stg_err(err, rc, "out of memory");
     func->spec = (struct stg_pipeline_spec){
         .nodes = step->nodes,
         .n_nodes = step->n_nodes,
         .staged = {.features = outputs, .n_features = n_outputs, .structure = ""},
         .is_step = true};
-    int rc = stg_graph_create(&func->spec, in, NULL, &func->each, err);
+    if (rc == 0)
+        rc = stg_graph_create(&func->spec, in, NULL, &func->each, err);
     if (rc == 0)
         rc = check_ranks(func, err);
     if (rc == 0 && stg_graph_is_row_wise(func->each)) {
@@ -100,6 +107,7 @@ void stg_func_destroy(struct stg_func *func)
     stg_graph_destroy(func->many);
     stg_graph_destroy(func->each);
     stg_vocabularies_finish(&func->vocabularies);
+    stg_bump_finish(&func->bump);
     free(func);
 }
 

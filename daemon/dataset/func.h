@@ -21,6 +21,7 @@ struct stg_func {
     struct stg_graph *each; /* of one element */
     struct stg_graph *many; /* of many, with one dimension more; NULL: one by one */
     struct stg_vocabularies vocabularies;
+    struct stg_bump bump; /* owns outputs that stand for a ragged component */
     /* All outputs are numbers of known shapes, which are written where they are to stay.
      */
     bool is_placed;

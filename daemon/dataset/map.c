@@ -127,9 +127,13 @@ static int map_infer(const struct stg_step *step, const struct stg_schema *in,
         return rc;
     const struct stg_schema *schema = stg_func_schema(func);
     rc = stg_schema_create(bump, schema->n, ret, err);
-    if (rc == 0)
-        memcpy(ret->components, schema->components,
-               schema->n * sizeof(*schema->components));
+    for (size_t i = 0; rc == 0 && i < schema->n; i++) { /* names may be the func's */
+        const char *name = schema->components[i].name;
+        ret->components[i] = schema->components[i];
+        ret->components[i].name = stg_bump_strndup(bump, name, strlen(name));
+        if (ret->components[i].name == NULL)
+            rc = stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    }
     stg_func_destroy(func);
     return rc;
 }

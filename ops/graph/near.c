@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/graph/composite.h"
 #include "ops/graph/priv.h"
 
 #define OUTPUT_NAME_BYTES 320
@@ -122,6 +123,13 @@ int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,
     if (near == NULL && show_outputs(graph, name, list))
         return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such output; there are %s",
                        name, list);
+    size_t n = 0;
+    const struct stg_component *parts = stg_composite_find(&graph->element, name, &n);
+    if (parts != NULL)
+        return stg_err(err, -STAGER_NOT_FOUND,
+                       "\"%s\" is a %s component, which a feature may be and an op does "
+                       "not read: name one of its tensors, such as \"%s\"",
+                       name, n == 2 ? "ragged" : "sparse", parts[0].name);
     if (near == NULL)
         near = nearest_tensor(graph, name);
     if (near != NULL)

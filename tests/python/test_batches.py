@@ -10,6 +10,7 @@ import numpy as np
 
 import case
 import stager
+from stager import ops
 
 ROWS = "label,price,word\n" + "".join(f"{i},{i / 4},{'w' * (i % 3)}{i}\n" for i in range(10))
 
@@ -163,6 +164,62 @@ class Batches(case.Case):
         lines = [" ".join(str(10 * k) for k in range(r)) for r in range(1, 5)]
         path = self.file("lines", "\n".join(lines) + "\n")
         return path, [[10 * k for k in range(r)] for r in range(1, 5)]
+
+    def ragged_rows(self):
+        """Elements {ids: ragged, record} of three lines, in batches of two."""
+        path = self.file("ragged", "1 2\n3\n4 5 6\n")
+        def ids(r):
+            return {"ids": ops.string_to_number(ops.string_split(r["record"]).values, out_type="int64"),
+                    "record": r["record"]}
+        return stager.files(path).text_line().map(ids, num_parallel_calls=1).ragged_batch(2)
+
+    def check_ragged(self, pipeline, key="ids", times=1):
+        with stager.open(stager.apply(pipeline, name=self._testMethodName[:64], replace=True)) as stream:
+            got = [(batch[key].values.tolist(), batch[key].row_splits.tolist()) for batch in stream]
+            self.assertEqual(got, [([times, 2 * times, 3 * times], [0, 2, 3]),
+                                   ([4 * times, 5 * times, 6 * times], [0, 3])])
+            return stream.structure
+
+    def test_a_component_of_ragged_batch_is_one_value(self):
+        rows = self.ragged_rows()
+        ids = {"ragged": {"values": "ids/values", "row_splits": "ids/row_splits"}}
+        self.assertEqual(self.check_ragged(rows), {"ids": ids, "record": "record"})
+        self.assertEqual(self.check_ragged(rows.map(lambda r: {"ids": r["ids"]}, num_parallel_calls=1)), {"ids": ids})
+        self.assertEqual(self.check_ragged(rows.map(lambda r: {"n": r["ids"].row_splits, "ids": r["ids"]})),
+                         {"n": "n", "ids": ids})
+        x = {"ragged": {"values": "a/x/values", "row_splits": "a/x/row_splits"}}
+        with stager.open(stager.apply(rows.map(lambda r: {"a": {"x": r["ids"]}}), name="nested")) as stream:
+            self.assertEqual(stream.structure, {"a": {"x": x}})
+            self.assertEqual(stream.next()["a"]["x"].values.tolist(), [1, 2, 3])
+        with stager.open(stager.apply(rows, name="fields"), fields="ids") as stream:
+            self.assertEqual((stream.structure, stream.next()["ids"].row_splits.tolist()), ({"ids": ids}, [0, 2, 3]))
+
+    def test_its_parts_are_tensors_for_ops(self):
+        def doubled(r):
+            return {"ids": stager.Ragged(r["ids"].values * ops.constant(value=2, dtype="int64"), r["ids"].row_splits)}
+        rows = self.ragged_rows()
+        self.check_ragged(rows.map(doubled), times=2)
+        self.check_ragged(rows.map(doubled, num_parallel_calls=2).prefetch(1), times=2)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, '"ids" is a ragged component.*such as "ids/values"'):
+            stager.check(rows.map(lambda r: {"x": ops.abs(r["ids"])}))
+
+    def test_a_text_names_it_too_and_slices_keep_it(self):
+        path = self.file("words", "a b\nc\n")
+        name = self.apply(
+            dataset=[{"files": {"pattern": path}}, "text_line",
+                     {"map": {"graph": [{"name": "split", "op": "string_split", "input": ["record"]}],
+                              "output": {"w": "split"}}}, {"ragged_batch": {"batch_size": 2}}],
+            staged={"features": {"words": "w", "splits": "w/row_splits"}})
+        with stager.open(name) as stream:
+            batch = stream.next()
+            self.assertEqual((batch["words"].values.tolist(), batch["words"].row_splits.tolist(),
+                              batch["splits"].tolist()), ([b"a", b"b", b"c"], [0, 2, 3], [0, 2, 3]))
+        plain = self.apply(name="sliced", dataset=[
+            {"files": {"pattern": path}}, "text_line",
+            {"map": {"graph": [{"name": "split", "op": "string_split", "input": ["record"]}], "output": {"w": "split"}}},
+            {"ragged_batch": {"batch_size": 2}}])
+        with stager.open(plain, batch_size=1) as stream:
+            self.assertEqual([batch["w"].values.tolist() for batch in stream], [[b"a", b"b"], [b"c"]])
 
     def test_ragged_is_values_and_row_splits(self):
         path, rows = self.ragged()

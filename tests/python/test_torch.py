@@ -51,6 +51,16 @@ class Torch(case.Case):
             self.assertEqual(tensors[dtype].dtype, wanted.dtype)
             self.assertTrue(torch.equal(tensors[dtype], wanted), dtype)
 
+    def test_what_ragged_batch_yields_is_jagged(self):
+        path = self.file("rows", "1 2\n3\n")
+        def ids(r):
+            return {"ids": stager.ops.string_to_number(stager.ops.string_split(r["record"]).values)}
+        rows = stager.files(path).text_line().map(ids, num_parallel_calls=1).ragged_batch(2)
+        with stager.torch.open(stager.apply(rows, name="jagged")) as stream:
+            value = stager.torch.tree(stream.next())["ids"]
+        self.assertEqual((value.is_nested, value.layout), (True, torch.jagged))
+        self.assertEqual([row.tolist() for row in value.unbind()], [[1, 2], [3]])
+
     def test_ragged_is_jagged_and_sparse_is_coo(self):
         def features(r):
             words = stager.ops.string_split(r["record"])

@@ -97,14 +97,38 @@ def _function_name(function: Any) -> str:
     return str(function)
 
 
+class Component(Output):
+    """A component of an element, or a staged feature. The parts of a ragged or sparse one are tensors for ops;
+    as a feature it is one value."""
+
+    def _part(self, name: str) -> Output:
+        return Output(name=f"{self.name}/{name}", dataset=self.dataset)
+
+    @property
+    def values(self) -> Output:
+        return self._part("values")
+
+    @property
+    def row_splits(self) -> Output:
+        return self._part("row_splits")
+
+    @property
+    def indices(self) -> Output:
+        return self._part("indices")
+
+    @property
+    def dense_shape(self) -> Output:
+        return self._part("dense_shape")
+
+
 class Element:
     """What a dataset yields, to be written about: element["record"] is its component of that name."""
 
     def __init__(self, dataset: Optional[Dataset] = None) -> None:
         self._dataset = dataset
 
-    def __getitem__(self, name: Union[str, int]) -> Output:
-        return Output(name=str(name), dataset=self._dataset)
+    def __getitem__(self, name: Union[str, int]) -> Component:
+        return Component(name=str(name), dataset=self._dataset)
 
     def __iter__(self) -> Any:
         raise TypeError("components of an element have names: element[\"record\"]")
@@ -297,8 +321,8 @@ class Pipeline:
         self._features, self._parameters, self._feed_dict = features, parameters, feed_dict
         self._name, self._targets, self._place = name, targets, here()
 
-    def __getitem__(self, path: str) -> Output:
-        return Output(name=f"staged:{path}")
+    def __getitem__(self, path: str) -> Component:
+        return Component(name=f"staged:{path}")
 
     def __iter__(self) -> Any:
         raise _no_loop("a Pipeline")
