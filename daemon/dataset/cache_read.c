@@ -296,6 +296,13 @@ static int read_block(struct stg_cache_reader *reader, const struct stg_cache_bl
     struct stg_block *block;
     int rc = stg_block_create(quota, head->n_components, head->bytes, NULL,
                               "a block of a cache", &block, err);
+    if (rc < 0 && stg_quota_is_large(quota, head->bytes))
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "%s (offset %" PRIu64 "): the cache was made with more memory: a "
+                       "block of it has %" PRIu64 " bytes, more than a quarter of the "
+                       "dataset's buffers: raise staged.memory_budget, or delete the "
+                       "file, and it is made anew",
+                       reader->path, reader->at, head->bytes);
     if (rc < 0)
         return rc;
     struct rest all = {.at = stg_block_carve(block, head->bytes), .bytes = head->bytes};

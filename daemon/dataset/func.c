@@ -322,10 +322,11 @@ static int place_copy(void *owner, size_t i, const struct stg_tensor *from,
     return 0;
 }
 
-/* Results that the executor holds, as a block of n records. */
+/* Results that the executor holds, as a block of n records. INVALID_ARGUMENT: they are
+ * larger than the dataset can be expected to have room for, which is their own fault. */
 static int copy_outputs(struct stg_func_run *run, const struct stg_block *input,
                         int64_t first, int64_t n, struct stg_block **ret,
-                        struct stg_err *err)
+                        struct stg_err *error)
 {
     uint32_t n_outputs = (uint32_t)stg_func_schema(run->func)->n;
     struct stg_block *block;
@@ -335,9 +336,11 @@ static int copy_outputs(struct stg_func_run *run, const struct stg_block *input,
         bytes += stg_block_tensor_room(&run->outputs[i]);
     }
     int rc = stg_block_create(run->dataset->quota, n_outputs, bytes, NULL,
-                              "a block of results", &block, err);
+                              "a block of results", &block, error);
+    if (rc < 0 && stg_quota_is_large(run->dataset->quota, bytes))
+        rc = error->code = -STAGER_INVALID_ARGUMENT;
     if (rc < 0)
-        return stg_step_prefix(run->func->step, rc, err);
+        return rc;
     for (uint32_t i = 0; i < n_outputs; i++)
         stg_block_copy_tensor(block, i, &run->outputs[i]);
     copy_rows(block, input, first, n);
@@ -428,16 +431,16 @@ static int exec(struct stg_func_run *run, const struct stg_func_call *call, int6
     return rc;
 }
 
-/* What was run becomes a part. */
-static int add_results(struct stg_func_run *run, const struct stg_func_call *call,
-                       int64_t first, int64_t n, struct stg_func_parts *ret,
-                       struct stg_err *err)
+/* Runs n records; what comes out becomes a part. What goes wrong goes to *error. */
+static int run_part(struct stg_func_run *run, const struct stg_func_call *call,
+                    int64_t first, int64_t n, bool as_one, struct stg_func_parts *ret,
+                    struct stg_err *error)
 {
     struct stg_func_part part = {.first = first, .n = n};
-    int rc = 0;
-    if (call->output == NULL)
-        rc = copy_outputs(run, call->input, first, n, &part.block, err);
-    return rc < 0 ? rc : stg_func_parts_add(ret, part, err);
+    int rc = exec(run, call, first, n, as_one, error);
+    if (rc == 0 && call->output == NULL)
+        rc = copy_outputs(run, call->input, first, n, &part.block, error);
+    return rc < 0 ? rc : stg_func_parts_add(ret, part, error);
 }
 
 /* Halves until the records are found that an op refuses: k of them in n cost k log n
@@ -448,9 +451,9 @@ int stg_func_apply(struct stg_func_run *run, const struct stg_func_call *call,
 {
     struct stg_err error;
     if (run->many != NULL && n > 1) {
-        int rc = exec(run, call, first, n, false, &error);
+        int rc = run_part(run, call, first, n, false, ret, &error);
         if (rc == 0)
-            return add_results(run, call, first, n, ret, err);
+            return 0;
         if (rc == -STAGER_RESOURCE_EXHAUSTED)
             return no_memory(run, &error, err);
         rc = stg_func_apply(run, call, first, n / 2, ret, err);
@@ -459,12 +462,10 @@ int stg_func_apply(struct stg_func_run *run, const struct stg_func_call *call,
     }
     int rc = 0;
     for (int64_t i = first; rc == 0 && i < first + n; i++) {
-        rc = exec(run, call, i, 1, true, &error);
-        if (rc == 0)
-            rc = add_results(run, call, i, 1, ret, err);
-        else if (rc == -STAGER_RESOURCE_EXHAUSTED)
+        rc = run_part(run, call, i, 1, true, ret, &error);
+        if (rc == -STAGER_RESOURCE_EXHAUSTED)
             rc = no_memory(run, &error, err);
-        else
+        else if (rc < 0)
             rc = add_error(run, call, i, &error, ret, err);
     }
     return rc;

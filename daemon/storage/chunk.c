@@ -15,6 +15,8 @@
 #define MAX_FREE_BYTES (16u << 20) /* a larger one is not kept, … */
 #define MAX_NEAR_BYTES (64u << 20) /* … of those that stg_chunk_create_near made */
 
+#define LARGE_SHARE 4
+
 /* The one that came back last is the first. */
 struct kept {
     struct stg_chunk *first;
@@ -135,6 +137,11 @@ uint64_t stg_quota_used(const struct stg_quota *quota)
 uint64_t stg_quota_limit(const struct stg_quota *quota)
 {
     return quota->limit;
+}
+
+bool stg_quota_is_large(const struct stg_quota *quota, uint64_t bytes)
+{
+    return bytes > quota->limit / LARGE_SHARE;
 }
 
 /* A free chunk of that capacity, or NULL. The lock is held. */

@@ -38,6 +38,11 @@ void stg_quota_give(struct stg_quota *quota, uint64_t bytes);
 uint64_t stg_quota_used(const struct stg_quota *quota);
 uint64_t stg_quota_limit(const struct stg_quota *quota); /* UINT64_MAX: none */
 
+/* Whether so many bytes at once are more than a quarter of the limit. A size that a file
+ * claims, that large, which cannot be had, is an error of the file: the dataset has
+ * memory for others. */
+bool stg_quota_is_large(const struct stg_quota *quota, uint64_t bytes);
+
 /* At least capacity bytes, one reference. A chunk of exactly that capacity that came back
  * is used again. Errors as stg_quota_take. */
 int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *what,

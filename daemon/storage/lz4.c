@@ -2,14 +2,17 @@
  *
  * LZ4 frames, by liblz4.
  */
+#include <inttypes.h>
 #include <lz4frame.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/storage/codec.h"
 
-/* Bytes of a frame from its start to where the size of its blocks is told. */
-#define HEAD_BYTES 6
+/* Bytes of a frame from its start to its flags and the size of its blocks, and to the
+ * checksum of both, at most. */
+#define FLAG_BYTES 6
+#define HEAD_BYTES 19
 #define HISTORY_BYTES ((uint64_t)128 << 10)
 static const uint8_t magic[4] = {0x04, 0x22, 0x4d, 0x18};
 
@@ -45,35 +48,49 @@ static int lz4_create(struct stg_quota *quota, void **ret, struct stg_err *err)
     return 0;
 }
 
+static bool is_frame(const struct lz4 *lz4)
+{
+    return lz4->n_head >= FLAG_BYTES && memcmp(lz4->head, magic, sizeof(magic)) == 0;
+}
+
+/* With its checksum; of what is no frame of data, FLAG_BYTES. */
+static unsigned head_bytes(const struct lz4 *lz4)
+{
+    unsigned flags = lz4->head[4];
+    if (!is_frame(lz4))
+        return FLAG_BYTES;
+    return FLAG_BYTES + 1 + ((flags & 8) != 0 ? 8 : 0) + ((flags & 1) != 0 ? 4 : 0);
+}
+
 /* The library keeps a block as it was read, one decoded, and what came before it. Blocks
- * have 64 KiB, 256 KiB, 1 MiB or 4 MiB; it refuses what is none of these. */
+ * of 4 MiB are usual; a dataset that has no room for them cannot read the file. */
 static int count(struct lz4 *lz4, struct stg_err *err)
 {
     unsigned size = lz4->head[5] >> 4 & 7;
-    bool is_frame = true;
-    for (int i = 0; i < 4; i++)
-        is_frame &= lz4->head[i] == magic[i];
-    if (!is_frame || size < 4)
+    if (!is_frame(lz4) || size < 4)
         return 0;
     uint64_t bytes = (UINT64_C(2) << (8 + 2 * size)) + HISTORY_BYTES;
     if (bytes <= lz4->taken)
         return 0;
     int rc = stg_quota_take(lz4->quota, bytes - lz4->taken, "decompressing", err);
+    if (rc < 0 && stg_quota_is_large(lz4->quota, bytes))
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "its blocks take %" PRIu64 " bytes, more than a quarter of the "
+                       "dataset's buffers: raise staged.memory_budget",
+                       bytes);
     if (rc == 0)
         lz4->taken = bytes;
     return rc;
 }
 
-/* Byte by byte, until the size of the blocks is known. */
-static int take_head(struct lz4 *lz4, const struct stg_coding *io, size_t *ret_bytes,
-                     struct stg_err *err)
+/* Byte by byte, until the size of the blocks is known and was checked. */
+static bool take_head(struct lz4 *lz4, const struct stg_coding *io)
 {
-    *ret_bytes = io->in_bytes;
-    if (lz4->n_head == HEAD_BYTES || io->in_bytes == 0)
-        return 0;
-    *ret_bytes = 1;
+    if (io->in_bytes == 0 ||
+        (lz4->n_head >= FLAG_BYTES && lz4->n_head == head_bytes(lz4)))
+        return false;
     lz4->head[lz4->n_head++] = io->in[0];
-    return lz4->n_head == HEAD_BYTES ? count(lz4, err) : 0;
+    return true;
 }
 
 static int refuse(size_t rc, struct stg_err *err)
@@ -87,14 +104,15 @@ static int refuse(size_t rc, struct stg_err *err)
 static int lz4_decode(void *state, struct stg_coding *io, struct stg_err *err)
 {
     struct lz4 *lz4 = state;
-    size_t in_bytes, out_bytes = io->out_bytes;
-    int rc = take_head(lz4, io, &in_bytes, err);
-    if (rc < 0)
-        return rc;
+    bool in_head = take_head(lz4, io);
+    size_t in_bytes = in_head ? 1 : io->in_bytes, out_bytes = io->out_bytes;
     size_t want =
         LZ4F_decompress(lz4->context, io->out, &out_bytes, io->in, &in_bytes, NULL);
     if (LZ4F_isError(want))
         return refuse(want, err);
+    int rc = in_head && lz4->n_head == head_bytes(lz4) ? count(lz4, err) : 0;
+    if (rc < 0)
+        return rc;
     io->in += in_bytes;
     io->in_bytes -= in_bytes;
     io->out += out_bytes;

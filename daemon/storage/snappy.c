@@ -6,6 +6,7 @@
  * length of a block begins as that format does. What ends with a block or a chunk is
  * whole: neither has a mark at its end.
  */
+#include <inttypes.h>
 #include <snappy-c.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,12 @@
 #define HEAD_BYTES 4
 #define CRC_BYTES 4
 #define FRAME_BYTES 65536 /* of data, in a chunk of the framing format */
-/* A block is 256 KiB where TensorFlow writes it. A length is believed up to here. */
+/* Of a chunk of the framing format that holds so much. */
+#define MAX_CHUNK (CRC_BYTES + 32 + FRAME_BYTES + FRAME_BYTES / 6)
+/* A block is 256 KiB where TensorFlow writes it. A length, which has no checksum, is
+ * believed up to here, and up to a share of the quota. */
 #define MAX_BLOCK ((uint64_t)64 << 20)
+#define BLOCK_SHARE 8
 
 static const uint8_t identifier[] = {0xff, 6, 0, 0, 's', 'N', 'a', 'P', 'p', 'Y'};
 
@@ -60,7 +65,6 @@ static int snappy_create(struct stg_quota *quota, void **ret, struct stg_err *er
     return 0;
 }
 
-/* What is in it is forgotten. */
 static int grow(struct snappy *snappy, struct buffer *buffer, uint64_t size,
                 struct stg_err *err)
 {
@@ -70,17 +74,33 @@ static int grow(struct snappy *snappy, struct buffer *buffer, uint64_t size,
     if (rc < 0)
         return rc;
     snappy->taken += size - buffer->size;
-    free(buffer->data);
+    uint8_t *data = realloc(buffer->data, size);
+    if (data == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    buffer->data = data;
     buffer->size = size;
-    buffer->data = malloc(size);
-    return buffer->data != NULL
-               ? 0
-               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    return 0;
 }
 
 static int lost(struct stg_err *err, const char *what)
 {
     return stg_err(err, -STAGER_DATA_LOSS, "%s", what);
+}
+
+static uint64_t most_of_block(const struct snappy *snappy)
+{
+    uint64_t share = stg_quota_limit(snappy->quota) / BLOCK_SHARE;
+    return share < MAX_BLOCK ? share : MAX_BLOCK;
+}
+
+static int too_long(const struct snappy *snappy, uint64_t bytes, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_DATA_LOSS,
+                   "a block says that it has %" PRIu64 " bytes, more than the %" PRIu64
+                   " that it may have (64 MiB, and an eighth of the dataset's buffers): "
+                   "it is damaged, or no such stream; raise staged.memory_budget if it "
+                   "is data",
+                   bytes, most_of_block(snappy));
 }
 
 /* ---- a block ---- */
@@ -89,8 +109,11 @@ static int uncompress(struct snappy *snappy, const uint8_t *in, uint64_t bytes,
                       uint64_t most, struct stg_err *err)
 {
     size_t n;
-    if (snappy_uncompressed_length((const char *)in, bytes, &n) != SNAPPY_OK || n > most)
-        return lost(err, "a block does not say how long it is, or is too long");
+    if (snappy_uncompressed_length((const char *)in, bytes, &n) != SNAPPY_OK)
+        return lost(err, "a block does not say how long it is");
+    if (n > most)
+        return snappy->wrap == FRAMES ? lost(err, "a chunk is longer than 65536 bytes")
+                                      : too_long(snappy, n, err);
     int rc = grow(snappy, &snappy->out, n, err);
     if (rc < 0)
         return rc;
@@ -149,8 +172,9 @@ static int take_block(struct snappy *snappy, const uint8_t *in, struct stg_err *
 {
     snappy->n_head = 0;
     snappy->n_in = snappy->n_out = snappy->at_out = 0;
-    return snappy->wrap == FRAMES ? take_chunk(snappy, in, err)
-                                  : uncompress(snappy, in, snappy->want, MAX_BLOCK, err);
+    return snappy->wrap == FRAMES
+               ? take_chunk(snappy, in, err)
+               : uncompress(snappy, in, snappy->want, most_of_block(snappy), err);
 }
 
 /* ---- its head ---- */
@@ -162,6 +186,8 @@ static int check_chunk(const struct snappy *snappy, struct stg_err *err)
         return lost(err, "it does not begin as such a stream does");
     if (type < 2 && snappy->want < CRC_BYTES)
         return lost(err, "a chunk is shorter than its checksum");
+    if (type < 2 && snappy->want > MAX_CHUNK)
+        return lost(err, "a chunk is longer than 65536 bytes");
     if (type >= 2 && type < 0x80)
         return lost(err, "a chunk is of a kind that nobody knows");
     return 0;
@@ -178,9 +204,10 @@ static int read_head(struct snappy *snappy, struct stg_err *err)
     }
     snappy->want = (uint64_t)head[0] << 24 | (uint64_t)head[1] << 16 |
                    (uint64_t)head[2] << 8 | head[3];
-    return snappy->want > 0 && snappy->want <= MAX_BLOCK
-               ? 0
-               : lost(err, "it does not begin as such a stream does");
+    if (snappy->want == 0)
+        return lost(err, "it does not begin as such a stream does");
+    return snappy->want <= most_of_block(snappy) ? 0
+                                                 : too_long(snappy, snappy->want, err);
 }
 
 /* ---- pieces ---- */
@@ -201,22 +228,43 @@ static bool collect_head(struct snappy *snappy, struct stg_coding *io)
     return snappy->n_head == HEAD_BYTES;
 }
 
+/* A chunk that is to be passed over is held in no memory. */
+static bool is_passed_over(const struct snappy *snappy)
+{
+    return snappy->wrap == FRAMES && snappy->head[0] >= 0x80 &&
+           snappy->head[0] != identifier[0];
+}
+
+/* Memory for the bytes that are there, not for all that the head claims. */
+static int append(struct snappy *snappy, const uint8_t *in, uint64_t n,
+                  struct stg_err *err)
+{
+    uint64_t size = snappy->in.size;
+    if (snappy->n_in + n > size)
+        size = 2 * size > snappy->n_in + n ? 2 * size : snappy->n_in + n;
+    if (size > snappy->want && snappy->in.size < snappy->want)
+        size = snappy->want;
+    int rc = grow(snappy, &snappy->in, size, err);
+    if (rc == 0 && n > 0)
+        memcpy(snappy->in.data + snappy->n_in, in, n);
+    return rc;
+}
+
 /* The block where it is whole, else NULL; one that came at once is not copied. */
 static int collect(struct snappy *snappy, struct stg_coding *io, const uint8_t **ret,
                    struct stg_err *err)
 {
     uint64_t n = snappy->want - snappy->n_in;
+    bool in_place = snappy->n_in == 0 || is_passed_over(snappy);
     *ret = io->in;
-    if (snappy->n_in == 0 && n <= io->in_bytes) {
+    if (in_place && n <= io->in_bytes) {
         consume(io, n);
         return 0;
     }
-    int rc = snappy->n_in == 0 ? grow(snappy, &snappy->in, snappy->want, err) : 0;
+    n = n < io->in_bytes ? n : io->in_bytes;
+    int rc = is_passed_over(snappy) ? 0 : append(snappy, io->in, n, err);
     if (rc < 0)
         return rc;
-    n = n < io->in_bytes ? n : io->in_bytes;
-    if (n > 0)
-        memcpy(snappy->in.data + snappy->n_in, io->in, n);
     consume(io, n);
     snappy->n_in += n;
     *ret = snappy->n_in == snappy->want ? snappy->in.data : NULL;
