@@ -16,17 +16,17 @@
 
 #include "ops/base/hash.h"
 
-#define MAGIC UINT64_C(0x3130656b61677473)
+/* Of this layout: a file of another one is none, and goes. */
+#define MAGIC UINT64_C(0x3230656b61677473)
 #define SUFFIX ".kept"
 #define TEMPORARY "new-"
 /* Of the limit, what is left when some have gone: not each new one looks for one to go.
  */
 #define KEEP_PERCENT 90
 
-/* In front of the bytes. */
+/* In front of the bytes, and behind it what they are the bytes of: key_bytes. */
 struct head {
-    uint64_t magic, bytes, sum;
-    uint64_t key[2];
+    uint64_t magic, bytes, sum, key_bytes;
 };
 
 static struct {
@@ -39,35 +39,40 @@ static _Atomic uint64_t n_temporary;
 
 /* ---- names ---- */
 
+/* URL, version (NULL: of the version itself) and place, in full. The name of a file is a
+ * hash of it, which says where to look and nothing else: URLs may be made to share one.
+ */
 struct key {
-    uint64_t of[2];
+    char *text; /* NULL: out of memory */
+    size_t n;
 };
 
 static struct key key_of(const char *url, const struct stg_version *version,
                          uint64_t begin, uint64_t bytes)
 {
-    char numbers[96];
-    char *text = NULL;
-    size_t n = 0;
-    struct key key = {{0, 0}};
-    FILE *to = open_memstream(&text, &n);
+    struct key key = {NULL, 0};
+    FILE *to = open_memstream(&key.text, &key.n);
     if (to == NULL)
         return key;
-    snprintf(numbers, sizeof(numbers), "%" PRIu64 ",%" PRIu64 ",%" PRIu64,
-             version != NULL ? version->size : 0, begin, bytes);
-    fprintf(to, "%s%c%s%c%s%c%s", url, '\0', version != NULL ? version->etag : "", '\0',
-            version != NULL ? version->modified : "", '\0', numbers);
-    fclose(to);
-    key.of[0] = stg_fingerprint64(text, n);
-    text[0] ^= 0x55;
-    key.of[1] = stg_fingerprint64(text, n);
-    free(text);
+    fprintf(to, "%s%c%s%c%s%c", url, '\0', version != NULL ? version->etag : "", '\0',
+            version != NULL ? version->modified : "", '\0');
+    fprintf(to, "%" PRIu64 ",%" PRIu64 ",%" PRIu64, version != NULL ? version->size : 0,
+            begin, bytes);
+    bool failed = ferror(to) != 0;
+    if ((fclose(to) != 0) | failed) {
+        free(key.text);
+        key.text = NULL;
+    }
     return key;
 }
 
 static void name_of(struct key key, char name[64])
 {
-    snprintf(name, 64, "%016" PRIx64 "%016" PRIx64 SUFFIX, key.of[0], key.of[1]);
+    uint64_t first = stg_fingerprint64(key.text, key.n);
+    key.text[0] ^= 0x55;
+    uint64_t second = stg_fingerprint64(key.text, key.n);
+    key.text[0] ^= 0x55;
+    snprintf(name, 64, "%016" PRIx64 "%016" PRIx64 SUFFIX, first, second);
 }
 
 /* A descriptor of the folder that stays what it is, or -1. */
@@ -215,23 +220,26 @@ void stg_disk_finish(void)
 
 static bool is_head(const struct head *head, struct key key, uint64_t bytes)
 {
-    return head->magic == MAGIC && head->bytes == bytes && head->key[0] == key.of[0] &&
-           head->key[1] == key.of[1];
+    return head->magic == MAGIC && head->bytes == bytes && head->key_bytes == key.n;
 }
 
 static bool read_file(int fd, struct key key, void *buf, uint64_t bytes)
 {
     struct head head;
-    struct iovec parts[] = {{&head, sizeof(head)}, {buf, bytes}};
-    return readv(fd, parts, 2) == (ssize_t)(sizeof(head) + bytes) &&
-           is_head(&head, key, bytes) && stg_fingerprint64(buf, bytes) == head.sum;
+    char *text = malloc(key.n);
+    struct iovec parts[] = {{&head, sizeof(head)}, {text, key.n}, {buf, bytes}};
+    bool good = text != NULL &&
+                readv(fd, parts, 3) == (ssize_t)(sizeof(head) + key.n + bytes) &&
+                is_head(&head, key, bytes) && memcmp(text, key.text, key.n) == 0 &&
+                stg_fingerprint64(buf, bytes) == head.sum;
+    free(text);
+    return good;
 }
 
-static bool get(struct key key, void *buf, uint64_t bytes)
+static bool get_by(struct key key, int dir, void *buf, uint64_t bytes)
 {
     char name[64];
-    int dir = take_dir();
-    if (dir < 0)
+    if (key.text == NULL)
         return false;
     name_of(key, name);
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -242,6 +250,18 @@ static bool get(struct key key, void *buf, uint64_t bytes)
         unlinkat(dir, name, 0);
     if (fd >= 0)
         close(fd);
+    return good;
+}
+
+static bool get(const char *url, const struct stg_version *version, uint64_t begin,
+                void *buf, uint64_t bytes)
+{
+    int dir = take_dir();
+    if (dir < 0)
+        return false;
+    struct key key = key_of(url, version, begin, version != NULL ? bytes : 0);
+    bool good = get_by(key, dir, buf, bytes);
+    free(key.text);
     close(dir);
     return good;
 }
@@ -252,21 +272,21 @@ static bool write_file(int dir, const char *name, struct key key, const void *bu
     struct head head = {.magic = MAGIC,
                         .bytes = bytes,
                         .sum = stg_fingerprint64(buf, bytes),
-                        .key = {key.of[0], key.of[1]}};
-    struct iovec parts[] = {{&head, sizeof(head)}, {(void *)buf, bytes}};
+                        .key_bytes = key.n};
+    struct iovec parts[] = {
+        {&head, sizeof(head)}, {key.text, key.n}, {(void *)buf, bytes}};
     int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool good = writev(fd, parts, 2) == (ssize_t)(sizeof(head) + bytes);
+    bool good = writev(fd, parts, 3) == (ssize_t)(sizeof(head) + key.n + bytes);
     return (close(fd) == 0) & good;
 }
 
-static void put(struct key key, const void *buf, uint64_t bytes)
+static void put_by(struct key key, int dir, const void *buf, uint64_t bytes)
 {
     char name[64], temporary[64];
-    uint64_t all = sizeof(struct head) + bytes;
-    int dir = take_dir();
-    if (dir < 0)
+    uint64_t all = sizeof(struct head) + key.n + bytes;
+    if (key.text == NULL)
         return;
     name_of(key, name);
     snprintf(temporary, sizeof(temporary), TEMPORARY "%ld-%" PRIu64, (long)getpid(),
@@ -281,6 +301,17 @@ static void put(struct key key, const void *buf, uint64_t bytes)
     if (fits && (!write_file(dir, temporary, key, buf, bytes) ||
                  renameat(dir, temporary, dir, name) < 0))
         unlinkat(dir, temporary, 0);
+}
+
+static void put(const char *url, const struct stg_version *version, uint64_t begin,
+                const void *buf, uint64_t bytes)
+{
+    int dir = take_dir();
+    if (dir < 0)
+        return;
+    struct key key = key_of(url, version, begin, version != NULL ? bytes : 0);
+    put_by(key, dir, buf, bytes);
+    free(key.text);
     close(dir);
 }
 
@@ -294,21 +325,21 @@ static bool says_which(const struct stg_version *version)
 bool stg_disk_get(const char *url, const struct stg_version *version, uint64_t begin,
                   void *buf, uint64_t bytes)
 {
-    return says_which(version) && get(key_of(url, version, begin, bytes), buf, bytes);
+    return says_which(version) && get(url, version, begin, buf, bytes);
 }
 
 void stg_disk_put(const char *url, const struct stg_version *version, uint64_t begin,
                   const void *buf, uint64_t bytes)
 {
     if (says_which(version) && bytes > 0)
-        put(key_of(url, version, begin, bytes), buf, bytes);
+        put(url, version, begin, buf, bytes);
 }
 
 bool stg_disk_version(const char *url, struct stg_version *ret)
 {
     struct stg_version version;
-    if (!get(key_of(url, NULL, 0, 0), &version, sizeof(version)) ||
-        !says_which(&version) || version.etag[sizeof(version.etag) - 1] != '\0' ||
+    if (!get(url, NULL, 0, &version, sizeof(version)) || !says_which(&version) ||
+        version.etag[sizeof(version.etag) - 1] != '\0' ||
         version.modified[sizeof(version.modified) - 1] != '\0')
         return false;
     *ret = version;
@@ -318,5 +349,5 @@ bool stg_disk_version(const char *url, struct stg_version *ret)
 void stg_disk_put_version(const char *url, const struct stg_version *version)
 {
     if (says_which(version))
-        put(key_of(url, NULL, 0, 0), version, sizeof(*version));
+        put(url, NULL, 0, version, sizeof(*version));
 }

@@ -158,6 +158,66 @@ static void what_a_crash_left_is_none(void)
     stop();
 }
 
+/* ---- names that are shared ---- */
+
+static bool all_alike;
+
+uint64_t __real_stg_fingerprint64(const char *s, size_t n);
+uint64_t __wrap_stg_fingerprint64(const char *s, size_t n);
+
+uint64_t __wrap_stg_fingerprint64(const char *s, size_t n)
+{
+    return all_alike ? 7 : __real_stg_fingerprint64(s, n);
+}
+
+/* As if somebody had made URLs whose hashes are equal. */
+static void what_is_kept_of_another_url_is_not_given_out(void)
+{
+    struct stg_version version = {.known = true, .size = 8, .etag = "\"e\""}, got;
+    char buf[8];
+    use_disk(10u << 20);
+    all_alike = true;
+    stg_disk_put("http://a/b", &version, 0, "what a b", 8);
+    CHECK(stg_disk_get("http://a/b", &version, 0, buf, 8));
+    CHECK(memcmp(buf, "what a b", 8) == 0);
+    CHECK(!stg_disk_get("http://a/c", &version, 0, buf, 8));
+    stg_disk_put("http://a/b", &version, 0, "what a b", 8);
+    CHECK(!stg_disk_get("http://a/b", &version, 8, buf, 8));
+    stg_disk_put("http://a/b", &version, 0, "what a b", 8);
+    version.etag[1] = 'f';
+    CHECK(!stg_disk_get("http://a/b", &version, 0, buf, 8));
+    stg_disk_put_version("http://a/b", &version);
+    CHECK(!stg_disk_version("http://a/c", &got));
+    stg_disk_put_version("http://a/b", &version);
+    CHECK(stg_disk_version("http://a/b", &got));
+    CHECK_STR(got.etag, "\"f\"");
+    stg_disk_finish();
+}
+
+/* Of the layout before this one: a magic number, bytes, sum and two hashes. */
+static void make_old(const char *path)
+{
+    static const uint64_t old[5] = {UINT64_C(0x3130656b61677473), 8, 1, 2, 3};
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, old, sizeof(old)) == sizeof(old));
+    CHECK(write(fd, "what a b", 8) == 8);
+    close(fd);
+}
+
+static void what_another_version_kept_is_thrown_away(void)
+{
+    const struct stg_version version = {.known = true, .size = 8, .etag = "\"e\""};
+    char buf[8];
+    use_disk(10u << 20);
+    stg_disk_put("http://a/b", &version, 0, "what a b", 8);
+    kept_bytes(make_old);
+    CHECK(!stg_disk_get("http://a/b", &version, 0, buf, 8));
+    CHECK_INT(kept_bytes(NULL), 0);
+    stg_disk_put("http://a/b", &version, 0, "what a b", 8);
+    CHECK(stg_disk_get("http://a/b", &version, 0, buf, 8));
+    stg_disk_finish();
+}
+
 static void no_more_is_kept_than_may_be(void)
 {
     start(300000);
@@ -188,6 +248,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_says_no_version_is_not_kept, 60),
     TEST_SLOW(who_may_not_read_gets_nothing_that_is_kept, 60),
     TEST_SLOW(what_a_crash_left_is_none, 60),
+    TEST(what_is_kept_of_another_url_is_not_given_out),
+    TEST(what_another_version_kept_is_thrown_away),
     TEST_SLOW(no_more_is_kept_than_may_be, 60),
     TEST_SLOW(a_folder_that_cannot_be_is_told, 60),
 };
