@@ -298,6 +298,8 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
     int64_t deadline_ns = STG_NEVER;
     if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
         deadline_ns = now_ns + timeout_millis * 1000000;
+    if (stream->dry_since_ns == 0)
+        stream->dry_since_ns = now_ns;
     stg_control_set_waiting_since(&stream->control, (uint64_t)now_ns);
     for (;;) {
         set_waiting(stream, true);
@@ -310,10 +312,11 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
                 "stagerd went away; batches in hand stay readable; start it again "
                 "and open the stream anew");
         stream->late = deadline_ns <= now_ns;
-        if (stream->late)
-            return stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED,
-                           "no batch of pipeline %s within %lld ms", stream->name,
-                           (long long)timeout_millis);
+        if (stream->late) {
+            rc = stg_stream_say_late(stream, timeout_millis);
+            stream->late = rc < 0;
+            return rc;
+        }
         ring_if_dry(stream);
         sleep_once(stream, now_ns, deadline_ns);
         if (stg_ring_ready(&stream->ring))
@@ -388,6 +391,8 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
     }
     stg_control_set_taken(&stream->control, stream->ring.cursor);
     set_waiting(stream, false);
+    stream->dry_since_ns = 0;
+    stream->why[0] = '\0';
     return take_descriptor(stream, &d, ret);
 }
 

@@ -275,13 +275,14 @@ int stager_open(struct stager *client, const char *name,
  * until stager_release. Unless ack_explicit was asked for, the call says that what was
  * taken before is done with. Signals do not end a wait: who must get out of one polls
  * stager_pollfd. Errors: OUT_OF_RANGE at the end of the pass (and until stager_rewind);
- * DEADLINE_EXCEEDED; FAILED_PRECONDITION at once when max_held batches are in hand (says
- * which); UNAVAILABLE when the daemon is gone; ABORTED when the pipeline was replaced or
- * deleted; an error item's own code, or INVALID_ARGUMENT for a staged batch that cannot
- * be cut into slices, after which the stream goes on (stager_stream_info says whether it
- * does).
- * With batch_size the slices of a staged batch come in order; each is released by itself,
- * and the staged batch goes back with its last one. max_held counts staged batches. */
+ * DEADLINE_EXCEEDED, whose text says what the stream waits for (which client, file,
+ * worker or process, since when), as far as stagerd tells within 25 ms;
+ * FAILED_PRECONDITION at once when max_held batches are in hand (says which); UNAVAILABLE
+ * when the daemon is gone; ABORTED when the pipeline was replaced or deleted; an error
+ * item's own code, or INVALID_ARGUMENT for a staged batch that cannot be cut into slices,
+ * after which the stream goes on (stager_stream_info says whether it does). With
+ * batch_size the slices of a staged batch come in order; each is released by itself, and
+ * the staged batch goes back with its last one. max_held counts staged batches. */
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret);
 

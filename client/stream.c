@@ -132,7 +132,9 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
     stream->name = keep_text(stream, reply->name);
     stream->structure = keep_text(stream, reply->structure);
     stream->final_text = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
-    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL)
+    stream->why = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
+    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL ||
+        stream->why == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     int rc = keep_schema(stream, &reply->boundary, &stream->boundary, err);
     if (rc == 0)

@@ -95,8 +95,11 @@ struct stager_stream {
     uint64_t end_pass; /* the pass that ended last, as stagerd counts */
     bool armed;        /* `waiting` is set in the control page */
     bool bell_owed;    /* the last one was not taken: ring at the next look */
-    bool late;        /* the last stager_next ended by its own timeout, by nothing else */
-    int finished;     /* not 0: nothing follows; the code, and final_text says why */
+    bool late; /* the last stager_next ended by its own timeout, by nothing else */
+    int64_t dry_since_ns; /* since when the ring was found empty; 0: it was not */
+    int64_t ask_why_ns;   /* when stagerd may be asked again why */
+    char *why;    /* what it said since then; "": nothing. STG_ERR_TEXT_BYTES, in bump */
+    int finished; /* not 0: nothing follows; the code, and final_text says why */
     const char *name; /* of the pipeline; in bump */
     char *final_text; /* STG_ERR_TEXT_BYTES, in bump */
 
@@ -216,6 +219,11 @@ int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_e
 /* next.c: stager_next as it is without a device, and uncounted. */
 int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
                     struct stager_batch **ret);
+
+/* why.c: the deadline of `next` has passed. DEADLINE_EXCEEDED in stream->err, with what
+ * stagerd says, in 25 ms at most, that the stream waits for. 0: a descriptor came
+ * meanwhile. */
+int stg_stream_say_late(struct stager_stream *stream, int64_t timeout_millis);
 
 /* next.c: the handle is free; its staged batch is as it was. */
 void stg_batch_hand_in(struct stager_batch *batch);

@@ -109,6 +109,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .stopped = &stage->stopped,
         .container = stage->config.container,
         .tuning = stage->tune.log,
+        .activity = &stage->activity,
     };
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }

@@ -410,6 +410,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
     bool is_error = work->err.code != 0;
     uint64_t began = stg_trace_begin(stage->config.trace);
     header->number = stage->next_number++;
+    stage->published_ns = stg_now_ns();
     header->n_dropped = stage->n_skipped;
     stg_extent_seal(stage->leases, work->extent, work->bytes);
     if (is_error)

@@ -414,18 +414,41 @@ static void serve_report(struct stg_session *session, const struct stg_request *
                          "a report is sent on the connection of a stream");
 }
 
+/* ---- why ---- */
+
+static void serve_why(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err why = {0};
+    struct stg_reply reply = reply_to(request);
+    if (session->client == NULL) {
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
+                         "`why` is asked on the connection of a stream");
+        return;
+    }
+    stg_stage_why(session->instance->stage, session->client, &why);
+    reply.text = why.text;
+    stg_session_reply(session, &reply, NULL, 0);
+}
+
 /* ---- the table ---- */
 
 static const struct {
     enum stg_request_kind kind;
     void (*serve)(struct stg_session *session, const struct stg_request *request);
 } requests[] = {
-    {STG_REQUEST_HELLO, serve_hello},           {STG_REQUEST_CHECK, serve_check},
-    {STG_REQUEST_APPLY, serve_apply},           {STG_REQUEST_LIST, serve_list},
-    {STG_REQUEST_STATUS, serve_status},         {STG_REQUEST_DELETE, serve_delete},
-    {STG_REQUEST_NEW_TICKET, serve_new_ticket}, {STG_REQUEST_FEED, serve_feed},
-    {STG_REQUEST_EXPLAIN, serve_explain},       {STG_REQUEST_REPORT, serve_report},
-    {STG_REQUEST_WORK, stg_request_work},       {STG_REQUEST_TRACE, serve_trace},
+    {STG_REQUEST_HELLO, serve_hello},
+    {STG_REQUEST_CHECK, serve_check},
+    {STG_REQUEST_APPLY, serve_apply},
+    {STG_REQUEST_LIST, serve_list},
+    {STG_REQUEST_STATUS, serve_status},
+    {STG_REQUEST_DELETE, serve_delete},
+    {STG_REQUEST_NEW_TICKET, serve_new_ticket},
+    {STG_REQUEST_FEED, serve_feed},
+    {STG_REQUEST_EXPLAIN, serve_explain},
+    {STG_REQUEST_REPORT, serve_report},
+    {STG_REQUEST_WORK, stg_request_work},
+    {STG_REQUEST_TRACE, serve_trace},
+    {STG_REQUEST_WHY, serve_why},
     {STG_REQUEST_JOIN, stg_request_join},
 };
 

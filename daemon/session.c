@@ -334,7 +334,8 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
                          "requests");
     } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
-                request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN)) {
+                request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&
+                request.kind != STG_REQUEST_WHY)) {
         stg_session_fail(
             session, request.id, -STAGER_FAILED_PRECONDITION,
             "this connection is a stream's or a worker's: make another one for "

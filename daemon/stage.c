@@ -260,6 +260,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->passes_ended = config->first_pass;
     stage->next_number = config->first_number;
     pthread_mutex_init(&stage->lock, NULL);
+    stg_activity_init(&stage->activity);
 
     rc = stg_runners_init(stage, err);
     stage->measure = stg_measure_create(config->graph, stage->staged->num_threads);
@@ -311,6 +312,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_lease_core_destroy(stage->leases);
     stg_segment_destroy(&stage->arena);
     stg_budget_give(stage->config.budget, stage->budget_bytes);
+    stg_activity_finish(&stage->activity);
     pthread_mutex_destroy(&stage->lock);
     free(stage->items);
     free(stage->queue);

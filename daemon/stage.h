@@ -156,6 +156,11 @@ uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *clien
 /* A doorbell of that client. */
 void stg_stage_bell(struct stg_stage *stage, struct stg_client *client);
 
+/* Fills why->text with what that client waits for: which client, file, worker or process
+ * is missing or slow, and since when. */
+void stg_stage_why(struct stg_stage *stage, const struct stg_client *client,
+                   struct stg_err *why);
+
 /* Looks at every client's control page, expires what has a clock. Returns how long until
  * it wants to be called again in milliseconds, or -1: not before the next event. */
 int stg_stage_sweep(struct stg_stage *stage);

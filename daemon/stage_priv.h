@@ -13,6 +13,7 @@
 #include "core/lease.h"
 #include "core/ring.h"
 #include "daemon/cut.h"
+#include "daemon/dataset/activity.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/feed.h"
@@ -246,9 +247,10 @@ struct stg_stage {
     _Atomic int stopped; /* for the dataset: no lock */
 
     struct stg_runners runners;
-    struct stg_feed_set *feeds; /* of the next item drawn; NULL: as the file says */
-    struct stg_stage_cut *cut;  /* of the next item drawn; NULL: the pipeline's own */
-    uint64_t n_cuts;            /* ever */
+    struct stg_activity activity; /* of the dataset: a lock of its own */
+    struct stg_feed_set *feeds;   /* of the next item drawn; NULL: as the file says */
+    struct stg_stage_cut *cut;    /* of the next item drawn; NULL: the pipeline's own */
+    uint64_t n_cuts;              /* ever */
     bool *chosen; /* smart_stage auto: nodes that are to move, where they may; or NULL */
     uint64_t n_joined;   /* clients, ever */
     uint64_t n_own_cuts; /* items made by the pipeline's own cut, because theirs failed */
@@ -264,6 +266,7 @@ struct stg_stage {
      * free. */
     uint64_t n_made, n_ignored, n_in_hand, n_discarded;
     uint64_t n_rows, n_bytes, n_timeouts;
+    uint64_t published_ns;       /* when the last item was; 0: none */
     uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, draw_ns;

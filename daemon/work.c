@@ -227,6 +227,24 @@ void stg_workers_count(struct stg_workers *workers, struct stg_workers_counts *r
     pthread_mutex_unlock(&workers->lock);
 }
 
+void stg_workers_look(struct stg_workers *workers, struct stg_workers_busy *ret)
+{
+    struct stg_workers_busy busy = {0};
+    pthread_mutex_lock(&workers->lock);
+    for (struct stg_worker *w = workers->all; w != NULL; w = w->next) {
+        if (w->state != STG_WORKER_BUSY)
+            continue;
+        busy.n_busy++;
+        if (busy.pid != 0 && busy.since_ns <= w->busy_ns)
+            continue;
+        busy.pid = w->pid;
+        busy.since_ns = w->busy_ns;
+    }
+    busy.n_ready = workers->counts.n_ready;
+    pthread_mutex_unlock(&workers->lock);
+    *ret = busy;
+}
+
 /* ---- runners ---- */
 
 static struct stg_worker *find_free(struct stg_workers *workers)
@@ -287,6 +305,7 @@ int stg_work_take(struct stg_workers *workers, const struct stg_work_call *call,
     }
     if (rc == 0) {
         worker->state = STG_WORKER_BUSY;
+        worker->busy_ns = stg_now_ns();
         worker->refs++;
         workers->counts.n_calls++;
         *ret = worker;

@@ -72,6 +72,13 @@ struct stg_workers_counts {
 };
 void stg_workers_count(struct stg_workers *workers, struct stg_workers_counts *ret);
 
+struct stg_workers_busy {
+    pid_t pid; /* of the worker that has been at work longest; 0: none is */
+    uint64_t since_ns;
+    uint32_t n_busy, n_ready;
+};
+void stg_workers_look(struct stg_workers *workers, struct stg_workers_busy *ret);
+
 /* ---- a runner's side ---- */
 
 struct stg_work_call {

@@ -26,6 +26,7 @@ struct stg_worker {
     unsigned refs; /* its connection, its runner */
     enum stg_worker_state state;
     pid_t pid;
+    uint64_t busy_ns; /* since when it has been BUSY */
 
     /* While it is BUSY its runner's alone; else nobody's. */
     int channel;

@@ -271,6 +271,10 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         stager__empty__init(&parts.list);
         message.join = &parts.list;
         break;
+    case STG_REQUEST_WHY:
+        stager__empty__init(&parts.list);
+        message.why = &parts.list;
+        break;
     case STG_REQUEST_NEW_TICKET:
         stager__empty__init(&parts.new_ticket);
         message.new_ticket = &parts.new_ticket;
@@ -379,13 +383,21 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         const void *part;
         enum stg_request_kind kind;
     } parts[] = {
-        {m->hello, STG_REQUEST_HELLO},           {m->check, STG_REQUEST_CHECK},
-        {m->apply, STG_REQUEST_APPLY},           {m->list, STG_REQUEST_LIST},
-        {m->status, STG_REQUEST_STATUS},         {m->open, STG_REQUEST_OPEN},
-        {m->delete_, STG_REQUEST_DELETE},        {m->feed, STG_REQUEST_FEED},
-        {m->new_ticket, STG_REQUEST_NEW_TICKET}, {m->explain, STG_REQUEST_EXPLAIN},
-        {m->report, STG_REQUEST_REPORT},         {m->work, STG_REQUEST_WORK},
-        {m->trace, STG_REQUEST_TRACE},           {m->join, STG_REQUEST_JOIN},
+        {m->hello, STG_REQUEST_HELLO},
+        {m->check, STG_REQUEST_CHECK},
+        {m->apply, STG_REQUEST_APPLY},
+        {m->list, STG_REQUEST_LIST},
+        {m->status, STG_REQUEST_STATUS},
+        {m->open, STG_REQUEST_OPEN},
+        {m->delete_, STG_REQUEST_DELETE},
+        {m->feed, STG_REQUEST_FEED},
+        {m->new_ticket, STG_REQUEST_NEW_TICKET},
+        {m->explain, STG_REQUEST_EXPLAIN},
+        {m->report, STG_REQUEST_REPORT},
+        {m->work, STG_REQUEST_WORK},
+        {m->trace, STG_REQUEST_TRACE},
+        {m->join, STG_REQUEST_JOIN},
+        {m->why, STG_REQUEST_WHY},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;

@@ -34,6 +34,7 @@ enum stg_request_kind {
     STG_REQUEST_WORK = 12,
     STG_REQUEST_REPORT = 13,
     STG_REQUEST_JOIN = 14,
+    STG_REQUEST_WHY = 18,
 };
 
 /* What a trainer measured since it last said so. Nothing in it is checked but its form.

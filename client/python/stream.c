@@ -223,13 +223,6 @@ static bool doze(struct stg_py_stream *self, int64_t until_ns)
     return !failed;
 }
 
-static PyObject *raise_late(struct stg_py_stream *self, long long timeout_millis)
-{
-    char text[96];
-    snprintf(text, sizeof(text), "no batch within %lld ms", timeout_millis);
-    return stg_py_raise(self->state, STAGER_DEADLINE_EXCEEDED, text);
-}
-
 /* DEADLINE_EXCEEDED is also the end of a stream that was detached by a clock, and the
  * code of some error items. */
 static bool is_late(const struct stg_py_stream *self, int rc)
@@ -258,6 +251,19 @@ static int wait_for_batch(struct stg_py_stream *self, long long millis,
     return rc;
 }
 
+/* The wait is over. It may have brought a batch in its last moment. */
+static int end_late(struct stg_py_stream *self, long long millis,
+                    struct stager_batch **ret)
+{
+    struct stg_py_wait wait;
+    busy_begin(self, &wait);
+    int rc = stg_stream_say_late(self->stream, millis);
+    if (rc == 0)
+        rc = stager_next(self->stream, 0, ret);
+    busy_end(self, &wait);
+    return rc;
+}
+
 static PyObject *stream_next(PyObject *object, PyObject *argument)
 {
     struct stg_py_stream *self = (struct stg_py_stream *)object;
@@ -271,7 +277,9 @@ static PyObject *stream_next(PyObject *object, PyObject *argument)
     if (rc == 1)
         return NULL;
     if (is_late(self, rc))
-        return raise_late(self, millis);
+        rc = end_late(self, millis, &batch);
+    if (PyErr_Occurred())
+        return NULL;
     return rc == 0 ? stg_py_lease_create(self, batch) : raise_last(self, rc);
 }
 

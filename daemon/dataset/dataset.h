@@ -65,10 +65,12 @@ struct stg_dataset_env {
                               limit */
     const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */
-    struct stg_tuning *tuning; /* what `auto` found in passes before; NULL: nothing */
+    struct stg_tuning *tuning;     /* what `auto` found in passes before; NULL: nothing */
+    struct stg_activity *activity; /* where it says what it does; NULL: nowhere */
 };
 
 struct stg_dataset;
+struct stg_activity;
 struct stg_container;
 
 /* Runs no IO but globbing and directory listing. Errors: INVALID_ARGUMENT with step and

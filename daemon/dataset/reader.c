@@ -100,6 +100,7 @@ static int open_path(struct reader *reader, struct stg_err *err)
 {
     const struct stg_storage *storage;
     const char *path;
+    stg_activity_file(reader->iter.dataset->env.activity, shown(reader));
     int rc = stg_storage_find(reader->path, &storage, &path, err);
     if (rc == 0 && reader->source == NULL)
         rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);

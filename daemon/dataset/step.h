@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "core/trace.h"
+#include "daemon/dataset/activity.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
@@ -174,12 +175,20 @@ void stg_iter_destroy(struct stg_iter *iter);
 /* impl.destroy of an iterator that owns nothing: frees itself. */
 void stg_iter_free(struct stg_iter *iter);
 
-/* impl.next, which is a span of the dataset's trace. */
+/* impl.next, which is a span of the dataset's trace, and what it does meanwhile. */
 static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
                                 struct stg_block **ret, struct stg_err *err)
 {
+    struct stg_activity *activity = iter->dataset->env.activity;
     uint64_t began = stg_trace_begin(iter->dataset->env.trace);
+    const struct stg_step *before = NULL;
+    if (activity != NULL) {
+        before = atomic_load_explicit(&activity->step, memory_order_relaxed);
+        atomic_store_explicit(&activity->step, iter->step, memory_order_relaxed);
+    }
     int rc = iter->impl->next(iter, want, ret, err);
+    if (activity != NULL)
+        atomic_store_explicit(&activity->step, before, memory_order_relaxed);
     if (began != 0)
         stg_iter_trace(iter, began, rc == 0 ? *ret : NULL);
     return rc;

@@ -232,6 +232,7 @@ static void attach(int i)
     stream->client = &player->connection;
     stream->name = "model";
     stream->final_text = calloc(1, STG_ERR_TEXT_BYTES);
+    stream->why = calloc(1, STG_ERR_TEXT_BYTES);
     stream->passes = 1;
     stream->ring.page = attached.client->ring_segment.base;
     stream->control.page = attached.client->control_segment.base;

@@ -4,6 +4,7 @@
 whose function raises, dies, hangs or gives something else."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -399,6 +400,23 @@ class Errors(WorkerCase):
 
     def test_a_worker_that_is_stopped_costs_its_batch(self):
         self.one_is_lost("stops", "was still at work after timeout_millis 300", timeout_millis=300)
+
+    def test_a_deadline_names_the_worker_that_is_busy_or_that_none_is_there(self):
+        def told(stream, pattern):
+            def is_told():
+                try:
+                    stream.next(timeout=0.2)
+                except stager.DeadlineExceededError as error:
+                    return re.search(pattern, str(error))
+                return False
+            case.wait_until(is_told)
+
+        with stager.open(self.calling("hangs"), workers=0) as stream:
+            told(stream, r"no batch of pipeline \w+ within 200 ms: py_function user_functions:hangs: no worker is "
+                         r"ready; start one with `stager worker")
+        with stager.open(self.calling("hangs"), workers=1) as stream:
+            told(stream, r"py_function user_functions:hangs: a worker, pid \d+, has been at work for \d+\.\d s "
+                         r"\(1 of 1 workers are\)")
 
     def test_a_worker_that_never_lasts_is_started_ever_more_slowly(self):
         with stager.open(self.calling("exits_always"), workers=1) as stream:

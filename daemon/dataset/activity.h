@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a dataset does now, for the error of a client that waits for it: the step at work
+ * and the file that was opened last. A hint: where several threads work, it is of one of
+ * them. It belongs to the stage and outlives the datasets of its passes. Any thread.
+ */
+#ifndef STG_DAEMON_ACTIVITY_H
+#define STG_DAEMON_ACTIVITY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/spec.h"
+
+struct stg_activity {
+    _Atomic(const struct stg_step *) step; /* NULL: between steps */
+    pthread_mutex_t lock;                  /* of what follows */
+    char file[256];
+    uint64_t opened_ns;
+};
+
+void stg_activity_init(struct stg_activity *activity);
+void stg_activity_finish(struct stg_activity *activity);
+
+/* Notes that a file is opened now. activity may be NULL. */
+void stg_activity_file(struct stg_activity *activity, const char *path);
+
+/* Writes "in step shuffle (line 7); the file opened last, 3.2 s ago, is /data/x", as much
+ * of it as is known. */
+void stg_activity_show(struct stg_activity *activity, char *buf, size_t bytes);
+
+#endif
