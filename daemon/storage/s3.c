@@ -248,7 +248,7 @@ static char *list_url(const struct listing *list, const struct stg_store *store,
 static int list_page(struct listing *list, const struct stg_store *store,
                      char token[STG_S3_TOKEN_BYTES], struct stg_err *err)
 {
-    char *text = NULL;
+    char *text = NULL, before[STG_S3_TOKEN_BYTES];
     size_t bytes = 0;
     struct stg_object *object =
         object_of(list_url(list, store, token), format("s3://%s%s", list->pattern, ""),
@@ -260,8 +260,14 @@ static int list_page(struct listing *list, const struct stg_store *store,
     stg_object_unref(object);
     if (rc < 0)
         return stg_err_append(err, rc, " (listing the bucket)");
+    memcpy(before, token, sizeof(before));
     rc = stg_s3_page(text, take_key, list, token, err);
     free(text);
+    if (rc == 0 && token[0] != '\0' && strcmp(before, token) == 0)
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "s3://%s: the list of the bucket goes on where it was: the server "
+                       "is at fault",
+                       list->pattern);
     return rc;
 }
 

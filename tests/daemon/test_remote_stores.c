@@ -227,6 +227,30 @@ static void a_bucket_is_listed_by_pattern(void)
     stop();
 }
 
+/* The keys of its first part are not there twice. */
+static void a_list_that_is_cut_is_asked_for_anew(void)
+{
+    start("remote_s3.py");
+    use_store("s3://cut/", "default", "eu-test-1");
+    check_list("s3://cut/data/part-*", "cut/data/part-0 | cut/data/part-1 | "
+                                       "cut/data/part-10 | cut/data/part-2");
+    CHECK_INT(stg_test_server_asked("prefix=data%2Fpart- "), 4);
+    stop();
+}
+
+static void a_list_that_goes_round_is_refused(void)
+{
+    struct stg_err err = {0};
+    char got[64];
+    start("remote_s3.py");
+    use_store("s3://loop/", "default", "eu-test-1");
+    CHECK_INT(list("s3://loop/none*", &root, got, sizeof(got), &err), -STAGER_DATA_LOSS);
+    CHECK_CONTAINS(err.text, "s3://loop/none*: the list of the bucket goes on where it "
+                             "was");
+    CHECK_INT(stg_test_server_asked("GET"), 2);
+    stop();
+}
+
 static void a_pattern_that_matches_nothing_says_so(void)
 {
     struct stg_err err = {0};
@@ -453,6 +477,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_is_public_needs_no_key, 60),
     TEST_SLOW(a_refusal_of_s3_says_why_and_shows_no_key, 60),
     TEST_SLOW(a_bucket_is_listed_by_pattern, 60),
+    TEST_SLOW(a_list_that_is_cut_is_asked_for_anew, 60),
+    TEST_SLOW(a_list_that_goes_round_is_refused, 60),
     TEST_SLOW(a_pattern_that_matches_nothing_says_so, 60),
     TEST_SLOW(keys_are_for_those_who_are_named, 60),
     TEST_SLOW(a_page_of_a_list_is_taken_apart, 60),
