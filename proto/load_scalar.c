@@ -79,11 +79,13 @@ static bool is_decimal(const char *s)
 
 static bool parse_float(const char *s, double *ret)
 {
-    if (IS_ONE_OF(s, ".nan", ".NaN", ".NAN")) {
+    if (IS_ONE_OF(s, ".nan", ".NaN", ".NAN", "nan", "NaN", "NAN")) {
         *ret = NAN;
         return true;
     }
-    if (IS_ONE_OF(skip_sign(s), ".inf", ".Inf", ".INF")) {
+    /* Without the dot as C, Python and Python's JSON write them. */
+    if (IS_ONE_OF(skip_sign(s), ".inf", ".Inf", ".INF", "inf", "Inf", "INF",
+                  "Infinity")) {
         *ret = *s == '-' ? -INFINITY : INFINITY;
         return true;
     }

@@ -306,6 +306,8 @@ static void all_tables_agree_with_other_dialects(void)
     random_state = 4711;
     compare_on_records(DEFAULTS " field_delim=\"\\x09\"", '\t', true, 100);
     compare_on_records(DEFAULTS " na_value=\"7\"", ',', true, 100);
+    compare_on_records(DEFAULTS " na_value=[\"7\", \"\", \"inf\", \"1\"]", ',', true,
+                       100);
     compare_on_records(DEFAULTS " select_cols=[0, 1, 2, 3, 4, 5, 6, 7]", ',', true, 100);
     compare_on_records(DEFAULTS " field_delim=\"\\x00\"", '\0', false, 50);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attributes that are mappings of mappings; numbers that may be `auto`.
+ * Attributes that are mappings of mappings; numbers that may be `auto`; nan.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +25,23 @@ static uint64_t fingerprint(const char *text)
     uint64_t ret = spec->fingerprint;
     stg_pipeline_spec_destroy(spec);
     return ret;
+}
+
+static void not_a_number_is_a_float(void)
+{
+    static const char *const texts[] = {".nan", ".NaN", ".NAN", "nan", "NaN", "NAN"};
+    uint64_t fingerprint = 0;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), STEPS "graph: [{name: n, op: x, v: %s}]\n",
+                 texts[i]);
+        struct stg_pipeline_spec *spec = load(text);
+        CHECK_INT(spec->nodes[0].attrs[0].values[0].kind, STG_VALUE_FLOAT);
+        CHECK(isnan(spec->nodes[0].attrs[0].values[0].f));
+        CHECK(i == 0 || spec->fingerprint == fingerprint);
+        fingerprint = spec->fingerprint;
+        stg_pipeline_spec_destroy(spec);
+    }
 }
 
 static void a_mapping_of_mappings_is_an_attribute_for_each_leaf(void)
@@ -108,6 +126,7 @@ static void auto_and_tf_datas_number_for_it_are_kept_alike(void)
 }
 
 static const struct stg_test tests[] = {
+    TEST(not_a_number_is_a_float),
     TEST(a_mapping_of_mappings_is_an_attribute_for_each_leaf),
     TEST(entries_are_in_the_order_of_their_names),
     TEST(what_is_no_mapping_of_mappings_says_so),

@@ -175,6 +175,54 @@ staged: {{capacity: auto, num_threads: auto}}
         for key, value in want.items():
             np.testing.assert_array_equal(got[key], value, err_msg=key)
 
+    def test_nan_and_inf_are_numbers(self):
+        path = self.file("rows", "1,NA,x\n,2,\n-,3,n/a\n")
+        rows = stager.files(path).text_line().batch(3)
+        nan, inf = float("nan"), float("inf")
+
+        def features(r):
+            columns = ops.decode_csv(r["record"], record_defaults=[nan, np.float32(-inf), ""], na_value=["NA", "-", "n/a"])
+            return {"a": columns[0], "b": columns[1], "c": columns[2], "n": ops.constant(value=nan),
+                    "i": ops.constant(value=np.array([inf, -inf, 0.5]), dtype="float64"),
+                    "h": ops.constant(value=inf, dtype="float16"), "m": ops.maximum(columns[1], -inf)}
+        pipeline = rows.map(features).staged()
+        with stager.open(stager.apply(pipeline, name="nan")) as stream:
+            batch = stream.next()
+            for key, want in {"a": [1, nan, nan], "b": [-inf, 2, 3], "n": nan, "i": [inf, -inf, 0.5], "h": inf,
+                              "m": [-inf, 2, 3]}.items():
+                np.testing.assert_array_equal(batch[key], want, err_msg=key)
+            self.assertEqual((batch["c"].tolist(), batch["n"].dtype), ([b"x", b"", b""], np.float32))
+        self.assertTrue(stager.apply(pipeline, name="nan").reply["unchanged"])
+        stager.explain("nan"), stager.status("nan")     # are JSON
+        for text in (".nan", "nan", "NaN"):
+            with stager.open(self.apply_text(path, text)) as stream:
+                self.assertEqual(np.isnan(stream.next()["x"]).tolist(), [False, True, True])
+        rate = ops.placeholder(dtype="float32", shape=[], name="rate")
+        fed = stager.staged({"x": ops.cast(stager.range(2).batch(2).get_next()["value"], dtype="float32") + rate},
+                            feed_dict={rate: nan})
+        with stager.open(stager.apply(fed, name="fed-nan")) as stream:
+            self.assertTrue(np.isnan(stream.next()["x"]).all())
+
+    def apply_text(self, path, text):
+        return stager.apply(f"""
+dataset: [{{files: {{pattern: "{path}"}}}}, text_line, {{batch: {{batch_size: 3}}}}]
+graph: [{{name: x, op: decode_csv, input: [record], record_defaults: [{text}], select_cols: [0], na_value: ["-"]}}]
+staged: {{features: {{x: x}}}}
+""")
+
+    def test_json_with_nan_is_read(self):
+        name = self.apply(dataset=[{"range": {"stop": 2}}, {"batch": {"batch_size": 2}}],
+                          graph=[{"name": "x", "op": "constant", "value": [float("nan"), float("-inf")]}],
+                          staged={"features": {"x": "x"}})
+        with stager.open(name) as stream:
+            np.testing.assert_array_equal(stream.next()["x"], [float("nan"), float("-inf")])
+
+    def test_na_value_is_text(self):
+        for value in (float("nan"), [1], ["a", 2], [["a"]]):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "na_value is a string or a list of strings"):
+                stager.check(stager.range(2).map(lambda r, v=value: ops.decode_csv(ops.as_string(r["value"]),
+                                                                                  record_defaults=[0], na_value=v)))
+
     def test_an_unknown_step_or_op_is_the_daemons_to_refuse(self):
         with self.assertRaisesRegex(stager.InvalidArgumentError, "shufle.*shuffle"):
             stager.check(stager.range(4).shufle(buffer_size=3))

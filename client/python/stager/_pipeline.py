@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -431,6 +432,14 @@ class Pipeline:
 
 
 def _json(value: Any) -> str:
+    """JSON, in which numbers that JSON cannot write are YAML's."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(key), ensure_ascii=False)}: {_json(part)}"
+                               for key, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -11,7 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "core/spec.h"
 #include "ops/base/hash.h"
 
 /* Bytes [start, start + bytes) from the base of a row. */
@@ -30,18 +32,28 @@ struct stg_csv_dialect {
     bool select; /* select_cols was given: fields after the last one are not looked at */
 };
 
-/* What stands for a column where a field is empty or equal to na. */
+/* What stands for a column where a field is empty or equal to one of na, which are not
+ * empty themselves. */
 struct stg_csv_rule {
     bool required;
-    const char *na;
-    size_t na_bytes; /* 0: only empty fields */
-    double f64;      /* the default, in the column's own type */
+    const struct stg_value *na;
+    size_t n_na; /* 0: only empty fields */
+    double f64;  /* the default, in the column's own type */
     float f32;
     int32_t i32;
     int64_t i64;
     const char *s;
     size_t s_bytes;
 };
+
+static inline bool stg_csv_is_missing(const struct stg_csv_rule *rule, const char *s,
+                                      size_t n)
+{
+    bool missing = n == 0;
+    for (size_t i = 0; i < rule->n_na && !missing; i++)
+        missing = n == rule->na[i].s_bytes && memcmp(s, rule->na[i].s, n) == 0;
+    return missing;
+}
 
 enum stg_csv_fault {
     STG_CSV_QUOTE_IN_UNQUOTED = -1,

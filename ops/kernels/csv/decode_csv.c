@@ -21,9 +21,9 @@ static const struct stg_param params[] = {
      .preset = "true",
      .help = "false: a double quote is a character like others"},
     {.name = "na_value",
-     .type = STG_PARAM_STRING,
+     .type = STG_PARAM_VALUES,
      .preset = "",
-     .help = "a field of this text counts as empty"},
+     .help = "a field of this text, or of one of a list, counts as empty"},
     {.name = "select_cols",
      .type = STG_PARAM_INTS,
      .min = 0,
@@ -264,7 +264,7 @@ static int explain_field(const struct stg_csv_plan *plan, int64_t row, uint32_t 
 {
     const struct stg_csv_rule *rule = &plan->rules[c];
     char quoted[STG_QUOTE_BYTES];
-    if (n == 0 || (n == rule->na_bytes && memcmp(s, rule->na, n) == 0)) {
+    if (stg_csv_is_missing(rule, s, n)) {
         if (!rule->required)
             return 0;
         return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,

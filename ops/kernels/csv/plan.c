@@ -62,6 +62,30 @@ static const struct stg_value *text_attr(const struct stg_node *node, const char
     return attr != NULL && attr->n_values == 1 ? &attr->values[0] : NULL;
 }
 
+/* The texts of na_value that are not empty: an empty field counts as empty anyway. */
+static int plan_na(const struct stg_node *node, struct stg_bump *bump,
+                   const struct stg_value **ret, size_t *ret_n, struct stg_err *err)
+{
+    const struct stg_attr *attr = stg_attr_find(node->attrs, node->n_attrs, "na_value");
+    if (attr == NULL || attr->n_values == 0)
+        return 0;
+    struct stg_value *na = stg_bump_alloc(bump, attr->n_values * sizeof(*na));
+    if (na == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    size_t n = 0;
+    for (size_t i = 0; i < attr->n_values; i++) {
+        if (attr->ndim > 1 || attr->values[i].kind != STG_VALUE_STRING)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "na_value is a string or a list of strings; quote what YAML "
+                           "takes for another type, such as \"NaN\"");
+        if (attr->values[i].s_bytes > 0)
+            na[n++] = attr->values[i];
+    }
+    *ret = na;
+    *ret_n = n;
+    return 0;
+}
+
 static int plan_columns(const struct stg_node *node, struct stg_bump *bump,
                         struct stg_csv_plan *plan, struct stg_err *err)
 {
@@ -85,14 +109,18 @@ static int plan_columns(const struct stg_node *node, struct stg_bump *bump,
     if (plan->dtypes == NULL || plan->rules == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 
-    const struct stg_value *na = text_attr(node, "na_value");
+    const struct stg_value *na = NULL;
+    size_t n_na = 0;
+    int rc = plan_na(node, bump, &na, &n_na, err);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < n; i++) {
         const struct stg_value *value = &defaults->values[i];
-        int rc = column_dtype(value, out_type, i, &plan->dtypes[i], err);
+        rc = column_dtype(value, out_type, i, &plan->dtypes[i], err);
         if (rc < 0)
             return rc;
-        plan->rules[i].na = na != NULL ? na->s : "";
-        plan->rules[i].na_bytes = na != NULL ? na->s_bytes : 0;
+        plan->rules[i].na = na;
+        plan->rules[i].n_na = n_na;
         rc = column_rule(value, plan->dtypes[i], i, &plan->rules[i], err);
         if (rc < 0)
             return rc;

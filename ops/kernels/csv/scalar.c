@@ -196,10 +196,7 @@ static inline bool read_short(const char *s, uint32_t bytes, const char *limit,
 static inline bool is_missing(const char *s, struct stg_span span,
                               const struct stg_csv_rule *rule)
 {
-    if (span.bytes == 0)
-        return true;
-    return rule->na_bytes != 0 && span.bytes == rule->na_bytes &&
-           memcmp(s, rule->na, rule->na_bytes) == 0;
+    return stg_csv_is_missing(rule, s, span.bytes);
 }
 
 /* Value and powers are exact and their quotient has one rounding. Rounding that to float
@@ -327,7 +324,7 @@ static bool string_spans(const struct stg_csv_block *block, const uint32_t *ends
         bytes += ret[i].bytes;
         n_missing += ret[i].bytes == 0;
     }
-    for (size_t i = 0; rule->na_bytes != 0 && i < block->n; i++) {
+    for (size_t i = 0; rule->n_na != 0 && i < block->n; i++) {
         if (ret[i].bytes != 0 &&
             is_missing(block->base[i] + ret[i].start, ret[i], rule)) {
             bytes -= ret[i].bytes;

@@ -165,7 +165,7 @@ INLINE size_t whole_steps(const struct stg_csv_block *block)
 static bool int32_column(const struct stg_csv_block *block, const uint32_t *ends,
                          const struct stg_csv_rule *rule, int32_t *out)
 {
-    if (rule->na_bytes != 0)
+    if (rule->n_na != 0)
         return stg_csv_kernels_scalar.int32(block, ends, rule, out);
     struct column column;
     column_begin(&column);
@@ -188,7 +188,7 @@ static bool int32_column(const struct stg_csv_block *block, const uint32_t *ends
 static bool int64_column(const struct stg_csv_block *block, const uint32_t *ends,
                          const struct stg_csv_rule *rule, int64_t *out)
 {
-    if (rule->na_bytes != 0)
+    if (rule->n_na != 0)
         return stg_csv_kernels_scalar.int64(block, ends, rule, out);
     struct column column;
     column_begin(&column);
@@ -248,7 +248,7 @@ INLINE doubles_v quotient(const struct numbers *n)
 static bool float32_column(const struct stg_csv_block *block, const uint32_t *ends,
                            const struct stg_csv_rule *rule, float *out)
 {
-    if (rule->na_bytes != 0)
+    if (rule->n_na != 0)
         return stg_csv_kernels_scalar.float32(block, ends, rule, out);
     struct column column;
     column_begin(&column);
@@ -272,7 +272,7 @@ static bool float32_column(const struct stg_csv_block *block, const uint32_t *en
 static bool float64_column(const struct stg_csv_block *block, const uint32_t *ends,
                            const struct stg_csv_rule *rule, double *out)
 {
-    if (rule->na_bytes != 0)
+    if (rule->n_na != 0)
         return stg_csv_kernels_scalar.float64(block, ends, rule, out);
     struct column column;
     column_begin(&column);
@@ -459,7 +459,7 @@ static bool hash_column(const struct stg_csv_block *block, const uint32_t *ends,
                         const struct stg_csv_rule *rule, const struct stg_csv_hash *hash,
                         int64_t *out)
 {
-    if (rule->na_bytes != 0)
+    if (rule->n_na != 0)
         return stg_csv_kernels_scalar.hash(block, ends, rule, hash, out);
     struct column column;
     column_begin(&column);
