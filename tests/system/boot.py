@@ -174,18 +174,32 @@ def write(path, text):
         file.write(text)
 
 
-def prepare(root, top, folders):
-    """The machine's root without its services; the sources, which may be another file system."""
+def prepare(root):
+    """The machine's root without its services."""
     shutil.rmtree(f"{root}/etc/systemd/system", ignore_errors=True)
     for path in ("/usr/local/lib/systemd", "/usr/local/lib/sysusers.d", "/etc/stager"):
         shutil.rmtree(root + path, ignore_errors=True)
     write(f"{root}/etc/machine-id", os.urandom(16).hex() + "\n")
     write(f"{root}/etc/sysusers.d/boot.conf", USERS)
+
+
+def trees(top, folders):
+    """nspawn's options for the sources and the build. They may be another file system than the root, or lie
+    in a folder that nspawn mounts a file system over, as /tmp."""
+    options = []
     for i, folder in enumerate(folders):
-        if not os.path.exists(os.path.join(root + folder, "meson.build")) and \
-                not os.path.exists(os.path.join(root + folder, "build.ninja")):
-            os.makedirs(root + folder, exist_ok=True)
-            mount("--bind", overlay(folder, top, f"tree{i}"), root + folder)
+        outer = next((outer for outer in folders[:i] if os.path.commonpath([outer, folder]) == outer), None)
+        if outer is None or os.stat(outer).st_dev != os.stat(folder).st_dev:
+            options.append("--bind=" + ":".join(path.replace("\\", "\\\\").replace(":", "\\:")
+                                                for path in (overlay(folder, top, f"tree{i}"), folder)))
+    return options
+
+
+def quoted(path):
+    """A word of a unit's command."""
+    for special in ("\\", '"'):
+        path = path.replace(special, "\\" + special)
+    return '"' + path.replace("%", "%%").replace("$", "$$") + '"'
 
 
 def boot_in_namespaces(folder, source, build, command):
@@ -196,12 +210,12 @@ def boot_in_namespaces(folder, source, build, command):
     # What nspawn notes down of itself lies in /run, and is nobody else's.
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     root = overlay("/", top, "root")
-    prepare(root, top, [source, build])
+    prepare(root)
     write(f"{root}/etc/systemd/system/boot.service", UNIT.format(command=command))
     os.execvp("systemd-nspawn", [
         "systemd-nspawn", "-q", "-D", root, "--register=no", "--keep-unit", "--boot",
         "--console=pipe", "--private-network", "--resolv-conf=off", "--timezone=off",
-        "-M", "stager-boot", f"--bind={folder}/out:/run/boot", "systemd.unit=boot.service",
+        "-M", "stager-boot", f"--bind={folder}/out:/run/boot", *trees(top, [source, build]), "systemd.unit=boot.service",
         "--show-status=no"])
 
 
@@ -246,7 +260,7 @@ def test(folder, groups, source, build, trainer):
         os.mkdir(os.path.join(folder, name))
     shutil.copy(trainer, os.path.join(folder, "out/boot_trainer"))
     shutil.copy(os.path.join(HERE, "boot_inside.py"), os.path.join(folder, "out"))
-    command = f"/usr/bin/python3 -u /run/boot/boot_inside.py {build}"
+    command = f"/usr/bin/python3 -u /run/boot/boot_inside.py {quoted(build)}"
     status, said, log = boot(folder, groups, source, build, command)
     print(log, end="")
     if log == "":

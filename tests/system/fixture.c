@@ -51,6 +51,20 @@ static void write_settings(struct fixture *fixture, const char *settings)
     fclose(file);
 }
 
+/* Sets a library to be loaded first. LD_PRELOAD ends a path at a space, and the folders
+ * of LD_LIBRARY_PATH do not. */
+static void preload(const char *library)
+{
+    char path[4096];
+    const char *slash = strrchr(library, '/'), *before = getenv("LD_LIBRARY_PATH");
+    CHECK(slash != NULL);
+    int n = snprintf(path, sizeof(path), "%.*s%s%s", (int)(slash - library), library,
+                     before != NULL ? ":" : "", before != NULL ? before : "");
+    CHECK(n < (int)sizeof(path));
+    setenv("LD_LIBRARY_PATH", path, 1);
+    setenv("LD_PRELOAD", slash + 1, 1);
+}
+
 static void spawn(struct fixture *fixture)
 {
     fflush(NULL);
@@ -64,7 +78,7 @@ static void spawn(struct fixture *fixture)
         dup2(fd, 1);
         dup2(fd, 2);
         if (fixture->preload != NULL) {
-            setenv("LD_PRELOAD", fixture->preload, 1);
+            preload(fixture->preload);
             setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
         }
         execl(STAGERD_PATH, "stagerd", "--foreground", "--config", fixture->config,
