@@ -3,11 +3,13 @@
 """Runs `meson test` and ends with the one line "N passed, N failed, N skipped".
 
     summary.py BUILD [ARGUMENT OF meson test]...
+    summary.py --again BUILD
     summary.py --add FILE [FILE]...
 
 A C test executable counts its own cases and prints such a line last: its cases are counted. Any
 other test counts as one. The output of what failed is shown. Exit status 1 when anything failed,
-or when no test ran. --add sums the last lines of logs that this script, or another that ends
+or when no test ran. --again runs the tests once more that were skipped, or that skipped a case, in
+the last run: as root, those that need it. --add sums the last lines of logs that this script, or another that ends
 alike, wrote.
 """
 import json
@@ -69,6 +71,13 @@ def run_meson(build, arguments):
         return [json.loads(line) for line in file if line.strip()], status
 
 
+def skipped_tests(build):
+    """The names, as meson takes them, of the tests of the last run that skipped anything."""
+    with open(os.path.join(build, "meson-logs", "testlog.json"), encoding="utf-8") as file:
+        entries = [json.loads(line) for line in file if line.strip()]
+    return [entry["name"].split(" / ")[-1] for entry in entries if count(entry)[2] > 0]
+
+
 def tell(total):
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] > 0 or sum(total) == 0 else 0
@@ -92,6 +101,11 @@ def main(argv):
         return 2
     if argv[1] == "--add":
         return add_logs(argv[2:])
+    if argv[1] == "--again":
+        names = skipped_tests(argv[2])
+        if not names:
+            return tell([0, 0, 0])
+        argv = [argv[0], argv[2], "--no-rebuild", *names]
     entries, status = run_meson(argv[1], argv[2:])
     total = [0, 0, 0]
     for entry in entries:

@@ -315,6 +315,16 @@ def the_summary_sees_a_test_that_dies_after_its_count():
     assert summary.count(entry) == [5, 1, 0]
 
 
+def the_summary_knows_what_was_skipped():
+    with tempfile.TemporaryDirectory() as build:
+        os.mkdir(f"{build}/meson-logs")
+        with open(f"{build}/meson-logs/testlog.json", "w", encoding="utf-8") as file:
+            file.write('{"name": "stager:unit / a", "result": "OK", "stdout": "2 passed, 0 failed, 1 skipped"}\n'
+                       '{"name": "stager:unit / b", "result": "OK", "stdout": ""}\n'
+                       '{"name": "stager:system / c", "result": "SKIP", "stdout": "skipped: no root"}\n')
+        assert summary.skipped_tests(build) == ["a", "c"]
+
+
 def the_summary_of_nothing_is_a_failure():
     assert summary.tell([0, 0, 0]) == 1
     assert summary.tell([1, 0, 5]) == 0
