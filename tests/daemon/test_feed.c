@@ -98,10 +98,13 @@ static void a_feed_that_nobody_needs_is_told(void)
              err);
     size_t n = stg_definition_advice(definition, &bump, lines, 8);
     int n_told = 0;
-    for (size_t i = 0; i < n; i++)
-        n_told += strstr(lines[i], "no feature depends on it") != NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(lines[i], "no feature depends on it") == NULL)
+            continue;
+        n_told++;
+        CHECK_CONTAINS(lines[i], "feed_dict \"y\"");
+    }
     CHECK_INT(n_told, 1);
-    CHECK_CONTAINS(lines[1], "feed_dict \"y\"");
     stg_bump_finish(&bump);
     stg_definition_unref(definition);
 }
