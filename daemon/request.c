@@ -12,11 +12,15 @@
 #include "daemon/explain.h"
 #include "daemon/feed.h"
 #include "daemon/gate.h"
+#include "daemon/probe.h"
 #include "daemon/session.h"
 #include "daemon/tracing.h"
 #include "daemon/version.h"
 
 #define MAX_ADVICE 16
+#define MAX_PROBLEMS 8
+/* How long a request waits for the file system. */
+#define PROBE_NS 200000000u
 
 static struct stg_catalog *catalog_of(struct stg_session *session)
 {
@@ -86,6 +90,20 @@ static int define(struct stg_session *session, const struct stg_request *request
     return rc;
 }
 
+/* What the first batch would fail with. */
+static size_t try_files(const struct stg_definition *definition, struct stg_bump *bump,
+                        const char **ret, size_t n)
+{
+    struct stg_probe_config config = {.text = definition->text,
+                                      .text_bytes = definition->text_bytes,
+                                      .uid = definition->applier.uid,
+                                      .gid = definition->applier.gid,
+                                      .groups = definition->applier.groups,
+                                      .n_groups = definition->applier.n_groups,
+                                      .wait_ns = PROBE_NS};
+    return stg_probe(&config, bump, ret, n);
+}
+
 static int describe(struct stg_session *session, const struct stg_definition *definition,
                     const char *name, struct stg_bump *bump, struct stg_reply *reply,
                     struct stg_err *err)
@@ -106,12 +124,15 @@ static int describe(struct stg_session *session, const struct stg_definition *de
             "stagerd.yaml",
             (double)needs / 1048576.0, plan.n_extents, plan.max_batch_bytes,
             (double)session->server->budget.total / 1048576.0);
-    const char **advice = stg_bump_alloc(bump, MAX_ADVICE * sizeof(*advice));
+    const size_t max = MAX_PROBLEMS + MAX_ADVICE;
+    const char **advice = stg_bump_alloc(bump, max * sizeof(*advice));
     reply->name = name;
     reply->boundary = *stg_graph_boundary(definition->graph);
     reply->advice = advice;
-    reply->n_advice =
-        advice != NULL ? stg_definition_advice(definition, bump, advice, MAX_ADVICE) : 0;
+    size_t n = advice != NULL ? try_files(definition, bump, advice, MAX_PROBLEMS) : 0;
+    reply->n_advice = n;
+    if (advice != NULL)
+        reply->n_advice += stg_definition_advice(definition, bump, advice + n, max - n);
     reply->max_batch_bytes = plan.max_batch_bytes;
     reply->memory_bytes = plan.arena_bytes + plan.buffer_bytes;
     return 0;

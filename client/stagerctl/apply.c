@@ -74,7 +74,9 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
                stg_ctl_bytes(reply->max_batch_bytes, batch, sizeof(batch)),
                stg_ctl_bytes(reply->memory_bytes, memory, sizeof(memory)));
     for (size_t i = 0; i < reply->n_advice; i++)
-        printf("  advice: %s\n", reply->advice[i]);
+        printf("  %s%s\n",
+               strncmp(reply->advice[i], "problem: ", 9) == 0 ? "" : "advice: ",
+               reply->advice[i]);
 }
 
 static int send_text(const struct stg_ctl_options *options, struct stg_request *request)

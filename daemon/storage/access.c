@@ -133,10 +133,17 @@ int stg_access_refuse(const struct stg_identity *who, const char *what, const ch
                       const char *because, struct stg_err *err)
 {
     char user[128];
-    return stg_err(err, -STAGER_PERMISSION_DENIED, "user %s may not %s %s%s%s%s",
-                   user_text(who->uid, user, sizeof(user)), what, path,
-                   because != NULL ? " (no search permission on " : "",
-                   because != NULL ? because : "", because != NULL ? ")" : "");
+    user_text(who->uid, user, sizeof(user));
+    const char *right = because != NULL             ? "x"
+                        : strcmp(what, "read") == 0 ? "r"
+                        : strcmp(what, "list") == 0 ? "rx"
+                                                    : "rwx";
+    return stg_err(err, -STAGER_PERMISSION_DENIED,
+                   "user %s may not %s %s%s%s%s; its owner can grant that: `setfacl -m "
+                   "u:%s:%s %s`",
+                   user, what, path, because != NULL ? " (no search permission on " : "",
+                   because != NULL ? because : "", because != NULL ? ")" : "", user,
+                   right, because != NULL ? because : path);
 }
 
 int stg_access_daemon_cannot(const char *path, const char *fix, const char *right,

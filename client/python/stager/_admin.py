@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from . import _core
@@ -99,6 +100,9 @@ def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
     if places is not None:
         _places[_key(runtime_dir, reply["name"])] = places
         reply = places.named_in(reply)
+    for line in reply["advice"]:
+        if line.startswith("problem: "):
+            warnings.warn(f"pipeline {reply['name']}: {line[len('problem: '):]}", RuntimeWarning, stacklevel=2)
     return Applied(reply)
 
 
