@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build backend of `pip install ./client/python`: meson-python, at the top of the tree, since the
+"""The build backend of `pip install ./client/python` and of its sdist: meson-python, at the top of the tree, since the
 extension is made of libstager's own sources."""
 import os
 import sys
@@ -22,6 +22,16 @@ def _settings(given):
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     os.chdir(_TOP)
     return mesonpy.build_wheel(wheel_directory, _settings(config_settings), metadata_directory)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    os.chdir(_TOP)
+    return mesonpy.build_sdist(sdist_directory, _settings(config_settings))
+
+
+def get_requires_for_build_sdist(config_settings=None):
+    os.chdir(_TOP)
+    return mesonpy.get_requires_for_build_sdist(_settings(config_settings))
 
 
 def get_requires_for_build_wheel(config_settings=None):

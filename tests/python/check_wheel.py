@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `pip install ./client/python` gives, for each interpreter that is named, in an environment of its own: the
-package imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary.
+"""What pip makes of the sdist of ./client/python, for each interpreter that is named, in an environment of its own: the
+package imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary. Programs are
+stripped, and licence and description are in the metadata. The sdist is made of what is committed.
 
     check_wheel.py [PYTHON]...          by default the one that runs this; each takes a minute or two
 """
@@ -22,6 +23,12 @@ with stager.serve() as server:
     assert server._process.args[0].startswith({folder!r}), server._process.args
     with server.open(server.apply(pipeline)) as stream:
         assert [stream.run(batch)[0].tolist() for batch in stream] == [[0, 2, 4], [6, 8, 10]]
+import importlib.metadata, pathlib
+for path in pathlib.Path(stager.__file__).parent.iterdir():
+    assert path.suffix in (".py", ".pyi") or not path.is_file() or b".symtab" not in path.read_bytes(), path
+about = importlib.metadata.metadata("stager")
+assert about["License-Expression"] == "Apache-2.0" and "import stager" in (about.get_payload() or about["Description"])
+assert any(str(path).endswith("licenses/LICENSE") for path in importlib.metadata.files("stager"))
 """
 
 
@@ -29,7 +36,10 @@ def check(python):
     with tempfile.TemporaryDirectory(prefix="stg-wheel-") as folder:
         env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "STAGERD", "LD_LIBRARY_PATH")}
         for command in ([python, "-m", "venv", folder],
-                        [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", os.path.join(TOP, "client/python")],
+                        [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "build"],
+                        [f"{folder}/bin/python", "-m", "build", "--sdist", "--outdir", f"{folder}/sdist",
+                         os.path.join(TOP, "client/python")],
+                        [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", f"{folder}/sdist/stager-0.1.0.tar.gz"],
                         [f"{folder}/bin/python", "-c", PROGRAM.format(folder=folder)]):
             result = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                     stderr=subprocess.STDOUT, text=True)
