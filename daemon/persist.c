@@ -95,10 +95,12 @@ static void sync_directory(const struct stg_catalog *catalog)
     if (state_path(catalog, "", "", path, sizeof(path)) < 0)
         return;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
+    if (fd < 0 || fsync(fd) < 0)
+        stg_log(STG_LOG_WARNING,
+                "%s: %s: an applied or deleted pipeline may not be so after a power cut",
+                path, strerror(errno));
+    if (fd >= 0)
         close(fd);
-    }
 }
 
 int stg_catalog_save(struct stg_catalog *catalog, const char *name,

@@ -448,7 +448,7 @@ static void serve_why(struct stg_session *session, const struct stg_request *req
     }
     stg_stage_why(session->instance->stage, session->client, &why);
     reply.text = why.text;
-    stg_session_reply(session, &reply, NULL, 0);
+    (void)stg_session_post(session, &reply); /* a stream does not end for want of it */
 }
 
 /* ---- the table ---- */

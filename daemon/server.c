@@ -193,7 +193,9 @@ static int inherit_socket(struct stg_server *server, int n, struct stg_err *err)
             n, server->settings->runtime_dir);
     server->listen_fd = fd;
     server->inherited_socket = true;
-    fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+        return stg_err(err, -STAGER_INTERNAL, "cannot make the socket non-blocking: %s",
+                       strerror(errno));
     snprintf(server->socket_path, sizeof(server->socket_path), "%.*s",
              (int)sizeof(address.sun_path) - 1, address.sun_path);
     char wanted[4096];

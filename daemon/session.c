@@ -209,6 +209,11 @@ static int send_message(struct stg_session *session, const void *bytes, size_t n
 {
     if (post_message(session, bytes, n, fds, n_fds))
         return 0;
+    if (session->client != NULL && (errno == ENOBUFS || errno == ENOMEM)) {
+        stg_log(STG_LOG_WARNING, "pid %d gets no reply to a request on its stream: %s",
+                (int)session->pid, strerror(errno));
+        return -STAGER_RESOURCE_EXHAUSTED;
+    }
     if (errno == EAGAIN || errno == EWOULDBLOCK)
         stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was cut off",
                 (int)session->pid);
