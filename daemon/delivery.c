@@ -12,6 +12,7 @@
  */
 #include "daemon/delivery.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -384,21 +385,26 @@ static bool say_last_words(struct stg_stage *stage)
 
 /* ---- bells ---- */
 
-/* I4: the doorbell is non-blocking by call; a full socket means that a bell is there
- * already. */
+/* I4: the doorbell is non-blocking by call. Whether it is rung, or its client has gone: a
+ * kernel out of memory is asked again. A full socket is too, although a bell is there. */
+static bool ring_bell(const struct stg_client *client)
+{
+    return send(client->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+           errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN;
+}
+
 static void ring_bells(struct stg_stage *stage)
 {
-    bool any_waits = false;
+    bool any_waits = false, any_owed = false;
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
-        bool waits = stg_control_waiting(&c->control);
-        if (waits && c->pushed)
-            (void)!send(c->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        any_waits |= waits && !c->pushed;
-        c->pushed = false;
+        bool waits = stg_control_waiting(&c->control), pushed = c->pushed;
+        c->pushed = waits && pushed && !ring_bell(c);
+        any_waits |= waits && !pushed;
+        any_owed |= c->pushed;
     }
-    if (any_waits && stg_awaits_clients(stage))
+    if (any_owed || (any_waits && stg_awaits_clients(stage)))
         stg_stage_sweep_on(stage);
 }
 

@@ -23,6 +23,9 @@
 #define BUFFER_BYTES (64ull << 20)
 #define MAX_DETACHED 64u
 #define SWEEP_MILLIS 20
+#define LOST_BELL_MILLIS                                                                 \
+    1000 /* bounds the harm of a bell that a client could not ring                       \
+          */
 /* The most that auto comes to, where memory allows. */
 #define MAX_AUTO_CAPACITY 16u
 #define MIN_AUTO_THREADS 8u
@@ -484,15 +487,18 @@ static int sweep_again(struct stg_stage *stage, uint64_t now)
     bool awaits = stg_awaits_clients(stage);
     for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
         armed = armed || c->state == STG_CLIENT_DETACHED ||
+                (c->pushed && c->state == STG_CLIENT_ATTACHED) ||
                 (awaits && c->state == STG_CLIENT_ATTACHED &&
                  stg_control_waiting(&c->control));
     stage->is_swept = armed;
     if (armed)
         return SWEEP_MILLIS;
     uint64_t next = stg_expire_next_ns(stage);
+    uint64_t millis = next > now ? (next - now) / 1000000 + 1 : 1;
+    if (stage->n_attached > 0 && millis > LOST_BELL_MILLIS)
+        return LOST_BELL_MILLIS;
     if (next == UINT64_MAX)
         return -1;
-    uint64_t millis = next > now ? (next - now) / 1000000 + 1 : 1;
     return millis < INT_MAX ? (int)millis : INT_MAX;
 }
 

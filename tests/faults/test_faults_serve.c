@@ -3,10 +3,11 @@
  * Streams while something fails under the daemon: opening says so, or batches come, or an
  * error comes instead of them; nobody waits in vain; and the next stream gets every row.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "client/stager.h"
+#include "client/admin.h"
 #include "tests/check.h"
 #include "tests/faults/inside.h"
 
@@ -215,9 +216,129 @@ static void a_broadcast_survives_every_fault(void)
     inside_finish(&in);
 }
 
+/* ---- bells that the kernel did not take ---- */
+
+/* One batch at once: one bell. */
+static struct stager_stream *open_sleeper(void)
+{
+    struct stager_options options = {.runtime_dir = in.runtime, .max_held = 1};
+    struct stager_stream *stream;
+    if (stager_open(NULL, "both", &options, &stream) < 0)
+        FAIL("%s", stager_error_text(NULL));
+    return stream;
+}
+
+static void start_sleepers(void)
+{
+    inside_init(&in);
+    inside_start(&in);
+    apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");
+}
+
+static void stop_sleepers(struct stager_stream *streams[2])
+{
+    stager_close(streams[0]);
+    stager_close(streams[1]);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+/* As a loop of events does it: asks, and sleeps on the descriptor. */
+static void expect_nothing_yet(struct stager_stream *stream)
+{
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
+}
+
+static void expect_woken(struct stager_stream *stream)
+{
+    struct pollfd fd = {.fd = stager_pollfd(stream), .events = POLLIN};
+    struct stager_batch *batch;
+    if (poll(&fd, 1, 5000) != 1)
+        FAIL("the bell that failed was not rung again");
+    CHECK_INT(stager_next(stream, 0, &batch), 0);
+    stager_release(batch);
+}
+
+static void a_sleeper_whose_bell_failed_is_rung_again(void)
+{
+    struct stager_stream *streams[2];
+    start_sleepers();
+    streams[0] = open_sleeper();
+    expect_nothing_yet(streams[0]);
+    inject_arm(INJECT_SEND, 1, false);
+    streams[1] = open_sleeper(); /* now there is a batch for both */
+    expect_woken(streams[0]);
+    CHECK_INT(inject_off(), 1);
+    stop_sleepers(streams);
+}
+
+/* The loop turns for longer than its longest pause while it sweeps; a connection that
+ * ended would be looked at. */
+static void let_the_daemon_rest(struct stager *client)
+{
+    for (uint64_t end = uv_hrtime() + 60000000; uv_hrtime() < end;) {
+        struct stg_request request = {.kind = STG_REQUEST_LIST};
+        struct stg_reply reply;
+        struct stg_err err = {0};
+        CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    }
+}
+
+/* The daemon is not told that the client asked for the next pass: it looks by itself. */
+static void a_sleeper_that_could_not_ring_is_found(void)
+{
+    struct stager_stream *streams[2];
+    unsigned seen[N_LINES] = {0};
+    struct stager *client;
+    char text[512];
+    start_sleepers();
+    CHECK_INT(stager_connect(in.runtime, &client), 0);
+    streams[0] = open_sleeper();
+    streams[1] = open_sleeper();
+    CHECK_INT(read_pass(streams, 2, seen, text), 0);
+    CHECK_INT(stager_rewind(streams[1]), 0);
+    let_the_daemon_rest(client);
+    inject_only_this(true);
+    inject_arm(INJECT_SEND, 1, true);
+    CHECK_INT(stager_rewind(streams[0]), 0);
+    expect_nothing_yet(streams[0]);
+    CHECK(inject_off() > 0);
+    inject_only_this(false);
+    expect_woken(streams[0]);
+    stager_disconnect(client);
+    stop_sleepers(streams);
+}
+
+/* hello, open, join: the client that is not told has not attached. */
+static void an_open_whose_reply_is_lost_begins_nothing(void)
+{
+    struct stager_stream *streams[2];
+    char text[512];
+    start_sleepers();
+    for (uint64_t n = 2; n <= 3; n++) {
+        unsigned seen[N_LINES] = {0};
+        streams[0] = open_sleeper();
+        inject_arm(INJECT_SENDMSG, n, false);
+        CHECK_INT(open_stream("both", false, &streams[1], text), -STAGER_UNAVAILABLE);
+        CHECK_INT(inject_off(), 1);
+        expect_nothing_yet(streams[0]);
+        streams[1] = open_sleeper();
+        CHECK_INT(read_pass(streams, 2, seen, text), 0);
+        check_all(seen, 4);
+        stager_close(streams[0]);
+        stager_close(streams[1]);
+    }
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(serving_survives_every_fault, 200),
     TEST_SLOW(a_private_run_survives_every_fault, 200),
     TEST_SLOW(a_broadcast_survives_every_fault, 200),
+    TEST(an_open_whose_reply_is_lost_begins_nothing),
+    TEST(a_sleeper_whose_bell_failed_is_rung_again),
+    TEST(a_sleeper_that_could_not_ring_is_found),
 };
 TEST_MAIN(tests)
