@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A play: the daemon's own stage with runners, trainers and the loop, of a cast; and what
+ * must hold in each of its states.
+ */
+#ifndef STG_TESTS_MODEL_PLAY_H
+#define STG_TESTS_MODEL_PLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What happens, beside runners that make items and trainers that take them. */
+struct cast {
+    const char *name;
+    const char *staged;
+    int n_items, n_trainers, n_passes;
+    int n_kills;       /* of any trainer, at any moment */
+    bool comes_back;   /* trainers have names; whoever is killed opens again */
+    bool may_stop;     /* the pipeline is replaced (draining) at any moment */
+    bool may_abort;    /* the stage is stopped without draining at any moment */
+    uint32_t timeouts; /* waits for room that may run out */
+    bool tiny;         /* items are known to take no time */
+    int n_tunes;       /* of one runner or two, at any moment */
+    bool fine;
+    uint32_t max_preemptions; /* 0: every interleaving */
+    uint64_t max_states;
+};
+
+/* Explores it; fails the test with the steps that lead to what is wrong. */
+void play_run(const struct cast *cast);
+
+#endif
