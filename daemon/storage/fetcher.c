@@ -108,7 +108,7 @@ static void finish(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
     stg_fetch_unref(fetch);
 }
 
-/* What curl cannot take out, its end does. */
+/* curl_easy_cleanup takes out what this call cannot. */
 static void take_out(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
 {
     if (fetch->easy != NULL)
@@ -226,8 +226,8 @@ static void take_results(struct stg_fetcher *fetcher)
     }
 }
 
-/* Nothing says which of the attempts a failure of all of them befell: each begins anew,
- * at its byte and after a while, as after a failure of the network. */
+/* curl does not say which attempts failed: each one begins anew, at its byte and after a
+ * delay, as after a failure of the network. */
 static void end_all_attempts(struct stg_fetcher *fetcher, CURLMcode code)
 {
     struct stg_fetch *next;
@@ -240,7 +240,7 @@ static void end_all_attempts(struct stg_fetcher *fetcher, CURLMcode code)
     }
 }
 
-/* Without curl's own waiting, often enough. */
+/* Waits for the network, or for BLIND_MS where curl cannot. */
 static void wait_for_more(struct stg_fetcher *fetcher, int wait_ms)
 {
     if (curl_multi_poll(fetcher->multi, NULL, 0, wait_ms, NULL) != CURLM_OK)
@@ -282,7 +282,7 @@ static struct stg_fetcher *fetcher_create(unsigned number)
         return NULL;
     pthread_mutex_init(&fetcher->lock, NULL);
     fetcher->multi = curl_multi_init();
-    /* One that cannot be woken would begin each fetch late. */
+    /* A thread that cannot be woken would begin each fetch late. */
     if (fetcher->multi != NULL &&
         curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, MAX_KEPT) == CURLM_OK &&
         curl_multi_wakeup(fetcher->multi) == CURLM_OK &&
