@@ -81,6 +81,10 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
 /* Of its pipelines. */
 struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog);
 
+/* Makes state_dir/pipelines, and what is missing on the way: the home of a new user may
+ * have no ~/.local yet. -1 with errno. */
+int stg_catalog_make_folders(const struct stg_settings *settings);
+
 /* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
 void stg_catalog_load(struct stg_catalog *catalog);
 

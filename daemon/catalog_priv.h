@@ -7,6 +7,8 @@
 #ifndef STG_DAEMON_CATALOG_PRIV_H
 #define STG_DAEMON_CATALOG_PRIV_H
 
+#include <dirent.h>
+
 #include "daemon/catalog.h"
 #include "daemon/heap.h"
 
@@ -56,6 +58,9 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
                      struct stg_err *err);
 int stg_catalog_forget(struct stg_catalog *catalog, const char *name,
                        struct stg_err *err);
+
+/* The files of a folder that hold pipelines, by name, as scandir(3). */
+int stg_catalog_list_files(const char *directory, struct dirent ***ret);
 
 /* (gid_t)-1 when there is no such group. */
 gid_t stg_group_id(const char *name);

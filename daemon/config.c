@@ -51,6 +51,30 @@ int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_byte
     return 0;
 }
 
+/* Does key begin here: as a key of a block, or of a {flow} map? */
+static bool is_key(const char *line, const char *at, const char *key)
+{
+    size_t n = strlen(key);
+    return (at == line || strchr(" {,-", at[-1]) != NULL) && strncmp(at, key, n) == 0 &&
+           at[n] == ':';
+}
+
+unsigned stg_config_line(const char *text, const char *key)
+{
+    unsigned number = 1;
+    for (const char *line = text; line != NULL && *line != '\0'; number++) {
+        size_t n = strcspn(line, "\n"), end = 0;
+        while (end < n && line[end] != '#')
+            end++;
+        for (size_t i = 0; i < end; i++) {
+            if (is_key(line, line + i, key))
+                return number;
+        }
+        line += n + (line[n] == '\n');
+    }
+    return 0;
+}
+
 /* "$VARIABLE/tail", else "$HOME/fallback/tail"; false when neither is there. */
 static bool user_path(const char *variable, const char *fallback, const char *tail,
                       char *ret, size_t bytes)
@@ -90,34 +114,54 @@ static int use_user_paths(struct stg_settings *settings, struct stg_err *err)
     return 0;
 }
 
-int stg_config_load(const char *path, struct stg_settings *ret, struct stg_err *err)
+/* Without a settings file the environment may name the folder of another daemon, which
+ * keeps its pipelines there too. */
+static void use_runtime_dir(struct stg_settings *settings)
 {
-    char *text = NULL, own[4096];
+    const char *runtime = getenv("STAGER_RUNTIME_DIR");
+    char state[4096];
+    if (runtime == NULL || runtime[0] != '/' ||
+        strcmp(runtime, settings->runtime_dir) == 0)
+        return;
+    snprintf(state, sizeof(state), "%s/state", runtime);
+    settings->runtime_dir = keep(settings, runtime);
+    settings->state_dir = keep(settings, state);
+}
+
+void stg_config_find(const char *asked, char *ret, size_t bytes)
+{
+    bool user = asked == NULL && geteuid() != 0;
+    if (!user ||
+        !user_path("XDG_CONFIG_HOME", ".config", "stager/stagerd.yaml", ret, bytes))
+        snprintf(ret, bytes, "%s", asked != NULL ? asked : STG_CONFIG_PATH);
+}
+
+int stg_config_load(const char *given, struct stg_settings *ret, struct stg_err *err)
+{
+    char *text = NULL, path[4096];
     size_t bytes = 0;
-    bool asked = path != NULL;
+    bool asked = given != NULL;
     bool user = !asked && geteuid() != 0;
-    if (!asked)
-        path = STG_CONFIG_PATH;
-    if (user &&
-        user_path("XDG_CONFIG_HOME", ".config", "stager/stagerd.yaml", own, sizeof(own)))
-        path = own;
+    stg_config_find(given, path, sizeof(path));
     int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, err);
     if (rc < 0 && (asked || rc != -STAGER_NOT_FOUND))
         return rc;
     bool found = rc == 0;
+    if (found)
+        text[bytes] = '\0';
     rc = stg_load_settings(found ? text : "", bytes, path, ret, err);
+    unsigned line = found ? stg_config_line(text, "log_level") : 0;
     free(text);
     if (rc < 0)
         return rc;
 
     rc = user ? use_user_paths(ret, err) : 0;
-    const char *runtime = getenv("STAGER_RUNTIME_DIR");
-    if (!found && runtime != NULL && runtime[0] == '/')
-        ret->runtime_dir = keep(ret, runtime);
+    if (rc == 0 && !found)
+        use_runtime_dir(ret);
     if (rc == 0 && stg_log_level_from_name(ret->log_level) < 0)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "%s: log_level: \"%s\" is none of error, warning, info, debug", path,
-                     ret->log_level);
+                     "%s:%u: log_level: \"%s\" is none of error, warning, info, debug",
+                     path, line, ret->log_level);
     if (rc < 0)
         stg_settings_finish(ret);
     return rc;

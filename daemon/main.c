@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/check_config.h"
 #include "daemon/config.h"
 #include "daemon/definition.h"
 #include "daemon/heap.h"
+#include "daemon/limit.h"
 #include "daemon/server.h"
 #include "daemon/version.h"
 #include "proto/load.h"
@@ -19,6 +20,7 @@
 static const char usage[] =
     "usage: stagerd [--config FILE] [--foreground] [--until-eof]\n"
     "       stagerd [--config FILE] --check PIPELINE.yaml\n"
+    "       stagerd [--config FILE] --check-config\n"
     "       stagerd --version | --help\n"
     "\n"
     "Runs the IO-bound half of training jobs and hands batches out through shared "
@@ -29,6 +31,7 @@ static const char usage[] =
     "  -e, --until-eof     stop, as on SIGTERM, when standard input (a pipe) ends\n"
     "  -C, --check FILE    check a pipeline file without a daemon, say what crosses, "
     "exit\n"
+    "      --check-config  check the settings and what they refer to, exit\n"
     "  -V, --version       the release, and the protocol versions it speaks\n"
     "  -h, --help          this text\n"
     "\n"
@@ -37,19 +40,16 @@ static const char usage[] =
 struct options {
     const char *config;
     const char *check;
-    bool until_eof;
+    bool check_config, until_eof;
 };
 
 static int parse_options(int argc, char **argv, struct options *ret)
 {
     static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"foreground", no_argument, NULL, 'f'},
-        {"until-eof", no_argument, NULL, 'e'},
-        {"check", required_argument, NULL, 'C'},
-        {"version", no_argument, NULL, 'V'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"config", required_argument, NULL, 'c'}, {"foreground", no_argument, NULL, 'f'},
+        {"until-eof", no_argument, NULL, 'e'},    {"check", required_argument, NULL, 'C'},
+        {"check-config", no_argument, NULL, 'S'}, {"version", no_argument, NULL, 'V'},
+        {"help", no_argument, NULL, 'h'},         {0},
     };
     int c;
     while ((c = getopt_long(argc, argv, "c:feC:Vh", options, NULL)) != -1) {
@@ -58,6 +58,7 @@ static int parse_options(int argc, char **argv, struct options *ret)
         case 'f': break;
         case 'e': ret->until_eof = true; break;
         case 'C': ret->check = optarg; break;
+        case 'S': ret->check_config = true; break;
         case 'V':
             printf("stagerd %s (protocol %u to %u)\n", STG_VERSION, STG_PROTOCOL_MIN,
                    STG_PROTOCOL_MAX);
@@ -116,16 +117,6 @@ static int check(const char *path, const char *config)
     return 0;
 }
 
-/* A client takes four descriptors: the usual 1024 would be 250 clients. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static int run(struct stg_settings *settings, const struct options *options,
                struct stg_err *err)
 {
@@ -152,10 +143,14 @@ int main(int argc, char **argv)
         return 2;
     if (options.check != NULL)
         return check(options.check, options.config);
+    if (options.check_config) {
+        stg_limit_raise_files();
+        return stg_check_config(options.config);
+    }
 
     signal(SIGPIPE, SIG_IGN);
     stg_heap_bound();
-    raise_file_limit();
+    stg_limit_raise_files();
     int number = stg_log_start();
     if (number != 0) {
         stg_log(STG_LOG_ERROR, "cannot start the thread of the log: %s; raise TasksMax",

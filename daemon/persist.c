@@ -26,11 +26,10 @@ gid_t stg_group_id(const char *name)
     return group != NULL ? group->gr_gid : (gid_t)-1;
 }
 
-static int state_path(const struct stg_catalog *catalog, const char *name,
+static int state_path(const struct stg_settings *settings, const char *name,
                       const char *suffix, char *buf, size_t bytes)
 {
-    int n = snprintf(buf, bytes, "%s/pipelines/%s%s", catalog->settings->state_dir, name,
-                     suffix);
+    int n = snprintf(buf, bytes, "%s/pipelines/%s%s", settings->state_dir, name, suffix);
     return n > 0 && (size_t)n < bytes ? 0 : -STAGER_INVALID_ARGUMENT;
 }
 
@@ -42,12 +41,10 @@ static int io_error(const char *what, const char *path, struct stg_err *err)
                    what, path, strerror(errno));
 }
 
-/* state_dir/pipelines, and what is missing on the way: the home of a new user may have no
- * ~/.local yet. -1 with errno. */
-static int make_folders(const struct stg_catalog *catalog)
+int stg_catalog_make_folders(const struct stg_settings *settings)
 {
     char path[4096];
-    if (state_path(catalog, "", "", path, sizeof(path)) < 0) {
+    if (state_path(settings, "", "", path, sizeof(path)) < 0) {
         errno = ENAMETOOLONG;
         return -1;
     }
@@ -92,7 +89,7 @@ static int write_all(int fd, const char *bytes, size_t n)
 static void sync_directory(const struct stg_catalog *catalog)
 {
     char path[4096];
-    if (state_path(catalog, "", "", path, sizeof(path)) < 0)
+    if (state_path(catalog->settings, "", "", path, sizeof(path)) < 0)
         return;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) < 0)
@@ -108,12 +105,12 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
                      struct stg_err *err)
 {
     char path[4096], temporary[4096], header[HEADER_BYTES];
-    if (state_path(catalog, name, ".yaml", path, sizeof(path)) < 0 ||
-        state_path(catalog, name, ".new", temporary, sizeof(temporary)) < 0)
+    if (state_path(catalog->settings, name, ".yaml", path, sizeof(path)) < 0 ||
+        state_path(catalog->settings, name, ".new", temporary, sizeof(temporary)) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(temporary, flags, 0600);
-    if (fd < 0 && errno == ENOENT && make_folders(catalog) == 0)
+    if (fd < 0 && errno == ENOENT && stg_catalog_make_folders(catalog->settings) == 0)
         fd = open(temporary, flags, 0600);
     if (fd < 0)
         return io_error("write", temporary, err);
@@ -138,7 +135,7 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
 int stg_catalog_forget(struct stg_catalog *catalog, const char *name, struct stg_err *err)
 {
     char path[4096];
-    if (state_path(catalog, name, ".yaml", path, sizeof(path)) < 0)
+    if (state_path(catalog->settings, name, ".yaml", path, sizeof(path)) < 0)
         return 0;
     if (unlink(path) < 0 && errno != ENOENT)
         return io_error("remove", path, err);
@@ -282,11 +279,16 @@ static int choose(const struct dirent *entry)
     return entry->d_name[0] != '.' && has_suffix(entry->d_name);
 }
 
+int stg_catalog_list_files(const char *directory, struct dirent ***ret)
+{
+    return scandir(directory, ret, choose, alphasort);
+}
+
 static void load_directory(struct stg_catalog *catalog, const char *directory,
                            bool from_state)
 {
     struct dirent **entries;
-    int n = scandir(directory, &entries, choose, alphasort);
+    int n = stg_catalog_list_files(directory, &entries);
     if (n < 0) {
         if (errno != ENOENT)
             stg_log(STG_LOG_WARNING, "cannot list %s: %s", directory, strerror(errno));
@@ -309,13 +311,13 @@ static void load_directory(struct stg_catalog *catalog, const char *directory,
 void stg_catalog_load(struct stg_catalog *catalog)
 {
     char path[4096];
-    if (make_folders(catalog) < 0)
+    if (stg_catalog_make_folders(catalog->settings) < 0)
         stg_log(
             STG_LOG_WARNING,
             "cannot make state_dir %s: %s; no pipeline can be applied until it is there "
             "(stagerd.yaml names another)",
             catalog->settings->state_dir, strerror(errno));
-    if (state_path(catalog, "", "", path, sizeof(path)) == 0) {
+    if (state_path(catalog->settings, "", "", path, sizeof(path)) == 0) {
         path[strlen(path) - 1] = '\0'; /* the slash before no name */
         load_directory(catalog, path, true);
     }

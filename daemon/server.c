@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +19,7 @@
 #include "daemon/catalog_priv.h"
 #include "daemon/config.h"
 #include "daemon/gate.h"
+#include "daemon/limit.h"
 #include "daemon/loop.h"
 #include "daemon/pool.h"
 #include "daemon/session.h"
@@ -32,7 +32,6 @@
 #define ACCEPTS_A_TURN 64
 #define STOP_MILLIS 2000
 #define SOON_MILLIS 20
-#define LOCK_TRIES 16
 
 /* ---- runtime directory ---- */
 
@@ -45,77 +44,6 @@ static int system_error(const char *what, const char *path, struct stg_err *err)
                        ? "; another folder is named by runtime_dir in stagerd.yaml, or, "
                          "without that file, by STAGER_RUNTIME_DIR"
                        : "");
-}
-
-static void lock_path(const struct stg_server *server, char *ret, size_t bytes)
-{
-    snprintf(ret, bytes, "%s/stagerd.lock", server->settings->runtime_dir);
-}
-
-static int locked_by_other(const struct stg_server *server, int fd, struct stg_err *err)
-{
-    char pid[32] = "";
-    ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
-    pid[n > 0 ? n : 0] = '\0';
-    pid[strcspn(pid, "\n")] = '\0';
-    return stg_err(
-        err, -STAGER_FAILED_PRECONDITION,
-        "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set another "
-        "runtime_dir in stagerd.yaml",
-        pid[0] != '\0' ? pid : "?", server->settings->runtime_dir);
-}
-
-/* A daemon that ends removes its lock file: the file that was locked must be the one that
- * has the name. */
-static bool has_name(int fd, const char *path)
-{
-    struct stat open_file, named;
-    return fstat(fd, &open_file) == 0 && lstat(path, &named) == 0 &&
-           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
-}
-
-static int take_lock(struct stg_server *server, struct stg_err *err)
-{
-    const char *dir = server->settings->runtime_dir;
-    char path[4096], pid[32];
-    if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-        return system_error("make runtime_dir", dir, err);
-    lock_path(server, path, sizeof(path));
-    int fd = -1;
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (fd < 0)
-            return system_error("open", path, err);
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-            break;
-        if (has_name(fd, path)) {
-            server->lock_fd = fd;
-            break;
-        }
-        close(fd);
-        fd = -1;
-    }
-    if (server->lock_fd < 0) {
-        int rc = locked_by_other(server, fd, err);
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
-    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)n, 0) < 0)
-        return system_error("write", path, err);
-    return 0;
-}
-
-static void release_lock(struct stg_server *server)
-{
-    char path[4096];
-    if (server->lock_fd < 0)
-        return;
-    lock_path(server, path, sizeof(path));
-    unlink(path);
-    close(server->lock_fd);
-    server->lock_fd = -1;
 }
 
 /* Members of access_group may connect; without such a group, who runs the daemon may. */
@@ -225,17 +153,14 @@ static void on_accept_pause(uv_timer_t *timer)
         uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
 }
 
-/* Out of descriptors: give up the spare one, tell one caller by closing, and rest a
- * little, so that the loop does not spin. */
-static void refuse_one(struct stg_server *server)
+/* Out of descriptors: give up the spare one, tell one caller, and rest a little, so that
+ * the loop does not spin. */
+static void refuse_one(struct stg_server *server, int number)
 {
-    stg_log(STG_LOG_WARNING,
-            "out of file descriptors: connections are refused; raise LimitNOFILE");
     if (server->spare_fd >= 0)
         close(server->spare_fd);
-    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    stg_session_refuse(fd, number);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     uv_poll_stop(&server->listen_poll);
     uv_timer_start(&server->accept_timer, on_accept_pause, ACCEPT_PAUSE_MILLIS, 0);
@@ -251,7 +176,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-            refuse_one(server);
+            refuse_one(server, errno);
         if (errno != EINTR && errno != ECONNABORTED)
             return;
     }
@@ -326,7 +251,7 @@ static void on_stop_timeout(uv_timer_t *timer)
     stg_log(STG_LOG_WARNING, "a runner still reads or computes after %d ms: stopped",
             STOP_MILLIS);
     remove_socket(server);
-    release_lock(server);
+    stg_locks_release(server->settings, &server->locks);
     stg_log_stop();
     _exit(EXIT_SUCCESS);
 }
@@ -407,7 +332,13 @@ static void on_reload(uv_signal_t *signal, int number)
     struct stg_settings fresh;
     struct stg_err err = {0};
     sd_notifyf(0, "RELOADING=1");
-    if (stg_config_load(server->config_path, &fresh, &err) < 0) {
+    int rc = stg_config_load(server->config_path, &fresh, &err);
+    if (rc == 0) {
+        rc = stg_limit_check_memory("", fresh.memory_budget, &err);
+        if (rc < 0)
+            stg_settings_finish(&fresh);
+    }
+    if (rc < 0) {
         stg_log(STG_LOG_ERROR, "reload: %s; the old settings stay", err.text);
     } else {
         const struct stg_settings *old = server->settings;
@@ -515,13 +446,15 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
 {
     *server = (struct stg_server){.settings = settings,
                                   .config_path = config_path,
-                                  .lock_fd = -1,
+                                  .locks = STG_LOCKS_NONE,
                                   .listen_fd = -1,
                                   .spare_fd = -1};
     use_remote(&settings->remote);
-    int rc = start_loop(server, err);
+    int rc = stg_limit_check_memory("", settings->memory_budget, err);
     if (rc == 0)
-        rc = take_lock(server, err);
+        rc = start_loop(server, err);
+    if (rc == 0)
+        rc = stg_locks_take(settings, &server->locks, err);
     if (rc == 0)
         rc = stg_pools_create(settings->thread_pools, settings->n_thread_pools,
                               &server->pools, err);
@@ -560,11 +493,26 @@ static void start_watchdog(struct stg_server *server)
     uv_timer_start(&server->watchdog_timer, on_watchdog, half_millis, half_millis);
 }
 
+/* Not all of max_clients may connect: those that are refused read the same. */
+static void warn_of_files(const struct stg_settings *settings)
+{
+    uint64_t limit = stg_limit_files();
+    uint64_t wanted = stg_limit_files_wanted(settings->max_clients);
+    if (limit < wanted)
+        stg_log(STG_LOG_WARNING,
+                "%" PRIu64
+                " file descriptors (the hard limit) are fewer than the %" PRIu64
+                " of max_clients %u: set LimitNOFILE=%" PRIu64
+                " in the unit (ulimit -Hn), or lower max_clients",
+                limit, wanted, settings->max_clients, wanted);
+}
+
 void stg_server_run(struct stg_server *server)
 {
     stg_log(STG_LOG_INFO, "stagerd %s ready on %s%s, memory_budget %.0f MiB", STG_VERSION,
             server->socket_path, server->inherited_socket ? " (of systemd)" : "",
             (double)server->budget.total / 1048576.0);
+    warn_of_files(server->settings);
     start_watchdog(server);
     sd_notify(0, "READY=1\nSTATUS=ready");
     uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -593,7 +541,7 @@ void stg_server_finish(struct stg_server *server)
         close(server->listen_fd);
     if (server->spare_fd >= 0)
         close(server->spare_fd);
-    release_lock(server);
+    stg_locks_release(server->settings, &server->locks);
     if (server->catalog != NULL)
         stg_budget_finish(&server->budget);
 }

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "daemon/catalog.h"
+#include "daemon/lock.h"
 #include "daemon/memory.h"
 
 struct stg_gate;
@@ -26,7 +27,7 @@ struct stg_server {
     uint64_t instance;
     char cuda[256]; /* what there is, or why there is none */
 
-    int lock_fd; /* stagerd.lock in runtime_dir; -1 while it is not ours */
+    struct stg_locks locks; /* of runtime_dir and state_dir */
     int listen_fd;
     int spare_fd;          /* given up for a moment when descriptors run out */
     bool inherited_socket; /* systemd's: not ours to remove */
@@ -44,8 +45,8 @@ struct stg_server {
     bool stopping;
 };
 
-/* Makes runtime_dir, takes its lock (FAILED_PRECONDITION when another daemon has it: says
- * which), binds the socket, reads the pipelines. */
+/* Makes runtime_dir, takes its lock and that of state_dir (FAILED_PRECONDITION when
+ * another daemon has one: says which), binds the socket, reads the pipelines. */
 int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                      const char *config_path, struct stg_err *err);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/limit.h"
 #include "daemon/tracing.h"
 #include "daemon/work.h"
 
@@ -458,13 +459,27 @@ static int init_handles(struct stg_session *session)
     return rc;
 }
 
-static void refuse(struct stg_session *session, int fd, const char *why)
+void stg_session_refuse(int fd, int number)
 {
-    stg_log(STG_LOG_WARNING,
-            "a connection was refused: %s; raise LimitNOFILE or stop some clients", why);
+    char text[256];
+    snprintf(text, sizeof(text), "stagerd cannot take another connection: %s",
+             strerror(number));
+    if (number == EMFILE)
+        snprintf(text, sizeof(text),
+                 "stagerd has all of its %" PRIu64
+                 " file descriptors in use: set LimitNOFILE= of stagerd.service to more "
+                 "(ulimit -Hn where it runs without systemd), or stop some clients",
+                 stg_limit_files());
+    stg_log(STG_LOG_WARNING, "a connection was refused: %s", text);
+    struct stg_reply reply = {.code = -STAGER_RESOURCE_EXHAUSTED, .text = text};
+    char buf[1024];
+    long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
+    if (fd < 0)
+        return;
+    if (bytes > 0 && send(fd, buf, (size_t)bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        /* the client sees the end of the connection */
+    }
     close(fd);
-    if (session != NULL && session->pidfd >= 0)
-        close(session->pidfd);
 }
 
 void stg_session_create(struct stg_server *server, int fd)
@@ -473,7 +488,7 @@ void stg_session_create(struct stg_server *server, int fd)
     errno = 0;
     if (session == NULL || identify(session, fd) < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-            refuse(NULL, fd, strerror(errno));
+            stg_session_refuse(fd, errno);
         else
             close(fd);
         free(session);
@@ -486,7 +501,9 @@ void stg_session_create(struct stg_server *server, int fd)
     stg_bump_init(&session->open_bump, 1u << 20);
     int rc = init_handles(session);
     if (rc < 0) {
-        refuse(session, fd, uv_strerror(rc));
+        if (session->pidfd >= 0)
+            close(session->pidfd);
+        stg_session_refuse(fd, -rc);
         session->fd = session->pidfd = -1;
         return;
     }

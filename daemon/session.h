@@ -60,6 +60,10 @@ struct stg_session {
 /* Takes the accepted socket; on failure it is closed. */
 void stg_session_create(struct stg_server *server, int fd);
 
+/* Tells an accepted socket why there is no session (number: as errno), and closes it. -1:
+ * logs alone. */
+void stg_session_refuse(int fd, int number);
+
 /* Sends a reply, with n descriptors when n > 0. A session that cannot take it is closed;
  * one that can is told an error when there is no memory for the reply. Then the code is
  * negative, and no descriptor was sent. */

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -146,13 +147,17 @@ static void take_request(struct gate *gate)
 static bool short_of_files(void)
 {
     static struct pollfd all[STG_GATE_MAX_FILES];
-    int n_open = STG_GATE_MAX_FILES;
-    for (int i = 0; i < STG_GATE_MAX_FILES; i++)
+    struct rlimit limit;
+    int max = STG_GATE_MAX_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < STG_GATE_MAX_FILES)
+        max = (int)limit.rlim_cur; /* poll takes no more */
+    int n_open = max;
+    for (int i = 0; i < max; i++)
         all[i] = (struct pollfd){.fd = i};
-    poll(all, STG_GATE_MAX_FILES, 0);
-    for (int i = 0; i < STG_GATE_MAX_FILES; i++)
+    poll(all, (nfds_t)max, 0);
+    for (int i = 0; i < max; i++)
         n_open -= (all[i].revents & POLLNVAL) != 0;
-    return n_open > STG_GATE_MAX_FILES - STG_GATE_MAX_FILES / 8;
+    return n_open > max - max / 8;
 }
 
 /* False: nothing was there. */
@@ -221,9 +226,8 @@ int main(int argc, char **argv)
     for (unsigned turn = 0; gate.alive; turn++) {
         if ((!look(&gate) || turn % LOOKS == 0) && short_of_files()) {
             stg_log(STG_LOG_WARNING,
-                    "gate: nearly all of %d descriptors are in use: a "
-                    "peer makes libnanomsg leak them, or connects "
-                    "without end",
+                    "gate: nearly all descriptors are in use (at most %d): a peer makes "
+                    "libnanomsg leak them, or connects without end",
                     STG_GATE_MAX_FILES);
             stg_log_stop();
             return 3;

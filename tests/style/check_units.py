@@ -25,7 +25,7 @@ UNITS = [("stagerd.service", "--system"), ("stagerd-user.service", "--user")]
 
 
 def programless(text):
-    return re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.M)
+    return re.sub(r"^(Exec\w+)=\S+/stagerd", r"\1=/bin/true", text, flags=re.M)
 
 
 def verify(text, mode, socket=None):

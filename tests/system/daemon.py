@@ -59,6 +59,9 @@ class Daemon:
             self.process = subprocess.Popen(
                 [os.path.join(self.build, "daemon/stagerd"), "--foreground", "--config",
                  self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log if stderr is None else stderr)
+        self.wait_until_it_answers()
+
+    def wait_until_it_answers(self):
         end = time.monotonic() + START_S
         while not self.answers():
             if self.process.poll() is not None:
