@@ -216,6 +216,7 @@ void stager_batch_info(const struct stager_batch *batch, struct stager_batch_inf
         return;
     const struct stg_batch_header *header = lent->base;
     ret->generation = header->generation;
+    ret->run_id = header->run_id;
     ret->pass = header->pass;
     ret->epoch = header->epoch;
     ret->index = header->index;

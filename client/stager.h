@@ -209,8 +209,8 @@ struct stager_ragged {
 /* What a batch says of itself (DESIGN: number, pass, epoch, index). Of a slice n_rows is
  * its own; all else up to redelivered is of the staged batch. */
 struct stager_batch_info {
-    uint64_t generation; /* applies and restarts of the pipeline */
-    uint64_t number;     /* position in the stage's output within the generation */
+    uint64_t generation; /* of the pipeline: counts changes of its content */
+    uint64_t number;     /* position in the stage's output within the run */
     uint64_t pass;       /* run of the dataset from its start */
     uint64_t epoch;      /* iteration of the outermost repeat, of the first row */
     uint64_t index;      /* position in the epoch */
@@ -223,6 +223,8 @@ struct stager_batch_info {
     uint32_t slice;        /* which slice of the staged batch this is, from 0 */
     uint32_t n_slices;     /* 1: the staged batch as it is */
     uint64_t feed_version; /* of stager_feed: with which values it was made */
+    uint64_t run_id; /* of a pipeline that was applied, replaced or loaded by a daemon's
+                        start, and of each private run: another one */
 };
 
 /* Counters of a stream, since it was opened. */

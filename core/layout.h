@@ -286,8 +286,8 @@ struct stg_batch_header {
     uint32_t header_bytes; /* of this struct: where the entries start */
     uint32_t entry_bytes;
     uint64_t total_bytes;
-    uint64_t generation; /* applies of the pipeline */
-    uint64_t number;     /* position in the stage's output within a generation */
+    uint64_t generation; /* of the pipeline's content */
+    uint64_t number;     /* position in the stage's output within a run */
     uint64_t pass;
     uint64_t epoch;
     uint64_t index;     /* position in the epoch */
@@ -300,7 +300,8 @@ struct stg_batch_header {
     uint32_t error_offset;
     uint32_t error_bytes;
     uint32_t reserved0;
-    uint64_t reserved1[15];
+    uint64_t run_id; /* with number, what no other batch has */
+    uint64_t reserved1[14];
 };
 static_assert(sizeof(struct stg_batch_header) == 256, "ABI");
 

@@ -154,28 +154,6 @@ int stg_catalog_check_name(const char *name, struct stg_err *err)
         name);
 }
 
-/* Names of who is attached, for people. */
-static void list_clients(struct stg_instance *instance, struct stg_err *err)
-{
-    struct stg_bump bump;
-    stg_bump_init(&bump, 0);
-    struct stg_pipeline_status status = {0};
-    stg_stage_status(instance->stage, &bump, &status);
-    for (size_t i = 0; i < status.n_clients; i++) {
-        if (strcmp(status.clients[i].state, "attached") == 0 ||
-            strcmp(status.clients[i].state, "joining") == 0)
-            stg_err_append(err, err->code, " %s (pid %u)", status.clients[i].client_id,
-                           status.clients[i].pid);
-    }
-    stg_bump_finish(&bump);
-}
-
-static bool busy(const struct stg_pipeline *pipeline)
-{
-    return pipeline->instance != NULL && pipeline->instance->stage != NULL &&
-           stg_stage_is_used(pipeline->instance->stage);
-}
-
 /* The shared instance belongs to the past: its clients get the rest, then ABORTED. */
 static void retire(struct stg_pipeline *pipeline, const char *text)
 {
@@ -189,22 +167,22 @@ static void retire(struct stg_pipeline *pipeline, const char *text)
         stg_stage_stop(instance->stage, STAGER_ABORTED, text, true);
 }
 
+static uint64_t make_id(void)
+{
+    uint64_t id;
+    if (getrandom(&id, sizeof(id), 0) < 0 || id >> 1 == 0)
+        id = uv_hrtime();
+    return id;
+}
+
 static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                              struct stg_definition *definition, bool replace,
+                              struct stg_definition *definition, enum stg_replace replace,
                               struct stg_err *err)
 {
-    if (busy(pipeline) && !replace) {
-        stg_err(err, -STAGER_FAILED_PRECONDITION,
-                "pipeline %s is changed by this text, and clients are attached:",
-                pipeline->name);
-        list_clients(pipeline->instance, err);
-        return stg_err_append(
-            err, err->code,
-            "; let them finish, or use --replace (replace=True in Python): they get what "
-            "is published, then ABORTED");
-    }
-    struct stg_workers *workers;
-    int rc = make_workers(catalog, pipeline->name, definition, &workers, err);
+    struct stg_workers *workers = NULL;
+    int rc = stg_catalog_check_replace(pipeline, definition, replace, err);
+    if (rc == 0)
+        rc = make_workers(catalog, pipeline->name, definition, &workers, err);
     if (rc == 0)
         rc = stg_catalog_save(catalog, pipeline->name, definition,
                               pipeline->generation + 1, err);
@@ -220,6 +198,7 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     pipeline->workers = workers;
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
+    pipeline->run_id = make_id() >> 1;
     pipeline->next_number = 0;
     pipeline->next_pass = 0;
     pipeline->past = (struct stg_pipeline_status){0};
@@ -247,8 +226,8 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
     snprintf(pipeline->name, sizeof(pipeline->name), "%s", name);
     pipeline->definition = definition;
     pipeline->generation = generation;
-    if (getrandom(&pipeline->id, sizeof(pipeline->id), 0) < 0 || pipeline->id == 0)
-        pipeline->id = uv_hrtime();
+    pipeline->id = make_id();
+    pipeline->run_id = make_id() >> 1; /* a number of JSON, below 2^63 */
     struct stg_pipeline **at = &catalog->pipelines;
     while (*at != NULL && strcmp((*at)->name, name) < 0)
         at = &(*at)->next;
@@ -287,8 +266,8 @@ static int add_and_save(struct stg_catalog *catalog, const char *name,
 }
 
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
-                      const char *name, bool replace, struct stg_pipeline **ret,
-                      bool *ret_unchanged, struct stg_err *err)
+                      const char *name, enum stg_replace replace,
+                      struct stg_pipeline **ret, bool *ret_unchanged, struct stg_err *err)
 {
     char made_up[65];
     if (name == NULL || name[0] == '\0')
@@ -394,6 +373,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .graph = definition->graph,
         .cuts = definition->cuts,
         .generation = pipeline->generation,
+        .run_id = private_run ? make_id() >> 1 : pipeline->run_id,
         .first_number = private_run ? 0 : pipeline->next_number,
         .first_pass = private_run ? 0 : pipeline->next_pass,
         .instance = catalog->instance_id,

@@ -53,6 +53,8 @@ struct stg_pipeline {
     uint64_t id; /* as events call it: random, not 0 */
     struct stg_definition *definition;
     uint64_t generation;
+    uint64_t
+        run_id; /* of its batches, but of private runs; since the start or the apply */
     uint64_t next_number,
         next_pass; /* where the next instance of this generation goes on */
     struct stg_pipeline_status past; /* counters of this generation's earlier instances */
@@ -99,12 +101,21 @@ bool stg_catalog_allowed(const struct stg_catalog *catalog,
                          const struct stg_pipeline *pipeline,
                          const struct stg_identity *who);
 
+enum stg_replace {
+    STG_REPLACE_OWN,  /* what an earlier run of the same script applied, while it is idle
+                       */
+    STG_REPLACE_IDLE, /* what has no client attached: its generation was named */
+    STG_REPLACE_ALL,
+};
+
 /* Applies a definition (takes its reference on success) under spec->name, `name`, or a
- * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Changed with clients
- * attached and no replace: FAILED_PRECONDITION that lists them. */
+ * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Changed and not
+ * to be replaced: FAILED_PRECONDITION that says what differs, and lists clients that are
+ * attached. */
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
-                      const char *name, bool replace, struct stg_pipeline **ret,
-                      bool *ret_unchanged, struct stg_err *err);
+                      const char *name, enum stg_replace replace,
+                      struct stg_pipeline **ret, bool *ret_unchanged,
+                      struct stg_err *err);
 
 /* Counters of this generation, of earlier instances and the current one; strings live in
  * bump or as long as the pipeline. */

@@ -2,7 +2,8 @@
  *
  * Inside of the catalog: catalog.c (names and instances), catalog_events.c (what is told
  * of them), catalog_status.c (what they count),
- * catalog_containers.c (what they share), persist.c (files).
+ * catalog_containers.c (what they share), catalog_replace.c (what may be replaced),
+ * persist.c (files).
  */
 #ifndef STG_DAEMON_CATALOG_PRIV_H
 #define STG_DAEMON_CATALOG_PRIV_H
@@ -47,6 +48,12 @@ void stg_catalog_show_container(const struct stg_definition *definition,
 int stg_catalog_add(struct stg_catalog *catalog, const char *name,
                     struct stg_definition *definition, uint64_t generation,
                     struct stg_pipeline **ret, struct stg_err *err);
+
+/* catalog_replace.c: FAILED_PRECONDITION with what differs and the clients that are
+ * attached. */
+int stg_catalog_check_replace(const struct stg_pipeline *pipeline,
+                              const struct stg_definition *definition,
+                              enum stg_replace replace, struct stg_err *err);
 
 /* INVALID_ARGUMENT unless it may be the name of a pipeline, and so of a file. */
 int stg_catalog_check_name(const char *name, struct stg_err *err);

@@ -91,6 +91,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->epoch = epoch;
     ret->name = pipeline->name;
     ret->generation = pipeline->generation;
+    ret->run_id = pipeline->run_id;
     ret->delivery = deliveries[staged->delivery];
     stg_gone_show(&pipeline->gone, bump, ret);
     ret->on_timeout = on_timeouts[staged->on_timeout];

@@ -36,6 +36,8 @@ struct stg_definition {
     const char *text;
     size_t text_bytes;
     const char *file;
+    const char *script;  /* that applied it; NULL: none */
+    uint64_t script_run; /* 0: one before the daemon's start */
     struct stg_identity applier;
     struct stg_tuning *tuning; /* what `auto` found, for each stage of it; likewise */
     struct stg_trace trace;    /* of all that runs of it but private runs */

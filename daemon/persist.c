@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Applied pipelines on disk. The first line is ours:
- *   # stager: generation 3 uid 1000 gid 1000 groups 1000,44 file /home/u/p.yaml
+ * Applied pipelines on disk. The first two lines are ours; the script may be none:
+ *
+ *   # stager: generation 3 uid 1000 gid 1000 groups 1000,44 content 9f file /p.yaml
+ *
+ *   # stager: script /home/u/train.py
+ *
+ * `content` is the fingerprint: what a restart finds changed, as a vocabulary, is another
+ * generation. Of a pipeline of pipeline_dir, NAME.seen has these lines alone.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +24,8 @@
 #include "daemon/catalog_priv.h"
 #include "proto/load.h"
 
-#define HEADER_BYTES 8192
+#define HEADER_BYTES 16384
+#define SCRIPT "# stager: script "
 
 gid_t stg_group_id(const char *name)
 {
@@ -67,11 +74,14 @@ static void header_line(const struct stg_definition *definition, uint64_t genera
     for (size_t i = 0; i < who->n_groups; i++)
         n += snprintf(buf + n, bytes - (size_t)n, "%s%u", i > 0 ? "," : "",
                       (unsigned)who->groups[i]);
-    n += snprintf(buf + n, bytes - (size_t)n, "%s file ", who->n_groups == 0 ? "-" : "");
+    n += snprintf(buf + n, bytes - (size_t)n, "%s content %016" PRIx64 " file ",
+                  who->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
     for (const char *s = definition->file; *s != '\0' && (size_t)n < bytes - 2; s++)
         buf[n++] = *s == '\n' ? ' ' : *s;
     buf[n++] = '\n';
     buf[n] = '\0';
+    snprintf(buf + n, bytes - (size_t)n, SCRIPT "%s\n",
+             definition->script != NULL ? definition->script : "");
 }
 
 static int write_all(int fd, const char *bytes, size_t n)
@@ -100,12 +110,13 @@ static void sync_directory(const struct stg_catalog *catalog)
         close(fd);
 }
 
-int stg_catalog_save(struct stg_catalog *catalog, const char *name,
-                     const struct stg_definition *definition, uint64_t generation,
-                     struct stg_err *err)
+static int save(struct stg_catalog *catalog, const char *name, const char *suffix,
+                const struct stg_definition *definition, uint64_t generation,
+                struct stg_err *err)
 {
+    bool has_text = strcmp(suffix, ".yaml") == 0;
     char path[4096], temporary[4096], header[HEADER_BYTES];
-    if (state_path(catalog->settings, name, ".yaml", path, sizeof(path)) < 0 ||
+    if (state_path(catalog->settings, name, suffix, path, sizeof(path)) < 0 ||
         state_path(catalog->settings, name, ".new", temporary, sizeof(temporary)) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
@@ -116,7 +127,8 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
         return io_error("write", temporary, err);
     header_line(definition, generation, header, sizeof(header));
     if (write_all(fd, header, strlen(header)) < 0 ||
-        write_all(fd, definition->text, definition->text_bytes) < 0 || fsync(fd) < 0) {
+        (has_text && write_all(fd, definition->text, definition->text_bytes) < 0) ||
+        fsync(fd) < 0) {
         io_error("write", temporary, err);
         close(fd);
         unlink(temporary);
@@ -130,6 +142,13 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
     }
     sync_directory(catalog);
     return 0;
+}
+
+int stg_catalog_save(struct stg_catalog *catalog, const char *name,
+                     const struct stg_definition *definition, uint64_t generation,
+                     struct stg_err *err)
+{
+    return save(catalog, name, ".yaml", definition, generation, err);
 }
 
 int stg_catalog_forget(struct stg_catalog *catalog, const char *name, struct stg_err *err)
@@ -170,8 +189,16 @@ static char *read_file(const char *path, size_t limit, size_t *ret_bytes,
     return text;
 }
 
-static bool parse_header(const char *line, uint64_t *ret_generation,
-                         struct stg_identity *ret)
+/* What our lines say. */
+struct header {
+    uint64_t generation; /* 0: there is none */
+    uint64_t content;
+    const char *script; /* NULL: none */
+    size_t script_bytes, bytes;
+};
+
+static bool parse_identity(const char *line, uint64_t *ret_generation,
+                           struct stg_identity *ret)
 {
     unsigned uid, gid;
     int at = 0;
@@ -191,7 +218,51 @@ static bool parse_header(const char *line, uint64_t *ret_generation,
     return true;
 }
 
-/* Where the applier had the text from: what the header says last. */
+static void parse_header(const char *text, struct header *ret, struct stg_identity *who)
+{
+    *ret = (struct header){0};
+    if (!parse_identity(text, &ret->generation, who))
+        return;
+    ret->bytes = strcspn(text, "\n");
+    const char *content = strstr(text, " content ");
+    if (content != NULL && content < text + ret->bytes)
+        ret->content = strtoull(content + strlen(" content "), NULL, 16);
+    ret->bytes += text[ret->bytes] == '\n';
+    if (strncmp(text + ret->bytes, SCRIPT, strlen(SCRIPT)) != 0)
+        return;
+    ret->script = text + ret->bytes + strlen(SCRIPT);
+    ret->script_bytes = strcspn(ret->script, "\n"); /* 0: no script */
+    ret->bytes += strlen(SCRIPT) + ret->script_bytes;
+    ret->bytes += text[ret->bytes] == '\n';
+}
+
+/* The generation of content that was there before, or the next one. */
+static uint64_t generation_of(const struct header *header,
+                              const struct stg_definition *definition)
+{
+    bool is_same =
+        header->generation != 0 && header->content == definition->spec->fingerprint;
+    return header->generation + !is_same;
+}
+
+/* What was known of a file of pipeline_dir. */
+static void read_seen(struct stg_catalog *catalog, const char *name, struct header *ret)
+{
+    char path[4096];
+    size_t bytes;
+    struct stat st;
+    struct stg_identity who;
+    *ret = (struct header){0};
+    if (state_path(catalog->settings, name, ".seen", path, sizeof(path)) < 0)
+        return;
+    char *text = read_file(path, HEADER_BYTES, &bytes, &st);
+    if (text != NULL)
+        parse_header(text, ret, &who);
+    ret->script = NULL;
+    free(text);
+}
+
+/* Where the applier had the text from: what the header's first line says last. */
 static void keep_file(struct stg_definition *definition, const char *header, size_t bytes)
 {
     const char *file = strstr(header, " file ");
@@ -210,6 +281,41 @@ static void identity_of_file(const struct stat *st, struct stg_identity *ret)
     *ret = (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
 }
 
+/* Takes the definition's reference. */
+static int add_loaded(struct stg_catalog *catalog, const char *path, const char *name,
+                      bool from_state, struct stg_definition *definition,
+                      struct header *header, struct stg_err *err)
+{
+    if (!from_state && definition->spec->name != NULL)
+        name = definition->spec->name;
+    struct stg_pipeline *pipeline;
+    if (stg_catalog_find(catalog, name) != NULL) {
+        stg_definition_unref(definition);
+        return 0; /* what was applied wins over pipeline_dir */
+    }
+    int rc = stg_catalog_check_name(name, err);
+    if (rc < 0) {
+        stg_err_prefix(err, rc, "%s", path);
+    } else {
+        if (!from_state)
+            read_seen(catalog, name, header);
+        rc = stg_catalog_add(catalog, name, definition, generation_of(header, definition),
+                             &pipeline, err);
+    }
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        return rc;
+    }
+    pipeline->from_dir = !from_state;
+    /* It can be served all the same. */
+    if (pipeline->generation != header->generation &&
+        save(catalog, name, from_state ? ".yaml" : ".seen", definition,
+             pipeline->generation, err) < 0)
+        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s", name,
+                err->text);
+    return 0;
+}
+
 static int load_file(struct stg_catalog *catalog, const char *path, const char *name,
                      bool from_state, struct stg_err *err)
 {
@@ -222,48 +328,27 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
                        STG_TEXT_MAX_BYTES);
     struct stg_identity who;
     identity_of_file(&st, &who);
-    uint64_t generation = 0;
-    char *body = text;
-    size_t header_bytes = 0;
-    if (from_state && parse_header(text, &generation, &who)) {
-        header_bytes = strcspn(text, "\n");
-        body = text + header_bytes + (text[header_bytes] == '\n');
-    }
+    struct header header = {0};
+    if (from_state)
+        parse_header(text, &header, &who);
+    char *body = text + header.bytes;
     struct stg_definition *definition = NULL;
-    int rc = stg_definition_create(body, bytes - (size_t)(body - text), path, &who,
+    int rc = stg_definition_create(body, bytes - header.bytes, path, &who,
                                    catalog->containers, &definition, err);
     if (rc == 0)
-        keep_file(definition, text, header_bytes);
+        keep_file(definition, text, header.bytes > 0 ? strcspn(text, "\n") : 0);
+    if (rc == 0 && header.script_bytes > 0)
+        definition->script =
+            stg_bump_strndup(&definition->bump, header.script, header.script_bytes);
     free(text);
+    header.script = NULL;
     if (rc == 0)
         rc = stg_definition_check_settings(definition, catalog->settings, err);
     if (rc < 0) {
         stg_definition_unref(definition);
         return rc;
     }
-    if (!from_state && definition->spec->name != NULL)
-        name = definition->spec->name;
-    struct stg_pipeline *pipeline;
-    if (stg_catalog_find(catalog, name) != NULL) {
-        stg_definition_unref(definition);
-        return 0; /* what was applied wins over pipeline_dir */
-    }
-    rc = stg_catalog_check_name(name, err);
-    if (rc < 0)
-        stg_err_prefix(err, rc, "%s", path);
-    else
-        rc = stg_catalog_add(catalog, name, definition, generation + 1, &pipeline, err);
-    if (rc < 0) {
-        stg_definition_unref(definition);
-        return rc;
-    }
-    pipeline->from_dir = !from_state;
-    /* It can be served all the same. */
-    if (from_state &&
-        stg_catalog_save(catalog, name, definition, pipeline->generation, err) < 0)
-        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s", name,
-                err->text);
-    return 0;
+    return add_loaded(catalog, path, name, from_state, definition, &header, err);
 }
 
 static int has_suffix(const char *name)

@@ -205,6 +205,7 @@ static void write_coordinates(struct stg_stage *stage, const struct stg_drawn *d
 {
     header->cut = work->cut != NULL ? work->cut->number : 0;
     header->generation = stage->config.generation;
+    header->run_id = stage->config.run_id;
     header->pass = drawn->pass;
     header->epoch = drawn->epoch;
     header->index = drawn->index;

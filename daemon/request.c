@@ -21,6 +21,7 @@
 #define MAX_PROBLEMS 8
 /* How long a request waits for the file system. */
 #define PROBE_NS 200000000u
+#define SCRIPT_MAX_BYTES 4096
 
 static struct stg_catalog *catalog_of(struct stg_session *session)
 {
@@ -186,6 +187,25 @@ static const char *name_of(const struct stg_request *request,
     return given ? request->name : definition->spec->name;
 }
 
+/* Who names the generation that is there knows what is replaced. */
+static enum stg_replace how_to_replace(const struct stg_request *request)
+{
+    if (request->replace)
+        return STG_REPLACE_ALL;
+    return request->has_if_generation ? STG_REPLACE_IDLE : STG_REPLACE_OWN;
+}
+
+static void keep_script(struct stg_definition *definition,
+                        const struct stg_request *request)
+{
+    const char *script = request->script;
+    if (script == NULL || script[0] != '/' || strlen(script) > SCRIPT_MAX_BYTES ||
+        strchr(script, '\n') != NULL)
+        return;
+    definition->script = stg_bump_strndup(&definition->bump, script, strlen(script));
+    definition->script_run = request->script_run;
+}
+
 static void serve_apply(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
@@ -200,8 +220,11 @@ static void serve_apply(struct stg_session *session, const struct stg_request *r
     if (rc == 0)
         rc = check_generation(session, request, name_of(request, definition), &err);
     if (rc == 0)
-        rc = stg_catalog_apply(catalog_of(session), definition, request->name,
-                               request->replace, &pipeline, &reply.unchanged, &err);
+        keep_script(definition, request);
+    if (rc == 0)
+        rc =
+            stg_catalog_apply(catalog_of(session), definition, request->name,
+                              how_to_replace(request), &pipeline, &reply.unchanged, &err);
     if (rc < 0) {
         stg_definition_unref(definition);
         fail(session, request, &err);

@@ -40,6 +40,7 @@ struct stg_stage_config {
     const struct stg_cuts *cuts; /* of it; NULL: it is never cut otherwise */
     char name[65];               /* for messages */
     uint64_t generation;
+    uint64_t run_id;
     uint64_t first_number; /* items of earlier stages of this generation */
     uint64_t first_pass;
     uint64_t instance; /* of the daemon */

@@ -149,6 +149,9 @@ static Stager__Apply *apply_fill(Stager__Apply *apply, const struct stg_request 
     apply->file = (char *)from->file;
     apply->name = (char *)from->name;
     apply->replace = apply->has_replace = from->replace;
+    apply->script = (char *)from->script;
+    apply->script_run = from->script_run;
+    apply->has_script_run = from->script_run != 0;
     return apply;
 }
 
@@ -309,6 +312,8 @@ static int apply_take(const Stager__Apply *from, struct stg_bump *bump,
     same.text = from->text;
     same.file = from->file;
     ret->replace = from->replace != 0;
+    ret->script = from->script;
+    ret->script_run = from->script_run;
     ret->name = from->name;
     return check_take(&same, bump, ret, err);
 }

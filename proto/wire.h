@@ -66,6 +66,8 @@ struct stg_request {
     size_t text_bytes;
     const char *file;
     bool replace;
+    const char *script; /* which applies it, NULL: none; and which run of it */
+    uint64_t script_run;
     const char *client_id; /* open */
     uint32_t max_held;
     bool private_run;
@@ -153,6 +155,7 @@ struct stg_pipeline_status {
     const char *gpu_why; /* why they cannot now; "": they do */
     uint64_t gpu_copies;
     uint64_t pipeline; /* as events call it */
+    uint64_t run_id;   /* of the batches that come now */
     bool capacity_auto, num_threads_auto;
     uint32_t max_capacity, max_num_threads; /* that auto may come to */
     const struct stg_tuned *tuned;          /* oldest first */

@@ -12,6 +12,7 @@ void stg_wire_counters_fill(const struct stg_pipeline_status *from,
     to->delivery = stg_wire_optional(from->delivery);
     to->last_error = stg_wire_optional(from->last_error);
     STG_PUT(to, generation, from->generation);
+    STG_PUT(to, run_id, from->run_id);
     STG_PUT(to, pass, from->pass);
     STG_PUT(to, epoch, from->epoch);
     STG_PUT(to, capacity, from->capacity);
@@ -72,6 +73,7 @@ void stg_wire_counters_take(const Stager__StatusReply *from,
                                         .delivery = stg_wire_taken(from->delivery),
                                         .last_error = stg_wire_taken(from->last_error),
                                         .generation = from->generation,
+                                        .run_id = from->run_id,
                                         .pass = from->pass,
                                         .epoch = from->epoch,
                                         .capacity = from->capacity,

@@ -60,18 +60,22 @@ static int kind_of(const char *name)
 
 PyObject *stg_py_request(PyObject *module, PyObject *args)
 {
-    const char *kind, *runtime_dir, *name, *text, *file;
+    const char *kind, *runtime_dir, *name, *text, *file, *script;
+    unsigned long long script_run;
     Py_ssize_t text_bytes;
     int replace;
     PyObject *if_generation;
-    if (!PyArg_ParseTuple(args, "szzz#zpO", &kind, &runtime_dir, &name, &text,
-                          &text_bytes, &file, &replace, &if_generation))
+    if (!PyArg_ParseTuple(args, "szzz#zpOzK", &kind, &runtime_dir, &name, &text,
+                          &text_bytes, &file, &replace, &if_generation, &script,
+                          &script_run))
         return NULL;
     struct stg_request request = {.name = name,
                                   .text = text,
                                   .text_bytes = (size_t)text_bytes,
                                   .file = file,
                                   .replace = replace != 0,
+                                  .script = script,
+                                  .script_run = script_run,
                                   .has_if_generation = if_generation != Py_None};
     int number = kind_of(kind);
     if (number < 0)

@@ -175,7 +175,7 @@ static PyObject *lease_info(PyObject *self, PyObject *ignored)
     struct stager_batch_info info;
     stager_batch_info(batch, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sK sK sK sK sK sI sO sI sI sK}", "generation",
+        "{sK sK sK sK sK sK sK sK sK sI sO sI sI sK sK}", "generation",
         (unsigned long long)info.generation, "number", (unsigned long long)info.number,
         "pass", (unsigned long long)info.pass, "epoch", (unsigned long long)info.epoch,
         "index", (unsigned long long)info.index, "n_dropped",
@@ -183,7 +183,8 @@ static PyObject *lease_info(PyObject *self, PyObject *ignored)
         "bytes", (unsigned long long)info.bytes, "assigned_ns",
         (unsigned long long)info.assigned_ns, "n_tensors", info.n_tensors, "redelivered",
         info.redelivered ? Py_True : Py_False, "slice", info.slice, "n_slices",
-        info.n_slices, "feed_version", (unsigned long long)info.feed_version);
+        info.n_slices, "feed_version", (unsigned long long)info.feed_version, "run_id",
+        (unsigned long long)info.run_id);
 }
 
 static PyObject *get_number(PyObject *self, void *ignored)

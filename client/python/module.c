@@ -101,7 +101,8 @@ static int clear(PyObject *module)
 
 static PyMethodDef functions[] = {
     {"request", stg_py_request, METH_VARARGS,
-     "request(kind, runtime_dir, name, text, file, replace, if_generation) -> JSON"},
+     "request(kind, runtime_dir, name, text, file, replace, if_generation, script, "
+     "script_run) -> JSON"},
     {"gpu", stg_py_gpu, METH_O, "gpu(number) -> what it is"},
     {"tell_end", stg_py_tell_end, METH_VARARGS,
      "tell_end(channel, status): how the worker of that channel ended."},

@@ -29,9 +29,8 @@ static const struct command commands[] = {
      "input.",
      stg_ctl_check},
     {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace] [--if-generation G]", "nrgti",
-     "Makes a pipeline known to stagerd, or changes it. With clients attached a change "
-     "needs\n"
-     "  --replace: they get what is published, then ABORTED.",
+     "Makes a pipeline known to stagerd. Other content under a name that is there needs\n"
+     "  --replace: clients that are attached get what is published, then ABORTED.",
      stg_ctl_apply},
     {"list", ARGUMENT_NONE, "", "gt", "The pipelines that there are.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",

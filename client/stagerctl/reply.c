@@ -99,6 +99,7 @@ struct counter {
 
 static const struct counter counters[] = {
     COUNTER(generation, true),
+    COUNTER(run_id, true),
     COUNTER(pass, true),
     COUNTER(epoch, true),
     COUNTER(capacity, false),

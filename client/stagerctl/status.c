@@ -137,8 +137,9 @@ static void print_gpu(const struct stg_pipeline_status *s)
 static void print_pipeline(const struct stg_pipeline_status *s)
 {
     char used[32], all[32];
-    printf("%s: %s, generation %" PRIu64 ", pass %" PRIu64 ", epoch %" PRIu64 "\n",
-           s->name, text_or(s->state, "?"), s->generation, s->pass, s->epoch);
+    printf("%s: %s, generation %" PRIu64 ", run %" PRIu64 ", pass %" PRIu64
+           ", epoch %" PRIu64 "\n",
+           s->name, text_or(s->state, "?"), s->generation, s->run_id, s->pass, s->epoch);
     printf("  delivery   %s to %u client%s; %u%s attached\n", text_or(s->delivery, "?"),
            s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s),
            s->n_clients_left_out > 0 ? " or more" : "");

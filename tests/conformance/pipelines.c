@@ -29,7 +29,7 @@ static int try_rows(struct fixture *fixture, int n, const char *graph, const cha
 void apply_rows(struct fixture *fixture, int n, const char *graph, const char *staged)
 {
     struct stg_err err = {0};
-    CHECK_OK(try_rows(fixture, n, graph, staged, false, &err), err);
+    CHECK_OK(try_rows(fixture, n, graph, staged, true, &err), err);
 }
 
 int replace_rows(struct fixture *fixture, int n, const char *graph, const char *staged)

@@ -103,7 +103,8 @@ static void the_header_of_a_batch_has_its_fields_where_they_were(void)
     FIELD(stg_batch_header, error_offset, 124, 4);
     FIELD(stg_batch_header, error_bytes, 128, 4);
     FIELD(stg_batch_header, reserved0, 132, 4);
-    FIELD(stg_batch_header, reserved1, 136, 120);
+    FIELD(stg_batch_header, run_id, 136, 8);
+    FIELD(stg_batch_header, reserved1, 144, 112);
     CHECK_INT(sizeof(struct stg_batch_header), 256);
 }
 

@@ -122,7 +122,7 @@ class Run:
         made = data.pipeline(name, kind, self.paths[kind], self.args.batch_size, self.args.seen, smart_stage, **staged, **more)
         if mode == "shared":
             made["gpu"] = {"device": "cuda:0" if self.args.device == "cpu" else self.args.device}
-        self.server.apply(json.dumps(made))
+        self.server.apply(json.dumps(made), replace=True)
         return name
 
     def attempt(self, what, trainers, deadline, name, **command):

@@ -4,6 +4,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 
 import case
 import stager
@@ -39,6 +41,33 @@ class Admin(case.Case):
             with self.assertRaisesRegex(stager.FailedPreconditionError, str(os.getpid())):
                 stager.apply(text, name="second")
             self.assertEqual(stager.apply(text, name="second", replace=True).generation, 3)
+
+    def test_other_content_under_a_name_is_refused_with_what_differs(self):
+        text = TEXT.format(name="kept")
+        stager.apply(text)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, 'other content: "staged: .capacity: 2." is new'):
+            stager.apply(text + "staged: {capacity: 2}\n")
+        self.assertEqual(stager.apply(text + "staged: {capacity: 2}\n", replace=True).generation, 2)
+
+    def test_a_script_that_was_edited_replaces_what_it_applied(self):
+        """A run after the edit does; one run that gives a name twice does not."""
+        path = self.file("script.py", "")
+        code = """
+import stager
+for stop in ({stops}):
+    print(stager.apply(stager.range(stop).batch(2).staged(name="scripted")).generation)
+"""
+        def run(stops):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(code.format(stops=stops))
+            return subprocess.run([sys.executable, path], env=self.daemon.env(), capture_output=True, text=True)
+        self.assertEqual(run("10,").stdout, "1\n")
+        self.assertEqual(run("20,").stdout, "2\n")
+        twice = run("30, 40")
+        self.assertEqual((twice.returncode, twice.stdout), (1, "3\n"))
+        self.assertIn("FailedPreconditionError: pipeline scripted is there with other content", twice.stderr)
+        with self.assertRaises(stager.FailedPreconditionError):
+            stager.apply(stager.range(50).batch(2).staged(name="scripted"))
 
     def test_a_mistake_says_where_it_is(self):
         text = TEXT.format(name="bad") + "staged: {capcity: 2}\n"

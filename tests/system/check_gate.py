@@ -46,7 +46,7 @@ def watch_tells_what_happens(build):
         daemon.ctl("apply", pipeline(daemon, "fresh"))
         daemon.ctl("cat", "fresh", "--limit", "1")  # a private run is nobody's business
         daemon.ctl("delete", "fresh")
-        daemon.ctl("apply", pipeline(daemon, "old", 99))
+        daemon.ctl("apply", "--replace", pipeline(daemon, "old", 99))
         lines = [json.loads(line) for line in watch.stdout]
         assert watch.wait(10 * SLOW) == 0
         got = [(line["event"], line["pipeline"], line["generation"]) for line in lines]

@@ -36,7 +36,7 @@ def apply(daemon, n_clients=2, name="dlrm", rows_a_batch=1000, **more):
     path = os.path.join(daemon.folder, name + ".yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-    daemon.ctl("apply", path)
+    daemon.ctl("apply", "--replace", path)
 
 
 class Trainers:

@@ -221,7 +221,7 @@ int fixture_try_apply(struct fixture *fixture, const char *yaml, bool replace,
 void fixture_apply(struct fixture *fixture, const char *yaml)
 {
     struct stg_err err = {0};
-    if (fixture_try_apply(fixture, yaml, false, &err) < 0)
+    if (fixture_try_apply(fixture, yaml, true, &err) < 0)
         FAIL("apply: %s\n%s", err.text, yaml);
 }
 

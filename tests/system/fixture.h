@@ -51,7 +51,8 @@ void fixture_file(struct fixture *fixture, const char *name, const void *bytes, 
 void fixture_numbers(struct fixture *fixture, const char *name, int first, int n,
                      char path[256]);
 
-/* Applies a pipeline given as text; fails the test on error. */
+/* Applies a pipeline given as text, in place of one of that name; fails the test on
+ * error. */
 void fixture_apply(struct fixture *fixture, const char *yaml);
 
 /* As fixture_apply, and returns the code and its text instead of failing. */

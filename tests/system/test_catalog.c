@@ -77,6 +77,7 @@ static void a_change_under_attached_clients_needs_replace(void)
     CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err),
               -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(err.text, "alice");
+    CHECK_CONTAINS(err.text, "\"- range: {stop: 1000}\" becomes \"- range: {stop: 5}\"");
     CHECK_INT(fixture_try_apply(&fixture, yaml, true, &err), 0);
     struct stager_batch *batch;
     int rc, n = 0;
@@ -146,7 +147,136 @@ static void is_of_test_yaml(const struct stg_list_entry *entry)
     CHECK_STR(entry->file, "test.yaml");
 }
 
-static void a_restart_finds_what_was_applied_and_counts_a_generation(void)
+static int apply_as(struct fixture *fixture, const char *yaml, const char *script,
+                    uint64_t run, uint64_t if_generation, struct stg_err *err)
+{
+    struct stager *client;
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    struct stg_request request = {.kind = STG_REQUEST_APPLY,
+                                  .text = yaml,
+                                  .text_bytes = strlen(yaml),
+                                  .script = script,
+                                  .script_run = run,
+                                  .has_if_generation = if_generation != 0,
+                                  .if_generation = if_generation};
+    struct stg_reply reply;
+    int rc = stg_admin_call(client, &request, &reply, err);
+    int generation = rc == 0 ? (int)reply.generation : rc;
+    stager_disconnect(client);
+    return generation;
+}
+
+static void other_content_under_a_name_in_use_by_nobody_is_refused(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    struct stg_err err = {0};
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("x", 10, yaml));
+    yaml_of("x", 11, yaml);
+    CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err),
+              -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, "pipeline x is there with other content: "
+                             "\"- range: {stop: 10}\" becomes \"- range: {stop: 11}\"");
+    CHECK_CONTAINS(err.text, "--replace (replace=True in Python)");
+    CHECK_INT(apply_as(&fixture, yaml, NULL, 0, 1, &err), 2); /* that one was named */
+    yaml_of("x", 12, yaml);
+    CHECK_INT(fixture_try_apply(&fixture, yaml, true, &err), 0);
+    fixture_finish(&fixture);
+}
+
+static void a_later_run_of_the_same_script_replaces_what_is_idle(void)
+{
+    static const char script[] = "/home/u/train.py";
+    struct fixture fixture;
+    char yaml[512];
+    struct stg_err err = {0};
+    fixture_start(&fixture, "");
+    CHECK_INT(apply_as(&fixture, yaml_of("x", 10, yaml), script, 1, 0, &err), 1);
+    CHECK_INT(apply_as(&fixture, yaml_of("x", 11, yaml), script, 1, 0, &err),
+              -STAGER_FAILED_PRECONDITION); /* a name that one run gives twice */
+    CHECK_INT(apply_as(&fixture, yaml, "/home/u/other.py", 2, 0, &err),
+              -STAGER_FAILED_PRECONDITION);
+    CHECK_INT(apply_as(&fixture, yaml, script, 2, 0, &err), 2);
+    fixture_stop(&fixture);
+    fixture_restart(&fixture);
+    CHECK_INT(apply_as(&fixture, yaml_of("x", 12, yaml), script, 3, 0, &err), 3);
+    struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
+    CHECK_INT(apply_as(&fixture, yaml_of("x", 13, yaml), script, 4, 0, &err),
+              -STAGER_FAILED_PRECONDITION); /* a client is attached */
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static uint64_t run_of(const struct stager_batch *batch)
+{
+    struct stager_batch_info info;
+    stager_batch_info(batch, &info);
+    return info.run_id;
+}
+
+static uint64_t run_of_status(struct fixture *fixture, const char *name)
+{
+    struct stg_reply reply;
+    struct stager *client = fixture_ask(fixture, STG_REQUEST_STATUS, name, &reply);
+    uint64_t run = reply.status.run_id;
+    stager_disconnect(client);
+    return run;
+}
+
+static uint64_t take_run(struct fixture *fixture, uint64_t generation)
+{
+    struct stager_stream *stream = fixture_open(fixture, "x", "a", 2);
+    struct stager_batch *batch = fixture_take(stream);
+    uint64_t run = run_of(batch);
+    CHECK_INT(generation_of(batch), generation);
+    CHECK(run != 0 && run == run_of_status(fixture, "x"));
+    stager_release(batch);
+    stager_close(stream);
+    return run;
+}
+
+static void a_restart_keeps_the_generation_and_another_run_begins(void)
+{
+    struct fixture fixture;
+    char yaml[512];
+    struct stg_err err = {0};
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, yaml_of("x", 10, yaml));
+    uint64_t first = take_run(&fixture, 1);
+    CHECK(take_run(&fixture, 1) == first);
+    fixture_stop(&fixture);
+    fixture_restart(&fixture);
+    uint64_t second = take_run(&fixture, 1);
+    CHECK(second != first);
+    CHECK_INT(apply_as(&fixture, yaml, NULL, 0, 1, &err), 1);
+    CHECK(take_run(&fixture, 1) == second);
+    fixture_apply(&fixture, yaml_of("x", 11, yaml));
+    CHECK(take_run(&fixture, 2) != second);
+    fixture_finish(&fixture);
+}
+
+/* Its generation is kept in state_dir. */
+static void a_file_of_pipeline_dir_that_changed_is_another_generation(void)
+{
+    struct fixture fixture;
+    char yaml[512], path[256];
+    fixture_start(&fixture, "");
+    snprintf(path, sizeof(path), "%s/pipelines", fixture.dir);
+    mkdir(path, 0755);
+    static const int stops[] = {10, 10, 11};
+    static const uint64_t generations[] = {1, 1, 2};
+    for (size_t i = 0; i < 3; i++) {
+        yaml_of("x", stops[i], yaml);
+        fixture_file(&fixture, "pipelines/x.yaml", yaml, strlen(yaml), path);
+        fixture_stop(&fixture);
+        fixture_restart(&fixture);
+        take_run(&fixture, generations[i]);
+    }
+    fixture_finish(&fixture);
+}
+
+static void a_restart_finds_what_was_applied(void)
 {
     struct fixture fixture;
     char yaml[512];
@@ -159,7 +289,7 @@ static void a_restart_finds_what_was_applied_and_counts_a_generation(void)
     CHECK_INT(list(&fixture, is_of_test_yaml), 1);
     struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
     struct stager_batch *batch = fixture_take(stream);
-    CHECK_INT(generation_of(batch), 3);
+    CHECK_INT(generation_of(batch), 1);
     stager_release(batch);
     stager_close(stream);
     fixture_finish(&fixture);
@@ -421,7 +551,11 @@ static const struct stg_test tests[] = {
     TEST(a_change_under_attached_clients_needs_replace),
     TEST(a_deleted_pipeline_aborts_its_clients_and_is_gone),
     TEST(an_unknown_name_suggests_the_nearest),
-    TEST(a_restart_finds_what_was_applied_and_counts_a_generation),
+    TEST(other_content_under_a_name_in_use_by_nobody_is_refused),
+    TEST(a_later_run_of_the_same_script_replaces_what_is_idle),
+    TEST(a_restart_keeps_the_generation_and_another_run_begins),
+    TEST(a_file_of_pipeline_dir_that_changed_is_another_generation),
+    TEST(a_restart_finds_what_was_applied),
     TEST(folders_of_state_dir_that_are_not_there_are_made),
     TEST(pipelines_of_pipeline_dir_are_there_at_start),
     TEST(a_pipeline_without_a_name_gets_one),

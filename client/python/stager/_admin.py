@@ -9,11 +9,14 @@ from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from . import _core
 from ._errors import Error, InvalidArgumentError, UnavailableError
-from ._places import TEXT, Places
+from ._places import TEXT, Places, script
 
 # Text of a pipeline, a Path to one, or what a builder made.
 Source = Union[str, "os.PathLike[str]", Any]
 
+
+# This process, and those that it forks: one run of a script.
+_run = int.from_bytes(os.urandom(8), "little") | 1
 
 # Runtime directories of the daemons that `serve` has started in this process.
 served: Set[str] = set()
@@ -52,9 +55,9 @@ def advised(error: UnavailableError) -> UnavailableError:
 
 def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text: str = "",
          file: Optional[str] = None, replace: bool = False,
-         if_generation: Optional[int] = None) -> Any:
+         if_generation: Optional[int] = None, script: Optional[str] = None) -> Any:
     try:
-        return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation))
+        return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation, script, _run))
     except UnavailableError as error:
         raise advised(error) from None
 
@@ -90,10 +93,12 @@ def check(source: Source, *, runtime_dir: Optional[str] = None) -> Dict[str, Any
 def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
           if_generation: Optional[int] = None, runtime_dir: Optional[str] = None) -> Applied:
     """Hands a pipeline to the daemon, which keeps it. source: its text, a pathlib.Path of it, or what
-    a builder made. The result is its name, a str, with `reply` and so `generation`."""
+    a builder made. The result is its name, a str, with `reply` and so `generation`. Other content under
+    a name that is there is refused, with what differs, unless `replace` says so, `if_generation` is what
+    is there, or an earlier run of the same script applied it and no client is attached."""
     text, file, places = _read(source)
     try:
-        reply = _ask("apply", runtime_dir, name, text, file, replace, if_generation)
+        reply = _ask("apply", runtime_dir, name, text, file, replace, if_generation, script())
     except Error as error:
         locate(error, places)
         raise

@@ -127,6 +127,7 @@ class BatchInfo:
     slice: int
     n_slices: int
     feed_version: int
+    run_id: int
 
 
 def view(tensor: _core.Tensor) -> Any:

@@ -3,6 +3,7 @@
 the builder wrote becomes file and line of that code."""
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Any, Dict, NamedTuple, Optional, Tuple
@@ -35,6 +36,13 @@ def here() -> str:
     """Returns file:line of the code that called this package."""
     frame, _ = _caller()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
+
+
+def script() -> Optional[str]:
+    """Returns the file of the code that called this package; None in a notebook, which has none."""
+    frame, _ = _caller()
+    path = os.path.realpath(frame.f_code.co_filename) if frame is not None else ""
+    return path if os.path.isfile(path) else None
 
 
 def depth() -> int:
