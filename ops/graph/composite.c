@@ -196,7 +196,10 @@ static int structure_of(const struct stg_schema *schema, struct stg_bump *bump,
         const char *value = n > 1 ? skeleton(bump, parts, n) : key;
         if (key == NULL || value == NULL)
             return -STAGER_RESOURCE_EXHAUSTED;
-        to = stpcpy(stpcpy(stpcpy(stpcpy(to, i == 0 ? "{" : ","), key), ":"), value);
+        *to++ = i == 0 ? '{' : ',';
+        to = stpcpy(to, key);
+        *to++ = ':';
+        to = stpcpy(to, value);
     }
     strcpy(to, "}");
     *ret = text;
