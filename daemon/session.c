@@ -329,7 +329,8 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
     int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
     if (rc < 0) {
         stg_session_fail(session, 0, rc, err.text);
-        stg_session_close(session);
+        if (rc != -STAGER_RESOURCE_EXHAUSTED || session->client == NULL)
+            stg_session_close(session); /* a stream outlives a request without memory */
     } else if (!session->greeted && request.kind != STG_REQUEST_HELLO) {
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
                          "the first request of a connection is hello");

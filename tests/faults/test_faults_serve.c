@@ -333,6 +333,51 @@ static void an_open_whose_reply_is_lost_begins_nothing(void)
     inside_finish(&in);
 }
 
+/* ---- a deadline, and the question why ---- */
+
+/* One client is alone, and asks in vain, and why: that ends no stream. */
+static int wait_in_vain(struct stager_stream *stream, char text[512])
+{
+    struct stager_batch *batch;
+    int rc = stager_next(stream, 1, &batch);
+    snprintf(text, 512, "%.500s", stager_error_text(stream));
+    if (rc == -STAGER_DEADLINE_EXCEEDED && strstr(text, " within 1 ms") != NULL)
+        return 0;
+    return rc < 0 ? rc : -STAGER_INTERNAL;
+}
+
+static int ask_why(struct inside *inside, char text[512])
+{
+    struct stager_stream *stream;
+    int rc = open_stream("both", false, &stream, text);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = wait_in_vain(stream, text);
+    stager_close(stream);
+    return rc;
+}
+
+static void ask_why_again(struct inside *inside)
+{
+    char text[512];
+    int rc = ask_why(inside, text);
+    if (rc < 0)
+        FAIL("after %s: %d: %s", in.doing, rc, text);
+}
+
+static void a_deadline_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"deadline", ask_why, ask_why_again,
+                                                    false, 0};
+    inside_init(&in);
+    inside_start(&in);
+    apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(serving_survives_every_fault, 200),
     TEST_SLOW(a_private_run_survives_every_fault, 200),
@@ -340,5 +385,6 @@ static const struct stg_test tests[] = {
     TEST(an_open_whose_reply_is_lost_begins_nothing),
     TEST(a_sleeper_whose_bell_failed_is_rung_again),
     TEST(a_sleeper_that_could_not_ring_is_found),
+    TEST_SLOW(a_deadline_survives_every_fault, 200),
 };
 TEST_MAIN(tests)
