@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What pip makes of the sdist of ./client/python, for each interpreter that is named, in an environment of its own: the
-package imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary. Programs are
-stripped, and licence and description are in the metadata. The sdist is made of what is committed.
+package imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary. Programs have
+no debug information, and licence and description are in the metadata. The sdist is made of what is committed.
 
     check_wheel.py [PYTHON]...          by default the one that runs this; each takes a minute or two
 """
@@ -25,7 +25,7 @@ with stager.serve() as server:
         assert [stream.run(batch)[0].tolist() for batch in stream] == [[0, 2, 4], [6, 8, 10]]
 import importlib.metadata, pathlib
 for path in pathlib.Path(stager.__file__).parent.iterdir():
-    assert path.suffix in (".py", ".pyi") or not path.is_file() or b".symtab" not in path.read_bytes(), path
+    assert path.suffix in (".py", ".pyi") or not path.is_file() or b".debug_info" not in path.read_bytes(), path
 about = importlib.metadata.metadata("stager")
 assert about["License-Expression"] == "Apache-2.0" and "import stager" in (about.get_payload() or about["Description"])
 assert any(str(path).endswith("licenses/LICENSE") for path in importlib.metadata.files("stager"))
