@@ -255,8 +255,8 @@ class Values(WorkerCase):
         signature = {"ids/values": ("int64", [None]), "ids/row_splits": ("int64", [None])}
         with stager.open(self.calling("ragged", signature, batch_size=4), workers=1) as stream:
             batch = next(iter(stream))
-            self.assertEqual(batch["ids/values"].tolist(), [0, 1, 2])
-            self.assertEqual(batch["ids/row_splits"].tolist(), [0, 0, 1, 3, 3])
+            self.assertEqual(batch["ids"].values.tolist(), [0, 1, 2])
+            self.assertEqual(batch["ids"].row_splits.tolist(), [0, 0, 1, 3, 3])
 
     def test_ragged_of_the_pipeline_comes_as_values_and_row_splits(self):
         name = self._testMethodName[:64]
@@ -266,8 +266,8 @@ class Values(WorkerCase):
         stager.apply(dataset.ragged_batch(3).py_function("user_functions:back_to_front").staged(name=name))
         with stager.open(name, workers=1) as stream:
             batch = next(iter(stream))
-            self.assertEqual(bytes(batch["ids/values"]), b"cba")
-            self.assertEqual(batch["ids/row_splits"].tolist(), [0, 2, 2, 3])
+            self.assertEqual(bytes(batch["ids"].values), b"cba")
+            self.assertEqual(batch["ids"].row_splits.tolist(), [0, 2, 2, 3])
 
     def test_row_splits_that_fall_are_an_error_item(self):
         signature = {"ids/values": ("int64", [None]), "ids/row_splits": ("int64", [None])}
