@@ -46,9 +46,15 @@ int stg_map_open(int fd, uint64_t bytes, enum stg_map_kind kind, const char *wha
     return 0;
 }
 
-void stg_map_populate(const struct stg_map *map)
+void stg_map_populate(const struct stg_map *map, int fd)
 {
-    madvise(map->base, map->bytes, MADV_POPULATE_READ);
+    off_t end = (off_t)map->bytes, at = lseek(fd, 0, SEEK_DATA);
+    while (at >= 0 && at < end) {
+        off_t hole = lseek(fd, at, SEEK_HOLE);
+        hole = hole > at && hole < end ? hole : end;
+        madvise((char *)map->base + at, (size_t)(hole - at), MADV_POPULATE_READ);
+        at = hole < end ? lseek(fd, hole, SEEK_DATA) : end;
+    }
 }
 
 void stg_map_forget(const struct stg_map *map, const void *at, uint64_t bytes)

@@ -33,8 +33,9 @@ int stg_map_open(int fd, uint64_t bytes, enum stg_map_kind kind, const char *wha
  * again; what was written there is gone. */
 void stg_map_forget(const struct stg_map *map, const void *at, uint64_t bytes);
 
-/* Faults all of it in ahead of use, as far as the kernel likes to. */
-void stg_map_populate(const struct stg_map *map);
+/* Faults in ahead of use what has memory, as far as the kernel likes to. A page without
+ * memory stays so: to read it would allocate it. fd: what was mapped. */
+void stg_map_populate(const struct stg_map *map, int fd);
 
 void stg_map_close(struct stg_map *map);
 

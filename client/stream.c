@@ -61,7 +61,7 @@ static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segm
                           "arena segment", &stream->segment, err);
     if (rc < 0)
         return rc;
-    stg_map_populate(&stream->segment);
+    stg_map_populate(&stream->segment, fds[FD_SEGMENT]);
     stream->ring.page = stream->ring_page.base;
     stream->control.page = stream->control_page.base;
     return 0;

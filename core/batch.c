@@ -87,30 +87,46 @@ static struct stg_tensor_entry *entry_at(char *base, uint32_t i)
            i;
 }
 
-static int too_large(const struct stg_batch_writer *w, uint64_t needed,
-                     struct stg_err *err)
+/* The capacity is at least `needed` bytes, or an error. */
+static int reach(struct stg_batch_writer *w, uint64_t needed, struct stg_err *err)
 {
+    if (needed <= w->capacity_bytes)
+        return 0;
+    if (w->room.grow != NULL && needed <= w->room.limit_bytes)
+        return w->room.grow(w->room.owner, needed, &w->capacity_bytes, err);
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                    "batch needs %" PRIu64 " bytes, max_batch_bytes is %" PRIu64
                    ": raise it, or make smaller batches",
-                   needed, w->capacity_bytes);
+                   needed, w->room.limit_bytes);
 }
 
 int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
                            uint64_t capacity_bytes, const struct stg_schema *schema,
                            struct stg_err *err)
 {
+    struct stg_batch_room none = {.limit_bytes = capacity_bytes};
+    return stg_batch_writer_begin_growing(w, base, capacity_bytes, &none, schema, err);
+}
+
+int stg_batch_writer_begin_growing(struct stg_batch_writer *w, void *base,
+                                   uint64_t capacity_bytes,
+                                   const struct stg_batch_room *room,
+                                   const struct stg_schema *schema, struct stg_err *err)
+{
     assert((uintptr_t)base % STG_TENSOR_ALIGN == 0);
-    struct stg_batch_writer writer = {
-        .base = base, .capacity_bytes = capacity_bytes, .n_tensors = (uint32_t)schema->n};
+    struct stg_batch_writer writer = {.base = base,
+                                      .capacity_bytes = capacity_bytes,
+                                      .n_tensors = (uint32_t)schema->n,
+                                      .room = *room};
     uint64_t names = sizeof(struct stg_batch_header) +
                      (uint64_t)schema->n * sizeof(struct stg_tensor_entry);
     uint64_t end = names;
     for (size_t i = 0; i < schema->n; i++)
         end += strlen(schema->components[i].name) + 1;
     writer.used_bytes = align_up(end);
-    if (writer.used_bytes > capacity_bytes || end > UINT32_MAX)
-        return too_large(&writer, writer.used_bytes, err);
+    int rc = reach(&writer, end > UINT32_MAX ? UINT64_MAX : writer.used_bytes, err);
+    if (rc < 0)
+        return rc;
 
     memset(base, 0, writer.used_bytes);
     struct stg_batch_header *header = base;
@@ -137,17 +153,16 @@ int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
     return 0;
 }
 
-/* Bumps; false when it does not fit, and ret says how many bytes would be needed. */
-static bool bump(const struct stg_batch_writer *w, uint64_t *used, uint64_t bytes,
-                 uint64_t *ret)
+/* Bumps; ret is where the bytes begin. */
+static int bump(struct stg_batch_writer *w, uint64_t *used, uint64_t bytes, uint64_t *ret,
+                struct stg_err *err)
 {
     *ret = *used;
-    if (bytes > (uint64_t)INT64_MAX) {
-        *used = UINT64_MAX;
-        return false;
-    }
+    if (bytes > (uint64_t)INT64_MAX)
+        return reach(w, UINT64_MAX, err);
+    int rc = reach(w, *used + bytes, err);
     *used = align_up(*used + bytes);
-    return *ret + bytes <= w->capacity_bytes;
+    return rc;
 }
 
 /* The offsets come first, so that the unused end of the last strings can be given back.
@@ -173,13 +188,14 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
     }
 
     bool is_string = dtype == STAGER_STRING;
-    uint64_t used = w->used_bytes, offsets = 0, data;
+    uint64_t used = w->used_bytes, offsets = 0, data = 0;
     uint64_t offsets_bytes = is_string ? (n + 1) * sizeof(int64_t) : 0;
     uint64_t data_bytes = is_string ? string_bytes : n * stg_dtype_bytes(dtype);
-    if (is_string && !bump(w, &used, offsets_bytes, &offsets))
-        return too_large(w, used, err);
-    if (!bump(w, &used, data_bytes, &data))
-        return too_large(w, used, err);
+    int rc = is_string ? bump(w, &used, offsets_bytes, &offsets, err) : 0;
+    if (rc == 0)
+        rc = bump(w, &used, data_bytes, &data, err);
+    if (rc < 0)
+        return rc;
 
     w->used_bytes = used;
     for (int k = 0; k < ndim; k++)

@@ -70,11 +70,22 @@ void stg_schema_pick_whole(const struct stg_schema *schema, bool *picked);
  * once), then seal. Allocation is a bump from the header upwards, tensors aligned to 64.
  * The coordinates in the header (generation, number, pass … n_rows) are the caller's to
  * set, at any time after begin, which zeroes them. */
+
+/* Where more room comes from. */
+struct stg_batch_room {
+    uint64_t limit_bytes; /* max_batch_bytes */
+    /* From now on there are at least `needed` bytes at base, of which *ret says how many;
+     * at most limit_bytes. Any error. NULL: there is no more than the capacity. */
+    int (*grow)(void *owner, uint64_t needed, uint64_t *ret, struct stg_err *err);
+    void *owner;
+};
+
 struct stg_batch_writer {
     char *base;
     uint64_t capacity_bytes;
     uint64_t used_bytes;
     uint32_t n_tensors;
+    struct stg_batch_room room;
 };
 
 /* Lays out header, entries and names. `schema` gives names, dtypes, ranks and parts.
@@ -84,6 +95,12 @@ struct stg_batch_writer {
 int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
                            uint64_t capacity_bytes, const struct stg_schema *schema,
                            struct stg_err *err);
+
+/* As stg_batch_writer_begin, where the capacity grows. room is copied. */
+int stg_batch_writer_begin_growing(struct stg_batch_writer *w, void *base,
+                                   uint64_t capacity_bytes,
+                                   const struct stg_batch_room *room,
+                                   const struct stg_schema *schema, struct stg_err *err);
 
 /* Room for tensor i. For strings string_bytes is an upper bound of all bytes together;
  * the offsets array (n + 1) is made as well, and ret->begin/end point to it. The entry is

@@ -244,7 +244,7 @@ static void fill_memory(const struct stg_stage *stage, struct stg_pipeline_statu
 {
     struct stg_lease_usage usage;
     stg_lease_usage(stage->leases, &usage);
-    ret->memory_bytes = usage.total;
+    ret->memory_bytes = stg_stage_arena_bytes(stage);
     ret->memory_used_bytes = usage.total - usage.free;
     ret->quarantined_bytes = usage.quarantined;
     ret->max_batch_bytes = stage->plan.max_batch_bytes;

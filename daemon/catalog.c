@@ -74,7 +74,7 @@ static void free_pipeline(struct stg_pipeline *pipeline)
     free(pipeline);
 }
 
-static void free_instance(struct stg_instance *instance)
+void stg_catalog_free_instance(struct stg_instance *instance)
 {
     stg_stage_destroy(instance->stage);
     stg_workers_unref(instance->config.workers);
@@ -88,7 +88,7 @@ void stg_catalog_destroy(struct stg_catalog *catalog)
         return;
     while (catalog->instances != NULL) {
         struct stg_instance *next = catalog->instances->next;
-        free_instance(catalog->instances);
+        stg_catalog_free_instance(catalog->instances);
         catalog->instances = next;
     }
     while (catalog->pipelines != NULL) {
@@ -428,138 +428,4 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         return 0;
     }
     return new_instance(catalog, pipeline, private_run, max_held, ret, err);
-}
-
-bool stg_catalog_stopping(const struct stg_catalog *catalog)
-{
-    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        if (i->state == STG_INSTANCE_ENDING ||
-            (i->state == STG_INSTANCE_LIVE && stg_stage_stopping(i->stage)))
-            return true;
-    }
-    return false;
-}
-
-uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog)
-{
-    return catalog->n_gone;
-}
-
-void stg_catalog_discard(struct stg_instance *instance)
-{
-    if (instance->pipeline != NULL)
-        instance->pipeline->instance = NULL;
-    instance->pipeline = NULL;
-}
-
-void stg_catalog_abandon(struct stg_instance *instance)
-{
-    instance->abandoned = 1;
-    if (instance->stage != NULL)
-        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
-}
-
-static void remove_instance(struct stg_instance *instance)
-{
-    struct stg_instance **at = &instance->catalog->instances;
-    while (*at != instance)
-        at = &(*at)->next;
-    *at = instance->next;
-    free_instance(instance);
-}
-
-static void destroy_stage(uv_work_t *work)
-{
-    struct stg_instance *instance = work->data;
-    stg_stage_destroy(instance->at_work);
-}
-
-static void destroyed_stage(uv_work_t *work, int status)
-{
-    struct stg_instance *instance = work->data;
-    struct stg_catalog *catalog = instance->catalog;
-    catalog->n_gone++;
-    remove_instance(instance);
-    stg_heap_trim(&catalog->trim, catalog->loop);
-    catalog->hooks.changed(catalog->hooks.owner);
-}
-
-/* Unmapping a large arena takes as long as it took to fault in: not on the loop. */
-static void end_instance(struct stg_instance *instance)
-{
-    stg_catalog_keep_counts(instance);
-    instance->state = STG_INSTANCE_ENDING;
-    instance->at_work = instance->stage;
-    instance->stage = NULL;
-    uv_queue_work(instance->catalog->loop, &instance->work, destroy_stage,
-                  destroyed_stage);
-}
-
-static void sooner(int millis, int *next_millis)
-{
-    if (millis >= 0 && (*next_millis < 0 || millis < *next_millis))
-        *next_millis = millis;
-}
-
-/* Returns whether runners of it, for whom an open may wait, have ended since. */
-static bool sweep_live(struct stg_instance *instance, int *next_millis)
-{
-    stg_catalog_note(instance);
-    if (stg_stage_finished(instance->stage)) {
-        end_instance(instance);
-        return true;
-    }
-    sooner(stg_stage_sweep(instance->stage), next_millis);
-    sooner(stg_stage_choose_cut(instance->stage), next_millis);
-    bool quiet = stg_stage_quiet(instance->stage);
-    bool became = quiet && !instance->quiet;
-    instance->quiet = quiet;
-    return became;
-}
-
-int stg_catalog_sweep(struct stg_catalog *catalog)
-{
-    int next_millis = -1;
-    bool went = false;
-    struct stg_instance *next;
-    for (struct stg_instance *i = catalog->instances; i != NULL; i = next) {
-        next = i->next;
-        if (i->state == STG_INSTANCE_LIVE) {
-            went |= sweep_live(i, &next_millis);
-        } else if (i->state == STG_INSTANCE_FAILED) {
-            stg_catalog_keep_counts(i);
-            remove_instance(i);
-            went = true;
-        }
-    }
-    if (went)
-        catalog->hooks.changed(catalog->hooks.owner);
-    return next_millis;
-}
-
-void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text)
-{
-    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        i->abandoned = 1;
-        if (i->stage != NULL)
-            stg_stage_stop(i->stage, code, text, false);
-    }
-}
-
-bool stg_catalog_working(const struct stg_catalog *catalog)
-{
-    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        if (i->state == STG_INSTANCE_CREATING || i->state == STG_INSTANCE_ENDING)
-            return true;
-    }
-    return catalog->trim.is_running;
-}
-
-bool stg_catalog_quiet(const struct stg_catalog *catalog)
-{
-    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        if (i->state == STG_INSTANCE_LIVE && !stg_stage_quiet(i->stage))
-            return false;
-    }
-    return !stg_catalog_working(catalog);
 }

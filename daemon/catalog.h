@@ -37,6 +37,7 @@ struct stg_instance {
     struct stg_stage *stage;
     struct stg_stage *at_work; /* CREATING, ENDING: the stage, the worker's alone */
     bool quiet;      /* its runners have ended, and who waited for it was told */
+    bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
     uint64_t n_gone; /* of the catalog when it was made */
     struct stg_err error;
     uv_work_t work;
@@ -133,8 +134,12 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
                          bool private_run, uint32_t max_held, struct stg_instance **ret,
                          struct stg_err *err);
 
-/* Is an instance on its way out, whose memory comes back soon? */
+/* Is an instance on its way out, whose memory comes back soon? Not one that only clients
+ * keep that left. */
 bool stg_catalog_stopping(const struct stg_catalog *catalog);
+
+/* Is there an instance that only clients keep that left? */
+bool stg_catalog_kept(const struct stg_catalog *catalog);
 
 /* How many instances gave their memory back so far. */
 uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog);

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/catalog_priv.h"
 
+#define HOLDER "containers"
+
 static int take_memory(void *owner, uint64_t bytes, const char *what, struct stg_err *err)
 {
-    return stg_budget_take(owner, bytes, what, err);
+    int rc = stg_budget_take(owner, bytes, HOLDER, err);
+    if (rc < 0 && err != NULL)
+        stg_err_prefix(err, rc, "%s", what);
+    return rc;
 }
 
 static void give_memory(void *owner, uint64_t bytes)
 {
-    stg_budget_give(owner, bytes);
+    stg_budget_give(owner, bytes, HOLDER);
 }
 
 static void reclaim_memory(void *owner, uint64_t bytes)

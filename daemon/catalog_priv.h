@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the catalog: catalog.c (names and instances), catalog_events.c (what is told
+ * Inside of the catalog: catalog.c (names and instances), catalog_end.c (the end
+ * of instances), catalog_events.c (what is told
  * of them), catalog_status.c (what they count),
  * catalog_containers.c (what they share), catalog_replace.c (what may be replaced),
  * persist.c (files).
@@ -26,6 +27,9 @@ struct stg_catalog {
     uint64_t n_gone;                /* instances whose memory came back */
     struct stg_heap_trim trim;
 };
+
+/* catalog.c: its stage is at nobody's work. */
+void stg_catalog_free_instance(struct stg_instance *instance);
 
 /* catalog_events.c */
 void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,

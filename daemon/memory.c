@@ -22,7 +22,15 @@
 #endif
 
 #define MIB (1024ull * 1024ull)
+#define LOOK_BYTES MIB         /* less is not worth a look at what the machine has */
+#define NAMED_HOLDERS 4        /* in the text of a refusal */
 #define CHUNK_BYTES (64 * MIB) /* between two looks at `cancelled` */
+
+struct stg_budget_holder {
+    struct stg_budget_holder *next;
+    uint64_t bytes;
+    char name[];
+};
 
 static uint64_t read_number(const char *path)
 {
@@ -111,49 +119,162 @@ void stg_budget_init(struct stg_budget *budget, uint64_t total)
 {
     budget->total = total_or_default(total, 0);
     budget->used = 0;
+    budget->holders = NULL;
     budget->reclaim = NULL;
     pthread_mutex_init(&budget->lock, NULL);
 }
 
 void stg_budget_finish(struct stg_budget *budget)
 {
+    while (budget->holders != NULL) {
+        struct stg_budget_holder *next = budget->holders->next;
+        free(budget->holders);
+        budget->holders = next;
+    }
     pthread_mutex_destroy(&budget->lock);
 }
 
+/* ---- holders: for the texts of refusals; without memory for one, it has no name ---- */
+
+static struct stg_budget_holder **find_holder(struct stg_budget *budget, const char *name)
+{
+    struct stg_budget_holder **at = &budget->holders;
+    while (*at != NULL && strcmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static void add_to_holder(struct stg_budget *budget, uint64_t bytes, const char *name)
+{
+    struct stg_budget_holder **at = find_holder(budget, name);
+    if (*at == NULL && bytes > 0) {
+        *at = calloc(1, sizeof(**at) + strlen(name) + 1);
+        if (*at != NULL)
+            memcpy((*at)->name, name, strlen(name) + 1);
+    }
+    if (*at != NULL)
+        (*at)->bytes += bytes;
+}
+
+static void take_from_holder(struct stg_budget *budget, uint64_t bytes, const char *name)
+{
+    struct stg_budget_holder **at = find_holder(budget, name), *holder = *at;
+    if (holder == NULL)
+        return;
+    holder->bytes -= bytes < holder->bytes ? bytes : holder->bytes;
+    if (holder->bytes > 0)
+        return;
+    *at = holder->next;
+    free(holder);
+}
+
+/* The largest one that has at most so much, and comes after `last` among equals. */
+static const struct stg_budget_holder *next_holder(const struct stg_budget *budget,
+                                                   const struct stg_budget_holder *last)
+{
+    const struct stg_budget_holder *found = NULL;
+    bool passed = last == NULL;
+    for (const struct stg_budget_holder *h = budget->holders; h != NULL; h = h->next) {
+        bool comes =
+            last == NULL || h->bytes < last->bytes || (passed && h->bytes == last->bytes);
+        if (comes && h != last && (found == NULL || h->bytes > found->bytes))
+            found = h;
+        passed = passed || h == last;
+    }
+    return found;
+}
+
+static void name_holders(struct stg_budget *budget, struct stg_err *err)
+{
+    pthread_mutex_lock(&budget->lock);
+    const struct stg_budget_holder *h = next_holder(budget, NULL);
+    uint64_t rest = budget->used;
+    const char *before = " (";
+    for (int i = 0; i < NAMED_HOLDERS && h != NULL; i++) {
+        stg_err_append(err, err->code, "%s%s %.1f MiB", before, h->name,
+                       (double)h->bytes / MIB);
+        before = ", ";
+        rest -= h->bytes;
+        h = next_holder(budget, h);
+    }
+    if (h != NULL)
+        stg_err_append(err, err->code, ", others %.1f MiB", (double)rest / MIB);
+    if (budget->holders != NULL)
+        stg_err_append(err, err->code, ")");
+    pthread_mutex_unlock(&budget->lock);
+}
+
 /* Bytes that are missing, or 0: they are taken. */
-static uint64_t try_take(struct stg_budget *budget, uint64_t bytes)
+static uint64_t try_take(struct stg_budget *budget, uint64_t bytes, const char *holder)
 {
     pthread_mutex_lock(&budget->lock);
     uint64_t left = budget->total > budget->used ? budget->total - budget->used : 0;
-    if (bytes <= left)
+    if (bytes <= left) {
         budget->used += bytes;
+        add_to_holder(budget, bytes, holder);
+    }
     pthread_mutex_unlock(&budget->lock);
     return bytes <= left ? 0 : bytes - left;
 }
 
-int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
-                    struct stg_err *err)
+static double whole_mib(uint64_t bytes)
 {
-    uint64_t missing = try_take(budget, bytes);
-    if (missing > 0 && bytes <= budget->total && budget->reclaim != NULL) {
-        budget->reclaim(budget->owner, missing);
-        missing = try_take(budget, bytes);
-    }
-    if (missing == 0)
-        return 0;
-    uint64_t used = stg_budget_used(budget), total = budget->total;
-    return stg_err(
-        err, -STAGER_RESOURCE_EXHAUSTED,
-        "%s needs %.1f MiB, but memory_budget is %.1f MiB and %.1f MiB of it are in "
-        "use: raise memory_budget in stagerd.yaml, or lower capacity, num_threads, "
-        "max_held, batch_size or memory_budget of the pipeline",
-        what, (double)bytes / MIB, (double)total / MIB, (double)used / MIB);
+    return (double)(bytes / MIB + (bytes % MIB != 0));
 }
 
-void stg_budget_give(struct stg_budget *budget, uint64_t bytes)
+static int refuse(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                  struct stg_err *err)
+{
+    uint64_t used = stg_budget_used(budget), total = budget->total;
+    if (err == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "%s needs %.1f MiB, but memory_budget is %.1f MiB and %.1f MiB of it are in "
+            "use",
+            holder, (double)bytes / MIB, (double)total / MIB, (double)used / MIB);
+    name_holders(budget, err);
+    if (bytes < UINT64_MAX / 2)
+        stg_err_append(err, err->code,
+                       ": raise memory_budget in stagerd.yaml to %.0fMiB, or",
+                       whole_mib(used + bytes));
+    else
+        stg_err_append(err, err->code, ":");
+    return stg_err_append(err, err->code,
+                          " end a holder, or lower capacity, num_threads, max_held, "
+                          "batch_size or memory_budget of the pipeline");
+}
+
+int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                    struct stg_err *err)
+{
+    uint64_t missing = try_take(budget, bytes, holder);
+    if (missing > 0 && bytes <= budget->total && budget->reclaim != NULL) {
+        budget->reclaim(budget->owner, missing);
+        missing = try_take(budget, bytes, holder);
+    }
+    return missing == 0 ? 0 : refuse(budget, bytes, holder, err);
+}
+
+int stg_budget_take_free(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                         struct stg_err *err)
+{
+    return try_take(budget, bytes, holder) == 0 ? 0 : refuse(budget, bytes, holder, err);
+}
+
+void stg_budget_give(struct stg_budget *budget, uint64_t bytes, const char *holder)
 {
     pthread_mutex_lock(&budget->lock);
     budget->used -= bytes < budget->used ? bytes : budget->used;
+    take_from_holder(budget, bytes, holder);
+    pthread_mutex_unlock(&budget->lock);
+}
+
+void stg_budget_move(struct stg_budget *budget, uint64_t bytes, const char *from,
+                     const char *to)
+{
+    pthread_mutex_lock(&budget->lock);
+    take_from_holder(budget, bytes, from);
+    add_to_holder(budget, bytes, to);
     pthread_mutex_unlock(&budget->lock);
 }
 
@@ -195,6 +316,12 @@ static int reserve_chunk(int fd, uint64_t at, uint64_t bytes)
     return rc;
 }
 
+/* Faults a part in. Before Linux 5.14 that is done on use. */
+static void populate(const struct stg_segment *segment, uint64_t at, uint64_t bytes)
+{
+    madvise((char *)segment->base + at, bytes, MADV_POPULATE_WRITE);
+}
+
 /* Reserves, or faults in where it is mapped. */
 static int fill(const char *name, const struct stg_segment *segment,
                 const _Atomic int *cancelled, struct stg_err *err)
@@ -204,8 +331,8 @@ static int fill(const char *name, const struct stg_segment *segment,
         if (cancelled != NULL && atomic_load(cancelled))
             return stg_err(err, -STAGER_CANCELLED,
                            "%s: nobody waits for this memory any more", name);
-        if (segment->base != NULL) /* Linux 5.14; else faulted in on use */
-            madvise((char *)segment->base + at, n, MADV_POPULATE_WRITE);
+        if (segment->base != NULL)
+            populate(segment, at, n);
         else if (reserve_chunk(segment->fd, at, n) < 0)
             return failed("reserving memory", name, segment->bytes, err);
     }
@@ -220,19 +347,26 @@ static int add_seals(const char *name, const struct stg_segment *segment, int se
                : 0;
 }
 
-static int create(const char *name, uint64_t bytes, int seals,
+static int check_available(const char *name, uint64_t bytes, struct stg_err *err)
+{
+    uint64_t available = stg_memory_available();
+    if (bytes <= available)
+        return 0;
+    return stg_err(
+        err, -STAGER_RESOURCE_EXHAUSTED,
+        "%s needs %.1f MiB, but the machine or the control group has %.1f MiB left", name,
+        (double)bytes / MIB, (double)available / MIB);
+}
+
+/* sparse: without memory. */
+static int create(const char *name, uint64_t bytes, int seals, bool sparse,
                   const _Atomic int *cancelled, struct stg_segment *ret,
                   struct stg_err *err)
 {
-    uint64_t available = stg_memory_available();
-    if (bytes > available)
-        return stg_err(
-            err, -STAGER_RESOURCE_EXHAUSTED,
-            "%s needs %.1f MiB, but the machine or the control group has %.1f MiB left",
-            name, (double)bytes / MIB, (double)available / MIB);
-
+    int rc = sparse ? 0 : check_available(name, bytes, err);
+    if (rc < 0)
+        return rc;
     struct stg_segment segment = {.fd = make_memfd(name), .bytes = bytes};
-    int rc;
     if (segment.fd < 0) {
         rc = failed("memfd_create", name, bytes, err);
         goto fail;
@@ -241,7 +375,7 @@ static int create(const char *name, uint64_t bytes, int seals,
         rc = failed("ftruncate", name, bytes, err);
         goto fail;
     }
-    rc = fill(name, &segment, cancelled, err);
+    rc = sparse ? 0 : fill(name, &segment, cancelled, err);
     if (rc < 0)
         goto fail;
     segment.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0);
@@ -252,7 +386,7 @@ static int create(const char *name, uint64_t bytes, int seals,
     }
     madvise(segment.base, bytes, MADV_DONTFORK);
     madvise(segment.base, bytes, MADV_DONTDUMP);
-    rc = fill(name, &segment, cancelled, err);
+    rc = sparse ? 0 : fill(name, &segment, cancelled, err);
     if (rc == 0)
         rc = add_seals(name, &segment, seals, err);
     if (rc < 0)
@@ -272,14 +406,33 @@ int stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     if (!client_writable)
         seals |= F_SEAL_FUTURE_WRITE;
-    return create(name, bytes, seals, cancelled, ret, err);
+    return create(name, bytes, seals, false, cancelled, ret, err);
+}
+
+int stg_segment_create_sparse(const char *name, uint64_t bytes, struct stg_segment *ret,
+                              struct stg_err *err)
+{
+    return create(name, bytes,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE, true,
+                  NULL, ret, err);
+}
+
+int stg_segment_back(const char *name, const struct stg_segment *segment, uint64_t at,
+                     uint64_t bytes, struct stg_err *err)
+{
+    int rc = bytes < LOOK_BYTES ? 0 : check_available(name, bytes, err);
+    if (rc == 0 && reserve_chunk(segment->fd, at, bytes) < 0)
+        rc = failed("reserving memory", name, bytes, err);
+    if (rc == 0)
+        populate(segment, at, bytes);
+    return rc;
 }
 
 int stg_segment_create_open(const char *name, uint64_t bytes,
                             const _Atomic int *cancelled, struct stg_segment *ret,
                             struct stg_err *err)
 {
-    return create(name, bytes, F_SEAL_SHRINK | F_SEAL_GROW, cancelled, ret, err);
+    return create(name, bytes, F_SEAL_SHRINK | F_SEAL_GROW, false, cancelled, ret, err);
 }
 
 int stg_segment_seal(const char *name, const struct stg_segment *segment,

@@ -15,9 +15,10 @@
 /* The hard budget of a daemon, in bytes: batches, rings, and the buffers of datasets. Any
  * thread. */
 struct stg_budget {
-    pthread_mutex_t lock; /* guards used */
+    pthread_mutex_t lock; /* guards used and holders */
     uint64_t total;
     uint64_t used;
+    struct stg_budget_holder *holders; /* what is in use, by holder */
     /* NULL, or tries to have so many bytes given back: called without the lock, by who
      * finds too few. */
     void (*reclaim)(void *owner, uint64_t bytes);
@@ -28,11 +29,19 @@ struct stg_budget {
 void stg_budget_init(struct stg_budget *budget, uint64_t total);
 void stg_budget_finish(struct stg_budget *budget);
 
-/* Takes bytes or refuses with the arithmetic (RESOURCE_EXHAUSTED); `what` is for the
- * text. */
-int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *what,
+/* Takes bytes for a holder, or refuses with the arithmetic, the largest holders and a
+ * number that works (RESOURCE_EXHAUSTED). Holders are texts ("pipeline x"): those that
+ * are equal are one. */
+int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holder,
                     struct stg_err *err);
-void stg_budget_give(struct stg_budget *budget, uint64_t bytes);
+/* As that, and asks nobody to give back: for callers that hold locks. */
+int stg_budget_take_free(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                         struct stg_err *err);
+/* Gives back what the holder took. */
+void stg_budget_give(struct stg_budget *budget, uint64_t bytes, const char *holder);
+/* From now on those bytes are another holder's. */
+void stg_budget_move(struct stg_budget *budget, uint64_t bytes, const char *from,
+                     const char *to);
 /* Another total (0: as above, of what is left and what is in use); what is in use stays
  * in use. */
 void stg_budget_resize(struct stg_budget *budget, uint64_t total);
@@ -67,6 +76,16 @@ void stg_segment_destroy(
 int stg_segment_create_open(const char *name, uint64_t bytes,
                             const _Atomic int *cancelled, struct stg_segment *ret,
                             struct stg_err *err);
+
+/* As stg_segment_create, for one that clients do not write, without memory: a part has
+ * some once stg_segment_back reserved it. */
+int stg_segment_create_sparse(const char *name, uint64_t bytes, struct stg_segment *ret,
+                              struct stg_err *err);
+
+/* Reserves memory for a part that is on whole pages, and faults it in. RESOURCE_EXHAUSTED
+ * as stg_segment_create. Any thread. */
+int stg_segment_back(const char *name, const struct stg_segment *segment, uint64_t at,
+                     uint64_t bytes, struct stg_err *err);
 
 /* Every later mapping is read-only. RESOURCE_EXHAUSTED. */
 int stg_segment_seal(const char *name, const struct stg_segment *segment,

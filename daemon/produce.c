@@ -12,6 +12,7 @@
 
 #include "core/log.h"
 #include "daemon/delivery.h"
+#include "daemon/storage/chunk.h"
 
 /* Until items were made, each is thought to take long. */
 #define FIRST_BUSY_NS 1000000u
@@ -98,6 +99,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
     runners->draw_epoch = 0;
     runners->draw_index = 0;
     runners->n_ignored_seen = 0;
+    struct stg_fund fund;
     struct stg_dataset_env env = {
         .uid = stage->config.uid,
         .gid = stage->config.gid,
@@ -105,6 +107,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .n_groups = stage->config.n_groups,
         .pass = pass,
         .buffer_bytes = stage->plan.buffer_bytes,
+        .fund = stg_stage_fund(stage, &fund),
         .trace = stage->config.trace,
         .stopped = &stage->stopped,
         .container = stage->config.container,
@@ -385,14 +388,21 @@ int stg_runners_start(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
+void stg_runners_shed(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    for (uint32_t i = 0; i < runners->n_started; i++)
+        stg_writer_finish(&runners->all[i].writer);
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+}
+
 void stg_runners_finish(struct stg_stage *stage)
 {
     struct stg_runners *runners = &stage->runners;
-    for (uint32_t i = 0; i < runners->n_started; i++) {
+    for (uint32_t i = 0; i < runners->n_started; i++)
         pthread_join(runners->all[i].thread, NULL);
-        stg_writer_finish(&runners->all[i].writer);
-    }
-    stg_dataset_destroy(runners->dataset);
+    stg_runners_shed(stage);
     for (uint32_t i = 0; i < runners->n_turns; i++) {
         pthread_cond_destroy(&runners->turns[i].cond);
         pthread_cond_destroy(&runners->all[i].job.done);

@@ -13,6 +13,7 @@
 #include "daemon/feed.h"
 #include "daemon/gate.h"
 #include "daemon/probe.h"
+#include "daemon/quarantine.h"
 #include "daemon/session.h"
 #include "daemon/tracing.h"
 #include "daemon/version.h"
@@ -22,6 +23,7 @@
 /* How long a request waits for the file system. */
 #define PROBE_NS 200000000u
 #define SCRIPT_MAX_BYTES 4096
+#define MAX_QUARANTINED 16 /* that are told whatever else does not fit */
 
 static struct stg_catalog *catalog_of(struct stg_session *session)
 {
@@ -115,7 +117,7 @@ static int describe(struct stg_session *session, const struct stg_definition *de
         session->server->settings->default_pipeline_memory, &plan, err);
     if (rc < 0)
         return rc;
-    uint64_t needs = plan.arena_bytes + plan.buffer_bytes;
+    uint64_t needs = plan.reserved_bytes;
     if (needs > session->server->budget.total)
         return stg_err(
             err, -STAGER_RESOURCE_EXHAUSTED,
@@ -252,6 +254,8 @@ static bool fits(const struct stg_reply *reply)
 /* A list that is too long for one message is told without files, then in part. */
 static void shorten_list(struct stg_reply *reply)
 {
+    while (reply->n_quarantined > MAX_QUARANTINED && !fits(reply))
+        reply->n_quarantined /= 2;
     for (size_t i = 0; !fits(reply) && i < reply->n_entries; i += 16) {
         for (size_t k = i; k < i + 16 && k < reply->n_entries; k++)
             reply->entries[k].file = "";
@@ -266,6 +270,8 @@ static void shorten_list(struct stg_reply *reply)
 static void shorten_status(struct stg_reply *reply)
 {
     struct stg_pipeline_status *status = &reply->status;
+    while (status->n_quarantined > MAX_QUARANTINED && !fits(reply))
+        status->n_quarantined /= 2;
     while (!fits(reply) && status->n_clients > 0) {
         size_t n = status->n_clients / 16 + 1;
         status->n_clients -= n;
@@ -302,6 +308,8 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
             .pipeline = p->id,
         };
     }
+    reply.n_quarantined = stg_quarantine_list(session->server, NULL, &session->who, &bump,
+                                              &reply.quarantined);
     shorten_list(&reply);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
@@ -349,6 +357,8 @@ static void serve_status(struct stg_session *session, const struct stg_request *
     stg_bump_init(&bump, 0);
     struct stg_reply reply = reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
+    reply.status.n_quarantined = stg_quarantine_list(
+        session->server, pipeline->name, &session->who, &bump, &reply.status.quarantined);
     shorten_status(&reply);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);

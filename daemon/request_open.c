@@ -11,9 +11,12 @@
 
 #include "core/log.h"
 #include "daemon/cut.h"
+#include "daemon/quarantine.h"
 #include "daemon/session.h"
 
 #define CLIENT_ID_MAX_BYTES 127
+#define OPEN_MILLIS 25000 /* for memory that comes back */
+#define BRIEF_MILLIS 1000 /* for a process that may be about to end, or to release */
 
 static struct stg_reply reply_to(const struct stg_request *request)
 {
@@ -198,10 +201,24 @@ static int wait_because(struct stg_session *session, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(session->open_why, sizeof(session->open_why), fmt, args);
     va_end(args);
+    session->open_code = -STAGER_DEADLINE_EXCEEDED;
+    session->open_millis = OPEN_MILLIS;
+    session->open_brief = false;
     return 1;
 }
 
-/* The instance could not be made. Memory that is on its way back is worth waiting for. */
+/* As wait_because; *err is what it fails with. */
+static int wait_briefly(struct stg_session *session, const struct stg_err *err)
+{
+    wait_because(session, "%s", err->text);
+    session->open_code = err->code;
+    session->open_millis = BRIEF_MILLIS;
+    session->open_brief = true;
+    return 1;
+}
+
+/* The instance could not be made. Memory that is on its way back is worth waiting for;
+ * what processes keep that left, for a moment: one may be about to end. */
 static int answer_failed(struct stg_session *session, const struct stg_request *request,
                          struct stg_instance *instance)
 {
@@ -213,6 +230,10 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
          stg_catalog_n_gone(catalog) != instance->n_gone)) {
         session->open_gone = instance->n_gone + 1;
         return wait_because(session, "%s", err.text);
+    }
+    if (err.code == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_kept(catalog)) {
+        session->open_gone = instance->n_gone + 1;
+        return wait_briefly(session, &err);
     }
     stg_catalog_discard(instance);
     fail(session, request, &err);
@@ -248,6 +269,8 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
         ask(session, request, pipeline);
         return 0;
     }
+    if (stg_quarantine_check(session->server, session->who.uid, &err) < 0)
+        return wait_briefly(session, &err);
     struct stg_instance *instance = session->open_private;
     int rc = 0;
     if (!session->open_waits)

@@ -20,7 +20,6 @@
 #endif
 
 #define HELLO_MILLIS 2000
-#define OPEN_MILLIS 25000
 #define JOIN_MILLIS 25000
 #define MESSAGES_A_TURN 16
 
@@ -267,7 +266,7 @@ static void on_deadline(uv_timer_t *timer)
     if (session->open_waits) {
         uint64_t id = session->open.id;
         stop_waiting(session);
-        stg_session_fail(session, id, -STAGER_DEADLINE_EXCEEDED, session->open_why);
+        stg_session_fail(session, id, session->open_code, session->open_why);
     } else if (session->joining) {
         stg_log(STG_LOG_WARNING,
                 "pid %d opened pipeline %s and did not join it within %d ms",
@@ -277,6 +276,14 @@ static void on_deadline(uv_timer_t *timer)
         stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
         stg_session_close(session);
     }
+}
+
+/* Each reason has a time, from the first try on. */
+static void arm_open(struct stg_session *session)
+{
+    uint64_t now = uv_now(&session->server->loop);
+    uint64_t due = session->open_since + session->open_millis;
+    uv_timer_start(&session->deadline, on_deadline, due > now ? due - now : 1, 0);
 }
 
 static void wait_with_open(struct stg_session *session, uint64_t id, const void *bytes,
@@ -294,7 +301,8 @@ static void wait_with_open(struct stg_session *session, uint64_t id, const void 
         return;
     }
     session->open_waits = true;
-    uv_timer_start(&session->deadline, on_deadline, OPEN_MILLIS, 0);
+    session->open_since = uv_now(&session->server->loop);
+    arm_open(session);
 }
 
 void stg_session_retry(struct stg_session *session)
@@ -306,6 +314,8 @@ void stg_session_retry(struct stg_session *session)
         session->open_waits = false;
         if (!session->joining)
             uv_timer_stop(&session->deadline);
+    } else {
+        arm_open(session);
     }
 }
 

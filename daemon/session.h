@@ -54,6 +54,10 @@ struct stg_session {
     struct stg_instance *open_private;
     struct stg_tracing *tracing;       /* what it traces, or NULL */
     char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
+    int open_code;                     /* what it fails with if that takes too long */
+    uint64_t open_millis;              /* how long that is */
+    uint64_t open_since;               /* of the loop's clock */
+    bool open_brief;    /* for a process to release, or end: nothing else will tell */
     uint64_t open_gone; /* it waits for memory: n_gone at the last try, plus 1; or 0 */
 };
 

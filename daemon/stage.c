@@ -18,9 +18,9 @@
 #include "daemon/dataset/cpus.h"
 #include "daemon/delivery.h"
 
-#define ARENA "stager-arena" /* what /proc calls it */
 #define MIB (1024.0 * 1024.0)
 #define BUFFER_BYTES (64ull << 20)
+#define FIRST_BUFFER_BYTES (8ull << 20)
 #define MAX_DETACHED 64u
 #define SWEEP_MILLIS 20
 #define LOST_BELL_MILLIS                                                                 \
@@ -32,11 +32,6 @@
 #define MAX_AUTO_THREADS 128u
 /* Where the size of a batch is not known, more extents would make smaller ones. */
 #define AUTO_EXTENTS 16u
-
-static uint64_t round_up(uint64_t bytes)
-{
-    return (bytes + STG_GRANULE_BYTES - 1) / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
-}
 
 /* ---- admission ---- */
 
@@ -62,7 +57,7 @@ static int too_small(const struct stg_staged *staged, const struct stg_stage_pla
             "%" PRIu64 " = %.1f MiB",
             plan->capacity, rounds, plan->num_threads, num_clients, max_held,
             known ? "max_batch_bytes" : "the least bytes of a batch,", bytes,
-            (double)plan->n_extents * (double)round_up(bytes) / MIB);
+            (double)plan->n_extents * (double)stg_granules(bytes) / MIB);
     if (share != 0)
         stg_err_append(err, err->code,
                        ", and %.1f MiB for read buffers, do not fit the pipeline's "
@@ -161,7 +156,7 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *
         plan.buffer_bytes = share / 4;
     uint64_t room = share != 0 ? share - plan.buffer_bytes : default_bytes;
     limit_auto(staged, num_clients,
-               known ? room / round_up(plan.max_batch_bytes) : AUTO_EXTENTS, &plan);
+               known ? room / stg_granules(plan.max_batch_bytes) : AUTO_EXTENTS, &plan);
     if (known)
         make_room_for_cuts(spec, cuts, share != 0 ? share / 4 : default_bytes, &plan);
     else
@@ -169,7 +164,7 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *
             room / plan.n_extents / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
     if (plan.max_batch_bytes > UINT64_MAX / 2 / plan.n_extents ||
         (known && share != 0 &&
-         plan.n_extents * round_up(plan.max_batch_bytes) > share - plan.buffer_bytes))
+         plan.n_extents * stg_granules(plan.max_batch_bytes) > share - plan.buffer_bytes))
         return too_small(staged, &plan, num_clients, max_held, share, default_bytes, err);
     if (plan.max_batch_bytes < STG_GRANULE_BYTES) {
         if (!known)
@@ -177,10 +172,17 @@ int stg_stage_plan(const struct stg_pipeline_spec *spec, const struct stg_cuts *
                              err);
         plan.max_batch_bytes = STG_GRANULE_BYTES; /* room for an error's text */
     }
-    plan.max_batch_bytes = round_up(plan.max_batch_bytes);
+    plan.max_batch_bytes = stg_granules(plan.max_batch_bytes);
     plan.arena_bytes = plan.n_extents * plan.max_batch_bytes;
     if (share != 0 && known)
         plan.buffer_bytes = share - plan.arena_bytes;
+    plan.is_sparse = !known && share == 0 && spec->gpu.device == NULL;
+    plan.reserved_buffer_bytes = share != 0 || plan.buffer_bytes < FIRST_BUFFER_BYTES
+                                     ? plan.buffer_bytes
+                                     : FIRST_BUFFER_BYTES;
+    plan.reserved_bytes =
+        plan.reserved_buffer_bytes +
+        (plan.is_sparse ? plan.n_extents * STG_GRANULE_BYTES : plan.arena_bytes);
     *ret = plan;
     return 0;
 }
@@ -213,15 +215,6 @@ static bool has_twin(const struct stg_stage *stage)
     return stage->config.spec->gpu.device != NULL && !stage->config.private_run;
 }
 
-static int make_arena(struct stg_stage *stage, struct stg_err *err)
-{
-    uint64_t bytes = stage->plan.arena_bytes;
-    const _Atomic int *cancelled = stage->config.cancelled;
-    return has_twin(stage)
-               ? stg_segment_create_open(ARENA, bytes, cancelled, &stage->arena, err)
-               : stg_segment_create(ARENA, bytes, false, cancelled, &stage->arena, err);
-}
-
 /* That it copies nothing now is no error. It has page-locked the arena then, or will do
  * without. */
 static int make_twin(struct stg_stage *stage, struct stg_err *err)
@@ -239,20 +232,22 @@ static int make_twin(struct stg_stage *stage, struct stg_err *err)
         .cancelled = stage->config.cancelled,
     };
     int rc = stg_twin_create(&config, &stage->twin, err);
-    return rc < 0 ? rc : stg_segment_seal(ARENA, &stage->arena, err);
+    return rc < 0 ? rc : stg_segment_seal("stager-arena", &stage->arena, err);
 }
 
 int stg_stage_create(const struct stg_stage_config *config,
                      const struct stg_stage_plan *plan, struct stg_stage **ret,
                      struct stg_err *err)
 {
-    uint64_t bytes = plan->arena_bytes + plan->buffer_bytes;
-    int rc = stg_budget_take(config->budget, bytes, config->name, err);
+    uint64_t bytes = plan->reserved_bytes;
+    char holder[STG_HOLDER_BYTES];
+    stg_stage_name_holder(config, holder);
+    int rc = stg_budget_take(config->budget, bytes, holder, err);
     if (rc < 0)
         return rc;
     struct stg_stage *stage = calloc(1, sizeof(*stage));
     if (stage == NULL) {
-        stg_budget_give(config->budget, bytes);
+        stg_budget_give(config->budget, bytes, holder);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
     stage->config = *config;
@@ -260,6 +255,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->staged = &config->spec->staged;
     stage->kind = stg_delivery_kind(config->delivery);
     stage->budget_bytes = bytes;
+    memcpy(stage->holder, holder, sizeof(holder));
     stage->passes_ended = config->first_pass;
     stage->next_number = config->first_number;
     pthread_mutex_init(&stage->lock, NULL);
@@ -272,7 +268,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     if (rc == 0)
         rc = stg_tune_init(stage, err);
     if (rc == 0)
-        rc = make_arena(stage, err);
+        rc = stg_stage_make_arena(stage, has_twin(stage), err);
     if (rc == 0)
         rc = init_tables(stage, err);
     if (rc == 0 && config->cuts != NULL &&
@@ -314,9 +310,10 @@ void stg_stage_destroy(struct stg_stage *stage)
     }
     stg_lease_core_destroy(stage->leases);
     stg_segment_destroy(&stage->arena);
-    stg_budget_give(stage->config.budget, stage->budget_bytes);
+    stg_budget_give(stage->config.budget, stage->budget_bytes, stage->holder);
     stg_activity_finish(&stage->activity);
     pthread_mutex_destroy(&stage->lock);
+    free(stage->backed);
     free(stage->items);
     free(stage->queue);
     free(stage->returned);

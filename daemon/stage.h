@@ -77,6 +77,11 @@ struct stg_stage_plan {
                                  batches take a quarter of the budget, or default_bytes
                                  without one */
     uint64_t arena_bytes;
+    bool is_sparse; /* neither a batch's size nor memory_budget is known: the arena begins
+                       with a granule for each extent, and grows with the batches */
+    uint64_t reserved_bytes;        /* on the budget, when the stage is made */
+    uint64_t reserved_buffer_bytes; /* of them for the dataset; the rest of buffer_bytes
+                                       is taken as it is needed */
     uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs. What batches of a
                               known size leave of memory_budget; a quarter of it where the
                               size is not known; 64 MiB without one */
@@ -118,6 +123,17 @@ struct stg_join {
     bool (*tell)(void *owner);
     void *owner;
 };
+
+/* Whoever left and has batches keeps their memory. How many batches, and bytes of the
+ * budget that they hold up: of a stage whose runners ended, a share of all that it has.
+ */
+uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client,
+                        uint64_t *ret_bytes);
+
+/* The runners have ended: gives back what is not memory of batches, and names on the
+ * budget the first process that keeps some. Any thread, once; no other call of the loop
+ * may destroy the stage meanwhile. */
+void stg_stage_shrink(struct stg_stage *stage);
 
 /* Descriptors for the client, in the order of the protocol. Owned by the stage. */
 struct stg_attached {

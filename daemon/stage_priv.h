@@ -25,6 +25,7 @@
 
 #define STG_NO_CLIENT UINT32_MAX
 #define STG_NO_EXTENT UINT32_MAX
+#define STG_HOLDER_BYTES 224
 /* One item in so many is looked at closely: a prime, so that what comes back every few
  * items is met in all its places. */
 #define STG_SAMPLE_EVERY 13u
@@ -201,9 +202,13 @@ struct stg_stage {
     const struct stg_staged *staged;
     struct stg_segment arena;
     struct stg_twin *twin; /* of it, on a GPU; NULL: there shall be none. No lock */
-    uint64_t budget_bytes;
+    char holder[STG_HOLDER_BYTES]; /* on the budget */
 
     pthread_mutex_t lock;
+
+    uint64_t budget_bytes;
+    uint64_t *backed; /* of a sparse arena: memory of each slot. A runner that has the
+                         slot's extent reads it without the lock */
 
     struct stg_lease_core *leases;
     struct stg_item *items; /* by extent id */
@@ -305,6 +310,38 @@ int stg_runners_start(struct stg_stage *stage, struct stg_err *err);
 
 /* Joins those that were started, frees everything. Only after a stop. */
 void stg_runners_finish(struct stg_stage *stage);
+
+/* What the data set and the writers have goes. All runners have ended. */
+void stg_runners_shed(struct stg_stage *stage);
+
+/* ---- stage_memory.c ---- */
+
+static inline uint64_t stg_granules(uint64_t bytes)
+{
+    return (bytes + STG_GRANULE_BYTES - 1) / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
+}
+
+void stg_stage_name_holder(const struct stg_stage_config *config,
+                           char ret[STG_HOLDER_BYTES]);
+
+/* for_device: not sealed yet. Errors as stg_segment_create. */
+int stg_stage_make_arena(struct stg_stage *stage, bool for_device, struct stg_err *err);
+
+/* Bytes of the arena that have memory. Lock held. */
+uint64_t stg_stage_arena_bytes(const struct stg_stage *stage);
+
+/* Where the dataset's buffers come from as they grow; NULL: all of them are reserved. */
+const struct stg_fund *stg_stage_fund(struct stg_stage *stage, struct stg_fund *ret);
+
+/* A place in the arena for one batch. */
+struct stg_extent_room {
+    struct stg_stage *stage;
+    uint64_t offset;
+};
+
+/* What is there for a batch at base, and how it grows. *room must outlive *ret. */
+uint64_t stg_stage_extent_room(struct stg_stage *stage, const char *base,
+                               struct stg_extent_room *room, struct stg_batch_room *ret);
 
 /* ---- tune.c ---- */
 

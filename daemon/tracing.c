@@ -11,6 +11,7 @@
 
 /* How often clients are asked for their spans, and how long who waits has, at the end, to
  * say so. */
+#define TRACE_HOLDER "a trace"
 #define TICK_MILLIS 10
 
 struct stg_tracing {
@@ -91,12 +92,12 @@ static int take_memory(struct stg_session *session, struct stg_segment *ret,
 {
     struct stg_budget *budget = &session->server->budget;
     uint64_t bytes = sizeof(struct stg_trace_page);
-    int rc = stg_budget_take(budget, bytes, "a trace", err);
+    int rc = stg_budget_take(budget, bytes, TRACE_HOLDER, err);
     if (rc < 0)
         return rc;
     rc = stg_segment_create("stager-trace", bytes, false, NULL, ret, err);
     if (rc < 0)
-        stg_budget_give(budget, bytes);
+        stg_budget_give(budget, bytes, TRACE_HOLDER);
     return rc;
 }
 
@@ -160,7 +161,8 @@ void stg_tracing_end(struct stg_session *session)
     stg_trace_stop(&tracing->definition->trace);
     look_at_stages(tracing, false);
     stg_segment_destroy(&tracing->segment);
-    stg_budget_give(&session->server->budget, sizeof(struct stg_trace_page));
+    stg_budget_give(&session->server->budget, sizeof(struct stg_trace_page),
+                    TRACE_HOLDER);
     stg_definition_unref(tracing->definition);
     free(tracing);
     session->tracing = NULL;

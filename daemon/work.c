@@ -74,7 +74,8 @@ static void free_worker(struct stg_worker *worker)
     stg_segment_destroy(&worker->scratch);
     if (worker->copy.base != NULL)
         munmap(worker->copy.base, worker->copy.bytes);
-    stg_budget_give(worker->workers->config.budget, worker->budget_bytes);
+    stg_budget_give(worker->workers->config.budget, worker->budget_bytes,
+                    worker->workers->name);
     free(worker);
 }
 

@@ -37,11 +37,11 @@ static int resize(struct stg_worker *worker, struct stg_segment *segment, uint64
     struct stg_segment fresh;
     rc = stg_segment_create(what, bytes, is_writable, NULL, &fresh, err);
     if (rc < 0) {
-        stg_budget_give(workers->config.budget, bytes);
+        stg_budget_give(workers->config.budget, bytes, workers->name);
         return rc;
     }
     stg_segment_destroy(segment);
-    stg_budget_give(workers->config.budget, before);
+    stg_budget_give(workers->config.budget, before, workers->name);
     *segment = fresh;
     worker->budget_bytes += bytes - before;
     return 0;
@@ -90,7 +90,8 @@ static int make_copy(struct stg_worker *worker, uint64_t bytes, struct stg_err *
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
-        stg_budget_give(workers->config.budget, bytes - worker->copy.bytes);
+        stg_budget_give(workers->config.budget, bytes - worker->copy.bytes,
+                        workers->name);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "no %" PRIu64 " bytes for what a worker gives: %s", bytes,
                        strerror(errno));

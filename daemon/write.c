@@ -104,12 +104,14 @@ static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executo
                                           ? stg_cut_schema(executor->cut->cut)
                                           : stg_graph_boundary(stage->config.graph);
     struct stg_batch_writer batch;
+    struct stg_extent_room place;
+    struct stg_batch_room room;
     struct stg_sink sink = stg_sink_of_batch(&batch);
     struct stg_key key = {
         .pass = drawn->pass, .epoch = drawn->epoch, .index = drawn->index};
     feed(executor, drawn->feeds);
-    int rc =
-        stg_batch_writer_begin(&batch, base, stage->plan.max_batch_bytes, schema, err);
+    uint64_t capacity = stg_stage_extent_room(stage, base, &place, &room);
+    int rc = stg_batch_writer_begin_growing(&batch, base, capacity, &room, schema, err);
     if (rc == 0)
         rc = stg_run_exec(executor->run, element, &key, &sink, NULL, err);
     uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&batch) : 0;
@@ -247,8 +249,7 @@ uint64_t stg_writer_write(struct stg_writer *writer, const struct stg_drawn *dra
     uint64_t bytes =
         work->err.code == 0 ? write_tensors(writer, drawn, element, base, work) : 0;
     stg_work_release(worker);
-    return bytes != 0 ? bytes
-                      : write_error(base, stage->plan.max_batch_bytes, &work->err);
+    return bytes != 0 ? bytes : write_error(base, STG_GRANULE_BYTES, &work->err);
 }
 
 /* ---- life ---- */

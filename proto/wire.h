@@ -115,6 +115,13 @@ struct stg_list_entry {
     uint32_t n_clients, uid;
 };
 
+/* Memory that a process keeps by batches of streams that it closed. */
+struct stg_quarantined {
+    const char *program, *pipeline;
+    uint32_t pid, uid, n_batches;
+    uint64_t bytes; /* of the memory budget */
+};
+
 struct stg_client_status {
     const char *client_id, *program, *state;
     uint32_t pid, uid, max_held, held;
@@ -162,7 +169,9 @@ struct stg_pipeline_status {
     size_t n_tuned;
     struct stg_client_status *clients;
     size_t n_clients;
-    uint32_t n_clients_left_out; /* that did not fit the message */
+    uint32_t n_clients_left_out;         /* that did not fit the message */
+    struct stg_quarantined *quarantined; /* of this pipeline, of all generations */
+    size_t n_quarantined;
     struct stg_schema boundary;
     uint64_t cut;             /* of the next batch; 0: the boundary as it is written */
     const char *const *moved; /* nodes that it has run before the boundary */
@@ -240,7 +249,9 @@ struct stg_reply {
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;
-    uint32_t n_left_out; /* that did not fit the message */
+    uint32_t n_left_out;                 /* that did not fit the message */
+    struct stg_quarantined *quarantined; /* list: of all pipelines */
+    size_t n_quarantined;
 
     struct stg_pipeline_status status;
     struct stg_explain explain;

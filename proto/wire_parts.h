@@ -71,6 +71,15 @@ void stg_wire_gpu_status_fill(const struct stg_pipeline_status *from,
 void stg_wire_gpu_status_take(const Stager__StatusReply *from,
                               struct stg_pipeline_status *ret);
 
+/* ---- wire_quarantined.c; RESOURCE_EXHAUSTED: out of memory ---- */
+
+int stg_wire_quarantined_fill(const struct stg_quarantined *from, size_t n,
+                              struct stg_bump *bump, size_t *ret_n,
+                              Stager__Quarantined ***ret);
+int stg_wire_quarantined_take(Stager__Quarantined *const *from, size_t n,
+                              struct stg_bump *bump, size_t *ret_n,
+                              struct stg_quarantined **ret);
+
 /* ---- wire_tuned.c; RESOURCE_EXHAUSTED: out of memory ---- */
 
 int stg_wire_tuned_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,

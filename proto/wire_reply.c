@@ -92,7 +92,8 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
     list->n_entry = from->n_entries;
     STG_PUT(list, n_left_out, from->n_left_out);
     to->list = list;
-    return 0;
+    return stg_wire_quarantined_fill(from->quarantined, from->n_quarantined, bump,
+                                     &list->n_quarantined, &list->quarantined);
 }
 
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -111,7 +112,9 @@ static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
     status->client = clients;
     status->n_client = s->n_clients;
     to->status = status;
-    if (stg_wire_tuned_fill(s, bump, status) < 0)
+    if (stg_wire_tuned_fill(s, bump, status) < 0 ||
+        stg_wire_quarantined_fill(s->quarantined, s->n_quarantined, bump,
+                                  &status->n_quarantined, &status->quarantined) < 0)
         return -STAGER_RESOURCE_EXHAUSTED;
     return boundary_fill(&s->boundary, bump, &status->n_boundary, &status->boundary);
 }
@@ -333,6 +336,9 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
                                                   .n_clients = e->n_clients,
                                                   .uid = e->uid};
     }
+    if (stg_wire_quarantined_take(from->quarantined, from->n_quarantined, bump,
+                                  &ret->n_quarantined, &ret->quarantined) < 0)
+        return stg_wire_fail_memory(err);
     return 0;
 }
 
@@ -342,7 +348,10 @@ static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
     stg_wire_counters_take(from, &ret->status);
     struct stg_client_status *clients =
         stg_bump_alloc(bump, from->n_client * sizeof(*clients));
-    if (clients == NULL || stg_wire_tuned_take(from, bump, &ret->status) < 0)
+    if (clients == NULL || stg_wire_tuned_take(from, bump, &ret->status) < 0 ||
+        stg_wire_quarantined_take(from->quarantined, from->n_quarantined, bump,
+                                  &ret->status.n_quarantined,
+                                  &ret->status.quarantined) < 0)
         return stg_wire_fail_memory(err);
     for (size_t i = 0; i < from->n_client; i++)
         stg_wire_client_take(from->client[i], &clients[i]);

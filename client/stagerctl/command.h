@@ -99,4 +99,9 @@ void stg_table_add(struct stg_table *table, const char *fmt, ...)
 /* Prints it, each line after `indent`, and frees it. */
 void stg_table_print(struct stg_table *table, const char *indent);
 
+/* list.c: one line for each process that keeps memory by batches of streams that it
+ * closed. */
+void stg_ctl_print_quarantined(const struct stg_quarantined *all, size_t n,
+                               const char *indent);
+
 #endif

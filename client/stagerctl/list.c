@@ -27,12 +27,24 @@ static void add_user(struct stg_table *table, uint32_t uid)
         stg_table_add(table, "%u", uid);
 }
 
-static void print_text(const struct stg_reply *reply)
+void stg_ctl_print_quarantined(const struct stg_quarantined *all, size_t n,
+                               const char *indent)
 {
-    if (reply->n_entries == 0) {
-        printf("No pipelines. `stagerctl apply FILE` brings one.\n");
-        return;
+    for (size_t i = 0; i < n; i++) {
+        char bytes[32], program[64];
+        snprintf(program, sizeof(program), "%s", text_or(all[i].program, "?"));
+        stg_ctl_clean(program);
+        printf(
+            "%squarantined %s: process %u (%s, uid %u) closed a stream of %s and keeps "
+            "%u batch%s of it\n",
+            indent, stg_ctl_bytes(all[i].bytes, bytes, sizeof(bytes)), all[i].pid,
+            program, all[i].uid, all[i].pipeline, all[i].n_batches,
+            all[i].n_batches == 1 ? "" : "es");
     }
+}
+
+static void print_table(const struct stg_reply *reply)
+{
     static const char *const titles[] = {"NAME",       "STATE", "CLIENTS",
                                          "GENERATION", "USER",  "FILE"};
     struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
@@ -48,6 +60,15 @@ static void print_text(const struct stg_reply *reply)
         stg_table_add(&table, "%s", text_or(e->file, "-"));
     }
     stg_table_print(&table, "");
+}
+
+static void print_text(const struct stg_reply *reply)
+{
+    if (reply->n_entries == 0)
+        printf("No pipelines. `stagerctl apply FILE` brings one.\n");
+    else
+        print_table(reply);
+    stg_ctl_print_quarantined(reply->quarantined, reply->n_quarantined, "");
 }
 
 static void say_left_out(const struct stg_reply *reply)

@@ -2,6 +2,7 @@
 #include "client/stagerctl/reply.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static const char *text_or(const char *text, const char *otherwise)
 {
@@ -60,25 +61,82 @@ void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *re
     stg_json_object_end(json);
 }
 
+/* Those of that pipeline; NULL: all. */
+static void quarantined_json(struct stg_json *json, const struct stg_quarantined *all,
+                             size_t n, const char *pipeline)
+{
+    stg_json_key(json, "quarantined");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < n; i++) {
+        if (pipeline != NULL && strcmp(all[i].pipeline, pipeline) != 0)
+            continue;
+        stg_json_object_begin(json);
+        stg_json_key(json, "pid");
+        stg_json_uint(json, all[i].pid);
+        stg_json_key(json, "uid");
+        stg_json_uint(json, all[i].uid);
+        stg_json_key(json, "program");
+        stg_json_string(json, text_or(all[i].program, ""));
+        stg_json_key(json, "pipeline");
+        stg_json_string(json, all[i].pipeline);
+        stg_json_key(json, "n_batches");
+        stg_json_uint(json, all[i].n_batches);
+        stg_json_key(json, "bytes");
+        stg_json_uint(json, all[i].bytes);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+/* Is there an entry of that pipeline, or one of its quarantined batches before i? */
+static bool is_known(const struct stg_reply *reply, size_t i)
+{
+    const char *name = reply->quarantined[i].pipeline;
+    bool found = false;
+    for (size_t k = 0; k < reply->n_entries; k++)
+        found = found || strcmp(reply->entries[k].name, name) == 0;
+    for (size_t k = 0; k < i; k++)
+        found = found || strcmp(reply->quarantined[k].pipeline, name) == 0;
+    return found;
+}
+
+void stg_reply_quarantined_json(struct stg_json *json, const struct stg_reply *reply)
+{
+    quarantined_json(json, reply->quarantined, reply->n_quarantined, NULL);
+}
+
+static void list_entry_json(struct stg_json *json, const struct stg_reply *reply,
+                            const struct stg_list_entry *e)
+{
+    stg_json_object_begin(json);
+    stg_json_key(json, "name");
+    stg_json_string(json, e->name);
+    stg_json_key(json, "generation");
+    stg_json_uint(json, e->generation);
+    stg_json_key(json, "state");
+    stg_json_string(json, text_or(e->state, ""));
+    stg_json_key(json, "n_clients");
+    stg_json_uint(json, e->n_clients);
+    stg_json_key(json, "uid");
+    stg_json_uint(json, e->uid);
+    stg_json_key(json, "file");
+    stg_json_string(json, text_or(e->file, ""));
+    quarantined_json(json, reply->quarantined, reply->n_quarantined, e->name);
+    stg_json_object_end(json);
+}
+
 void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply)
 {
     stg_json_array_begin(json);
     for (size_t i = 0; i < reply->n_entries; i++) {
-        const struct stg_list_entry *e = &reply->entries[i];
-        stg_json_object_begin(json);
-        stg_json_key(json, "name");
-        stg_json_string(json, e->name);
-        stg_json_key(json, "generation");
-        stg_json_uint(json, e->generation);
-        stg_json_key(json, "state");
-        stg_json_string(json, text_or(e->state, ""));
-        stg_json_key(json, "n_clients");
-        stg_json_uint(json, e->n_clients);
-        stg_json_key(json, "uid");
-        stg_json_uint(json, e->uid);
-        stg_json_key(json, "file");
-        stg_json_string(json, text_or(e->file, ""));
-        stg_json_object_end(json);
+        list_entry_json(json, reply, &reply->entries[i]);
+    }
+    for (size_t i = 0; i < reply->n_quarantined; i++) {
+        struct stg_list_entry deleted = {.name = reply->quarantined[i].pipeline,
+                                         .state = "deleted",
+                                         .uid = reply->quarantined[i].uid};
+        if (!is_known(reply, i))
+            list_entry_json(json, reply, &deleted);
     }
     stg_json_array_end(json);
 }
@@ -264,6 +322,8 @@ void stg_reply_status_json(struct stg_json *json,
     for (size_t i = 0; i < status->n_clients; i++)
         client_json(json, &status->clients[i]);
     stg_json_array_end(json);
+    quarantined_json(json, status->quarantined, status->n_quarantined,
+                     text_or(status->name, ""));
     stg_json_key(json, "boundary");
     boundary_json(json, &status->boundary);
     stg_json_object_end(json);

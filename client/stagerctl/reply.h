@@ -13,7 +13,11 @@
 void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *reply,
                                bool is_applied);
 
-/* Of list: an array. */
+/* Of list: the key "quarantined" of an object, with those of all pipelines. */
+void stg_reply_quarantined_json(struct stg_json *json, const struct stg_reply *reply);
+
+/* Of list: an array. A pipeline that was deleted is in it while batches of it are kept.
+ */
 void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply);
 
 /* Of status: one pipeline. */

@@ -149,6 +149,7 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     printf("  memory     %s of %s in use\n",
            stg_ctl_bytes(s->memory_used_bytes, used, sizeof(used)),
            stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));
+    stg_ctl_print_quarantined(s->quarantined, s->n_quarantined, "  ");
     if (s->container != NULL && s->container[0] != '\0')
         printf("  container  %s: %u table%s, %u cache%s, %s, shared\n", s->container,
                s->container_tables, s->container_tables == 1 ? "" : "s",
@@ -206,6 +207,19 @@ static int print_each(struct stg_ctl_link *link, char **names, size_t n,
     return 0;
 }
 
+/* What is kept of pipelines that are there no more. */
+static void print_deleted(const struct stg_reply *reply)
+{
+    for (size_t i = 0; i < reply->n_quarantined; i++) {
+        bool is_there = false;
+        for (size_t k = 0; k < reply->n_entries; k++)
+            is_there |=
+                strcmp(reply->entries[k].name, reply->quarantined[i].pipeline) == 0;
+        if (!is_there)
+            stg_ctl_print_quarantined(&reply->quarantined[i], 1, "");
+    }
+}
+
 static int print_all(struct stg_ctl_link *link, bool as_json)
 {
     struct stg_request request = {.kind = STG_REQUEST_LIST};
@@ -225,11 +239,13 @@ static int print_all(struct stg_ctl_link *link, bool as_json)
         stg_json_object_begin(&json);
         stg_json_key(&json, "daemon");
         stg_reply_daemon_json(&json, &daemon);
+        stg_reply_quarantined_json(&json, &reply);
         stg_json_key(&json, "pipelines");
         stg_json_array_begin(&json);
     } else {
         printf("stagerd %s, pid %u, at %s; %zu pipeline%s\n", daemon.release, daemon.pid,
                daemon.path, n, n == 1 ? "" : "s");
+        print_deleted(&reply);
     }
     status = print_each(link, names, n, as_json ? &json : NULL);
     if (as_json) {

@@ -197,6 +197,8 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
         stg_err(err, rc, "dataset: out of memory");
         goto fail;
     }
+    if (env->fund != NULL)
+        stg_quota_set_fund(dataset->quota, env->fund);
     rc = stg_build_iter(spec, dataset, &dataset->last, err);
     if (rc < 0)
         goto fail;

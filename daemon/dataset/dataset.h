@@ -51,6 +51,7 @@ struct stg_block *stg_block_ref(struct stg_block *block);
 void stg_block_unref(struct stg_block *block); /* NULL is allowed */
 
 struct stg_tuning;
+struct stg_fund;
 
 /* What a dataset may do and for whom: given at creation, borrowed for the dataset's life.
  */
@@ -63,7 +64,8 @@ struct stg_dataset_env {
     uint64_t pass;           /* from 0: reshuffles differ by it */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
-    const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */
+    const struct stg_fund *fund; /* where they come from, as they are needed; or NULL */
+    const _Atomic int *stopped;  /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */
     struct stg_tuning *tuning;     /* what `auto` found in passes before; NULL: nothing */
     struct stg_activity *activity; /* where it says what it does; NULL: nowhere */

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #define ALIGN 64u
+#define FUND_PIECE ((uint64_t)4 << 20)
 #define HUGE_BYTES (2u << 20)
 #define MAX_FREE 4u                /* of either kind kept for reuse; they stay counted */
 #define MAX_FREE_BYTES (16u << 20) /* a larger one is not kept, … */
@@ -28,7 +29,9 @@ struct stg_quota {
     uint64_t limit;
     pthread_mutex_t lock; /* guards used, kept */
     uint64_t used;
-    struct kept kept[2]; /* [is_near] */
+    struct kept kept[2];  /* [is_near] */
+    struct stg_fund fund; /* take NULL: there is none */
+    uint64_t funded;      /* of the fund's, at least `used` */
 };
 
 int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret)
@@ -41,6 +44,12 @@ int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret)
     pthread_mutex_init(&quota->lock, NULL);
     *ret = quota;
     return 0;
+}
+
+void stg_quota_set_fund(struct stg_quota *quota, const struct stg_fund *fund)
+{
+    quota->fund = *fund;
+    quota->funded = fund->taken;
 }
 
 struct stg_quota *stg_quota_ref(struct stg_quota *quota)
@@ -83,19 +92,10 @@ void stg_quota_unref(struct stg_quota *quota)
         return;
     drop_free_chunks(quota);
     assert(quota->used == 0);
+    if (quota->funded > quota->fund.taken)
+        quota->fund.give(quota->fund.owner, quota->funded - quota->fund.taken);
     pthread_mutex_destroy(&quota->lock);
     free(quota);
-}
-
-/* The lock is held. */
-static int take_locked(struct stg_quota *quota, uint64_t bytes)
-{
-    if (bytes > quota->limit - quota->used)
-        drop_free_chunks(quota);
-    if (bytes > quota->limit - quota->used)
-        return -STAGER_RESOURCE_EXHAUSTED;
-    quota->used += bytes;
-    return 0;
 }
 
 static int refuse(struct stg_quota *quota, uint64_t bytes, const char *what,
@@ -105,23 +105,68 @@ static int refuse(struct stg_quota *quota, uint64_t bytes, const char *what,
                    "%s needs %" PRIu64 " bytes; the dataset holds %" PRIu64
                    " of the %" PRIu64
                    " bytes that its buffers may take: raise staged.memory_budget",
-                   what, bytes, stg_quota_used(quota), quota->limit);
+                   what, bytes, quota->used, quota->limit);
+}
+
+/* A piece at once, or what is needed. The lock is held. */
+static int draw_fund(struct stg_quota *quota, struct stg_err *err)
+{
+    if (quota->fund.take == NULL || quota->used <= quota->funded)
+        return 0;
+    uint64_t least = quota->used - quota->funded;
+    uint64_t more = least > FUND_PIECE ? least : FUND_PIECE;
+    if (more > least && quota->fund.take(quota->fund.owner, more, NULL) == 0)
+        least = more;
+    else if (quota->fund.take(quota->fund.owner, least, err) < 0)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    quota->funded += least;
+    return 0;
+}
+
+/* The lock is held. */
+static int take_locked(struct stg_quota *quota, uint64_t bytes, const char *what,
+                       struct stg_err *err)
+{
+    if (bytes > quota->limit - quota->used)
+        drop_free_chunks(quota);
+    if (bytes > quota->limit - quota->used)
+        return refuse(quota, bytes, what, err);
+    quota->used += bytes;
+    int rc = draw_fund(quota, err);
+    if (rc == 0)
+        return 0;
+    quota->used -= bytes;
+    if (err != NULL)
+        stg_err_prefix(err, rc, "%s", what);
+    return rc;
 }
 
 int stg_quota_take(struct stg_quota *quota, uint64_t bytes, const char *what,
                    struct stg_err *err)
 {
     pthread_mutex_lock(&quota->lock);
-    int rc = take_locked(quota, bytes);
+    int rc = take_locked(quota, bytes, what, err);
     pthread_mutex_unlock(&quota->lock);
-    return rc < 0 ? refuse(quota, bytes, what, err) : 0;
+    return rc;
+}
+
+/* The lock is held. */
+static void give_locked(struct stg_quota *quota, uint64_t bytes)
+{
+    assert(quota->used >= bytes);
+    quota->used -= bytes;
+    uint64_t keep = quota->used + FUND_PIECE;
+    keep = keep > quota->fund.taken ? keep : quota->fund.taken;
+    if (quota->fund.take == NULL || quota->funded < keep + 2 * FUND_PIECE)
+        return;
+    quota->fund.give(quota->fund.owner, quota->funded - keep);
+    quota->funded = keep;
 }
 
 void stg_quota_give(struct stg_quota *quota, uint64_t bytes)
 {
     pthread_mutex_lock(&quota->lock);
-    assert(quota->used >= bytes);
-    quota->used -= bytes;
+    give_locked(quota, bytes);
     pthread_mutex_unlock(&quota->lock);
 }
 
@@ -179,16 +224,16 @@ static int create(struct stg_quota *quota, uint64_t capacity, bool is_near,
                   const char *what, struct stg_chunk **ret, struct stg_err *err)
 {
     if (capacity > UINT64_MAX / 2)
-        return refuse(quota, capacity, what, err);
+        return stg_quota_take(quota, capacity, what, err);
     capacity = (capacity + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
     if (capacity == 0)
         capacity = ALIGN;
     pthread_mutex_lock(&quota->lock);
     struct stg_chunk *chunk = reuse(quota, capacity, is_near);
-    int rc = chunk == NULL ? take_locked(quota, capacity) : 0;
+    int rc = chunk == NULL ? take_locked(quota, capacity, what, err) : 0;
     pthread_mutex_unlock(&quota->lock);
     if (rc < 0)
-        return refuse(quota, capacity, what, err);
+        return rc;
     if (chunk == NULL)
         chunk = chunk_new(capacity, is_near);
     if (chunk == NULL) {

@@ -25,8 +25,20 @@ struct stg_chunk {
     bool is_near;           /* made by stg_chunk_create_near */
 };
 
+/* Where a quota has its bytes from. Both are called with the quota's lock held. */
+struct stg_fund {
+    /* Any error, with its text. */
+    int (*take)(void *owner, uint64_t bytes, struct stg_err *err);
+    void (*give)(void *owner, uint64_t bytes);
+    void *owner;
+    uint64_t taken; /* before: the quota does not give less than that back */
+};
+
 /* limit_bytes 0: no limit. RESOURCE_EXHAUSTED when out of memory. */
 int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret);
+/* From now on what the quota counts comes from there, in pieces, as it is needed; all of
+ * it but fund->taken goes back with the quota. Before the first take. */
+void stg_quota_set_fund(struct stg_quota *quota, const struct stg_fund *fund);
 struct stg_quota *stg_quota_ref(struct stg_quota *quota);
 void stg_quota_unref(struct stg_quota *quota); /* NULL is allowed */
 

@@ -22,12 +22,12 @@ static struct stg_container *box;
 
 static int take(void *owner, uint64_t bytes, const char *what, struct stg_err *err)
 {
-    return stg_budget_take(owner, bytes, what, err);
+    return stg_budget_take(owner, bytes, "containers", err);
 }
 
 static void give(void *owner, uint64_t bytes)
 {
-    stg_budget_give(owner, bytes);
+    stg_budget_give(owner, bytes, "containers");
 }
 
 static void reclaim(void *owner, uint64_t bytes)
@@ -335,7 +335,7 @@ static void what_nobody_uses_goes_when_the_memory_is_wanted(void)
               -STAGER_RESOURCE_EXHAUSTED);
     CHECK_INT(n_caches(), 1);
     CHECK_OK(stg_budget_take(&budget, 99000, "an arena", &err), err);
-    stg_budget_give(&budget, 99000);
+    stg_budget_give(&budget, 99000, "an arena");
     CHECK_INT(n_caches(), 0);
     end();
 }

@@ -24,7 +24,7 @@ static void a_budget_refuses_with_the_arithmetic_and_takes_again_what_was_given(
     CHECK_INT(stg_budget_used(&budget), 60 * MIB);
     CHECK_INT(stg_budget_take(&budget, UINT64_MAX, "all", &err),
               -STAGER_RESOURCE_EXHAUSTED);
-    stg_budget_give(&budget, 60 * MIB);
+    stg_budget_give(&budget, 60 * MIB, "one");
     CHECK_OK(stg_budget_take(&budget, 100 * MIB, "three", &err), err);
     stg_budget_finish(&budget);
 }

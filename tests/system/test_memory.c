@@ -186,6 +186,162 @@ static void check_floats(const struct stager_batch *batch, uint64_t n)
     CHECK(data[n - 1] == 1.5f);
 }
 
+/* ---- what is kept after a stream was closed ---- */
+
+static int try_open(struct fixture *fixture, const char *name, struct stager_stream **ret)
+{
+    struct stager_options options = {.runtime_dir = fixture->runtime};
+    return stager_open(NULL, name, &options, ret);
+}
+
+/* What the list says of that pipeline: how many bytes this process keeps. */
+static uint64_t kept_by_us(struct fixture *fixture, const char *name)
+{
+    struct stg_reply reply;
+    uint64_t bytes = 0;
+    struct stager *client = fixture_ask(fixture, STG_REQUEST_LIST, NULL, &reply);
+    for (size_t i = 0; i < reply.n_quarantined; i++) {
+        const struct stg_quarantined *q = &reply.quarantined[i];
+        CHECK_INT(q->pid, getpid());
+        CHECK_INT(q->uid, getuid());
+        CHECK(q->n_batches > 0 && q->program[0] != '\0');
+        if (strcmp(q->pipeline, name) == 0)
+            bytes += q->bytes;
+    }
+    stager_disconnect(client);
+    return bytes;
+}
+
+static void wait_for_kept(struct fixture *fixture, const char *name, uint64_t least,
+                          uint64_t most)
+{
+    int64_t end = now_millis() + fixture_millis(10000);
+    uint64_t bytes = kept_by_us(fixture, name);
+    while ((bytes < least || bytes > most) && now_millis() < end) {
+        usleep(1000);
+        bytes = kept_by_us(fixture, name);
+    }
+    printf("kept of %s: %.1f MiB\n", name, (double)bytes / 1048576.0);
+    CHECK(bytes >= least && bytes <= most);
+}
+
+static void what_closed_streams_keep_is_shown_and_bounded(void)
+{
+    enum { MOST = 20 };
+    struct fixture fixture;
+    struct stager_stream *stream;
+    struct stager_batch *kept[MOST];
+    char who[64];
+    int n = 0;
+    fixture_start(&fixture, "memory_budget: 1GiB\nmax_quarantined_memory: 100MiB\n");
+    apply_floats(&fixture, "x", 1000000, "capacity: 2");
+    int rc = try_open(&fixture, "x", &stream);
+    while (rc == 0 && n < MOST) {
+        kept[n++] = fixture_take(stream);
+        stager_close(stream);
+        rc = try_open(&fixture, "x", &stream);
+    }
+    snprintf(who, sizeof(who), "process %d (", (int)getpid());
+    CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(NULL), who);
+    CHECK_CONTAINS(stager_error_text(NULL), "max_quarantined_memory 100.0 MiB");
+    CHECK_CONTAINS(stager_error_text(NULL),
+                   "let them release those batches, or end them");
+    CHECK(n > 1 && n < MOST);
+    wait_for_kept(&fixture, "x", 100 << 20, 200 << 20);
+
+    struct stg_reply reply;
+    stager_disconnect(fixture_ask(&fixture, STG_REQUEST_DELETE, "x", &reply));
+    wait_for_kept(&fixture, "x", 100 << 20, 200 << 20); /* delete does not free it */
+    for (int i = 0; i < n; i++)
+        stager_release(kept[i]);
+    wait_for_kept(&fixture, "x", 0, 0);
+    apply_floats(&fixture, "x", 1000000, "capacity: 2");
+    stream = fixture_open(&fixture, "x", "a", 2);
+    stager_release(fixture_take(stream));
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void a_small_batch_that_is_kept_keeps_little(void)
+{
+    struct fixture fixture;
+    char path[256], yaml[1024];
+    fixture_start(&fixture, "memory_budget: 512MiB\n");
+    fixture_numbers(&fixture, "numbers", 1000, 5000, path);
+    snprintf(yaml, sizeof(yaml),
+             "name: t\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
+             "  - batch: {batch_size: 10}\nstaged: {rejoin_millis: 0}\n",
+             path);
+    fixture_apply(&fixture, yaml);
+    struct stager_stream *stream = fixture_open(&fixture, "t", "a", 2);
+    struct stager_batch *kept = fixture_take(stream);
+    stager_close(stream);
+    wait_for_kept(&fixture, "t", 1, 4 << 20);
+
+    apply_floats(&fixture, "x", 1000, "max_batch_bytes: 1MiB, memory_budget: 512MiB");
+    int64_t began = now_millis();
+    char who[64];
+    snprintf(who, sizeof(who), "process %d (", (int)getpid());
+    CHECK_INT(try_open(&fixture, "x", &stream), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK(now_millis() - began < fixture_millis(5000));
+    CHECK_CONTAINS(stager_error_text(NULL), who);
+    CHECK_CONTAINS(stager_error_text(NULL), "closed a stream of pipeline t");
+    CHECK_CONTAINS(stager_error_text(NULL), "raise memory_budget in stagerd.yaml to 5");
+    stager_release(kept);
+    stream = fixture_open(&fixture, "x", "a", 2);
+    stager_release(fixture_take(stream));
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void many_small_pipelines_share_a_small_budget(void)
+{
+    enum { MANY = 40 };
+    struct fixture fixture;
+    static struct stager_stream *streams[MANY];
+    char path[256], yaml[1024], name[16];
+    fixture_start(&fixture, "memory_budget: 512MiB\n");
+    fixture_numbers(&fixture, "numbers", 1000, 5000, path);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof(name), "t%d", i);
+        snprintf(yaml, sizeof(yaml),
+                 "name: %s\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
+                 "  - batch: {batch_size: 10}\n",
+                 name, path);
+        fixture_apply(&fixture, yaml);
+        streams[i] = fixture_open(&fixture, name, "a", 2);
+        stager_release(fixture_take(streams[i]));
+    }
+    for (int i = 0; i < MANY; i++)
+        stager_close(streams[i]);
+    fixture_finish(&fixture);
+}
+
+static void a_batch_that_finds_no_memory_names_the_holders(void)
+{
+    struct fixture fixture;
+    struct stager_stream *stream, *large;
+    struct stager_batch *batch;
+    char path[256], yaml[1024];
+    fixture_start(&fixture, "memory_budget: 64MiB\n");
+    fixture_numbers(&fixture, "numbers", 1000000, 900000, path);
+    snprintf(yaml, sizeof(yaml),
+             "name: t\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
+             "  - batch: {batch_size: 400000}\n",
+             path);
+    fixture_apply(&fixture, yaml);
+    apply_floats(&fixture, "x", 1000, "max_batch_bytes: 1MiB, memory_budget: 53MiB");
+    large = fixture_open(&fixture, "x", "a", 2);
+    stream = fixture_open(&fixture, "t", "a", 2);
+    CHECK_INT(stager_next(stream, 20000, &batch), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(stream), "pipeline x 53.0 MiB");
+    CHECK_CONTAINS(stager_error_text(stream), "raise memory_budget in stagerd.yaml to ");
+    stager_close(stream);
+    stager_close(large);
+    fixture_finish(&fixture);
+}
+
 static void batches_of_a_kilobyte_and_of_300_megabytes(void)
 {
     struct fixture fixture;
@@ -236,14 +392,14 @@ static void a_pipeline_over_the_budget_is_refused_with_the_arithmetic(void)
 static void the_budget_counts_all_pipelines_together(void)
 {
     struct fixture fixture;
-    fixture_start(&fixture, "memory_budget: 256MiB\n");
-    apply_floats(&fixture, "one", 4000000, "capacity: 1"); /* 5 x 15.3 MiB + 64 */
+    fixture_start(&fixture, "memory_budget: 150MiB\n");
+    apply_floats(&fixture, "one", 4000000, "capacity: 1"); /* 5 x 15.3 MiB + 8 */
     apply_floats(&fixture, "two", 4000000, "capacity: 1");
     struct stager_stream *one = fixture_open(&fixture, "one", "a", 2);
     struct stager_options options = {.runtime_dir = fixture.runtime};
     struct stager_stream *two;
     CHECK_INT(stager_open(NULL, "two", &options, &two), -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(stager_error_text(NULL), "memory_budget is 256.0 MiB");
+    CHECK_CONTAINS(stager_error_text(NULL), "memory_budget is 150.0 MiB");
     stager_release(fixture_take(one));
     stager_close(one);
     two = fixture_open(&fixture, "two", "a", 2); /* the first one's memory is back */
@@ -391,6 +547,10 @@ static const struct stg_test tests[] = {
     TEST(memory_is_reused_and_does_not_grow),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),
     TEST(deleted_pipelines_leave_no_memory_behind),
+    TEST(what_closed_streams_keep_is_shown_and_bounded),
+    TEST(a_small_batch_that_is_kept_keeps_little),
+    TEST(many_small_pipelines_share_a_small_budget),
+    TEST(a_batch_that_finds_no_memory_names_the_holders),
     TEST_SLOW(batches_of_a_kilobyte_and_of_300_megabytes, 60),
     TEST(a_pipeline_over_the_budget_is_refused_with_the_arithmetic),
     TEST(the_budget_counts_all_pipelines_together),
