@@ -307,6 +307,7 @@ static void set_up(void)
     CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, config.num_clients, 2,
                             1 << 20, &plan, &err),
              err);
+    plan.is_sparse = false; /* the arena lies in the region, which is all there is */
     CHECK_OK(stg_stage_create(&config, &plan, &play->stage, &err), err);
     if (cast->tiny)
         play->stage->runners.mean_busy_ns = 0;
@@ -482,6 +483,7 @@ void play_run(const struct cast *the_cast)
     printf("    %s: %llu states, %llu steps, at rest in %llu, %u deep\n", cast->name,
            (unsigned long long)explored.states, (unsigned long long)explored.steps,
            (unsigned long long)explored.rests, explored.depth);
+    budget.holders = NULL; /* they lay in the region */
     stg_budget_finish(&budget);
     stg_definition_unref(definition);
 }
