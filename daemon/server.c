@@ -195,9 +195,7 @@ static void on_sweep(uv_timer_t *timer)
     struct stg_server *server = timer->data;
     stg_server_sweep_sessions(server);
     int millis = stg_catalog_sweep(server->catalog);
-    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
-        if (s->open_brief)
-            stg_session_retry(s);
+    stg_session_retry_brief(server->sessions);
     if (millis >= 0)
         uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
     if (server->stopping && stg_catalog_quiet(server->catalog))

@@ -319,6 +319,14 @@ void stg_session_retry(struct stg_session *session)
     }
 }
 
+void stg_session_retry_brief(struct stg_session *first)
+{
+    for (struct stg_session *s = first; s != NULL; s = s->next) {
+        if (s->open_brief)
+            stg_session_retry(s);
+    }
+}
+
 void stg_session_await_join(struct stg_session *session)
 {
     uv_timer_start(&session->deadline, on_deadline, JOIN_MILLIS, 0);

@@ -87,6 +87,9 @@ void stg_session_retry(struct stg_session *session);
 void stg_session_await_join(struct stg_session *session);
 void stg_session_joined(struct stg_session *session);
 
+/* Those of the list whose open waits for a process to release, or to end. */
+void stg_session_retry_brief(struct stg_session *first);
+
 /* Reaps what a closed session's living process released late; closes that of a worker who
  * is to go. */
 void stg_session_sweep(struct stg_session *session);
