@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_FIELDS 64 /* a message's fields fit the bits of a word */
+#define MAX_FIELDS 128
+#define WORD_BITS 64 /* a bit for each field of a message */
 #define MAX_TAG_BYTES 5
 #define MAX_VARINT_BYTES 10
 
@@ -153,6 +154,11 @@ static int value_scan(struct scan *s, const ProtobufCFieldDescriptor *field,
     }
 }
 
+static bool is_set(const uint64_t *bits, size_t i)
+{
+    return (bits[i / WORD_BITS] >> i % WORD_BITS & 1) != 0;
+}
+
 static int field_scan(struct scan *s, const ProtobufCMessageDescriptor *type,
                       const struct item *item, uint64_t *seen)
 {
@@ -162,10 +168,10 @@ static int field_scan(struct scan *s, const ProtobufCMessageDescriptor *type,
         return ++s->n_unknown > STG_WIRE_MAX_UNKNOWN ? fail(s, "too many unknown fields")
                                                      : 0;
     size_t mark = push(s, field->name);
-    uint64_t bit = 1ull << (field - type->fields);
-    if (field->label != PROTOBUF_C_LABEL_REPEATED && (*seen & bit))
+    size_t i = (size_t)(field - type->fields);
+    if (field->label != PROTOBUF_C_LABEL_REPEATED && is_set(seen, i))
         return fail(s, "given twice");
-    *seen |= bit;
+    seen[i / WORD_BITS] |= 1ull << i % WORD_BITS;
     int rc = value_scan(s, field, item);
     if (rc < 0)
         return rc;
@@ -176,17 +182,17 @@ static int field_scan(struct scan *s, const ProtobufCMessageDescriptor *type,
 static int message_scan(struct scan *s, const ProtobufCMessageDescriptor *type)
 {
     assert(type->n_fields <= MAX_FIELDS);
-    uint64_t seen = 0;
+    uint64_t seen[MAX_FIELDS / WORD_BITS] = {0};
     while (s->at < s->end) {
         struct item item = {0};
         int rc = item_take(s, &item);
         if (rc == 0)
-            rc = field_scan(s, type, &item, &seen);
+            rc = field_scan(s, type, &item, seen);
         if (rc < 0)
             return rc;
     }
     for (unsigned i = 0; i < type->n_fields; i++) {
-        if (type->fields[i].label != PROTOBUF_C_LABEL_REQUIRED || (seen & (1ull << i)))
+        if (type->fields[i].label != PROTOBUF_C_LABEL_REQUIRED || is_set(seen, i))
             continue;
         push(s, type->fields[i].name);
         return fail(s, "missing");
