@@ -137,7 +137,7 @@ static int describe(struct stg_session *session, const struct stg_definition *de
     if (advice != NULL)
         reply->n_advice += stg_definition_advice(definition, bump, advice + n, max - n);
     reply->max_batch_bytes = plan.max_batch_bytes;
-    reply->memory_bytes = plan.arena_bytes + plan.buffer_bytes;
+    reply->memory_bytes = plan.arena_bytes + plan.reserved_buffer_bytes;
     return 0;
 }
 

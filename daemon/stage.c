@@ -19,7 +19,7 @@
 #include "daemon/delivery.h"
 
 #define MIB (1024.0 * 1024.0)
-#define BUFFER_BYTES (64ull << 20)
+#define BUFFER_BYTES (256ull << 20)
 #define FIRST_BUFFER_BYTES (8ull << 20)
 #define MAX_DETACHED 64u
 #define SWEEP_MILLIS 20
