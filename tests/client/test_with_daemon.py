@@ -87,7 +87,9 @@ def check_and_apply(daemon):
     assert expect_json(daemon, "apply", path)["generation"] == 1
     assert expect_json(daemon, "apply", path)["unchanged"] is True
     changed = write(daemon, "changed.yaml", numbers(data, "  capacity: 3\n"))
-    told = expect_json(daemon, "apply", changed)
+    expect(daemon, 1, 'FAILED_PRECONDITION: pipeline numbers is there with other content: "capacity: 3" is new',
+           "apply", changed)
+    told = expect_json(daemon, "apply", changed, "--replace")
     assert (told["generation"], told["unchanged"]) == (2, False), told
     assert expect_json(daemon, "apply", path, "--name", "other")["name"] == "other"
     assert expect_json(daemon, "apply", path, "--replace")["generation"] == 3
@@ -365,7 +367,7 @@ def five_models_score_as_numpy_does(daemon):
         golden = file.read()
     data = write(daemon, "clicks.csv", "".join(row + "\n" for row in re.findall(r'^    "(.*)",$', golden, re.M)))
     for name, scores in re.findall(r'{"(\w+)", {(.*?)}}', golden):
-        expect(daemon, 0, "", "apply", example(daemon, "models/" + name, DATA=data))
+        expect(daemon, 0, "", "apply", example(daemon, "models/" + name, DATA=data), "--replace")
         result = daemon.run("examples/score", name)
         assert result.returncode == 0, result.stderr
         *rows, last = result.stdout.decode().splitlines()

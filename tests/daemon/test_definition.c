@@ -194,7 +194,7 @@ static void a_budget_is_for_batches_and_then_for_the_dataset(void)
         {"max_batch_bytes: 1MiB, memory_budget: 1GiB", (1024ull - 5) << 20},
         {"max_batch_bytes: 1MiB, memory_budget: 8MiB", 3 << 20},
         {"memory_budget: 1GiB", 256 << 20},
-        {"max_batch_bytes: 1MiB", 64 << 20},
+        {"max_batch_bytes: 1MiB", 256 << 20},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[256];

@@ -55,8 +55,8 @@ static void no_message_contains_itself(void)
 static void check_bits(const ProtobufCMessageDescriptor *type,
                        const ProtobufCFieldDescriptor *field)
 {
-    if (type->n_fields > 64)
-        FAIL("%s has %u fields: they do not fit the bits of a word", type->name,
+    if (type->n_fields > 128)
+        FAIL("%s has %u fields: they do not fit the bits of two words", type->name,
              type->n_fields);
     if (field->label == PROTOBUF_C_LABEL_NONE ||
         (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
