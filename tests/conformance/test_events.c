@@ -299,6 +299,8 @@ static void event_releases_garbage(void)
     EACH_DELIVERY(d)
     {
         scene_set_and_join(d, false, "", "");
+        /* The pass has begun: before it, another client could take the place. */
+        CHECK_INT(actor_next(&scene.bob, -1).rc, 0);
         actor_forge(&scene.bob);
         scene_check_alice_goes_on("");
         struct actor_result told;
