@@ -324,7 +324,7 @@ uint64_t stg_batch_writer_seal(struct stg_batch_writer *w)
 /* Cuts before a byte that continues a UTF-8 character. */
 static size_t cut_text(const char *text, size_t max_bytes)
 {
-    size_t bytes = strnlen(text, max_bytes + 1);
+    size_t bytes = strlen(text);
     if (bytes <= max_bytes)
         return bytes;
     bytes = max_bytes;

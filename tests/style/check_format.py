@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-format has nothing to change in any *.c, *.h. Skipped where clang-format is missing."""
+"""clang-format has nothing to change in any *.c, *.h. Skipped where clang-format is missing, or of another version than
+the one of Debian 12, which the tree is formatted with: each version has its own layout."""
 import os
 import re
 import shutil
@@ -8,6 +9,8 @@ import subprocess
 import sys
 
 import house
+
+VERSION = "14"
 
 
 def problems(root):
@@ -25,6 +28,10 @@ def problems(root):
 if __name__ == "__main__":
     if shutil.which("clang-format") is None:
         print("skipped: no clang-format (apt-get install clang-format)")
+        sys.exit(house.SKIPPED)
+    found = re.search(r"version (\d+)", subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout)
+    if found is not None and found.group(1) != VERSION:
+        print(f"skipped: clang-format {found.group(1)}, and the tree is formatted with {VERSION}")
         sys.exit(house.SKIPPED)
     os.environ.pop("CLANG_FORMAT_STYLE", None)
     house.main(problems, "clang-format -i FILE")
