@@ -96,7 +96,11 @@ static int read_pass(struct stager_stream **streams, int n, unsigned seen[N_LINE
         int one = turn(streams[i % n], seen, &item_error, text);
         ended[i % n] = one < 0;
         n_ended += one < 0;
-        if (one < 0 && one != -STAGER_OUT_OF_RANGE)
+        /* A client whose connection fails before the broadcast begins leaves the other
+         * one waiting for a second client. */
+        bool is_alone = one == -STAGER_DEADLINE_EXCEEDED && rc < 0 &&
+                        strstr(text, "attached, waiting for 1 more") != NULL;
+        if (one < 0 && one != -STAGER_OUT_OF_RANGE && !is_alone)
             rc = one;
     }
     if (n_ended < n)
