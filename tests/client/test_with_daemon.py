@@ -306,7 +306,7 @@ def a_reload_takes_what_is_not_written_any_more(running):
         while "reload: log_level" not in daemon.log():
             assert daemon.process.poll() is None, daemon.log()
             time.sleep(0.01)
-        assert "pipeline_dir and access_group change only with a restart" in daemon.log(), daemon.log()
+        assert daemon.wait_for_log("pipeline_dir and access_group change only with a restart"), daemon.log()
         budget = int(daemon.log().split("info, memory_budget ")[1].split(",")[0])
         assert budget >= 64 << 20, daemon.log()
 

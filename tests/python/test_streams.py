@@ -212,6 +212,9 @@ class Errors(case.Case):
                 self.assertEqual(info["dropped_rows"], 2 * info["dropped_batches"])
                 self.assertEqual(info["dropped_batches"] >= 3, drops)
                 self.assertEqual(status["dropped"] >= 3, drops)
+            self.daemon.wait_for_log(f"pipeline {name}: item")
+            if not drops:
+                case.wait_until(lambda name=name: self.daemon.log().count(f"pipeline {name}: item") >= 3)
             logged = self.daemon.log().count(f"pipeline {name}: item")
             self.assertEqual(logged, 1) if drops else self.assertGreaterEqual(logged, 3)
         with stager.open("dropping") as late:
@@ -343,6 +346,7 @@ class Errors(case.Case):
         name = self.numbers(stop=3, batch_size=4, drop_remainder=True)
         with stager.open(name) as stream:
             self.assertEqual((values(stream), values(stream)), ([], []))
+        self.daemon.wait_for_log(f"pipeline {name}: pass 0 ended without a batch")
         self.assertEqual(self.daemon.log().count(f"pipeline {name}: pass 0 ended without a batch"), 1)
         self.assertNotIn("pass 1 ended without", self.daemon.log())
 

@@ -141,7 +141,7 @@ def a_gate_that_was_taken_over_harms_nobody(build, fake):
                 return daemon.log().count("stager-gate (pid") >= 24
 
             until(enough, 60)
-            assert "frame" in daemon.log()
+            assert daemon.wait_for_log("frame")
             assert [entry["name"] for entry in json.loads(daemon.ctl("list", "--json"))] == ["rows"]
             assert daemon.stop() == 0, daemon.log()
             assert "ERROR: AddressSanitizer" not in daemon.log() and "runtime error" not in daemon.log()

@@ -53,6 +53,13 @@ class Daemon:
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
+    def wait_for_log(self, text):
+        """Returns whether the log holds the text, which a thread of the daemon writes soon after the event."""
+        end = time.monotonic() + START_S
+        while text not in self.log() and time.monotonic() < end:
+            time.sleep(0.01)
+        return text in self.log()
+
     def start(self, stderr=None):
         """Starts the daemon and waits until it answers a connection. stderr: in place of the log file."""
         with open(self.log_path, "a", encoding="utf-8") as log:

@@ -186,15 +186,26 @@ static void an_older_kernel_watches_a_visible_pid(void)
 
 /* ---- a process that cannot be watched ---- */
 
-static void check_log(struct fixture *fixture, const char *text)
+static void read_log(const struct fixture *fixture, char log[65536])
 {
-    static char log[65536];
     char path[128];
     snprintf(path, sizeof(path), "%s/log", fixture->dir);
     FILE *file = fopen(path, "re");
     CHECK(file != NULL);
-    log[fread(log, 1, sizeof(log) - 1, file)] = '\0';
+    log[fread(log, 1, 65535, file)] = '\0';
     fclose(file);
+}
+
+/* The log is written by a thread, soon after the event. */
+static void check_log(struct fixture *fixture, const char *text)
+{
+    static char log[65536];
+    for (int64_t i = fixture_millis(5000); i > 0; i--) {
+        read_log(fixture, log);
+        if (strstr(log, text) != NULL)
+            return;
+        usleep(1000);
+    }
     CHECK_CONTAINS(log, text);
 }
 

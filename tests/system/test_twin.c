@@ -359,10 +359,17 @@ static unsigned count_in_log(const struct fixture *fixture, const char *part)
     return n;
 }
 
+#define BUFFER_TEXT "batches are copied through a buffer"
+
+/* The log is written by a thread, soon after the event. */
+static bool has_a_buffer(const struct fixture_status *status, void *arg)
+{
+    return count_in_log(arg, BUFFER_TEXT) > 0;
+}
+
 /* The first one may write until stagerd seals the segment, the next one may not. */
 static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
 {
-    static const char buffer[] = "batches are copied through a buffer";
     struct fixture fixture;
     struct trainer trainers[1];
     struct course courses[1] = {{.rests = 100}};
@@ -374,12 +381,13 @@ static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
     start(trainers, courses, 1, &fixture);
     for (int i = 0; i < 100; i++)
         hear(&trainers[0], seen, 600, &results[0]);
-    CHECK_INT(count_in_log(&fixture, buffer), 0);
+    CHECK_INT(count_in_log(&fixture, BUFFER_TEXT), 0);
     struct death death = {.fixture = &fixture, .first = find_helper(fixture.pid)};
     CHECK(death.first > 0);
     CHECK_INT(kill(death.first, SIGKILL), 0);
     fixture_wait(&fixture, "p", fixture_millis(20000), another_shares, &death);
-    CHECK_INT(count_in_log(&fixture, buffer), 1);
+    fixture_wait(&fixture, "p", fixture_millis(20000), has_a_buffer, &fixture);
+    CHECK_INT(count_in_log(&fixture, BUFFER_TEXT), 1);
     trainer_send(trainers[0].fd, 0);
     hear_all(trainers, 1, seen, 600, results);
     CHECK_INT(results[0].rc, -STAGER_OUT_OF_RANGE);
