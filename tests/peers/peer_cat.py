@@ -59,7 +59,7 @@ def by_stager(daemon, name, path):
     text = os.path.join(daemon.folder, name + ".yaml")
     with open(text, "w", encoding="utf-8") as file:
         file.write(pipeline(name, path))
-    daemon.ctl("apply", text)
+    daemon.ctl("apply", text, "--replace")
     got = {}
     for batch in daemon.cat(name):
         for feature, tensor in batch["tensors"].items():

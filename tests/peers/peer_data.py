@@ -66,7 +66,7 @@ def apply(daemon, pipeline):
     path = os.path.join(daemon.folder, pipeline["name"] + ".yaml")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(pipeline, file)
-    daemon.ctl("apply", path)
+    daemon.ctl("apply", path, "--replace")
     return daemon.cat(pipeline["name"])
 
 

@@ -22,7 +22,7 @@ def apply(daemon, name):
     path = os.path.join(daemon.folder, name + ".yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(ROWS.format(name))
-    daemon.ctl("apply", path)
+    daemon.ctl("apply", path, "--replace")
 
 
 def main():

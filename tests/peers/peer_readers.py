@@ -52,7 +52,7 @@ class Case:
         path = os.path.join(daemon.folder, self.name + ".yaml")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.pipeline(), file)
-        daemon.ctl("apply", path)
+        daemon.ctl("apply", path, "--replace")
         got = [[] for _ in range(max(self.columns, 1))]
         for batch in daemon.cat(self.name):
             for i, column in enumerate(got):

@@ -63,7 +63,7 @@ def by_stager(build):
         pipeline = os.path.join(daemon.folder, "seed_staged.yaml")
         with open(pipeline, "w", encoding="utf-8") as file:
             file.write(text)
-        daemon.ctl("apply", pipeline)
+        daemon.ctl("apply", pipeline, "--replace")
         result = daemon.run("examples/seed_staged")
         assert result.returncode == 0, result.stderr.decode()
         return result.stdout.decode().splitlines()
