@@ -247,7 +247,8 @@ static void an_assertion_is_read_after_all_lines_before_it(void)
     read_to_end(&reader);
     CHECK_CONTAINS(reader.bytes, "line 9 ends here");
     CHECK_CONTAINS(strstr(reader.bytes, "line 9 ends here"), "this is the promise");
-    CHECK_CONTAINS(reader.bytes, "break_a_promise: assertion");
+    /* gcc names the function, clang its whole type. */
+    CHECK_CONTAINS(strstr(reader.bytes, "line 9 ends here"), "break_a_promise");
     finish(&reader);
 }
 
