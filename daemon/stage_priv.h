@@ -316,11 +316,6 @@ void stg_runners_shed(struct stg_stage *stage);
 
 /* ---- stage_memory.c ---- */
 
-static inline uint64_t stg_granules(uint64_t bytes)
-{
-    return (bytes + STG_GRANULE_BYTES - 1) / STG_GRANULE_BYTES * STG_GRANULE_BYTES;
-}
-
 void stg_stage_name_holder(const struct stg_stage_config *config,
                            char ret[STG_HOLDER_BYTES]);
 
