@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/cgroup.h"
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -32,19 +34,6 @@ struct stg_budget_holder {
     char name[];
 };
 
-static uint64_t read_number(const char *path)
-{
-    char text[64] = "";
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return UINT64_MAX;
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    char *end;
-    uint64_t value = strtoull(text, &end, 10);
-    return n == 0 || end == text ? UINT64_MAX : value; /* "max" is no number */
-}
-
 static uint64_t mem_available(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
@@ -60,49 +49,22 @@ static uint64_t mem_available(void)
     return kib * 1024;
 }
 
-/* Room in one control group and in every group above it. */
-static uint64_t group_room(const char *mount, char *group, const char *max_file,
-                           const char *current_file)
+static void take_lesser_room(void *owner, const char *folder, bool is_v1)
 {
-    uint64_t room = UINT64_MAX;
-    for (;;) {
-        char path[1024];
-        snprintf(path, sizeof(path), "%s%s/%s", mount, group, max_file);
-        uint64_t max = read_number(path);
-        snprintf(path, sizeof(path), "%s%s/%s", mount, group, current_file);
-        uint64_t current = read_number(path);
-        if (max != UINT64_MAX && current != UINT64_MAX) {
-            uint64_t left = max > current ? max - current : 0;
-            if (left < room)
-                room = left;
-        }
-        char *slash = strrchr(group, '/');
-        if (slash == NULL)
-            return room;
-        *slash = '\0';
-    }
+    uint64_t *least = owner, max, current;
+    if (stg_cgroup_numbers(folder, is_v1 ? "memory.limit_in_bytes" : "memory.max", &max,
+                           1) == 0 ||
+        stg_cgroup_numbers(folder, is_v1 ? "memory.usage_in_bytes" : "memory.current",
+                           &current, 1) == 0)
+        return;
+    uint64_t room = max > current ? max - current : 0;
+    *least = room < *least ? room : *least;
 }
 
 uint64_t stg_memory_available(void)
 {
     uint64_t available = mem_available();
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (file == NULL)
-        return available;
-    char line[1024];
-    while (fgets(line, sizeof(line), file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        uint64_t room = UINT64_MAX;
-        char *v1 = strstr(line, ":memory:");
-        if (v1 != NULL)
-            room = group_room("/sys/fs/cgroup/memory", v1 + strlen(":memory:"),
-                              "memory.limit_in_bytes", "memory.usage_in_bytes");
-        else if (strncmp(line, "0::", 3) == 0)
-            room = group_room("/sys/fs/cgroup", line + 3, "memory.max", "memory.current");
-        if (room < available)
-            available = room;
-    }
-    fclose(file);
+    stg_cgroup_each("", "memory", take_lesser_room, &available);
     return available;
 }
 

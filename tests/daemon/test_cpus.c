@@ -5,43 +5,16 @@
 #include "daemon/dataset/cpus.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/check.h"
+#include "tests/daemon/fake_root.h"
 
-static char root[64];
-
-static void write_file(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof(path), "%s%s", root, name);
-    for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(path, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    fputs(text, file);
-    fclose(file);
-}
+static const char *root;
 
 static void begin(const char *groups)
 {
-    snprintf(root, sizeof(root), "/tmp/stg-cpus-XXXXXX");
-    CHECK(mkdtemp(root) != NULL);
-    write_file("/proc/self/cgroup", groups);
-}
-
-static void end(void)
-{
-    char command[128];
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    CHECK_INT(system(command), 0);
+    root = fake_root_begin();
+    fake_root_write("/proc/self/cgroup", groups);
 }
 
 #define CHECK_QUOTA(want) CHECK(stg_cpu_quota(root) == (want))
@@ -50,55 +23,55 @@ static void a_group_without_a_quota_has_none(void)
 {
     begin("0::/user.slice/job\n");
     CHECK_QUOTA(0);
-    write_file("/sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n");
+    fake_root_write("/sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n");
     CHECK_QUOTA(0);
-    end();
+    fake_root_end();
 }
 
 static void the_least_quota_of_a_group_and_those_above_it_counts(void)
 {
     begin("0::/user.slice/job\n");
-    write_file("/sys/fs/cgroup/user.slice/job/cpu.max", "400000 100000\n");
+    fake_root_write("/sys/fs/cgroup/user.slice/job/cpu.max", "400000 100000\n");
     CHECK_QUOTA(4);
-    write_file("/sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n");
+    fake_root_write("/sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n");
     CHECK_QUOTA(1.5);
-    write_file("/sys/fs/cgroup/user.slice/job/cpu.max", "50000 50000\n");
+    fake_root_write("/sys/fs/cgroup/user.slice/job/cpu.max", "50000 50000\n");
     CHECK_QUOTA(1);
-    end();
+    fake_root_end();
 }
 
 /* What /proc says is a path of the host; the mount is the container's own. */
 static void a_container_sees_its_quota_at_the_mount(void)
 {
     begin("0::/docker/4711\n");
-    write_file("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+    fake_root_write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
     CHECK_QUOTA(2);
-    end();
+    fake_root_end();
 }
 
 static void quotas_of_the_first_version_are_read(void)
 {
     begin("5:memory:/a\n4:cpuset:/c\n3:cpu,cpuacct:/a/b\n0::/\n");
     CHECK_QUOTA(0);
-    write_file("/sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n");
-    write_file("/sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n");
+    fake_root_write("/sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n");
+    fake_root_write("/sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n");
     CHECK_QUOTA(0);
-    write_file("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "250000\n");
-    write_file("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    fake_root_write("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "250000\n");
+    fake_root_write("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
     CHECK_QUOTA(2.5);
-    end();
+    fake_root_end();
 }
 
 static void nonsense_is_no_quota(void)
 {
     begin("nonsense\n0\n::\n0::/a\n");
-    write_file("/sys/fs/cgroup/a/cpu.max", "0 0\n");
+    fake_root_write("/sys/fs/cgroup/a/cpu.max", "0 0\n");
     CHECK_QUOTA(0);
-    write_file("/sys/fs/cgroup/a/cpu.max", "");
+    fake_root_write("/sys/fs/cgroup/a/cpu.max", "");
     CHECK_QUOTA(0);
-    write_file("/sys/fs/cgroup/a/cpu.max", "-5 100000\n");
+    fake_root_write("/sys/fs/cgroup/a/cpu.max", "-5 100000\n");
     CHECK_QUOTA(0);
-    end();
+    fake_root_end();
 }
 
 static void a_thread_has_no_more_cpus_than_it_may_run_on(void)

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A folder that looks like the root of a machine: files as the kernel shows them in /proc
+ * and /sys. One at a time.
+ */
+#ifndef STG_TESTS_FAKE_ROOT_H
+#define STG_TESTS_FAKE_ROOT_H
+
+/* Makes an empty one. Returns its path. */
+const char *fake_root_begin(void);
+
+/* Writes a file, with the folders above it. */
+void fake_root_write(const char *path, const char *text);
+
+void fake_root_end(void);
+
+#endif
