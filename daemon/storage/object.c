@@ -42,10 +42,12 @@ void stg_object_unref(struct stg_object *object)
         return;
     forget(object->url);
     forget(object->login);
-    forget(object->token);
     forget(object->bearer);
+    forget(object->key);
+    forget(object->secret);
+    forget(object->token);
     free(object->shown);
     free(object->advice);
-    free(object->sign);
+    free(object->region);
     free(object);
 }

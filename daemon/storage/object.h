@@ -20,10 +20,11 @@ struct stg_object {
     char *advice; /* what to set where access is denied; NULL: nothing is known */
 
     /* Secrets: none is ever part of a text. NULL: none. */
-    char *login;  /* "user:password", or with `sign` "key:secret" */
-    char *sign;   /* the parameters of AWS's signature: "aws:amz:REGION:s3" */
-    char *token;  /* of a session that is signed for */
-    char *bearer; /* a token instead of a login */
+    char *login;        /* "user:password" */
+    char *bearer;       /* a token instead of a login */
+    char *key, *secret; /* of a signature by sigv4.h, for the service s3 in `region` */
+    char *token;        /* of the session of that key */
+    char *region;       /* no secret */
 
     bool range_in_query; /* WebHDFS: offset and length stand in the URL */
     bool loopback;       /* it may lie on this machine */

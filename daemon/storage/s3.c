@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * s3://BUCKET/KEY: the S3 protocol of Amazon, MinIO, Google's interoperability and
- * others. Requests are signed by libcurl where there is a key, else sent as they are.
+ * others. Requests are signed where there is a key, else sent as they are.
  */
 #include "daemon/storage/s3.h"
 
@@ -84,11 +84,11 @@ static bool sign(struct stg_object *object, const struct stg_store *store)
 {
     if (store->key == NULL || store->secret == NULL)
         return true;
-    object->login = format("%s:%s", store->key, store->secret);
-    object->sign =
-        format("aws:amz:%s:s3%s", store->region != NULL ? store->region : REGION, "");
+    object->key = strdup(store->key);
+    object->secret = strdup(store->secret);
+    object->region = strdup(store->region != NULL ? store->region : REGION);
     object->token = store->session != NULL ? strdup(store->session) : NULL;
-    return object->login != NULL && object->sign != NULL &&
+    return object->key != NULL && object->secret != NULL && object->region != NULL &&
            (store->session == NULL || object->token != NULL);
 }
 
@@ -216,8 +216,7 @@ static int take_key(void *owner, const char *key, struct stg_err *err)
     return rc;
 }
 
-/* The parts of the query are in the order in which they are signed. Where only the last
- * name has wildcards, what lies below is not listed. */
+/* Where only the last name has wildcards, what lies below is not listed. */
 static char *list_url(const struct listing *list, const struct stg_store *store,
                       const char *token)
 {

@@ -33,8 +33,8 @@ def signature(method, path, query, headers, signed, secret, region):
     """headers: by lower-case name; signed: their names as they are told."""
     names = ";".join(signed)
     lines = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in signed)
-    pairs = sorted(pair if "=" in pair else pair + "=" for pair in query.split("&") if pair)
-    request = "\n".join((method, path, "&".join(pairs), lines, names,
+    pairs = sorted((pair.split("=", 1) + [""])[:2] for pair in query.split("&") if pair)
+    request = "\n".join((method, path, "&".join(map("=".join, pairs)), lines, names,
                          headers["x-amz-content-sha256"]))
     date = headers["x-amz-date"]
     scope = f"{date[:8]}/{region}/s3/aws4_request"
