@@ -41,6 +41,11 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
 
 /* ---- workers, of a pipeline with a step py_function ---- */
 
+static void release_definition(void *keeper)
+{
+    stg_definition_unref(keeper);
+}
+
 static int make_workers(struct stg_catalog *catalog, const char *name,
                         struct stg_definition *definition, struct stg_workers **ret,
                         struct stg_err *err)
@@ -48,12 +53,17 @@ static int make_workers(struct stg_catalog *catalog, const char *name,
     *ret = NULL;
     if (stg_py_function_find(definition->spec) == NULL)
         return 0;
-    struct stg_workers_config config = {.definition = definition,
+    struct stg_workers_config config = {.spec = definition->spec,
+                                        .keeper = definition,
+                                        .release = release_definition,
                                         .name = name,
                                         .budget = catalog->budget,
                                         .wake = catalog->hooks.wake,
                                         .owner = catalog->hooks.owner};
-    return stg_workers_create(&config, ret, err);
+    int rc = stg_workers_create(&config, ret, err);
+    if (rc == 0)
+        stg_definition_ref(definition);
+    return rc;
 }
 
 static void stop_workers(struct stg_pipeline *pipeline, const char *text)

@@ -7,22 +7,11 @@
 #ifndef STG_DAEMON_DEFINITION_H
 #define STG_DAEMON_DEFINITION_H
 
-#include <sys/types.h>
-
 #include "core/spec.h"
 #include "daemon/dataset/vocabulary.h"
+#include "daemon/identity.h"
 #include "daemon/stage.h"
 #include "ops/graph/graph.h"
-
-#define STG_MAX_GROUPS 256
-
-/* Who asks, as the kernel says. */
-struct stg_identity {
-    uid_t uid;
-    gid_t gid;
-    gid_t groups[STG_MAX_GROUPS];
-    size_t n_groups;
-};
 
 struct stg_definition {
     unsigned refs;

@@ -7,7 +7,11 @@
 #ifndef STG_DAEMON_TICKET_H
 #define STG_DAEMON_TICKET_H
 
-#include "daemon/definition.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/identity.h"
+#include "proto/wire.h"
 
 #define STG_TICKET_SECONDS 3600
 #define STG_TICKETS_A_USER 64

@@ -31,9 +31,8 @@ int stg_workers_create(const struct stg_workers_config *config, struct stg_worke
     stg_bump_init(&workers->bump, 0);
     pthread_mutex_init(&workers->lock, NULL);
     stg_clock_cond_init(&workers->changed); /* I10 */
-    const struct stg_pipeline_spec *spec = config->definition->spec;
+    const struct stg_pipeline_spec *spec = config->spec;
     const struct stg_step *step = stg_py_function_find(spec);
-    stg_definition_ref(config->definition);
     workers->step = step;
     workers->function = stg_attr_string(step->attrs, step->n_attrs, "function", "");
     workers->timeout_ns =
@@ -42,6 +41,7 @@ int stg_workers_create(const struct stg_workers_config *config, struct stg_worke
     int rc = stg_py_function_schemas(spec, &workers->bump, &workers->input,
                                      &workers->output, err);
     if (rc < 0) {
+        workers->config.release = NULL;
         stg_workers_unref(workers);
         return rc;
     }
@@ -63,7 +63,8 @@ void stg_workers_unref(struct stg_workers *workers)
     pthread_cond_destroy(&workers->changed);
     pthread_mutex_destroy(&workers->lock);
     stg_bump_finish(&workers->bump);
-    stg_definition_unref(workers->config.definition);
+    if (workers->config.release != NULL)
+        workers->config.release(workers->config.keeper);
     free(workers);
 }
 

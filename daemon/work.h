@@ -22,15 +22,17 @@
 
 #include "core/batch.h"
 #include "daemon/dataset/dataset.h"
-#include "daemon/definition.h"
 #include "daemon/memory.h"
 
 struct stg_workers;
 struct stg_worker;
 
 struct stg_workers_config {
-    struct stg_definition *definition; /* takes a reference of its own */
-    const char *name;                  /* of the pipeline, for messages; copied */
+    const struct stg_pipeline_spec *spec; /* lives until release(keeper) */
+    void *keeper;
+    void (*release)(void *keeper); /* NULL: spec outlives the workers. Not called when
+                                      stg_workers_create fails */
+    const char *name;              /* of the pipeline, for messages; copied */
     struct stg_budget *budget;
     void (*wake)(void *owner); /* any thread: look for workers that are to go */
     void *owner;

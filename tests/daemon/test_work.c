@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/definition.h"
 #include "tests/check.h"
 
 #define N_VALUES 1000
@@ -29,6 +30,11 @@ static _Atomic int n_woken, is_stopped;
 static void wake(void *owner)
 {
     atomic_fetch_add(&n_woken, 1);
+}
+
+static void release(void *definition)
+{
+    stg_definition_unref(definition);
 }
 
 static struct stg_workers *make_workers(const char *arguments)
@@ -46,10 +52,15 @@ static struct stg_workers *make_workers(const char *arguments)
     if (budget.total == 0)
         stg_budget_init(&budget, 64ull << 20);
     struct stg_workers_config config = {
-        .definition = definition, .name = "p", .budget = &budget, .wake = wake};
+        .spec = definition->spec,
+        .keeper = definition,
+        .release = release,
+        .name = "p",
+        .budget = &budget,
+        .wake = wake,
+    };
     struct stg_workers *workers;
     CHECK_OK(stg_workers_create(&config, &workers, &err), err);
-    stg_definition_unref(definition);
     return workers;
 }
 
