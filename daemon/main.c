@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "daemon/check_config.h"
-#include "daemon/config.h"
-#include "daemon/definition.h"
-#include "daemon/heap.h"
-#include "daemon/limit.h"
-#include "daemon/server.h"
-#include "daemon/version.h"
+#include "daemon/host/heap.h"
+#include "daemon/host/limit.h"
+#include "daemon/pipeline/definition.h"
+#include "daemon/server/check_config.h"
+#include "daemon/server/config.h"
+#include "daemon/server/server.h"
+#include "daemon/server/version.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 

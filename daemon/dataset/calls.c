@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 
 #include "core/clock.h"
-#include "daemon/dataset/cpus.h"
 #include "daemon/dataset/tuning.h"
+#include "daemon/host/cpus.h"
 
 /* A window: takings, at least, and how long. */
 #define WINDOW_TOOK 8u

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "daemon/dataset/calls.h"
-#include "daemon/dataset/cpus.h"
 #include "daemon/dataset/crew.h"
 #include "daemon/dataset/func.h"
 #include "daemon/dataset/pieces.h"
+#include "daemon/host/cpus.h"
 
 #define MAX_CALLS 256
 /* Where no batch says how many records to work on at once. */

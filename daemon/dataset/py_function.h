@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * py_function: a function of the user, in processes of the user's. Here is what it gets
- * and what it gives; who calls it is daemon/work.h. It is the last step, and its iterator
- * is that of its input: the runners call the function, each for the item it has drawn.
+ * and what it gives; who calls it is daemon/pyworker/work.h. It is the last step, and its
+ * iterator is that of its input: the runners call the function, each for the item it has
+ * drawn.
  */
 #ifndef STG_DAEMON_PY_FUNCTION_H
 #define STG_DAEMON_PY_FUNCTION_H

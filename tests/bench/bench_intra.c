@@ -7,7 +7,7 @@
  */
 #include <stdio.h>
 
-#include "daemon/pool.h"
+#include "daemon/host/pool.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
 #include "tests/ops/fixture.h"

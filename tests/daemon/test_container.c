@@ -12,7 +12,7 @@
 
 #include "daemon/dataset/container.h"
 #include "daemon/dataset/content.h"
-#include "daemon/memory.h"
+#include "daemon/host/memory.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 

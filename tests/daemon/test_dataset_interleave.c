@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/dataset/cpus.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/tuning.h"
+#include "daemon/host/cpus.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/golden_interleave.h"

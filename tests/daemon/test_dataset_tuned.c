@@ -13,9 +13,9 @@
 
 #include "core/clock.h"
 #include "daemon/dataset/calls.h"
-#include "daemon/dataset/cpus.h"
 #include "daemon/dataset/crew.h"
 #include "daemon/dataset/tuning.h"
+#include "daemon/host/cpus.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/dataset_yaml.h"

@@ -69,7 +69,7 @@ void inject_immune(bool immune);
 void inject_only_this(bool only);
 
 /* libuv ends the process when it cannot wake its loop, make its pipe or its threads
- * (daemon/loop.h). Those calls of its own are left alone, until this is called. */
+ * (daemon/server/loop.h). Those calls of its own are left alone, until this is called. */
 void inject_into_libuv(void);
 
 /* So is its first table, while a loop is being made. */

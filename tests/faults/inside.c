@@ -13,9 +13,9 @@
 
 #include "client/admin.h"
 #include "core/log.h"
-#include "daemon/catalog_priv.h"
-#include "daemon/config.h"
-#include "daemon/session.h"
+#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/server/config.h"
+#include "daemon/server/session.h"
 #include "tests/check.h"
 
 static int64_t slow(int64_t millis)

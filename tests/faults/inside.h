@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "daemon/server.h"
+#include "daemon/server/server.h"
 #include "tests/faults/inject.h"
 
 /* What the daemon keeps when nobody is there. */

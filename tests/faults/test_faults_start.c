@@ -12,7 +12,7 @@
 #include "client/stager.h"
 #include "core/log.h"
 #include "core/status.h"
-#include "daemon/config.h"
+#include "daemon/server/config.h"
 #include "tests/check.h"
 #include "tests/faults/inside.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "client/stream.h"
-#include "daemon/definition.h"
-#include "daemon/delivery.h"
-#include "daemon/stage_priv.h"
+#include "daemon/pipeline/definition.h"
+#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 #include "tests/check.h"
 #include "tests/model/explore.h"
 #include "tests/model/wrap.h"

@@ -13,7 +13,7 @@
 #include "client/socket.h"
 #include "core/log.h"
 #include "core/ring.h"
-#include "daemon/memory.h"
+#include "daemon/host/memory.h"
 #include "tests/check.h"
 #include "tests/model/explore.h"
 

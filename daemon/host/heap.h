@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * malloc's heaps: how many there are, and that what was freed goes back to the system.
+ */
+#ifndef STG_DAEMON_HOST_HEAP_H
+#define STG_DAEMON_HOST_HEAP_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+/* Bounds the number of heaps and what each keeps. Before the first thread starts. */
+void stg_heap_bound(void);
+
+/* Zero-initialise. Belongs to the loop. */
+struct stg_heap_trim {
+    uv_work_t work;
+    bool is_running;
+    bool runs_again; /* more was freed meanwhile */
+    void (*done)(void *owner);
+    void *owner;
+};
+
+/* Gives back, on a worker, what was freed; then calls `done` on the loop. */
+void stg_heap_trim(struct stg_heap_trim *trim, uv_loop_t *loop);
+
+#endif

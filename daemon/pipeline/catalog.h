@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pipelines that are applied, by name, and what runs of each: at most one shared
+ * instance, and private runs. Kept in state_dir, one file a pipeline, so that a restart
+ * finds them; files of pipeline_dir are read at start and give way to those. Belongs to
+ * the loop.
+ */
+#ifndef STG_DAEMON_PIPELINE_CATALOG_H
+#define STG_DAEMON_PIPELINE_CATALOG_H
+
+#include <uv.h>
+
+#include "daemon/pipeline/definition.h"
+
+struct stg_catalog;
+struct stg_pipeline;
+
+enum stg_instance_state {
+    STG_INSTANCE_CREATING, /* memory is being reserved on a worker */
+    STG_INSTANCE_LIVE,
+    STG_INSTANCE_FAILED, /* could not be created: see error */
+    STG_INSTANCE_ENDING, /* its memory is being given back on a worker */
+};
+
+/* One run of a pipeline: a stage and what it was made from. */
+struct stg_instance {
+    struct stg_instance *next;
+    struct stg_catalog *catalog;
+    struct stg_pipeline *pipeline; /* NULL once the pipeline was deleted or replaced */
+    struct stg_definition *definition;
+    uint64_t generation;
+    bool private_run;
+    _Atomic int abandoned; /* nobody wants it any more; its maker looks at it */
+    enum stg_instance_state state;
+    struct stg_stage_config config;
+    struct stg_stage_plan plan;
+    struct stg_stage *stage;
+    struct stg_stage *at_work; /* CREATING, ENDING: the stage, the worker's alone */
+    bool quiet;      /* its runners have ended, and who waited for it was told */
+    bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
+    uint64_t n_gone; /* of the catalog when it was made */
+    struct stg_err error;
+    uv_work_t work;
+    /* What was told of a shared one. */
+    uint64_t pipeline_id;
+    const char *told_state;
+    uint32_t told_clients;
+    bool told_stopped;
+};
+
+struct stg_pipeline {
+    struct stg_pipeline *next;
+    char name[65];
+    uint64_t id; /* as events call it: random, not 0 */
+    struct stg_definition *definition;
+    uint64_t generation;
+    uint64_t
+        run_id; /* of its batches, but of private runs; since the start or the apply */
+    uint64_t next_number,
+        next_pass; /* where the next instance of this generation goes on */
+    struct stg_pipeline_status past; /* counters of this generation's earlier instances */
+    char last_error[512];            /* of them */
+    struct stg_gone_list gone;       /* their clients */
+    struct stg_measure *measure;     /* of the last of them; or NULL */
+    struct stg_instance *instance;   /* shared, newest; NULL: idle */
+    struct stg_workers *workers;     /* of a step py_function; NULL: there is none */
+    bool from_dir;                   /* of pipeline_dir: not in state_dir */
+};
+
+/* Callbacks into the server; on the loop. */
+struct stg_catalog_hooks {
+    struct stg_pools *pools;      /* for stages that name one */
+    void (*changed)(void *owner); /* an instance became live, failed, quiet, or went */
+    void (*wake)(void *owner);    /* any thread: sweep soon */
+    void (*event)(void *owner, enum stg_event_kind kind, uint64_t pipeline);
+    void *owner;
+};
+
+int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
+                       struct stg_budget *budget, uint64_t instance_id,
+                       const struct stg_catalog_hooks *hooks, struct stg_catalog **ret,
+                       struct stg_err *err);
+
+/* Of its pipelines. */
+struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog);
+
+/* Makes state_dir/pipelines, and what is missing on the way: the home of a new user may
+ * have no ~/.local yet. -1 with errno. */
+int stg_catalog_make_folders(const struct stg_settings *settings);
+
+/* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
+void stg_catalog_load(struct stg_catalog *catalog);
+
+/* After stop and when idle. NULL is allowed. */
+void stg_catalog_destroy(struct stg_catalog *catalog);
+
+struct stg_pipeline *stg_catalog_find(struct stg_catalog *catalog, const char *name);
+struct stg_pipeline *stg_catalog_first(struct stg_catalog *catalog);
+
+/* May this identity see, open and delete it: its applier, root, group access_group. */
+bool stg_catalog_allowed(const struct stg_catalog *catalog,
+                         const struct stg_pipeline *pipeline,
+                         const struct stg_identity *who);
+
+enum stg_replace {
+    STG_REPLACE_OWN,  /* what an earlier run of the same script applied, while it is idle
+                       */
+    STG_REPLACE_IDLE, /* what has no client attached: its generation was named */
+    STG_REPLACE_ALL,
+};
+
+/* Applies a definition (takes its reference on success) under spec->name, `name`, or a
+ * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Changed and not
+ * to be replaced: FAILED_PRECONDITION that says what differs, and lists clients that are
+ * attached. */
+int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
+                      const char *name, enum stg_replace replace,
+                      struct stg_pipeline **ret, bool *ret_unchanged,
+                      struct stg_err *err);
+
+/* Counters of this generation, of earlier instances and the current one; strings live in
+ * bump or as long as the pipeline. */
+void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret);
+
+/* Clients get what is published, then ABORTED. */
+int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                       struct stg_err *err);
+
+/* The instance to attach to: the shared one (made when there is none), or a new private
+ * one. 0 and an instance that may still be CREATING (look again on `changed`), or
+ * UNAVAILABLE: runners of the last one have not ended, ask again on `changed`. */
+int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                         bool private_run, uint32_t max_held, struct stg_instance **ret,
+                         struct stg_err *err);
+
+/* Is an instance on its way out, whose memory comes back soon? Not one that only clients
+ * keep that left. */
+bool stg_catalog_stopping(const struct stg_catalog *catalog);
+
+/* Is there an instance that only clients keep that left? */
+bool stg_catalog_kept(const struct stg_catalog *catalog);
+
+/* How many instances gave their memory back so far. */
+uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog);
+
+/* A failed instance is not offered again: the next asker makes a new one. */
+void stg_catalog_discard(struct stg_instance *instance);
+
+/* A waiting open gave up on a private instance. */
+void stg_catalog_abandon(struct stg_instance *instance);
+
+/* Tells, by events, what has changed in a shared instance since the last call: by every
+ * sweep, and where more than one change would otherwise be seen as none. */
+void stg_catalog_note(struct stg_instance *instance);
+
+/* Sweeps all stages, frees finished ones. Milliseconds until it wants to be called again,
+ * or -1. */
+int stg_catalog_sweep(struct stg_catalog *catalog);
+
+/* Tells every client `text` with that code. Returns at once. */
+void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
+
+/* Is another thread making or ending an instance? The catalog must not be destroyed then.
+ */
+bool stg_catalog_working(const struct stg_catalog *catalog);
+
+/* Has every runner ended, and no thread work to do? */
+bool stg_catalog_quiet(const struct stg_catalog *catalog);
+
+#endif

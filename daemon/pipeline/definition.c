@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/pipeline/definition.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/dataset.h"
+#include "daemon/dataset/order.h"
+#include "daemon/dataset/py_function.h"
+#include "daemon/dataset/tuning.h"
+#include "daemon/dataset/vocabulary.h"
+#include "daemon/host/pool.h"
+#include "ops/graph/composite.h"
+#include "proto/load.h"
+#include "proto/wire.h"
+
+/* Who opens the pipeline is told all of it in one message: a pipeline that could be
+ * applied and never opened would be a trap. */
+static int check_open_fits(const struct stg_definition *definition, struct stg_err *err)
+{
+    char longest[128];
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    struct stg_reply reply = {
+        .id = UINT64_MAX,
+        .kind = STG_REQUEST_OPEN,
+        .text = "",
+        .name = longest,
+        .client_id = longest,
+        .generation = UINT64_MAX,
+        .segment_bytes = UINT64_MAX,
+        .batch_rows = UINT64_MAX,
+        .unseen = true,
+        .max_held = UINT32_MAX,
+        .structure = definition->spec->staged.structure,
+        .boundary = *stg_graph_boundary(definition->graph),
+        .pipeline = definition->spec,
+    };
+    char *buf = malloc(STG_MESSAGE_MAX_BYTES);
+    if (buf == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    long bytes = stg_wire_encode_reply(&reply, buf, STG_MESSAGE_MAX_BYTES);
+    free(buf);
+    if (bytes >= 0)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "the pipeline and its %zu features do not fit the message of %u KiB "
+                   "that a client gets when it opens it: use fewer features, or shorter "
+                   "names",
+                   reply.boundary.n, STG_MESSAGE_MAX_BYTES / 1024);
+}
+
+/* What no single field can be wrong about. */
+static int check_staged(const struct stg_staged *staged, struct stg_err *err)
+{
+    if (staged->on_timeout == STG_ON_TIMEOUT_EVICT &&
+        staged->delivery == STG_DELIVERY_SPLIT)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "staged.on_timeout: evict detaches the slowest client, and under "
+                       "delivery: split no client holds up another; use drop or wait, or "
+                       "delivery: broadcast or round_robin");
+    return 0;
+}
+
+/* What is in the files is part of what the pipeline is. */
+static int load_vocabularies(struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_identity *who = &definition->applier;
+    struct stg_vocabulary_reader reader = {.uid = who->uid,
+                                           .gid = who->gid,
+                                           .groups = who->groups,
+                                           .n_groups = who->n_groups,
+                                           .container = definition->container};
+    int rc =
+        stg_vocabularies_load(definition->graph, &reader, &definition->vocabularies, err);
+    if (rc == 0)
+        definition->spec->fingerprint ^= definition->vocabularies.fingerprint;
+    return rc;
+}
+
+static int join_container(struct stg_definition *definition,
+                          struct stg_containers *containers, struct stg_err *err)
+{
+    const char *name = definition->spec->container;
+    if (containers == NULL || name == NULL)
+        return 0;
+    return stg_container_join(containers, name, &definition->container, err);
+}
+
+static int expand_composites(struct stg_pipeline_spec *spec,
+                             const struct stg_schema *element, struct stg_err *err)
+{
+    int rc = stg_composite_staged(element, spec->nodes, spec->n_nodes, &spec->bump,
+                                  &spec->staged);
+    return rc < 0 ? stg_err(err, rc, "out of memory") : 0;
+}
+
+/* Can a trainer of this build have them? */
+static int check_targets(const struct stg_definition *definition, struct stg_err *err)
+{
+    struct stg_cut_needs *needs = NULL;
+    int rc =
+        stg_cut_needs_create(definition->cuts, &(struct stg_cut_wanted){0}, &needs, err);
+    stg_cut_needs_destroy(needs);
+    if (rc != -STAGER_FAILED_PRECONDITION)
+        return rc;
+    err->code = -STAGER_INVALID_ARGUMENT;
+    return stg_err_prefix(err, err->code, "targets");
+}
+
+static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
+                 const char *file, struct stg_containers *containers, struct stg_err *err)
+{
+    definition->text = stg_bump_strndup(&definition->bump, text, text_bytes);
+    definition->text_bytes = text_bytes;
+    definition->file = stg_bump_strndup(&definition->bump, file, strlen(file));
+    if (definition->text == NULL || definition->file == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
+    int rc = stg_load_pipeline(text, text_bytes, file, &definition->spec, err);
+    if (rc < 0)
+        return rc;
+    rc = check_staged(&definition->spec->staged, err);
+    if (rc == 0)
+        rc = join_container(definition, containers, err);
+    if (rc == 0)
+        rc = stg_dataset_infer(definition->spec, &definition->bump, &definition->element,
+                               err);
+    if (rc == 0)
+        rc = expand_composites(definition->spec, &definition->element, err);
+    if (rc == 0)
+        rc = stg_graph_create(definition->spec, &definition->element, NULL,
+                              &definition->graph, err);
+    if (rc == 0)
+        rc = stg_cuts_create(definition->graph, &definition->cuts, err);
+    if (rc == 0)
+        rc = check_targets(definition, err);
+    if (rc == 0)
+        rc = load_vocabularies(definition, err);
+    if (rc == 0)
+        rc = check_open_fits(definition, err);
+    return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
+}
+
+int stg_definition_create(const char *text, size_t text_bytes, const char *file,
+                          const struct stg_identity *applier,
+                          struct stg_containers *containers, struct stg_definition **ret,
+                          struct stg_err *err)
+{
+    struct stg_definition *definition = calloc(1, sizeof(*definition));
+    if (definition == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
+    definition->refs = 1;
+    definition->applier = *applier;
+    stg_bump_init(&definition->bump, 0);
+    stg_trace_init(&definition->trace);
+    definition->tuning = stg_tuning_create();
+    int rc = definition->tuning != NULL
+                 ? build(definition, text, text_bytes, file, containers, err)
+                 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        return rc;
+    }
+    *ret = definition;
+    return 0;
+}
+
+struct stg_definition *stg_definition_ref(struct stg_definition *definition)
+{
+    definition->refs++;
+    return definition;
+}
+
+void stg_definition_unref(struct stg_definition *definition)
+{
+    if (definition == NULL || --definition->refs > 0)
+        return;
+    stg_cuts_destroy(definition->cuts);
+    stg_trace_finish(&definition->trace);
+    stg_tuning_destroy(definition->tuning);
+    stg_graph_destroy(definition->graph);
+    stg_vocabularies_finish(&definition->vocabularies);
+    stg_container_leave(definition->container);
+    stg_pipeline_spec_destroy(definition->spec);
+    stg_bump_finish(&definition->bump);
+    free(definition);
+}
+
+static int check_gpu(const struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    int number;
+    int rc =
+        spec->gpu.device != NULL ? stg_device_number(spec->gpu.device, &number, err) : 0;
+    return rc < 0 ? stg_err_prefix(err, rc, "gpu") : 0;
+}
+
+/* Stream 0 is the trainer's own; the others are there when the settings say so. */
+static int check_stream(uint32_t id, const struct stg_gpu_settings *gpu,
+                        struct stg_err *err)
+{
+    bool many = gpu->use_multi_stream && gpu->stage_multi_stream;
+    uint32_t n = many ? gpu->multi_stream_num : 1;
+    if (id == 0 || id < n)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "stage_subgraph_stream_id %u is out of range [0, %u): %s", id, n,
+                   many ? "gpu.multi_stream_num in stagerd.yaml says how many there are"
+                        : "there is the trainer's own stream, and no other without gpu: "
+                          "{use_multi_stream: true, stage_multi_stream: true, "
+                          "multi_stream_num: N} in stagerd.yaml");
+}
+
+int stg_definition_check_settings(const struct stg_definition *definition,
+                                  const struct stg_settings *settings,
+                                  struct stg_err *err)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    int rc = check_gpu(definition->spec, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "%s", definition->file);
+    if (staged->use_thread_pool)
+        rc = stg_pool_check_id(staged->thread_pool_id, settings->thread_pools,
+                               settings->n_thread_pools, err);
+    if (rc == 0)
+        rc = check_stream(staged->stream_id, &settings->gpu, err);
+    return rc < 0 ? stg_err_prefix(err, rc, "%s: staged", definition->file) : 0;
+}
+
+static bool makes_batches(const struct stg_step *step)
+{
+    return stg_attr_find(step->attrs, step->n_attrs, "batch_size") != NULL ||
+           stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes") != NULL;
+}
+
+/* Its order depends on timing. */
+static bool is_timed(const struct stg_step *step)
+{
+    return !stg_attr_bool(step->attrs, step->n_attrs, "deterministic", true) ||
+           stg_attr_bool(step->attrs, step->n_attrs, "sloppy", false);
+}
+
+/* Is any step of the pipeline so, in a branch or not? */
+static bool any_step(const struct stg_pipeline_spec *spec,
+                     bool (*is)(const struct stg_step *step))
+{
+    bool found = false;
+    for (size_t i = 0; i < spec->n_steps; i++)
+        found |= is(&spec->steps[i]);
+    for (size_t i = 0; i < spec->n_branches; i++) {
+        for (size_t k = 0; k < spec->branches[i].n_steps; k++)
+            found |= is(&spec->branches[i].steps[k]);
+    }
+    return found;
+}
+
+/* Who means a dtype writes 0, 0.0 or "" in record_defaults. */
+static const char *word_for_dtype(const struct stg_node *nodes, size_t n)
+{
+    static const char *const words[] = {"int",     "int32",  "int64", "float", "float32",
+                                        "float64", "string", "str",   "none",  "None"};
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_attr *defaults =
+            strcmp(nodes[i].op, "decode_csv") == 0
+                ? stg_attr_find(nodes[i].attrs, nodes[i].n_attrs, "record_defaults")
+                : NULL;
+        for (size_t k = 0; defaults != NULL && k < defaults->n_values; k++) {
+            const struct stg_value *value = &defaults->values[k];
+            for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
+                if (value->kind == STG_VALUE_STRING && strcmp(value->s, words[w]) == 0)
+                    return words[w];
+            }
+        }
+    }
+    return NULL;
+}
+
+static const char *any_word_for_dtype(const struct stg_pipeline_spec *spec)
+{
+    const char *word = word_for_dtype(spec->nodes, spec->n_nodes);
+    for (size_t i = 0; i < spec->n_steps && word == NULL; i++)
+        word = word_for_dtype(spec->steps[i].nodes, spec->steps[i].n_nodes);
+    return word;
+}
+
+size_t stg_definition_advice(const struct stg_definition *definition,
+                             struct stg_bump *bump, const char **ret, size_t n)
+{
+    const struct stg_pipeline_spec *spec = definition->spec;
+    const struct stg_staged *staged = &spec->staged;
+    uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
+    const char *lines[15];
+    size_t n_lines = 0;
+    if (!any_step(spec, makes_batches))
+        lines[n_lines++] = stg_bump_printf(
+            bump, "no `batch` step: every record is an item of its own, which "
+                  "costs a hand-off each; add `- batch: {batch_size: …}`");
+    if (staged->on_timeout == STG_ON_TIMEOUT_DROP)
+        lines[n_lines++] = stg_bump_printf(
+            bump,
+            "on_timeout: drop: a batch that finds no room for timeout_millis %" PRIu64
+            " is dropped (and counted), so that what trainers get may depend on "
+            "timing; on_timeout: wait drops none",
+            staged->timeout_millis);
+    if (!staged->deterministic)
+        lines[n_lines++] = stg_bump_printf(
+            bump, "deterministic: false: items come in the order in which they are "
+                  "finished, which differs from run to run");
+    if (any_step(spec, is_timed))
+        lines[n_lines++] = stg_bump_printf(
+            bump, "a dataset step with deterministic: false or sloppy: true: elements "
+                  "come in the order in which they are ready, which differs from run to "
+                  "run");
+    if (((staged->closed_codes | staged->ignored_codes) & never) != 0)
+        lines[n_lines++] = stg_bump_printf(
+            bump, "CANCELLED in closed_exception_types or ignored_exception_types "
+                  "has no effect: it always ends the pipeline with CANCELLED");
+    if (!staged->use_thread_pool && staged->thread_pool_id != 0)
+        lines[n_lines++] =
+            stg_bump_printf(bump, "stage_subgraph_thread_pool_id has no effect without "
+                                  "use_stage_subgraph_thread_pool: true");
+    if ((staged->closed_codes & staged->ignored_codes) != 0)
+        lines[n_lines++] =
+            stg_bump_printf(bump, "a code in closed_exception_types and in "
+                                  "ignored_exception_types is a closed one");
+    for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && n_lines < 10; i++) {
+        if (!stg_graph_feed_needed(definition->graph, i))
+            lines[n_lines++] =
+                stg_bump_printf(bump,
+                                "feed_dict \"%s\": no feature depends on it; it has "
+                                "no effect",
+                                staged->feeds[i].name);
+    }
+    const char *word = any_word_for_dtype(spec);
+    if (word != NULL)
+        lines[n_lines++] = stg_bump_printf(
+            bump,
+            "record_defaults has the string \"%s\", and so a column of strings whose "
+            "missing values are \"%s\": write 0 for int32, 0.0 for float32, \"\" for "
+            "string, null for a field that must be there",
+            word, word);
+    const struct stg_step *function = stg_py_function_find(spec);
+    if (function != NULL)
+        lines[n_lines++] = stg_bump_printf(
+            bump,
+            "py_function: %s runs in worker processes: `stager.open` in Python starts "
+            "them; for other trainers run `stager worker` with the pipeline's name",
+            stg_attr_string(function->attrs, function->n_attrs, "function", ""));
+    if (staged->max_batch_bytes == 0 && stg_graph_batch_bytes(definition->graph) == 0)
+        lines[n_lines++] = stg_bump_printf(
+            bump, "the size of a batch is not known beforehand (strings, or no "
+                  "drop_remainder): max_batch_bytes is the pipeline's memory "
+                  "over the number of extents; set staged.max_batch_bytes to "
+                  "choose");
+    if (spec->smart_stage != STG_SMART_STAGE_OFF && !stg_cuts_may_move(definition->cuts))
+        lines[n_lines++] = stg_bump_printf(
+            bump, "smart_stage has no effect: the targets depend on no node that may run "
+                  "before the boundary");
+    size_t kept = 0;
+    for (size_t i = 0; i < n_lines && kept < n; i++) {
+        if (lines[i] != NULL)
+            ret[kept++] = lines[i];
+    }
+    return kept + stg_order_advice(spec, bump, ret + kept, n - kept);
+}
+
+/* The size that all batches of the step have, or 0. */
+static uint64_t batch_size(const struct stg_step *step)
+{
+    const struct stg_attr *sizes =
+        stg_attr_find(step->attrs, step->n_attrs, "batch_size");
+    for (size_t i = 1; sizes != NULL && i < sizes->n_values; i++) {
+        if (sizes->values[i].i != sizes->values[0].i)
+            return 0;
+    }
+    return sizes != NULL && sizes->n_values > 0 ? (uint64_t)sizes->values[0].i : 0;
+}
+
+/* The branch that stands for all inputs of a list's first step, or NULL. */
+static const struct stg_branch *first_branch(const struct stg_pipeline_spec *spec,
+                                             const struct stg_step *step)
+{
+    const struct stg_attr *from = stg_attr_find(step->attrs, step->n_attrs, "from");
+    for (size_t i = 0; from != NULL && i < spec->n_branches; i++) {
+        if (strcmp(spec->branches[i].name, from->values[0].s) == 0)
+            return &spec->branches[i];
+    }
+    return NULL;
+}
+
+uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
+{
+    const struct stg_pipeline_spec *spec = definition->spec;
+    const struct stg_step *steps = spec->steps;
+    size_t n = spec->n_steps;
+    unsigned undone = 0; /* batches that an unbatch after them takes apart */
+    while (n > 0) {
+        const struct stg_step *step = &steps[--n];
+        bool is_batch = makes_batches(step) && strcmp(step->name, "rebatch") != 0;
+        if (undone == 0 && (is_batch || strcmp(step->name, "rebatch") == 0))
+            return batch_size(step);
+        undone += strcmp(step->name, "unbatch") == 0;
+        undone -= is_batch;
+        const struct stg_branch *branch = n == 0 ? first_branch(spec, step) : NULL;
+        if (branch != NULL) {
+            steps = branch->steps;
+            n = branch->n_steps;
+        }
+    }
+    return 1;
+}
+
+struct stg_schema stg_definition_slots(const struct stg_definition *definition)
+{
+    const struct stg_schema *all = stg_cuts_slots(definition->cuts);
+    size_t n = stg_graph_boundary(definition->graph)->n;
+    if (definition->spec->smart_stage == STG_SMART_STAGE_OFF)
+        return (struct stg_schema){0};
+    return (struct stg_schema){.components = all->components + n, .n = all->n - n};
+}

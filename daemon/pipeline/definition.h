@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pipeline as it was applied: text, who applied it, and everything that follows from
+ * the text (spec, element, graph). Immutable; counted, because a stage may outlive the
+ * pipeline's next generation. The loop takes and gives references.
+ */
+#ifndef STG_DAEMON_PIPELINE_DEFINITION_H
+#define STG_DAEMON_PIPELINE_DEFINITION_H
+
+#include "core/spec.h"
+#include "daemon/dataset/vocabulary.h"
+#include "daemon/host/identity.h"
+#include "daemon/stage/stage.h"
+#include "ops/graph/graph.h"
+
+struct stg_definition {
+    unsigned refs;
+    struct stg_pipeline_spec *spec;
+    struct stg_bump bump; /* of element, text, file */
+    struct stg_schema element;
+    struct stg_container *container; /* NULL: none */
+    struct stg_graph *graph;
+    struct stg_cuts *cuts;
+    struct stg_vocabularies vocabularies;
+    const char *text;
+    size_t text_bytes;
+    const char *file;
+    const char *script;  /* that applied it; NULL: none */
+    uint64_t script_run; /* 0: one before the daemon's start */
+    struct stg_identity applier;
+    struct stg_tuning *tuning; /* what `auto` found, for each stage of it; likewise */
+    struct stg_trace trace;    /* of all that runs of it but private runs */
+};
+
+/* Reads and checks everything that can be checked without opening the data; vocabularies
+ * are read too, on behalf of the applier. INVALID_ARGUMENT with file, line and column.
+ * The caller owns one reference. containers: where `container` is found; NULL: nothing is
+ * shared. */
+int stg_definition_create(const char *text, size_t text_bytes, const char *file,
+                          const struct stg_identity *applier,
+                          struct stg_containers *containers, struct stg_definition **ret,
+                          struct stg_err *err);
+struct stg_definition *stg_definition_ref(struct stg_definition *definition);
+void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed */
+
+/* Rows of a staged batch that is whole: what the last `batch` or `rebatch` makes, that no
+ * `unbatch` takes apart; 1 without one, 0 when it makes batches of several sizes. */
+uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
+
+/* What batches may carry beside the boundary: nothing without smart_stage. */
+struct stg_schema stg_definition_slots(const struct stg_definition *definition);
+
+/* What it asks of stagerd.yaml: a thread pool that is there. INVALID_ARGUMENT. */
+int stg_definition_check_settings(const struct stg_definition *definition,
+                                  const struct stg_settings *settings,
+                                  struct stg_err *err);
+
+/* What a careful reader would say about it: up to n lines, each in bump. Returns how
+ * many. */
+size_t stg_definition_advice(const struct stg_definition *definition,
+                             struct stg_bump *bump, const char **ret, size_t n);
+
+#endif

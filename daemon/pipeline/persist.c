@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Applied pipelines on disk. The first two lines are ours; the script may be none:
+ *
+ *   # stager: generation 3 uid 1000 gid 1000 groups 1000,44 content 9f file /p.yaml
+ *
+ *   # stager: script /home/u/train.py
+ *
+ * `content` is the fingerprint: what a restart finds changed, as a vocabulary, is another
+ * generation. Of a pipeline of pipeline_dir, NAME.seen has these lines alone.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/pipeline/catalog_priv.h"
+#include "proto/load.h"
+
+#define HEADER_BYTES 16384
+#define SCRIPT "# stager: script "
+
+gid_t stg_group_id(const char *name)
+{
+    struct group *group = getgrnam(name);
+    return group != NULL ? group->gr_gid : (gid_t)-1;
+}
+
+static int state_path(const struct stg_settings *settings, const char *name,
+                      const char *suffix, char *buf, size_t bytes)
+{
+    int n = snprintf(buf, bytes, "%s/pipelines/%s%s", settings->state_dir, name, suffix);
+    return n > 0 && (size_t)n < bytes ? 0 : -STAGER_INVALID_ARGUMENT;
+}
+
+static int io_error(const char *what, const char *path, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_UNAVAILABLE,
+                   "cannot %s %s: %s; applied pipelines are kept in "
+                   "state_dir (stagerd.yaml)",
+                   what, path, strerror(errno));
+}
+
+int stg_catalog_make_folders(const struct stg_settings *settings)
+{
+    char path[4096];
+    if (state_path(settings, "", "", path, sizeof(path)) < 0) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *slash = strchr(path + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+            return -1;
+        *slash = '/';
+    }
+    return 0;
+}
+
+static void header_line(const struct stg_definition *definition, uint64_t generation,
+                        char *buf, size_t bytes)
+{
+    const struct stg_identity *who = &definition->applier;
+    int n = snprintf(buf, bytes, "# stager: generation %" PRIu64 " uid %u gid %u groups ",
+                     generation, (unsigned)who->uid, (unsigned)who->gid);
+    for (size_t i = 0; i < who->n_groups; i++)
+        n += snprintf(buf + n, bytes - (size_t)n, "%s%u", i > 0 ? "," : "",
+                      (unsigned)who->groups[i]);
+    n += snprintf(buf + n, bytes - (size_t)n, "%s content %016" PRIx64 " file ",
+                  who->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
+    for (const char *s = definition->file; *s != '\0' && (size_t)n < bytes - 2; s++)
+        buf[n++] = *s == '\n' ? ' ' : *s;
+    buf[n++] = '\n';
+    buf[n] = '\0';
+    snprintf(buf + n, bytes - (size_t)n, SCRIPT "%s\n",
+             definition->script != NULL ? definition->script : "");
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t m = write(fd, bytes, n);
+        if (m < 0)
+            return -1;
+        bytes += m;
+        n -= (size_t)m;
+    }
+    return 0;
+}
+
+static void sync_directory(const struct stg_catalog *catalog)
+{
+    char path[4096];
+    if (state_path(catalog->settings, "", "", path, sizeof(path)) < 0)
+        return;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0)
+        stg_log(STG_LOG_WARNING,
+                "%s: %s: an applied or deleted pipeline may not be so after a power cut",
+                path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+static int save(struct stg_catalog *catalog, const char *name, const char *suffix,
+                const struct stg_definition *definition, uint64_t generation,
+                struct stg_err *err)
+{
+    bool has_text = strcmp(suffix, ".yaml") == 0;
+    char path[4096], temporary[4096], header[HEADER_BYTES];
+    if (state_path(catalog->settings, name, suffix, path, sizeof(path)) < 0 ||
+        state_path(catalog->settings, name, ".new", temporary, sizeof(temporary)) < 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
+    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(temporary, flags, 0600);
+    if (fd < 0 && errno == ENOENT && stg_catalog_make_folders(catalog->settings) == 0)
+        fd = open(temporary, flags, 0600);
+    if (fd < 0)
+        return io_error("write", temporary, err);
+    header_line(definition, generation, header, sizeof(header));
+    if (write_all(fd, header, strlen(header)) < 0 ||
+        (has_text && write_all(fd, definition->text, definition->text_bytes) < 0) ||
+        fsync(fd) < 0) {
+        io_error("write", temporary, err);
+        close(fd);
+        unlink(temporary);
+        return -STAGER_UNAVAILABLE;
+    }
+    close(fd);
+    if (rename(temporary, path) < 0) {
+        io_error("rename", temporary, err);
+        unlink(temporary);
+        return -STAGER_UNAVAILABLE;
+    }
+    sync_directory(catalog);
+    return 0;
+}
+
+int stg_catalog_save(struct stg_catalog *catalog, const char *name,
+                     const struct stg_definition *definition, uint64_t generation,
+                     struct stg_err *err)
+{
+    return save(catalog, name, ".yaml", definition, generation, err);
+}
+
+int stg_catalog_forget(struct stg_catalog *catalog, const char *name, struct stg_err *err)
+{
+    char path[4096];
+    if (state_path(catalog->settings, name, ".yaml", path, sizeof(path)) < 0)
+        return 0;
+    if (unlink(path) < 0 && errno != ENOENT)
+        return io_error("remove", path, err);
+    sync_directory(catalog);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+/* A whole file, NUL-terminated; the caller frees. */
+static char *read_file(const char *path, size_t limit, size_t *ret_bytes,
+                       struct stat *ret_stat)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    char *text = NULL;
+    if (fstat(fd, ret_stat) == 0 && S_ISREG(ret_stat->st_mode) &&
+        (uint64_t)ret_stat->st_size <= limit)
+        text = malloc((size_t)ret_stat->st_size + 1);
+    size_t n = 0;
+    while (text != NULL && n < (size_t)ret_stat->st_size) {
+        ssize_t m = read(fd, text + n, (size_t)ret_stat->st_size - n);
+        if (m <= 0)
+            break;
+        n += (size_t)m;
+    }
+    close(fd);
+    if (text != NULL)
+        text[n] = '\0';
+    *ret_bytes = n;
+    return text;
+}
+
+/* What our lines say. */
+struct header {
+    uint64_t generation; /* 0: there is none */
+    uint64_t content;
+    const char *script; /* NULL: none */
+    size_t script_bytes, bytes;
+};
+
+static bool parse_identity(const char *line, uint64_t *ret_generation,
+                           struct stg_identity *ret)
+{
+    unsigned uid, gid;
+    int at = 0;
+    if (sscanf(line, "# stager: generation %" SCNu64 " uid %u gid %u groups %n",
+               ret_generation, &uid, &gid, &at) != 3 ||
+        at == 0)
+        return false;
+    ret->uid = uid;
+    ret->gid = gid;
+    ret->n_groups = 0;
+    const char *s = line + at;
+    while (*s >= '0' && *s <= '9' && ret->n_groups < STG_MAX_GROUPS) {
+        char *end;
+        ret->groups[ret->n_groups++] = (gid_t)strtoul(s, &end, 10);
+        s = *end == ',' ? end + 1 : end;
+    }
+    return true;
+}
+
+static void parse_header(const char *text, struct header *ret, struct stg_identity *who)
+{
+    *ret = (struct header){0};
+    if (!parse_identity(text, &ret->generation, who))
+        return;
+    ret->bytes = strcspn(text, "\n");
+    const char *content = strstr(text, " content ");
+    if (content != NULL && content < text + ret->bytes)
+        ret->content = strtoull(content + strlen(" content "), NULL, 16);
+    ret->bytes += text[ret->bytes] == '\n';
+    if (strncmp(text + ret->bytes, SCRIPT, strlen(SCRIPT)) != 0)
+        return;
+    ret->script = text + ret->bytes + strlen(SCRIPT);
+    ret->script_bytes = strcspn(ret->script, "\n"); /* 0: no script */
+    ret->bytes += strlen(SCRIPT) + ret->script_bytes;
+    ret->bytes += text[ret->bytes] == '\n';
+}
+
+/* The generation of content that was there before, or the next one. */
+static uint64_t generation_of(const struct header *header,
+                              const struct stg_definition *definition)
+{
+    bool is_same =
+        header->generation != 0 && header->content == definition->spec->fingerprint;
+    return header->generation + !is_same;
+}
+
+/* What was known of a file of pipeline_dir. */
+static void read_seen(struct stg_catalog *catalog, const char *name, struct header *ret)
+{
+    char path[4096];
+    size_t bytes;
+    struct stat st;
+    struct stg_identity who;
+    *ret = (struct header){0};
+    if (state_path(catalog->settings, name, ".seen", path, sizeof(path)) < 0)
+        return;
+    char *text = read_file(path, HEADER_BYTES, &bytes, &st);
+    if (text != NULL)
+        parse_header(text, ret, &who);
+    ret->script = NULL;
+    free(text);
+}
+
+/* Where the applier had the text from: what the header's first line says last. */
+static void keep_file(struct stg_definition *definition, const char *header, size_t bytes)
+{
+    const char *file = strstr(header, " file ");
+    if (file == NULL || (size_t)(file - header) >= bytes)
+        return;
+    file += strlen(" file ");
+    const char *kept =
+        stg_bump_strndup(&definition->bump, file, (size_t)(header + bytes - file));
+    if (kept != NULL)
+        definition->file = kept;
+}
+
+/* Who wrote a file of pipeline_dir is who applies it. */
+static void identity_of_file(const struct stat *st, struct stg_identity *ret)
+{
+    *ret = (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
+}
+
+/* Takes the definition's reference. */
+static int add_loaded(struct stg_catalog *catalog, const char *path, const char *name,
+                      bool from_state, struct stg_definition *definition,
+                      struct header *header, struct stg_err *err)
+{
+    if (!from_state && definition->spec->name != NULL)
+        name = definition->spec->name;
+    struct stg_pipeline *pipeline;
+    if (stg_catalog_find(catalog, name) != NULL) {
+        stg_definition_unref(definition);
+        return 0; /* what was applied wins over pipeline_dir */
+    }
+    int rc = stg_catalog_check_name(name, err);
+    if (rc < 0) {
+        stg_err_prefix(err, rc, "%s", path);
+    } else {
+        if (!from_state)
+            read_seen(catalog, name, header);
+        rc = stg_catalog_add(catalog, name, definition, generation_of(header, definition),
+                             &pipeline, err);
+    }
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        return rc;
+    }
+    pipeline->from_dir = !from_state;
+    /* It can be served all the same. */
+    if (pipeline->generation != header->generation &&
+        save(catalog, name, from_state ? ".yaml" : ".seen", definition,
+             pipeline->generation, err) < 0)
+        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s", name,
+                err->text);
+    return 0;
+}
+
+static int load_file(struct stg_catalog *catalog, const char *path, const char *name,
+                     bool from_state, struct stg_err *err)
+{
+    size_t bytes;
+    struct stat st;
+    char *text = read_file(path, STG_TEXT_MAX_BYTES + HEADER_BYTES, &bytes, &st);
+    if (text == NULL)
+        return stg_err(err, -STAGER_UNAVAILABLE,
+                       "%s: cannot be read, or is longer than %u bytes", path,
+                       STG_TEXT_MAX_BYTES);
+    struct stg_identity who;
+    identity_of_file(&st, &who);
+    struct header header = {0};
+    if (from_state)
+        parse_header(text, &header, &who);
+    char *body = text + header.bytes;
+    struct stg_definition *definition = NULL;
+    int rc = stg_definition_create(body, bytes - header.bytes, path, &who,
+                                   catalog->containers, &definition, err);
+    if (rc == 0)
+        keep_file(definition, text, header.bytes > 0 ? strcspn(text, "\n") : 0);
+    if (rc == 0 && header.script_bytes > 0)
+        definition->script =
+            stg_bump_strndup(&definition->bump, header.script, header.script_bytes);
+    free(text);
+    header.script = NULL;
+    if (rc == 0)
+        rc = stg_definition_check_settings(definition, catalog->settings, err);
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        return rc;
+    }
+    return add_loaded(catalog, path, name, from_state, definition, &header, err);
+}
+
+static int has_suffix(const char *name)
+{
+    size_t n = strlen(name);
+    return (n > 5 && strcmp(name + n - 5, ".yaml") == 0) ||
+           (n > 4 && strcmp(name + n - 4, ".yml") == 0) ||
+           (n > 5 && strcmp(name + n - 5, ".json") == 0);
+}
+
+static int choose(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && has_suffix(entry->d_name);
+}
+
+int stg_catalog_list_files(const char *directory, struct dirent ***ret)
+{
+    return scandir(directory, ret, choose, alphasort);
+}
+
+static void load_directory(struct stg_catalog *catalog, const char *directory,
+                           bool from_state)
+{
+    struct dirent **entries;
+    int n = stg_catalog_list_files(directory, &entries);
+    if (n < 0) {
+        if (errno != ENOENT)
+            stg_log(STG_LOG_WARNING, "cannot list %s: %s", directory, strerror(errno));
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        char path[4096], name[256];
+        struct stg_err err = {0};
+        snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
+        snprintf(name, sizeof(name), "%.*s",
+                 (int)(strrchr(entries[i]->d_name, '.') - entries[i]->d_name),
+                 entries[i]->d_name);
+        if (load_file(catalog, path, name, from_state, &err) < 0)
+            stg_log(STG_LOG_ERROR, "pipeline left out: %s", err.text);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+void stg_catalog_load(struct stg_catalog *catalog)
+{
+    char path[4096];
+    if (stg_catalog_make_folders(catalog->settings) < 0)
+        stg_log(
+            STG_LOG_WARNING,
+            "cannot make state_dir %s: %s; no pipeline can be applied until it is there "
+            "(stagerd.yaml names another)",
+            catalog->settings->state_dir, strerror(errno));
+    if (state_path(catalog->settings, "", "", path, sizeof(path)) == 0) {
+        path[strlen(path) - 1] = '\0'; /* the slash before no name */
+        load_directory(catalog, path, true);
+    }
+    load_directory(catalog, catalog->settings->pipeline_dir, false);
+    unsigned n = 0;
+    for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next)
+        n++;
+    stg_log(STG_LOG_INFO, "%u pipeline%s loaded", n, n == 1 ? "" : "s");
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/pipeline/probe.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/param.h"
+#include "daemon/dataset/listing.h"
+#include "daemon/dataset/step.h"
+#include "proto/load.h"
+
+#define MAX_PROBLEMS 8
+#define MAX_PATTERNS 32 /* that are tried */
+#define MAX_THREADS 4   /* that may be stuck in a file system */
+#define BUFFER_BYTES (64u << 20)
+
+/* The caller and the thread hold one reference each. */
+struct probe {
+    atomic_int refs;
+    _Atomic int stopped; /* the caller waits no more */
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done; /* guarded by lock, as what follows */
+    size_t n;
+    char lines[MAX_PROBLEMS][STG_ERR_TEXT_BYTES];
+
+    /* Of the thread alone. */
+    char *text;
+    size_t text_bytes;
+    uid_t uid;
+    gid_t gid;
+    gid_t *groups;
+    size_t n_groups;
+    unsigned n_tried;
+};
+
+static atomic_int n_threads;
+
+static void unref(struct probe *probe)
+{
+    if (probe == NULL || atomic_fetch_sub(&probe->refs, 1) > 1)
+        return;
+    pthread_cond_destroy(&probe->done);
+    pthread_mutex_destroy(&probe->lock);
+    free(probe->text);
+    free(probe->groups);
+    free(probe);
+}
+
+static void add_problem(struct probe *probe, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add_problem(struct probe *probe, const char *fmt, ...)
+{
+    char text[STG_ERR_TEXT_BYTES - 16];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    pthread_mutex_lock(&probe->lock);
+    if (probe->n < MAX_PROBLEMS && atomic_load(&probe->stopped) == 0)
+        snprintf(probe->lines[probe->n++], sizeof(probe->lines[0]), "problem: %s", text);
+    pthread_mutex_unlock(&probe->lock);
+}
+
+/* ---- one file of a pattern ---- */
+
+struct found {
+    char *first;
+    bool more; /* it is not the only one */
+};
+
+/* Two are enough. */
+static int take_first(void *owner, const char *path, struct stg_err *err)
+{
+    struct found *found = owner;
+    found->more = found->first != NULL;
+    if (found->more)
+        return -STAGER_CANCELLED;
+    found->first = strdup(path);
+    return found->first != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
+}
+
+/* Nothing is found: a problem, or the files are on another machine. */
+static void find_first(struct probe *probe, const struct stg_step *step, const char *url,
+                       bool is_listing, struct found *ret)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    struct stg_err err = {0};
+    struct stg_identity who = {.uid = probe->uid,
+                               .gid = probe->gid,
+                               .groups = probe->groups,
+                               .n_groups = probe->n_groups,
+                               .stopped = &probe->stopped};
+    if (stg_storage_find(url, &storage, &path, &err) < 0 || storage->remote)
+        return;
+    int rc = is_listing ? stg_listing_read(url, &who, take_first, ret, &err)
+                        : storage->list(path, &who, take_first, ret, &err);
+    if (rc < 0 && ret->first == NULL) {
+        stg_step_prefix(step, rc, &err);
+        add_problem(probe, "%s", err.text);
+    }
+}
+
+/* ---- its first record ---- */
+
+static bool is_one_of(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The step that reads the files which steps[0] finds; NULL: something else takes them. */
+static const struct stg_step *find_reader(const struct stg_step *steps, size_t n)
+{
+    static const char *const between[] = {"shuffle", "shard", "repeat",
+                                          "take",    "skip",  "shuffle_and_repeat"};
+    static const char *const readers[] = {"text_line",
+                                          "tfrecord",
+                                          "fixed_length_record",
+                                          "csv",
+                                          "jsonl",
+                                          "read_file",
+                                          "npy",
+                                          "tar",
+                                          "interleave",
+                                          "parallel_interleave"};
+    for (size_t i = 1; i < n; i++) {
+        if (is_one_of(steps[i].name, readers, sizeof(readers) / sizeof(readers[0])))
+            return &steps[i];
+        if (!is_one_of(steps[i].name, between, sizeof(between) / sizeof(between[0])))
+            return NULL;
+    }
+    return NULL;
+}
+
+/* A pattern that matches the path alone. */
+static char *escape(const char *path)
+{
+    char *pattern = malloc(2 * strlen(path) + 1), *to = pattern;
+    for (; pattern != NULL && *path != '\0'; path++) {
+        if (strchr("*?[\\", *path) != NULL)
+            *to++ = '\\';
+        *to++ = *path;
+    }
+    if (pattern != NULL)
+        *to = '\0';
+    return pattern;
+}
+
+static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spec,
+                        const struct found *found)
+{
+    struct stg_dataset_env env = {.uid = probe->uid,
+                                  .gid = probe->gid,
+                                  .groups = probe->groups,
+                                  .n_groups = probe->n_groups,
+                                  .buffer_bytes = BUFFER_BYTES,
+                                  .stopped = &probe->stopped};
+    struct stg_dataset *dataset = NULL;
+    struct stg_block *block = NULL;
+    struct stg_err err = {0};
+    int rc = stg_dataset_create(spec, &env, &dataset, &err);
+    if (rc == 0)
+        rc = stg_dataset_next(dataset, &block, &err);
+    if (rc == 0 && block->error.code != 0)
+        add_problem(probe, "%s", block->error.text);
+    else if (rc == 1 && !found->more)
+        add_problem(probe, "%s holds no record", found->first);
+    else if (rc < 0)
+        add_problem(probe, "%s", err.text);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+}
+
+/* The pipeline with two steps: that one file, and its reader. */
+static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
+                     const struct stg_step *files, const struct stg_step *reader,
+                     const struct found *found)
+{
+    char *pattern = escape(found->first);
+    if (pattern == NULL || reader == NULL) {
+        free(pattern);
+        return;
+    }
+    struct stg_value value = {
+        .kind = STG_VALUE_STRING, .s = pattern, .s_bytes = strlen(pattern)};
+    struct stg_attr attr = {.name = "pattern", .n_values = 1, .values = &value};
+    struct stg_step steps[2] = {*files, *reader};
+    steps[0].attrs = &attr;
+    steps[0].n_attrs = 1;
+    struct stg_pipeline_spec one = {
+        .steps = steps, .n_steps = 2, .fingerprint = spec->fingerprint};
+    try_dataset(probe, &one, found);
+    free(pattern);
+}
+
+/* ---- all of them ---- */
+
+static void try_names(struct probe *probe, const struct stg_pipeline_spec *spec,
+                      const struct stg_step *steps, size_t n, const char *attr)
+{
+    const struct stg_attr *names = stg_attr_find(steps[0].attrs, steps[0].n_attrs, attr);
+    for (size_t i = 0; names != NULL && i < names->n_values; i++) {
+        if (probe->n_tried++ == MAX_PATTERNS || atomic_load(&probe->stopped) != 0)
+            return;
+        struct found found = {0};
+        find_first(probe, &steps[0], names->values[i].s, strcmp(attr, "listing") == 0,
+                   &found);
+        if (found.first != NULL)
+            try_file(probe, spec, &steps[0], find_reader(steps, n), &found);
+        free(found.first);
+    }
+}
+
+static void try_steps(struct probe *probe, const struct stg_pipeline_spec *spec,
+                      const struct stg_step *steps, size_t n)
+{
+    if (n == 0 || strcmp(steps[0].name, "files") != 0)
+        return;
+    try_names(probe, spec, steps, n, "pattern");
+    try_names(probe, spec, steps, n, "listing");
+}
+
+static void *probe_main(void *arg)
+{
+    struct probe *probe = arg;
+    struct stg_pipeline_spec *spec = NULL;
+    if (stg_load_pipeline(probe->text, probe->text_bytes, "<text>", &spec, NULL) == 0) {
+        try_steps(probe, spec, spec->steps, spec->n_steps);
+        for (size_t i = 0; i < spec->n_branches; i++)
+            try_steps(probe, spec, spec->branches[i].steps, spec->branches[i].n_steps);
+        stg_pipeline_spec_destroy(spec);
+    }
+    pthread_mutex_lock(&probe->lock);
+    probe->is_done = true;
+    pthread_cond_signal(&probe->done);
+    pthread_mutex_unlock(&probe->lock);
+    unref(probe);
+    atomic_fetch_sub(&n_threads, 1);
+    return NULL;
+}
+
+/* ---- the caller ---- */
+
+static struct probe *probe_create(const struct stg_probe_config *config)
+{
+    struct probe *probe = calloc(1, sizeof(*probe));
+    if (probe == NULL)
+        return NULL;
+    probe->refs = 1;
+    pthread_mutex_init(&probe->lock, NULL);
+    stg_clock_cond_init(&probe->done);
+    probe->uid = config->uid;
+    probe->gid = config->gid;
+    probe->n_groups = config->n_groups;
+    probe->text_bytes = config->text_bytes;
+    probe->text = malloc(config->text_bytes + 1);
+    probe->groups = calloc(config->n_groups + 1, sizeof(gid_t));
+    if (probe->text == NULL || probe->groups == NULL) {
+        unref(probe);
+        return NULL;
+    }
+    memcpy(probe->text, config->text, config->text_bytes);
+    probe->text[config->text_bytes] = '\0';
+    if (config->n_groups > 0)
+        memcpy(probe->groups, config->groups, config->n_groups * sizeof(gid_t));
+    return probe;
+}
+
+/* False: no thread. */
+static bool probe_start(struct probe *probe)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    if (atomic_fetch_add(&n_threads, 1) >= MAX_THREADS || pthread_attr_init(&attr) != 0) {
+        atomic_fetch_sub(&n_threads, 1);
+        return false;
+    }
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    atomic_fetch_add(&probe->refs, 1);
+    bool started = pthread_create(&thread, &attr, probe_main, probe) == 0;
+    pthread_attr_destroy(&attr);
+    if (!started) {
+        atomic_fetch_sub(&probe->refs, 1);
+        atomic_fetch_sub(&n_threads, 1);
+    }
+    return started;
+}
+
+size_t stg_probe(const struct stg_probe_config *config, struct stg_bump *bump,
+                 const char **ret, size_t n)
+{
+    size_t n_lines = 0;
+    struct probe *probe = probe_create(config);
+    if (probe == NULL || !probe_start(probe)) {
+        unref(probe);
+        return 0;
+    }
+    uint64_t until = stg_now_ns() + config->wait_ns;
+    pthread_mutex_lock(&probe->lock);
+    while (!probe->is_done && stg_now_ns() < until)
+        stg_clock_cond_wait(&probe->done, &probe->lock, until);
+    atomic_store(&probe->stopped, 1);
+    for (size_t i = 0; i < probe->n && n_lines < n; i++) {
+        ret[n_lines] = stg_bump_strndup(bump, probe->lines[i], strlen(probe->lines[i]));
+        n_lines += ret[n_lines] != NULL;
+    }
+    if (!probe->is_done && n_lines < n)
+        ret[n_lines++] = "problem: the files of the pipeline could not be tried: their "
+                         "file system takes long to answer";
+    pthread_mutex_unlock(&probe->lock);
+    unref(probe);
+    return n_lines;
+}

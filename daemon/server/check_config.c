@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server/check_config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/status.h"
+#include "daemon/host/helper.h"
+#include "daemon/host/limit.h"
+#include "daemon/host/pool.h"
+#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/server/config.h"
+
+struct check {
+    char path[4096]; /* of the settings; "" when there is none */
+    char *text;
+    struct stg_settings settings;
+    unsigned n_mistakes;
+};
+
+static void say(struct check *check, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void say(struct check *check, const char *key, const char *fmt, ...)
+{
+    unsigned line = check->text != NULL ? stg_config_line(check->text, key) : 0;
+    va_list args;
+    check->n_mistakes++;
+    if (line != 0)
+        fprintf(stderr, "%s:%u: %s: ", check->path, line, key);
+    else
+        fprintf(stderr, "%s: %s (the default): ",
+                check->path[0] != '\0' ? check->path : "stagerd", key);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+/* Is the folder there and ours to write, or can it be made? */
+static void check_folder(struct check *check, const char *key, const char *path)
+{
+    char above[4096];
+    struct stat st;
+    snprintf(above, sizeof(above), "%s", path);
+    while (stat(above, &st) < 0 && (errno == ENOENT || errno == ENOTDIR) &&
+           strrchr(above, '/') > above)
+        *strrchr(above, '/') = '\0';
+    if (stat(above, &st) == 0 && !S_ISDIR(st.st_mode))
+        say(check, key, "%s is no folder", above);
+    else if (access(above, W_OK | X_OK) < 0)
+        say(check, key, "%s: cannot write into %s: %s", path, above, strerror(errno));
+}
+
+static void check_socket_path(struct check *check)
+{
+    size_t most = 107 - strlen("/attach.sock");
+    if (strlen(check->settings.runtime_dir) > most)
+        say(check, "runtime_dir",
+            "%s is longer than the %zu bytes that a socket's path leaves",
+            check->settings.runtime_dir, most);
+}
+
+static void check_group(struct check *check)
+{
+    const char *group = check->settings.access_group;
+    bool is_set =
+        check->text != NULL && stg_config_line(check->text, "access_group") != 0;
+    if (is_set && group[0] != '\0' && stg_group_id(group) == (gid_t)-1)
+        say(check, "access_group", "there is no group %s: `groupadd --system %s`", group,
+            group);
+}
+
+static void check_pools(struct check *check)
+{
+    struct stg_err err = {0};
+    struct stg_pools *pools = NULL;
+    if (stg_pools_create(check->settings.thread_pools, check->settings.n_thread_pools,
+                         &pools, &err) < 0)
+        say(check, "thread_pools", "%s", err.text);
+    stg_pools_destroy(pools);
+}
+
+static void check_limits(struct check *check)
+{
+    struct stg_err err = {0};
+    if (stg_limit_check_memory("", check->settings.memory_budget, &err) < 0)
+        say(check, "memory_budget", "%s", err.text);
+}
+
+static void check_gate(struct check *check)
+{
+    char path[4096];
+    struct stg_err err = {0};
+    if (check->settings.gate_enable &&
+        stg_helper_find("gate", "stager-gate", path, sizeof(path), &err) < 0)
+        say(check, "gate", "%s, or write `gate: {enable: false}`", err.text);
+}
+
+static void check_remote(struct check *check)
+{
+    const struct stg_remote_settings *remote = &check->settings.remote;
+    if (remote->cache_dir[0] != '\0')
+        check_folder(check, "cache_dir", remote->cache_dir);
+    for (size_t i = 0; i < remote->n_stores; i++) {
+        const char *file = remote->stores[i].credentials_file;
+        if (file != NULL && file[0] != '\0' && access(file, R_OK) < 0)
+            say(check, "credentials_file", "of prefix %s: %s: %s",
+                remote->stores[i].prefix, file, strerror(errno));
+    }
+}
+
+/* ---- pipelines ---- */
+
+static int check_pipeline(struct check *check, const char *path, struct stg_err *err)
+{
+    char *text;
+    size_t bytes;
+    struct stat st;
+    struct stg_definition *definition = NULL;
+    int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, err);
+    if (rc < 0)
+        return rc;
+    struct stg_identity who = {.uid = getuid(), .gid = getgid()};
+    if (stat(path, &st) == 0)
+        who = (struct stg_identity){.uid = st.st_uid, .gid = st.st_gid};
+    rc = stg_definition_create(text, bytes, path, &who, NULL, &definition, err);
+    if (rc == 0)
+        rc = stg_definition_check_settings(definition, &check->settings, err);
+    stg_definition_unref(definition);
+    free(text);
+    return rc;
+}
+
+static void check_pipelines(struct check *check)
+{
+    const char *dir = check->settings.pipeline_dir;
+    struct dirent **entries;
+    int n = stg_catalog_list_files(dir, &entries);
+    if (n < 0 && errno != ENOENT)
+        say(check, "pipeline_dir", "%s: %s", dir, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        char path[4096];
+        struct stg_err err = {0};
+        snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
+        if (check_pipeline(check, path, &err) < 0)
+            fprintf(stderr, "%s (this pipeline is left out)\n", err.text);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+}
+
+int stg_check_config(const char *path)
+{
+    struct check check = {0};
+    struct stg_err err = {0};
+    size_t bytes;
+    if (stg_config_load(path, &check.settings, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    stg_config_find(path, check.path, sizeof(check.path));
+    if (stg_config_read(check.path, STG_TEXT_MAX_BYTES, &check.text, &bytes, &err) == 0)
+        check.text[bytes] = '\0';
+    else
+        check.path[0] = '\0';
+    check_folder(&check, "runtime_dir", check.settings.runtime_dir);
+    check_socket_path(&check);
+    check_folder(&check, "state_dir", check.settings.state_dir);
+    check_group(&check);
+    check_pools(&check);
+    check_limits(&check);
+    check_gate(&check);
+    check_remote(&check);
+    check_pipelines(&check);
+    if (check.n_mistakes == 0)
+        printf("%s: ok\n", check.path[0] != '\0' ? check.path : "no settings file");
+    free(check.text);
+    stg_settings_finish(&check.settings);
+    return check.n_mistakes == 0 ? 0 : 1;
+}

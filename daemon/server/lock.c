@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/status.h"
+#include "daemon/pipeline/catalog.h"
+
+#define TRIES 16
+
+/* What the file of another daemon says; "?" where it says nothing. */
+struct holder {
+    char pid[32];
+    char runtime_dir[256];
+};
+
+static void lock_path(const char *folder, char *ret, size_t bytes)
+{
+    snprintf(ret, bytes, "%s/stagerd.lock", folder);
+}
+
+/* A daemon that ends removes its lock file: the file that was locked must be the one that
+ * has the name. */
+static bool has_name(int fd, const char *path)
+{
+    struct stat open_file, named;
+    return fstat(fd, &open_file) == 0 && lstat(path, &named) == 0 &&
+           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
+static void read_holder(int fd, struct holder *ret)
+{
+    char text[320] = "";
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    char *rest = text;
+    const char *pid = strsep(&rest, "\n"), *dir = strsep(&rest, "\n");
+    snprintf(ret->pid, sizeof(ret->pid), "%.31s",
+             pid != NULL && *pid != '\0' ? pid : "?");
+    snprintf(ret->runtime_dir, sizeof(ret->runtime_dir), "%.255s",
+             dir != NULL && *dir != '\0' ? dir : "?");
+}
+
+static int fill(int fd, const char *runtime_dir)
+{
+    char text[320];
+    int n = snprintf(text, sizeof(text), "%d\n%.255s\n", (int)getpid(), runtime_dir);
+    return ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0 ? errno : 0;
+}
+
+/* 0, or what is wrong as errno says it; EWOULDBLOCK: another process has it, and holder
+ * is filled. */
+static int take(const char *path, const char *runtime_dir, int *ret_fd,
+                struct holder *holder)
+{
+    int number = EWOULDBLOCK;
+    snprintf(holder->pid, sizeof(holder->pid), "?");
+    snprintf(holder->runtime_dir, sizeof(holder->runtime_dir), "?");
+    for (int i = 0; i < TRIES; i++) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0)
+            return errno;
+        number = flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno : 0;
+        bool is_it = number == 0 && has_name(fd, path);
+        if (is_it)
+            number = fill(fd, runtime_dir);
+        else if (number == EWOULDBLOCK)
+            read_holder(fd, holder);
+        if (is_it && number == 0)
+            *ret_fd = fd;
+        else
+            close(fd);
+        if (is_it || number != 0)
+            return number;
+    }
+    return EWOULDBLOCK;
+}
+
+static void release(const char *folder, int *fd)
+{
+    char path[4096];
+    if (*fd < 0)
+        return;
+    lock_path(folder, path, sizeof(path));
+    unlink(path);
+    close(*fd);
+    *fd = -1;
+}
+
+/* ---- the two ---- */
+
+static int runtime_error(const char *what, const char *path, int number,
+                         struct stg_err *err)
+{
+    bool is_forbidden = number == EACCES || number == EPERM;
+    return stg_err(err, is_forbidden ? -STAGER_PERMISSION_DENIED : -STAGER_UNAVAILABLE,
+                   "cannot %s %s: %s%s", what, path, strerror(number),
+                   is_forbidden
+                       ? "; another folder is named by runtime_dir in stagerd.yaml, or, "
+                         "without that file, by STAGER_RUNTIME_DIR"
+                       : "");
+}
+
+static int take_runtime(const char *dir, int *ret_fd, struct stg_err *err)
+{
+    char path[4096];
+    struct holder holder;
+    if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+        return runtime_error("make runtime_dir", dir, errno, err);
+    lock_path(dir, path, sizeof(path));
+    int number = take(path, dir, ret_fd, &holder);
+    if (number == EWOULDBLOCK)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set "
+                       "another runtime_dir in stagerd.yaml",
+                       holder.pid, dir);
+    return number == 0 ? 0 : runtime_error("lock", path, number, err);
+}
+
+static int take_state(const struct stg_settings *settings, int *ret_fd,
+                      struct stg_err *err)
+{
+    char path[4096];
+    struct holder holder;
+    if (stg_catalog_make_folders(settings) < 0)
+        return 0;
+    lock_path(settings->state_dir, path, sizeof(path));
+    int number = take(path, settings->runtime_dir, ret_fd, &holder);
+    if (number == EWOULDBLOCK)
+        return stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            "another stagerd (pid %s, runtime_dir %s) keeps its pipelines in state_dir "
+            "%s: stop it, or set another state_dir in stagerd.yaml (without that file, "
+            "STAGER_RUNTIME_DIR names both folders)",
+            holder.pid, holder.runtime_dir, settings->state_dir);
+    if (number != 0)
+        stg_log(STG_LOG_WARNING, "cannot lock %s: %s; a second stagerd is not kept out",
+                path, strerror(number));
+    return 0;
+}
+
+int stg_locks_take(const struct stg_settings *settings, struct stg_locks *ret,
+                   struct stg_err *err)
+{
+    int rc = take_runtime(settings->runtime_dir, &ret->runtime_fd, err);
+    return rc == 0 ? take_state(settings, &ret->state_fd, err) : rc;
+}
+
+void stg_locks_release(const struct stg_settings *settings, struct stg_locks *locks)
+{
+    release(settings->state_dir, &locks->state_fd);
+    release(settings->runtime_dir, &locks->runtime_fd);
+}

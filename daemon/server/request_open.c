@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The request of a trainer: to be attached to a pipeline.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/server/quarantine.h"
+#include "daemon/server/session.h"
+#include "daemon/stage/cut.h"
+
+#define CLIENT_ID_MAX_BYTES 127
+#define OPEN_MILLIS 25000 /* for memory that comes back */
+#define BRIEF_MILLIS 1000 /* for a process that may be about to end, or to release */
+
+static struct stg_reply reply_to(const struct stg_request *request)
+{
+    return (struct stg_reply){.id = request->id, .kind = request->kind, .text = ""};
+}
+
+static void fail(struct stg_session *session, const struct stg_request *request,
+                 const struct stg_err *err)
+{
+    stg_session_fail(session, request->id, err->code, err->text);
+}
+
+/* ---- what a client lacks ---- */
+
+/* Who computes behind the boundary is told the graph first, and asked what of it its
+ * build cannot; once for each generation. */
+static bool must_ask(const struct stg_pipeline *pipeline,
+                     const struct stg_request *request)
+{
+    struct stg_cut_needs *needs = NULL;
+    struct stg_request asked = *request;
+    if (!request->has_lacks || request->lacks_generation == pipeline->generation)
+        return false;
+    asked.n_lacks = 0;
+    bool computes =
+        stg_needs_read(&asked, pipeline->definition->cuts, &needs, NULL) == 0 &&
+        stg_cut_needs_compute(needs);
+    stg_cut_needs_destroy(needs);
+    return computes;
+}
+
+static void ask(struct stg_session *session, const struct stg_request *request,
+                const struct stg_pipeline *pipeline)
+{
+    struct stg_reply reply = reply_to(request);
+    reply.asks = true;
+    reply.name = pipeline->name;
+    reply.generation = pipeline->generation;
+    reply.boundary = *stg_graph_boundary(pipeline->definition->graph);
+    reply.pipeline = pipeline->definition->spec;
+    stg_session_reply(session, &reply, NULL, 0);
+}
+
+/* ---- attaching ---- */
+
+static_assert(STG_WIRE_UUID_BYTES == STG_DEVICE_UUID_BYTES, "CUDA's size");
+
+/* Segment, ring, control page, and the memory on a device where there is some. */
+static int reply_open(struct stg_session *session, struct stg_reply *reply,
+                      const struct stg_attached *attached)
+{
+    int fds[4];
+    size_t n = sizeof(attached->fds) / sizeof(attached->fds[0]);
+    memcpy(fds, attached->fds, sizeof(attached->fds));
+    if (attached->device.fd >= 0) {
+        fds[n++] = attached->device.fd;
+        reply->device_bytes = attached->device.bytes;
+        reply->device_number = attached->device.number;
+        reply->device_uuid = attached->device.uuid;
+    }
+    int rc = stg_session_reply(session, reply, fds, n);
+    if (attached->device.fd >= 0)
+        close(attached->device.fd);
+    return rc;
+}
+
+static int attach(struct stg_session *session, const struct stg_request *request,
+                  struct stg_instance *instance, struct stg_err *err)
+{
+    char client_id[CLIENT_ID_MAX_BYTES + 1];
+    bool given = request->client_id != NULL && request->client_id[0] != '\0';
+    if (given)
+        snprintf(client_id, sizeof(client_id), "%s", request->client_id);
+    else
+        snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
+                 (int)session->pid);
+    struct stg_attach who = {
+        .client_id = client_id,
+        .program = session->program,
+        .max_held = request->max_held,
+        .ack_explicit = request->ack_explicit,
+        .named = given && request->named,
+        .batch_size = request->batch_size,
+        .wants_device = request->wants_device,
+        .pid = session->pid,
+        .uid = session->who.uid,
+        .socket = session->fd,
+    };
+    struct stg_attached attached;
+    int rc = stg_needs_read(request, instance->definition->cuts, &who.needs, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
+        stg_stage_sweep(instance->stage);
+        stg_server_sweep_sessions(session->server);
+        rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    }
+    if (rc < 0) {
+        stg_cut_needs_destroy(who.needs);
+        return rc;
+    }
+    session->instance = instance;
+    session->client = attached.client;
+    session->joining = true;
+    struct stg_reply reply = reply_to(request);
+    reply.name = instance->config.name;
+    reply.generation = instance->generation;
+    reply.segment_bytes = attached.segment_bytes;
+    reply.max_held = request->max_held;
+    reply.client_id = client_id;
+    reply.structure = instance->definition->spec->staged.structure;
+    reply.boundary = *stg_graph_boundary(instance->definition->graph);
+    reply.slots = stg_definition_slots(instance->definition);
+    reply.pipeline = instance->definition->spec;
+    reply.batch_rows = stg_definition_batch_rows(instance->definition);
+    reply.unseen = session->unseen;
+    reply.wants_reports = true;
+    if (session->unseen)
+        stg_log(
+            STG_LOG_WARNING,
+            "pipeline %s: the process of client %s cannot be watched (it is in another "
+            "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
+            "its socket counts as its death",
+            reply.name, client_id);
+    if (reply_open(session, &reply, &attached) < 0)
+        stg_session_close(session); /* the memory did not reach it */
+    else
+        stg_session_await_join(session);
+    return 0;
+}
+
+/* ---- joining ---- */
+
+struct joining {
+    struct stg_session *session;
+    const struct stg_reply *reply;
+    bool is_lost; /* the reply could not be sent */
+};
+
+static bool tell(void *owner)
+{
+    struct joining *joining = owner;
+    joining->is_lost = !stg_session_post(joining->session, joining->reply);
+    return !joining->is_lost;
+}
+
+/* The client that cannot be told is closed, and did not join. */
+void stg_request_join(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = reply_to(request);
+    struct joining joining = {.session = session, .reply = &reply};
+    const struct stg_join join = {.tell = tell, .owner = &joining};
+    if (!session->joining) {
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
+                         "join follows an open that was answered, once");
+        return;
+    }
+    stg_catalog_note(session->instance);
+    int rc = stg_stage_join(session->instance->stage, session->client, &join, &err);
+    if (joining.is_lost) {
+        stg_session_close(session);
+    } else if (rc < 0) {
+        fail(session, request, &err);
+    } else {
+        stg_session_joined(session);
+        stg_catalog_note(session->instance);
+        stg_server_sweep_soon(session->server);
+    }
+}
+
+/* ---- opening ---- */
+
+static int wait_because(struct stg_session *session, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* 1, and remembers what the open waits for: it is the error if it waits too long. */
+static int wait_because(struct stg_session *session, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(session->open_why, sizeof(session->open_why), fmt, args);
+    va_end(args);
+    session->open_code = -STAGER_DEADLINE_EXCEEDED;
+    session->open_millis = OPEN_MILLIS;
+    session->open_brief = false;
+    return 1;
+}
+
+/* As wait_because; *err is what it fails with. */
+static int wait_briefly(struct stg_session *session, const struct stg_err *err)
+{
+    wait_because(session, "%s", err->text);
+    session->open_code = err->code;
+    session->open_millis = BRIEF_MILLIS;
+    session->open_brief = true;
+    return 1;
+}
+
+/* The instance could not be made. Memory that is on its way back is worth waiting for;
+ * what processes keep that left, for a moment: one may be about to end. */
+static int answer_failed(struct stg_session *session, const struct stg_request *request,
+                         struct stg_instance *instance)
+{
+    struct stg_catalog *catalog = session->server->catalog;
+    struct stg_err err = instance->error;
+    session->open_private = NULL;
+    if (err.code == -STAGER_RESOURCE_EXHAUSTED &&
+        (stg_catalog_stopping(catalog) ||
+         stg_catalog_n_gone(catalog) != instance->n_gone)) {
+        session->open_gone = instance->n_gone + 1;
+        return wait_because(session, "%s", err.text);
+    }
+    if (err.code == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_kept(catalog)) {
+        session->open_gone = instance->n_gone + 1;
+        return wait_briefly(session, &err);
+    }
+    stg_catalog_discard(instance);
+    fail(session, request, &err);
+    return 0;
+}
+
+/* A name that is cut short might be another one's. */
+static int check_options(const struct stg_request *request, struct stg_err *err)
+{
+    size_t bytes = request->client_id != NULL ? strlen(request->client_id) : 0;
+    if (request->max_held < 1 || request->max_held > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "max_held %u is not between 1 and %u", request->max_held,
+                       STG_MAX_HELD);
+    if (bytes > CLIENT_ID_MAX_BYTES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "client_id has %zu bytes, and may have %d: choose a shorter one",
+                       bytes, CLIENT_ID_MAX_BYTES);
+    return 0;
+}
+
+int stg_request_open(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
+    if (pipeline == NULL)
+        return 0;
+    if (check_options(request, &err) < 0) {
+        fail(session, request, &err);
+        return 0;
+    }
+    if (must_ask(pipeline, request)) {
+        ask(session, request, pipeline);
+        return 0;
+    }
+    if (stg_quarantine_check(session->server, session->who.uid, &err) < 0)
+        return wait_briefly(session, &err);
+    struct stg_instance *instance = session->open_private;
+    int rc = 0;
+    if (!session->open_waits)
+        session->open_gone = 0;
+    if (instance == NULL && (request->private_run || pipeline->instance == NULL) &&
+        session->open_gone == stg_catalog_n_gone(session->server->catalog) + 1)
+        return 1; /* no memory came back since it was refused */
+    if (instance == NULL)
+        rc =
+            stg_catalog_instance(session->server->catalog, pipeline, request->private_run,
+                                 request->max_held, &instance, &err);
+    if (rc == -STAGER_UNAVAILABLE)
+        return wait_because(
+            session,
+            "the last run of pipeline %s is still stopping: a file takes long to read; "
+            "try again",
+            pipeline->name);
+    if (rc == 0 && instance->private_run)
+        session->open_private = instance;
+    if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
+        return wait_because(
+            session, "reserving %.0f MiB of memory for pipeline %s takes long; try again",
+            (double)instance->plan.arena_bytes / 1048576.0, pipeline->name);
+    if (rc == 0 && instance->state == STG_INSTANCE_FAILED)
+        return answer_failed(session, request, instance);
+    if (rc == 0)
+        rc = attach(session, request, instance, &err);
+    session->open_private = NULL;
+    if (rc < 0)
+        fail(session, request, &err);
+    return 0;
+}

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "core/log.h"
+#include "daemon/host/limit.h"
+#include "daemon/host/pool.h"
+#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/server/config.h"
+#include "daemon/server/gate.h"
+#include "daemon/server/loop.h"
+#include "daemon/server/session.h"
+#include "daemon/server/version.h"
+#include "daemon/storage/disk.h"
+#include "daemon/storage/fetcher.h"
+#include "daemon/storage/store.h"
+
+#define ACCEPT_PAUSE_MILLIS 100
+#define ACCEPTS_A_TURN 64
+#define STOP_MILLIS 2000
+#define SOON_MILLIS 20
+
+/* ---- runtime directory ---- */
+
+static int system_error(const char *what, const char *path, struct stg_err *err)
+{
+    int code = errno == EACCES || errno == EPERM ? -STAGER_PERMISSION_DENIED
+                                                 : -STAGER_UNAVAILABLE;
+    return stg_err(err, code, "cannot %s %s: %s%s", what, path, strerror(errno),
+                   code == -STAGER_PERMISSION_DENIED
+                       ? "; another folder is named by runtime_dir in stagerd.yaml, or, "
+                         "without that file, by STAGER_RUNTIME_DIR"
+                       : "");
+}
+
+/* Members of access_group may connect; without such a group, who runs the daemon may. */
+static int open_to_group(struct stg_server *server, struct stg_err *err)
+{
+    gid_t gid = stg_group_id(server->settings->access_group);
+    if (gid != (gid_t)-1 && gid != getegid() &&
+        chown(server->socket_path, (uid_t)-1, gid) < 0)
+        stg_log(STG_LOG_INFO,
+                "group %s cannot be given %s (%s): only uid %u and root may connect",
+                server->settings->access_group, server->socket_path, strerror(errno),
+                (unsigned)geteuid());
+    if (chmod(server->socket_path, 0660) < 0)
+        return system_error("chmod", server->socket_path, err);
+    return 0;
+}
+
+/* A socket that a dead daemon left may go (we hold the lock); anything else may not. */
+static int remove_stale(const char *path, struct stg_err *err)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return 0;
+    if (!S_ISSOCK(st.st_mode))
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "%s is in the way and is no socket: remove it", path);
+    if (unlink(path) < 0)
+        return system_error("remove", path, err);
+    return 0;
+}
+
+static int bind_socket(struct stg_server *server, struct stg_err *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n = snprintf(server->socket_path, sizeof(server->socket_path), "%s/attach.sock",
+                     server->settings->runtime_dir);
+    if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "runtime_dir %s is too long: with /attach.sock a socket's path has at most "
+            "107 bytes",
+            server->settings->runtime_dir);
+    int rc = remove_stale(server->socket_path, err);
+    if (rc < 0)
+        return rc;
+    memcpy(address.sun_path, server->socket_path, (size_t)n + 1);
+    server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (server->listen_fd < 0)
+        return system_error("make a socket for", server->socket_path, err);
+    mode_t mask = umask(0177);
+    rc = bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address));
+    umask(mask);
+    if (rc < 0)
+        return system_error("bind", server->socket_path, err);
+    rc = open_to_group(server, err);
+    if (rc < 0)
+        return rc;
+    if (listen(server->listen_fd, 512) < 0)
+        return system_error("listen on", server->socket_path, err);
+    return 0;
+}
+
+/* What systemd bound for us. The unit of the socket says who may connect. */
+static int inherit_socket(struct stg_server *server, int n, struct stg_err *err)
+{
+    int fd = SD_LISTEN_FDS_START;
+    struct sockaddr_un address = {0};
+    socklen_t bytes = sizeof(address);
+    if (n != 1 || sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
+        return stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            "stagerd was started with %d open sockets, and wants one that listens: "
+            "stagerd.socket has one line Listen, ListenSequentialPacket=%s/attach.sock",
+            n, server->settings->runtime_dir);
+    server->listen_fd = fd;
+    server->inherited_socket = true;
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+        return stg_err(err, -STAGER_INTERNAL, "cannot make the socket non-blocking: %s",
+                       strerror(errno));
+    snprintf(server->socket_path, sizeof(server->socket_path), "%.*s",
+             (int)sizeof(address.sun_path) - 1, address.sun_path);
+    char wanted[4096];
+    snprintf(wanted, sizeof(wanted), "%s/attach.sock", server->settings->runtime_dir);
+    if (strcmp(wanted, server->socket_path) != 0)
+        stg_log(STG_LOG_WARNING,
+                "stagerd.socket listens on %s, runtime_dir in stagerd.yaml wants %s: "
+                "clients that look there do not find it",
+                server->socket_path, wanted);
+    return 0;
+}
+
+static int open_socket(struct stg_server *server, struct stg_err *err)
+{
+    int n = sd_listen_fds(1);
+    return n > 0 ? inherit_socket(server, n, err) : bind_socket(server, err);
+}
+
+/* ---- accepting ---- */
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void on_accept_pause(uv_timer_t *timer)
+{
+    struct stg_server *server = timer->data;
+    if (!server->stopping)
+        uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
+}
+
+/* Out of descriptors: give up the spare one, tell one caller, and rest a little, so that
+ * the loop does not spin. */
+static void refuse_one(struct stg_server *server, int number)
+{
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    stg_session_refuse(fd, number);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    uv_poll_stop(&server->listen_poll);
+    uv_timer_start(&server->accept_timer, on_accept_pause, ACCEPT_PAUSE_MILLIS, 0);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct stg_server *server = poll->data;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            stg_session_create(server, fd);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            refuse_one(server, errno);
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+/* ---- sweeping ---- */
+
+void stg_server_sweep_sessions(struct stg_server *server)
+{
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_sweep(s);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct stg_server *server = timer->data;
+    stg_server_sweep_sessions(server);
+    int millis = stg_catalog_sweep(server->catalog);
+    stg_session_retry_brief(server->sessions);
+    if (millis >= 0)
+        uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
+    if (server->stopping && stg_catalog_quiet(server->catalog))
+        uv_stop(&server->loop);
+}
+
+void stg_server_sweep_soon(struct stg_server *server)
+{
+    uv_timer_t *timer = &server->sweep_timer;
+    bool soon =
+        uv_is_active((uv_handle_t *)timer) && uv_timer_get_due_in(timer) <= SOON_MILLIS;
+    if (!soon && !uv_is_closing((uv_handle_t *)timer))
+        uv_timer_start(timer, on_sweep, 1, 0);
+}
+
+static void on_async(uv_async_t *async)
+{
+    stg_server_sweep_soon(async->data);
+}
+
+static void wake(void *owner)
+{
+    struct stg_server *server = owner;
+    uv_async_send(&server->async);
+}
+
+static void catalog_changed(void *owner)
+{
+    struct stg_server *server = owner;
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_retry(s);
+    stg_server_sweep_soon(server);
+}
+
+static void catalog_event(void *owner, enum stg_event_kind kind, uint64_t pipeline)
+{
+    struct stg_server *server = owner;
+    stg_gate_event(server->gate, kind, pipeline);
+}
+
+/* ---- signals ---- */
+
+static void remove_socket(const struct stg_server *server)
+{
+    if (server->listen_fd >= 0 && !server->inherited_socket)
+        unlink(server->socket_path);
+}
+
+/* Who hangs in a read cannot be joined; the end of the process takes all of it along, and
+ * nothing of it is on disk. */
+static void on_stop_timeout(uv_timer_t *timer)
+{
+    struct stg_server *server = timer->data;
+    stg_log(STG_LOG_WARNING, "a runner still reads or computes after %d ms: stopped",
+            STOP_MILLIS);
+    remove_socket(server);
+    stg_locks_release(server->settings, &server->locks);
+    stg_log_stop();
+    _exit(EXIT_SUCCESS);
+}
+
+static void stop(struct stg_server *server, const char *why)
+{
+    if (server->stopping)
+        return;
+    server->stopping = true;
+    stg_log(STG_LOG_INFO, "stopping on %s", why);
+    sd_notify(0, "STOPPING=1");
+    uv_poll_stop(&server->listen_poll);
+    stg_gate_stop(server->gate);
+    stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE,
+                     "stagerd was stopped: open the stream anew once it runs again");
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_close(s);
+    uv_timer_start(&server->stop_timer, on_stop_timeout, STOP_MILLIS, 0);
+    stg_server_sweep_soon(server);
+}
+
+static void on_stop(uv_signal_t *signal, int number)
+{
+    stop(signal->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* What is written to it is of no interest. */
+static void on_input(uv_poll_t *poll, int status, int events)
+{
+    char bytes[256];
+    ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
+    if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        return;
+    uv_poll_stop(poll);
+    stop(poll->data, "the end of its input");
+}
+
+int stg_server_stop_with_input(struct stg_server *server, struct stg_err *err)
+{
+    int rc = uv_poll_init(&server->loop, &server->input_poll, STDIN_FILENO);
+    if (rc < 0)
+        return stg_loop_error("--until-eof: watch standard input, a pipe or a socket,",
+                              rc, err);
+    server->input_poll.data = server;
+    uv_poll_start(&server->input_poll, UV_READABLE, on_input);
+    return 0;
+}
+
+static bool same_pools(const struct stg_settings *a, const struct stg_settings *b)
+{
+    bool same = a->n_thread_pools == b->n_thread_pools;
+    for (size_t i = 0; same && i < a->n_thread_pools; i++) {
+        const struct stg_thread_pool_spec *x = &a->thread_pools[i];
+        const struct stg_thread_pool_spec *y = &b->thread_pools[i];
+        same = strcmp(x->global_name, y->global_name) == 0 &&
+               x->inter_op_threads_num == y->inter_op_threads_num &&
+               x->intra_op_threads_num == y->intra_op_threads_num &&
+               strcmp(x->cpus, y->cpus) == 0 && x->nice == y->nice &&
+               x->numa_node == y->numa_node;
+    }
+    return same;
+}
+
+static void use_remote(const struct stg_remote_settings *remote)
+{
+    struct stg_err err = {0};
+    stg_fetchers_configure(remote);
+    if (stg_stores_configure(remote->stores, remote->n_stores, &err) < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+    if (stg_disk_configure(remote->cache_dir, remote->cache_bytes, &err) < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+}
+
+/* What can change live does; for the rest, the log says that it takes a restart. */
+static void on_reload(uv_signal_t *signal, int number)
+{
+    struct stg_server *server = signal->data;
+    struct stg_settings fresh;
+    struct stg_err err = {0};
+    sd_notifyf(0, "RELOADING=1");
+    int rc = stg_config_load(server->config_path, &fresh, &err);
+    if (rc == 0) {
+        rc = stg_limit_check_memory("", fresh.memory_budget, &err);
+        if (rc < 0)
+            stg_settings_finish(&fresh);
+    }
+    if (rc < 0) {
+        stg_log(STG_LOG_ERROR, "reload: %s; the old settings stay", err.text);
+    } else {
+        const struct stg_settings *old = server->settings;
+        if (strcmp(fresh.runtime_dir, old->runtime_dir) != 0 ||
+            strcmp(fresh.state_dir, old->state_dir) != 0 ||
+            strcmp(fresh.pipeline_dir, old->pipeline_dir) != 0 ||
+            strcmp(fresh.access_group, old->access_group) != 0)
+            stg_log(STG_LOG_WARNING,
+                    "reload: runtime_dir, state_dir, pipeline_dir and access_group "
+                    "change only with a restart");
+        if (!same_pools(&fresh, old))
+            stg_log(STG_LOG_WARNING, "reload: thread_pools change only with a restart");
+        stg_log_set_level((enum stg_log_level)stg_log_level_from_name(fresh.log_level));
+        if (fresh.memory_budget != old->memory_budget)
+            stg_budget_resize(&server->budget, fresh.memory_budget);
+        server->settings->memory_budget = fresh.memory_budget;
+        server->settings->max_clients = fresh.max_clients;
+        server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
+        server->settings->gpu = fresh.gpu;
+        stg_gate_enable(server->gate, fresh.gate_enable);
+        use_remote(&fresh.remote);
+        stg_log(STG_LOG_INFO,
+                "reload: log_level %s, memory_budget %" PRIu64
+                ", default_pipeline_memory %" PRIu64 ", max_clients %u",
+                fresh.log_level, server->budget.total, fresh.default_pipeline_memory,
+                fresh.max_clients);
+        stg_settings_finish(&fresh);
+    }
+    sd_notify(0, "READY=1");
+}
+
+/* ---- life ---- */
+
+static int listen_to_signals(struct stg_server *server)
+{
+    const struct {
+        uv_signal_t *signal;
+        uv_signal_cb run;
+        int number;
+    } signals[] = {{&server->sigterm, on_stop, SIGTERM},
+                   {&server->sigint, on_stop, SIGINT},
+                   {&server->sighup, on_reload, SIGHUP}};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        int rc = uv_signal_init(&server->loop, signals[i].signal);
+        signals[i].signal->data = server;
+        if (rc == 0)
+            rc = uv_signal_start(signals[i].signal, signals[i].run, signals[i].number);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int start_loop(struct stg_server *server, struct stg_err *err)
+{
+    uv_loop_t *loop = &server->loop;
+    int rc = stg_loop_init(loop, err);
+    if (rc < 0)
+        return rc;
+    server->has_loop = true;
+    uv_timer_init(loop, &server->sweep_timer);
+    uv_timer_init(loop, &server->accept_timer);
+    uv_timer_init(loop, &server->stop_timer);
+    uv_timer_init(loop, &server->watchdog_timer);
+    server->sweep_timer.data = server;
+    server->accept_timer.data = server;
+    server->stop_timer.data = server;
+    rc = uv_async_init(loop, &server->async, on_async);
+    server->async.data = server;
+    if (rc == 0)
+        rc = listen_to_signals(server);
+    return rc < 0 ? stg_loop_error("listen to signals", rc, err) : 0;
+}
+
+static int start_catalog(struct stg_server *server, struct stg_err *err)
+{
+    struct stg_catalog_hooks hooks = {
+        .pools = server->pools,
+        .changed = catalog_changed,
+        .wake = wake,
+        .event = catalog_event,
+        .owner = server,
+    };
+    if (getrandom(&server->instance, sizeof(server->instance), 0) < 0)
+        server->instance = (uint64_t)getpid() << 32 ^ uv_hrtime();
+    stg_budget_init(&server->budget, server->settings->memory_budget);
+    return stg_catalog_create(&server->loop, server->settings, &server->budget,
+                              server->instance, &hooks, &server->catalog, err);
+}
+
+/* At the start: loading the driver takes milliseconds, and the loop has none to give. */
+static void look_for_cuda(struct stg_server *server)
+{
+    const struct stg_device *device;
+    struct stg_err err = {0};
+    int n = 0;
+    if (stg_device_cuda(NULL, &device, &err) < 0 || device->count(&n, &err) < 0)
+        snprintf(server->cuda, sizeof(server->cuda), "unavailable: %.200s", err.text);
+    else
+        snprintf(server->cuda, sizeof(server->cuda), "%d device%s", n, n == 1 ? "" : "s");
+}
+
+int stg_server_start(struct stg_server *server, struct stg_settings *settings,
+                     const char *config_path, struct stg_err *err)
+{
+    *server = (struct stg_server){.settings = settings,
+                                  .config_path = config_path,
+                                  .locks = STG_LOCKS_NONE,
+                                  .listen_fd = -1,
+                                  .spare_fd = -1};
+    use_remote(&settings->remote);
+    int rc = stg_limit_check_memory("", settings->memory_budget, err);
+    if (rc == 0)
+        rc = start_loop(server, err);
+    if (rc == 0)
+        rc = stg_locks_take(settings, &server->locks, err);
+    if (rc == 0)
+        rc = stg_pools_create(settings->thread_pools, settings->n_thread_pools,
+                              &server->pools, err);
+    if (rc == 0)
+        rc = start_catalog(server, err);
+    if (rc == 0)
+        rc = open_socket(server, err);
+    if (rc == 0)
+        rc = stg_gate_create(server, &server->gate, err);
+    if (rc < 0)
+        return rc;
+    look_for_cuda(server);
+    stg_catalog_load(server->catalog);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    rc = uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);
+    if (rc < 0)
+        return stg_loop_error("watch the socket", rc, err);
+    server->listen_poll.data = server;
+    uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
+    stg_gate_enable(server->gate, settings->gate_enable);
+    return 0;
+}
+
+static void on_watchdog(uv_timer_t *timer)
+{
+    sd_notify(0, "WATCHDOG=1");
+}
+
+/* A loop that does not turn for WatchdogSec is ended by systemd, and started again. */
+static void start_watchdog(struct stg_server *server)
+{
+    uint64_t micros;
+    if (sd_watchdog_enabled(0, &micros) <= 0)
+        return;
+    uint64_t half_millis = micros / 2000 > 0 ? micros / 2000 : 1;
+    uv_timer_start(&server->watchdog_timer, on_watchdog, half_millis, half_millis);
+}
+
+/* Not all of max_clients may connect: those that are refused read the same. */
+static void warn_of_files(const struct stg_settings *settings)
+{
+    uint64_t limit = stg_limit_files();
+    uint64_t wanted = stg_limit_files_wanted(settings->max_clients);
+    if (limit < wanted)
+        stg_log(STG_LOG_WARNING,
+                "%" PRIu64
+                " file descriptors (the hard limit) are fewer than the %" PRIu64
+                " of max_clients %u: set LimitNOFILE=%" PRIu64
+                " in the unit (ulimit -Hn), or lower max_clients",
+                limit, wanted, settings->max_clients, wanted);
+}
+
+void stg_server_run(struct stg_server *server)
+{
+    stg_log(STG_LOG_INFO, "stagerd %s ready on %s%s, memory_budget %.0f MiB", STG_VERSION,
+            server->socket_path, server->inherited_socket ? " (of systemd)" : "",
+            (double)server->budget.total / 1048576.0);
+    warn_of_files(server->settings);
+    start_watchdog(server);
+    sd_notify(0, "READY=1\nSTATUS=ready");
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    stg_log(STG_LOG_INFO, "stopped");
+}
+
+void stg_server_finish(struct stg_server *server)
+{
+    stg_gate_stop(server->gate);
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        stg_session_abort(s);
+    if (server->has_loop)
+        uv_run(&server->loop, UV_RUN_NOWAIT);
+    remove_socket(server);
+    while (server->catalog != NULL && stg_catalog_working(server->catalog))
+        uv_run(&server->loop, UV_RUN_ONCE);
+    stg_catalog_destroy(server->catalog);
+    stg_fetchers_finish();
+    stg_stores_finish();
+    stg_disk_finish();
+    stg_pools_destroy(server->pools);
+    if (server->has_loop)
+        stg_loop_finish(&server->loop);
+    stg_gate_destroy(server->gate);
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    stg_locks_release(server->settings, &server->locks);
+    if (server->catalog != NULL)
+        stg_budget_finish(&server->budget);
+}

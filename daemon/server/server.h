@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The daemon on its loop: the lock file, attach.sock, the sessions behind it, the sweep
+ * timer, signals. One thread: everything here belongs to the loop.
+ */
+#ifndef STG_DAEMON_SERVER_SERVER_H
+#define STG_DAEMON_SERVER_SERVER_H
+
+#include <uv.h>
+
+#include "daemon/host/memory.h"
+#include "daemon/pipeline/catalog.h"
+#include "daemon/server/lock.h"
+
+struct stg_gate;
+struct stg_session;
+
+struct stg_server {
+    uv_loop_t loop;
+    bool has_loop;
+    struct stg_settings *settings;
+    const char *config_path; /* as given, or NULL: for SIGHUP */
+    struct stg_budget budget;
+    struct stg_pools *pools;
+    struct stg_catalog *catalog;
+    struct stg_gate *gate;
+    uint64_t instance;
+    char cuda[256]; /* what there is, or why there is none */
+
+    struct stg_locks locks; /* of runtime_dir and state_dir */
+    int listen_fd;
+    int spare_fd;          /* given up for a moment when descriptors run out */
+    bool inherited_socket; /* systemd's: not ours to remove */
+    char socket_path[108];
+    uv_poll_t listen_poll, input_poll;
+    uv_async_t async; /* any thread: sweep */
+    uv_timer_t sweep_timer;
+    uv_timer_t accept_timer; /* a pause after EMFILE */
+    uv_timer_t stop_timer;
+    uv_timer_t watchdog_timer; /* tells systemd that the loop turns */
+    uv_signal_t sigterm, sigint, sighup;
+
+    struct stg_session *sessions;
+    uint32_t n_sessions;
+    bool stopping;
+};
+
+/* Makes runtime_dir, takes its lock and that of state_dir (FAILED_PRECONDITION when
+ * another daemon has one: says which), binds the socket, reads the pipelines. */
+int stg_server_start(struct stg_server *server, struct stg_settings *settings,
+                     const char *config_path, struct stg_err *err);
+
+/* Once started: stops also when standard input ends. */
+int stg_server_stop_with_input(struct stg_server *server, struct stg_err *err);
+
+/* Runs until SIGTERM or SIGINT. */
+void stg_server_run(struct stg_server *server);
+
+/* Closes and frees everything. Half-started ones are fine. */
+void stg_server_finish(struct stg_server *server);
+
+/* Something may have changed in a stage: look soon. Loop thread. */
+void stg_server_sweep_soon(struct stg_server *server);
+
+/* Forgets clients that left and have released all they held. */
+void stg_server_sweep_sessions(struct stg_server *server);
+
+#endif

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/host/limit.h"
+#include "daemon/pyworker/work.h"
+#include "daemon/server/tracing.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+#define HELLO_MILLIS 2000
+#define JOIN_MILLIS 25000
+#define MESSAGES_A_TURN 16
+
+/* ---- life ---- */
+
+static void free_session(struct stg_session *session)
+{
+    struct stg_session **at = &session->server->sessions;
+    while (*at != session)
+        at = &(*at)->next;
+    *at = session->next;
+    stg_bump_finish(&session->open_bump);
+    free(session);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct stg_session *session = handle->data;
+    if (--session->n_handles == 0)
+        free_session(session);
+}
+
+static void close_handle(void *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_handle_closed);
+}
+
+/* Nothing of the process is left with us. */
+static void end(struct stg_session *session)
+{
+    if (session->pidfd >= 0) {
+        uv_poll_stop(&session->pid_poll);
+        close(session->pidfd);
+        session->pidfd = -1;
+    }
+    if (!session->unseen)
+        close_handle(&session->pid_poll);
+    close_handle(&session->deadline);
+}
+
+static void stop_waiting(struct stg_session *session)
+{
+    if (session->open_private != NULL)
+        stg_catalog_abandon(session->open_private);
+    session->open_private = NULL;
+    session->open_waits = false;
+    uv_timer_stop(&session->deadline);
+}
+
+/* A process that nobody watches had time to release what it holds. */
+static void on_unseen(uv_timer_t *timer)
+{
+    struct stg_session *session = timer->data;
+    struct stg_client *client = session->client;
+    session->client = NULL;
+    stg_stage_dead(session->instance->stage, client);
+    end(session);
+    stg_server_sweep_soon(session->server);
+}
+
+/* It may live on and read what it took, and it may be dead: after a while it is. */
+static void give_it_time(struct stg_session *session)
+{
+    uint64_t hold = session->instance->config.spec->staged.hold_timeout_millis;
+    uint64_t millis = hold > 0 && hold < STG_UNSEEN_MILLIS ? hold : STG_UNSEEN_MILLIS;
+    uv_timer_start(&session->deadline, on_unseen, millis, 0);
+}
+
+static void stop_working(struct stg_session *session)
+{
+    if (session->worker != NULL)
+        stg_worker_leave(session->worker);
+    session->worker = NULL;
+}
+
+void stg_session_close(struct stg_session *session)
+{
+    if (session->closing || session->answer != NULL)
+        return;
+    session->closing = true;
+    session->joining = false;
+    stop_waiting(session);
+    stop_working(session);
+    stg_tracing_end(session);
+    bool gone = true;
+    if (session->client != NULL) {
+        gone = stg_stage_detach(session->instance->stage, session->client);
+        if (gone)
+            session->client = NULL;
+        else
+            stg_log(STG_LOG_DEBUG,
+                    "pid %d left pipeline %s and still holds batches of it",
+                    (int)session->pid, session->instance->config.name);
+    }
+    uv_poll_stop(&session->poll);
+    close_handle(&session->poll);
+    close(session->fd);
+    session->fd = -1;
+    session->server->n_sessions--;
+    if (gone)
+        end(session);
+    else if (session->unseen)
+        give_it_time(session);
+    stg_server_sweep_soon(session->server);
+}
+
+/* The process is dead: all it held comes back. */
+static void on_death(uv_poll_t *poll, int status, int events)
+{
+    struct stg_session *session = poll->data;
+    stg_log(STG_LOG_DEBUG, "pid %d died", (int)session->pid);
+    uv_poll_stop(&session->pid_poll);
+    if (session->client != NULL) {
+        struct stg_client *client = session->client;
+        session->client = NULL;
+        stg_stage_dead(session->instance->stage, client);
+    }
+    if (!session->closing)
+        stg_session_close(session);
+    end(session);
+    stg_server_sweep_soon(session->server);
+}
+
+void stg_session_sweep(struct stg_session *session)
+{
+    if (session->worker != NULL && stg_worker_is_expelled(session->worker))
+        stg_session_close(session);
+    if (!session->closing || session->client == NULL)
+        return;
+    if (stg_stage_client_held(session->instance->stage, session->client) > 0)
+        return;
+    struct stg_client *client = session->client;
+    session->client = NULL;
+    stg_stage_dead(session->instance->stage, client);
+    end(session);
+}
+
+void stg_session_abort(struct stg_session *session)
+{
+    session->client = NULL;
+    stop_working(session);
+    stg_tracing_end(session);
+    if (!session->closing) {
+        session->closing = true;
+        stop_waiting(session);
+        uv_poll_stop(&session->poll);
+        close_handle(&session->poll);
+        close(session->fd);
+        session->fd = -1;
+        session->server->n_sessions--;
+    }
+    end(session);
+}
+
+/* ---- replies ---- */
+
+/* Whether it was sent; else errno says why. */
+static bool post_message(struct stg_session *session, const void *bytes, size_t n,
+                         const int *fds, size_t n_fds)
+{
+    if (session->answer != NULL) {
+        session->answer->n = n;
+        memcpy(session->answer->bytes, bytes, n);
+        return true;
+    }
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * 8)];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+        memcpy(CMSG_DATA(header), fds, sizeof(int) * n_fds);
+    }
+    return sendmsg(session->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+static int send_message(struct stg_session *session, const void *bytes, size_t n,
+                        const int *fds, size_t n_fds)
+{
+    if (post_message(session, bytes, n, fds, n_fds))
+        return 0;
+    if (session->client != NULL && (errno == ENOBUFS || errno == ENOMEM)) {
+        stg_log(STG_LOG_WARNING, "pid %d gets no reply to a request on its stream: %s",
+                (int)session->pid, strerror(errno));
+        return -STAGER_RESOURCE_EXHAUSTED;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was cut off",
+                (int)session->pid);
+    stg_session_close(session);
+    return -STAGER_UNAVAILABLE;
+}
+
+bool stg_session_post(struct stg_session *session, const struct stg_reply *reply)
+{
+    char buf[4096];
+    long bytes = stg_wire_encode_reply(reply, buf, sizeof(buf));
+    return bytes > 0 && post_message(session, buf, (size_t)bytes, NULL, 0);
+}
+
+int stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
+                      const int *fds, size_t n)
+{
+    if (session->closing)
+        return -STAGER_UNAVAILABLE;
+    static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
+    long bytes = stg_wire_encode_reply(reply, buf, sizeof(buf));
+    if (bytes < 0) {
+        stg_session_fail(session, reply->id, (int)bytes,
+                         "the reply does not fit a message of 64 KiB, or stagerd is out "
+                         "of memory");
+        return (int)bytes;
+    }
+    return send_message(session, buf, (size_t)bytes, fds, n);
+}
+
+void stg_session_fail(struct stg_session *session, uint64_t id, int code,
+                      const char *text)
+{
+    if (session->closing)
+        return;
+    struct stg_reply reply = {.id = id, .code = code, .text = text};
+    char buf[4096];
+    long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
+    if (bytes > 0)
+        send_message(session, buf, (size_t)bytes, NULL, 0);
+    else
+        stg_session_close(session);
+}
+
+/* ---- requests ---- */
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct stg_session *session = timer->data;
+    if (session->open_waits) {
+        uint64_t id = session->open.id;
+        stop_waiting(session);
+        stg_session_fail(session, id, session->open_code, session->open_why);
+    } else if (session->joining) {
+        stg_log(STG_LOG_WARNING,
+                "pid %d opened pipeline %s and did not join it within %d ms",
+                (int)session->pid, session->instance->config.name, JOIN_MILLIS);
+        stg_session_close(session);
+    } else if (!session->greeted) {
+        stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
+        stg_session_close(session);
+    }
+}
+
+/* Each reason has a time, from the first try on. */
+static void arm_open(struct stg_session *session)
+{
+    uint64_t now = uv_now(&session->server->loop);
+    uint64_t due = session->open_since + session->open_millis;
+    uv_timer_start(&session->deadline, on_deadline, due > now ? due - now : 1, 0);
+}
+
+static void wait_with_open(struct stg_session *session, uint64_t id, const void *bytes,
+                           size_t n)
+{
+    struct stg_err err = {0};
+    if (session->open_waits)
+        return;
+    stg_bump_reset(&session->open_bump);
+    /* Decoded once more: its strings have to outlive this message. */
+    int rc = stg_wire_decode_request(bytes, n, &session->open_bump, &session->open, &err);
+    if (rc < 0) {
+        stop_waiting(session);
+        stg_session_fail(session, id, rc, err.text);
+        return;
+    }
+    session->open_waits = true;
+    session->open_since = uv_now(&session->server->loop);
+    arm_open(session);
+}
+
+void stg_session_retry(struct stg_session *session)
+{
+    if (!session->open_waits)
+        return;
+    if (stg_request_open(session, &session->open) == 0) {
+        session->open_private = NULL;
+        session->open_waits = false;
+        if (!session->joining)
+            uv_timer_stop(&session->deadline);
+    } else {
+        arm_open(session);
+    }
+}
+
+void stg_session_retry_brief(struct stg_session *first)
+{
+    for (struct stg_session *s = first; s != NULL; s = s->next) {
+        if (s->open_brief)
+            stg_session_retry(s);
+    }
+}
+
+void stg_session_await_join(struct stg_session *session)
+{
+    uv_timer_start(&session->deadline, on_deadline, JOIN_MILLIS, 0);
+}
+
+void stg_session_joined(struct stg_session *session)
+{
+    session->joining = false;
+    uv_timer_stop(&session->deadline);
+}
+
+static void serve_message(struct stg_session *session, const void *bytes, size_t n)
+{
+    struct stg_bump bump;
+    struct stg_request request;
+    struct stg_err err = {0};
+    stg_bump_init(&bump, 1u << 20);
+    int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
+    if (rc < 0) {
+        stg_session_fail(session, 0, rc, err.text);
+        if (rc != -STAGER_RESOURCE_EXHAUSTED || session->client == NULL)
+            stg_session_close(session); /* a stream outlives a request without memory */
+    } else if (!session->greeted && request.kind != STG_REQUEST_HELLO) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "the first request of a connection is hello");
+        stg_session_close(session);
+    } else if (session->tracing != NULL) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "this connection traces a pipeline: make another one for "
+                         "requests");
+    } else if (session->open_waits || session->worker != NULL ||
+               (session->client != NULL && request.kind != STG_REQUEST_FEED &&
+                request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&
+                request.kind != STG_REQUEST_WHY)) {
+        stg_session_fail(
+            session, request.id, -STAGER_FAILED_PRECONDITION,
+            "this connection is a stream's or a worker's: make another one for "
+            "requests");
+    } else if (request.kind == STG_REQUEST_OPEN) {
+        if (stg_request_open(session, &request) == 1)
+            wait_with_open(session, request.id, bytes, n);
+    } else {
+        stg_request_serve(session, &request);
+    }
+    stg_bump_finish(&bump);
+}
+
+static void ring(struct stg_session *session)
+{
+    if (session->client != NULL)
+        stg_stage_bell(session->instance->stage, session->client);
+    if (session->worker != NULL)
+        stg_worker_ready(session->worker);
+    stg_server_sweep_soon(session->server);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES + 1];
+    struct stg_session *session = poll->data;
+    bool bell = false;
+    for (int i = 0; i < MESSAGES_A_TURN && !session->closing; i++) {
+        ssize_t n = recv(session->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            break;
+        if (n <= 0 || (size_t)n > STG_MESSAGE_MAX_BYTES) {
+            stg_session_close(session);
+            return;
+        }
+        if (n == 1)
+            bell = true;
+        else
+            serve_message(session, buf, (size_t)n);
+    }
+    if (bell && !session->closing)
+        ring(session);
+}
+
+/* ---- who is there ---- */
+
+/* pid: 0 when it is of a namespace that we do not see into. */
+static int open_pidfd(int fd, pid_t pid)
+{
+    int pidfd = -1;
+    socklen_t n = sizeof(pidfd);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &n) == 0)
+        return pidfd;
+    if (errno != ENOPROTOOPT)
+        return -1;
+    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        return -1;
+    /* Before Linux 6.5 the pid may be another's by now, but not while its socket is open.
+     */
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) {
+        close(pidfd);
+        return -1;
+    }
+    return pidfd;
+}
+
+static int identify(struct stg_session *session, int fd)
+{
+    struct ucred cred;
+    socklen_t n = sizeof(cred);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
+        return -1;
+    session->pid = cred.pid;
+    session->who.uid = cred.uid;
+    session->who.gid = cred.gid;
+    n = sizeof(session->who.groups);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, session->who.groups, &n) == 0)
+        session->who.n_groups = n / sizeof(gid_t);
+    session->pidfd = open_pidfd(fd, cred.pid);
+    session->unseen = session->pidfd < 0 && errno == EINVAL && cred.pid == 0;
+    return session->pidfd < 0 && !session->unseen ? -1 : 0;
+}
+
+/* What could not be watched is closed again; the session goes with its last handle. */
+static int init_handles(struct stg_session *session)
+{
+    uv_loop_t *loop = &session->server->loop;
+    uv_timer_init(loop, &session->deadline);
+    session->deadline.data = session;
+    session->n_handles = 1;
+    int rc = uv_poll_init(loop, &session->poll, session->fd);
+    if (rc == 0) {
+        session->poll.data = session;
+        session->n_handles++;
+        if (!session->unseen)
+            rc = uv_poll_init(loop, &session->pid_poll, session->pidfd);
+    }
+    if (rc == 0 && !session->unseen) {
+        session->pid_poll.data = session;
+        session->n_handles++;
+        uv_poll_start(&session->pid_poll, UV_READABLE, on_death);
+    }
+    if (rc == 0) {
+        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+        uv_timer_start(&session->deadline, on_deadline, HELLO_MILLIS, 0);
+        return 0;
+    }
+    session->closing = true;
+    if (session->n_handles > 1)
+        close_handle(&session->poll);
+    close_handle(&session->deadline);
+    return rc;
+}
+
+void stg_session_refuse(int fd, int number)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "stagerd cannot take another connection: %s",
+             strerror(number));
+    if (number == EMFILE)
+        snprintf(text, sizeof(text),
+                 "stagerd has all of its %" PRIu64
+                 " file descriptors in use: set LimitNOFILE= of stagerd.service to more "
+                 "(ulimit -Hn where it runs without systemd), or stop some clients",
+                 stg_limit_files());
+    stg_log(STG_LOG_WARNING, "a connection was refused: %s", text);
+    struct stg_reply reply = {.code = -STAGER_RESOURCE_EXHAUSTED, .text = text};
+    char buf[1024];
+    long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
+    if (fd < 0)
+        return;
+    if (bytes > 0 && send(fd, buf, (size_t)bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        /* the client sees the end of the connection */
+    }
+    close(fd);
+}
+
+void stg_session_create(struct stg_server *server, int fd)
+{
+    struct stg_session *session = calloc(1, sizeof(*session));
+    errno = 0;
+    if (session == NULL || identify(session, fd) < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+            stg_session_refuse(fd, errno);
+        else
+            close(fd);
+        free(session);
+        return;
+    }
+    session->server = server;
+    session->fd = fd;
+    session->next = server->sessions;
+    server->sessions = session;
+    stg_bump_init(&session->open_bump, 1u << 20);
+    int rc = init_handles(session);
+    if (rc < 0) {
+        if (session->pidfd >= 0)
+            close(session->pidfd);
+        stg_session_refuse(fd, -rc);
+        session->fd = session->pidfd = -1;
+        return;
+    }
+    server->n_sessions++;
+    if (server->n_sessions > server->settings->max_clients) {
+        char text[128];
+        snprintf(text, sizeof(text),
+                 "stagerd has max_clients %u connections already: raise it in "
+                 "stagerd.yaml",
+                 server->settings->max_clients);
+        stg_log(STG_LOG_WARNING, "pid %d was refused: %s", (int)session->pid, text);
+        stg_session_fail(session, 0, -STAGER_RESOURCE_EXHAUSTED, text);
+        stg_session_close(session);
+    }
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The counters, as proto/control.proto has them.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/stage/delivery.h"
+
+uint64_t stg_client_taken(const struct stg_client *client)
+{
+    uint64_t taken = client->asked - (client->asked > 0 && client->is_asking);
+    if (taken > client->ring.head)
+        taken = client->ring.head;
+    uint64_t n_ends = client->ends;
+    if (client->ends > 0 && taken <= client->end_position)
+        n_ends--; /* pushed, not taken */
+    n_ends += client->ring.finished && taken == client->ring.head;
+    return client->taken_before + taken - n_ends;
+}
+
+/* The one client that all wait for, if there is exactly one. */
+static struct stg_client *find_alone(const struct stg_stage *stage)
+{
+    struct stg_client *found = NULL;
+    if (stage->stopping || stage->pass_state == STG_PASS_NONE)
+        return NULL;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (!stage->kind->holds_up(stage, c))
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = c;
+    }
+    return found;
+}
+
+void stg_account_waits(struct stg_stage *stage)
+{
+    struct stg_client *alone = find_alone(stage);
+    if (alone == stage->alone)
+        return;
+    uint64_t now = stg_now_ns();
+    if (stage->alone != NULL)
+        stage->alone->daemon_wait_ns += now - stage->alone_ns;
+    stage->alone = alone;
+    stage->alone_ns = now;
+}
+
+/* ---- the pace ---- */
+
+/* Who has left since the last look takes with it what it slept after that. */
+static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
+{
+    uint64_t sum = 0;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        uint64_t all = c->wait_ns + stg_client_waits_ns(c, now);
+        if (all > c->wait_seen_ns)
+            sum += all - c->wait_seen_ns;
+        c->wait_seen_ns = all;
+    }
+    return sum;
+}
+
+void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
+{
+    if (stage->measure == NULL)
+        return;
+    struct stg_load *load = &stage->measure->load;
+    struct stg_runners *runners = &stage->runners;
+    if (load->at_ns != 0 && now_ns > load->at_ns)
+        load->clients_ns += stage->n_attached * (now_ns - load->at_ns);
+    load->at_ns = now_ns;
+    load->n_made = stage->n_made;
+    load->n_assigned = stage->n_assigned;
+    load->n_bytes = stage->n_bytes;
+    load->compute_ns = stage->busy_ns;
+    load->call_ns =
+        stage->call_ns + runners->n_calling * now_ns - runners->calls_began_ns;
+    uint64_t began = atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
+    load->draw_ns = stage->draw_ns + (began != 0 && began < now_ns ? now_ns - began : 0);
+    load->room_ns =
+        stage->wait_ns + runners->n_waiting * now_ns - runners->waits_began_ns;
+    load->clients_wait_ns += new_waits(stage, now_ns);
+    load->cpu_ns = stg_process_cpu_ns();
+}
+
+void stg_account_work(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_measure *measure = stage->measure;
+    stage->draw_ns += work->draw_ns;
+    if (work->draw_cpu_ns != 0) {
+        measure->load.sampled_draw_ns += work->draw_ns;
+        measure->load.sampled_cpu_ns += work->draw_cpu_ns;
+    }
+    if (work->profiler->is_fresh)
+        stg_profile_move(&measure->daemon, &work->profiler->profile);
+    work->profiler->is_fresh = false;
+    uint64_t now = stg_now_ns();
+    if (stg_measure_is_due(measure, now)) {
+        stg_account_load(stage, now);
+        stg_measure_mark(measure);
+    }
+}
+
+/* ---- one client ---- */
+
+static const char *client_state(const struct stg_client *client)
+{
+    switch (client->state) {
+    case STG_CLIENT_ATTACHED: return "attached";
+    case STG_CLIENT_JOINING: return "joining";
+    case STG_CLIENT_AWAY: return "away";
+    case STG_CLIENT_DETACHED: break;
+    }
+    return client->forgotten ? "gone" : "detached";
+}
+
+static void fill(const struct stg_stage *stage, const struct stg_client *client,
+                 struct stg_client_status *ret)
+{
+    uint64_t now = stg_now_ns();
+    uint64_t alone = stage->alone == client ? now - stage->alone_ns : 0;
+    *ret = (struct stg_client_status){
+        .client_id = client->client_id,
+        .program = client->program,
+        .state = client_state(client),
+        .last_error = client->last_error,
+        .pid = (uint32_t)client->pid,
+        .uid = (uint32_t)client->uid,
+        .max_held = client->max_held,
+        .held = client->n_assigned,
+        .assigned = client->n_given,
+        .taken = stg_client_taken(client),
+        .released = client->n_released,
+        .redelivered = client->n_redelivered,
+        .wait_ns = client->wait_ns + stg_client_waits_ns(client, now),
+        .violations = client->n_violations,
+        .acknowledged = client->n_acknowledged,
+        .gaps = client->n_gaps,
+        .lost = client->n_lost,
+        .daemon_wait_ns = client->daemon_wait_ns + alone,
+        .batch_size = client->batch_size,
+        .rank = client->rank,
+    };
+}
+
+/* ---- those that are gone ---- */
+
+void stg_gone_add(struct stg_gone_list *list, const struct stg_client_status *status)
+{
+    struct stg_gone *gone = &list->entries[list->n++ % STG_MAX_GONE];
+    gone->status = *status;
+    gone->status.held = 0;
+    gone->status.state = "gone";
+    snprintf(gone->client_id, sizeof(gone->client_id), "%s", status->client_id);
+    snprintf(gone->program, sizeof(gone->program), "%s", status->program);
+    snprintf(gone->last_error, sizeof(gone->last_error), "%s", status->last_error);
+}
+
+static const char *keep(struct stg_bump *bump, const char *text)
+{
+    const char *kept = stg_bump_strndup(bump, text, strlen(text));
+    return kept != NULL ? kept : "?";
+}
+
+static void append(struct stg_bump *bump, const struct stg_client_status *client,
+                   struct stg_pipeline_status *status)
+{
+    struct stg_client_status *to = &status->clients[status->n_clients++];
+    *to = *client;
+    to->client_id = keep(bump, client->client_id);
+    to->program = keep(bump, client->program);
+    to->last_error = keep(bump, client->last_error);
+}
+
+static size_t count_gone(const struct stg_pipeline_status *status)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < status->n_clients; i++)
+        n += strcmp(status->clients[i].state, "gone") == 0;
+    return n;
+}
+
+/* Room for n more clients. */
+static bool grow(struct stg_bump *bump, size_t n, struct stg_pipeline_status *status)
+{
+    struct stg_client_status *clients =
+        stg_bump_alloc(bump, (status->n_clients + n) * sizeof(clients[0]));
+    if (clients == NULL)
+        return false;
+    if (status->n_clients > 0)
+        memcpy(clients, status->clients, status->n_clients * sizeof(clients[0]));
+    status->clients = clients;
+    return true;
+}
+
+void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
+                   struct stg_pipeline_status *status)
+{
+    size_t n = list->n < STG_MAX_GONE ? list->n : STG_MAX_GONE;
+    size_t shown = count_gone(status);
+    if (n == 0 || shown >= STG_MAX_GONE || !grow(bump, n, status))
+        return;
+    for (size_t i = 1; i <= n && shown < STG_MAX_GONE; i++, shown++) {
+        const struct stg_gone *gone = &list->entries[(list->n - i) % STG_MAX_GONE];
+        struct stg_client_status one = gone->status;
+        one.client_id = gone->client_id;
+        one.program = gone->program;
+        one.last_error = gone->last_error;
+        append(bump, &one, status);
+    }
+}
+
+void stg_account_gone(struct stg_stage *stage, const struct stg_client *client)
+{
+    struct stg_client_status status;
+    fill(stage, client, &status);
+    stg_gone_add(&stage->gone, &status);
+}
+
+/* ---- the pipeline ---- */
+
+static const char *state_name(const struct stg_stage *stage)
+{
+    if (stage->stopping)
+        return "stopping";
+    if (stage->failure.code != 0)
+        return "failed";
+    if (stage->pass_state != STG_PASS_NONE)
+        return "running";
+    return stage->passes_ended > stage->config.first_pass ? "ended" : "waiting";
+}
+
+const char *stg_stage_state(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    const char *state = state_name(stage);
+    pthread_mutex_unlock(&stage->lock);
+    return state;
+}
+
+static void fill_memory(const struct stg_stage *stage, struct stg_pipeline_status *ret)
+{
+    struct stg_lease_usage usage;
+    stg_lease_usage(stage->leases, &usage);
+    ret->memory_bytes = stg_stage_arena_bytes(stage);
+    ret->memory_used_bytes = usage.total - usage.free;
+    ret->quarantined_bytes = usage.quarantined;
+    ret->max_batch_bytes = stage->plan.max_batch_bytes;
+}
+
+/* Items that live: in the buffer or waiting to be given again, and the rest. */
+static void fill_items(const struct stg_stage *stage, struct stg_pipeline_status *ret)
+{
+    ret->buffered =
+        (uint32_t)(stage->queue_next - stage->queue_first) + stage->n_returned;
+    ret->unacknowledged = 0;
+    for (uint32_t i = 0; i < stage->max_extents; i++)
+        ret->unacknowledged += stage->items[i].lender && stage->items[i].unqueued;
+    ret->unacknowledged -= stage->n_returned;
+}
+
+static void fill_clients(const struct stg_stage *stage, struct stg_bump *bump,
+                         struct stg_pipeline_status *ret)
+{
+    size_t n = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        n++;
+    ret->n_clients = 0;
+    if (!grow(bump, n, ret))
+        return;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        struct stg_client_status one;
+        fill(stage, c, &one);
+        if (!c->adopted || c->n_assigned > 0)
+            append(bump, &one, ret);
+    }
+    stg_gone_show(&stage->gone, bump, ret);
+}
+
+static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
+                       struct stg_pipeline_status *ret)
+{
+    struct stg_tuning_change changes[STG_TUNING_CHANGES];
+    size_t n = stg_tuning_changes(stage->tune.log, changes);
+    struct stg_tuned *tuned = stg_bump_alloc(bump, n * sizeof(*tuned));
+    for (size_t i = 0; i < n && tuned != NULL; i++)
+        tuned[i] = (struct stg_tuned){.what = keep(bump, changes[i].what),
+                                      .why = keep(bump, changes[i].change.why),
+                                      .from = changes[i].change.from,
+                                      .to = changes[i].change.to};
+    ret->tuned = tuned;
+    ret->n_tuned = tuned != NULL ? n : 0;
+    ret->capacity = stage->capacity;
+    ret->num_threads = stage->runners.n_active;
+    ret->max_capacity = stage->tune.capacity.limits.max;
+    ret->max_num_threads = stage->tune.threads.limits.max;
+}
+
+static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
+                     struct stg_pipeline_status *ret)
+{
+    char why[STG_ERR_TEXT_BYTES];
+    if (stage->twin == NULL)
+        return;
+    ret->gpu = stage->config.spec->gpu.device;
+    ret->gpu_copies = stg_twin_status(stage->twin, why, sizeof(why));
+    ret->gpu_why = keep(bump, why);
+}
+
+void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
+                      struct stg_pipeline_status *ret)
+{
+    pthread_mutex_lock(&stage->lock);
+    stg_delivery_run(stage); /* what clients posted and nobody rang for counts too */
+    ret->state = state_name(stage);
+    ret->last_error = keep(bump, stage->last_error);
+    ret->pass = stage->passes_ended;
+    ret->epoch = stage->epoch;
+    ret->made = stage->n_made;
+    ret->published = stage->n_published;
+    ret->dropped = stage->n_dropped;
+    ret->dropped_rows = stage->n_dropped_rows;
+    ret->ignored = stage->n_ignored;
+    ret->ignored_elements = stage->n_ignored_elements;
+    ret->in_hand = stage->n_in_hand;
+    ret->discarded = stage->n_discarded;
+    ret->acknowledged = stage->n_acknowledged;
+    ret->lost = stage->n_lost;
+    ret->discarded_published = stage->n_discarded_published;
+    ret->incomplete_rounds = stage->n_incomplete;
+    ret->assigned = stage->n_assigned;
+    ret->released = stage->n_released;
+    ret->redelivered = stage->n_redelivered;
+    ret->evicted = stage->n_evicted;
+    ret->errors = stage->n_errors;
+    ret->timeouts = stage->n_timeouts;
+    ret->feed_version = stage->feeds != NULL ? stage->feeds->version : 0;
+    ret->rows = stage->n_rows;
+    ret->bytes = stage->n_bytes;
+    ret->producer_wait_ns = stage->wait_ns;
+    ret->producer_busy_ns = stage->busy_ns;
+    stg_stage_show_cut(stage, bump, ret);
+    fill_items(stage, ret);
+    fill_memory(stage, ret);
+    fill_clients(stage, bump, ret);
+    fill_tuned(stage, bump, ret);
+    fill_gpu(stage, bump, ret);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* ---- what is measured ---- */
+
+const struct stg_measure *stg_stage_look(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (stage->measure != NULL && stage->measure->marks[1].at_ns != 0)
+        stg_account_load(stage, stg_now_ns());
+    return stage->measure;
+}
+
+void stg_stage_unlook(struct stg_stage *stage)
+{
+    pthread_mutex_unlock(&stage->lock);
+}
+
+const struct stg_schema *stg_stage_crossing(const struct stg_stage *stage)
+{
+    return stage->cut != NULL ? stg_cut_schema(stage->cut->cut) : NULL;
+}
+
+struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (stage->measure != NULL && stage->measure->marks[1].at_ns != 0)
+        stg_account_load(stage, stg_now_ns());
+    struct stg_measure *measure = stage->measure;
+    stage->measure = NULL;
+    pthread_mutex_unlock(&stage->lock);
+    return measure;
+}
+
+void stg_stage_report(struct stg_stage *stage, const struct stg_report *report)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (stage->measure != NULL)
+        stg_measure_report(stage->measure, report);
+    pthread_mutex_unlock(&stage->lock);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * broadcast: every client gets every item, in order; who is fast runs ahead by what the
+ * buffer holds. An item leaves the buffer when the slowest was given it; who is away and
+ * may come back counts as the slowest.
+ */
+#include "daemon/stage/delivery.h"
+
+/* The gaps before what it is given next would have been items of its own. */
+static void count_gaps(struct stg_client *client, uint64_t skipped)
+{
+    client->n_gaps += skipped - client->skipped_seen;
+    client->skipped_seen = skipped;
+}
+
+static bool give(struct stg_stage *stage)
+{
+    if (!stage->begun)
+        return false;
+    bool changed = false;
+    uint64_t slowest = stage->queue_next;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (!stg_client_takes_part(c))
+            continue;
+        while (stg_client_in_pass(stage, c) && c->n_owed == 0 &&
+               c->cursor < stage->queue_next) {
+            uint32_t extent = stg_buffer_at(stage, c->cursor);
+            bool is_good = stg_client_may_have(stage, c, extent);
+            if (is_good && !stg_client_give(stage, c, extent, false))
+                break;
+            count_gaps(c, stage->items[extent].skipped);
+            c->n_gaps += !is_good;
+            c->cursor++;
+            changed = true;
+        }
+        if (c->cursor < slowest)
+            slowest = c->cursor;
+    }
+    for (; stage->queue_first < slowest; changed = true)
+        stg_buffer_pop(stage); /* also when nothing was given: who was slowest may have
+                                  left */
+    return changed;
+}
+
+/* Each client by itself. */
+static bool end(struct stg_stage *stage, bool *changed)
+{
+    bool all = stage->begun;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (!stg_client_takes_part(c) || stg_client_pass(c) != stage->passes_ended)
+            continue;
+        if (!stg_client_in_pass(stage, c) || c->cursor < stage->queue_next ||
+            c->n_owed > 0) {
+            all = false;
+        } else if (stage->failure.code != 0) {
+            *changed |= stg_client_last_words(c, &stage->failure);
+        } else {
+            count_gaps(c, stage->n_skipped);
+            stg_client_end(stage, c);
+            *changed = true;
+        }
+    }
+    return all;
+}
+
+static bool has_more(const struct stg_stage *stage, const struct stg_client *client)
+{
+    return stage->begun && client->cursor < stage->queue_next;
+}
+
+/* The buffer is full of what this one was not given yet. */
+static bool holds_up(const struct stg_stage *stage, const struct stg_client *client)
+{
+    return stage->begun && stg_client_takes_part(client) &&
+           client->cursor == stage->queue_first && client->cursor < stage->queue_next &&
+           !stg_stage_has_room(stage);
+}
+
+const struct stg_delivery_kind stg_delivery_broadcast = {
+    .together = true,
+    .give = give,
+    .end = end,
+    .has_more = has_more,
+    .holds_up = holds_up,
+};

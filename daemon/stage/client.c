@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Leaving, and being away. A named client that leaves in the middle of a pass is away
+ * until rejoin_millis are over.
+ *
+ * Whether a client is waited for depends on what the daemon knows: that it joined, that
+ * its end was pushed. A word of its control page can only give up a place, never keep one
+ * from the client: it may die before any store.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/log.h"
+#include "daemon/stage/delivery.h"
+
+bool stg_client_takes_part(const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_AWAY;
+}
+
+const struct stg_client *stg_client_successor(const struct stg_stage *stage,
+                                              const struct stg_client *away)
+{
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_JOINING && c->named &&
+            strcmp(c->client_id, away->client_id) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+bool stg_stage_is_empty(const struct stg_stage *stage)
+{
+    return stage->n_attached + stage->n_away + stage->n_joining == 0;
+}
+
+/* ---- freeing ---- */
+
+static void unmap(struct stg_client *client)
+{
+    stg_segment_destroy(&client->ring_segment);
+    stg_segment_destroy(&client->control_segment);
+    client->has_lease = false;
+}
+
+void stg_client_free(struct stg_client *client)
+{
+    unmap(client);
+    stg_cut_needs_destroy(client->needs);
+    free(client->assigned);
+    free(client);
+}
+
+/* ---- leaving ---- */
+
+/* Was it told the end of its pass, and asks for the next one? */
+static bool asks_on(const struct stg_client *client)
+{
+    return client->ends > 0 &&
+           stg_control_pass_wanted(&client->control) == client->ends + 1;
+}
+
+/* It took the end of its pass, closed the stream and owes nothing. A process that dies
+ * has not acknowledged the end: whoever comes back under its name is told it again. */
+static bool is_done(const struct stg_client *client)
+{
+    return client->ends > 0 && client->has_left && client->asked > client->end_position &&
+           stg_control_taken(&client->control) > client->end_position &&
+           !asks_on(client) && stg_client_unacknowledged(client) == NULL &&
+           client->n_owed == 0;
+}
+
+static bool may_come_back(const struct stg_stage *stage, const struct stg_client *client)
+{
+    return client->named && stage->staged->rejoin_millis > 0 &&
+           !stage->config.private_run && !stage->stopping && stage->failure.code == 0 &&
+           (stage->begun || !stage->kind->together) && !is_done(client);
+}
+
+static void lose(struct stg_stage *stage, struct stg_client *client, uint32_t extent)
+{
+    client->n_lost++;
+    stg_item_lose(stage, extent);
+}
+
+/* What it had not acknowledged: to others under split, else to itself when it comes back.
+ * What it was given is older than what it is still owed. */
+static void hand_on(struct stg_stage *stage, struct stg_client *client)
+{
+    bool again = stage->staged->redeliver && !stage->stopping;
+    bool back = client->state == STG_CLIENT_AWAY;
+    uint32_t owed[STG_MAX_HELD], n = 0;
+    for (uint32_t i = 0; i < client->n_assigned; i++) {
+        struct stg_assigned *assigned = &client->assigned[i];
+        if (assigned->acked)
+            continue;
+        assigned->acked = true;
+        if (again && !stage->kind->together)
+            stg_item_return(stage, assigned->extent);
+        else if (again && back)
+            owed[n++] = assigned->extent;
+        else
+            lose(stage, client, assigned->extent);
+    }
+    for (uint32_t i = 0; i < client->n_owed; i++) {
+        if (back)
+            owed[n++] = client->owed[i];
+        else
+            lose(stage, client, client->owed[i]);
+    }
+    memcpy(client->owed, owed, n * sizeof(owed[0]));
+    client->n_owed = n;
+}
+
+static void nobody_left(struct stg_stage *stage)
+{
+    if (stg_stage_is_empty(stage))
+        stage->begun = false;
+}
+
+/* From attached to away or detached. */
+static void detach(struct stg_stage *stage, struct stg_client *client, bool back,
+                   const char *why)
+{
+    bool middle = stg_client_in_pass(stage, client);
+    client->wait_ns += stg_client_waits_ns(client, stg_now_ns());
+    client->state = back ? STG_CLIENT_AWAY : STG_CLIENT_DETACHED;
+    client->socket = -1;
+    stg_account_load(stage, stg_now_ns());
+    stage->n_attached--;
+    stage->n_changes++;
+    stg_tune_forget(stage);
+    hand_on(stage, client);
+    stg_lease_client_detach(stage->leases, client->lease_client);
+    snprintf(client->last_error, sizeof(client->last_error), "%s", why);
+    if (back) {
+        bool untold = client->ends > 0 && !asks_on(client);
+        client->base_pass = stg_client_pass(client) - untold;
+        client->taken_before = stg_client_taken(client);
+        client->asked = 0;
+        client->ends = 0;
+        client->away_until_ns = stg_now_ns() + stage->staged->rejoin_millis * 1000000u;
+        stage->n_away++;
+        stage->config.wake(stage->config.owner);
+    } else {
+        if (stage->kind->gone != NULL)
+            stage->kind->gone(stage, client, middle && !stage->stopping, why);
+        nobody_left(stage);
+    }
+    stg_stage_recut(stage);
+    stage->wake |= STG_WAKE_ALL;
+}
+
+const char *stg_client_how(const struct stg_client *client)
+{
+    return client->has_left ? "left" : "died";
+}
+
+void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
+{
+    if (client->has_lease) {
+        stg_client_trace(stage, client);
+        stg_client_take_in(stage, client);
+    }
+    if (client->state != STG_CLIENT_ATTACHED)
+        return; /* before, or for its last releases */
+    client->has_left = client->has_lease && stg_control_parting(&client->control);
+    const char *how = stg_client_how(client);
+    bool back = may_come_back(stage, client);
+    char why[64];
+    snprintf(why, sizeof(why), "%s%s", how,
+             is_done(client) ? " at the end of its pass" : "");
+    if (back)
+        stg_log(STG_LOG_INFO,
+                "pipeline %s: client %s (pid %d) %s %s, and may come back within "
+                "%" PRIu64 " ms",
+                stage->config.name, client->client_id, (int)client->pid, how,
+                client->ends > 0 && !asks_on(client) ? "at the end of its pass"
+                                                     : "in the middle",
+                stage->staged->rejoin_millis);
+    detach(stage, client, back, why);
+}
+
+void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
+                       const char *why)
+{
+    bool middle = client->n_owed > 0 || client->base_pass >= stage->passes_ended;
+    client->state = STG_CLIENT_DETACHED;
+    stage->n_away--;
+    hand_on(stage, client);
+    snprintf(client->last_error, sizeof(client->last_error), "%s", why);
+    if (stage->kind->gone != NULL)
+        stage->kind->gone(stage, client, middle && !stage->stopping, why);
+    nobody_left(stage);
+    stg_stage_recut(stage);
+    stage->wake |= STG_WAKE_ALL;
+}
+
+/* cut: what lies in its ring is not for it any more. */
+static void expel(struct stg_stage *stage, struct stg_client *client, bool cut, int code,
+                  const char *text)
+{
+    if (client->state == STG_CLIENT_AWAY)
+        stg_client_forget(stage, client, text);
+    if (client->state != STG_CLIENT_ATTACHED)
+        return;
+    struct stg_err words = {.code = -code};
+    snprintf(words.text, sizeof(words.text), "%s", text);
+    stg_client_last_words(client, &words);
+    int socket = client->socket;
+    detach(stage, client, false, text);
+    if (cut)
+        stg_ring_cut(&client->ring);
+    (void)!send(socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(socket, SHUT_RD); /* the loop sees the end of it and closes */
+}
+
+void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
+                      const char *text)
+{
+    expel(stage, client, true, code, text);
+}
+
+void stg_stage_abort(struct stg_stage *stage, const char *text)
+{
+    stage->last_words.code = -STAGER_ABORTED;
+    snprintf(stage->last_words.text, sizeof(stage->last_words.text), "%s", text);
+    if (stage->failure.code != 0) /* no error is masked by a later one */
+        stage->last_words = stage->failure;
+    stage->stopping = true;
+    atomic_store(&stage->stopped, 1);
+    stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+    snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
+             stg_status_name(stage->last_words.code), stage->last_words.text);
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        expel(stage, c, false, -stage->last_words.code, stage->last_words.text);
+    stg_buffer_discard(stage);
+    stage->wake |= STG_WAKE_ALL;
+    stage->config.wake(stage->config.owner);
+}
+
+void stg_client_reap(struct stg_stage *stage, struct stg_client *client)
+{
+    client->forgotten = true;
+    client->n_assigned = 0;
+    if (!client->has_lease)
+        return;
+    stg_lease_client_dead(stage->leases, client->lease_client, NULL, NULL);
+    unmap(client);
+    stage->wake |= STG_WAKE_MEMORY;
+}
+
+void stg_client_cancel(struct stg_stage *stage, struct stg_client *client)
+{
+    struct stg_client **at = &stage->clients;
+    while (*at != client)
+        at = &(*at)->next;
+    *at = client->next;
+    stage->n_joining--;
+    stg_lease_client_dead(stage->leases, client->lease_client, NULL, NULL);
+    stg_client_free(client);
+    nobody_left(stage);
+}
+
+void stg_clients_bury(struct stg_stage *stage)
+{
+    struct stg_client **at = &stage->clients;
+    while (*at != NULL) {
+        struct stg_client *client = *at;
+        if (client->state != STG_CLIENT_DETACHED || !client->forgotten) {
+            at = &client->next;
+            continue;
+        }
+        *at = client->next;
+        if (!client->adopted)
+            stg_account_gone(stage, client);
+        stg_client_free(client);
+    }
+}
+
+void stg_stage_stop_when_left(struct stg_stage *stage)
+{
+    bool warm = stage->staged->keep_warm && !stage->config.private_run &&
+                stage->failure.code == 0 && stage->n_joined > 0;
+    if (!stg_stage_is_empty(stage) || (warm && !stage->stopping))
+        return;
+    if (!stage->stopping) {
+        stage->stopping = true;
+        stage->last_words.code = -STAGER_CANCELLED;
+        atomic_store(&stage->stopped, 1);
+    }
+    stg_buffer_discard(stage);
+    stage->wake |= STG_WAKE_ALL;
+    stage->config.wake(stage->config.owner);
+}
+
+/* ---- evicting ---- */
+
+/* Of those that hold up the others, who was given something longest ago. */
+static struct stg_client *slowest(const struct stg_stage *stage)
+{
+    struct stg_client *found = NULL;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (stage->kind->holds_up(stage, c) &&
+            (found == NULL || c->last_given_ns < found->last_given_ns))
+            found = c;
+    }
+    return found;
+}
+
+bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
+{
+    struct stg_client *client = stage->kind->together ? slowest(stage) : NULL;
+    if (client == NULL)
+        return false;
+    stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) is evicted: %s",
+            stage->config.name, client->client_id, (int)client->pid, why);
+    stage->n_evicted++;
+    stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
+    stg_stage_stop_when_left(stage);
+    stg_delivery_run(stage);
+    return true;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attaching, coming back. A client attaches in two steps: open keeps a place for it, join
+ * takes effect once the client has mapped its pages. An open that fails on either side
+ * changes nothing. A client that comes back under the name of one that is away takes over
+ * its place, its counts and what it had not acknowledged.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "daemon/stage/delivery.h"
+
+/* ---- opening ---- */
+
+static uint64_t millis_left(const struct stg_client *client)
+{
+    uint64_t now = stg_now_ns();
+    return client->away_until_ns > now ? (client->away_until_ns - now) / 1000000 + 1 : 0;
+}
+
+/* Does its place, or a place that is kept for it, count beside `back`, which comes back?
+ * One that is away and its successor have one place. */
+static bool has_own_place(const struct stg_stage *stage, const struct stg_client *client,
+                          const struct stg_client *back)
+{
+    if (client->state == STG_CLIENT_AWAY)
+        return stage->kind->together && client != back &&
+               stg_client_successor(stage, client) == NULL;
+    return client->state != STG_CLIENT_DETACHED;
+}
+
+static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
+{
+    bool kept = stage->n_attached < stage->config.num_clients;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "pipeline %s has num_clients %u, and %s:", stage->config.name,
+            stage->config.num_clients,
+            kept ? "no place is free" : "as many are attached");
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED)
+            stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
+        else if (c->state == STG_CLIENT_JOINING)
+            stg_err_append(err, err->code, " %s (pid %d, joining)", c->client_id,
+                           (int)c->pid);
+        else if (c->state == STG_CLIENT_AWAY && stage->kind->together)
+            stg_err_append(err, err->code,
+                           " %s (its place is kept for %" PRIu64
+                           " ms yet: rejoin_millis)",
+                           c->client_id, millis_left(c));
+    }
+    return stg_err_append(err, err->code,
+                          "; raise num_clients, or wait until one leaves");
+}
+
+static bool has_place(const struct stg_stage *stage, const struct stg_client *back)
+{
+    uint32_t n = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        n += has_own_place(stage, c, back);
+    return n < stage->config.num_clients;
+}
+
+/* The memory was divided when the first one opened the pipeline; more memory would make
+ * larger batches, not more of them. */
+static int refuse_held(const struct stg_stage *stage, uint32_t max_held, uint64_t others,
+                       uint64_t n_wanted, struct stg_err *err)
+{
+    const struct stg_stage_plan *plan = &stage->plan;
+    uint64_t over = n_wanted - plan->n_extents;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "max_held %u is too much: pipeline %s has room for num_clients %u x max_held "
+            "%u batches in the hands of clients, by the max_held of the one that opened "
+            "it first (at least 2), and others may hold %" PRIu64 ": ",
+            max_held, stage->config.name, stage->config.num_clients, plan->max_held,
+            others);
+    if (over < max_held)
+        stg_err_append(err, err->code, "open with at most %" PRIu64 ", or ",
+                       max_held - over);
+    return stg_err_append(err, err->code,
+                          "let the one that opens it first ask for more, or raise "
+                          "num_clients");
+}
+
+/* (capacity + num_threads + sum of max_held + 1) x max_batch_bytes must fit the arena;
+ * and with what processes hold that have left, a batch more than all can hold, so that
+ * nobody waits for memory without end. */
+static int admit(const struct stg_stage *stage, const struct stg_client *back,
+                 uint32_t max_held, struct stg_err *err)
+{
+    bool rounds = stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
+    uint64_t round = rounds ? stage->config.num_clients : 1;
+    uint64_t items = stage->plan.capacity * round;
+    uint64_t held = max_held, kept = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        held += has_own_place(stage, c, back) ? c->max_held : 0;
+        kept += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
+    }
+    uint64_t n = items + stage->plan.num_threads + held + 1;
+    if (n <= stage->plan.n_extents && held + kept + round <= stage->plan.n_extents)
+        return 0;
+    if (n <= stage->plan.n_extents)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "processes that left pipeline %s still hold %" PRIu64
+                       " batches, and its memory has %" PRIu64
+                       ": end them, or let them release",
+                       stage->config.name, kept, stage->plan.n_extents);
+    return refuse_held(stage, max_held, held - max_held, n, err);
+}
+
+static int map_pages(struct stg_stage *stage, struct stg_client *client,
+                     struct stg_err *err)
+{
+    int rc = stg_segment_create("stager-ring", STG_RING_BYTES, false, NULL,
+                                &client->ring_segment, err);
+    if (rc == 0)
+        rc = stg_segment_create("stager-control", STG_CONTROL_BYTES, true, NULL,
+                                &client->control_segment, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_lease_client_add(stage->leases, client->max_held, &client->lease_client);
+    if (rc < 0)
+        return stg_err(err, rc,
+                       "too many clients that died or left with batches in hand");
+    client->has_lease = true;
+    stg_ring_format(client->ring_segment.base, stage->config.instance);
+    stg_control_format(client->control_segment.base, stage->config.instance);
+    client->ring.page = client->ring_segment.base;
+    client->control.page = client->control_segment.base;
+    return 0;
+}
+
+static int create(struct stg_stage *stage, const struct stg_attach *attach,
+                  struct stg_client **ret, struct stg_err *err)
+{
+    struct stg_client *client = calloc(1, sizeof(*client));
+    if (client == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    client->max_held = attach->max_held;
+    client->ack_explicit = attach->ack_explicit;
+    client->named = attach->named;
+    client->batch_size = attach->batch_size;
+    client->pid = attach->pid;
+    client->uid = attach->uid;
+    client->socket = attach->socket;
+    snprintf(client->client_id, sizeof(client->client_id), "%s", attach->client_id);
+    snprintf(client->program, sizeof(client->program), "%s", attach->program);
+    client->assigned = calloc(attach->max_held, sizeof(client->assigned[0]));
+    int rc = client->assigned != NULL
+                 ? map_pages(stage, client, err)
+                 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc < 0) {
+        stg_client_free(client);
+        return rc;
+    }
+    *ret = client;
+    return 0;
+}
+
+/* Which pass a newcomer is in: the running one; the next one; or, under split while
+ * others are still there, the one that just ended, so that it is told the end at once. */
+static uint64_t pass_to_join(const struct stg_stage *stage)
+{
+    bool late = !stage->kind->together && stage->n_attached > 0 &&
+                stage->pass_state == STG_PASS_NONE &&
+                stage->passes_ended > stage->config.first_pass;
+    return stage->passes_ended - late;
+}
+
+static uint32_t free_rank(const struct stg_stage *stage)
+{
+    uint32_t rank = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL;) {
+        bool taken = stg_client_takes_part(c) && c->rank == rank;
+        rank += taken;
+        c = taken ? stage->clients : c->next;
+    }
+    return rank;
+}
+
+static void begin_anew(struct stg_stage *stage, struct stg_client *client)
+{
+    client->base_pass = pass_to_join(stage);
+    /* Before all are there nothing is given: what lies in the buffer of a warm stage is
+     * for all of them. */
+    client->cursor = stage->begun ? stage->queue_next : stage->queue_first;
+    client->skipped_seen = stage->n_skipped;
+    client->rank = free_rank(stage);
+    client->joined = stage->n_joined++;
+}
+
+/* Of its batches, than when it left. */
+static bool wants_more(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+                       const struct stg_client *old)
+{
+    return stage->config.cuts != NULL &&
+           !stg_cut_needs_within(stage->config.cuts, needs, old->needs);
+}
+
+static void go_on(struct stg_stage *stage, struct stg_client *client,
+                  struct stg_client *old)
+{
+    client->base_pass = old->base_pass;
+    client->cursor = old->cursor;
+    client->joined =
+        wants_more(stage, client->needs, old) ? stage->n_joined++ : old->joined;
+    client->rank = old->rank;
+    client->skipped_seen = old->skipped_seen;
+    memcpy(client->owed, old->owed, old->n_owed * sizeof(old->owed[0]));
+    client->n_owed = old->n_owed;
+    client->last_given_ns = old->last_given_ns;
+    client->taken_before = old->taken_before;
+    client->n_acknowledged = old->n_acknowledged;
+    client->n_released = old->n_released;
+    client->n_redelivered = old->n_redelivered;
+    client->n_given = old->n_given;
+    client->n_gaps = old->n_gaps;
+    client->n_lost = old->n_lost;
+    client->wait_ns = old->wait_ns;
+    client->daemon_wait_ns = old->daemon_wait_ns;
+    old->n_owed = 0;
+    old->adopted = true;
+    old->state = STG_CLIENT_DETACHED;
+    stage->n_away--;
+    stg_log(STG_LOG_INFO, "pipeline %s: client %s came back (pid %d, was %d)",
+            stage->config.name, client->client_id, (int)client->pid, (int)old->pid);
+}
+
+/* What waits for it may lack what it now asks for. */
+static int refuse_wider(const struct stg_client *back, const struct stg_stage *stage,
+                        struct stg_err *err)
+{
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "client %s of pipeline %s comes back in the middle of a pass and wants "
+        "fields, fetches or slices that it did not have: open it with those that it "
+        "had, or wait for %" PRIu64 " ms (rejoin_millis) or under another "
+        "client_id for a new place",
+        back->client_id, stage->config.name, millis_left(back));
+}
+
+static struct stg_client *find_named(const struct stg_stage *stage, const char *id,
+                                     bool away)
+{
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state != STG_CLIENT_DETACHED && (c->state == STG_CLIENT_AWAY) == away &&
+            c->named && strcmp(c->client_id, id) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client **ret, struct stg_err *err)
+{
+    struct stg_client *client = NULL, *back = NULL, *same = NULL;
+    if (attach->named) {
+        back = find_named(stage, attach->client_id, true);
+        same = find_named(stage, attach->client_id, false);
+    }
+    if (same != NULL)
+        return stg_err(err, -STAGER_ALREADY_EXISTS,
+                       "client %s is attached to pipeline %s already (pid %d): choose "
+                       "another client_id, or end that process",
+                       same->client_id, stage->config.name, (int)same->pid);
+    if (back != NULL && back->uid != attach->uid)
+        return stg_err(
+            err, -STAGER_ALREADY_EXISTS,
+            "client %s of pipeline %s is another user's (uid %u), who may come "
+            "back within %" PRIu64 " ms: choose another client_id",
+            back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
+    if (!has_place(stage, back))
+        return refuse_full(stage, err);
+    if (back != NULL && stage->kind->together && wants_more(stage, attach->needs, back))
+        return refuse_wider(back, stage, err);
+    int rc = stg_needs_check(stage, attach->needs, back, err);
+    if (rc == 0)
+        rc = admit(stage, back, attach->max_held, err);
+    if (rc == 0)
+        rc = create(stage, attach, &client, err);
+    if (rc < 0)
+        return rc;
+    client->needs = attach->needs;
+    client->state = STG_CLIENT_JOINING;
+    client->next = stage->clients;
+    stage->clients = client;
+    stage->n_joining++;
+    *ret = client;
+    return 0;
+}
+
+/* The place was kept; what else an open looked at may have changed since. */
+static int check_join(const struct stg_stage *stage, const struct stg_client *client,
+                      const struct stg_client *back, struct stg_err *err)
+{
+    if (stage->stopping)
+        return stg_err(err, stage->last_words.code, "%s", stage->last_words.text);
+    return stg_needs_check(stage, client->needs, back, err);
+}
+
+int stg_client_join(struct stg_stage *stage, struct stg_client *client,
+                    const struct stg_join *join, struct stg_err *err)
+{
+    struct stg_client *back =
+        client->named ? find_named(stage, client->client_id, true) : NULL;
+    int rc = check_join(stage, client, back, err);
+    if (rc < 0)
+        return rc;
+    if (!join->tell(join->owner))
+        return stg_err(err, -STAGER_UNAVAILABLE, "the client cannot be told");
+    stage->n_joining--;
+    if (back != NULL)
+        go_on(stage, client, back);
+    else
+        begin_anew(stage, client);
+    client->state = STG_CLIENT_ATTACHED;
+    stg_account_load(stage, stg_now_ns());
+    stage->n_changes++;
+    if (stage->n_attached++ == 0) {
+        stage->first_attach_ns = stg_now_ns();
+        stage->wake |= STG_WAKE_ROOM; /* the runners' clock runs */
+    }
+    if (stage->n_attached == stage->config.num_clients)
+        stage->begun = true;
+    stg_stage_recut(stage);
+    stg_tune_forget(stage);
+    return 0;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/stage/cut.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "daemon/stage/delivery.h"
+
+struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut)
+{
+    if (cut != NULL)
+        atomic_fetch_add(&cut->refs, 1);
+    return cut;
+}
+
+void stg_stage_cut_unref(struct stg_stage_cut *cut)
+{
+    if (cut == NULL || atomic_fetch_sub(&cut->refs, 1) != 1)
+        return;
+    stg_stage_cut_unref(cut->least);
+    stg_cut_destroy(cut->cut);
+    free(cut);
+}
+
+/* ---- what clients need ---- */
+
+int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cuts,
+                   struct stg_cut_needs **ret, struct stg_err *err)
+{
+    struct stg_cut_wanted wanted = {
+        .has_fields = request->has_fields,
+        .fields = request->fields,
+        .n_fields = request->n_fields,
+        .has_fetches = request->has_fetches,
+        .fetches = request->fetches,
+        .n_fetches = request->n_fetches,
+        .in_slices = request->batch_size != 0,
+        .lacks = request->lacks,
+        .n_lacks = request->n_lacks,
+    };
+    return stg_cut_needs_create(cuts, &wanted, ret, err);
+}
+
+static bool counts(const struct stg_client *client)
+{
+    return stg_client_takes_part(client) && client->needs != NULL;
+}
+
+/* Returns how many; *ret is the caller's to free, NULL: none, or out of memory. It has
+ * room for one more. */
+static size_t gather(const struct stg_stage *stage, const struct stg_client *but,
+                     const struct stg_cut_needs ***ret)
+{
+    size_t n = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        n += counts(c) && c != but;
+    *ret = calloc(n + 1, sizeof(**ret));
+    n = 0;
+    for (const struct stg_client *c = stage->clients; *ret != NULL && c != NULL;
+         c = c->next) {
+        if (counts(c) && c != but)
+            (*ret)[n++] = c->needs;
+    }
+    return n;
+}
+
+/* Whoever comes has to find all features in what is made from now on, unless nobody can
+ * come. */
+static bool must_be_wide(const struct stg_stage *stage)
+{
+    uint32_t taken = stage->n_attached + (stage->kind->together ? stage->n_away : 0);
+    return stage->staged->keep_warm || taken < stage->config.num_clients;
+}
+
+/* ---- who may be there together ---- */
+
+/* How large a batch gets for all of them. */
+static int find_bytes(const struct stg_cuts *cuts,
+                      const struct stg_cut_needs *const *needs, size_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct stg_cut *cut = NULL;
+    bool *moved = calloc(stg_cuts_n_nodes(cuts) + 1, sizeof(*moved));
+    if (moved == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_cuts_least(cuts, needs, n, moved);
+    int rc = stg_cut_create(cuts, needs, n, moved, true, &cut, err);
+    free(moved);
+    if (rc < 0)
+        return rc;
+    *ret = stg_cut_batch_bytes(cut);
+    stg_cut_destroy(cut);
+    return 0;
+}
+
+static int check_size(const struct stg_stage *stage, const struct stg_cut_needs *more,
+                      const struct stg_client *back, struct stg_err *err)
+{
+    const struct stg_cuts *cuts = stage->config.cuts;
+    const struct stg_cut_needs **needs;
+    uint64_t bytes = 0;
+    bool is_ahead = false;
+    int rc = 0;
+    size_t n = gather(stage, back, &needs);
+    if (needs == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    needs[n++] = more;
+    for (size_t i = 0; i < n; i++)
+        is_ahead |= stg_cut_needs_ahead(cuts, needs[i]);
+    if (is_ahead)
+        rc = find_bytes(cuts, needs, n, &bytes, err);
+    free(needs);
+    if (rc < 0 || bytes <= stage->plan.max_batch_bytes)
+        return rc;
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                   "batches with what the trainers' builds of libstager-compute cannot "
+                   "compute have %" PRIu64 " bytes, and max_batch_bytes is %" PRIu64
+                   ": raise it, or install the build of stagerd for the trainers",
+                   bytes, stage->plan.max_batch_bytes);
+}
+
+int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+                    const struct stg_client *back, struct stg_err *err)
+{
+    const struct stg_cuts *cuts = stage->config.cuts;
+    int rc = 0;
+    if (cuts == NULL)
+        return 0;
+    for (const struct stg_client *c = stage->clients; rc == 0 && c != NULL; c = c->next) {
+        if (!counts(c) || c == back)
+            continue;
+        rc = stg_cut_needs_agree(cuts, needs, c->needs, err);
+        if (rc == 0)
+            rc = stg_cut_needs_agree(cuts, c->needs, needs, err);
+        if (rc < 0)
+            stg_err_prefix(err, rc, "this trainer and client %s of pipeline %s",
+                           c->client_id, stage->config.name);
+    }
+    return rc == 0 ? check_size(stage, needs, back, err) : rc;
+}
+
+/* ---- choosing ---- */
+
+/* While a cut is made. */
+struct choice {
+    const struct stg_stage *stage;
+    const struct stg_cut_needs *const *needs;
+    size_t n;
+    bool *moved, *least; /* one a node that may move */
+    bool has_least;
+};
+
+/* Of the nodes that were chosen, those that may move for these clients; and those that
+ * have to. */
+static void choose(struct choice *choice)
+{
+    const struct stg_stage *stage = choice->stage;
+    const struct stg_cuts *cuts = stage->config.cuts;
+    enum stg_smart_stage mode = stage->config.spec->smart_stage;
+    bool is_auto = mode == STG_SMART_STAGE_AUTO;
+    stg_cuts_least(cuts, choice->needs, choice->n, choice->least);
+    stg_cuts_largest(cuts, choice->needs, choice->n, choice->moved);
+    for (size_t i = 0; i < stg_cuts_n_nodes(cuts); i++) {
+        bool is_chosen = is_auto ? stage->chosen != NULL && stage->chosen[i]
+                                 : mode == STG_SMART_STAGE_ON;
+        choice->moved[i] = choice->least[i] || (choice->moved[i] && is_chosen);
+        choice->has_least |= choice->least[i];
+    }
+}
+
+/* NULL: it is the pipeline's own, or there is no memory for it, or a batch would be too
+ * large. */
+static struct stg_stage_cut *make_cut(const struct choice *choice, const bool *moved)
+{
+    const struct stg_stage *stage = choice->stage;
+    struct stg_stage_cut *made = calloc(1, sizeof(*made));
+    struct stg_cut *cut = NULL;
+    int rc = stg_cut_create(stage->config.cuts, choice->needs, choice->n, moved,
+                            must_be_wide(stage), &cut, NULL);
+    if (made == NULL || rc < 0 || stg_cut_is_own(cut) ||
+        stg_cut_batch_bytes(cut) > stage->plan.max_batch_bytes) {
+        stg_cut_destroy(cut);
+        free(made);
+        return NULL;
+    }
+    *made =
+        (struct stg_stage_cut){.refs = 1, .cut = cut, .is_least = moved == choice->least};
+    return made;
+}
+
+/* As `moved`, and with what it falls back on. */
+static struct stg_stage_cut *make_cuts(const struct choice *choice)
+{
+    size_t bytes = stg_cuts_n_nodes(choice->stage->config.cuts) * sizeof(*choice->moved);
+    if (!choice->has_least)
+        return make_cut(choice, choice->moved);
+    struct stg_stage_cut *least = make_cut(choice, choice->least);
+    if (least == NULL || memcmp(choice->moved, choice->least, bytes) == 0)
+        return least;
+    struct stg_stage_cut *cut = make_cut(choice, choice->moved);
+    if (cut == NULL)
+        return least;
+    cut->least = least;
+    return cut;
+}
+
+static struct stg_stage_cut *find_cut(const struct stg_stage *stage,
+                                      const struct stg_cut_needs *const *needs, size_t n)
+{
+    size_t n_nodes = stg_cuts_n_nodes(stage->config.cuts);
+    struct choice choice = {.stage = stage, .needs = needs, .n = n};
+    struct stg_stage_cut *cut = NULL;
+    choice.moved = calloc(2 * n_nodes + 1, sizeof(*choice.moved));
+    if (choice.moved == NULL)
+        return NULL;
+    choice.least = choice.moved + n_nodes;
+    choose(&choice);
+    cut = make_cuts(&choice);
+    free(choice.moved);
+    return cut;
+}
+
+static bool same(const struct stg_stage_cut *a, const struct stg_stage_cut *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return a->is_least == b->is_least && stg_cut_same(a->cut, b->cut) &&
+           same(a->least, b->least);
+}
+
+static void number(struct stg_stage *stage, struct stg_stage_cut *cut)
+{
+    cut->number = ++stage->n_cuts;
+    cut->n_known = stage->n_joined;
+}
+
+static void replace(struct stg_stage *stage, struct stg_stage_cut *next)
+{
+    if (next != NULL) {
+        number(stage, next);
+        if (next->least != NULL)
+            number(stage, next->least);
+        stg_log(STG_LOG_DEBUG, "pipeline %s: cut %" PRIu64 " from item %" PRIu64 " on",
+                stage->config.name, next->number, stage->next_number);
+    }
+    stg_stage_cut_unref(stage->cut);
+    stage->cut = next;
+    stg_tune_forget(stage); /* an item takes as long as it does with this one */
+}
+
+/* Without clients, or without memory to make a better one, it is the pipeline's own. */
+void stg_stage_recut(struct stg_stage *stage)
+{
+    const struct stg_cut_needs **needs = NULL;
+    struct stg_stage_cut *cut = NULL;
+    if (stage->config.cuts == NULL || stage->stopping)
+        return;
+    size_t n = gather(stage, NULL, &needs);
+    if (n > 0)
+        cut = find_cut(stage, needs, n);
+    free(needs);
+    if (cut == NULL || !same(cut, stage->cut)) {
+        replace(stage, cut);
+        return;
+    }
+    stage->cut->n_known = stage->n_joined;
+    if (stage->cut->least != NULL)
+        stage->cut->least->n_known = stage->n_joined;
+    stg_stage_cut_unref(cut);
+}
+
+/* ---- for whom an item is ---- */
+
+bool stg_client_may_have(const struct stg_stage *stage, const struct stg_client *client,
+                         uint32_t extent)
+{
+    const struct stg_item *item = &stage->items[extent];
+    const struct stg_stage_cut *cut = item->cut;
+    if (item->is_error || stage->config.cuts == NULL)
+        return true;
+    if (cut == NULL)
+        return !stg_cut_needs_ahead(stage->config.cuts, client->needs);
+    return client->joined < cut->n_known || stg_cut_suffices(cut->cut, client->needs);
+}
+
+bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent)
+{
+    bool any = stage->n_attached == 0;
+    for (const struct stg_client *c = stage->clients; c != NULL && !any; c = c->next)
+        any = stg_client_takes_part(c) && stg_client_may_have(stage, c, extent);
+    return any;
+}
+
+/* ---- for who chooses by measuring ---- */
+
+void stg_stage_look_at_cuts(struct stg_stage *stage,
+                            void (*look)(void *owner, const struct stg_cuts *cuts,
+                                         const struct stg_cut_needs *const *needs,
+                                         size_t n),
+                            void *owner)
+{
+    const struct stg_cut_needs **needs = NULL;
+    pthread_mutex_lock(&stage->lock);
+    size_t n = stage->config.spec->smart_stage != STG_SMART_STAGE_OFF
+                   ? gather(stage, NULL, &needs)
+                   : 0;
+    if (stage->config.cuts != NULL)
+        look(owner, stage->config.cuts, needs, n);
+    free(needs);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* moved: one bool a node; those that have to run ahead are added. */
+static int check(const struct stg_stage *stage, bool *moved, struct stg_err *err)
+{
+    const struct stg_cuts *cuts = stage->config.cuts;
+    const struct stg_cut_needs **needs = NULL;
+    bool *least = calloc(stg_cuts_n_nodes(cuts) + 1, sizeof(*least));
+    if (least == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    size_t n = gather(stage, NULL, &needs);
+    stg_cuts_least(cuts, needs, n, least);
+    for (size_t i = 0; i < stg_cuts_n_nodes(cuts); i++)
+        moved[i] = moved[i] || least[i];
+    int rc = stg_cuts_check(cuts, needs, n, moved, err);
+    free(needs);
+    free(least);
+    return rc;
+}
+
+static int copy_checked(const struct stg_stage *stage, const bool *moved, bool **ret,
+                        struct stg_err *err)
+{
+    if (stage->config.cuts == NULL ||
+        stage->config.spec->smart_stage != STG_SMART_STAGE_AUTO)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "the pipeline does not say smart_stage: auto");
+    if (moved == NULL)
+        return 0;
+    size_t n = stg_cuts_n_nodes(stage->config.cuts);
+    bool *copy = calloc(n + 1, sizeof(*copy));
+    if (copy == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    memcpy(copy, moved, n * sizeof(*copy));
+    int rc = check(stage, copy, err);
+    if (rc < 0)
+        free(copy);
+    else
+        *ret = copy;
+    return rc;
+}
+
+int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err *err)
+{
+    bool *chosen = NULL;
+    pthread_mutex_lock(&stage->lock);
+    int rc = copy_checked(stage, moved, &chosen, err);
+    if (rc == 0) {
+        free(stage->chosen);
+        stage->chosen = chosen;
+        stg_stage_recut(stage);
+    }
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}
+
+uint64_t stg_stage_cut_number(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    uint64_t number = stage->cut != NULL ? stage->cut->number : 0;
+    pthread_mutex_unlock(&stage->lock);
+    return number;
+}
+
+void stg_stage_show_cut(const struct stg_stage *stage, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret)
+{
+    ret->own_cuts = stage->n_own_cuts;
+    if (stage->cut == NULL)
+        return;
+    ret->cut = stage->cut->number;
+    const struct stg_cuts *cuts = stage->config.cuts;
+    const bool *moved = stg_cut_moved(stage->cut->cut);
+    size_t n_nodes = stg_cuts_n_nodes(cuts), n = 0;
+    const char **names = stg_bump_alloc(bump, n_nodes * sizeof(*names));
+    for (size_t i = 0; names != NULL && i < n_nodes; i++) {
+        if (moved[i])
+            names[n++] = stg_cuts_node(cuts, i);
+    }
+    ret->moved = names;
+    ret->n_moved = n;
+}

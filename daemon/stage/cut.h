@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cut of a stage: what crosses the boundary in the next batch. It follows from what
+ * the clients that are there need together, and from which nodes were chosen to run
+ * before the boundary. It changes between batches; an item keeps the cut that it was
+ * drawn with, and says its number.
+ *
+ * No cut (NULL, number 0) is the boundary as the pipeline writes it: all features and
+ * nothing else. That one is good for everybody who can compute all it fetches, and an
+ * item whose own cut fails is made by it: an error of a node that has moved comes where
+ * the pipeline has it, in the trainer.
+ *
+ * While a client is there whose build lacks an op, what it cannot compute runs ahead in
+ * each cut, and instead of the boundary as the pipeline writes it there is the *least*
+ * cut, which moves that and nothing else. Who fails by that one is an error item.
+ *
+ * Features that nobody needs are left out only while every place of num_clients is taken,
+ * and never with keep_warm; and an item is given only to clients that it is good for.
+ */
+#ifndef STG_DAEMON_STAGE_CUT_H
+#define STG_DAEMON_STAGE_CUT_H
+
+#include <stdatomic.h>
+
+#include "ops/partition/cut.h"
+#include "proto/wire.h"
+
+struct stg_stage;
+struct stg_client;
+
+/* Counted: of the stage, of items, of runners. Any thread. */
+struct stg_stage_cut {
+    _Atomic unsigned refs;
+    uint64_t number; /* from 1 */
+    struct stg_cut *cut;
+    struct stg_stage_cut *least; /* what an item is made by when it fails by this one;
+                                    NULL: by the boundary as it is written, or … */
+    bool is_least;               /* … by nothing */
+    uint64_t n_known; /* it is good for clients that came before this many had; of the
+                         lock */
+};
+
+struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut); /* NULL: NULL */
+void stg_stage_cut_unref(struct stg_stage_cut *cut);                /* NULL is allowed */
+
+/* What an open request needs of its batches. NOT_FOUND names the nearest;
+ * FAILED_PRECONDITION: it lacks what may not run ahead. */
+int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cuts,
+                   struct stg_cut_needs **ret, struct stg_err *err);
+
+/* ---- for who chooses by measuring: any thread, takes the lock ---- */
+
+/* What can be cut, with what every client that is there needs: for stg_cuts_enumerate and
+ * the like. Calls `look` once, with the lock held. n is 0 when nobody is there, or
+ * smart_stage is off. */
+void stg_stage_look_at_cuts(struct stg_stage *stage,
+                            void (*look)(void *owner, const struct stg_cuts *cuts,
+                                         const struct stg_cut_needs *const *needs,
+                                         size_t n),
+                            void *owner);
+
+/* smart_stage: auto. From the next item drawn on these nodes run before the boundary (one
+ * bool each of stg_cuts_n_nodes); NULL: none. Later, when clients come and go, those of
+ * them that still may. INVALID_ARGUMENT: not a legal set (stg_cuts_check), or
+ * FAILED_PRECONDITION: not `auto`. */
+int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err *err);
+
+/* The number of the cut of the next item drawn. What an item had is in its header. */
+uint64_t stg_stage_cut_number(struct stg_stage *stage);
+
+/* ---- inside of a stage: the lock is held ---- */
+
+/* May it be there with those that are, but for the one whose place it takes (NULL: it
+ * takes none)? FAILED_PRECONDITION names a client that fetches what this one lacks, or
+ * the other way round; RESOURCE_EXHAUSTED: batches with what they all lack are larger
+ * than max_batch_bytes. */
+int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+                    const struct stg_client *back, struct stg_err *err);
+
+/* Clients came or went: what crosses from the next item on. */
+void stg_stage_recut(struct stg_stage *stage);
+
+/* Is the item of that extent good for the client? */
+bool stg_client_may_have(const struct stg_stage *stage, const struct stg_client *client,
+                         uint32_t extent);
+
+/* Is it good for anybody who is there, or may come back? */
+bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent);
+
+/* The number and the moved nodes of the next item's cut; strings are the graph's. */
+void stg_stage_show_cut(const struct stg_stage *stage, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret);
+
+#endif

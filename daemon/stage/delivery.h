@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who gets which item, and when a pass ends: what delivery.c, item.c, client.c, expire.c
+ * and the three kinds of delivery offer each other and the rest of a stage. All with the
+ * stage's lock held, any thread.
+ *
+ * item.c       the buffer, and what becomes of each item
+ * client_open.c  attaching, coming back
+ * client.c     leaving, being away
+ * delivery.c   releases, acknowledgements, passes, bells: what all deliveries share
+ * split.c broadcast.c round_robin.c    what they do not: one table of functions each
+ * expire.c     the clocks
+ * account.c    the counters
+ */
+#ifndef STG_DAEMON_STAGE_DELIVERY_H
+#define STG_DAEMON_STAGE_DELIVERY_H
+
+#include "daemon/stage/priv.h"
+
+/* ---- kinds (constant tables) ---- */
+
+struct stg_delivery_kind {
+    bool together; /* begins when num_clients are there; keeps the place of who may come
+                      back, and what it did not acknowledge */
+    /* Gives out what can be given. Returns whether anything changed. */
+    bool (*give)(struct stg_stage *stage);
+    /* The pass is drawn out: tells its end (stg_client_end), or the stage's failure, to
+     * who has had everything. Returns whether all were told; *changed: anybody. */
+    bool (*end)(struct stg_stage *stage, bool *changed);
+    /* Is something published that this client can still be given? */
+    bool (*has_more)(const struct stg_stage *stage, const struct stg_client *client);
+    /* Do others wait because of what this one did not acknowledge (or, when it is away,
+     * for it)? */
+    bool (*holds_up)(const struct stg_stage *stage, const struct stg_client *client);
+    /* It went for good; in the middle of a pass, or not; `why` completes a sentence.
+     * NULL: the others go on. */
+    void (*gone)(struct stg_stage *stage, const struct stg_client *client,
+                 bool in_the_middle, const char *why);
+};
+
+extern const struct stg_delivery_kind stg_delivery_split;
+extern const struct stg_delivery_kind stg_delivery_broadcast;
+extern const struct stg_delivery_kind stg_delivery_round_robin;
+
+const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery);
+
+/* ---- delivery.c ---- */
+
+/* Takes in releases and acknowledgements of every client, gives out what can be given,
+ * ends the pass, begins the next one, rings whom it concerns, wakes waiting runners,
+ * frees clients that nobody knows any more. */
+void stg_delivery_run(struct stg_stage *stage);
+
+/* Does what clients do change anything before the next item is published? While it does
+ * not, nobody is asked to ring: that item's runner looks at what they did. */
+bool stg_awaits_clients(const struct stg_stage *stage);
+
+/* How long it has slept for want of what it was not given yet. */
+uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns);
+
+/* Is every item of the pass published, and none to come? */
+bool stg_pass_drawn_out(const struct stg_stage *stage);
+
+/* The pass that it is in: the running one, or the next to begin. */
+uint64_t stg_client_pass(const struct stg_client *client);
+
+/* Is it attached, and asks for the pass that is next or runs? */
+bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client);
+
+/* Is it attached and in the running pass? Only then it is given new items. */
+bool stg_client_in_pass(const struct stg_stage *stage, const struct stg_client *client);
+
+/* Free credits of an attached client, 0 of another. */
+uint32_t stg_client_credits(const struct stg_stage *stage,
+                            const struct stg_client *client);
+
+/* The oldest item that it was given and did not acknowledge, or NULL. */
+const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
+
+/* Releases and acknowledgements that lie in its control page. Whether anything changed.
+ */
+bool stg_client_take_in(struct stg_stage *stage, struct stg_client *client);
+
+/* Assigns the item to the client. again: it was given before (it is owed already, and the
+ * descriptor says redelivered). False: no credit. */
+bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
+                     bool again);
+
+/* Gives what the client is owed since it came back. Whether anything changed. */
+bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
+
+/* The end of its pass, or the stage's failure. */
+void stg_client_end(struct stg_stage *stage, struct stg_client *client);
+
+/* Says why nothing follows (code negative), once. */
+bool stg_client_last_words(struct stg_client *client, const struct stg_err *words);
+
+/* ---- item.c ---- */
+
+/* May one more item be published? Counts items that were not yet assigned (rounds, under
+ * round_robin; under broadcast until the slowest client was assigned it). */
+bool stg_stage_has_room(const struct stg_stage *stage);
+
+/* The item, of a sealed extent, takes its place at the end of the buffer, its turn and
+ * room being there. number, bytes, rows, is_error and cut of *item are used. Give it out
+ * with stg_delivery_run. */
+void stg_item_publish(struct stg_stage *stage, uint32_t extent,
+                      const struct stg_item *item);
+
+/* The extent of the buffer's item with that ordinal. */
+uint32_t stg_buffer_at(const struct stg_stage *stage, uint64_t ordinal);
+
+/* The first item leaves the buffer. */
+void stg_buffer_pop(struct stg_stage *stage);
+
+/* Nobody will take what is published and not given, or waits to be given again. */
+void stg_buffer_discard(struct stg_stage *stage);
+
+/* One of those that it is owed by acknowledged it, or lost it, or gave it up. */
+void stg_item_acknowledge(struct stg_stage *stage, uint32_t extent);
+void stg_item_lose(struct stg_stage *stage, uint32_t extent);
+
+/* split: it waits to be given to another. */
+void stg_item_return(struct stg_stage *stage, uint32_t extent);
+uint32_t stg_item_take_returned(struct stg_stage *stage, uint32_t i);
+
+/* split: the first item of the buffer waits likewise, without having been given. */
+void stg_item_put_aside(struct stg_stage *stage);
+
+/* ---- client_open.c ---- */
+
+/* Makes a client that is joining: checks whether it may attach, keeps a place for it and
+ * makes its pages. Nothing else changes. */
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client **ret, struct stg_err *err);
+
+/* Attaches a client that is joining; it takes over the place of the one that is away
+ * under its name. Nothing changes when this fails: `tell` could not tell it, the stage is
+ * stopping, or who came meanwhile cannot be there together with it. */
+int stg_client_join(struct stg_stage *stage, struct stg_client *client,
+                    const struct stg_join *join, struct stg_err *err);
+
+/* ---- client.c ---- */
+
+/* Frees a client that is joining, as if it had never come. */
+void stg_client_cancel(struct stg_stage *stage, struct stg_client *client);
+
+/* Does it take part in the run: attached, or away? */
+bool stg_client_takes_part(const struct stg_client *client);
+
+/* The client that is joining under the name of this one, which is away; or NULL. */
+const struct stg_client *stg_client_successor(const struct stg_stage *stage,
+                                              const struct stg_client *away);
+
+/* Is no client attached, away or joining? */
+bool stg_stage_is_empty(const struct stg_stage *stage);
+
+/* Its socket is closed: it is away when it may come back, else gone. */
+void stg_client_leave(struct stg_stage *stage, struct stg_client *client);
+
+/* How it went that is away or gone of itself: "left" or "died". */
+const char *stg_client_how(const struct stg_client *client);
+
+/* It is told why (code positive), its socket is shut, and it is gone; who is away is
+ * waited for no longer. */
+void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
+                      const char *text);
+
+/* Its process is dead, or holds nothing: leases and pages go. */
+void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
+
+/* Frees those that are gone and that no session knows. */
+void stg_clients_bury(struct stg_stage *stage);
+
+void stg_client_free(struct stg_client *client);
+
+/* Nobody can go on: ABORTED to all, and the stage stops. */
+void stg_stage_abort(struct stg_stage *stage, const char *text);
+
+/* Who is away is waited for no longer; `why` completes a sentence. */
+void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
+                       const char *why);
+
+/* When nobody is left, and nobody may come back, the stage stops (unless keep_warm). */
+void stg_stage_stop_when_left(struct stg_stage *stage);
+
+/* on_timeout: evict. Detaches the client that holds up the others most, with
+ * DEADLINE_EXCEEDED and `why` as its last words: there may be room now. False when there
+ * is none to evict: under split nobody holds up another. */
+bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why);
+
+/* ---- expire.c ---- */
+
+/* Detaches clients whose clock has run out. now_ns is not before the last assignment.
+ * Whether anybody went. */
+bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
+
+/* When the next who is away stops being waited for, or UINT64_MAX. */
+uint64_t stg_expire_next_ns(const struct stg_stage *stage);
+
+/* ---- account.c ---- */
+
+/* Items that it took out of its rings. */
+uint64_t stg_client_taken(const struct stg_client *client);
+
+/* Puts the time since the last call down to the client that all wait for, if there is
+ * one. */
+void stg_account_waits(struct stg_stage *stage);
+
+/* What a finished item says of the pace: its times, and what its runner measured. */
+void stg_account_work(struct stg_stage *stage, const struct stg_work *work);
+
+/* Brings stage->measure->load up to this moment; also before n_attached changes. */
+void stg_account_load(struct stg_stage *stage, uint64_t now_ns);
+
+/* Remembers a client that is gone. */
+void stg_account_gone(struct stg_stage *stage, const struct stg_client *client);
+
+#endif

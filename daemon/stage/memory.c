@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of a stage's batches: what of the arena has memory, what of it counts on the
+ * budget, and who keeps some of it after it left.
+ *
+ * Where the size of a batch is known, or memory_budget is given, the whole arena is
+ * reserved when the stage is made. Elsewhere the arena is sparse: an extent lies in a
+ * slot of max_batch_bytes, a slot begins with a granule, and grows with its batches.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage/priv.h"
+#include "daemon/storage/chunk.h"
+
+#define ARENA "stager-arena" /* what /proc calls it */
+
+void stg_stage_name_holder(const struct stg_stage_config *config,
+                           char ret[STG_HOLDER_BYTES])
+{
+    snprintf(ret, STG_HOLDER_BYTES, "pipeline %s", config->name);
+}
+
+/* ---- slots ---- */
+
+static int make_sparse(struct stg_stage *stage, struct stg_err *err)
+{
+    const struct stg_stage_plan *plan = &stage->plan;
+    stage->backed = calloc(plan->n_extents, sizeof(stage->backed[0]));
+    if (stage->backed == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = stg_segment_create_sparse(ARENA, plan->arena_bytes, &stage->arena, err);
+    for (uint64_t i = 0; rc == 0 && i < plan->n_extents; i++) {
+        rc = stg_segment_back(ARENA, &stage->arena, i * plan->max_batch_bytes,
+                              STG_GRANULE_BYTES, err);
+        stage->backed[i] = STG_GRANULE_BYTES;
+    }
+    return rc;
+}
+
+int stg_stage_make_arena(struct stg_stage *stage, bool for_device, struct stg_err *err)
+{
+    uint64_t bytes = stage->plan.arena_bytes;
+    const _Atomic int *cancelled = stage->config.cancelled;
+    if (stage->plan.is_sparse)
+        return make_sparse(stage, err);
+    return for_device
+               ? stg_segment_create_open(ARENA, bytes, cancelled, &stage->arena, err)
+               : stg_segment_create(ARENA, bytes, false, cancelled, &stage->arena, err);
+}
+
+/* Takes the least that does when there is no more. */
+static int take(struct stg_stage *stage, uint64_t have, uint64_t least, uint64_t *want,
+                struct stg_err *err)
+{
+    struct stg_budget *budget = stage->config.budget;
+    if (*want > least && stg_budget_take(budget, *want - have, stage->holder, NULL) == 0)
+        return 0;
+    *want = least;
+    int rc = stg_budget_take(budget, least - have, stage->holder, err);
+    if (rc < 0 && err != NULL)
+        stg_err_append(err, rc,
+                       "; set memory_budget or max_batch_bytes of the pipeline to have "
+                       "its memory reserved when it is opened");
+    return rc;
+}
+
+static int grow(void *owner, uint64_t needed, uint64_t *ret, struct stg_err *err)
+{
+    const struct stg_extent_room *room = owner;
+    struct stg_stage *stage = room->stage;
+    uint64_t slot_bytes = stage->plan.max_batch_bytes;
+    uint64_t *backed = &stage->backed[room->offset / slot_bytes], have = *backed;
+    uint64_t least = stg_granules(needed), want = stg_granules(have + have / 2);
+    want = want > least ? want : least;
+    want = want < slot_bytes ? want : slot_bytes;
+    int rc = take(stage, have, least, &want, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_segment_back(ARENA, &stage->arena, room->offset + have, want - have, err);
+    if (rc < 0) {
+        stg_budget_give(stage->config.budget, want - have, stage->holder);
+        return rc;
+    }
+    pthread_mutex_lock(&stage->lock);
+    *backed = want;
+    stage->budget_bytes += want - have;
+    pthread_mutex_unlock(&stage->lock);
+    *ret = want;
+    return 0;
+}
+
+uint64_t stg_stage_extent_room(struct stg_stage *stage, const char *base,
+                               struct stg_extent_room *room, struct stg_batch_room *ret)
+{
+    uint64_t most = stage->plan.max_batch_bytes;
+    *room = (struct stg_extent_room){
+        .stage = stage, .offset = (uint64_t)(base - (const char *)stage->arena.base)};
+    *ret = (struct stg_batch_room){
+        .limit_bytes = most, .grow = stage->plan.is_sparse ? grow : NULL, .owner = room};
+    return stage->plan.is_sparse ? stage->backed[room->offset / most] : most;
+}
+
+uint64_t stg_stage_arena_bytes(const struct stg_stage *stage)
+{
+    uint64_t bytes = 0;
+    if (!stage->plan.is_sparse)
+        return stage->plan.arena_bytes;
+    for (uint64_t i = 0; i < stage->plan.n_extents; i++)
+        bytes += stage->backed[i];
+    return bytes;
+}
+
+/* ---- the dataset's buffers ---- */
+
+static int take_buffers(void *owner, uint64_t bytes, struct stg_err *err)
+{
+    struct stg_stage *stage = owner;
+    return stg_budget_take_free(stage->config.budget, bytes, stage->holder, err);
+}
+
+static void give_buffers(void *owner, uint64_t bytes)
+{
+    struct stg_stage *stage = owner;
+    stg_budget_give(stage->config.budget, bytes, stage->holder);
+}
+
+const struct stg_fund *stg_stage_fund(struct stg_stage *stage, struct stg_fund *ret)
+{
+    const struct stg_stage_plan *plan = &stage->plan;
+    *ret = (struct stg_fund){.take = take_buffers,
+                             .give = give_buffers,
+                             .owner = stage,
+                             .taken = plan->reserved_buffer_bytes};
+    return plan->reserved_buffer_bytes < plan->buffer_bytes ? ret : NULL;
+}
+
+/* ---- what is kept by those that left ---- */
+
+static bool keeps(const struct stg_client *client)
+{
+    return client->state != STG_CLIENT_ATTACHED && !client->forgotten &&
+           client->n_assigned > 0;
+}
+
+static uint64_t count_keepers(const struct stg_stage *stage)
+{
+    uint64_t n = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        n += keeps(c);
+    return n;
+}
+
+/* A stage whose runners ended lives on for them alone. */
+uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client,
+                        uint64_t *ret_bytes)
+{
+    pthread_mutex_lock(&stage->lock);
+    uint32_t n = keeps(client) ? client->n_assigned : 0;
+    uint64_t bytes = 0;
+    if (n > 0 && stage->stopping && stage->runners.n_alive == 0)
+        bytes = stage->budget_bytes / count_keepers(stage);
+    for (uint32_t i = 0; i < n && bytes == 0; i++)
+        bytes += stg_extent_bytes(stage->leases, client->assigned[i].extent);
+    pthread_mutex_unlock(&stage->lock);
+    *ret_bytes = bytes;
+    return n;
+}
+
+static const struct stg_client *first_keeper(const struct stg_stage *stage)
+{
+    const struct stg_client *c = stage->clients;
+    while (c != NULL && !keeps(c))
+        c = c->next;
+    return c;
+}
+
+void stg_stage_shrink(struct stg_stage *stage)
+{
+    char holder[STG_HOLDER_BYTES];
+    stg_runners_shed(stage);
+    pthread_mutex_lock(&stage->lock);
+    const struct stg_client *keeper = first_keeper(stage);
+    uint64_t arena = stg_stage_arena_bytes(stage);
+    uint64_t more = stage->budget_bytes > arena ? stage->budget_bytes - arena : 0;
+    stg_budget_give(stage->config.budget, more, stage->holder);
+    stage->budget_bytes -= more;
+    if (keeper != NULL) {
+        snprintf(holder, sizeof(holder),
+                 "process %d (%.40s), which closed a stream of pipeline %s and keeps its "
+                 "batches,",
+                 (int)keeper->pid, keeper->program, stage->config.name);
+        stg_budget_move(stage->config.budget, stage->budget_bytes, stage->holder, holder);
+        memcpy(stage->holder, holder, sizeof(holder));
+    }
+    pthread_mutex_unlock(&stage->lock);
+}

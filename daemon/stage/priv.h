@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of a stage, shared by stage.c (life), produce.c and publish.c (runners),
+ * delivery.c (clients). All fields are guarded by `lock` unless they say otherwise.
+ */
+#ifndef STG_DAEMON_STAGE_PRIV_H
+#define STG_DAEMON_STAGE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/clock.h"
+#include "core/lease.h"
+#include "core/ring.h"
+#include "daemon/autotune/measure.h"
+#include "daemon/dataset/activity.h"
+#include "daemon/dataset/dataset.h"
+#include "daemon/dataset/tuning.h"
+#include "daemon/gpu/twin.h"
+#include "daemon/host/pool.h"
+#include "daemon/stage/cut.h"
+#include "daemon/stage/feed.h"
+#include "daemon/stage/stage.h"
+#include "ops/exec/run.h"
+
+#define STG_NO_CLIENT UINT32_MAX
+#define STG_NO_EXTENT UINT32_MAX
+#define STG_HOLDER_BYTES 224
+/* One item in so many is looked at closely: a prime, so that what comes back every few
+ * items is met in all its places. */
+#define STG_SAMPLE_EVERY 13u
+
+/* One item of the stage's output; its slot is its extent's id. It lives from publishing
+ * until it has left the buffer and nobody has it unacknowledged; then it is counted,
+ * once, as acknowledged, lost or discarded (stg_item_settle). */
+struct stg_item {
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t rows;
+    uint64_t skipped; /* the stage's n_skipped when it was published */
+    uint32_t n_owed;  /* unacknowledged assignments, and places where it waits to be given
+                         again */
+    bool is_error;
+    bool unqueued;   /* it left the buffer */
+    bool acked;      /* somebody acknowledged it */
+    bool lost;       /* somebody had it, did not, and it is not given again */
+    bool is_aside;   /* it waits to be given for the first time, out of the buffer */
+    bool lender;     /* the stage still holds its reference on the extent */
+    uint32_t device; /* number of the memory on a device that has it too; 0: none has */
+    struct stg_stage_cut *cut; /* one reference; NULL: good for everybody */
+};
+
+/* One descriptor that is out at a client and not yet released, in the order of
+ * assignment. */
+struct stg_assigned {
+    struct stg_lease lease;
+    uint32_t extent;
+    uint64_t number;
+    bool acked;
+    uint64_t position; /* of the descriptor in the client's ring */
+    uint64_t assigned_ns;
+};
+
+enum stg_client_state {
+    STG_CLIENT_ATTACHED,
+    STG_CLIENT_JOINING, /* its open is not finished: it has pages and a place, and takes
+                           no part */
+    STG_CLIENT_AWAY, /* it left, and may come back under its name until away_until_ns */
+    STG_CLIENT_DETACHED, /* it is gone; its process may hold memory */
+};
+
+struct stg_client {
+    struct stg_client *next;
+    enum stg_client_state state;
+    bool
+        forgotten; /* the session does not know it any more: may be freed when DETACHED */
+    bool has_lease;        /* lease_client is valid, and the pages are mapped */
+    bool has_left;         /* of its own will; else it died */
+    bool adopted;          /* its place and its counts went to the one that came back */
+    uint32_t lease_client; /* id in the lease core */
+    struct stg_segment ring_segment, control_segment;
+    struct stg_ring_writer ring;
+    struct stg_control_reader control;
+    struct stg_assigned *assigned; /* n_assigned of max_held, oldest first */
+    uint32_t n_assigned;
+    uint32_t max_held;
+    bool ack_explicit;
+    bool named; /* client_id was chosen by the user */
+    char client_id[128];
+    char program[64];
+    pid_t pid;
+    uid_t uid;
+    int socket; /* -1 once detached */
+    uint32_t batch_size;
+    struct stg_cut_needs *needs; /* NULL without cuts */
+    uint64_t joined;             /* how many clients there had been when it came */
+
+    uint32_t rank;               /* round_robin */
+    uint64_t cursor;             /* broadcast: ordinal of the next item it gets */
+    uint64_t base_pass;          /* the pass that pass_wanted == 1 means */
+    uint64_t ends;               /* passes whose end it got, counted from base_pass */
+    uint64_t end_position;       /* of the last end in its ring */
+    uint64_t asked;              /* its hint, last seen; at most ring.head + 1 */
+    bool is_asking;              /* the last one that it asked for it has not taken */
+    uint32_t owed[STG_MAX_HELD]; /* not acknowledged before it came back: given first */
+    uint32_t n_owed;
+    uint64_t away_until_ns;
+    bool bell_wanted; /* asked to ring, has not rung since */
+    bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
+    uint64_t last_given_ns;
+    uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
+
+    uint64_t taken_before; /* of connections before this one */
+    uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
+    uint64_t wait_ns, daemon_wait_ns, n_violations;
+    uint64_t wait_seen_ns;   /* of its time asleep, what stage->measure counts */
+    struct stg_client_mark { /* when the tuners' window began */
+        uint64_t wait_ns, n_given;
+    } tune_mark;
+    uint64_t trace_session; /* that it is asked for spans of; 0: it is not asked */
+    uint32_t trace_track;   /* where they go */
+    char last_error[256];   /* the last error item; once it left: why */
+};
+
+enum stg_pass_state {
+    STG_PASS_NONE,    /* no pass yet, or the last one's end was given to all */
+    STG_PASS_RUNNING, /* runners draw */
+    STG_PASS_DRAWN,   /* the dataset ended or failed; items may be left */
+};
+
+/* Where the pass ends before the data set does, or with more than an end. */
+struct stg_pass_end {
+    bool is_set;
+    uint64_t sequence;  /* no item with this sequence or a later one is published */
+    struct stg_err err; /* code 0: as an end of data */
+};
+
+/* Where a runner waits for its turn, and then for room. */
+struct stg_turn {
+    pthread_cond_t cond;
+    bool is_waiting;
+};
+
+/* What belongs to the runners: produce.c, publish.c. Each has at most one item in hand.
+ * The keys of items in hand (their sequence; without `deterministic`, their place among
+ * those that are finished) are contiguous from publish_next on, so that slot key % n of
+ * `turns` is one runner's. */
+struct stg_runners {
+    struct stg_runner *all;
+    uint32_t n_started;
+    uint32_t n_alive;
+    uint32_t n_active;         /* the first so many work, the others rest */
+    struct stg_pool_user pool; /* its pool NULL: runners work on their own threads */
+    struct stg_turn *turns;    /* one a runner */
+    uint32_t n_turns;
+    pthread_cond_t memory; /* an extent may be free */
+    pthread_cond_t pass;   /* pass_state is RUNNING */
+    pthread_cond_t draw;   /* nobody draws */
+    uint32_t n_waiting_memory, n_waiting_pass, n_waiting_draw;
+    uint32_t n_waiting;      /* for room or memory: the loop sweeps meanwhile */
+    uint64_t waits_began_ns; /* the sum of when they began to */
+    bool clock_runs;         /* the one whose turn it is counts its time */
+    uint64_t mean_busy_ns;   /* of the last few items */
+    uint32_t n_calling;      /* a worker's function */
+    uint64_t calls_began_ns; /* the sum of when they began to */
+
+    /* Of whoever set is_drawing, without the lock. */
+    bool is_drawing;
+    struct stg_dataset *dataset;
+    uint64_t draw_epoch, draw_index;
+    uint64_t drawn_pass;     /* the pass that `dataset` is of; UINT64_MAX: none */
+    uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
+    uint64_t n_draws;
+    _Atomic uint64_t draw_began_ns; /* any thread may look; 0: nobody draws */
+
+    uint64_t draw_sequence; /* of the next item drawn */
+    uint64_t finish_next;   /* items finished, when not deterministic */
+    uint64_t begun_pass;    /* what follows is of this pass */
+    struct stg_pass_end end;
+    uint64_t n_ignored_in_pass;
+    uint32_t n_ignored_in_row;
+    uint64_t pause_until_ns; /* too many were ignored in a row: nobody draws */
+};
+
+/* What `auto` of capacity and num_threads is found by: tune.c. */
+struct stg_stage_tune {
+    bool is_on;
+    struct stg_tuner threads, capacity;
+    struct stg_tuner_sample
+        window; /* so far; times but for busy, serial, cpu at its end */
+    uint64_t began_ns, room_before_ns;
+    uint64_t settle; /* items that come before the next window */
+    struct stg_tuning *log;
+    bool owns_log;
+    bool was_held;   /* by trials of cuts: nothing was measured */
+    uint64_t n_told; /* of its changes, what stage->measure knows */
+};
+
+struct stg_stage {
+    struct stg_stage_config config;
+    struct stg_stage_plan plan;
+    const struct stg_staged *staged;
+    struct stg_segment arena;
+    struct stg_twin *twin; /* of it, on a GPU; NULL: there shall be none. No lock */
+    char holder[STG_HOLDER_BYTES]; /* on the budget */
+
+    pthread_mutex_t lock;
+
+    uint64_t budget_bytes;
+    uint64_t *backed; /* of a sparse arena: memory of each slot. A runner that has the
+                         slot's extent reads it without the lock */
+
+    struct stg_lease_core *leases;
+    struct stg_item *items; /* by extent id */
+    uint32_t max_extents;
+
+    /* The buffer: published items in order; ordinals count from the stage's start. */
+    uint32_t *queue; /* ring of extents, queue_size slots */
+    uint32_t queue_size;
+    uint32_t capacity;                /* now; rounds, under round_robin */
+    uint64_t queue_first, queue_next; /* ordinals */
+    uint32_t *returned; /* split: to be delivered again, ascending numbers */
+    uint32_t n_returned;
+
+    struct stg_client *clients; /* attached and detached */
+    uint32_t n_attached, n_away, n_joining;
+    uint64_t n_changes; /* times that one came or went, ever */
+    const struct stg_delivery_kind *kind;
+    bool begun; /* all num_clients were there once, and some still are */
+    uint64_t first_attach_ns;
+    uint64_t asked_ns;        /* since when some ask for a pass and some do not; or 0 */
+    struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
+    uint64_t alone_ns;
+    struct stg_gone_list gone;
+    unsigned wake; /* what stg_delivery_run has to wake runners for: enum stg_wake */
+    bool is_swept; /* the loop was asked to sweep, or does so every few milliseconds */
+
+    enum stg_pass_state pass_state;
+    uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */
+    uint64_t epoch;        /* of the last item published */
+    uint64_t
+        publish_next; /* items that are out of the runners' hands; whose turn it is */
+    uint64_t
+        end_sequence; /* DRAWN: the pass has no item with this sequence or a later one */
+    uint64_t next_number; /* of the next item that is published, dropped or ignored */
+
+    struct stg_err
+        failure;   /* code != 0: the source failed; sticky, after what is queued */
+    bool stopping; /* runners leave, then last_words */
+    bool draining; /* first, what is published is still delivered */
+    struct stg_err last_words;
+    _Atomic int stopped; /* for the dataset: no lock */
+
+    struct stg_runners runners;
+    struct stg_activity activity; /* of the dataset: a lock of its own */
+    struct stg_feed_set *feeds;   /* of the next item drawn; NULL: as the file says */
+    struct stg_stage_cut *cut;    /* of the next item drawn; NULL: the pipeline's own */
+    uint64_t n_cuts;              /* ever */
+    bool *chosen; /* smart_stage auto: nodes that are to move, where they may; or NULL */
+    uint64_t n_joined;   /* clients, ever */
+    uint64_t n_own_cuts; /* items made by the pipeline's own cut, because theirs failed */
+    struct stg_stage_tune tune;
+
+    uint64_t n_acknowledged, n_discarded_published, n_incomplete;
+    uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
+    uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
+    uint64_t n_evicted;
+    uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,
+        n_lost;
+    /* made = published + dropped + ignored + in_hand + discarded, whenever the lock is
+     * free. */
+    uint64_t n_made, n_ignored, n_in_hand, n_discarded;
+    uint64_t n_rows, n_bytes, n_timeouts;
+    uint64_t published_ns;       /* when the last item was; 0: none */
+    uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
+    uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
+    uint64_t wait_ns, busy_ns, draw_ns;
+    uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */
+    struct stg_trace_label call_label; /* of the step py_function */
+    struct stg_measure *measure;   /* NULL once it was taken (stg_stage_take_measure) */
+    struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
+    char last_error[512];
+};
+
+/* Somebody waits for a client: the loop is to look at them now and then. */
+void stg_stage_sweep_on(struct stg_stage *stage);
+
+/* ---- produce.c ---- */
+
+/* An item in a runner's hand. */
+struct stg_work {
+    uint64_t sequence, epoch;
+    uint32_t extent;
+    uint32_t device; /* as of an item */
+    uint64_t bytes;
+    struct stg_err err;            /* code != 0: what is in the extent is this error */
+    uint64_t busy_ns;              /* without drawing */
+    uint64_t draw_ns, draw_cpu_ns; /* cpu 0: nobody looked */
+    uint64_t cpu_ns;               /* of all of it; for the tuners alone, else 0 */
+    struct stg_profiler *profiler; /* of the runner */
+    struct stg_feed_set *feeds;    /* one reference */
+    struct stg_stage_cut *cut;     /* one reference */
+    bool cut_failed;               /* it was made by the pipeline's own */
+};
+
+/* Makes what runners wait on, then starts them. On failure some may run: stop and join.
+ */
+int stg_runners_init(struct stg_stage *stage, struct stg_err *err);
+int stg_runners_start(struct stg_stage *stage, struct stg_err *err);
+
+/* Joins those that were started, frees everything. Only after a stop. */
+void stg_runners_finish(struct stg_stage *stage);
+
+/* What the data set and the writers have goes. All runners have ended. */
+void stg_runners_shed(struct stg_stage *stage);
+
+/* ---- memory.c ---- */
+
+void stg_stage_name_holder(const struct stg_stage_config *config,
+                           char ret[STG_HOLDER_BYTES]);
+
+/* for_device: not sealed yet. Errors as stg_segment_create. */
+int stg_stage_make_arena(struct stg_stage *stage, bool for_device, struct stg_err *err);
+
+/* Bytes of the arena that have memory. Lock held. */
+uint64_t stg_stage_arena_bytes(const struct stg_stage *stage);
+
+/* Where the dataset's buffers come from as they grow; NULL: all of them are reserved. */
+const struct stg_fund *stg_stage_fund(struct stg_stage *stage, struct stg_fund *ret);
+
+/* A place in the arena for one batch. */
+struct stg_extent_room {
+    struct stg_stage *stage;
+    uint64_t offset;
+};
+
+/* What is there for a batch at base, and how it grows. *room must outlive *ret. */
+uint64_t stg_stage_extent_room(struct stg_stage *stage, const char *base,
+                               struct stg_extent_room *room, struct stg_batch_room *ret);
+
+/* ---- tune.c ---- */
+
+/* From the plan and what the file says: how many runners work and what the buffer holds,
+ * to begin with. */
+int stg_tune_init(struct stg_stage *stage, struct stg_err *err);
+void stg_tune_finish(struct stg_stage *stage); /* also when it was not initialised */
+
+/* All of them with the lock held. An item is out of a runner's hands. May change both
+ * numbers, and says in stage->wake whom that wakes. */
+void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
+
+/* An item has left the buffer. */
+void stg_tune_took(struct stg_stage *stage);
+
+/* A client has come or gone, or the cut has moved. */
+void stg_tune_forget(struct stg_stage *stage);
+
+/* Is a number being tried, of the stage or of a step of its dataset? */
+bool stg_tune_in_trial(const struct stg_stage *stage);
+
+/* ---- trace.c ---- */
+
+/* Without the lock: an item was made, since then; and a run's nodes are spans from now
+ * on, for as long as both live. */
+void stg_trace_make(const struct stg_stage *stage, uint64_t began_ns, int64_t n_rows);
+void stg_trace_run(struct stg_stage *stage, struct stg_run *run,
+                   struct stg_run_watcher *watcher);
+
+/* The rest with the lock held. */
+
+/* Begins and ends asking the client for spans, and takes in those that it left. */
+void stg_client_trace(struct stg_stage *stage, struct stg_client *client);
+
+/* An item was given to the client, or came back. */
+void stg_trace_client_item(const struct stg_stage *stage, const struct stg_client *client,
+                           enum stg_span_kind kind, uint64_t number);
+
+/* ---- write.c: an element becomes a batch at rest ---- */
+
+/* An element with its place in the stage's output. */
+struct stg_drawn {
+    struct stg_block *block;
+    uint64_t sequence, pass, epoch, index;
+    struct stg_feed_set *feeds;
+    struct stg_stage_cut *cut;
+    uint64_t took_ns, cpu_ns; /* cpu 0: nobody looked */
+};
+
+/* What runs the stage subgraph of one cut. */
+struct stg_executor {
+    struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
+    struct stg_run *run;
+    struct stg_profiler profiler;   /* of `run` */
+    struct stg_run_watcher watcher; /* likewise */
+    uint64_t feed_version;          /* that `run` was given */
+};
+
+/* Of one runner. */
+struct stg_writer {
+    struct stg_stage *stage;
+    struct stg_executor own;
+    struct stg_executor other; /* of the last cut that was not; run NULL: there is none */
+    struct stg_tensor *given;  /* by a step py_function; NULL: there is none */
+};
+
+/* Zero-initialise; finish is allowed on zero. RESOURCE_EXHAUSTED. */
+int stg_writer_init(struct stg_stage *stage, struct stg_writer *writer,
+                    struct stg_err *err);
+void stg_writer_finish(struct stg_writer *writer);
+
+/* Fills the extent at base with the batch or with its error; returns its bytes. Of *work
+ * err, profiler, cut and cut_failed are set; the last two begin as none. */
+uint64_t stg_writer_write(struct stg_writer *writer, const struct stg_drawn *drawn,
+                          char *base, struct stg_work *work);
+
+/* ---- publish.c ---- */
+
+/* An item is finished: waits for its turn and for room, then it is published, dropped,
+ * ignored, or ends the pass. Takes the extent. Takes the lock itself. */
+void stg_publish(struct stg_stage *stage, const struct stg_work *work);
+
+/* The source has no more (rc 1) or failed (rc negative, err). Lock held. */
+void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err);
+
+/* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
+ * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
+void stg_publish_disguise(struct stg_err *err);
+
+/* Waits until nobody else draws, nor has to pause, nor has an item in hand that is not
+ * worth another runner's waking, and takes the data set for this thread. False: the pass
+ * is over, or stopping. Takes the lock itself. */
+bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
+
+/* This runner has given the data set back, or is about to wait: another one may draw.
+ * leaves: it must, because this one has nothing in hand and may not come back soon. Lock
+ * held. */
+void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
+
+/* A runner waits for room or memory since then; it waits no longer. The loop sweeps
+ * meanwhile, so that releases nobody rang for are seen. Lock held. */
+void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns);
+void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
+
+/* A wait, on the monotonic clock when deadline_ns is not 0; a span of that kind. Lock
+ * held. */
+void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns,
+                    enum stg_span_kind kind);
+
+/* What a waiting runner may wait for; whoever brings it about, lock held, wakes those
+ * that can go on. Also to be called when the first client attaches or the last one
+ * leaves (ROOM: its clock runs and stands). */
+enum stg_wake {
+    STG_WAKE_ROOM = 1,   /* stg_stage_has_room */
+    STG_WAKE_MEMORY = 2, /* an extent may be free */
+    STG_WAKE_PASS = 4,   /* pass_state is RUNNING */
+    STG_WAKE_ALL = 7,    /* and stopping */
+};
+void stg_wake_runners(struct stg_stage *stage, unsigned what);
+
+#endif

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runners: draw an element, run the stage subgraph on it straight into an extent, publish
+ * it. A runner reserves memory before it draws: whoever holds an element can finish it,
+ * so that no runner waits for memory that a later one sits on.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "daemon/stage/delivery.h"
+#include "daemon/storage/chunk.h"
+
+/* Until items were made, each is thought to take long. */
+#define FIRST_BUSY_NS 1000000u
+
+struct stg_runner {
+    struct stg_stage *stage;
+    uint32_t index;
+    struct stg_writer writer;
+    pthread_t thread;
+    struct stg_pool_job job;
+};
+
+/* ---- waiting ---- */
+
+/* One that is to rest leaves the drawing to those that wait for it. */
+static bool wait_for_pass(struct stg_runner *runner)
+{
+    struct stg_stage *stage = runner->stage;
+    struct stg_runners *runners = &stage->runners;
+    pthread_mutex_lock(&stage->lock);
+    runners->n_waiting_pass++;
+    while (!stage->stopping && (stage->pass_state != STG_PASS_RUNNING ||
+                                runner->index >= runners->n_active)) {
+        bool is_parked = runner->index >= runners->n_active;
+        if (is_parked)
+            stg_draw_pass_on(stage, true);
+        stg_stage_wait(stage, &runners->pass, 0,
+                       is_parked ? STG_SPAN_WAIT_PARKED : STG_SPAN_WAIT_PASS);
+    }
+    runners->n_waiting_pass--;
+    bool go_on = !stage->stopping;
+    pthread_mutex_unlock(&stage->lock);
+    return go_on;
+}
+
+/* One signal stands for any number of extents: who got one passes it on. */
+static bool reserve(struct stg_stage *stage, uint32_t *ret)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool ok = false;
+    pthread_mutex_lock(&stage->lock);
+    uint64_t began = 0;
+    while (!stage->stopping) {
+        ok = stg_extent_reserve(stage->leases, stage->plan.max_batch_bytes, ret) == 0;
+        if (ok)
+            break;
+        if (began == 0) {
+            began = stg_now_ns();
+            stg_runner_waits(stage, began);
+            stg_delivery_run(stage); /* nobody was asked to ring for this */
+            continue;
+        }
+        stg_draw_pass_on(stage, true);
+        runners->n_waiting_memory++;
+        stg_stage_wait(stage, &runners->memory, 0, STG_SPAN_WAIT_MEMORY);
+        runners->n_waiting_memory--;
+    }
+    if (began != 0) {
+        stg_runner_waited(stage, began);
+        stg_wake_runners(stage, STG_WAKE_MEMORY);
+    }
+    pthread_mutex_unlock(&stage->lock);
+    return ok;
+}
+
+static void unreserve(struct stg_stage *stage, uint32_t extent)
+{
+    pthread_mutex_lock(&stage->lock);
+    stg_extent_drop(stage->leases, extent);
+    stg_wake_runners(stage, STG_WAKE_MEMORY);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* ---- drawing ---- */
+
+static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->drawn_pass == pass)
+        return 0;
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+    runners->drawn_pass = pass;
+    runners->draw_epoch = 0;
+    runners->draw_index = 0;
+    runners->n_ignored_seen = 0;
+    struct stg_fund fund;
+    struct stg_dataset_env env = {
+        .uid = stage->config.uid,
+        .gid = stage->config.gid,
+        .groups = stage->config.groups,
+        .n_groups = stage->config.n_groups,
+        .pass = pass,
+        .buffer_bytes = stage->plan.buffer_bytes,
+        .fund = stg_stage_fund(stage, &fund),
+        .trace = stage->config.trace,
+        .stopped = &stage->stopped,
+        .container = stage->config.container,
+        .tuning = stage->tune.log,
+        .activity = &stage->activity,
+    };
+    return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
+}
+
+static int read_element(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
+                        struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_block *block = NULL;
+    int rc = open_dataset(stage, pass, err);
+    if (rc == 0)
+        rc = stg_dataset_next(runners->dataset, &block, err);
+    if (rc != 0)
+        return rc;
+    if (block->epoch != runners->draw_epoch) {
+        runners->draw_epoch = block->epoch;
+        runners->draw_index = 0;
+    }
+    *ret = (struct stg_drawn){
+        .block = block,
+        .pass = pass,
+        .epoch = runners->draw_epoch,
+        .index = runners->draw_index++,
+    };
+    return 0;
+}
+
+/* The clock of a thread is a system call: one draw in a few is looked at. */
+static int read_timed(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
+                      struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool is_sampled = runners->n_draws++ % STG_SAMPLE_EVERY == 0;
+    uint64_t began = stg_now_ns();
+    atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
+    uint64_t cpu = is_sampled ? stg_thread_cpu_ns() : 0;
+    int rc = read_element(stage, pass, ret, err);
+    if (is_sampled && rc == 0)
+        ret->cpu_ns = stg_thread_cpu_ns() - cpu + 1;
+    ret->took_ns = stg_now_ns() - began;
+    return rc;
+}
+
+/* The lock is held, and the data set taken. */
+static void count_ignored(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->dataset == NULL)
+        return;
+    uint64_t n = stg_dataset_n_ignored(runners->dataset);
+    stage->n_ignored_elements += n - runners->n_ignored_seen;
+    runners->n_ignored_seen = n;
+}
+
+/* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
+ * the pass is over. */
+static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_err err = {0};
+    int rc = read_timed(stage, pass, ret, &err);
+
+    pthread_mutex_lock(&stage->lock);
+    atomic_store_explicit(&runners->draw_began_ns, 0, memory_order_relaxed);
+    count_ignored(stage);
+    runners->is_drawing = false;
+    stg_draw_pass_on(stage, false);
+    /* Another item may have ended the pass meanwhile, and the next one begun. */
+    bool running = !stage->stopping && stage->pass_state == STG_PASS_RUNNING &&
+                   stage->passes_ended == pass;
+    bool ok = running && rc == 0;
+    if (ok) {
+        ret->sequence = runners->draw_sequence++;
+        ret->feeds = stg_feed_set_ref(stage->feeds);
+        ret->cut = stg_stage_cut_ref(stage->cut);
+        stage->n_made++;
+        stage->n_in_hand++;
+    } else if (running) {
+        stg_publish_end(stage, rc, &err);
+    }
+    pthread_mutex_unlock(&stage->lock);
+    if (rc == 0 && !ok)
+        stg_block_unref(ret->block);
+    return ok;
+}
+
+/* ---- computing ---- */
+
+/* All but the number, which is given when the item is published. */
+static void write_coordinates(struct stg_stage *stage, const struct stg_drawn *drawn,
+                              const struct stg_work *work,
+                              struct stg_batch_header *header)
+{
+    header->cut = work->cut != NULL ? work->cut->number : 0;
+    header->generation = stage->config.generation;
+    header->run_id = stage->config.run_id;
+    header->pass = drawn->pass;
+    header->epoch = drawn->epoch;
+    header->index = drawn->index;
+    header->n_rows = (uint64_t)drawn->block->n_rows;
+    header->feed_version = drawn->feeds != NULL ? drawn->feeds->version : 0;
+}
+
+/* Takes the reference on the element: once it is read, its memory need not wait. */
+static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
+                    struct stg_work *work)
+{
+    struct stg_stage *stage = runner->stage;
+    uint64_t began = stg_now_ns();
+    char *base =
+        (char *)stage->arena.base + stg_extent_offset(stage->leases, work->extent);
+    work->err.code = 0;
+    work->err.text[0] = '\0';
+    work->cut = NULL;
+    work->cut_failed = false;
+    work->bytes = stg_writer_write(&runner->writer, drawn, base, work);
+    write_coordinates(stage, drawn, work, (struct stg_batch_header *)base);
+    stg_stage_cut_unref(drawn->cut);
+    work->sequence = drawn->sequence;
+    work->epoch = drawn->epoch;
+    work->feeds = drawn->feeds;
+    if (stg_trace_is_on(stage->config.trace))
+        stg_trace_make(stage, began, drawn->block->n_rows);
+    stg_block_unref(drawn->block);
+    work->draw_ns = drawn->took_ns;
+    work->draw_cpu_ns = drawn->cpu_ns;
+    work->busy_ns = stg_now_ns() - began;
+}
+
+/* Before anybody hears of the batch. No thread of a pool waits for a GPU. */
+static void copy_to_twin(const struct stg_runner *runner, struct stg_work *work)
+{
+    struct stg_stage *stage = runner->stage;
+    work->device = 0;
+    if (stage->twin == NULL || work->err.code != 0)
+        return;
+    uint64_t began = stg_now_ns(), first, bytes;
+    uint64_t offset = stg_extent_offset(stage->leases, work->extent);
+    stg_batch_device_span((const char *)stage->arena.base + offset, &first, &bytes);
+    work->device = stg_twin_copy(stage->twin, runner->index, offset + first, bytes);
+    work->busy_ns += stg_now_ns() - began;
+}
+
+/* What a thread of a pool does for a runner. */
+struct task {
+    struct stg_runner *runner;
+    uint64_t pass;
+    struct stg_work work;
+    bool is_made;
+};
+
+static void draw_and_compute(void *arg)
+{
+    struct task *task = arg;
+    struct stg_drawn drawn = {0};
+    bool tuned = task->runner->stage->tune.is_on;
+    /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
+    uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
+    task->is_made = draw(task->runner->stage, task->pass, &drawn);
+    if (!task->is_made)
+        return;
+    stg_block_read_ahead(drawn.block);
+    compute(task->runner, &drawn, &task->work);
+    task->work.cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
+}
+
+static void give_draw_back(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.is_drawing = false;
+    stg_draw_pass_on(stage, true);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+static void make_one(struct stg_runner *runner, uint32_t extent)
+{
+    struct stg_stage *stage = runner->stage;
+    struct stg_pool_user *pool = &stage->runners.pool;
+    struct task task;
+    task.runner = runner;
+    task.work.extent = extent;
+    task.is_made = false;
+    if (stg_draw_take(stage, &task.pass)) {
+        if (pool->pool == NULL)
+            draw_and_compute(&task);
+        else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &task))
+            give_draw_back(stage);
+    }
+    if (task.is_made) {
+        copy_to_twin(runner, &task.work);
+        stg_publish(stage, &task.work);
+    } else {
+        unreserve(stage, extent);
+    }
+}
+
+/* ---- life ---- */
+
+static void *runner_main(void *arg)
+{
+    struct stg_runner *runner = arg;
+    struct stg_stage *stage = runner->stage;
+    if (stage->runners.pool.pool != NULL)
+        stg_pool_stay_with(stage->runners.pool.pool);
+    uint32_t extent;
+    while (wait_for_pass(runner) && reserve(stage, &extent))
+        make_one(runner, extent);
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.n_alive--;
+    stage->config.wake(stage->config.owner);
+    pthread_mutex_unlock(&stage->lock);
+    return NULL;
+}
+
+int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    uint32_t n = stage->plan.num_threads;
+    runners->drawn_pass = UINT64_MAX;
+    runners->begun_pass = UINT64_MAX;
+    runners->mean_busy_ns = FIRST_BUSY_NS;
+    runners->pool.pool = stage->config.pool;
+    stg_clock_cond_init(&runners->memory); /* I10 */
+    stg_clock_cond_init(&runners->pass);
+    stg_clock_cond_init(&runners->draw);
+    runners->all = calloc(n, sizeof(runners->all[0]));
+    runners->turns = calloc(n, sizeof(runners->turns[0]));
+    int rc = 0;
+    if (runners->all == NULL || runners->turns == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        stg_clock_cond_init(&runners->turns[i].cond);
+        pthread_cond_init(&runners->all[i].job.done, NULL);
+        runners->n_turns++;
+    }
+    return rc;
+}
+
+static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
+{
+    struct stg_runner *runner = &stage->runners.all[i];
+    runner->stage = stage;
+    runner->index = i;
+    int rc = stg_writer_init(stage, &runner->writer, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.n_alive++;
+    pthread_mutex_unlock(&stage->lock);
+    rc = pthread_create(&runner->thread, NULL, runner_main, runner);
+    if (rc != 0) {
+        pthread_mutex_lock(&stage->lock);
+        stage->runners.n_alive--;
+        pthread_mutex_unlock(&stage->lock);
+        stg_writer_finish(&runner->writer);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "cannot start runner %u of %u: %s", i + 1, stage->plan.num_threads,
+                       strerror(rc));
+    }
+    stage->runners.n_started++;
+    char name[32], index[16];
+    int n_index = snprintf(index, sizeof(index), "/%u", i);
+    snprintf(name, sizeof(name), "%.*s%s", 15 - n_index, stage->config.name, index);
+    pthread_setname_np(runner->thread, name);
+    return 0;
+}
+
+int stg_runners_start(struct stg_stage *stage, struct stg_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < stage->plan.num_threads; i++)
+        rc = start_one(stage, i, err);
+    return rc;
+}
+
+void stg_runners_shed(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    for (uint32_t i = 0; i < runners->n_started; i++)
+        stg_writer_finish(&runners->all[i].writer);
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+}
+
+void stg_runners_finish(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    for (uint32_t i = 0; i < runners->n_started; i++)
+        pthread_join(runners->all[i].thread, NULL);
+    stg_runners_shed(stage);
+    for (uint32_t i = 0; i < runners->n_turns; i++) {
+        pthread_cond_destroy(&runners->turns[i].cond);
+        pthread_cond_destroy(&runners->all[i].job.done);
+    }
+    pthread_cond_destroy(&runners->memory);
+    pthread_cond_destroy(&runners->pass);
+    pthread_cond_destroy(&runners->draw);
+    free(runners->turns);
+    free(runners->all);
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What becomes of a finished item, in the order of drawing (or of finishing): it is
+ * published, dropped for want of room, ignored, or it ends the pass. And whom a waiting
+ * runner waits for.
+ *
+ * An end has a place in the order, as an item has: what was drawn before it comes before
+ * it, what was drawn after it is discarded, and of two the earlier one counts, whoever
+ * found it first. So the number of runners changes nothing.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "daemon/stage/delivery.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define MAX_WAIT_NS (UINT64_MAX / 4)
+/* So many ignored items in a row are a bad part of a file; more are a bad source, which
+ * must not take a core. */
+#define FREE_IN_ROW 16u
+#define MAX_PAUSE_MS 10u
+/* An item that takes less is not worth another thread's waking. */
+#define WORTH_WAKING_NS 30000u
+/* One that took long because others had the CPU does not lift the mean that far. */
+#define MOST_BUSY_NS 200000u
+
+/* ---- waiting and waking ---- */
+
+void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns)
+{
+    stage->runners.n_waiting++;
+    stage->runners.waits_began_ns += began_ns;
+    stg_stage_sweep_on(stage);
+}
+
+void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns)
+{
+    stage->runners.n_waiting--;
+    stage->runners.waits_began_ns -= began_ns;
+    stage->wait_ns += stg_now_ns() - began_ns;
+}
+
+static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)
+{
+    return &stage->runners.turns[key % stage->runners.n_turns];
+}
+
+static void wake_turn(struct stg_stage *stage)
+{
+    struct stg_turn *turn = turn_of(stage, stage->publish_next);
+    if (turn->is_waiting)
+        pthread_cond_signal(&turn->cond);
+    turn->is_waiting = false;
+}
+
+static void wake_all(struct stg_runners *runners)
+{
+    if (runners->pool.pool != NULL)
+        stg_pool_cancel(&runners->pool);
+    for (uint32_t i = 0; i < runners->n_turns; i++)
+        pthread_cond_signal(&runners->turns[i].cond);
+    pthread_cond_broadcast(&runners->memory);
+    pthread_cond_broadcast(&runners->pass);
+    pthread_cond_broadcast(&runners->draw);
+}
+
+void stg_wake_runners(struct stg_stage *stage, unsigned what)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (stage->stopping) {
+        wake_all(runners);
+        return;
+    }
+    if ((what & STG_WAKE_ROOM) != 0 &&
+        (stg_stage_has_room(stage) || runners->clock_runs != (stage->n_attached > 0)))
+        wake_turn(stage);
+    if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
+        pthread_cond_signal(&runners->memory);
+    if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
+        stage->pass_state == STG_PASS_RUNNING)
+        pthread_cond_broadcast(&runners->pass);
+}
+
+/* ---- where a pass ends ---- */
+
+/* A data set that is bad throughout must not flood the log: the first ones, then ever
+ * fewer. */
+static bool worth_a_line(uint64_t n)
+{
+    return n <= 8 || (n & (n - 1)) == 0;
+}
+
+/* Nothing with this sequence or a later one is published in this pass. err NULL: as an
+ * end of data. */
+static void propose_end(struct stg_stage *stage, uint64_t sequence,
+                        const struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->end.is_set && runners->end.sequence <= sequence)
+        return;
+    runners->end = (struct stg_pass_end){.is_set = true, .sequence = sequence};
+    if (err != NULL)
+        runners->end.err = *err;
+    if (stage->pass_state != STG_PASS_RUNNING)
+        return;
+    stage->pass_state = STG_PASS_DRAWN;
+    stage->end_sequence = runners->draw_sequence;
+    pthread_cond_broadcast(&runners->draw);
+}
+
+/* Once nothing of the pass is in hand, its end is what it is. */
+static void settle_end(struct stg_stage *stage)
+{
+    const struct stg_err *err = &stage->runners.end.err;
+    if (stage->pass_state != STG_PASS_DRAWN ||
+        stage->publish_next != stage->end_sequence || err->code == 0 ||
+        stage->failure.code != 0 || stage->stopping)
+        return;
+    stage->failure = *err;
+    stg_log(STG_LOG_ERROR, "pipeline %s: pass %" PRIu64 ": %s: %s", stage->config.name,
+            stage->passes_ended, stg_status_name(err->code), err->text);
+    snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
+             stg_status_name(err->code), err->text);
+}
+
+static bool is_cut(const struct stg_stage *stage, uint64_t sequence)
+{
+    const struct stg_pass_end *end = &stage->runners.end;
+    return end->is_set && sequence >= end->sequence;
+}
+
+/* ---- classes of errors: CANCELLED, closed, ignored, unexpected ---- */
+
+enum verdict { FINE, CANCELLED, CLOSED, IGNORED, UNEXPECTED };
+
+static enum verdict classify(const struct stg_stage *stage, int code)
+{
+    const struct stg_staged *staged = stage->staged;
+    if (code == 0)
+        return FINE;
+    if (code == -STAGER_CANCELLED)
+        return CANCELLED;
+    if ((staged->closed_codes & STG_CODE_BIT(-code)) != 0)
+        return CLOSED;
+    return (staged->ignored_codes & STG_CODE_BIT(-code)) != 0 ? IGNORED : UNEXPECTED;
+}
+
+void stg_publish_disguise(struct stg_err *err)
+{
+    if (err->code != -STAGER_OUT_OF_RANGE)
+        return;
+    err->code = -STAGER_FAILED_PRECONDITION;
+    stg_err_prefix(err, err->code, "OUT_OF_RANGE, not in closed_exception_types");
+}
+
+/* A source cannot go on after its end or its failure: to ignore that is no way on. */
+static void source_failed(const struct stg_stage *stage, int rc, struct stg_err *err)
+{
+    bool ignored = classify(stage, err->code) == IGNORED;
+    if (rc == 1)
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "end of data, not in closed_exception_types");
+    else
+        stg_publish_disguise(err);
+    if (ignored)
+        stg_err_append(err, err->code,
+                       " (but in ignored_exception_types: nothing follows what the "
+                       "source ended with)");
+}
+
+void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
+{
+    struct stg_err err = {.code = -STAGER_OUT_OF_RANGE};
+    if (rc < 0)
+        err = *why;
+    bool closed = classify(stage, err.code) == CLOSED;
+    if (closed && rc < 0)
+        stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
+                stage->config.name, stage->passes_ended, stg_status_name(rc), err.text);
+    if (!closed)
+        source_failed(stage, rc, &err);
+    propose_end(stage, stage->runners.draw_sequence, closed ? NULL : &err);
+    settle_end(stage);
+    stg_delivery_run(stage);
+}
+
+/* ---- drawing, one at a time ---- */
+
+static void begin_pass(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->begun_pass == stage->passes_ended)
+        return;
+    runners->begun_pass = stage->passes_ended;
+    runners->end = (struct stg_pass_end){0};
+    runners->n_ignored_in_pass = 0;
+    runners->n_ignored_in_row = 0;
+    runners->pause_until_ns = 0;
+}
+
+/* Of items that take less time than a thread takes to wake, one runner makes one after
+ * the other: nobody draws while another has one in hand, and once that is published its
+ * runner draws again. */
+static bool is_worth_waking(const struct stg_runners *runners)
+{
+    return runners->mean_busy_ns >= WORTH_WAKING_NS;
+}
+
+bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool ok = false;
+    pthread_mutex_lock(&stage->lock);
+    while (!stage->stopping && stage->pass_state == STG_PASS_RUNNING) {
+        begin_pass(stage);
+        uint64_t until = runners->pause_until_ns;
+        bool pause = until != 0 && stg_now_ns() < until;
+        ok = !runners->is_drawing && !pause &&
+             (stage->n_in_hand == 0 || is_worth_waking(runners));
+        if (ok)
+            break;
+        runners->n_waiting_draw++;
+        stg_stage_wait(stage, &runners->draw, pause ? until : 0, STG_SPAN_WAIT_DRAW);
+        runners->n_waiting_draw--;
+    }
+    if (ok) {
+        runners->is_drawing = true;
+        *ret_pass = stage->passes_ended;
+    }
+    pthread_mutex_unlock(&stage->lock);
+    return ok;
+}
+
+void stg_draw_pass_on(struct stg_stage *stage, bool leaves)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->n_waiting_draw > 0 && !runners->is_drawing &&
+        (leaves || is_worth_waking(runners)))
+        pthread_cond_signal(&runners->draw);
+}
+
+/* ---- ignored items ---- */
+
+static void pause_drawing(struct stg_runners *runners)
+{
+    uint32_t more = runners->n_ignored_in_row - FREE_IN_ROW;
+    uint64_t millis = more > 4 ? MAX_PAUSE_MS : UINT64_C(1) << (more - 1);
+    runners->pause_until_ns =
+        stg_now_ns() + (millis < MAX_PAUSE_MS ? millis : MAX_PAUSE_MS) * NS_PER_MS;
+}
+
+/* The item is left out and counted; one more than max_ignored is where the pass ends.
+ * Returns whether it was left out. */
+static bool ignore(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->n_ignored_in_pass >= stage->staged->max_ignored) {
+        struct stg_err err = work->err;
+        stg_publish_disguise(&err);
+        stg_err_prefix(&err, err.code,
+                       "more than max_ignored %" PRIu64
+                       " items of this pass had errors of ignored_exception_types; the "
+                       "last one",
+                       stage->staged->max_ignored);
+        propose_end(stage, work->sequence, &err);
+        return false;
+    }
+    runners->n_ignored_in_pass++;
+    if (++runners->n_ignored_in_row > FREE_IN_ROW)
+        pause_drawing(runners);
+    stage->n_ignored++;
+    stage->n_skipped++;
+    snprintf(stage->last_error, sizeof(stage->last_error),
+             "%s: item %" PRIu64 " was ignored: %.400s", stg_status_name(work->err.code),
+             stage->next_number, work->err.text);
+    if (worth_a_line(stage->n_ignored))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " ignored so far)",
+                stage->config.name, stage->last_error, stage->n_ignored);
+    stage->next_number++;
+    return true;
+}
+
+static void end_row_of_ignored(struct stg_runners *runners)
+{
+    runners->n_ignored_in_row = 0;
+    if (runners->pause_until_ns != 0 && runners->n_waiting_draw > 0)
+        pthread_cond_broadcast(&runners->draw);
+    runners->pause_until_ns = 0;
+}
+
+/* ---- turn and room ---- */
+
+static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
+{
+    struct stg_turn *turn = turn_of(stage, key);
+    while (!stage->stopping && stage->publish_next != key) {
+        stg_draw_pass_on(stage, false);
+        turn->is_waiting = true;
+        stg_stage_wait(stage, &turn->cond, 0, STG_SPAN_WAIT_TURN);
+        turn->is_waiting = false;
+    }
+    return !stage->stopping;
+}
+
+/* timeout_millis is over. Returns whether the item has to go. */
+static bool time_is_over(struct stg_stage *stage)
+{
+    const struct stg_staged *staged = stage->staged;
+    enum stg_on_timeout policy = staged->on_timeout;
+    if (policy == STG_ON_TIMEOUT_EVICT && stage->config.delivery == STG_DELIVERY_SPLIT)
+        policy = STG_ON_TIMEOUT_WAIT; /* a private run of a pipeline that is not split */
+    stage->n_timeouts++;
+    char text[256];
+    snprintf(
+        text, sizeof(text),
+        "item %" PRIu64 " found no room for timeout_millis %" PRIu64 " and %s",
+        stage->next_number, staged->timeout_millis,
+        policy == STG_ON_TIMEOUT_DROP
+            ? "was dropped; `status` counts all that are; on_timeout: wait drops none"
+        : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
+                                        : "this client, the slowest, is detached");
+    if (policy == STG_ON_TIMEOUT_EVICT)
+        stg_stage_evict_slowest(stage, text);
+    else if (policy == STG_ON_TIMEOUT_DROP && stage->n_dropped == 0)
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+    else if (policy == STG_ON_TIMEOUT_WAIT && worth_a_line(stage->n_timeouts))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " timeouts so far)",
+                stage->config.name, text, stage->n_timeouts);
+    return policy == STG_ON_TIMEOUT_DROP;
+}
+
+enum room { ROOM, NO_ROOM, NO_NEED };
+
+/* The time that counts is that with a client attached: a pause without one is none of the
+ * item's doing. */
+static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t sequence)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_turn *turn = turn_of(stage, key);
+    uint64_t millis = stage->staged->timeout_millis;
+    uint64_t limit = millis < MAX_WAIT_NS / NS_PER_MS ? millis * NS_PER_MS : MAX_WAIT_NS;
+    uint64_t left = limit;
+    for (;;) {
+        if (stage->stopping || is_cut(stage, sequence))
+            return NO_NEED;
+        if (stg_stage_has_room(stage))
+            return ROOM;
+        if (left == 0 && time_is_over(stage))
+            return NO_ROOM;
+        if (left == 0) {
+            left = limit;
+            continue;
+        }
+        stg_draw_pass_on(stage, false);
+        uint64_t since = stg_now_ns();
+        runners->clock_runs = stage->n_attached > 0;
+        bool runs = runners->clock_runs;
+        turn->is_waiting = true;
+        stg_stage_wait(stage, &turn->cond, runs ? since + left : 0, STG_SPAN_WAIT_ROOM);
+        turn->is_waiting = false;
+        uint64_t spent = runs ? stg_now_ns() - since : 0;
+        left = spent < left ? left - spent : 0;
+    }
+}
+
+static enum room find_room(struct stg_stage *stage, uint64_t key, uint64_t sequence)
+{
+    if (stg_stage_has_room(stage))
+        return ROOM;
+    uint64_t began = stg_now_ns();
+    stg_runner_waits(stage, began);
+    enum room room = wait_for_room(stage, key, sequence);
+    stg_runner_waited(stage, began);
+    return room;
+}
+
+/* ---- publishing ---- */
+
+static void note_error(struct stg_stage *stage, uint64_t number,
+                       const struct stg_err *err)
+{
+    stage->n_errors++;
+    snprintf(stage->last_error, sizeof(stage->last_error), "%s: item %" PRIu64 ": %.400s",
+             stg_status_name(err->code), number, err->text);
+    if (worth_a_line(stage->n_errors))
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
+                stage->config.name, stage->last_error, stage->n_errors);
+}
+
+static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
+                          uint64_t number, uint64_t bytes)
+{
+    uint64_t kib = (bytes + 1023) / 1024;
+    stg_trace_add(
+        stage->config.trace,
+        &(struct stg_trace_span){.begin_ns = began_ns,
+                                 .end_ns = stg_now_ns(),
+                                 .number = number,
+                                 .value = kib < UINT32_MAX ? (uint32_t)kib : UINT32_MAX,
+                                 .kind = STG_SPAN_PUBLISH});
+}
+
+static void put(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_batch_header *header =
+        (void *)((char *)stage->arena.base +
+                 stg_extent_offset(stage->leases, work->extent));
+    bool is_error = work->err.code != 0;
+    uint64_t began = stg_trace_begin(stage->config.trace);
+    header->number = stage->next_number++;
+    stage->published_ns = stg_now_ns();
+    header->n_dropped = stage->n_skipped;
+    stg_extent_seal(stage->leases, work->extent, work->bytes);
+    if (is_error)
+        note_error(stage, header->number, &work->err);
+    stage->epoch = work->epoch;
+    stg_item_publish(stage, work->extent,
+                     &(struct stg_item){
+                         .number = header->number,
+                         .bytes = work->bytes,
+                         .rows = header->n_rows,
+                         .is_error = is_error,
+                         .cut = work->cut,
+                         .device = work->device,
+                     });
+    if (began != 0)
+        trace_publish(stage, began, header->number, work->bytes);
+}
+
+/* Every client that is attached learns of it: under split no one knows which client the
+ * item would have come to. */
+static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
+{
+    const struct stg_batch_header *header =
+        (const void *)((const char *)stage->arena.base +
+                       stg_extent_offset(stage->leases, work->extent));
+    stage->n_dropped++;
+    stage->n_dropped_rows += header->n_rows;
+    stage->n_skipped++;
+    stage->next_number++;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED)
+            stg_ring_drop(&c->ring, header->n_rows);
+    }
+}
+
+static void discard(struct stg_stage *stage, const struct stg_work *work)
+{
+    stg_extent_drop(stage->leases, work->extent);
+    stg_wake_runners(stage, STG_WAKE_MEMORY);
+}
+
+/* Its turn has come. */
+static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_t key,
+                   enum verdict verdict)
+{
+    enum room room = NO_NEED;
+    if (is_cut(stage, work->sequence))
+        stage->n_discarded++;
+    else if (verdict == IGNORED)
+        stage->n_discarded += !ignore(stage, work);
+    else {
+        end_row_of_ignored(&stage->runners);
+        room = find_room(stage, key, work->sequence);
+        stage->n_discarded += room == NO_NEED;
+    }
+    if (room == ROOM) {
+        put(stage, work);
+        return;
+    }
+    if (room == NO_ROOM)
+        count_dropped(stage, work);
+    discard(stage, work);
+}
+
+static void note_busy(struct stg_runners *runners, uint64_t busy_ns)
+{
+    busy_ns = busy_ns < MOST_BUSY_NS ? busy_ns : MOST_BUSY_NS;
+    runners->mean_busy_ns += busy_ns / 8 - runners->mean_busy_ns / 8;
+}
+
+void stg_publish(struct stg_stage *stage, const struct stg_work *work)
+{
+    enum verdict verdict = classify(stage, work->err.code);
+    pthread_mutex_lock(&stage->lock);
+    struct stg_runners *runners = &stage->runners;
+    stage->busy_ns += work->busy_ns;
+    note_busy(runners, work->busy_ns);
+    stg_account_work(stage, work);
+    uint64_t key = work->sequence;
+    if (!stage->staged->deterministic)
+        key = runners->finish_next++;
+    if (verdict == CLOSED && !is_cut(stage, work->sequence))
+        stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
+                stage->config.name, stage->passes_ended, stg_status_name(work->err.code),
+                work->err.text);
+    if (verdict == CLOSED || verdict == CANCELLED)
+        propose_end(stage, work->sequence, verdict == CLOSED ? NULL : &work->err);
+    if (wait_for_turn(stage, key)) {
+        settle(stage, work, key, verdict);
+    } else {
+        stage->n_discarded++;
+        discard(stage, work);
+    }
+    stg_feed_set_unref(work->feeds);
+    stg_stage_cut_unref(work->cut);
+    stage->n_own_cuts += work->cut_failed;
+    stage->n_in_hand--;
+    if (stage->publish_next == key)
+        stage->publish_next++;
+    stg_tune_item(stage, work);
+    settle_end(stage);
+    stg_delivery_run(stage);
+    wake_turn(stage);
+    pthread_mutex_unlock(&stage->lock);
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The life of a stage, and what the loop asks of it. Runners are in produce.c, clients in
+ * client.c and delivery.c.
+ */
+#include "daemon/stage/stage.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/stage/auto_cut.h"
+#include "daemon/stage/delivery.h"
+
+#define MAX_DETACHED 64u
+#define SWEEP_MILLIS 20
+#define LOST_BELL_MILLIS                                                                 \
+    1000 /* bounds the harm of a bell that a client could not ring                       \
+          */
+
+/* ---- life ---- */
+
+static int init_tables(struct stg_stage *stage, struct stg_err *err)
+{
+    /* Extents that detached clients sit on come on top of those that admission counts. */
+    stage->max_extents = (uint32_t)stage->plan.n_extents * 2 + MAX_DETACHED;
+    stage->queue_size = stage->max_extents;
+    stage->items = calloc(stage->max_extents, sizeof(stage->items[0]));
+    stage->queue = calloc(stage->queue_size, sizeof(stage->queue[0]));
+    stage->returned = calloc(stage->max_extents, sizeof(stage->returned[0]));
+    if (stage->items == NULL || stage->queue == NULL || stage->returned == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    uint32_t max_clients = stage->config.num_clients + MAX_DETACHED;
+    int rc =
+        stg_lease_core_create(stage->plan.arena_bytes, stage->max_extents, max_clients,
+                              max_clients * STG_MAX_HELD, &stage->leases, err);
+    if (rc ==
+        0) /* what admission promises holds whatever the sizes and the order of release */
+        stg_lease_core_set_slot(stage->leases, stage->plan.max_batch_bytes);
+    return rc;
+}
+
+/* A private run is looked at, not trained on. */
+static bool has_twin(const struct stg_stage *stage)
+{
+    return stage->config.spec->gpu.device != NULL && !stage->config.private_run;
+}
+
+/* That it copies nothing now is no error. It has page-locked the arena then, or will do
+ * without. */
+static int make_twin(struct stg_stage *stage, struct stg_err *err)
+{
+    const struct stg_pipeline_spec *spec = stage->config.spec;
+    if (!has_twin(stage))
+        return 0;
+    uint64_t all = stage->arena.bytes, most = spec->gpu.memory_bytes;
+    struct stg_twin_config config = {
+        .name = stage->config.name,
+        .device = spec->gpu.device,
+        .segment = stage->arena.fd,
+        .segment_bytes = all,
+        .memory_bytes = most != 0 && most < all ? most : all,
+        .cancelled = stage->config.cancelled,
+    };
+    int rc = stg_twin_create(&config, &stage->twin, err);
+    return rc < 0 ? rc : stg_segment_seal("stager-arena", &stage->arena, err);
+}
+
+int stg_stage_create(const struct stg_stage_config *config,
+                     const struct stg_stage_plan *plan, struct stg_stage **ret,
+                     struct stg_err *err)
+{
+    uint64_t bytes = plan->reserved_bytes;
+    char holder[STG_HOLDER_BYTES];
+    stg_stage_name_holder(config, holder);
+    int rc = stg_budget_take(config->budget, bytes, holder, err);
+    if (rc < 0)
+        return rc;
+    struct stg_stage *stage = calloc(1, sizeof(*stage));
+    if (stage == NULL) {
+        stg_budget_give(config->budget, bytes, holder);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    stage->config = *config;
+    stage->plan = *plan;
+    stage->staged = &config->spec->staged;
+    stage->kind = stg_delivery_kind(config->delivery);
+    stage->budget_bytes = bytes;
+    memcpy(stage->holder, holder, sizeof(holder));
+    stage->passes_ended = config->first_pass;
+    stage->next_number = config->first_number;
+    pthread_mutex_init(&stage->lock, NULL);
+    stg_activity_init(&stage->activity);
+
+    rc = stg_runners_init(stage, err);
+    stage->measure = stg_measure_create(config->graph, stage->staged->num_threads);
+    if (rc == 0 && stage->measure == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc == 0)
+        rc = stg_tune_init(stage, err);
+    if (rc == 0)
+        rc = stg_stage_make_arena(stage, has_twin(stage), err);
+    if (rc == 0)
+        rc = init_tables(stage, err);
+    if (rc == 0 && config->cuts != NULL &&
+        config->spec->smart_stage == STG_SMART_STAGE_AUTO) {
+        stage->auto_cut = stg_auto_cut_create(stage);
+        if (stage->auto_cut == NULL)
+            rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    if (rc == 0)
+        rc = make_twin(stage, err);
+    if (rc == 0)
+        rc = stg_runners_start(stage, err);
+    if (rc < 0) {
+        stg_stage_destroy(stage);
+        return rc;
+    }
+    *ret = stage;
+    return 0;
+}
+
+void stg_stage_destroy(struct stg_stage *stage)
+{
+    if (stage == NULL)
+        return;
+    if (stage->runners.n_started > 0)
+        stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
+    stg_runners_finish(stage);
+    stg_auto_cut_destroy(stage->auto_cut);
+    stg_twin_destroy(stage->twin);
+    stg_tune_finish(stage);
+    stg_feed_set_unref(stage->feeds);
+    stg_stage_cut_unref(stage->cut);
+    free(stage->chosen);
+    stg_measure_destroy(stage->measure);
+    while (stage->clients != NULL) {
+        struct stg_client *next = stage->clients->next;
+        stg_client_free(stage->clients);
+        stage->clients = next;
+    }
+    stg_lease_core_destroy(stage->leases);
+    stg_segment_destroy(&stage->arena);
+    stg_budget_give(stage->config.budget, stage->budget_bytes, stage->holder);
+    stg_activity_finish(&stage->activity);
+    pthread_mutex_destroy(&stage->lock);
+    free(stage->backed);
+    free(stage->items);
+    free(stage->queue);
+    free(stage->returned);
+    free(stage);
+}
+
+void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool drain)
+{
+    pthread_mutex_lock(&stage->lock);
+    if (!stage->stopping) {
+        stage->stopping = true;
+        stage->last_words.code = -code;
+        snprintf(stage->last_words.text, sizeof(stage->last_words.text), "%s", text);
+        atomic_store(&stage->stopped, 1);
+    }
+    stage->draining = drain;
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_AWAY)
+            stg_client_forget(stage, c, text);
+    }
+    stage->wake |= STG_WAKE_ALL;
+    stg_delivery_run(stage);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+uint32_t stg_stage_n_clients(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    uint32_t n = stage->n_attached;
+    pthread_mutex_unlock(&stage->lock);
+    return n;
+}
+
+bool stg_stage_is_used(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool is_used = stage->n_attached + stage->n_joining > 0;
+    pthread_mutex_unlock(&stage->lock);
+    return is_used;
+}
+
+bool stg_stage_stopping(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool stopping = stage->stopping;
+    pthread_mutex_unlock(&stage->lock);
+    return stopping;
+}
+
+bool stg_stage_quiet(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool quiet = stage->stopping && stage->runners.n_alive == 0;
+    pthread_mutex_unlock(&stage->lock);
+    return quiet;
+}
+
+bool stg_stage_finished(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool finished =
+        stage->stopping && stage->runners.n_alive == 0 && stage->clients == NULL;
+    pthread_mutex_unlock(&stage->lock);
+    return finished;
+}
+
+void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number, uint64_t *ret_pass)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool unfinished = stage->pass_state != STG_PASS_NONE;
+    *ret_number = stage->next_number;
+    *ret_pass = stage->passes_ended + unfinished;
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* ---- events of the loop ---- */
+
+int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
+                     struct stg_attached *ret, struct stg_err *err)
+{
+    struct stg_client *client;
+    pthread_mutex_lock(&stage->lock);
+    int rc = stg_client_open(stage, attach, &client, err);
+    if (rc == 0) {
+        *ret = (struct stg_attached){
+            .client = client,
+            .fds = {stage->arena.fd, client->ring_segment.fd, client->control_segment.fd},
+            .segment_bytes = stage->arena.bytes,
+            .device = {.fd = -1},
+        };
+        if (attach->wants_device && stage->twin != NULL)
+            stg_twin_memory(stage->twin, &ret->device);
+    }
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}
+
+int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
+                   const struct stg_join *join, struct stg_err *err)
+{
+    pthread_mutex_lock(&stage->lock);
+    int rc = stg_client_join(stage, client, join, err);
+    if (rc == 0)
+        stg_delivery_run(stage);
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}
+
+/* Returns whether nothing of it is left. */
+static bool leave(struct stg_stage *stage, struct stg_client *client, bool is_dead)
+{
+    bool gone = true;
+    if (client->state == STG_CLIENT_JOINING) {
+        stg_client_cancel(stage, client);
+    } else {
+        stg_client_leave(stage, client);
+        gone = is_dead || client->n_assigned == 0;
+        if (gone)
+            stg_client_reap(stage, client);
+    }
+    stg_stage_stop_when_left(stage);
+    stg_delivery_run(stage);
+    return gone;
+}
+
+bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool gone = leave(stage, client, false);
+    pthread_mutex_unlock(&stage->lock);
+    return gone;
+}
+
+void stg_stage_dead(struct stg_stage *stage, struct stg_client *client)
+{
+    pthread_mutex_lock(&stage->lock);
+    leave(stage, client, true);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *client)
+{
+    pthread_mutex_lock(&stage->lock);
+    uint32_t n = client->n_assigned;
+    pthread_mutex_unlock(&stage->lock);
+    return n;
+}
+
+void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
+{
+    pthread_mutex_lock(&stage->lock);
+    client->bell_wanted = false;
+    stg_delivery_run(stage);
+    pthread_mutex_unlock(&stage->lock);
+}
+
+void stg_stage_sweep_on(struct stg_stage *stage)
+{
+    if (!stage->is_swept)
+        stage->config.wake(stage->config.owner);
+    stage->is_swept = true;
+}
+
+/* How long until somebody has to be looked at, whatever happens meanwhile. */
+static int sweep_again(struct stg_stage *stage, uint64_t now)
+{
+    bool armed = stage->runners.n_waiting > 0 || stage->stopping;
+    bool awaits = stg_awaits_clients(stage);
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        armed = armed || c->state == STG_CLIENT_DETACHED ||
+                (c->pushed && c->state == STG_CLIENT_ATTACHED) ||
+                (awaits && c->state == STG_CLIENT_ATTACHED &&
+                 stg_control_waiting(&c->control));
+    stage->is_swept = armed;
+    if (armed)
+        return SWEEP_MILLIS;
+    uint64_t next = stg_expire_next_ns(stage);
+    uint64_t millis = next > now ? (next - now) / 1000000 + 1 : 1;
+    if (stage->n_attached > 0 && millis > LOST_BELL_MILLIS)
+        return LOST_BELL_MILLIS;
+    if (next == UINT64_MAX)
+        return -1;
+    return millis < INT_MAX ? (int)millis : INT_MAX;
+}
+
+int stg_stage_sweep(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+        c->bell_wanted = false; /* a bell may have been lost: ask anew */
+    stg_delivery_run(stage);
+    uint64_t now = stg_now_ns(); /* after: nothing was assigned later than this */
+    if (stg_expire_clients(stage, now)) {
+        stg_stage_stop_when_left(stage);
+        stg_delivery_run(stage);
+    }
+    int millis = sweep_again(stage, now);
+    pthread_mutex_unlock(&stage->lock);
+    return millis;
+}
+
+int stg_stage_choose_cut(struct stg_stage *stage)
+{
+    return stage->auto_cut != NULL ? stg_auto_cut_tick(stage->auto_cut) : -1;
+}

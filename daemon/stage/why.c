@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a client waits for, in words: the answer to the request `why`, which a client
+ * makes when the deadline of its `next` passes.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/pyworker/work.h"
+#include "daemon/stage/delivery.h"
+
+/* Clients that a text names. */
+#define MAX_NAMED 3
+
+static double seconds(uint64_t since_ns, uint64_t now_ns)
+{
+    return since_ns != 0 && since_ns < now_ns ? (double)(now_ns - since_ns) / 1e9 : 0;
+}
+
+static void name_client(const struct stg_stage *stage, const struct stg_client *client,
+                        struct stg_err *why)
+{
+    if (stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
+        stg_err_append(why, why->code, "rank %u, ", client->rank);
+    stg_err_append(why, why->code, "client %.64s (pid %d)", client->client_id,
+                   (int)client->pid);
+}
+
+/* ---- clients that others wait for ---- */
+
+static void say_away(const struct stg_stage *stage, const struct stg_client *client,
+                     uint64_t now, struct stg_err *why)
+{
+    uint64_t millis = stage->staged->rejoin_millis;
+    stg_err_append(why, why->code,
+                   " has been away for %.1f s and may come back within rejoin_millis "
+                   "%" PRIu64,
+                   seconds(client->away_until_ns - millis * 1000000u, now), millis);
+}
+
+static void say_holder(const struct stg_stage *stage, const struct stg_client *client,
+                       uint64_t now, struct stg_err *why)
+{
+    const struct stg_assigned *held = stg_client_unacknowledged(client);
+    name_client(stage, client, why);
+    if (client->state == STG_CLIENT_AWAY) {
+        say_away(stage, client, now, why);
+        return;
+    }
+    if (!stg_client_asks(stage, client))
+        stg_err_append(why, why->code, " has not asked for pass %" PRIu64,
+                       stage->passes_ended);
+    else if (held == NULL)
+        stg_err_append(why, why->code, " has released none of its %u batches",
+                       client->n_assigned);
+    else if (held->position >= stg_control_taken(&client->control))
+        stg_err_append(why, why->code,
+                       " has not taken batch %" PRIu64 ", which it was given %.1f s ago",
+                       held->number, seconds(held->assigned_ns, now));
+    else
+        stg_err_append(why, why->code, " has held batch %" PRIu64 " for %.1f s",
+                       held->number, seconds(held->assigned_ns, now));
+}
+
+/* Does this one keep `waiter` from its next item or end? */
+static bool holds_up(const struct stg_stage *stage, const struct stg_client *client,
+                     const struct stg_client *waiter)
+{
+    bool away = client->state == STG_CLIENT_AWAY &&
+                stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
+    return client != waiter && stg_client_takes_part(client) &&
+           (away || stage->kind->holds_up(stage, client));
+}
+
+/* False: no other client holds this one up. */
+static bool say_holders(const struct stg_stage *stage, const struct stg_client *waiter,
+                        uint64_t now, struct stg_err *why)
+{
+    bool is_end = stage->config.delivery == STG_DELIVERY_SPLIT;
+    bool is_full = stage->config.delivery == STG_DELIVERY_BROADCAST;
+    unsigned n = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (!holds_up(stage, c, waiter) || ++n > MAX_NAMED)
+            continue;
+        if (n == 1 && is_full)
+            stg_err(why, why->code,
+                    "broadcast: the buffer, capacity %u, is full: ", stage->capacity);
+        else if (n == 1)
+            stg_err(why, why->code, "%s: ",
+                    is_end ? "the pass ends when every batch is acknowledged"
+                           : "round_robin deals to all ranks at once");
+        else
+            stg_err_append(why, why->code, "; ");
+        say_holder(stage, c, now, why);
+    }
+    if (n > MAX_NAMED)
+        stg_err_append(why, why->code, "; and %u more clients", n - MAX_NAMED);
+    return n > 0;
+}
+
+/* ---- before a pass ---- */
+
+static void say_missing_at_start(const struct stg_stage *stage, uint64_t now,
+                                 struct stg_err *why)
+{
+    uint32_t n = stage->config.num_clients;
+    stg_err(
+        why, why->code,
+        "%s begins when num_clients %u are attached: %u attached, waiting for %u more "
+        "for %.1f s",
+        stage->config.delivery == STG_DELIVERY_BROADCAST ? "broadcast" : "round_robin", n,
+        stage->n_attached, n - stage->n_attached, seconds(stage->first_attach_ns, now));
+}
+
+static void say_not_asked(const struct stg_stage *stage, const struct stg_client *waiter,
+                          uint64_t now, struct stg_err *why)
+{
+    uint32_t n = stage->config.num_clients, missing = n - stage->n_attached;
+    stg_err(why, why->code,
+            "pass %" PRIu64 " begins when every client asks for it, waiting for %.1f s",
+            stage->passes_ended, seconds(stage->asked_ns, now));
+    unsigned named = 0;
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c == waiter || !stg_client_takes_part(c) || stg_client_asks(stage, c) ||
+            ++named > MAX_NAMED)
+            continue;
+        stg_err_append(why, why->code, named == 1 ? ": " : "; ");
+        name_client(stage, c, why);
+        if (c->state == STG_CLIENT_AWAY)
+            say_away(stage, c, now, why);
+        else
+            stg_err_append(why, why->code, " has not");
+    }
+    if (named > MAX_NAMED)
+        stg_err_append(why, why->code, "; and %u more clients", named - MAX_NAMED);
+    if (named == 0 && missing > 0)
+        stg_err_append(why, why->code, ": %u of num_clients %u left", missing, n);
+}
+
+static void say_no_pass(const struct stg_stage *stage, const struct stg_client *waiter,
+                        uint64_t now, struct stg_err *why)
+{
+    if (stage->kind->together && !stage->begun)
+        say_missing_at_start(stage, now, why);
+    else
+        say_not_asked(stage, waiter, now, why);
+}
+
+/* ---- runners ---- */
+
+/* Of the processes that hold batches, those that hold most. */
+static void say_no_memory(const struct stg_stage *stage, struct stg_err *why)
+{
+    uint32_t limit = UINT32_MAX;
+    unsigned named = 0;
+    stg_err(why, why->code, "no memory is free for the next batch");
+    while (named < MAX_NAMED && limit > 0) {
+        uint32_t most = 0;
+        for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+            most = c->n_assigned > most && c->n_assigned < limit ? c->n_assigned : most;
+        for (const struct stg_client *c = stage->clients; c != NULL && most > 0;
+             c = c->next) {
+            if (c->n_assigned != most || named++ >= MAX_NAMED)
+                continue;
+            stg_err_append(why, why->code, named == 1 ? ": " : "; ");
+            name_client(stage, c, why);
+            stg_err_append(why, why->code, " holds %u batch%s%s", most,
+                           most == 1 ? "" : "es",
+                           c->state == STG_CLIENT_DETACHED ? " though it left" : "");
+        }
+        limit = most;
+    }
+}
+
+static void say_drawing(struct stg_stage *stage, uint64_t since, uint64_t now,
+                        struct stg_err *why)
+{
+    char where[384];
+    stg_activity_show(&stage->activity, where, sizeof(where));
+    stg_err(why, why->code,
+            "the dataset is slow: it has been at the next batch for %.1f s",
+            seconds(since, now));
+    if (where[0] != '\0')
+        stg_err_append(why, why->code, ", %s", where);
+}
+
+static void say_calling(const struct stg_stage *stage,
+                        const struct stg_workers_busy *busy, uint64_t now,
+                        struct stg_err *why)
+{
+    const char *function = stg_workers_function(stage->config.workers);
+    if (busy->pid != 0)
+        stg_err(why, why->code,
+                "py_function %s: a worker, pid %d, has been at work for %.1f s (%u of %u "
+                "workers are)",
+                function, (int)busy->pid, seconds(busy->since_ns, now), busy->n_busy,
+                busy->n_ready);
+    else
+        stg_err(why, why->code,
+                "py_function %s: no worker is ready; start one with `stager worker %s`",
+                function, stage->config.name);
+}
+
+/* Is the longest wait of a runner the one for a worker? */
+static bool is_calling(const struct stg_stage *stage, const struct stg_workers_busy *busy,
+                       uint64_t draw_began, uint64_t now)
+{
+    const struct stg_runners *runners = &stage->runners;
+    if (runners->n_calling == 0 || stage->config.workers == NULL)
+        return false;
+    uint64_t since =
+        busy->pid != 0 ? busy->since_ns : runners->calls_began_ns / runners->n_calling;
+    return draw_began == 0 || seconds(since, now) >= seconds(draw_began, now);
+}
+
+static void say_runners(struct stg_stage *stage, const struct stg_workers_busy *busy,
+                        uint64_t now, struct stg_err *why)
+{
+    struct stg_runners *runners = &stage->runners;
+    uint64_t draw_began =
+        atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
+    if (runners->n_waiting_memory > 0)
+        say_no_memory(stage, why);
+    else if (!stg_stage_has_room(stage))
+        stg_err(why, why->code,
+                "the buffer, capacity %u, is full of batches that were made for the "
+                "fields of other clients",
+                stage->capacity);
+    else if (is_calling(stage, busy, draw_began, now))
+        say_calling(stage, busy, now, why);
+    else if (draw_began != 0)
+        say_drawing(stage, draw_began, now, why);
+    else if (runners->pause_until_ns > now)
+        stg_err(why, why->code, "many items in a row were ignored: %.200s",
+                stage->last_error);
+    else if (stage->n_in_hand > 0)
+        stg_err(why, why->code,
+                "the stage graph is slow: %" PRIu64 " of %u runners compute; the last "
+                "batch was published %.1f s ago",
+                stage->n_in_hand, runners->n_active, seconds(stage->published_ns, now));
+    else
+        stg_err(why, why->code, "stagerd is about to make the next batch");
+}
+
+/* ---- all ---- */
+
+static void say(struct stg_stage *stage, const struct stg_client *client,
+                const struct stg_workers_busy *busy, struct stg_err *why)
+{
+    uint64_t now = stg_now_ns();
+    if (stage->stopping)
+        stg_err(why, why->code, "this run of the pipeline is stopping");
+    else if (stage->pass_state == STG_PASS_NONE)
+        say_no_pass(stage, client, now, why);
+    else if (say_holders(stage, client, now, why))
+        return;
+    else if (stg_client_credits(stage, client) == 0)
+        stg_err(why, why->code, "this client has released none of its %u batches",
+                client->n_assigned);
+    else if (stg_pass_drawn_out(stage) && stg_client_unacknowledged(client) != NULL)
+        stg_err(why, why->code,
+                "the pass ends when every batch is acknowledged, and this client holds "
+                "batch %" PRIu64,
+                stg_client_unacknowledged(client)->number);
+    else
+        say_runners(stage, busy, now, why);
+}
+
+void stg_stage_why(struct stg_stage *stage, const struct stg_client *client,
+                   struct stg_err *why)
+{
+    struct stg_workers_busy busy = {0};
+    if (stage->config.workers != NULL)
+        stg_workers_look(stage->config.workers, &busy);
+    why->code = -STAGER_DEADLINE_EXCEEDED;
+    pthread_mutex_lock(&stage->lock);
+    stg_delivery_run(stage); /* what clients posted without a doorbell counts too */
+    say(stage, client, &busy, why);
+    pthread_mutex_unlock(&stage->lock);
+}

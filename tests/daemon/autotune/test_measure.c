@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/autotune/measure.h"
+#include "tests/check.h"
+#include "tests/failalloc.h"
+#include "tests/ops/fixture.h"
+
+#define MS UINT64_C(1000000)
+
+/* ---- decisions ---- */
+
+static void the_last_decisions_are_kept_in_order(void)
+{
+    struct stg_decisions decisions = {0};
+    CHECK_INT(stg_decisions_n(&decisions), 0);
+    for (uint64_t i = 0; i < 40; i++)
+        stg_decide(&decisions, i, "num_threads", "decision %d", (int)i);
+    CHECK_INT(stg_decisions_n(&decisions), STG_MAX_DECISIONS);
+    for (size_t i = 0; i < STG_MAX_DECISIONS; i++) {
+        char text[32];
+        const struct stg_decision *d = stg_decisions_at(&decisions, i);
+        snprintf(text, sizeof(text), "decision %d", (int)i + 8);
+        CHECK_STR(d->text, text);
+        CHECK_STR(d->what, "num_threads");
+        CHECK_INT(d->at_ns, i + 8);
+    }
+}
+
+static void a_decision_that_is_too_long_is_cut(void)
+{
+    struct stg_decisions decisions = {0};
+    char text[1000];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    stg_decide(&decisions, 1, "smart_stage", "%s", text);
+    CHECK_INT(strlen(stg_decisions_at(&decisions, 0)->text), 255);
+}
+
+/* ---- what holds it up ---- */
+
+/* A second of one runner and one trainer, a thousand batches. */
+static struct stg_pace a_second(void)
+{
+    return (struct stg_pace){.elapsed_ns = 1000 * MS,
+                             .n_items = 1000,
+                             .n_runners = 1,
+                             .clients_ns = 1000 * MS};
+}
+
+static enum stg_bottleneck find(const struct stg_pace *pace)
+{
+    char why[256] = "";
+    enum stg_bottleneck found = stg_bottleneck_find(pace, why, sizeof(why));
+    CHECK(why[0] != '\0');
+    return found;
+}
+
+static void runners_that_wait_for_room_wait_for_the_trainer(void)
+{
+    struct stg_pace pace = a_second();
+    pace.draw_ns = 100 * MS;
+    pace.compute_ns = 200 * MS;
+    pace.room_ns = 690 * MS;
+    pace.clients_wait_ns = 20 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_TRAINER);
+}
+
+static void a_draw_that_has_no_cpu_waits_for_storage(void)
+{
+    struct stg_pace pace = a_second();
+    pace.draw_ns = 900 * MS;
+    pace.compute_ns = 50 * MS;
+    pace.clients_wait_ns = 900 * MS;
+    pace.sampled_draw_ns = 90 * MS;
+    pace.sampled_cpu_ns = 9 * MS;
+    pace.cpu_ns = 150 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_STORAGE);
+}
+
+static void a_draw_that_computes_decodes(void)
+{
+    struct stg_pace pace = a_second();
+    pace.draw_ns = 900 * MS;
+    pace.compute_ns = 50 * MS;
+    pace.clients_wait_ns = 900 * MS;
+    pace.sampled_draw_ns = 90 * MS;
+    pace.sampled_cpu_ns = 88 * MS;
+    pace.cpu_ns = 950 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DECODE);
+}
+
+static void threads_that_compute_for_a_draw_that_waits_decode_too(void)
+{
+    struct stg_pace pace = a_second();
+    pace.draw_ns = 900 * MS;
+    pace.compute_ns = 50 * MS;
+    pace.clients_wait_ns = 900 * MS;
+    pace.sampled_draw_ns = 90 * MS;
+    pace.sampled_cpu_ns = 2 * MS;
+    pace.cpu_ns = 1900 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DECODE);
+}
+
+static void runners_that_compute_hold_up_by_the_graph(void)
+{
+    struct stg_pace pace = a_second();
+    pace.n_runners = 2;
+    pace.draw_ns = 100 * MS;
+    pace.compute_ns = 1800 * MS;
+    pace.clients_wait_ns = 700 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
+}
+
+static void runners_that_wait_for_workers_hold_up_by_the_function(void)
+{
+    struct stg_pace pace = a_second();
+    pace.n_runners = 2;
+    pace.draw_ns = 100 * MS;
+    pace.compute_ns = 1800 * MS;
+    pace.call_ns = 1700 * MS;
+    pace.clients_wait_ns = 700 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
+    pace.call_ns = 300 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
+    pace.n_items = 0; /* it hangs, or takes longer than a second */
+    pace.compute_ns = 0;
+    pace.draw_ns = 0;
+    pace.call_ns = 2000 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
+}
+
+static void when_nobody_works_it_is_the_handing_over(void)
+{
+    struct stg_pace pace = a_second();
+    pace.draw_ns = 100 * MS;
+    pace.compute_ns = 150 * MS;
+    pace.room_ns = 200 * MS;
+    pace.clients_wait_ns = 600 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_TRANSPORT);
+}
+
+static void one_batch_that_takes_longer_than_the_window_holds_up_too(void)
+{
+    struct stg_pace pace = a_second();
+    pace.n_items = 0;
+    pace.clients_wait_ns = 1000 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
+    pace.draw_ns = 990 * MS;
+    pace.sampled_draw_ns = 10 * MS;
+    pace.sampled_cpu_ns = 1 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_STORAGE);
+}
+
+static void without_batches_nothing_is_said(void)
+{
+    struct stg_pace pace = a_second();
+    pace.elapsed_ns = 900 * MS;
+    pace.n_items = 3;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_UNKNOWN);
+    CHECK_INT(find(&(struct stg_pace){0}), STG_BOTTLENECK_UNKNOWN);
+}
+
+/* ---- marks ---- */
+
+#define CSV                                                                              \
+    "element record string [-1]\n"                                                       \
+    "columns = decode_csv(record) record_defaults=[0, \"x\"]\n"                          \
+    "feature label = columns:0\n"
+
+static void the_pace_is_that_of_the_last_seconds(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    struct stg_measure *measure = stg_measure_create(stage.graph, 3);
+    CHECK(measure != NULL);
+    struct stg_pace pace;
+    for (uint64_t ms = 500; ms <= 10000; ms += 100) {
+        measure->load.at_ns = ms * MS;
+        measure->load.n_made = ms * (ms < 8000 ? 1 : 2);
+        if (stg_measure_is_due(measure, measure->load.at_ns))
+            stg_measure_mark(measure);
+    }
+    stg_measure_pace(measure, &pace);
+    CHECK(pace.elapsed_ns >= 1000 * MS && pace.elapsed_ns <= 2000 * MS);
+    CHECK_INT(pace.n_items * MS, 2 * pace.elapsed_ns);
+    CHECK_INT(pace.n_runners, 3);
+    stg_measure_destroy(measure);
+    fixture_stage_finish(&stage);
+}
+
+/* ---- what trainers say ---- */
+
+enum { COLUMNS };
+
+static void report(struct stg_measure *measure, struct stg_report_node node)
+{
+    struct stg_report one = {.n_runs = 2, .run_ns = 2000, .nodes = &node, .n_nodes = 1};
+    stg_measure_report(measure, &one);
+}
+
+static void a_report_is_added_to_what_trainers_said(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    struct stg_measure *measure = stg_measure_create(stage.graph, 1);
+    static const uint64_t bytes[] = {8, 30};
+    for (int i = 0; i < 3; i++)
+        report(measure,
+               (struct stg_report_node){
+                   .node = COLUMNS, .n = 2, .ns = 1000, .bytes = bytes, .n_bytes = 2});
+    CHECK_INT(measure->client.n_runs, 6);
+    CHECK_INT(stg_mean(&measure->client.run_ns), 1000);
+    CHECK_INT(measure->client.node_ns[COLUMNS].n, 6);
+    CHECK_INT(stg_mean(&measure->client.node_ns[COLUMNS]), 500);
+    CHECK_INT(stg_mean(&measure->client.bytes[1]), 30);
+    CHECK_INT(measure->daemon.node_ns[COLUMNS].n, 0);
+    stg_measure_destroy(measure);
+    fixture_stage_finish(&stage);
+}
+
+static void numbers_that_cannot_be_are_left_out(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    struct stg_measure *measure = stg_measure_create(stage.graph, 1);
+    static const uint64_t bytes[] = {UINT64_MAX, 1, 2};
+    static const struct stg_report_node wrong[] = {
+        {.node = 1, .n = 1, .ns = 1}, /* the graph has one */
+        {.node = UINT32_MAX, .n = 1, .ns = 1},
+        {.node = COLUMNS, .n = UINT64_MAX, .ns = 1},
+        {.node = COLUMNS, .n = 1, .ns = UINT64_MAX},
+        {.node = COLUMNS, .n = 0, .ns = 7},
+        {.node = COLUMNS, .n = 1, .ns = 1, .bytes = bytes, .n_bytes = 3}, /* it has two */
+        {.node = COLUMNS, .bytes = bytes, .n_bytes = 1},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        report(measure, wrong[i]);
+    CHECK_INT(measure->client.node_ns[COLUMNS].n, 0);
+    CHECK_INT(measure->client.bytes[0].n, 0);
+    stg_measure_report(measure, &(struct stg_report){.n_runs = UINT64_MAX, .run_ns = 1});
+    stg_measure_report(measure, &(struct stg_report){.n_runs = 1, .run_ns = UINT64_MAX});
+    CHECK_INT(measure->client.n_runs, 2 * sizeof(wrong) / sizeof(wrong[0]));
+    stg_measure_destroy(measure);
+    fixture_stage_finish(&stage);
+}
+
+static int make(void *owner)
+{
+    struct stg_measure *measure = stg_measure_create(owner, 1);
+    stg_measure_destroy(measure);
+    return measure != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
+}
+
+static void without_memory_nothing_leaks(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    CHECK(stg_failalloc_each(make, stage.graph) >= 5);
+    fixture_stage_finish(&stage);
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_last_decisions_are_kept_in_order),
+    TEST(a_decision_that_is_too_long_is_cut),
+    TEST(runners_that_wait_for_room_wait_for_the_trainer),
+    TEST(a_draw_that_has_no_cpu_waits_for_storage),
+    TEST(a_draw_that_computes_decodes),
+    TEST(threads_that_compute_for_a_draw_that_waits_decode_too),
+    TEST(runners_that_compute_hold_up_by_the_graph),
+    TEST(runners_that_wait_for_workers_hold_up_by_the_function),
+    TEST(when_nobody_works_it_is_the_handing_over),
+    TEST(one_batch_that_takes_longer_than_the_window_holds_up_too),
+    TEST(without_batches_nothing_is_said),
+    TEST(the_pace_is_that_of_the_last_seconds),
+    TEST(a_report_is_added_to_what_trainers_said),
+    TEST(numbers_that_cannot_be_are_left_out),
+    TEST(without_memory_nothing_leaks),
+};
+TEST_MAIN(tests)

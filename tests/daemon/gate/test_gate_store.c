@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tickets and kept replies: their bounds and their clocks.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/gate/kept.h"
+#include "daemon/gate/ticket.h"
+#include "tests/check.h"
+
+#define SECOND 1000000000ull
+
+static struct stg_identity user(uid_t uid)
+{
+    return (struct stg_identity){.uid = uid, .gid = uid, .groups = {7}, .n_groups = 1};
+}
+
+static void a_ticket_stands_for_its_user_for_an_hour(void)
+{
+    struct stg_tickets tickets = {0};
+    struct stg_err err = {0};
+    unsigned char a[STG_TICKET_BYTES], b[STG_TICKET_BYTES];
+    struct stg_identity ann = user(1000), bob = user(1001);
+    CHECK_OK(stg_tickets_give(&tickets, &ann, 5 * SECOND, a, &err), err);
+    CHECK_OK(stg_tickets_give(&tickets, &bob, 6 * SECOND, b, &err), err);
+    CHECK(memcmp(a, b, sizeof(a)) != 0);
+    CHECK_INT(stg_tickets_find(&tickets, a, sizeof(a), 7 * SECOND)->uid, 1000);
+    CHECK_INT(stg_tickets_find(&tickets, b, sizeof(b), 7 * SECOND)->uid, 1001);
+    CHECK_INT(stg_tickets_find(&tickets, b, sizeof(b), 7 * SECOND)->n_groups, 1);
+    CHECK(stg_tickets_find(&tickets, a, sizeof(a), 3604 * SECOND) != NULL);
+    CHECK(stg_tickets_find(&tickets, a, sizeof(a), 3605 * SECOND) == NULL);
+    CHECK(stg_tickets_find(&tickets, b, sizeof(b), 3605 * SECOND) != NULL);
+    CHECK(stg_tickets_find(&tickets, a, sizeof(a) - 1, 7 * SECOND) == NULL);
+    CHECK(stg_tickets_find(&tickets, NULL, 0, 7 * SECOND) == NULL);
+    for (size_t i = 0; i < sizeof(a); i++) {
+        a[i] ^= 0x10;
+        CHECK(stg_tickets_find(&tickets, a, sizeof(a), 7 * SECOND) == NULL);
+        a[i] ^= 0x10;
+    }
+    stg_tickets_finish(&tickets);
+}
+
+static void a_users_oldest_ticket_makes_room_for_a_new_one(void)
+{
+    struct stg_tickets tickets = {0};
+    struct stg_err err = {0};
+    unsigned char other[STG_TICKET_BYTES], mine[STG_TICKETS_A_USER + 1][STG_TICKET_BYTES];
+    struct stg_identity ann = user(1000), bob = user(1001);
+    CHECK_OK(stg_tickets_give(&tickets, &bob, SECOND, other, &err), err);
+    for (int i = 0; i <= STG_TICKETS_A_USER; i++)
+        CHECK_OK(stg_tickets_give(&tickets, &ann, SECOND, mine[i], &err), err);
+    CHECK(stg_tickets_find(&tickets, mine[0], STG_TICKET_BYTES, SECOND) == NULL);
+    for (int i = 1; i <= STG_TICKETS_A_USER; i++)
+        CHECK(stg_tickets_find(&tickets, mine[i], STG_TICKET_BYTES, SECOND) != NULL);
+    CHECK(stg_tickets_find(&tickets, other, STG_TICKET_BYTES, SECOND) != NULL);
+    stg_tickets_finish(&tickets);
+}
+
+static void all_tickets_together_are_bounded_until_one_expires(void)
+{
+    struct stg_tickets tickets = {0};
+    struct stg_err err = {0};
+    unsigned char ticket[STG_TICKET_BYTES];
+    for (int i = 0; i < STG_TICKETS; i++) {
+        struct stg_identity who = user((uid_t)(i / STG_TICKETS_A_USER));
+        CHECK_OK(stg_tickets_give(&tickets, &who, SECOND, ticket, &err), err);
+    }
+    struct stg_identity late = user(99999);
+    CHECK_INT(stg_tickets_give(&tickets, &late, SECOND, ticket, &err),
+              -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_OK(stg_tickets_give(&tickets, &late, 3601 * SECOND, ticket, &err), err);
+    stg_tickets_finish(&tickets);
+}
+
+static void a_reply_is_kept_for_its_user_and_five_minutes(void)
+{
+    struct stg_kept kept = {0};
+    stg_kept_add(&kept, 1000, "id", 2, 77, "reply", 5, SECOND);
+    const struct stg_kept_reply *reply = stg_kept_find(&kept, 1000, "id", 2, 2 * SECOND);
+    CHECK(reply != NULL && reply->request == 77 && reply->reply_bytes == 5);
+    CHECK(memcmp(reply->bytes + reply->id_bytes, "reply", 5) == 0);
+    CHECK(stg_kept_find(&kept, 1001, "id", 2, 2 * SECOND) == NULL);
+    CHECK(stg_kept_find(&kept, 1000, "id\0", 3, 2 * SECOND) == NULL);
+    CHECK(stg_kept_find(&kept, 1000, "id", 2, 300 * SECOND) != NULL);
+    CHECK(stg_kept_find(&kept, 1000, "id", 2, 301 * SECOND) == NULL);
+    stg_kept_finish(&kept);
+}
+
+static void kept_replies_are_bounded_in_number_and_in_bytes(void)
+{
+    static char large[65536];
+    struct stg_kept kept = {0};
+    stg_kept_add(&kept, 1001, "bob", 3, 0, "x", 1, SECOND);
+    for (int i = 0; i < STG_KEPT_A_USER + 1; i++)
+        stg_kept_add(&kept, 1000, &i, sizeof(i), 0, "x", 1, SECOND);
+    int first = 0, second = 1, n = 0;
+    CHECK(stg_kept_find(&kept, 1000, &first, sizeof(first), SECOND) == NULL);
+    CHECK(stg_kept_find(&kept, 1000, &second, sizeof(second), SECOND) != NULL);
+    CHECK(stg_kept_find(&kept, 1001, "bob", 3, SECOND) != NULL);
+    for (int i = 0; i < 200; i++)
+        stg_kept_add(&kept, (uid_t)i, &i, sizeof(i), 0, large, sizeof(large), SECOND);
+    for (const struct stg_kept_reply *r = kept.newest; r != NULL; r = r->next)
+        n += r->reply_bytes == sizeof(large);
+    CHECK(n >= 50 && n <= (int)(STG_KEPT_BYTES / sizeof(large)));
+    stg_kept_add(&kept, 5, "late", 4, 0, "x", 1, 400 * SECOND);
+    CHECK(kept.newest != NULL && kept.newest->next == NULL); /* what expired went */
+    stg_kept_finish(&kept);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_ticket_stands_for_its_user_for_an_hour),
+    TEST(a_users_oldest_ticket_makes_room_for_a_new_one),
+    TEST(all_tickets_together_are_bounded_until_one_expires),
+    TEST(a_reply_is_kept_for_its_user_and_five_minutes),
+    TEST(kept_replies_are_bounded_in_number_and_in_bytes),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The twin of a pipeline's memory against a stager-gpu that lies (gpu/fake_gpu.c): none
+ * of it is believed, none of it ends stagerd, and a batch is at worst not copied.
+ */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/gpu/twin.h"
+#include "tests/check.h"
+
+#define SEGMENT_BYTES ((uint64_t)1 << 20)
+
+static struct stg_err err;
+
+static struct stg_twin *make(const char *what, int *ret_segment)
+{
+    struct stg_twin *twin;
+    *ret_segment = memfd_create("segment", MFD_CLOEXEC);
+    CHECK(*ret_segment >= 0 && ftruncate(*ret_segment, SEGMENT_BYTES) == 0);
+    struct stg_twin_config config = {.name = "p",
+                                     .device = what,
+                                     .segment = *ret_segment,
+                                     .segment_bytes = SEGMENT_BYTES,
+                                     .memory_bytes = SEGMENT_BYTES};
+    CHECK_OK(stg_twin_create(&config, &twin, &err), err);
+    return twin;
+}
+
+static void finish(struct stg_twin *twin, int segment)
+{
+    stg_twin_destroy(twin);
+    close(segment);
+}
+
+/* No memory, no copy, and a reason. */
+static void refused(const char *what, const char *because)
+{
+    char why[512];
+    int segment;
+    struct stg_twin *twin = make(what, &segment);
+    struct stg_twin_memory memory;
+    stg_twin_memory(twin, &memory);
+    CHECK_INT(memory.fd, -1);
+    CHECK_INT(stg_twin_copy(twin, 0, 0, 64), 0);
+    CHECK_INT(stg_twin_status(twin, why, sizeof(why)), 0);
+    CHECK_CONTAINS(why, because);
+    finish(twin, segment);
+}
+
+static void a_beginning_that_makes_no_sense_is_refused(void)
+{
+    refused("another_magic", "makes no sense");
+    refused("a_code_that_is_none", "makes no sense");
+    refused("too_little", "makes no sense");
+    refused("too_much", "makes no sense");
+    refused("no_memory", "makes no sense");
+    refused("many", "before it was ready");
+    refused("a_short_message", "before it was ready");
+    refused("dies", "before it was ready");
+}
+
+static void its_reasons_are_printed_as_text(void)
+{
+    refused("refuses", "????");
+}
+
+/* One copy is not believed; stager-gpu is started again, and its memory is the same. */
+static void distrusted(const char *what, unsigned n_good)
+{
+    int segment;
+    struct stg_twin *twin = make(what, &segment);
+    struct stg_twin_memory memory, again;
+    stg_twin_memory(twin, &memory);
+    CHECK(memory.fd >= 0 && memory.number == 1 && memory.bytes >= SEGMENT_BYTES);
+    for (unsigned i = 0; i < n_good; i++)
+        CHECK_INT(stg_twin_copy(twin, 0, 0, 64), 1);
+    CHECK_INT(stg_twin_copy(twin, 4, 0, 64), 0);
+    stg_twin_memory(twin, &again);
+    CHECK_INT(again.number, memory.number);
+    CHECK_INT(again.bytes, memory.bytes);
+    close(memory.fd);
+    close(again.fd);
+    finish(twin, segment);
+}
+
+static void an_answer_that_makes_no_sense_is_no_copy(void)
+{
+    distrusted("answers_another", 0);
+    distrusted("answers_little", 0);
+    distrusted("answers_twice", 1);
+    distrusted("fails", 0);
+    distrusted("leaves", 0);
+}
+
+static void an_honest_one_copies_what_lies_in_its_memory(void)
+{
+    char why[512];
+    int segment;
+    struct stg_twin *twin = make("honest", &segment);
+    CHECK_INT(stg_twin_copy(twin, 0, 0, SEGMENT_BYTES), 1);
+    CHECK_INT(stg_twin_copy(twin, 0, 4096, 0), 1);
+    CHECK_INT(stg_twin_copy(twin, 0, 1, SEGMENT_BYTES), 0); /* beyond its end */
+    CHECK_INT(stg_twin_copy(twin, 0, SEGMENT_BYTES / 2, 64), 1);
+    CHECK_INT(stg_twin_status(twin, why, sizeof(why)), 3);
+    CHECK_STR(why, "");
+    finish(twin, segment);
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(a_beginning_that_makes_no_sense_is_refused, 60),
+    TEST(its_reasons_are_printed_as_text),
+    TEST_SLOW(an_answer_that_makes_no_sense_is_no_copy, 60),
+    TEST(an_honest_one_copies_what_lies_in_its_memory),
+};
+
+TEST_MAIN(tests)

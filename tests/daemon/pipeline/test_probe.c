@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What check and apply say of files that the first batch would fail on.
+ */
+#include "daemon/pipeline/probe.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+#define SECOND 1000000000u
+
+static char folder[64];
+
+static void put(const char *name, const void *bytes, size_t n, mode_t mode)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    CHECK_INT(write(fd, bytes, n), (ssize_t)n);
+    CHECK_INT(fchmod(fd, mode), 0);
+    close(fd);
+}
+
+static void begin(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/stg-probe-XXXXXX");
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK_INT(chmod(folder, 0755), 0);
+}
+
+static void end(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
+/* The problems of a pipeline of `pattern` in the folder and those steps, one a line. */
+static const char *problems(uid_t uid, const char *pattern, const char *steps)
+{
+    static char all[4096];
+    char text[512];
+    struct stg_bump bump;
+    const char *lines[8];
+    stg_bump_init(&bump, 0);
+    int bytes =
+        snprintf(text, sizeof(text), "dataset:\n  - files: {pattern: \"%s/%s\"}\n%s",
+                 folder, pattern, steps);
+    size_t n = stg_probe(&(struct stg_probe_config){.text = text,
+                                                    .text_bytes = (size_t)bytes,
+                                                    .uid = uid,
+                                                    .gid = uid,
+                                                    .wait_ns = 60ull * SECOND},
+                         &bump, lines, 8);
+    all[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        strcat(all, lines[i]);
+        strcat(all, "\n");
+    }
+    stg_bump_finish(&bump);
+    return all;
+}
+
+#define LINES "  - text_line\n  - batch: {batch_size: 2}\n"
+
+static void good_files_are_no_problem(void)
+{
+    begin();
+    put("a [1].txt", "1\n2\n", 4, 0644);
+    put("b.txt", "", 0, 0644);
+    CHECK_STR(problems(getuid(), "*.txt", LINES), "");
+    CHECK_STR(problems(getuid(), "*", "  - shuffle: {buffer_size: 9}\n" LINES), "");
+    CHECK_STR(problems(getuid(), "*",
+                       "  - interleave: {cycle_length: 2, reader: {text_line: {}}}\n"),
+              "");
+    end();
+}
+
+static void a_pattern_that_matches_nothing_is_a_problem(void)
+{
+    begin();
+    CHECK_CONTAINS(problems(getuid(), "*.csv", LINES),
+                   "problem: step files (line 2): no files matched ");
+    end();
+}
+
+static void a_file_that_the_applier_may_not_read_names_the_user_and_the_command(void)
+{
+    char part[256];
+    begin();
+    put("secret.txt", "1\n", 2, 0600);
+    if (getuid() != 0)
+        SKIP("only root can apply as another user");
+    snprintf(part, sizeof(part),
+             "user 54321 may not read %s/secret.txt; its owner can grant that: `setfacl "
+             "-m u:54321:r %s/secret.txt`",
+             folder, folder);
+    CHECK_CONTAINS(problems(54321, "*.txt", LINES), part);
+    CHECK_INT(chmod(folder, 0700), 0);
+    snprintf(part, sizeof(part), "`setfacl -m u:54321:x %s`", folder);
+    CHECK_CONTAINS(problems(54321, "secret.txt", LINES), part);
+    end();
+}
+
+static void contents_that_the_reader_refuses_are_a_problem(void)
+{
+    begin();
+    put("empty", "", 0, 0644);
+    CHECK_CONTAINS(problems(getuid(), "empty", LINES), "holds no record");
+    put("plain", "1\n2\n", 4, 0644);
+    CHECK_CONTAINS(
+        problems(getuid(), "plain", "  - text_line: {compression_type: gzip}\n"),
+        "plain: ");
+    CHECK_CONTAINS(problems(getuid(), "plain", "  - tfrecord\n"), "plain: ");
+    end();
+}
+
+__attribute__((unused)) static unsigned n_tasks(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    unsigned n = 0;
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
+        n += entry->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+static void a_file_system_that_does_not_answer_costs_a_moment(void)
+{
+    struct stg_bump bump;
+    const char *lines[8] = {""};
+    static const char text[] = "dataset:\n  - files: {pattern: /}\n";
+    stg_bump_init(&bump, 0);
+    size_t n = stg_probe(
+        &(struct stg_probe_config){.text = text, .text_bytes = sizeof(text) - 1}, &bump,
+        lines, 8);
+    CHECK(n <= 1);
+    if (n == 1)
+        CHECK_CONTAINS(lines[0], "problem: ");
+    stg_bump_finish(&bump);
+#ifndef __SANITIZE_THREAD__ /* which has threads of its own */
+    while (n_tasks() > 1) { /* the thread of the probe ends by itself */
+    }
+#endif
+}
+
+static const struct stg_test tests[] = {
+    TEST(good_files_are_no_problem),
+    TEST(a_pattern_that_matches_nothing_is_a_problem),
+    TEST(a_file_that_the_applier_may_not_read_names_the_user_and_the_command),
+    TEST(contents_that_the_reader_refuses_are_a_problem),
+    TEST(a_file_system_that_does_not_answer_costs_a_moment),
+};
+
+TEST_MAIN(tests)

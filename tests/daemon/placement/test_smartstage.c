@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The controller against a stage that is simulated: batches come at a pace that the cut
+ * in force gives, with noise, and some of the last cut are always on their way.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/placement/smartstage.h"
+#include "tests/check.h"
+#include "tests/core/random.h"
+
+#define MS UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define BUFFER 6u /* batches that are made and not taken */
+
+struct stage {
+    struct stg_smart smart;
+    struct stg_decisions decisions;
+    struct stg_smart_view view;
+    struct random random;
+    double pace[STG_SMART_MAX_CUTS]; /* batches a second, by the id of the cut */
+    double noise;                    /* of the pace, from one second to the next */
+    double predicted[STG_SMART_MAX_CUTS];
+    uint32_t n_plan;     /* cuts that a plan offers */
+    double drift;        /* of the pace, this moment */
+    uint64_t drift_ns;   /* until when */
+    double made;         /* batches, with fractions */
+    uint64_t not_own_ns; /* time in trials that another than the kept cut was in force */
+    uint64_t began_ns;
+    unsigned n_plans, n_switches;
+    uint32_t last_kept;
+};
+
+static double uniform(struct stage *s)
+{
+    return (double)(random_next(&s->random) >> 11) / 9007199254740992.0;
+}
+
+/* Of the normal distribution, about: twelve dice. */
+static double normal(struct stage *s)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform(s);
+    return sum;
+}
+
+static void stage_init(struct stage *s, uint64_t seed, const double *pace,
+                       uint32_t n_cuts, double noise)
+{
+    *s = (struct stage){.random = {seed}, .n_plan = n_cuts - 1, .noise = noise};
+    for (uint32_t i = 0; i < n_cuts; i++) {
+        s->pace[i] = pace[i];
+        s->predicted[i] = 1.1;
+    }
+    s->view = (struct stg_smart_view){.now_ns = SECOND,
+                                      .n_changes = 1,
+                                      .is_running = true,
+                                      .is_measured = true,
+                                      .free_cores = 1};
+    s->began_ns = s->view.now_ns;
+    stg_smart_init(&s->smart, &s->decisions);
+}
+
+static uint32_t id_in_force(const struct stage *s)
+{
+    return s->smart.cuts[s->smart.in_force].id;
+}
+
+static uint32_t id_kept(const struct stage *s)
+{
+    return s->smart.cuts[s->smart.kept].id;
+}
+
+static void plan(struct stage *s)
+{
+    struct stg_smart_cut cuts[STG_SMART_MAX_CUTS - 1];
+    uint32_t kept = id_kept(s);
+    for (uint32_t i = 0; i < s->n_plan; i++) {
+        cuts[i] = (struct stg_smart_cut){
+            .id = i + 1, .predicted = s->predicted[i + 1], .is_in_force = i + 1 == kept};
+        snprintf(cuts[i].label, sizeof(cuts[i].label), "cut %u", i + 1);
+    }
+    stg_smart_plan(&s->smart, s->view.now_ns, cuts, s->n_plan, "nothing would be faster");
+    s->n_plans++;
+}
+
+/* What was made before the cut was changed goes at the pace at which it is made now: only
+ * what the cut changes matters here. */
+static void pass_time(struct stage *s, uint64_t ns)
+{
+    if (s->view.now_ns >= s->drift_ns) {
+        s->drift = 1 + s->noise * normal(s);
+        s->drift_ns = s->view.now_ns + 80 * MS;
+    }
+    double pace = s->pace[id_in_force(s)] * (s->drift > 0.1 ? s->drift : 0.1);
+    s->made += pace * (double)ns / 1e9;
+    s->view.now_ns += ns;
+    s->view.n_made = (uint64_t)s->made + BUFFER;
+    s->view.n_taken = (uint64_t)s->made;
+    if (id_in_force(s) != id_kept(s))
+        s->not_own_ns += ns;
+}
+
+static void run(struct stage *s, uint64_t ns)
+{
+    uint64_t end = s->view.now_ns + ns;
+    while (s->view.now_ns < end) {
+        int millis = stg_smart_tick(&s->smart, &s->view);
+        CHECK(millis > 0 && millis <= 1000);
+        if (s->smart.state == STG_SMART_PLAN) {
+            plan(s);
+            continue;
+        }
+        if (id_kept(s) != s->last_kept)
+            s->n_switches++;
+        s->last_kept = id_kept(s);
+        pass_time(s, (uint64_t)millis * MS);
+    }
+}
+
+static void a_cut_that_is_faster_is_kept(void)
+{
+    static const double pace[] = {1000, 1200};
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct stage s;
+        stage_init(&s, seed, pace, 2, 0.05);
+        run(&s, 30 * SECOND);
+        CHECK_INT(s.smart.state, STG_SMART_HOLD);
+        CHECK_INT(id_kept(&s), 1);
+        CHECK_INT(id_in_force(&s), 1);
+        CHECK_INT(s.n_plans, 1);
+    }
+}
+
+static void a_cut_that_is_slower_is_never_kept(void)
+{
+    static const double pace[] = {1000, 960, 900};
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct stage s;
+        stage_init(&s, seed, pace, 3, 0.05);
+        run(&s, 60 * SECOND);
+        CHECK_INT(s.smart.state, STG_SMART_HOLD);
+        CHECK_INT(id_kept(&s), 0);
+    }
+}
+
+/* What else is tried has to be judged first, but not for ever. */
+static void cuts_are_tried_when_no_number_of_auto_is(void)
+{
+    static const double pace[] = {1000, 1200};
+    struct stage s;
+    stage_init(&s, 1, pace, 2, 0.05);
+    s.view.is_tuning = true;
+    run(&s, 3 * SECOND);
+    CHECK_INT(s.n_plans, 1);
+    CHECK(stg_smart_in_trial(&s.smart)); /* so that no other number is tried */
+    CHECK_INT(id_in_force(&s), 0);
+    CHECK_INT(s.not_own_ns, 0);
+    s.view.is_tuning = false;
+    run(&s, SECOND);
+    CHECK(s.not_own_ns > 0);
+    run(&s, 30 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+    CHECK(!stg_smart_in_trial(&s.smart));
+
+    stage_init(&s, 1, pace, 2, 0.05);
+    s.view.is_tuning = true;
+    run(&s, 10 * SECOND);
+    CHECK(s.not_own_ns > 0);
+}
+
+/* It would be no harm, and no good either. */
+static void a_cut_that_is_as_fast_is_hardly_ever_kept(void)
+{
+    static const double pace[] = {1000, 1000};
+    unsigned n = 0;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct stage s;
+        stage_init(&s, seed, pace, 2, 0.10);
+        run(&s, 60 * SECOND);
+        CHECK_INT(s.smart.state, STG_SMART_HOLD);
+        n += id_kept(&s) != 0;
+    }
+    CHECK(n <= 8);
+}
+
+static void the_fastest_of_several_is_kept(void)
+{
+    static const double pace[] = {1000, 1080, 1300, 700};
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct stage s;
+        stage_init(&s, seed, pace, 4, 0.03);
+        s.predicted[1] = s.predicted[2] = s.predicted[3] = 1.3;
+        run(&s, 60 * SECOND);
+        CHECK_INT(id_kept(&s), 2);
+    }
+}
+
+static void slow_batches_take_longer_windows(void)
+{
+    static const double pace[] = {4, 6};
+    struct stage s;
+    stage_init(&s, 1, pace, 2, 0.02);
+    run(&s, 300 * SECOND);
+    CHECK_INT(s.smart.state, STG_SMART_HOLD);
+    CHECK_INT(id_kept(&s), 1);
+}
+
+static void without_a_plan_nothing_is_tried(void)
+{
+    static const double pace[] = {1000};
+    struct stage s;
+    stage_init(&s, 1, pace, 1, 0.05);
+    run(&s, 600 * SECOND);
+    CHECK_INT(id_in_force(&s), 0);
+    CHECK_INT(s.n_plans, 1);
+    CHECK_INT(stg_decisions_n(&s.decisions), 1);
+    CHECK_CONTAINS(stg_decisions_at(&s.decisions, 0)->text, "nothing would be faster");
+}
+
+static void nothing_happens_before_enough_is_measured(void)
+{
+    static const double pace[] = {1000, 2000};
+    struct stage s;
+    stage_init(&s, 1, pace, 2, 0.05);
+    s.view.is_measured = false;
+    run(&s, 60 * SECOND);
+    CHECK_INT(s.n_plans, 0);
+    CHECK_INT(id_in_force(&s), 0);
+    CHECK_INT(stg_decisions_n(&s.decisions), 1);
+    CHECK_CONTAINS(stg_decisions_at(&s.decisions, 0)->text,
+                   "that needs trainers which call stager_run");
+    s.view.is_measured = true;
+    run(&s, 30 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+}
+
+/* ---- another load ---- */
+
+static void a_cut_that_became_slower_is_given_up(void)
+{
+    static const double pace[] = {1000, 1300};
+    struct stage s;
+    stage_init(&s, 5, pace, 2, 0.03);
+    run(&s, 30 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+    s.pace[1] = 500; /* other programs took the daemon's cores */
+    s.view.free_cores = 0;
+    run(&s, 600 * SECOND);
+    CHECK_INT(id_kept(&s), 0);
+    CHECK_INT(id_in_force(&s), 0);
+    CHECK_INT(s.n_switches, 2);
+}
+
+static void a_cut_that_is_kept_is_not_given_up_for_noise(void)
+{
+    static const double pace[] = {1000, 1100};
+    struct stage s;
+    stage_init(&s, 9, pace, 2, 0.03);
+    run(&s, 30 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+    for (int i = 0; i < 20; i++) { /* another load, and the cut is as good */
+        double factor = i % 2 == 0 ? 2 : 0.5;
+        s.pace[0] *= factor;
+        s.pace[1] *= factor;
+        run(&s, 300 * SECOND);
+        CHECK_INT(id_kept(&s), 1);
+    }
+    CHECK_INT(s.n_switches, 1);
+}
+
+/* The best cut changes every 20 s, for three hours. */
+static void it_does_not_run_after_a_load_that_flaps(void)
+{
+    static const double pace[] = {1000, 1500};
+    struct stage s;
+    stage_init(&s, 3, pace, 2, 0.03);
+    for (int i = 0; i < 540; i++) {
+        s.pace[1] = i % 2 == 0 ? 1500 : 600;
+        run(&s, 20 * SECOND);
+    }
+    CHECK(s.n_switches <= 60);
+    CHECK(s.not_own_ns < 540 * SECOND); /* a twentieth */
+}
+
+static void trials_take_a_twentieth_of_the_time_at_most(void)
+{
+    static const double pace[] = {1000, 1000, 990, 1010};
+    struct stage s;
+    stage_init(&s, 11, pace, 4, 0.10);
+    for (int i = 0; i < 400; i++) { /* always another load */
+        double factor = i % 2 == 0 ? 2 : 0.5;
+        for (int k = 0; k < 4; k++)
+            s.pace[k] *= factor;
+        run(&s, 10 * SECOND);
+    }
+    CHECK(s.not_own_ns * 20 < s.view.now_ns - s.began_ns);
+    CHECK(s.n_plans >= 2);
+}
+
+static void who_comes_or_goes_begins_the_window_anew(void)
+{
+    static const double pace[] = {1000, 1200};
+    struct stage s;
+    stage_init(&s, 2, pace, 2, 0.02);
+    for (int i = 0; i < 40; i++) { /* windows are longer than that */
+        run(&s, 100 * MS);
+        s.view.n_changes++;
+    }
+    CHECK(s.smart.n_pairs == 0);
+    run(&s, 60 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+}
+
+/* As fast as those before them, and perhaps they fetch something else. */
+static void other_trainers_are_a_reason_to_look_again(void)
+{
+    static const double pace[] = {1000, 1200};
+    struct stage s;
+    stage_init(&s, 2, pace, 1, 0.02);
+    run(&s, 60 * SECOND);
+    CHECK_INT(s.n_plans, 1);
+    s.pace[1] = pace[1];
+    s.predicted[1] = 1.2;
+    s.n_plan = 1;
+    s.view.n_changes++;
+    run(&s, 30 * SECOND);
+    CHECK_INT(s.n_plans, 2);
+    CHECK_INT(id_kept(&s), 1);
+    CHECK_CONTAINS(stg_decisions_at(&s.decisions, 1)->text, "trainers came or went");
+    run(&s, 300 * SECOND);
+    CHECK_INT(s.n_plans, 2);
+}
+
+static void a_pause_is_no_window(void)
+{
+    static const double pace[] = {1000, 1200};
+    struct stage s;
+    stage_init(&s, 2, pace, 2, 0.02);
+    run(&s, 1500 * MS);
+    s.view.is_running = false;
+    for (int i = 0; i < 100; i++) {
+        CHECK(stg_smart_tick(&s.smart, &s.view) >= 250);
+        s.view.now_ns += SECOND;
+    }
+    s.view.is_running = true;
+    run(&s, 30 * SECOND);
+    CHECK_INT(id_kept(&s), 1);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_cut_that_is_faster_is_kept),
+    TEST(a_cut_that_is_slower_is_never_kept),
+    TEST(cuts_are_tried_when_no_number_of_auto_is),
+    TEST(a_cut_that_is_as_fast_is_hardly_ever_kept),
+    TEST(the_fastest_of_several_is_kept),
+    TEST(slow_batches_take_longer_windows),
+    TEST(without_a_plan_nothing_is_tried),
+    TEST(nothing_happens_before_enough_is_measured),
+    TEST(a_cut_that_became_slower_is_given_up),
+    TEST(a_cut_that_is_kept_is_not_given_up_for_noise),
+    TEST(it_does_not_run_after_a_load_that_flaps),
+    TEST(trials_take_a_twentieth_of_the_time_at_most),
+    TEST(who_comes_or_goes_begins_the_window_anew),
+    TEST(other_trainers_are_a_reason_to_look_again),
+    TEST(a_pause_is_no_window),
+};
+TEST_MAIN(tests)

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tuners of a stage: when they are told nothing, and when they forget. A stage that
+ * makes nothing: the test says which items came, and how long the trainer waited.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/pipeline/definition.h"
+#include "daemon/stage/delivery.h"
+#include "tests/check.h"
+
+#define TEXT                                                                             \
+    "smart_stage: auto\n"                                                                \
+    "dataset: [{range: {stop: 100}}, {batch: {batch_size: 4}}]\n"                        \
+    "graph:\n"                                                                           \
+    "  - {name: square, op: multiply, input: [\"staged:v\", \"staged:v\"]}\n"            \
+    "  - {name: y, op: add, input: [square, square]}\n"                                  \
+    "staged: {features: {v: value}, num_threads: auto, capacity: auto}\n"                \
+    "targets: [y]\n"
+
+struct scene {
+    struct stg_definition *definition;
+    struct stg_stage stage;
+    struct stg_client client;
+    struct stg_control_page *control; /* of the client */
+};
+
+static void scene_init(struct scene *s)
+{
+    static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+    struct stg_err err = {0};
+    *s = (struct scene){0};
+    CHECK_OK(stg_definition_create(TEXT, strlen(TEXT), "p", &nobody, NULL, &s->definition,
+                                   &err),
+             err);
+    struct stg_stage *stage = &s->stage;
+    stage->config = (struct stg_stage_config){.spec = s->definition->spec,
+                                              .graph = s->definition->graph,
+                                              .cuts = s->definition->cuts,
+                                              .tuning = s->definition->tuning,
+                                              .num_clients = 1,
+                                              .name = "p"};
+    stage->plan = (struct stg_stage_plan){
+        .capacity = 16, .num_threads = 8, .max_batch_bytes = 1 << 20};
+    stage->staged = &stage->config.spec->staged;
+    stage->kind = stg_delivery_kind(STG_DELIVERY_SPLIT);
+    pthread_mutex_init(&stage->lock, NULL);
+    stage->measure = stg_measure_create(stage->config.graph, 1);
+    CHECK(stage->measure != NULL);
+    CHECK_OK(stg_tune_init(stage, &err), err);
+
+    struct stg_request request = {.kind = STG_REQUEST_OPEN};
+    s->control = aligned_alloc(4096, STG_CONTROL_BYTES);
+    CHECK(s->control != NULL);
+    memset(s->control, 0, STG_CONTROL_BYTES);
+    stg_control_format(s->control, 1);
+    s->client.control.page = s->control;
+    s->client.state = STG_CLIENT_ATTACHED;
+    CHECK_OK(stg_needs_read(&request, stage->config.cuts, &s->client.needs, &err), err);
+    stage->clients = &s->client;
+    stage->n_attached = 1;
+    stg_stage_recut(stage);
+    stg_tune_forget(stage);
+}
+
+static void scene_finish(struct scene *s)
+{
+    stg_tune_finish(&s->stage);
+    stg_measure_destroy(s->stage.measure);
+    stg_stage_cut_unref(s->stage.cut);
+    free(s->stage.chosen);
+    stg_cut_needs_destroy(s->client.needs);
+    free(s->control);
+    pthread_mutex_destroy(&s->stage.lock);
+    stg_definition_unref(s->definition);
+}
+
+static void spend(int64_t millis)
+{
+    struct timespec left = {.tv_nsec = millis * 1000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+        ;
+}
+
+/* n items that took 100 ms each, for which the trainer waits nearly all the time. */
+static void give(struct scene *s, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct stg_work work = {.busy_ns = 100000000};
+        spend(4);
+        s->client.wait_ns += 3500000;
+        s->client.n_given++;
+        pthread_mutex_lock(&s->stage.lock);
+        stg_tune_item(&s->stage, &work);
+        pthread_mutex_unlock(&s->stage.lock);
+    }
+}
+
+static void give_until_it_tries(struct scene *s)
+{
+    for (int i = 0; i < 200 && !stg_tune_in_trial(&s->stage); i++)
+        give(s, 1);
+    CHECK(stg_tune_in_trial(&s->stage));
+}
+
+static void a_number_that_the_trainer_waits_for_is_tried(void)
+{
+    struct scene s;
+    scene_init(&s);
+    CHECK_INT(s.stage.tune.threads.value, 1);
+    give_until_it_tries(&s);
+    CHECK(s.stage.tune.threads.value > 1);
+    CHECK_INT(s.stage.runners.n_active, s.stage.tune.threads.value);
+    scene_finish(&s);
+}
+
+static void while_cuts_are_tried_no_number_is(void)
+{
+    struct scene s;
+    scene_init(&s);
+    stg_tuning_hold(s.stage.tune.log, true);
+    give(&s, 100); /* 400 ms, of which the half is enough */
+    CHECK(!stg_tune_in_trial(&s.stage));
+    CHECK_INT(s.stage.tune.threads.n_windows, 0);
+    CHECK_INT(s.stage.tune.threads.value, 1);
+    stg_tuning_hold(s.stage.tune.log, false);
+    give_until_it_tries(&s);
+    scene_finish(&s);
+}
+
+static void what_is_being_tried_when_cuts_want_to_be_is_judged_first(void)
+{
+    struct scene s;
+    scene_init(&s);
+    give_until_it_tries(&s);
+    stg_tuning_hold(s.stage.tune.log, true);
+    for (int i = 0; i < 1000 && stg_tune_in_trial(&s.stage); i++)
+        give(&s, 1);
+    CHECK(!stg_tune_in_trial(&s.stage)); /* it brought nothing */
+    CHECK_INT(s.stage.tune.threads.value, 1);
+    give(&s, 60);
+    CHECK(!stg_tune_in_trial(&s.stage));
+    scene_finish(&s);
+}
+
+static void what_was_measured_with_another_cut_counts_no_more(void)
+{
+    struct scene s;
+    struct stg_err err = {0};
+    scene_init(&s);
+    static const bool moved[] = {true};
+    CHECK_INT(stg_cuts_n_nodes(s.definition->cuts), 1);
+    for (int i = 0; i < 200 && s.stage.tune.threads.n_windows == 0; i++)
+        give(&s, 1);
+    CHECK_INT(s.stage.tune.threads.n_windows, 1);
+    CHECK_OK(stg_stage_set_cut(&s.stage, moved, &err), err);
+    CHECK(stg_stage_cut_number(&s.stage) > 0);
+    CHECK_INT(s.stage.tune.threads.n_windows, 0);
+    CHECK_INT(s.stage.tune.window.n_items, 0);
+    give_until_it_tries(&s);
+    scene_finish(&s);
+}
+
+static void the_next_stage_begins_with_what_the_last_one_came_to(void)
+{
+    struct scene s;
+    struct stg_err err = {0};
+    scene_init(&s);
+    give_until_it_tries(&s);
+    uint32_t found = s.stage.tune.threads.value;
+    uint64_t n_changes = stg_tuning_n_changes(s.stage.tune.log);
+    CHECK(found > 1 && n_changes > 0);
+    stg_tune_finish(&s.stage);
+    s.stage.tune = (struct stg_stage_tune){0};
+    CHECK_OK(stg_tune_init(&s.stage, &err), err);
+    CHECK_INT(s.stage.tune.threads.value, found);
+    CHECK_INT(s.stage.runners.n_active, found);
+    CHECK_INT(s.stage.tune.n_told, n_changes); /* it was said when it was so */
+    scene_finish(&s);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_number_that_the_trainer_waits_for_is_tried),
+    TEST(while_cuts_are_tried_no_number_is),
+    TEST(what_is_being_tried_when_cuts_want_to_be_is_judged_first),
+    TEST(what_was_measured_with_another_cut_counts_no_more),
+    TEST(the_next_stage_begins_with_what_the_last_one_came_to),
+};
+TEST_MAIN(tests)
