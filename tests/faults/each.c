@@ -34,8 +34,20 @@ static void settle(struct each *each, struct inside_state *ret)
         inside_settle(each->inside, ret);
 }
 
-/* One fault; fails the test unless somebody was told in time. Returns whether the call
- * was made at all. */
+static void restore(struct inside *inside, const struct inside_scenario *scenario)
+{
+    char text[512] = "";
+    if (scenario->restore != NULL) {
+        scenario->restore(inside);
+        return;
+    }
+    int rc = scenario->attempt(inside, text);
+    if (rc < 0)
+        FAIL("after %s: %d: %s", inside->doing, rc, text);
+}
+
+/* Injects one fault; fails the test unless an answer comes in time. Returns whether the
+ * call that fails was made at all. */
 static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool for_ever)
 {
     char text[512] = "", *doing = each->inside->doing;
@@ -59,7 +71,7 @@ static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool f
     each->n_done++;
     struct inside_state state; /* what began under the fault ends by it */
     settle(each, &state);
-    each->scenario->restore(each->inside);
+    restore(each->inside, each->scenario);
     return failed;
 }
 
@@ -126,7 +138,7 @@ void inside_each(struct inside *inside, const struct inside_scenario *scenario)
             n_calls[i] = inject_count((enum inject_call)i) > n_calls[i]
                              ? inject_count((enum inject_call)i)
                              : n_calls[i];
-        scenario->restore(inside);
+        restore(inside, scenario);
     }
     settle(&each, &each.before);
     each.n_done = each.n_errors = 0;

@@ -63,9 +63,10 @@ const char *inside_file(struct inside *inside, const char *name, const char *tex
 struct inside_scenario {
     const char *name;
     /* Under a fault: returns a code and, when that is negative, words. No code but
-     * DEADLINE_EXCEEDED is wrong: nobody may wait in vain. */
+     * DEADLINE_EXCEEDED is wrong: no wait may be in vain. */
     int (*attempt)(struct inside *inside, char text[512]);
-    /* Without one: everything works, and what attempt may have made is gone. */
+    /* Without one: everything works, and what attempt may have made is gone. NULL:
+     * attempt makes nothing, and now returns 0. */
     void (*restore)(struct inside *inside);
     bool outside_loop; /* attempt runs the daemon itself: no thread is there to settle */
     uint64_t spared;   /* bit i: call i does not fail */

@@ -77,16 +77,10 @@ static int ask(struct inside *inside, char text[512])
     return rc < 0 ? rc : inside_call(inside, &check, text);
 }
 
-static void ask_again(struct inside *inside)
-{
-    char text[512];
-    must(ask(inside, text), text);
-}
-
 static void questions_survive_every_fault(void)
 {
-    static const struct inside_scenario scenario = {"status, list, check", ask, ask_again,
-                                                    false, 0};
+    static const struct inside_scenario scenario = {.name = "status, list, check",
+                                                    .attempt = ask};
     char text[512];
     inside_init(&in);
     inside_start(&in);

@@ -116,6 +116,21 @@ static void check_all(const unsigned seen[N_LINES], unsigned times)
     }
 }
 
+static const char shared[] = "  num_clients: 2\n  delivery: broadcast\n";
+
+static void survive(const char *what,
+                    int (*attempt)(struct inside *inside, char text[512]),
+                    const char *pipeline, const char *staged)
+{
+    struct inside_scenario scenario = {.name = what, .attempt = attempt};
+    inside_init(&in);
+    inside_start(&in);
+    apply_rows(pipeline, staged);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
 /* ---- one client, then many, then a private run ---- */
 
 static int read_rows(bool private_run, char text[512])
@@ -137,24 +152,9 @@ static int read_shared(struct inside *inside, char text[512])
     return read_rows(false, text);
 }
 
-static void read_shared_again(struct inside *inside)
-{
-    char text[512];
-    int rc = read_shared(inside, text);
-    if (rc < 0)
-        FAIL("after %s: %d: %s", in.doing, rc, text);
-}
-
 static void serving_survives_every_fault(void)
 {
-    static const struct inside_scenario scenario = {"serve", read_shared,
-                                                    read_shared_again, false, 0};
-    inside_init(&in);
-    inside_start(&in);
-    apply_rows("rows", "  num_threads: 2\n");
-    inside_each(&in, &scenario);
-    inside_stop(&in);
-    inside_finish(&in);
+    survive("serve", read_shared, "rows", "  num_threads: 2\n");
 }
 
 static int read_private(struct inside *inside, char text[512])
@@ -162,24 +162,9 @@ static int read_private(struct inside *inside, char text[512])
     return read_rows(true, text);
 }
 
-static void read_private_again(struct inside *inside)
-{
-    char text[512];
-    int rc = read_private(inside, text);
-    if (rc < 0)
-        FAIL("after %s: %d: %s", in.doing, rc, text);
-}
-
 static void a_private_run_survives_every_fault(void)
 {
-    static const struct inside_scenario scenario = {"private run", read_private,
-                                                    read_private_again, false, 0};
-    inside_init(&in);
-    inside_start(&in);
-    apply_rows("rows", "");
-    inside_each(&in, &scenario);
-    inside_stop(&in);
-    inside_finish(&in);
+    survive("private run", read_private, "rows", "");
 }
 
 /* ---- two clients that share every batch ---- */
@@ -200,24 +185,9 @@ static int read_both(struct inside *inside, char text[512])
     return rc;
 }
 
-static void read_both_again(struct inside *inside)
-{
-    char text[512];
-    int rc = read_both(inside, text);
-    if (rc < 0)
-        FAIL("after %s: %d: %s", in.doing, rc, text);
-}
-
 static void a_broadcast_survives_every_fault(void)
 {
-    static const struct inside_scenario scenario = {"broadcast", read_both,
-                                                    read_both_again, false, 0};
-    inside_init(&in);
-    inside_start(&in);
-    apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");
-    inside_each(&in, &scenario);
-    inside_stop(&in);
-    inside_finish(&in);
+    survive("broadcast", read_both, "both", shared);
 }
 
 /* ---- bells that the kernel did not take ---- */
@@ -236,7 +206,7 @@ static void start_sleepers(void)
 {
     inside_init(&in);
     inside_start(&in);
-    apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");
+    apply_rows("both", shared);
 }
 
 static void stop_sleepers(struct stager_stream *streams[2])
@@ -362,24 +332,9 @@ static int ask_why(struct inside *inside, char text[512])
     return rc;
 }
 
-static void ask_why_again(struct inside *inside)
-{
-    char text[512];
-    int rc = ask_why(inside, text);
-    if (rc < 0)
-        FAIL("after %s: %d: %s", in.doing, rc, text);
-}
-
 static void a_deadline_survives_every_fault(void)
 {
-    static const struct inside_scenario scenario = {"deadline", ask_why, ask_why_again,
-                                                    false, 0};
-    inside_init(&in);
-    inside_start(&in);
-    apply_rows("both", "  num_clients: 2\n  delivery: broadcast\n");
-    inside_each(&in, &scenario);
-    inside_stop(&in);
-    inside_finish(&in);
+    survive("deadline", ask_why, "both", shared);
 }
 
 static const struct stg_test tests[] = {

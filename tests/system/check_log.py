@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 
-from daemon import SLOW, Daemon
+from daemon import SLOW, Daemon, check, write
 
 N_REFUSED = 4000  # lines of the log: more than the pipe and the queue hold
 PIPELINE = """name: rows
@@ -52,18 +52,13 @@ class Quiet(Daemon):
                 probes = select.poll()
                 for _ in range(100):
                     probes.register(stack.enter_context(self.connect()), select.POLLIN)
-                told = set()
-                while len(told) < 96:  # four may have been let in
+                answered = set()
+                while len(answered) < 96:  # stagerd serves four of them
                     ready = probes.poll(20000 * SLOW)
                     check(ready, "stagerd stands still: nothing reads its log")
-                    told.update(fd for fd, _ in ready)
-                refused += len(told)
+                    answered.update(fd for fd, _ in ready)
+                refused += len(answered)
         return refused
-
-
-def check(condition, what):
-    if not condition:
-        sys.exit(f"FAIL: {what}")
 
 
 def check_lines(text, n_refused):
@@ -87,8 +82,7 @@ def read_to_end(end, texts):
 def main(build):
     with Quiet(build, max_clients=4) as daemon:
         path = os.path.join(daemon.folder, "rows.yaml")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(PIPELINE)
+        write(path, PIPELINE)
         n_refused = daemon.flood()
         daemon.ctl("apply", path)
         check(len(daemon.cat("rows")) == 100, "the pipeline stands still")

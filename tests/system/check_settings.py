@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import SLOW, Daemon
+from daemon import SLOW, Daemon, check, write
 
 PIPELINE = """name: %s
 dataset:
@@ -25,11 +25,6 @@ staged: {features: {x: x}}
 LIMIT_S = 20 * SLOW
 
 
-def check(condition, what):
-    if not condition:
-        sys.exit(f"FAIL: {what}")
-
-
 def stagerd(build, *arguments, **environment):
     """Runs stagerd until it ends by itself; exit status, standard output and error."""
     env = {key: value for key, value in os.environ.items() if key != "STAGER_RUNTIME_DIR"}
@@ -37,11 +32,6 @@ def stagerd(build, *arguments, **environment):
                             text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL,
                             env={**env, **environment})
     return result.returncode, result.stdout, result.stderr
-
-
-def write(path, text):
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def check_mistakes(build, folder):

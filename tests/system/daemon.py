@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -20,6 +21,17 @@ STOP_S = 10 * SLOW
 
 class Failed(Exception):
     """What went wrong, with what the daemon said."""
+
+
+def check(condition, what):
+    """Ends the test with `what` unless the condition holds."""
+    if not condition:
+        sys.exit(f"FAIL: {what}")
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 class Daemon:

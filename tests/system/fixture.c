@@ -337,6 +337,16 @@ void fixture_status(struct fixture *fixture, const char *name, struct fixture_st
     stager_disconnect(client);
 }
 
+struct fixture_status fixture_balance(struct fixture *fixture)
+{
+    struct fixture_status s;
+    fixture_status(fixture, "p", &s);
+    CHECK_INT(s.made, s.published + s.dropped + s.ignored + s.in_hand + s.discarded);
+    CHECK_INT(s.published, s.acknowledged + s.lost + s.buffered + s.unacknowledged +
+                               s.discarded_published);
+    return s;
+}
+
 int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
                      bool (*until)(const struct fixture_status *status, void *arg),
                      void *arg)
@@ -377,6 +387,33 @@ struct stager_batch *fixture_take(struct stager_stream *stream)
     return batch;
 }
 
+bool fixture_expect_value(struct stager_stream *stream, int64_t value)
+{
+    struct stager_batch *batch = fixture_take(stream);
+    struct stager_batch_info info;
+    struct stager_tensor tensor;
+    stager_batch_info(batch, &info);
+    CHECK_INT(stager_batch_tensor(batch, "value", &tensor), 0);
+    CHECK_INT(*(const int64_t *)tensor.data, value);
+    stager_release(batch);
+    return info.redelivered;
+}
+
+void fixture_expect_code(struct stager_stream *stream, int code, const char *text)
+{
+    struct stager_batch *batch;
+    CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), -code);
+    CHECK_CONTAINS(stager_error_text(stream), text);
+}
+
+void fixture_apply_range(struct fixture *fixture, int stop, const char *staged)
+{
+    char yaml[512];
+    snprintf(yaml, sizeof(yaml),
+             "name: p\ndataset:\n  - range: {stop: %d}\nstaged: {%s}\n", stop, staged);
+    fixture_apply(fixture, yaml);
+}
+
 void fixture_apply_endless(struct fixture *fixture, const char *staged)
 {
     char yaml[1024];
@@ -398,6 +435,31 @@ void fixture_check_pad(const struct stager_batch *batch)
     for (int i = 0; i < 100000; i++) {
         if (x[i] != 1.5f)
             FAIL("pad[%d] is %f", i, (double)x[i]);
+    }
+}
+
+/* ---- the log ---- */
+
+unsigned fixture_count_log(const struct fixture *fixture, const char *text)
+{
+    char path[128], line[1024];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "%s/log", fixture->dir);
+    FILE *log = fopen(path, "re");
+    CHECK(log != NULL);
+    while (fgets(line, sizeof(line), log) != NULL)
+        n += strstr(line, text) != NULL;
+    fclose(log);
+    return n;
+}
+
+void fixture_wait_log(const struct fixture *fixture, const char *text)
+{
+    int64_t until = now_millis() + fixture_millis(20000);
+    while (fixture_count_log(fixture, text) == 0) {
+        if (now_millis() > until)
+            FAIL("no line of the log says: %s", text);
+        usleep(1000);
     }
 }
 

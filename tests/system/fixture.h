@@ -94,6 +94,10 @@ void fixture_moved(const struct stg_pipeline_status *status, char *ret, size_t b
 void fixture_status(struct fixture *fixture, const char *name,
                     struct fixture_status *ret);
 
+/* The status of pipeline p, whose counters are checked: each batch that was made, and
+ * each that was published, is in one place. */
+struct fixture_status fixture_balance(struct fixture *fixture);
+
 /* Polls the status (1 ms apart) until `until` says true; fails the test after millis.
  * Returns how many milliseconds it took. */
 int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
@@ -107,12 +111,30 @@ struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
 /* The next batch; fails the test when there is none within 20 s. */
 struct stager_batch *fixture_take(struct stager_stream *stream);
 
+/* Takes the next item, checks its `value` and releases it. Returns whether it was
+ * redelivered. */
+bool fixture_expect_value(struct stager_stream *stream, int64_t value);
+
+/* Fails the test unless `next` ends with that code (positive) and a text that holds
+ * `text`. */
+void fixture_expect_code(struct stager_stream *stream, int code, const char *text);
+
+/* Applies pipeline "p": the numbers below stop, one in each batch; staged: its keys. */
+void fixture_apply_range(struct fixture *fixture, int stop, const char *staged);
+
 /* Applies pipeline "rows", which never ends: batches of two numbers below 64, and 100,000
  * floats `pad`; staged: more lines of `staged`, "capacity: 2". */
 void fixture_apply_endless(struct fixture *fixture, const char *staged);
 
 /* Fails the test unless `pad` is what it must be: nobody wrote over the batch. */
 void fixture_check_pad(const struct stager_batch *batch);
+
+/* Returns how many lines of stagerd's log hold `text`. A thread writes them soon after
+ * the event: only fixture_wait_log makes sure of one. */
+unsigned fixture_count_log(const struct fixture *fixture, const char *text);
+
+/* Blocks until a line of the log holds `text`; fails the test after 20 s. */
+void fixture_wait_log(const struct fixture *fixture, const char *text);
 
 /* ---- trainers ---- */
 

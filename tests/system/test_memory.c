@@ -25,6 +25,18 @@ static void apply_floats(struct fixture *fixture, const char *name, uint64_t n_f
     fixture_apply(fixture, yaml);
 }
 
+/* Batches of the lines of a file. */
+static void apply_lines(struct fixture *fixture, const char *name, const char *path,
+                        int batch_size, const char *staged)
+{
+    char yaml[1024];
+    snprintf(yaml, sizeof(yaml),
+             "name: %s\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
+             "  - batch: {batch_size: %d}\nstaged: {%s}\n",
+             name, path, batch_size, staged);
+    fixture_apply(fixture, yaml);
+}
+
 /* A line of /proc/PID/status. */
 static long status_kib(pid_t pid, const char *key)
 {
@@ -231,7 +243,7 @@ static void what_closed_streams_keep_is_shown_and_bounded(void)
     struct fixture fixture;
     struct stager_stream *stream;
     struct stager_batch *kept[MOST];
-    char who[64];
+    char holder[64];
     int n = 0;
     fixture_start(&fixture, "memory_budget: 1GiB\nmax_quarantined_memory: 100MiB\n");
     apply_floats(&fixture, "x", 1000000, "capacity: 2");
@@ -241,9 +253,9 @@ static void what_closed_streams_keep_is_shown_and_bounded(void)
         stager_close(stream);
         rc = try_open(&fixture, "x", &stream);
     }
-    snprintf(who, sizeof(who), "process %d (", (int)getpid());
+    snprintf(holder, sizeof(holder), "process %d (", (int)getpid());
     CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(stager_error_text(NULL), who);
+    CHECK_CONTAINS(stager_error_text(NULL), holder);
     CHECK_CONTAINS(stager_error_text(NULL), "max_quarantined_memory 100.0 MiB");
     CHECK_CONTAINS(stager_error_text(NULL),
                    "let them release those batches, or end them");
@@ -266,14 +278,10 @@ static void what_closed_streams_keep_is_shown_and_bounded(void)
 static void a_small_batch_that_is_kept_keeps_little(void)
 {
     struct fixture fixture;
-    char path[256], yaml[1024];
+    char path[256];
     fixture_start(&fixture, "memory_budget: 512MiB\n");
     fixture_numbers(&fixture, "numbers", 1000, 5000, path);
-    snprintf(yaml, sizeof(yaml),
-             "name: t\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
-             "  - batch: {batch_size: 10}\nstaged: {rejoin_millis: 0}\n",
-             path);
-    fixture_apply(&fixture, yaml);
+    apply_lines(&fixture, "t", path, 10, "rejoin_millis: 0");
     struct stager_stream *stream = fixture_open(&fixture, "t", "a", 2);
     struct stager_batch *kept = fixture_take(stream);
     stager_close(stream);
@@ -281,11 +289,11 @@ static void a_small_batch_that_is_kept_keeps_little(void)
 
     apply_floats(&fixture, "x", 1000, "max_batch_bytes: 1MiB, memory_budget: 512MiB");
     int64_t began = now_millis();
-    char who[64];
-    snprintf(who, sizeof(who), "process %d (", (int)getpid());
+    char holder[64];
+    snprintf(holder, sizeof(holder), "process %d (", (int)getpid());
     CHECK_INT(try_open(&fixture, "x", &stream), -STAGER_RESOURCE_EXHAUSTED);
     CHECK(now_millis() - began < fixture_millis(5000));
-    CHECK_CONTAINS(stager_error_text(NULL), who);
+    CHECK_CONTAINS(stager_error_text(NULL), holder);
     CHECK_CONTAINS(stager_error_text(NULL), "closed a stream of pipeline t");
     CHECK_CONTAINS(stager_error_text(NULL), "raise memory_budget in stagerd.yaml to 5");
     stager_release(kept);
@@ -300,16 +308,12 @@ static void many_small_pipelines_share_a_small_budget(void)
     enum { MANY = 40 };
     struct fixture fixture;
     static struct stager_stream *streams[MANY];
-    char path[256], yaml[1024], name[16];
+    char path[256], name[16];
     fixture_start(&fixture, "memory_budget: 512MiB\n");
     fixture_numbers(&fixture, "numbers", 1000, 5000, path);
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof(name), "t%d", i);
-        snprintf(yaml, sizeof(yaml),
-                 "name: %s\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
-                 "  - batch: {batch_size: 10}\n",
-                 name, path);
-        fixture_apply(&fixture, yaml);
+        apply_lines(&fixture, name, path, 10, "");
         streams[i] = fixture_open(&fixture, name, "a", 2);
         stager_release(fixture_take(streams[i]));
     }
@@ -323,14 +327,10 @@ static void a_batch_that_finds_no_memory_names_the_holders(void)
     struct fixture fixture;
     struct stager_stream *stream, *large;
     struct stager_batch *batch;
-    char path[256], yaml[1024];
+    char path[256];
     fixture_start(&fixture, "memory_budget: 64MiB\n");
     fixture_numbers(&fixture, "numbers", 1000000, 900000, path);
-    snprintf(yaml, sizeof(yaml),
-             "name: t\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n"
-             "  - batch: {batch_size: 400000}\n",
-             path);
-    fixture_apply(&fixture, yaml);
+    apply_lines(&fixture, "t", path, 400000, "");
     apply_floats(&fixture, "x", 1000, "max_batch_bytes: 1MiB, memory_budget: 53MiB");
     large = fixture_open(&fixture, "x", "a", 2);
     stream = fixture_open(&fixture, "t", "a", 2);

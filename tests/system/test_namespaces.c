@@ -186,29 +186,6 @@ static void an_older_kernel_watches_a_visible_pid(void)
 
 /* ---- a process that cannot be watched ---- */
 
-static void read_log(const struct fixture *fixture, char log[65536])
-{
-    char path[128];
-    snprintf(path, sizeof(path), "%s/log", fixture->dir);
-    FILE *file = fopen(path, "re");
-    CHECK(file != NULL);
-    log[fread(log, 1, 65535, file)] = '\0';
-    fclose(file);
-}
-
-/* The log is written by a thread, soon after the event. */
-static void check_log(struct fixture *fixture, const char *text)
-{
-    static char log[65536];
-    for (int64_t i = fixture_millis(5000); i > 0; i--) {
-        read_log(fixture, log);
-        if (strstr(log, text) != NULL)
-            return;
-        usleep(1000);
-    }
-    CHECK_CONTAINS(log, text);
-}
-
 static void start_unseen(struct fixture *fixture, struct trainer *trainer,
                          const char *staged)
 {
@@ -217,8 +194,9 @@ static void start_unseen(struct fixture *fixture, struct trainer *trainer,
     trainer_start(trainer, hold_two, fixture, NULL);
     trainer_recv(trainer->fd);
     CHECK_INT(trainer_recv(trainer->fd), 1); /* open has said so */
-    check_log(fixture, "pipeline rows: the process of client holder cannot be watched");
-    check_log(fixture, "the end of its socket counts as its death");
+    fixture_wait_log(fixture,
+                     "pipeline rows: the process of client holder cannot be watched");
+    fixture_wait_log(fixture, "the end of its socket counts as its death");
 }
 
 static bool is_quarantined(const struct fixture_status *status, void *arg)

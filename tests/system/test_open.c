@@ -10,44 +10,6 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-static void apply_range(struct fixture *fixture, int n, const char *staged)
-{
-    char yaml[512];
-    snprintf(yaml, sizeof(yaml),
-             "name: p\ndataset:\n  - range: {stop: %d}\nstaged: {%s}\n", n, staged);
-    fixture_apply(fixture, yaml);
-}
-
-/* Takes the next item, which has that value (and number); whether it was redelivered. */
-static bool expect_value(struct stager_stream *stream, int64_t value)
-{
-    struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
-    struct stager_tensor tensor;
-    stager_batch_info(batch, &info);
-    CHECK_INT(stager_batch_tensor(batch, "value", &tensor), 0);
-    CHECK_INT(*(const int64_t *)tensor.data, value);
-    stager_release(batch);
-    return info.redelivered;
-}
-
-static void expect_code(struct stager_stream *stream, int code, const char *text)
-{
-    struct stager_batch *batch;
-    CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), -code);
-    CHECK_CONTAINS(stager_error_text(stream), text);
-}
-
-static struct fixture_status balance(struct fixture *fixture)
-{
-    struct fixture_status s;
-    fixture_status(fixture, "p", &s);
-    CHECK_INT(s.made, s.published + s.dropped + s.ignored + s.in_hand + s.discarded);
-    CHECK_INT(s.published, s.acknowledged + s.lost + s.buffered + s.unacknowledged +
-                               s.discarded_published);
-    return s;
-}
-
 enum half { HALF_OPEN, HALF_JOINED };
 
 /* Opens without libstager's stream: it stores nothing in its control page. Says which
@@ -104,11 +66,11 @@ static void share(struct stager_stream *victim, struct stager_stream *other, int
                   int n, int stride, int offset)
 {
     for (int i = first; i < n; i += stride) {
-        expect_value(victim, i);
-        expect_value(other, i + offset);
+        fixture_expect_value(victim, i);
+        fixture_expect_value(other, i + offset);
     }
-    expect_code(victim, STAGER_OUT_OF_RANGE, "end of pass");
-    expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
+    fixture_expect_code(victim, STAGER_OUT_OF_RANGE, "end of pass");
+    fixture_expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
 }
 
 /* It dies joined before it stored a word in its control page, then twice while it comes
@@ -122,13 +84,13 @@ static void a_name_killed_before_its_first_request_keeps_its_place(void)
         snprintf(staged, sizeof(staged), "num_clients: 2, delivery: %s, capacity: 3",
                  deliveries[k]);
         fixture_start(&fixture, "");
-        apply_range(&fixture, 12, staged);
+        fixture_apply_range(&fixture, 12, staged);
         struct trainer trainer;
         enum half joined = HALF_JOINED;
         trainer_start(&trainer, half_body, &fixture, &joined);
         CHECK_INT(trainer_recv(trainer.fd), 1);
         struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
-        expect_value(other, k);
+        fixture_expect_value(other, k);
         trainer_kill(&trainer);
         wait_away(&fixture);
         kill_at(&fixture, HALF_OPEN);
@@ -136,9 +98,9 @@ static void a_name_killed_before_its_first_request_keeps_its_place(void)
         kill_at(&fixture, HALF_JOINED);
         wait_away(&fixture);
         struct stager_stream *victim = fixture_open(&fixture, "p", "victim", 2);
-        CHECK(expect_value(victim, 0));
+        CHECK(fixture_expect_value(victim, 0));
         share(victim, other, k + 1, 12, k + 1, k);
-        struct fixture_status status = balance(&fixture);
+        struct fixture_status status = fixture_balance(&fixture);
         CHECK_INT(status.acknowledged, 12);
         CHECK_INT(status.lost, 0);
         stager_close(other);
@@ -151,7 +113,7 @@ static void a_split_pass_waits_for_a_name_killed_before_its_first_request(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "capacity: 3");
+    fixture_apply_range(&fixture, 12, "capacity: 3");
     for (int i = 0; i < 3; i++) {
         kill_at(&fixture, HALF_JOINED);
         wait_away(&fixture);
@@ -160,9 +122,9 @@ static void a_split_pass_waits_for_a_name_killed_before_its_first_request(void)
     }
     struct stager_stream *victim = fixture_open(&fixture, "p", "victim", 2);
     for (int i = 0; i < 12; i++)
-        CHECK_INT(expect_value(victim, i), i < 2);
-    expect_code(victim, STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+        CHECK_INT(fixture_expect_value(victim, i), i < 2);
+    fixture_expect_code(victim, STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.acknowledged, 12);
     CHECK_INT(status.pass, 1);
     stager_close(victim);
@@ -189,7 +151,7 @@ static void a_refused_open_begins_nothing(void)
         snprintf(staged, sizeof(staged), "num_clients: 2, delivery: %s, capacity: 3",
                  deliveries[k]);
         fixture_start(&fixture, "");
-        apply_range(&fixture, 12, staged);
+        fixture_apply_range(&fixture, 12, staged);
         /* The first to come: what it made does not stay. */
         refuse(&fixture, (struct stager_options){.batch_size = 3},
                STAGER_INVALID_ARGUMENT);
@@ -204,7 +166,7 @@ static void a_refused_open_begins_nothing(void)
                STAGER_RESOURCE_EXHAUSTED);
         kill_at(&fixture, HALF_OPEN);
         fixture_wait(&fixture, "p", 10000, none_is_joining, &one);
-        struct fixture_status status = balance(&fixture);
+        struct fixture_status status = fixture_balance(&fixture);
         CHECK_INT(status.n_attached, 1);
         CHECK_INT(status.n_gone, 0);
         CHECK_INT(status.assigned, 0);
@@ -223,7 +185,7 @@ static void to_the_end_body(struct fixture *fixture, int fd, void *arg)
     struct stager_stream *stream = fixture_open(fixture, "p", "victim", 2);
     struct stager_batch *batch;
     for (int i = 0; i < *(const int *)arg; i++)
-        expect_value(stream, i);
+        fixture_expect_value(stream, i);
     trainer_send(fd, stager_next(stream, fixture_millis(20000), &batch));
     trainer_recv(fd);
 }
@@ -237,16 +199,16 @@ static void who_is_killed_at_the_end_is_told_it_again(void)
         int n = 2;
         snprintf(staged, sizeof(staged), "delivery: %s, capacity: 3", deliveries[k]);
         fixture_start(&fixture, "");
-        apply_range(&fixture, n, staged);
+        fixture_apply_range(&fixture, n, staged);
         struct trainer victim;
         trainer_start(&victim, to_the_end_body, &fixture, &n);
         CHECK_INT(trainer_recv(victim.fd), -STAGER_OUT_OF_RANGE);
         trainer_kill(&victim);
         wait_away(&fixture);
         struct stager_stream *again = fixture_open(&fixture, "p", "victim", 2);
-        expect_code(again, STAGER_OUT_OF_RANGE, "end of pass 0");
+        fixture_expect_code(again, STAGER_OUT_OF_RANGE, "end of pass 0");
         CHECK_INT(stager_rewind(again), 0);
-        expect_value(again, 0);
+        fixture_expect_value(again, 0);
         stager_close(again);
         fixture_finish(&fixture);
     }

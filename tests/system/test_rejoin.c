@@ -11,51 +11,13 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-static void apply_range(struct fixture *fixture, int n, const char *staged)
-{
-    char yaml[512];
-    snprintf(yaml, sizeof(yaml),
-             "name: p\ndataset:\n  - range: {stop: %d}\nstaged: {%s}\n", n, staged);
-    fixture_apply(fixture, yaml);
-}
-
-/* Takes the next item, which has that value (and number); whether it was redelivered. */
-static bool expect_value(struct stager_stream *stream, int64_t value)
-{
-    struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
-    struct stager_tensor tensor;
-    stager_batch_info(batch, &info);
-    CHECK_INT(stager_batch_tensor(batch, "value", &tensor), 0);
-    CHECK_INT(*(const int64_t *)tensor.data, value);
-    stager_release(batch);
-    return info.redelivered;
-}
-
-static void expect_code(struct stager_stream *stream, int code, const char *text)
-{
-    struct stager_batch *batch;
-    CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), -code);
-    CHECK_CONTAINS(stager_error_text(stream), text);
-}
-
-static struct fixture_status balance(struct fixture *fixture)
-{
-    struct fixture_status s;
-    fixture_status(fixture, "p", &s);
-    CHECK_INT(s.made, s.published + s.dropped + s.ignored + s.in_hand + s.discarded);
-    CHECK_INT(s.published, s.acknowledged + s.lost + s.buffered + s.unacknowledged +
-                               s.discarded_published);
-    return s;
-}
-
 /* Takes and releases `arg` items, says so, takes one more, says so, and waits to die. */
 static void victim_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "p", "victim", 2);
     trainer_send(fd, 1);
     for (int64_t i = 0; i < *(const int *)arg; i++)
-        expect_value(stream, i);
+        fixture_expect_value(stream, i);
     fixture_take(stream);
     trainer_send(fd, 2);
     trainer_recv(fd);
@@ -89,19 +51,19 @@ static void who_comes_back_to_a_broadcast_misses_nothing(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "num_clients: 2, delivery: broadcast, capacity: 3");
+    fixture_apply_range(&fixture, 12, "num_clients: 2, delivery: broadcast, capacity: 3");
     struct trainer victim;
     start_victim(&fixture, &victim, 2);
     struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
     for (int i = 0; i < 3; i++)
-        expect_value(other, i);
+        fixture_expect_value(other, i);
     kill_victim(&fixture, &victim);
     /* The victim was given 2 and 3; the buffer keeps 3 more for it. */
     for (int i = 3; i < 7; i++)
-        expect_value(other, i);
+        fixture_expect_value(other, i);
     struct stager_batch *batch;
     CHECK_INT(stager_next(other, 100, &batch), -STAGER_DEADLINE_EXCEEDED);
-    struct fixture_status status = balance(&fixture);
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.n_away, 1);
     CHECK_INT(status.buffered, 3);
     for (uint32_t i = 0; i < status.n_clients; i++) {
@@ -110,13 +72,13 @@ static void who_comes_back_to_a_broadcast_misses_nothing(void)
     }
     struct stager_stream *again = fixture_open(&fixture, "p", "victim", 2);
     for (int i = 2; i < 12; i++) {
-        CHECK_INT(expect_value(again, i), i < 4);
+        CHECK_INT(fixture_expect_value(again, i), i < 4);
         if (i >= 7)
-            expect_value(other, i);
+            fixture_expect_value(other, i);
     }
-    expect_code(again, STAGER_OUT_OF_RANGE, "end of pass");
-    expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
-    status = balance(&fixture);
+    fixture_expect_code(again, STAGER_OUT_OF_RANGE, "end of pass");
+    fixture_expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
+    status = fixture_balance(&fixture);
     CHECK_INT(status.redelivered, 2);
     CHECK_INT(status.lost, 0);
     CHECK_INT(status.acknowledged, 12);
@@ -136,16 +98,17 @@ static void without_redeliver_what_was_not_acknowledged_is_lost(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12,
-                "num_clients: 1, delivery: broadcast, capacity: 3, redeliver: false");
+    fixture_apply_range(
+        &fixture, 12,
+        "num_clients: 1, delivery: broadcast, capacity: 3, redeliver: false");
     struct trainer victim;
     start_victim(&fixture, &victim, 2);
     kill_victim(&fixture, &victim);
     struct stager_stream *again = fixture_open(&fixture, "p", "victim", 2);
     for (int i = 4; i < 12; i++)
-        CHECK(!expect_value(again, i));
-    expect_code(again, STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+        CHECK(!fixture_expect_value(again, i));
+    fixture_expect_code(again, STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.lost, 2);
     CHECK_INT(status.clients[0].lost, 2);
     CHECK_INT(status.acknowledged, 10);
@@ -157,18 +120,19 @@ static void a_broadcast_goes_on_without_who_does_not_come_back(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12,
-                "num_clients: 2, delivery: broadcast, capacity: 3, rejoin_millis: 300");
+    fixture_apply_range(
+        &fixture, 12,
+        "num_clients: 2, delivery: broadcast, capacity: 3, rejoin_millis: 300");
     struct trainer victim;
     start_victim(&fixture, &victim, 2);
     struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
     for (int i = 0; i < 4; i++)
-        expect_value(other, i);
+        fixture_expect_value(other, i);
     kill_victim(&fixture, &victim);
     for (int i = 4; i < 12; i++)
-        expect_value(other, i);
-    expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+        fixture_expect_value(other, i);
+    fixture_expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.evicted, 1);
     CHECK_INT(status.n_gone, 1);
     CHECK_STR(status.clients[1].state, "gone");
@@ -182,12 +146,12 @@ static void the_place_of_who_may_come_back_is_kept(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "num_clients: 2, delivery: broadcast");
+    fixture_apply_range(&fixture, 12, "num_clients: 2, delivery: broadcast");
     struct trainer victim;
     start_victim(&fixture, &victim, 2);
     struct stager_stream *other = fixture_open(&fixture, "p", "other", 2), *third;
     for (int i = 0; i < 4; i++)
-        expect_value(other, i);
+        fixture_expect_value(other, i);
     kill_victim(&fixture, &victim);
     struct stager_options options = {.client_id = "third",
                                      .runtime_dir = fixture.runtime};
@@ -202,7 +166,7 @@ static void a_name_that_is_attached_is_refused(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "num_clients: 3");
+    fixture_apply_range(&fixture, 12, "num_clients: 3");
     struct stager_stream *a = fixture_open(&fixture, "p", "a", 2), *b;
     struct stager_options options = {.client_id = "a", .runtime_dir = fixture.runtime};
     char pid[32];
@@ -223,7 +187,7 @@ static void a_client_id_is_taken_whole_or_refused(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "num_clients: 3");
+    fixture_apply_range(&fixture, 12, "num_clients: 3");
     char names[2][129];
     for (int i = 0; i < 2; i++) {
         memset(names[i], 'n', 128);
@@ -248,11 +212,11 @@ static void a_split_pass_waits_for_the_last_one_that_left(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "capacity: 3");
+    fixture_apply_range(&fixture, 12, "capacity: 3");
     struct trainer victim;
     start_victim(&fixture, &victim, 2);
     kill_victim(&fixture, &victim);
-    struct fixture_status status = balance(&fixture);
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.n_away, 1);
     CHECK_INT(status.n_attached, 0);
     CHECK_STR(status.state, "running");
@@ -260,9 +224,9 @@ static void a_split_pass_waits_for_the_last_one_that_left(void)
     struct stager_stream *anybody;
     CHECK_INT(stager_open(NULL, "p", &options, &anybody), 0);
     for (int i = 2; i < 12; i++)
-        CHECK_INT(expect_value(anybody, i), i < 4);
-    expect_code(anybody, STAGER_OUT_OF_RANGE, "end of pass");
-    status = balance(&fixture);
+        CHECK_INT(fixture_expect_value(anybody, i), i < 4);
+    fixture_expect_code(anybody, STAGER_OUT_OF_RANGE, "end of pass");
+    status = fixture_balance(&fixture);
     CHECK_INT(status.redelivered, 2);
     CHECK_INT(status.acknowledged, 12);
     stager_close(anybody);
@@ -278,14 +242,14 @@ static void who_left_after_the_end_keeps_nothing_alive(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 3, "");
+    fixture_apply_range(&fixture, 3, "");
     struct stager_stream *a = fixture_open(&fixture, "p", "a", 2);
     for (int i = 0; i < 3; i++)
-        expect_value(a, i);
-    expect_code(a, STAGER_OUT_OF_RANGE, "end of pass");
+        fixture_expect_value(a, i);
+    fixture_expect_code(a, STAGER_OUT_OF_RANGE, "end of pass");
     stager_close(a);
     fixture_wait(&fixture, "p", 10000, is_idle, NULL);
-    struct fixture_status status = balance(&fixture);
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.acknowledged, 3);
     CHECK_INT(status.n_gone, 1);
     CHECK_CONTAINS(status.clients[0].last_error, "end of its pass");
@@ -296,17 +260,17 @@ static void who_is_not_waited_for_any_more_takes_the_stage_along(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 12, "capacity: 3, rejoin_millis: 200");
+    fixture_apply_range(&fixture, 12, "capacity: 3, rejoin_millis: 200");
     struct stager_stream *a = fixture_open(&fixture, "p", "a", 2);
-    expect_value(a, 0);
+    fixture_expect_value(a, 0);
     stager_close(a);
     fixture_wait(&fixture, "p", 10000, is_idle, NULL);
-    struct fixture_status status = balance(&fixture);
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.buffered, 0);
     CHECK(status.discarded_published > 0);
     CHECK_INT(status.acknowledged + status.discarded_published, status.published);
     a = fixture_open(&fixture, "p", "a", 2);
-    expect_value(a, 0); /* a pass from its start */
+    fixture_expect_value(a, 0); /* a pass from its start */
     stager_close(a);
     fixture_finish(&fixture);
 }
@@ -320,17 +284,17 @@ static void a_warm_stage_fills_its_buffer_and_waits(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 40, "capacity: 5, keep_warm: true");
+    fixture_apply_range(&fixture, 40, "capacity: 5, keep_warm: true");
     struct stager_options options = {.runtime_dir = fixture.runtime};
     for (int i = 0; i < 12; i += 3) {
         struct stager_stream *a;
         CHECK_INT(stager_open(NULL, "p", &options, &a), 0);
         for (int k = i; k < i + 3; k++)
-            expect_value(a, k);
+            fixture_expect_value(a, k);
         stager_close(a);
         if (i == 3)
             fixture_wait(&fixture, "p", 10000, is_full, NULL);
-        balance(&fixture);
+        fixture_balance(&fixture);
     }
     fixture_finish(&fixture);
 }
@@ -348,7 +312,7 @@ static void a_warm_stage_that_failed_is_made_anew(void)
              path);
     fixture_apply(&fixture, yaml);
     struct stager_stream *stream = fixture_open(&fixture, "p", "a", 2);
-    expect_code(stream, STAGER_NOT_FOUND, "late.csv");
+    fixture_expect_code(stream, STAGER_NOT_FOUND, "late.csv");
     stager_close(stream);
     fixture_numbers(&fixture, "late.csv", 0, 2, path);
     stream = fixture_open(&fixture, "p", "a", 2);
@@ -361,13 +325,13 @@ static void a_private_run_ends_with_its_client(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 160000000\n"); /* for one run */
-    apply_range(&fixture, 12, "keep_warm: true");
+    fixture_apply_range(&fixture, 12, "keep_warm: true");
     struct stager_options options = {
         .runtime_dir = fixture.runtime, .client_id = "cat", .private_run = 1};
     for (int i = 0; i < 3; i++) {
         struct stager_stream *cat;
         CHECK_INT(stager_open(NULL, "p", &options, &cat), 0);
-        expect_value(cat, 0);
+        fixture_expect_value(cat, 0);
         stager_close(cat);
     }
     fixture_finish(&fixture);

@@ -48,13 +48,6 @@ static void expect_value(struct stager_stream *stream, int value)
     stager_release(batch);
 }
 
-static void expect_code(struct stager_stream *stream, int code, const char *text)
-{
-    struct stager_batch *batch;
-    CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), -code);
-    CHECK_CONTAINS(stager_error_text(stream), text);
-}
-
 /* What was offered before, then the code. */
 static void drain(struct stager_stream *stream, int code, const char *text)
 {
@@ -64,16 +57,6 @@ static void drain(struct stager_stream *stream, int code, const char *text)
         stager_release(batch);
     CHECK_INT(rc, -code);
     CHECK_CONTAINS(stager_error_text(stream), text);
-}
-
-static struct fixture_status balance(struct fixture *fixture)
-{
-    struct fixture_status s;
-    fixture_status(fixture, "p", &s);
-    CHECK_INT(s.made, s.published + s.dropped + s.ignored + s.in_hand + s.discarded);
-    CHECK_INT(s.published, s.acknowledged + s.lost + s.buffered + s.unacknowledged +
-                               s.discarded_published);
-    return s;
 }
 
 static void close_all(struct stager_stream **streams, int n)
@@ -96,11 +79,11 @@ static void each_rank_gets_its_item_of_each_round(void)
                 expect_value(ranks[r], 3 * round + r);
         }
         for (int r = 0; r < 3; r++)
-            expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
+            fixture_expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
         for (int r = 0; r < 3; r++)
             CHECK_INT(stager_rewind(ranks[r]), 0);
     }
-    struct fixture_status status = balance(&fixture);
+    struct fixture_status status = fixture_balance(&fixture);
     for (uint32_t i = 0; i < status.n_clients; i++) {
         if (strcmp(status.clients[i].client_id, "amy") == 0)
             CHECK_INT(status.clients[i].rank, 2);
@@ -121,8 +104,8 @@ static void an_incomplete_last_round_is_for_nobody(void)
     for (int r = 0; r < 3; r++)
         expect_value(ranks[r], r);
     for (int r = 0; r < 3; r++)
-        expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+        fixture_expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.incomplete_rounds, 2);
     CHECK_INT(status.discarded_published, 2);
     CHECK_INT(status.acknowledged, 3);
@@ -140,14 +123,14 @@ static void an_error_item_is_a_step_of_every_rank_and_loses_nothing(void)
     expect_value(ranks[0], 0);
     expect_value(ranks[1], 1);
     for (int r = 0; r < 2; r++)
-        expect_code(ranks[r], STAGER_INVALID_ARGUMENT, "line 4");
+        fixture_expect_code(ranks[r], STAGER_INVALID_ARGUMENT, "line 4");
     expect_value(ranks[0], 2);
     expect_value(ranks[1], 4);
     for (int r = 0; r < 2; r++)
-        expect_code(ranks[r], STAGER_INVALID_ARGUMENT, "line 6");
+        fixture_expect_code(ranks[r], STAGER_INVALID_ARGUMENT, "line 6");
     for (int r = 0; r < 2; r++)
-        expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+        fixture_expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.errors, 2);
     CHECK_INT(status.incomplete_rounds, 1);
     CHECK_INT(status.acknowledged, 6);
@@ -176,8 +159,8 @@ static void ignored_items_are_left_out_before_dealing(void)
         expect_value(ranks[1], dealt[i][1]);
     }
     for (int r = 0; r < 2; r++)
-        expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+        fixture_expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.ignored, 3);
     for (uint32_t i = 0; i < status.n_clients; i++) /* before 2, and before 6 */
         CHECK_INT(status.clients[i].gaps, status.clients[i].rank == 1 ? 3 : 0);
@@ -207,7 +190,7 @@ static void a_rank_that_does_not_come_is_told_of(void)
     fixture_start(&fixture, "");
     apply_lines(&fixture, "0\n1\n", "num_clients: 2, start_timeout_millis: 100");
     struct stager_stream *a = fixture_open(&fixture, "p", "alice", 2);
-    expect_code(a, STAGER_DEADLINE_EXCEEDED, "1 of num_clients 2 did not come");
+    fixture_expect_code(a, STAGER_DEADLINE_EXCEEDED, "1 of num_clients 2 did not come");
     stager_close(a);
     fixture_finish(&fixture);
 }
@@ -234,7 +217,7 @@ static void no_rank_is_offered_a_round_that_another_is_not(void)
     struct stager_batch *batch; /* rank 1 holds both of its own */
     CHECK_INT(stager_next(ranks[0], 100, &batch), -STAGER_DEADLINE_EXCEEDED);
     fixture_wait(&fixture, "p", 10000, all_offered, &n);
-    struct fixture_status status = balance(&fixture);
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.buffered, 4); /* two rounds */
     CHECK(status.clients[0].daemon_wait_ns + status.clients[1].daemon_wait_ns > 0);
     expect_value(ranks[1], 1);
@@ -290,9 +273,9 @@ static void a_rank_that_comes_back_goes_on_where_it_was(void)
         if (i >= 7)
             expect_value(first, i - 1);
     }
-    expect_code(first, STAGER_OUT_OF_RANGE, "end of pass");
-    expect_code(again, STAGER_OUT_OF_RANGE, "end of pass");
-    struct fixture_status status = balance(&fixture);
+    fixture_expect_code(first, STAGER_OUT_OF_RANGE, "end of pass");
+    fixture_expect_code(again, STAGER_OUT_OF_RANGE, "end of pass");
+    struct fixture_status status = fixture_balance(&fixture);
     CHECK_INT(status.lost, 0);
     CHECK_INT(status.redelivered, 2);
     stager_close(first);
@@ -316,7 +299,7 @@ static void a_rank_that_does_not_come_back_in_time_ends_it_for_all(void)
     open_ranks(&fixture, 2, ranks); /* a new pass */
     expect_value(ranks[0], 0);
     expect_value(ranks[1], 1);
-    balance(&fixture);
+    fixture_balance(&fixture);
     close_all(ranks, 2);
     fixture_finish(&fixture);
 }
@@ -346,7 +329,7 @@ static void another_takes_the_rank_of_who_left_between_passes(void)
     open_ranks(&fixture, 2, ranks);
     for (int r = 0; r < 2; r++) {
         expect_value(ranks[r], r);
-        expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
+        fixture_expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
     }
     stager_close(ranks[0]);
     CHECK_INT(stager_rewind(ranks[1]), 0);

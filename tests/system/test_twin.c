@@ -346,26 +346,7 @@ static void when_stager_gpu_dies_trainers_copy_until_it_is_back(void)
 
 /* ---- a device that page-locks nothing that is mapped for reading alone ---- */
 
-static unsigned count_in_log(const struct fixture *fixture, const char *part)
-{
-    char path[128], line[1024];
-    unsigned n = 0;
-    snprintf(path, sizeof(path), "%s/log", fixture->dir);
-    FILE *log = fopen(path, "r");
-    CHECK(log != NULL);
-    while (fgets(line, sizeof(line), log) != NULL)
-        n += strstr(line, part) != NULL;
-    fclose(log);
-    return n;
-}
-
 #define BUFFER_TEXT "batches are copied through a buffer"
-
-/* The log is written by a thread, soon after the event. */
-static bool has_a_buffer(const struct fixture_status *status, void *arg)
-{
-    return count_in_log(arg, BUFFER_TEXT) > 0;
-}
 
 /* The first one may write until stagerd seals the segment, the next one may not. */
 static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
@@ -381,13 +362,13 @@ static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
     start(trainers, courses, 1, &fixture);
     for (int i = 0; i < 100; i++)
         hear(&trainers[0], seen, 600, &results[0]);
-    CHECK_INT(count_in_log(&fixture, BUFFER_TEXT), 0);
+    CHECK_INT(fixture_count_log(&fixture, BUFFER_TEXT), 0);
     struct death death = {.fixture = &fixture, .first = find_helper(fixture.pid)};
     CHECK(death.first > 0);
     CHECK_INT(kill(death.first, SIGKILL), 0);
     fixture_wait(&fixture, "p", fixture_millis(20000), another_shares, &death);
-    fixture_wait(&fixture, "p", fixture_millis(20000), has_a_buffer, &fixture);
-    CHECK_INT(count_in_log(&fixture, BUFFER_TEXT), 1);
+    fixture_wait_log(&fixture, BUFFER_TEXT);
+    CHECK_INT(fixture_count_log(&fixture, BUFFER_TEXT), 1);
     trainer_send(trainers[0].fd, 0);
     hear_all(trainers, 1, seen, 600, results);
     CHECK_INT(results[0].rc, -STAGER_OUT_OF_RANGE);

@@ -33,20 +33,13 @@ static void check_why(struct stager_stream *stream, const char *part)
     CHECK_CONTAINS(stager_error_text(stream), " s");
 }
 
-static void apply_range(struct fixture *fixture, int stop, const char *staged)
-{
-    char yaml[512];
-    snprintf(yaml, sizeof(yaml),
-             "name: p\ndataset:\n  - range: {stop: %d}\nstaged: {%s}\n", stop, staged);
-    fixture_apply(fixture, yaml);
-}
-
 static void a_broadcast_names_the_client_that_its_buffer_is_full_for(void)
 {
     struct fixture fixture;
     char part[128];
     fixture_start(&fixture, "");
-    apply_range(&fixture, 1000, "capacity: 3, num_clients: 2, delivery: broadcast");
+    fixture_apply_range(&fixture, 1000,
+                        "capacity: 3, num_clients: 2, delivery: broadcast");
     struct stager_stream *fast = fixture_open(&fixture, "p", "fast", 1);
     struct stager_stream *slow = fixture_open(&fixture, "p", "slow", 1);
     snprintf(part, sizeof(part), "the buffer, capacity 3, is full: client slow (pid %d) ",
@@ -66,7 +59,7 @@ static void a_start_says_how_many_clients_are_missing(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 10, "num_clients: 4, delivery: round_robin");
+    fixture_apply_range(&fixture, 10, "num_clients: 4, delivery: round_robin");
     struct stager_stream *streams[3];
     for (int i = 0; i < 3; i++)
         streams[i] = fixture_open(&fixture, "p", NULL, 1);
@@ -81,7 +74,7 @@ static void a_rank_that_is_away_is_named(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 100, "num_clients: 2, delivery: round_robin");
+    fixture_apply_range(&fixture, 100, "num_clients: 2, delivery: round_robin");
     struct stager_stream *stays = fixture_open(&fixture, "p", "stays", 1);
     struct stager_stream *leaves = fixture_open(&fixture, "p", "leaves", 1);
     stager_release(fixture_take(leaves));
@@ -98,7 +91,7 @@ static void a_client_that_does_not_ask_for_the_next_pass_is_named(void)
     struct fixture fixture;
     struct stager_batch *batch;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 1, "num_clients: 2, delivery: broadcast");
+    fixture_apply_range(&fixture, 1, "num_clients: 2, delivery: broadcast");
     struct stager_stream *asks = fixture_open(&fixture, "p", "asks", 1);
     struct stager_stream *rests = fixture_open(&fixture, "p", "rests", 1);
     for (int i = 0; i < 2; i++) {
@@ -119,7 +112,7 @@ static void the_end_of_a_pass_names_the_client_that_holds_a_batch(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 2, "num_clients: 2");
+    fixture_apply_range(&fixture, 2, "num_clients: 2");
     struct stager_stream *waits = fixture_open(&fixture, "p", "waits", 1);
     struct stager_stream *holds = fixture_open(&fixture, "p", "holds", 1);
     struct stager_batch *batch = fixture_take(holds);
@@ -181,7 +174,7 @@ static void a_daemon_that_does_not_answer_costs_some_milliseconds(void)
     struct fixture fixture;
     struct stager_batch *batch;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 1000, "num_clients: 2, delivery: broadcast");
+    fixture_apply_range(&fixture, 1000, "num_clients: 2, delivery: broadcast");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 1);
     CHECK_INT(kill(fixture.pid, SIGSTOP), 0);
     int64_t began = now_millis();
@@ -205,14 +198,14 @@ static void a_daemon_that_does_not_answer_costs_some_milliseconds(void)
     fixture_finish(&fixture);
 }
 
-/* A poll is told too, once it has waited for a while; and the bell is not lost that rings
- * while it asks. */
-static void a_poll_is_told_and_wakes_all_the_same(void)
+/* Repeated polls get the reason too, and a doorbell that rings while the client asks for
+ * it is not lost. */
+static void a_poll_gets_the_reason_and_wakes_all_the_same(void)
 {
     struct fixture fixture;
     struct stager_batch *batch;
     fixture_start(&fixture, "");
-    apply_range(&fixture, 20, "num_clients: 2, delivery: broadcast");
+    fixture_apply_range(&fixture, 20, "num_clients: 2, delivery: broadcast");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 1);
     int64_t until = now_millis() + fixture_millis(20000);
     do {
@@ -243,7 +236,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_slow_dataset_says_its_step_and_its_file, 30),
     TEST_SLOW(a_slow_graph_says_since_when, 30),
     TEST_SLOW(a_daemon_that_does_not_answer_costs_some_milliseconds, 30),
-    TEST_SLOW(a_poll_is_told_and_wakes_all_the_same, 60),
+    TEST_SLOW(a_poll_gets_the_reason_and_wakes_all_the_same, 60),
 };
 
 TEST_MAIN(tests)
