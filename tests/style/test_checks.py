@@ -192,11 +192,6 @@ def a_long_function_is_found():
                   core__a_DOT_c="int long_enough(void)\n{\n" + "    x++;\n" * 100 + "}\n")
 
 
-def a_long_file_is_found():
-    finds(check_functions, "601 lines", core__a_DOT_c="int x;\n" * 601)
-    finds_nothing(check_functions, core__a_DOT_c="int x;\n" * 600)
-
-
 def a_function_over_80_lines_is_listed():
     with Tree(core__a_DOT_c="int f(void)\n{\n" + "    x++;\n" * 80 + "}\n") as root:
         listed, found = check_functions.survey(root)
