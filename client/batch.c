@@ -1,60 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "core/batch.h"
-
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch in hand, as the trainer sees it.
+ */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/copier.h"
+#include "client/field.h"
+#include "client/stager.h"
 #include "client/stream.h"
-
-int stg_lent_open(struct stager_stream *stream, struct stg_lent *lent,
-                  struct stg_err *err)
-{
-    if (lent->open)
-        return 0;
-    int rc = stg_batch_check(lent->base, lent->bytes, false, err);
-    if (rc < 0)
-        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)lent->number);
-    if (((const struct stg_batch_header *)lent->base)->kind != STG_BATCH_TENSORS)
-        return stg_err(err, -STAGER_DATA_LOSS, "batch %llu: holds no tensors",
-                       (unsigned long long)lent->number);
-    rc = stg_lent_place(stream, lent, err);
-    lent->open = rc == 0;
-    return rc;
-}
-
-/* The slice's part of a tensor of the staged batch. */
-static void cut(const struct stg_window *window, struct stg_tensor *tensor)
-{
-    if (window->n < 0)
-        return;
-    tensor->shape[0] = window->n;
-    if (window->own != NULL) {
-        tensor->data = (void *)(uintptr_t)window->own;
-        tensor->data_bytes =
-            (uint64_t)(window->n * window->width) * sizeof(window->own[0]);
-        return;
-    }
-    int64_t width = 1;
-    for (int i = 1; i < tensor->ndim; i++)
-        width *= tensor->shape[i];
-    if (tensor->dtype == STAGER_STRING) {
-        tensor->begin += window->first * width;
-        tensor->end += window->first * width;
-        return;
-    }
-    uint64_t bytes = (uint64_t)width * stg_dtype_bytes(tensor->dtype);
-    tensor->data = (char *)tensor->data + (uint64_t)window->first * bytes;
-    tensor->data_bytes = (uint64_t)window->n * bytes;
-}
-
-void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
-                    const char **ret_name)
-{
-    stg_batch_tensor_at(batch->lent->base, i, ret, ret_name);
-    if (i < batch->n_windows)
-        cut(&batch->windows[i], ret);
-}
+#include "client/view.h"
+#include "core/batch.h"
 
 static int enter(const struct stager_batch *batch)
 {
@@ -65,20 +20,6 @@ static int enter(const struct stager_batch *batch)
         return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
                        "this batch was released");
     return stg_lent_open(batch->stream, batch->lent, &batch->stream->err);
-}
-
-void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
-                     struct stager_tensor *ret)
-{
-    *ret = (struct stager_tensor){
-        .name = name,
-        .dtype = tensor->dtype,
-        .ndim = tensor->ndim,
-        .data = tensor->data,
-        .data_bytes = tensor->data_bytes,
-        .offsets = tensor->begin,
-    };
-    memcpy(ret->shape, tensor->shape, (size_t)tensor->ndim * sizeof(ret->shape[0]));
 }
 
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
@@ -224,4 +165,35 @@ void stager_batch_info(const struct stager_batch *batch, struct stager_batch_inf
     ret->n_rows = is_slice ? (uint64_t)batch->n_rows : header->n_rows;
     ret->feed_version = header->feed_version;
     ret->n_tensors = stg_batch_n_shown(batch);
+}
+
+/* ---- when it is on the device ---- */
+
+static int enter_device(const struct stager_batch *batch)
+{
+    struct stager_stream *stream = batch->stream;
+    int rc = stg_stream_enter(stream);
+    if (rc == 0 && !batch->in_hand)
+        rc =
+            stg_err(&stream->err, -STAGER_FAILED_PRECONDITION, "this batch was released");
+    if (rc == 0 && stream->copier == NULL)
+        rc = stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                     "this batch is in the memory of the host: open the stream with a "
+                     "device");
+    return rc;
+}
+
+int stager_batch_event(const struct stager_batch *batch, void **ret)
+{
+    int rc = enter_device(batch);
+    if (rc < 0)
+        return rc;
+    *ret = stg_copier_event(batch);
+    return 0;
+}
+
+int stager_batch_wait(const struct stager_batch *batch, void *device_stream)
+{
+    int rc = enter_device(batch);
+    return rc < 0 ? rc : stg_copier_wait(batch, device_stream);
 }

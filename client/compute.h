@@ -141,9 +141,4 @@ struct stg_compute {
                      struct stg_compute_measured *ret);
 };
 
-/* load.c: of the library beside libstager.so, else where the linker looks. UNAVAILABLE:
- * it is in neither; FAILED_PRECONDITION: it is of another build than this. It stays
- * loaded: threads of its own pools may still be on their way out. */
-int stg_compute_load(const struct stg_compute **ret, struct stg_err *err);
-
 #endif

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "client/compute.h"
+#include "client/lent.h"
 #include "client/stream.h"
+#include "client/take.h"
+#include "client/view.h"
 
 /* Slots are made a little larger than what they are first used for: batches differ. */
 #define SLOT_ROUND ((uint64_t)1 << 20)
@@ -529,45 +532,29 @@ void stg_copier_destroy(struct stg_copier *copier, bool ours)
     free(copier);
 }
 
-/* ---- the public half ---- */
+/* ---- when it is there ---- */
 
-static int enter(const struct stager_batch *batch)
+void *stg_copier_event(const struct stager_batch *batch)
 {
-    struct stager_stream *stream = batch->stream;
-    int rc = stg_stream_enter(stream);
-    if (rc == 0 && !batch->in_hand)
-        rc =
-            stg_err(&stream->err, -STAGER_FAILED_PRECONDITION, "this batch was released");
-    if (rc == 0 && stream->copier == NULL)
-        rc = stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
-                     "this batch is in the memory of the host: open the stream with a "
-                     "device");
-    return rc;
-}
-
-int stager_batch_event(const struct stager_batch *batch, void **ret)
-{
-    int rc = enter(batch);
-    if (rc < 0)
-        return rc;
     const struct stg_device *device = batch->stream->copier->device;
-    *ret = device->event_native(slot_of(batch->stream, batch->lent)->copied);
-    return 0;
+    return device->event_native(slot_of(batch->stream, batch->lent)->copied);
 }
 
-int stager_batch_wait(const struct stager_batch *batch, void *device_stream)
+int stg_copier_wait(const struct stager_batch *batch, void *native)
 {
-    int rc = enter(batch);
-    if (rc < 0)
-        return rc;
     struct stager_stream *stream = batch->stream;
-    struct stg_copier *copier = stream->copier;
-    struct stg_stream *native;
-    rc = stg_copier_wrap(copier, device_stream, &native, &stream->err);
+    return stg_copier_order(stream->copier, native, slot_of(stream, batch->lent)->copied,
+                            &stream->err);
+}
+
+int stg_copier_order(const struct stg_copier *copier, void *native,
+                     struct stg_device_event *event, struct stg_err *err)
+{
+    struct stg_stream *waiting;
+    int rc = stg_copier_wrap(copier, native, &waiting, err);
     if (rc < 0)
         return rc;
-    rc = copier->device->stream_wait(native, slot_of(stream, batch->lent)->copied,
-                                     &stream->err);
-    copier->device->stream_destroy(native);
+    rc = copier->device->stream_wait(waiting, event, err);
+    copier->device->stream_destroy(waiting);
     return rc;
 }

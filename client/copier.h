@@ -77,6 +77,14 @@ void *stg_copier_at(const struct stager_batch *batch, const struct stg_tensor *t
 int stg_copier_wrap(const struct stg_copier *copier, void *native,
                     struct stg_stream **ret, struct stg_err *err);
 
+/* The cudaEvent_t that is reached when the batch is on the device. */
+void *stg_copier_event(const struct stager_batch *batch);
+
+/* Has the trainer's stream wait for that. The second: for any event. */
+int stg_copier_wait(const struct stager_batch *batch, void *native);
+int stg_copier_order(const struct stg_copier *copier, void *native,
+                     struct stg_device_event *event, struct stg_err *err);
+
 /* Waits for all work on the slots, frees them. In a forked child (ours false) frees the
  * host's memory alone. NULL is allowed. */
 void stg_copier_destroy(struct stg_copier *copier, bool ours);

@@ -3,10 +3,11 @@
  * What of a staged batch this consumer sees, and where it lies. A batch carries features
  * and, behind them, what stagerd computed ahead; which of them, it says itself.
  */
+#include "client/field.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stream.h"
 #include "core/batch.h"
 
 /* ---- at open ---- */

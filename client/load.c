@@ -2,12 +2,13 @@
  *
  * libstager-compute.so, for who computes.
  */
+#include "client/load.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "client/compute.h"
-#include "client/stream.h"
+#include "client/stager.h"
 
 static void *load_library(struct stg_err *err)
 {

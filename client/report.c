@@ -7,28 +7,29 @@
 
 #define REPORT_NS INT64_C(500000000)
 
-bool stg_report_is_due(struct stager_stream *stream)
+bool stg_report_is_due(const struct stg_reporter *reporter,
+                       const struct stager_stream *stream)
 {
     if (!stream->wants_reports || stream->client == NULL || stream->finished != 0)
         return false;
-    return stg_clock_ns() - stream->reporter.at_ns >= REPORT_NS;
+    return stg_clock_ns() - reporter->at_ns >= REPORT_NS;
 }
 
 /* What happened to the stream since the last one; of the first nothing is said. */
-static void take_time(struct stager_stream *stream, struct stg_report *ret)
+static void take_time(struct stg_reporter *reporter, const struct stager_stream *stream,
+                      struct stg_report *ret)
 {
     struct stg_reporter now = {.at_ns = stg_clock_ns(),
                                .n_batches = stream->n_batches,
                                .wait_ns = stream->wait_ns,
                                .cpu_ns = stg_process_cpu_ns()};
-    const struct stg_reporter *last = &stream->reporter;
-    if (last->at_ns != 0) {
-        ret->elapsed_ns = (uint64_t)(now.at_ns - last->at_ns);
-        ret->n_batches = now.n_batches - last->n_batches;
-        ret->wait_ns = now.wait_ns - last->wait_ns;
-        ret->cpu_ns = now.cpu_ns - last->cpu_ns;
+    if (reporter->at_ns != 0) {
+        ret->elapsed_ns = (uint64_t)(now.at_ns - reporter->at_ns);
+        ret->n_batches = now.n_batches - reporter->n_batches;
+        ret->wait_ns = now.wait_ns - reporter->wait_ns;
+        ret->cpu_ns = now.cpu_ns - reporter->cpu_ns;
     }
-    stream->reporter = now;
+    *reporter = now;
 }
 
 /* stagerd reckons in batches as it stages them: a trainer that cuts them runs its graph
@@ -57,7 +58,7 @@ static size_t count_bytes(const struct stg_compute_measured *measured)
     return n;
 }
 
-void stg_report_send(struct stager_stream *stream,
+void stg_report_send(struct stg_reporter *reporter, struct stager_stream *stream,
                      const struct stg_compute_measured *measured)
 {
     struct stg_request request = {.kind = STG_REQUEST_REPORT};
@@ -75,7 +76,7 @@ void stg_report_send(struct stager_stream *stream,
     report->run_ns = measured->run_ns * n_slices;
     report->nodes = nodes;
     report->n_nodes = measured->n_nodes;
-    take_time(stream, report);
+    take_time(reporter, stream, report);
     report->cpu_ns *= n_slices;
     struct stager *client = stream->client;
     long n = stg_wire_encode_request(&request, client->buf, sizeof(client->buf));

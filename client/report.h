@@ -17,10 +17,11 @@ struct stg_reporter {
 };
 
 /* Is it time for the next one? */
-bool stg_report_is_due(struct stager_stream *stream);
+bool stg_report_is_due(const struct stg_reporter *reporter,
+                       const struct stager_stream *stream);
 
 /* Sends what one executor measured. */
-void stg_report_send(struct stager_stream *stream,
+void stg_report_send(struct stg_reporter *reporter, struct stager_stream *stream,
                      const struct stg_compute_measured *measured);
 
 #endif

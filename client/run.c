@@ -3,13 +3,20 @@
  * stager_run: the graph is made by the first call; executors are kept for each list of
  * fetches and of what is fed.
  */
+#include "client/run.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/compute.h"
 #include "client/copier.h"
+#include "client/field.h"
+#include "client/load.h"
+#include "client/report.h"
 #include "client/stream.h"
+#include "client/value.h"
+#include "client/view.h"
 
 /* Lists of fetches and feeds that a training loop alternates between; more cost a new
  * executor. */
@@ -44,6 +51,7 @@ struct stg_computer {
     void **carried_there;  /* … lie on the device */
     struct executor executors[MAX_EXECUTORS];
     uint64_t n_calls;
+    struct stg_reporter reporter;
 };
 
 /* ---- life ---- */
@@ -393,7 +401,7 @@ static void report(struct stager_stream *stream)
         struct stg_compute_measured measured;
         struct stg_compute_executor *executor = computer->executors[i].executor;
         if (executor != NULL && computer->table->measured(executor, &measured))
-            stg_report_send(stream, &measured);
+            stg_report_send(&computer->reporter, stream, &measured);
     }
 }
 
@@ -445,7 +453,7 @@ static int run_wish(struct stager_stream *stream, const struct stager_batch *bat
 
     take_feeds(wish, e->feeds);
     rc = run_executor(stream, batch, e, err);
-    if (stg_report_is_due(stream))
+    if (stg_report_is_due(&stream->computer->reporter, stream))
         report(stream);
     if (rc < 0 && batch != NULL)
         stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->lent->number);
@@ -554,15 +562,8 @@ int stager_run_event(struct stager_stream *stream, void **ret)
 int stg_result_wait(struct stager_stream *stream, const struct stg_result *result,
                     void *native)
 {
-    const struct stg_computer *computer = stream->computer;
-    const struct stg_device *device = computer->where.device;
-    struct stg_stream *waiting;
-    int rc = stg_copier_wrap(stream->copier, native, &waiting, &stream->err);
-    if (rc < 0)
-        return rc;
-    rc = device->stream_wait(waiting, computer->table->event(result), &stream->err);
-    device->stream_destroy(waiting);
-    return rc;
+    return stg_copier_order(stream->copier, native,
+                            stream->computer->table->event(result), &stream->err);
 }
 
 int stager_run_wait(struct stager_stream *stream, void *device_stream)
@@ -578,12 +579,12 @@ struct stg_result *stg_run_keep(struct stager_stream *stream)
     if (find_last(stream, &last) < 0)
         return NULL;
     stream->computer->table->keep(last);
-    stg_stream_pin(stream);
+    stream->pins++;
     return last;
 }
 
-void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
-                  bool has_native, void *native)
+void stg_result_drop(struct stager_stream *stream, struct stg_result *result,
+                     bool has_native, void *native)
 {
     const struct stg_computer *computer = stream->computer;
     struct stg_stream *after = NULL;
@@ -592,5 +593,4 @@ void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
     computer->table->drop(result, after);
     if (after != NULL)
         computer->where.device->stream_destroy(after);
-    stg_stream_unpin(stream);
 }

@@ -7,11 +7,13 @@
  * All bytes come from another process: what was checked is not read twice, or is checked
  * again where it decides how much is written.
  */
+#include "client/slice.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stream.h"
+#include "client/view.h"
 
 static uint32_t part_at(const void *base, uint32_t i)
 {
@@ -183,7 +185,8 @@ static int damaged(const char *name, struct stg_err *err)
 
 /* The slice's rows of a ragged feature whose row_splits are tensor i. */
 static int find_ragged(const void *base, uint32_t i, int64_t first, int64_t n,
-                       struct stg_window *windows, size_t *scratch, struct stg_err *err)
+                       struct stg_slice_window *windows, size_t *scratch,
+                       struct stg_err *err)
 {
     struct stg_tensor values, splits;
     const char *name;
@@ -193,8 +196,8 @@ static int find_ragged(const void *base, uint32_t i, int64_t first, int64_t n,
     int64_t from = at[first], to = at[first + n];
     if (from < 0 || to < from || to > values.shape[0])
         return damaged(name, err);
-    windows[i - 1] = (struct stg_window){.first = from, .n = to - from};
-    windows[i] = (struct stg_window){
+    windows[i - 1] = (struct stg_slice_window){.first = from, .n = to - from};
+    windows[i] = (struct stg_slice_window){
         .first = first, .n = n + 1, .width = 1, .part = STG_PART_ROW_SPLITS};
     *scratch += (size_t)n + 1;
     return 0;
@@ -216,7 +219,8 @@ static int64_t find_entry(const int64_t *at, int64_t rank, int64_t n, int64_t ro
 
 /* The slice's entries of a sparse feature whose indices are tensor i. */
 static int find_sparse(const void *base, uint32_t i, int64_t first, int64_t n,
-                       struct stg_window *windows, size_t *scratch, struct stg_err *err)
+                       struct stg_slice_window *windows, size_t *scratch,
+                       struct stg_err *err)
 {
     struct stg_tensor indices;
     const char *name;
@@ -226,11 +230,11 @@ static int find_sparse(const void *base, uint32_t i, int64_t first, int64_t n,
     int64_t to = find_entry(indices.data, rank, n_entries, first + n);
     if (to < from)
         return damaged(name, err);
-    windows[i - 1] = (struct stg_window){.first = from, .n = to - from};
-    windows[i] = (struct stg_window){
+    windows[i - 1] = (struct stg_slice_window){.first = from, .n = to - from};
+    windows[i] = (struct stg_slice_window){
         .first = from, .n = to - from, .width = rank, .part = STG_PART_INDICES};
     windows[i + 1] =
-        (struct stg_window){.n = rank, .width = 1, .part = STG_PART_DENSE_SHAPE};
+        (struct stg_slice_window){.n = rank, .width = 1, .part = STG_PART_DENSE_SHAPE};
     *scratch += (size_t)((to - from) * rank + rank);
     return 0;
 }
@@ -254,9 +258,9 @@ static int find_windows(struct stager_batch *batch, int64_t first, int64_t n, si
             break;
         case STG_PART_DENSE_SHAPE: break;
         default:
-            batch->windows[i] = (struct stg_window){.first = first, .n = n};
+            batch->windows[i] = (struct stg_slice_window){.first = first, .n = n};
             if (tensor.ndim == 0)
-                batch->windows[i] = (struct stg_window){.n = -1};
+                batch->windows[i] = (struct stg_slice_window){.n = -1};
         }
         if (rc < 0)
             return rc;
@@ -270,7 +274,7 @@ static void fill_scratch(struct stager_batch *batch, int64_t first_row)
     const void *base = batch->lent->base;
     int64_t *to = batch->scratch;
     for (uint32_t i = 0; i < batch->n_windows; i++) {
-        struct stg_window *window = &batch->windows[i];
+        struct stg_slice_window *window = &batch->windows[i];
         int64_t n = window->n * window->width;
         if (window->part == STG_PART_VALUES)
             continue;

@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/stream.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "client/copier.h"
-
-/* Names of boundary and targets of one pipeline: the message has 64 KiB. */
-#define BUMP_BYTES (4u << 20)
-#define MAX_THREADS 64u /* of stager_run */
-
-/* The last one where there is memory on a device. */
-enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS, FD_DEVICE = N_FDS, MAX_FDS };
 
 int stg_stream_enter(struct stager_stream *stream)
 {
@@ -26,6 +14,12 @@ int stg_stream_enter(struct stager_stream *stream)
             "this stream belongs to the parent process: open one of your own after "
             "fork");
     return 0;
+}
+
+/* Half-made ones have no guard yet. */
+bool stg_stream_is_ours(const struct stager_stream *stream)
+{
+    return stream->guard == NULL || stg_guard_holds(stream->guard);
 }
 
 void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
@@ -40,415 +34,39 @@ void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
     stg_control_note(&stream->control, &span);
 }
 
-/* ---- open ---- */
+/* ---- the end of a stream ---- */
 
-static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segment_bytes,
-                     struct stg_err *err)
+/* Everything after the last descriptor gets the same answer. */
+int stg_stream_finish(struct stager_stream *stream, int code, const char *text)
 {
-    int rc = stg_map_open(fds[FD_RING], STG_RING_BYTES, STG_MAP_READ, "ring page",
-                          &stream->ring_page, err);
-    if (rc == 0)
-        rc = stg_map_open(fds[FD_CONTROL], STG_CONTROL_BYTES, STG_MAP_WRITE,
-                          "control page", &stream->control_page, err);
-    if (rc == 0)
-        rc = stg_ring_check(stream->ring_page.base, stream->ring_page.bytes, err);
-    if (rc == 0)
-        rc =
-            stg_control_check(stream->control_page.base, stream->control_page.bytes, err);
-    if (rc == 0)
-        rc = stg_map_open(fds[FD_SEGMENT], segment_bytes,
-                          stream->copy_on_write ? STG_MAP_COPY_ON_WRITE : STG_MAP_READ,
-                          "arena segment", &stream->segment, err);
-    if (rc < 0)
+    stream->finished = code;
+    snprintf(stream->final_text, STG_ERR_TEXT_BYTES, "%s", text);
+    return stg_err(&stream->err, code, "%s", text);
+}
+
+static int read_final(const struct stager_stream *stream, char text[STG_FINAL_TEXT_BYTES])
+{
+    const struct stg_final *page = &stream->ring.page->final;
+    uint32_t code = page->code, bytes = page->text_bytes;
+    if (bytes > sizeof(page->text) - 1)
+        bytes = sizeof(page->text) - 1;
+    memcpy(text, page->text, bytes);
+    text[bytes] = '\0';
+    return code == 0 || code > STAGER_UNAUTHENTICATED ? -STAGER_UNKNOWN : -(int)code;
+}
+
+int stg_stream_take_final(struct stager_stream *stream)
+{
+    char text[STG_FINAL_TEXT_BYTES];
+    int code = read_final(stream, text);
+    return stg_stream_finish(stream, code, text);
+}
+
+int stg_stream_why(struct stager_stream *stream, int rc)
+{
+    if (rc != -STAGER_UNAVAILABLE || stream->ring.page->final.code == 0)
         return rc;
-    stg_map_populate(&stream->segment, fds[FD_SEGMENT]);
-    stream->ring.page = stream->ring_page.base;
-    stream->control.page = stream->control_page.base;
-    return 0;
-}
-
-int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err)
-{
-    struct stg_batch_chunk *chunk =
-        calloc(1, sizeof(*chunk) + n * sizeof(chunk->batches[0]));
-    if (chunk == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    chunk->n = n;
-    chunk->next = stream->chunks;
-    stream->chunks = chunk;
-    for (uint32_t i = n; i-- > 0;) {
-        chunk->batches[i].stream = stream;
-        chunk->batches[i].next_free = stream->free_batches;
-        stream->free_batches = &chunk->batches[i];
-    }
-    return 0;
-}
-
-static int make_pool(struct stager_stream *stream, uint32_t max_held, struct stg_err *err)
-{
-    if (max_held == 0 || max_held > STG_MAX_HELD)
-        return stg_err(err, -STAGER_INTERNAL,
-                       "stagerd granted %u batches at once, 1 to %u "
-                       "make sense",
-                       max_held, STG_MAX_HELD);
-    stream->lents = calloc(max_held, sizeof(*stream->lents));
-    if (stream->lents == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    stream->max_held = max_held;
-    for (uint32_t i = max_held; i-- > 0;) {
-        stream->lents[i].next_free = stream->free_lents;
-        stream->free_lents = &stream->lents[i];
-    }
-    return stg_stream_add_batches(stream, max_held, err);
-}
-
-static const char *keep_text(struct stager_stream *stream, const char *text)
-{
-    const char *given = text != NULL ? text : "";
-    return stg_bump_strndup(&stream->bump, given, strlen(given));
-}
-
-static int keep_schema(struct stager_stream *stream, const struct stg_schema *from,
-                       struct stg_schema *ret, struct stg_err *err)
-{
-    ret->components =
-        stg_bump_alloc(&stream->bump, (from->n + 1) * sizeof(*ret->components));
-    if (ret->components == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; i < from->n; i++) {
-        ret->components[i] = from->components[i];
-        ret->components[i].name = keep_text(stream, from->components[i].name);
-        if (ret->components[i].name == NULL)
-            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    ret->n = from->n;
-    return 0;
-}
-
-/* The reply dies with the next one: what a stream needs is copied. */
-static int keep_reply(struct stager_stream *stream, const struct stg_reply *reply,
-                      struct stg_err *err)
-{
-    stream->name = keep_text(stream, reply->name);
-    stream->structure = keep_text(stream, reply->structure);
-    stream->final_text = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
-    stream->why = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
-    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL ||
-        stream->why == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = keep_schema(stream, &reply->boundary, &stream->boundary, err);
-    if (rc == 0)
-        rc = keep_schema(stream, &reply->slots, &stream->slots, err);
-    if (rc < 0)
-        return rc;
-    stream->unseen = reply->unseen;
-    stream->wants_reports = reply->wants_reports;
-    if (stream->batch_size != 0) {
-        rc = stg_slice_boundary(&stream->boundary, stream->batch_size, reply->batch_rows,
-                                stream->name, err);
-        if (rc < 0)
-            return rc;
-        stg_slice_slots(&stream->slots);
-    }
-
-    rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,
-                                  &stream->spec, err);
-    return rc == -STAGER_NOT_FOUND ? 0 : rc;
-}
-
-/* In hand or ready; and ahead on a device. */
-static uint32_t max_held_of(const struct stager_options *options)
-{
-    uint32_t ahead = options->device_capacity != 0 ? options->device_capacity
-                                                   : (uint32_t)STG_DEVICE_CAPACITY;
-    return (options->max_held != 0 ? options->max_held : 2) +
-           (options->device != NULL ? ahead : 0);
-}
-
-static int attach(struct stager_stream *stream, const char *name,
-                  const struct stager_options *options, struct stg_err *err)
-{
-    char client_id[128];
-    snprintf(client_id, sizeof(client_id), "%.100s-%d", program_invocation_short_name,
-             (int)getpid());
-    struct stg_request request = {
-        .kind = STG_REQUEST_OPEN,
-        .name = name,
-        .client_id = options->client_id != NULL ? options->client_id : client_id,
-        .max_held = max_held_of(options),
-        .private_run = options->private_run != 0,
-        .ack_explicit = options->ack_explicit != 0,
-        .named = options->client_id != NULL,
-        .batch_size = options->batch_size,
-        .wants_device = options->device != NULL,
-        .has_fields = options->fields != NULL,
-        .fields = options->fields,
-        .n_fields = options->fields != NULL ? options->n_fields : 0,
-        .has_fetches = options->fetches != NULL,
-        .fetches = options->fetches,
-        .n_fetches = options->fetches != NULL ? options->n_fetches : 0,
-    };
-    struct stg_reply reply;
-    int fds[MAX_FDS];
-    size_t n_fds = 0;
-    int rc =
-        stg_stream_call_open(stream->client, &request, &reply, fds, MAX_FDS, &n_fds, err);
-    if (rc < 0)
-        return rc;
-    if (n_fds != (size_t)N_FDS + (reply.device_bytes != 0))
-        rc = stg_err(err, -STAGER_INTERNAL, "stagerd sent %zu descriptors, not %d", n_fds,
-                     N_FDS + (reply.device_bytes != 0));
-    if (rc == 0)
-        rc = map_pages(stream, fds, reply.segment_bytes, err);
-    if (rc == 0 && reply.device_bytes != 0 && stream->copier != NULL)
-        stg_copier_import(stream, &reply, fds[FD_DEVICE]);
-    for (size_t i = 0; i < n_fds; i++)
-        close(fds[i]);
-    if (rc == 0)
-        rc = make_pool(stream, reply.max_held, err);
-    if (rc == 0)
-        rc = keep_reply(stream, &reply, err);
-    if (rc == 0)
-        rc = stg_fields_init(stream, options, err);
-    if (rc == 0 && stream->copier != NULL)
-        rc = stg_copier_start(stream, err);
-    return rc;
-}
-
-/* Nothing can fail on this side any more: the open takes effect, or fails there. */
-static int join(struct stager_stream *stream, struct stg_err *err)
-{
-    struct stg_request request = {.kind = STG_REQUEST_JOIN};
-    struct stg_reply reply;
-    stream->passes = 1;
-    stg_control_want_pass(&stream->control, stream->passes);
-    return stg_client_call(stream->client, &request, STG_REQUEST_NS, &reply, NULL, 0,
-                           NULL, err);
-}
-
-static int check_names(const char *what, const char *const *names, size_t n,
-                       struct stg_err *err)
-{
-    for (size_t i = 0; names != NULL && i < n; i++) {
-        if (names[i] == NULL || names[i][0] == '\0')
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s %zu has no name", what, i);
-    }
-    return 0;
-}
-
-static int check_options(const char *name, const struct stager_options *options,
-                         struct stg_err *err)
-{
-    if (name == NULL || name[0] == '\0')
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a pipeline has a name");
-    if (options->max_held > STG_MAX_HELD)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_held is %u, at most %u",
-                       options->max_held, STG_MAX_HELD);
-    if (max_held_of(options) > STG_MAX_HELD)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "max_held and device_capacity are %u together, at most %u",
-                       max_held_of(options), STG_MAX_HELD);
-    uint32_t inter_op = options->inter_op_threads_num;
-    uint32_t intra_op = options->intra_op_threads_num;
-    if (inter_op > MAX_THREADS || intra_op > MAX_THREADS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "inter_op_threads_num is %u and intra_op_threads_num %u, each at "
-                       "most %u",
-                       inter_op, intra_op, MAX_THREADS);
-    int rc = check_names("field", options->fields, options->n_fields, err);
-    return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);
-}
-
-static int open_stream(struct stager *client, const char *name,
-                       const struct stager_options *options, struct stager_stream **ret,
-                       struct stg_err *err)
-{
-    struct sockaddr_un address;
-    int rc = check_options(name, options, err);
-    if (rc == 0 && client != NULL)
-        address = client->address;
-    else if (rc == 0)
-        rc = stg_socket_find(options->runtime_dir, &address, err);
-    if (rc < 0)
-        return rc;
-
-    struct stager_stream *stream = calloc(1, sizeof(*stream));
-    if (stream == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    stg_bump_init(&stream->bump, BUMP_BYTES);
-    stream->spin_ns = options->spin_ns;
-    stream->batch_size = options->batch_size;
-    stream->copy_on_write = options->copy_on_write != 0;
-    stream->inter_op_threads_num = options->inter_op_threads_num;
-    stream->intra_op_threads_num = options->intra_op_threads_num;
-    rc = stg_guard_create(&stream->guard, err);
-    if (rc == 0 && options->device != NULL)
-        rc = stg_copier_create(options, &stream->copier, err);
-    if (rc == 0)
-        rc = stg_client_connect(&address, &stream->client, err);
-    if (rc == 0)
-        rc = attach(stream, name, options, err);
-    if (rc == 0)
-        rc = join(stream, err);
-    if (rc < 0) {
-        stager_close(stream);
-        return rc;
-    }
-    *ret = stream;
-    return 0;
-}
-
-int stager_open(struct stager *client, const char *name,
-                const struct stager_options *options, struct stager_stream **ret)
-{
-    static const struct stager_options defaults;
-    struct stg_err *err = stg_client_err();
-    *err = (struct stg_err){0};
-    return open_stream(client, name, options != NULL ? options : &defaults, ret, err);
-}
-
-/* ---- close ---- */
-
-void stg_stream_return_untaken(struct stager_stream *stream)
-{
-    struct stg_descriptor d;
-    for (unsigned i = 0; i < STG_RING_ENTRIES && stg_ring_take(&stream->ring, &d); i++) {
-        if (d.kind == STG_DESCRIPTOR_BATCH || d.kind == STG_DESCRIPTOR_ERROR)
-            stg_control_release(&stream->control, d.lease, d.lease_generation);
-    }
-}
-
-/* A staged batch whose last slices were not taken goes to others as a whole: it may not
- * be given back before the daemon has let go either. */
-static void leave_current(struct stager_stream *stream, bool parted)
-{
-    struct stg_lent *lent = stream->current;
-    stream->current = NULL;
-    if (lent == NULL || lent->n_in_hand > 0)
-        return;
-    if (parted)
-        stg_lent_return(stream, lent);
-    else
-        stg_lent_forget(stream, lent);
-}
-
-static void free_pool(struct stager_stream *stream)
-{
-    while (stream->chunks != NULL) {
-        struct stg_batch_chunk *chunk = stream->chunks;
-        for (uint32_t i = 0; i < chunk->n; i++) {
-            free(chunk->batches[i].windows);
-            free(chunk->batches[i].scratch);
-        }
-        stream->chunks = chunk->next;
-        free(chunk);
-    }
-    free(stream->lents);
-    free(stream->places);
-}
-
-/* A forked child has neither the mappings nor the lease: it frees its own copies. */
-static void free_stream(struct stager_stream *stream, bool ours)
-{
-    stg_computer_destroy(stream->computer, ours);
-    stg_copier_destroy(stream->copier, ours);
-    if (ours) {
-        stg_map_close(&stream->segment);
-        stg_map_close(&stream->ring_page);
-        stg_map_close(&stream->control_page);
-    }
-    stg_pipeline_spec_destroy(stream->spec);
-    stg_guard_destroy(stream->guard);
-    stg_bump_finish(&stream->bump);
-    free_pool(stream);
-    free(stream);
-}
-
-/* Half-made ones have no guard yet. */
-static bool is_ours(const struct stager_stream *stream)
-{
-    return stream->guard == NULL || stg_guard_holds(stream->guard);
-}
-
-/* In a child of fork `held` does not fall any more: its batches may still be released,
- * which does nothing. */
-void stg_stream_reap(struct stager_stream *stream)
-{
-    if (stream->client == NULL && stream->held == 0 && stream->pins == 0)
-        free_stream(stream, is_ours(stream));
-}
-
-void stg_stream_pin(struct stager_stream *stream)
-{
-    stream->pins++;
-}
-
-void stg_stream_unpin(struct stager_stream *stream)
-{
-    stream->pins--;
-    stg_stream_reap(stream);
-}
-
-void stager_close(struct stager_stream *stream)
-{
-    if (stream == NULL)
-        return;
-    if (is_ours(stream) && stream->control.page != NULL && stream->client != NULL) {
-        if (stream->copier != NULL)
-            stg_copier_settle(stream);
-        stg_control_part(&stream->control);
-        bool parted = stg_socket_part(stream->client->fd);
-        if (parted)
-            stg_stream_return_untaken(stream);
-        leave_current(stream, parted);
-        if (stream->copier != NULL)
-            stg_copier_leave(stream, parted);
-    }
-    stager_disconnect(stream->client);
-    stream->client = NULL;
-    stg_stream_reap(stream);
-}
-
-/* ---- what a stream says of itself ---- */
-
-size_t stager_target_count(const struct stager_stream *stream)
-{
-    return stream->spec != NULL ? stream->spec->n_targets : 0;
-}
-
-const char *stager_target(const struct stager_stream *stream, size_t i)
-{
-    return i < stager_target_count(stream) ? stream->spec->targets[i] : NULL;
-}
-
-const char *stager_structure(const struct stager_stream *stream)
-{
-    return stream->structure;
-}
-
-void stager_stream_info(const struct stager_stream *stream,
-                        struct stager_stream_info *ret)
-{
-    bool ours = is_ours(stream); /* a forked child has no ring page */
-    *ret = (struct stager_stream_info){
-        .batches = stream->n_batches,
-        .errors = stream->n_errors,
-        .wait_ns = stream->wait_ns,
-        .sleeps = stream->n_sleeps,
-        .held = stream->held,
-        .max_held = stream->max_held,
-        .at_end = stream->at_end && !stg_copier_is_ahead(stream),
-        .finished = stream->finished != 0 && !stg_copier_is_ahead(stream),
-        .unseen = stream->unseen,
-        .end_pass = stream->end_pass,
-        .device_bytes = stream->device_bytes,
-        .device_shared = stream->n_shared,
-        .dropped_batches = ours ? stg_ring_dropped_batches(&stream->ring) : 0,
-        .dropped_rows = ours ? stg_ring_dropped_rows(&stream->ring) : 0,
-    };
-}
-
-const char *stager_error_text(const struct stager_stream *stream)
-{
-    return stream != NULL ? stream->err.text : stg_client_err()->text;
+    char text[STG_FINAL_TEXT_BYTES];
+    int code = read_final(stream, text);
+    return stg_err(&stream->err, code, "%s", text);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a stream, shared by stream.c (life), next.c (the way of a batch), slice.c (a
- * staged batch in pieces), field.c (what of it is seen), batch.c (views), run.c
- * (compute), report.c (what that took). One thread at a time.
+ * Inside of a stream: what all of its parts share. One thread at a time.
  *
  * A closed stream lives on as long as one of its batches is in hand: the mappings go with
  * the last one.
@@ -12,7 +10,6 @@
 
 #include "client/connect.h"
 #include "client/map.h"
-#include "client/report.h"
 #include "client/stager.h"
 #include "core/batch.h"
 #include "core/ring.h"
@@ -20,7 +17,6 @@
 
 struct stg_computer;
 struct stg_copier;
-struct stg_result;
 
 /* A staged batch that was taken from the ring: one lease. */
 struct stg_lent {
@@ -40,7 +36,7 @@ struct stg_lent {
 };
 
 /* Where a slice lies in one tensor. */
-struct stg_window {
+struct stg_slice_window {
     int64_t first, n;   /* along the first dimension; n < 0: all of it, in every slice */
     int64_t width;      /* of `own`: elements of one along the first dimension */
     const int64_t *own; /* not NULL: rebased elements, in the slice's scratch */
@@ -53,8 +49,9 @@ struct stager_batch {
     struct stg_lent *lent;
     bool in_hand;
     uint32_t slice;
-    int64_t n_rows;             /* of the slice */
-    struct stg_window *windows; /* of a slice: one a tensor; kept for the next one */
+    int64_t n_rows; /* of the slice */
+    struct stg_slice_window
+        *windows; /* of a slice: one a tensor; kept for the next one */
     uint32_t n_windows, max_windows;
     int64_t *scratch; /* rebased row_splits, indices, dense_shapes; kept too */
     size_t max_scratch;
@@ -115,9 +112,8 @@ struct stager_stream {
     uint32_t *places;      /* of each of them, for each lent */
     const char *structure; /* in bump */
     struct stg_bump bump;
-    struct stg_computer *computer; /* run.c; NULL before the first stager_run */
-    struct stg_reporter reporter;
-    struct stg_copier *copier; /* NULL: batches stay in the memory of the host */
+    struct stg_computer *computer; /* NULL before the first stager_run */
+    struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
 
     uint32_t pins; /* who still looks at memory after it was given back */
 
@@ -128,16 +124,8 @@ struct stager_stream {
  */
 int stg_stream_enter(struct stager_stream *stream);
 
-/* open.c: the request that opens a stream, with what stagerd asks before it grants that.
- * As stg_client_call. */
-int stg_stream_call_open(struct stager *client, struct stg_request *request,
-                         struct stg_reply *ret, int *fds, size_t max_fds,
-                         size_t *ret_n_fds, struct stg_err *err);
-
-/* Gives back what lies in the ring and was not taken: nobody here will read it. Only when
- * the daemon has let go of this client; before, it would acknowledge, and the batches
- * would be lost to the others. */
-void stg_stream_return_untaken(struct stager_stream *stream);
+/* False in a forked child. Half-made streams have no guard yet, and are ours. */
+bool stg_stream_is_ours(const struct stager_stream *stream);
 
 /* When a span of this stream begins: 0 when nobody traces its pipeline. One load. */
 static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
@@ -149,116 +137,14 @@ static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
 void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
                          uint64_t began_ns, const struct stager_batch *batch);
 
-/* Frees a stream that is closed, has no batch in hand and no pin; else nothing. */
-void stg_stream_reap(struct stager_stream *stream);
+/* Everything after the last descriptor gets the same answer: this code and text. */
+int stg_stream_finish(struct stager_stream *stream, int code, const char *text);
 
-/* For bindings whose views may outlive a release: as long as there is a pin, a closed
- * stream keeps its struct and its mappings, so that a look at a batch that was given back
- * sees other bytes and no hole. Each pin is taken back once, and the last one may free
- * the stream. */
-void stg_stream_pin(struct stager_stream *stream);
-void stg_stream_unpin(struct stager_stream *stream);
+/* Finishes with the terminal status that the daemon left in the ring page. */
+int stg_stream_take_final(struct stager_stream *stream);
 
-/* stream.c: n more handles. RESOURCE_EXHAUSTED. */
-int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);
-
-/* batch.c: checks a batch at rest before the first look at it. Not when it is taken: its
- * head is cold then, and the hand-off need not wait for memory. DATA_LOSS in err. */
-int stg_lent_open(struct stager_stream *stream, struct stg_lent *lent,
-                  struct stg_err *err);
-
-/* field.c: what options say is seen of batches, once boundary, slots and max_held are
- * known. RESOURCE_EXHAUSTED. */
-int stg_fields_init(struct stager_stream *stream, const struct stager_options *options,
-                    struct stg_err *err);
-
-#define STG_NO_PLACE UINT32_MAX
-
-/* field.c: finds out where its tensors lie, as stg_lent_open goes. DATA_LOSS. */
-int stg_lent_place(struct stager_stream *stream, struct stg_lent *lent,
-                   struct stg_err *err);
-
-/* field.c: which tensor of the staged batch each of boundary and slots is, or
- * STG_NO_PLACE. NULL: those of the boundary lie there under their names, nothing else. */
-const uint32_t *stg_lent_places(const struct stager_stream *stream,
-                                const struct stg_lent *lent);
-
-/* field.c: how many tensors of an open batch are seen; which of the staged batch number i
- * of them is; the number of that name, or -1. */
-uint32_t stg_batch_n_shown(const struct stager_batch *batch);
-uint32_t stg_batch_shown(const struct stager_batch *batch, uint32_t i);
-int stg_batch_find_shown(const struct stager_batch *batch, const char *name);
-
-/* field.c: is it a feature that was not asked for? */
-bool stg_stream_is_left_out(const struct stager_stream *stream, const char *name);
-
-/* batch.c: tensor i of the staged batch (open), a slice's part of it. */
-void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
-                    const char **ret_name);
-
-/* batch.c: a tensor in hand as the trainer sees it. */
-void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
-                     struct stager_tensor *ret);
-
-/* slice.c: may this boundary be cut into batch_size rows? INVALID_ARGUMENT says why not;
- * else the boundary becomes that of a slice. batch_rows: of a whole staged batch, 0: not
- * known. */
-int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
-                       uint64_t batch_rows, const char *pipeline, struct stg_err *err);
-
-/* slice.c: of what a slice carries besides the graph knows how many rows it has. */
-void stg_slice_slots(struct stg_schema *slots);
-
-/* slice.c: opens a staged batch, checks that it can be cut and says into how many. */
-int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
-                      struct stg_err *err);
-
-/* slice.c: makes `batch` the next slice of its lent. After an error it is nothing yet. */
-int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err);
-
-/* next.c: stager_next as it is without a device, and uncounted. */
-int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
-                    struct stager_batch **ret);
-
-/* why.c: the deadline of `next` has passed. DEADLINE_EXCEEDED in stream->err, with what
- * stagerd says, in 25 ms at most, that the stream waits for. 0: a descriptor came
- * meanwhile. */
-int stg_stream_say_late(struct stager_stream *stream, int64_t timeout_millis);
-
-/* next.c: the handle is free; its staged batch is as it was. */
-void stg_batch_hand_in(struct stager_batch *batch);
-
-/* next.c: the staged batch is in hand no more; its lease stays with the daemon. */
-void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);
-
-/* next.c: as that, and the lease goes back. */
-void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
-
-/* next.c: rc of a request, and when the daemon closed the socket after last words, these
- * instead, with their code. Batches that came before them stay in the ring. */
+/* rc of a request, and when the daemon closed the socket after last words, these instead,
+ * with their code. Batches that came before them stay in the ring. */
 int stg_stream_why(struct stager_stream *stream, int rc);
-
-/* feed.c: is a tensor of the trainer's what it says of itself, and no larger than
- * max_bytes? Says how many elements it has. INVALID_ARGUMENT. */
-int stg_value_check(const struct stager_tensor *value, uint64_t max_bytes, int64_t *ret_n,
-                    struct stg_err *err);
-
-/* run.c: gives back the executors and the library, and while its device is there what it
- * has of it; in a forked child (ours false) leaves that alone. NULL is allowed. */
-void stg_computer_destroy(struct stg_computer *computer, bool ours);
-
-/* What went wrong in runs on a device and was not told yet; waits for them. */
-int stg_computer_settle(struct stager_stream *stream);
-
-/* run.c: what the last stager_run gave on the device stays, and pins the stream, until it
- * is dropped; work on `native` that was enqueued before (has_native false: on the
- * stream's own) may read it even then. NULL: nothing is there. */
-struct stg_result *stg_run_keep(struct stager_stream *stream);
-void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
-                  bool has_native, void *native);
-
-/* run.c: as stager_run_wait, of one that is kept. */
-int stg_result_wait(struct stager_stream *stream, const struct stg_result *result,
-                    void *native);
 
 #endif

@@ -4,9 +4,9 @@
  * and is asked on the stream's own socket. The question never takes long, and is not put
  * often.
  */
-#include <stdio.h>
+#include "client/why.h"
 
-#include "client/stream.h"
+#include <stdio.h>
 
 /* How long an answer is waited for; how often the question is put; and how often when
  * there was no answer. */

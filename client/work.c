@@ -13,7 +13,7 @@
 /* ---- life ---- */
 
 /* The reply lives until the next call. */
-static int copy_reply(struct stg_work *work, const struct stg_reply *reply,
+static int copy_reply(struct stg_work_client *work, const struct stg_reply *reply,
                       struct stg_err *err)
 {
     const struct stg_schema *from = &reply->boundary;
@@ -30,7 +30,7 @@ static int copy_reply(struct stg_work *work, const struct stg_reply *reply,
     return ok ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static int ask(struct stg_work *work, const char *name, uint32_t most,
+static int ask(struct stg_work_client *work, const char *name, uint32_t most,
                struct stg_err *err)
 {
     struct stg_request request = {.kind = STG_REQUEST_WORK, .name = name, .most = most};
@@ -48,9 +48,9 @@ static int ask(struct stg_work *work, const char *name, uint32_t most,
 }
 
 int stg_work_open(const char *runtime_dir, const char *name, uint32_t most,
-                  struct stg_work **ret, struct stg_err *err)
+                  struct stg_work_client **ret, struct stg_err *err)
 {
-    struct stg_work *work = calloc(1, sizeof(*work));
+    struct stg_work_client *work = calloc(1, sizeof(*work));
     if (work == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     work->channel = -1;
@@ -69,7 +69,7 @@ int stg_work_open(const char *runtime_dir, const char *name, uint32_t most,
     return 0;
 }
 
-void stg_work_close(struct stg_work *work)
+void stg_work_close(struct stg_work_client *work)
 {
     if (work == NULL)
         return;
@@ -85,7 +85,7 @@ void stg_work_close(struct stg_work *work)
     free(work);
 }
 
-void stg_work_ready(struct stg_work *work)
+void stg_work_ready(struct stg_work_client *work)
 {
     while (!stg_socket_bell(work->client->fd))
         continue;
@@ -94,7 +94,7 @@ void stg_work_ready(struct stg_work *work)
 /* ---- a job ---- */
 
 /* The function may have kept views of the old one. */
-static int keep_old(struct stg_work *work, struct stg_err *err)
+static int keep_old(struct stg_work_client *work, struct stg_err *err)
 {
     if (work->input.base == NULL)
         return 0;
@@ -107,7 +107,7 @@ static int keep_old(struct stg_work *work, struct stg_err *err)
     return 0;
 }
 
-static int map_memory(struct stg_work *work, const struct stg_work_job *job,
+static int map_memory(struct stg_work_client *work, const struct stg_work_job *job,
                       const int *fds, size_t n_fds, struct stg_err *err)
 {
     size_t i = 0;
@@ -130,7 +130,7 @@ static int map_memory(struct stg_work *work, const struct stg_work_job *job,
     return rc;
 }
 
-static int take_job(struct stg_work *work, const struct stg_work_job *job,
+static int take_job(struct stg_work_client *work, const struct stg_work_job *job,
                     struct stg_err *err)
 {
     if (job->magic != STG_MAGIC_WORK || work->input.base == NULL ||
@@ -144,7 +144,7 @@ static int take_job(struct stg_work *work, const struct stg_work_job *job,
     return 0;
 }
 
-int stg_work_next(struct stg_work *work, int64_t deadline_ns, struct stg_err *err)
+int stg_work_next(struct stg_work_client *work, int64_t deadline_ns, struct stg_err *err)
 {
     struct stg_work_job job;
     int fds[2];
@@ -163,7 +163,7 @@ int stg_work_next(struct stg_work *work, int64_t deadline_ns, struct stg_err *er
 
 /* ---- its answer ---- */
 
-static int answer(struct stg_work *work, uint64_t bytes, struct stg_err *err)
+static int answer(struct stg_work_client *work, uint64_t bytes, struct stg_err *err)
 {
     struct stg_work_answer message = {
         .magic = STG_MAGIC_WORK, .job = work->job, .bytes = bytes};
@@ -171,7 +171,7 @@ static int answer(struct stg_work *work, uint64_t bytes, struct stg_err *err)
     return stg_socket_send(work->channel, &message, sizeof(message), STG_NEVER, err);
 }
 
-int stg_work_give(struct stg_work *work, const struct stg_tensor *tensors,
+int stg_work_give(struct stg_work_client *work, const struct stg_tensor *tensors,
                   struct stg_err *err)
 {
     struct stg_batch_writer writer;
@@ -182,7 +182,8 @@ int stg_work_give(struct stg_work *work, const struct stg_tensor *tensors,
     return rc == 0 ? answer(work, stg_batch_writer_seal(&writer), err) : rc;
 }
 
-int stg_work_fail(struct stg_work *work, int code, const char *text, struct stg_err *err)
+int stg_work_fail(struct stg_work_client *work, int code, const char *text,
+                  struct stg_err *err)
 {
     return answer(
         work, stg_batch_write_error(work->scratch.base, work->scratch.bytes, code, text),

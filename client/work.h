@@ -11,7 +11,7 @@
 #include "client/map.h"
 #include "core/batch.h"
 
-struct stg_work {
+struct stg_work_client {
     struct stager *client; /* its end is the daemon's word that this worker is to go */
     int channel;
     struct stg_bump bump;     /* of what follows */
@@ -29,23 +29,24 @@ struct stg_work {
  * of stager_connect and stager_open; ALREADY_EXISTS: it has so many; FAILED_PRECONDITION:
  * it has no step py_function. */
 int stg_work_open(const char *runtime_dir, const char *name, uint32_t most,
-                  struct stg_work **ret, struct stg_err *err);
-void stg_work_close(struct stg_work *work); /* NULL is allowed */
+                  struct stg_work_client **ret, struct stg_err *err);
+void stg_work_close(struct stg_work_client *work); /* NULL is allowed */
 
 /* The function is there: from now on there is work. */
-void stg_work_ready(struct stg_work *work);
+void stg_work_ready(struct stg_work_client *work);
 
 /* Waits for the next job; its batch lies, checked, at work->input.base until the next
  * call. UNAVAILABLE: the daemon has let go of this worker. DEADLINE_EXCEEDED. */
-int stg_work_next(struct stg_work *work, int64_t deadline_ns, struct stg_err *err);
+int stg_work_next(struct stg_work_client *work, int64_t deadline_ns, struct stg_err *err);
 
 /* Answers the job in hand with one tensor an output, in order; strings have begin and
  * end. RESOURCE_EXHAUSTED: they do not fit; the job is still in hand. */
-int stg_work_give(struct stg_work *work, const struct stg_tensor *tensors,
+int stg_work_give(struct stg_work_client *work, const struct stg_tensor *tensors,
                   struct stg_err *err);
 
 /* Answers it with an error of the function; code is positive. */
-int stg_work_fail(struct stg_work *work, int code, const char *text, struct stg_err *err);
+int stg_work_fail(struct stg_work_client *work, int code, const char *text,
+                  struct stg_err *err);
 
 /* For who started a worker and has its channel: says how it ended, by its exit status, or
  * minus the signal that killed it. Nothing happens when nobody listens any more. */

@@ -23,7 +23,7 @@ static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
     FILE *out = rc == 0 ? open_memstream(ret, &bytes) : NULL;
     if (rc == 0 && out == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    struct stg_json json = {.out = out};
+    struct stg_json_writer json = {.out = out};
     if (rc == 0) {
         switch (request->kind) {
         case STG_REQUEST_LIST: stg_reply_list_json(&json, &reply); break;

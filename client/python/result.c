@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
+#include "client/close.h"
 #include "client/python/binding.h"
-#include "client/stream.h"
 
 static const char name[] = "stager.result";
 

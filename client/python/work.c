@@ -10,7 +10,7 @@
 
 struct stg_py_worker {
     PyObject_HEAD struct stg_py_state *state;
-    struct stg_work *work;
+    struct stg_work_client *work;
     bool is_busy; /* a thread without the GIL is in a call of it */
 };
 

@@ -51,7 +51,7 @@ static int read_text(const char *path, struct text *ret)
 
 static void print_json(const struct stg_reply *reply, bool is_applied)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_reply_definition_json(&json, reply, is_applied);
     putchar('\n');
 }

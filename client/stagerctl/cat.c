@@ -14,7 +14,7 @@
 static void print_json(const struct stager_batch *batch,
                        const struct stager_batch_info *info)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
     stg_json_key(&json, "batch");
     stg_json_uint(&json, info->number);

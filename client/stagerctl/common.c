@@ -47,20 +47,3 @@ const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size)
     snprintf(buf, size, "%.*f %s", value < 10 ? 1 : 0, value, units[unit]);
     return buf;
 }
-
-void stg_ctl_boundary_table(const struct stg_schema *boundary)
-{
-    struct stg_table table = {.n_columns = 3};
-    stg_table_add(&table, "NAME");
-    stg_table_add(&table, "DTYPE");
-    stg_table_add(&table, "SHAPE");
-    for (size_t i = 0; i < boundary->n; i++) {
-        const struct stg_component *c = &boundary->components[i];
-        char shape[256];
-        stg_table_add(&table, "%s", c->name);
-        stg_table_add(&table, "%s", stager_dtype_name(c->dtype));
-        stg_table_add(&table, "%s",
-                      stg_shape_text(c->shape, c->ndim, shape, sizeof(shape)));
-    }
-    stg_table_print(&table, "  ");
-}

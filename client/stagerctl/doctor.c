@@ -45,7 +45,8 @@ static void look_at_gpus(struct findings *ret)
         snprintf(ret->no_gpu, sizeof(ret->no_gpu), "%s", stager_error_text(NULL));
 }
 
-static void print_gpu_json(struct stg_json *json, const struct stager_gpu_info *gpu)
+static void print_gpu_json(struct stg_json_writer *json,
+                           const struct stager_gpu_info *gpu)
 {
     const struct {
         const char *key;
@@ -76,7 +77,7 @@ static void print_gpu_json(struct stg_json *json, const struct stager_gpu_info *
 
 static void print_json(const struct findings *f)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
     stg_json_key(&json, "daemon");
     stg_json_object_begin(&json);

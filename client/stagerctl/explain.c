@@ -271,7 +271,7 @@ static void print_dot(const struct stg_explain *e)
 
 static void print_json(const struct stg_explain *e)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_reply_explain_json(&json, e);
     putchar('\n');
 }

@@ -7,42 +7,42 @@
 
 #include "client/stagerctl/number.h"
 
-static void before_value(struct stg_json *json)
+static void before_value(struct stg_json_writer *json)
 {
     if (json->comma)
         fputs(", ", json->out);
     json->comma = true;
 }
 
-static void open_with(struct stg_json *json, char mark)
+static void open_with(struct stg_json_writer *json, char mark)
 {
     before_value(json);
     fputc(mark, json->out);
     json->comma = false;
 }
 
-static void close_with(struct stg_json *json, char mark)
+static void close_with(struct stg_json_writer *json, char mark)
 {
     fputc(mark, json->out);
     json->comma = true;
 }
 
-void stg_json_object_begin(struct stg_json *json)
+void stg_json_object_begin(struct stg_json_writer *json)
 {
     open_with(json, '{');
 }
 
-void stg_json_object_end(struct stg_json *json)
+void stg_json_object_end(struct stg_json_writer *json)
 {
     close_with(json, '}');
 }
 
-void stg_json_array_begin(struct stg_json *json)
+void stg_json_array_begin(struct stg_json_writer *json)
 {
     open_with(json, '[');
 }
 
-void stg_json_array_end(struct stg_json *json)
+void stg_json_array_end(struct stg_json_writer *json)
 {
     close_with(json, ']');
 }
@@ -130,7 +130,7 @@ static void write_base64(FILE *out, const char *data, size_t n)
     }
 }
 
-void stg_json_bytes(struct stg_json *json, const char *data, size_t n)
+void stg_json_bytes(struct stg_json_writer *json, const char *data, size_t n)
 {
     before_value(json);
     if (stg_json_is_text(data, n)) {
@@ -142,12 +142,12 @@ void stg_json_bytes(struct stg_json *json, const char *data, size_t n)
     fputs("\"}", json->out);
 }
 
-void stg_json_string(struct stg_json *json, const char *text)
+void stg_json_string(struct stg_json_writer *json, const char *text)
 {
     stg_json_bytes(json, text, strlen(text));
 }
 
-void stg_json_key(struct stg_json *json, const char *key)
+void stg_json_key(struct stg_json_writer *json, const char *key)
 {
     before_value(json);
     write_escaped(json->out, key, strlen(key));
@@ -157,37 +157,37 @@ void stg_json_key(struct stg_json *json, const char *key)
 
 /* ---- numbers ---- */
 
-void stg_json_int(struct stg_json *json, int64_t value)
+void stg_json_int(struct stg_json_writer *json, int64_t value)
 {
     before_value(json);
     fprintf(json->out, "%" PRId64, value);
 }
 
-void stg_json_uint(struct stg_json *json, uint64_t value)
+void stg_json_uint(struct stg_json_writer *json, uint64_t value)
 {
     before_value(json);
     fprintf(json->out, "%" PRIu64, value);
 }
 
-void stg_json_micros(struct stg_json *json, uint64_t ns)
+void stg_json_micros(struct stg_json_writer *json, uint64_t ns)
 {
     before_value(json);
     fprintf(json->out, "%" PRIu64 ".%03u", ns / 1000, (unsigned)(ns % 1000));
 }
 
-void stg_json_bool(struct stg_json *json, bool value)
+void stg_json_bool(struct stg_json_writer *json, bool value)
 {
     before_value(json);
     fputs(value ? "true" : "false", json->out);
 }
 
-void stg_json_null(struct stg_json *json)
+void stg_json_null(struct stg_json_writer *json)
 {
     before_value(json);
     fputs("null", json->out);
 }
 
-void stg_json_float(struct stg_json *json, double value, int dtype)
+void stg_json_float(struct stg_json_writer *json, double value, int dtype)
 {
     char text[STG_NUMBER_BYTES];
     before_value(json);

@@ -14,30 +14,30 @@
 #include <stdio.h>
 
 /* Memory is the caller's: {.out = stream}. */
-struct stg_json {
+struct stg_json_writer {
     FILE *out;
     bool comma; /* a value stands before this place */
 };
 
-void stg_json_object_begin(struct stg_json *json);
-void stg_json_object_end(struct stg_json *json);
-void stg_json_array_begin(struct stg_json *json);
-void stg_json_array_end(struct stg_json *json);
+void stg_json_object_begin(struct stg_json_writer *json);
+void stg_json_object_end(struct stg_json_writer *json);
+void stg_json_array_begin(struct stg_json_writer *json);
+void stg_json_array_end(struct stg_json_writer *json);
 
 /* Inside an object, before each value. */
-void stg_json_key(struct stg_json *json, const char *key);
+void stg_json_key(struct stg_json_writer *json, const char *key);
 
-void stg_json_string(struct stg_json *json, const char *text);
-void stg_json_bytes(struct stg_json *json, const char *data, size_t n);
+void stg_json_string(struct stg_json_writer *json, const char *text);
+void stg_json_bytes(struct stg_json_writer *json, const char *data, size_t n);
 /* Is it UTF-8? Then stg_json_bytes makes a string of it. */
 bool stg_json_is_text(const char *data, size_t n);
 /* Nanoseconds, as microseconds with three decimals. */
-void stg_json_micros(struct stg_json *json, uint64_t ns);
-void stg_json_int(struct stg_json *json, int64_t value);
-void stg_json_uint(struct stg_json *json, uint64_t value);
-void stg_json_bool(struct stg_json *json, bool value);
-void stg_json_null(struct stg_json *json);
+void stg_json_micros(struct stg_json_writer *json, uint64_t ns);
+void stg_json_int(struct stg_json_writer *json, int64_t value);
+void stg_json_uint(struct stg_json_writer *json, uint64_t value);
+void stg_json_bool(struct stg_json_writer *json, bool value);
+void stg_json_null(struct stg_json_writer *json);
 /* dtype: STAGER_FLOAT16, BFLOAT16, FLOAT32 or FLOAT64, of which value is one. */
-void stg_json_float(struct stg_json *json, double value, int dtype);
+void stg_json_float(struct stg_json_writer *json, double value, int dtype);
 
 #endif

@@ -13,7 +13,7 @@ static const char *text_or(const char *text, const char *otherwise)
 
 static void print_json(const struct stg_reply *reply)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_reply_list_json(&json, reply);
     putchar('\n');
 }
@@ -109,7 +109,7 @@ int stg_ctl_delete(const struct stg_ctl_options *options)
     struct stg_reply reply;
     int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0 && options->json) {
-        struct stg_json json = {.out = stdout};
+        struct stg_json_writer json = {.out = stdout};
         stg_json_object_begin(&json);
         stg_json_key(&json, "deleted");
         stg_json_string(&json, options->argument);

@@ -9,7 +9,7 @@ static const char *text_or(const char *text, const char *otherwise)
     return text != NULL && text[0] != '\0' ? text : otherwise;
 }
 
-static void boundary_json(struct stg_json *json, const struct stg_schema *boundary)
+static void boundary_json(struct stg_json_writer *json, const struct stg_schema *boundary)
 {
     stg_json_array_begin(json);
     for (size_t i = 0; i < boundary->n; i++) {
@@ -35,8 +35,8 @@ static void boundary_json(struct stg_json *json, const struct stg_schema *bounda
 
 /* ---- check, apply, list ---- */
 
-void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *reply,
-                               bool is_applied)
+void stg_reply_definition_json(struct stg_json_writer *json,
+                               const struct stg_reply *reply, bool is_applied)
 {
     stg_json_object_begin(json);
     stg_json_key(json, "name");
@@ -62,8 +62,9 @@ void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *re
 }
 
 /* Those of that pipeline; NULL: all. */
-static void quarantined_json(struct stg_json *json, const struct stg_quarantined *all,
-                             size_t n, const char *pipeline)
+static void quarantined_json(struct stg_json_writer *json,
+                             const struct stg_quarantined *all, size_t n,
+                             const char *pipeline)
 {
     stg_json_key(json, "quarantined");
     stg_json_array_begin(json);
@@ -100,12 +101,13 @@ static bool is_known(const struct stg_reply *reply, size_t i)
     return found;
 }
 
-void stg_reply_quarantined_json(struct stg_json *json, const struct stg_reply *reply)
+void stg_reply_quarantined_json(struct stg_json_writer *json,
+                                const struct stg_reply *reply)
 {
     quarantined_json(json, reply->quarantined, reply->n_quarantined, NULL);
 }
 
-static void list_entry_json(struct stg_json *json, const struct stg_reply *reply,
+static void list_entry_json(struct stg_json_writer *json, const struct stg_reply *reply,
                             const struct stg_list_entry *e)
 {
     stg_json_object_begin(json);
@@ -125,7 +127,7 @@ static void list_entry_json(struct stg_json *json, const struct stg_reply *reply
     stg_json_object_end(json);
 }
 
-void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply)
+void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *reply)
 {
     stg_json_array_begin(json);
     for (size_t i = 0; i < reply->n_entries; i++) {
@@ -214,7 +216,7 @@ static uint64_t counter_of(const struct stg_pipeline_status *status,
                       : *(const uint32_t *)(const void *)at;
 }
 
-static void client_json(struct stg_json *json, const struct stg_client_status *c)
+static void client_json(struct stg_json_writer *json, const struct stg_client_status *c)
 {
     const struct {
         const char *name;
@@ -258,7 +260,8 @@ static void client_json(struct stg_json *json, const struct stg_client_status *c
     stg_json_object_end(json);
 }
 
-static void tuned_json(struct stg_json *json, const struct stg_pipeline_status *status)
+static void tuned_json(struct stg_json_writer *json,
+                       const struct stg_pipeline_status *status)
 {
     stg_json_key(json, "auto");
     stg_json_array_begin(json);
@@ -285,7 +288,7 @@ static void tuned_json(struct stg_json *json, const struct stg_pipeline_status *
     stg_json_array_end(json);
 }
 
-void stg_reply_status_json(struct stg_json *json,
+void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status)
 {
     stg_json_object_begin(json);
@@ -329,7 +332,8 @@ void stg_reply_status_json(struct stg_json *json,
     stg_json_object_end(json);
 }
 
-void stg_reply_daemon_json(struct stg_json *json, const struct stg_admin_daemon *daemon)
+void stg_reply_daemon_json(struct stg_json_writer *json,
+                           const struct stg_admin_daemon *daemon)
 {
     stg_json_object_begin(json);
     stg_json_key(json, "release");

@@ -10,24 +10,27 @@
 #include "client/stagerctl/json.h"
 
 /* Of check and apply: name, tensors, memory, advice; is_applied: generation too. */
-void stg_reply_definition_json(struct stg_json *json, const struct stg_reply *reply,
-                               bool is_applied);
+void stg_reply_definition_json(struct stg_json_writer *json,
+                               const struct stg_reply *reply, bool is_applied);
 
 /* Of list: the key "quarantined" of an object, with those of all pipelines. */
-void stg_reply_quarantined_json(struct stg_json *json, const struct stg_reply *reply);
+void stg_reply_quarantined_json(struct stg_json_writer *json,
+                                const struct stg_reply *reply);
 
 /* Of list: an array. A pipeline that was deleted is in it while batches of it are kept.
  */
-void stg_reply_list_json(struct stg_json *json, const struct stg_reply *reply);
+void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *reply);
 
 /* Of status: one pipeline. */
-void stg_reply_status_json(struct stg_json *json,
+void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status);
 
 /* Of explain. */
-void stg_reply_explain_json(struct stg_json *json, const struct stg_explain *explain);
+void stg_reply_explain_json(struct stg_json_writer *json,
+                            const struct stg_explain *explain);
 
 /* Who answered. */
-void stg_reply_daemon_json(struct stg_json *json, const struct stg_admin_daemon *daemon);
+void stg_reply_daemon_json(struct stg_json_writer *json,
+                           const struct stg_admin_daemon *daemon);
 
 #endif

@@ -2,25 +2,25 @@
 #include "client/stagerctl/reply.h"
 
 /* A key and a number. */
-static void number(struct stg_json *json, const char *key, uint64_t value)
+static void number(struct stg_json_writer *json, const char *key, uint64_t value)
 {
     stg_json_key(json, key);
     stg_json_uint(json, value);
 }
 
-static void text(struct stg_json *json, const char *key, const char *value)
+static void text(struct stg_json_writer *json, const char *key, const char *value)
 {
     stg_json_key(json, key);
     stg_json_string(json, value);
 }
 
-static void flag(struct stg_json *json, const char *key, bool value)
+static void flag(struct stg_json_writer *json, const char *key, bool value)
 {
     stg_json_key(json, key);
     stg_json_bool(json, value);
 }
 
-static void inputs_json(struct stg_json *json, const struct stg_explain *explain,
+static void inputs_json(struct stg_json_writer *json, const struct stg_explain *explain,
                         const struct stg_explain_node *node)
 {
     stg_json_array_begin(json);
@@ -37,7 +37,7 @@ static void inputs_json(struct stg_json *json, const struct stg_explain *explain
     stg_json_array_end(json);
 }
 
-static void nodes_json(struct stg_json *json, const struct stg_explain *explain)
+static void nodes_json(struct stg_json_writer *json, const struct stg_explain *explain)
 {
     stg_json_array_begin(json);
     for (size_t i = 0; i < explain->n_nodes; i++) {
@@ -60,7 +60,7 @@ static void nodes_json(struct stg_json *json, const struct stg_explain *explain)
     stg_json_array_end(json);
 }
 
-static void boundary_json(struct stg_json *json, const struct stg_explain *explain)
+static void boundary_json(struct stg_json_writer *json, const struct stg_explain *explain)
 {
     stg_json_array_begin(json);
     for (size_t i = 0; i < explain->n_tensors; i++) {
@@ -78,7 +78,8 @@ static void boundary_json(struct stg_json *json, const struct stg_explain *expla
     stg_json_array_end(json);
 }
 
-static void decisions_json(struct stg_json *json, const struct stg_explain *explain)
+static void decisions_json(struct stg_json_writer *json,
+                           const struct stg_explain *explain)
 {
     stg_json_array_begin(json);
     for (size_t i = 0; i < explain->n_decisions; i++) {
@@ -91,7 +92,7 @@ static void decisions_json(struct stg_json *json, const struct stg_explain *expl
     stg_json_array_end(json);
 }
 
-static void numbers_json(struct stg_json *json, const struct stg_explain *explain)
+static void numbers_json(struct stg_json_writer *json, const struct stg_explain *explain)
 {
     number(json, "n_runners", explain->n_runners);
     number(json, "elapsed_ns", explain->elapsed_ns);
@@ -109,7 +110,8 @@ static void numbers_json(struct stg_json *json, const struct stg_explain *explai
     number(json, "n_left_out", explain->n_left_out);
 }
 
-void stg_reply_explain_json(struct stg_json *json, const struct stg_explain *explain)
+void stg_reply_explain_json(struct stg_json_writer *json,
+                            const struct stg_explain *explain)
 {
     stg_json_object_begin(json);
     text(json, "name", explain->name);

@@ -188,7 +188,7 @@ static char **copy_names(const struct stg_reply *reply, size_t *ret_n)
 }
 
 static int print_each(struct stg_ctl_link *link, char **names, size_t n,
-                      struct stg_json *json)
+                      struct stg_json_writer *json)
 {
     for (size_t i = 0; i < n; i++) {
         struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = names[i]};
@@ -234,7 +234,7 @@ static int print_all(struct stg_ctl_link *link, bool as_json)
 
     struct stg_admin_daemon daemon;
     stg_ctl_daemon(link, &daemon);
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     if (as_json) {
         stg_json_object_begin(&json);
         stg_json_key(&json, "daemon");
@@ -267,7 +267,7 @@ static int print_one(struct stg_ctl_link *link, const struct stg_ctl_options *op
     if (status != 0)
         return status;
     if (options->json) {
-        struct stg_json json = {.out = stdout};
+        struct stg_json_writer json = {.out = stdout};
         stg_reply_status_json(&json, &reply.status);
         putchar('\n');
     } else {

@@ -6,7 +6,7 @@
 
 static void print_json(const struct stg_reply *reply, const char *ticket)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
     stg_json_key(&json, "ticket");
     stg_json_string(&json, ticket);

@@ -114,7 +114,7 @@ static int cannot_write(const char *path, int why)
     return stg_ctl_fail(-STAGER_DATA_LOSS, text);
 }
 
-static int write_file(const struct stg_view *view, FILE *out, const char *path)
+static int write_file(const struct stg_trace_view *view, FILE *out, const char *path)
 {
     struct stg_err err = {0};
     int rc = stg_view_json(view, out, &err);
@@ -129,9 +129,9 @@ static int write_file(const struct stg_view *view, FILE *out, const char *path)
     return failed ? cannot_write(path, why) : EXIT_OK;
 }
 
-static void print_json(const struct stg_view *view, const char *path)
+static void print_json(const struct stg_trace_view *view, const char *path)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
     stg_json_key(&json, "pipeline");
     stg_json_string(&json, view->page->pipeline);
@@ -161,7 +161,7 @@ static void print_json(const struct stg_view *view, const char *path)
     putchar('\n');
 }
 
-static void print_summary(const struct stg_view *view, const char *path, FILE *out)
+static void print_summary(const struct stg_trace_view *view, const char *path, FILE *out)
 {
     fprintf(out,
             "%s%s%" PRIu64 " spans in %.2f s, of %u threads of stagerd and %u clients",
@@ -176,7 +176,7 @@ static void print_summary(const struct stg_view *view, const char *path, FILE *o
 }
 
 /* out: where the trace goes, or NULL. */
-static int show(const struct stg_view *view, const struct stg_ctl_options *options,
+static int show(const struct stg_trace_view *view, const struct stg_ctl_options *options,
                 FILE *out)
 {
     struct stg_err err = {0};
@@ -222,7 +222,7 @@ static int open_output(const struct stg_ctl_options *options, FILE **ret)
 static int record(struct stager *client, const struct stg_trace_page *page,
                   const struct stg_ctl_options *options)
 {
-    static struct stg_view view; /* large */
+    static struct stg_trace_view view; /* large */
     struct stg_err err = {0};
     FILE *out = NULL;
     int status = open_output(options, &out);

@@ -69,7 +69,7 @@ static struct element read_element(const struct stager_tensor *tensor, int64_t i
     return (struct element){.kind = KIND_NONE};
 }
 
-static void element_json(struct stg_json *json, const struct element *e, int dtype)
+static void element_json(struct stg_json_writer *json, const struct element *e, int dtype)
 {
     switch (e->kind) {
     case KIND_SIGNED: stg_json_int(json, e->i); break;
@@ -121,7 +121,7 @@ static int64_t n_below(const struct stager_tensor *tensor, int dim)
 }
 
 /* Values from element `at` on, nested by the dimensions from `dim` on. At most 8 deep. */
-static void nested_json(struct stg_json *json, const struct stager_tensor *tensor,
+static void nested_json(struct stg_json_writer *json, const struct stager_tensor *tensor,
                         int dim, int64_t at)
 {
     if (dim == tensor->ndim) {
@@ -153,7 +153,7 @@ static void nested_text(FILE *out, const struct stager_tensor *tensor, int dim,
     fputc(']', out);
 }
 
-void stg_values_json(struct stg_json *json, const struct stager_tensor *tensor)
+void stg_values_json(struct stg_json_writer *json, const struct stager_tensor *tensor)
 {
     stg_json_object_begin(json);
     stg_json_key(json, "dtype");

@@ -14,7 +14,7 @@
 
 /* {"dtype": …, "shape": […], "values": …}; a part of a sparse or ragged feature that is
  * not its values says `part` too. */
-void stg_values_json(struct stg_json *json, const struct stager_tensor *tensor);
+void stg_values_json(struct stg_json_writer *json, const struct stager_tensor *tensor);
 
 /* "[2, 3]" */
 void stg_values_shape(FILE *out, const struct stager_tensor *tensor);

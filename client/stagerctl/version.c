@@ -34,7 +34,7 @@ static void look_at_cuda(struct version *ret)
 
 static void print_json(const struct version *v)
 {
-    struct stg_json json = {.out = stdout};
+    struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
     stg_json_key(&json, "release");
     stg_json_string(&json, stager_version());

@@ -50,8 +50,8 @@ bool stg_view_is_instant(const struct stg_trace_span *span)
     return span->kind == STG_SPAN_ASSIGN || span->kind == STG_SPAN_RELEASE;
 }
 
-const char *stg_view_name(const struct stg_view *view, const struct stg_trace_span *span,
-                          char *buf, size_t bytes)
+const char *stg_view_name(const struct stg_trace_view *view,
+                          const struct stg_trace_span *span, char *buf, size_t bytes)
 {
     const struct stg_trace_page *page = view->page;
     uint32_t n = atomic_load_explicit(&page->n_names, memory_order_acquire);
@@ -124,7 +124,7 @@ static void nest(struct stg_view_track *track)
 
 /* ---- life ---- */
 
-static bool load_track(struct stg_view *view, uint32_t i)
+static bool load_track(struct stg_trace_view *view, uint32_t i)
 {
     const struct stg_trace_track *from = &view->page->tracks[i];
     struct stg_view_track *to = &view->tracks[i];
@@ -146,10 +146,10 @@ static bool load_track(struct stg_view *view, uint32_t i)
     return true;
 }
 
-int stg_view_load(const struct stg_trace_page *page, struct stg_view *ret,
+int stg_view_load(const struct stg_trace_page *page, struct stg_trace_view *ret,
                   struct stg_err *err)
 {
-    *ret = (struct stg_view){.page = page, .begin_ns = page->begin_ns};
+    *ret = (struct stg_trace_view){.page = page, .begin_ns = page->begin_ns};
     ret->end_ns = atomic_load_explicit(&page->ended_ns, memory_order_acquire);
     if (ret->end_ns == 0)
         ret->end_ns = stg_now_ns();
@@ -169,7 +169,7 @@ int stg_view_load(const struct stg_trace_page *page, struct stg_view *ret,
     return 0;
 }
 
-void stg_view_finish(struct stg_view *view)
+void stg_view_finish(struct stg_trace_view *view)
 {
     for (uint32_t i = 0; i < view->n_tracks; i++) {
         free(view->tracks[i].spans);

@@ -22,7 +22,7 @@ struct origins {
 
 /* ---- events ---- */
 
-static void begin_event(struct stg_json *json, const char *phase, const char *name,
+static void begin_event(struct stg_json_writer *json, const char *phase, const char *name,
                         const struct stg_view_track *track)
 {
     fputs(json->comma ? ",\n" : "\n", json->out);
@@ -38,7 +38,7 @@ static void begin_event(struct stg_json *json, const char *phase, const char *na
     stg_json_uint(json, track->tid);
 }
 
-static void write_name(struct stg_json *json, const char *what, const char *name,
+static void write_name(struct stg_json_writer *json, const char *what, const char *name,
                        const struct stg_view_track *track)
 {
     begin_event(json, "M", what, track);
@@ -50,7 +50,7 @@ static void write_name(struct stg_json *json, const char *what, const char *name
     stg_json_object_end(json);
 }
 
-static void write_names(const struct stg_view *view, struct stg_json *json)
+static void write_names(const struct stg_trace_view *view, struct stg_json_writer *json)
 {
     struct stg_view_track daemon = {.pid = view->page->pid, .tid = view->page->pid};
     write_name(json, "process_name", "stagerd", &daemon);
@@ -62,13 +62,13 @@ static void write_names(const struct stg_view *view, struct stg_json *json)
     }
 }
 
-static void write_arg(struct stg_json *json, const char *key, uint64_t value)
+static void write_arg(struct stg_json_writer *json, const char *key, uint64_t value)
 {
     stg_json_key(json, key);
     stg_json_uint(json, value);
 }
 
-static void write_args(const struct stg_view *view, struct stg_json *json,
+static void write_args(const struct stg_trace_view *view, struct stg_json_writer *json,
                        const struct stg_trace_span *span)
 {
     static const char *const values[STG_SPAN_LAST + 1] = {
@@ -90,7 +90,7 @@ static void write_args(const struct stg_view *view, struct stg_json *json,
     stg_json_object_end(json);
 }
 
-static void write_span(const struct stg_view *view, struct stg_json *json,
+static void write_span(const struct stg_trace_view *view, struct stg_json_writer *json,
                        const struct stg_view_track *track,
                        const struct stg_trace_span *span)
 {
@@ -119,7 +119,7 @@ static int compare(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static int find_origins(const struct stg_view *view, struct origins *ret,
+static int find_origins(const struct stg_trace_view *view, struct origins *ret,
                         struct stg_err *err)
 {
     ret->all = malloc((view->n_spans + 1) * sizeof(*ret->all));
@@ -138,7 +138,7 @@ static int find_origins(const struct stg_view *view, struct origins *ret,
     return 0;
 }
 
-static void write_end(struct stg_json *json, const char *phase, uint64_t id,
+static void write_end(struct stg_json_writer *json, const char *phase, uint64_t id,
                       uint64_t ts_ns, const struct stg_view_track *track)
 {
     begin_event(json, phase, "batch", track);
@@ -156,8 +156,8 @@ static void write_end(struct stg_json *json, const char *phase, uint64_t id,
 }
 
 /* An arrow for each batch that a client took, to where it took its first slice. */
-static void write_arrows(const struct stg_view *view, const struct origins *origins,
-                         struct stg_json *json)
+static void write_arrows(const struct stg_trace_view *view, const struct origins *origins,
+                         struct stg_json_writer *json)
 {
     uint64_t id = 0;
     for (uint32_t i = 0; i < view->n_tracks; i++) {
@@ -182,7 +182,7 @@ static void write_arrows(const struct stg_view *view, const struct origins *orig
 
 /* ---- all of it ---- */
 
-static void write_about(const struct stg_view *view, struct stg_json *json)
+static void write_about(const struct stg_trace_view *view, struct stg_json_writer *json)
 {
     stg_json_key(json, "otherData");
     stg_json_object_begin(json);
@@ -199,10 +199,10 @@ static void write_about(const struct stg_view *view, struct stg_json *json)
     stg_json_object_end(json);
 }
 
-int stg_view_json(const struct stg_view *view, FILE *out, struct stg_err *err)
+int stg_view_json(const struct stg_trace_view *view, FILE *out, struct stg_err *err)
 {
     struct origins origins = {0};
-    struct stg_json json = {.out = out};
+    struct stg_json_writer json = {.out = out};
     int rc = find_origins(view, &origins, err);
     if (rc < 0)
         return rc;

@@ -62,8 +62,8 @@ static size_t find_rows(const struct stg_view_track *track, struct row *rows)
     return n;
 }
 
-static void print_track(const struct stg_view *view, const struct stg_view_track *track,
-                        struct row *rows)
+static void print_track(const struct stg_trace_view *view,
+                        const struct stg_view_track *track, struct row *rows)
 {
     size_t n = find_rows(track, rows);
     double window_ns = (double)(view->end_ns - view->begin_ns);
@@ -94,7 +94,7 @@ static void print_track(const struct stg_view *view, const struct stg_view_track
         printf("  and %zu more\n", n - MAX_ROWS);
 }
 
-int stg_view_text(const struct stg_view *view, struct stg_err *err)
+int stg_view_text(const struct stg_trace_view *view, struct stg_err *err)
 {
     struct row *rows = malloc((view->n_spans + 1) * sizeof(*rows));
     if (rows == NULL)

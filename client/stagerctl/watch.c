@@ -112,7 +112,7 @@ static bool is_wanted(const struct watch *watch, const struct known *known)
 
 /* ---- telling ---- */
 
-static void begin_line(struct stg_json *json, const char *event, uint64_t sequence)
+static void begin_line(struct stg_json_writer *json, const char *event, uint64_t sequence)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -126,7 +126,7 @@ static void begin_line(struct stg_json *json, const char *event, uint64_t sequen
     stg_json_uint(json, sequence);
 }
 
-static void end_line(struct stg_json *json)
+static void end_line(struct stg_json_writer *json)
 {
     stg_json_object_end(json);
     putchar('\n');
@@ -176,7 +176,7 @@ static void tell_pipeline(struct watch *watch, const char *event, uint64_t seque
                           const struct known *known, const char *what, const char *more)
 {
     if (watch->options->json) {
-        struct stg_json json = {.out = stdout};
+        struct stg_json_writer json = {.out = stdout};
         begin_line(&json, event, sequence);
         stg_json_key(&json, "pipeline");
         stg_json_string(&json, known->name);
@@ -219,7 +219,7 @@ static void tell_all(struct watch *watch, uint64_t sequence)
 static void tell_beginning(struct watch *watch, uint64_t sequence)
 {
     if (watch->options->json) {
-        struct stg_json json = {.out = stdout};
+        struct stg_json_writer json = {.out = stdout};
         begin_line(&json, "watching", sequence);
         end_line(&json);
     } else {
@@ -234,7 +234,7 @@ static void tell_beginning(struct watch *watch, uint64_t sequence)
 static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
 {
     if (watch->options->json) {
-        struct stg_json json = {.out = stdout};
+        struct stg_json_writer json = {.out = stdout};
         begin_line(&json, "gap", sequence);
         stg_json_key(&json, "missed");
         stg_json_uint(&json, n);
@@ -249,7 +249,7 @@ static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
 static void tell_restart(struct watch *watch, uint64_t sequence)
 {
     if (watch->options->json) {
-        struct stg_json json = {.out = stdout};
+        struct stg_json_writer json = {.out = stdout};
         begin_line(&json, "restarted", sequence);
         end_line(&json);
     } else {

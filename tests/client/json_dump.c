@@ -19,7 +19,7 @@
 
 #define LINE_BYTES (1u << 20)
 
-static struct stg_json json;
+static struct stg_json_writer json;
 
 static size_t read_hex(const char *hex, char *ret)
 {
@@ -120,7 +120,7 @@ int main(void)
         char *rest = line;
         for (int i = 0; i < 4 && (word = strsep(&rest, " ")) != NULL; i++)
             words[i] = word;
-        json = (struct stg_json){.out = stdout};
+        json = (struct stg_json_writer){.out = stdout};
         if (strcmp(words[0], "number") == 0)
             print_number(words[1], words[2]);
         else if (strcmp(words[0], "tensor") == 0)

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/close.h"
 #include "client/compute.h"
 #include "client/copier.h"
 #include "client/stream.h"

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/close.h"
 #include "client/stream.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"

@@ -32,7 +32,7 @@ static void add(uint64_t from, uint64_t to)
                                                    .kind = STG_SPAN_OP});
 }
 
-static void load(struct stg_view *ret)
+static void load(struct stg_trace_view *ret)
 {
     struct stg_err err = {0};
     stg_trace_stop(&trace);
@@ -41,7 +41,7 @@ static void load(struct stg_view *ret)
     CHECK_INT(ret->n_tracks, 1);
 }
 
-static void finish(struct stg_view *view)
+static void finish(struct stg_trace_view *view)
 {
     stg_view_finish(view);
     stg_trace_finish(&trace);
@@ -50,7 +50,7 @@ static void finish(struct stg_view *view)
 
 static void each_span_has_its_own_time_without_those_inside(void)
 {
-    struct stg_view view;
+    struct stg_trace_view view;
     start();
     add(0, 100);
     add(10, 40);
@@ -68,7 +68,7 @@ static void each_span_has_its_own_time_without_those_inside(void)
 
 static void who_ends_later_than_what_it_is_in_ends_with_it(void)
 {
-    struct stg_view view;
+    struct stg_trace_view view;
     start();
     add(0, 100);
     add(90, 200);
@@ -82,7 +82,7 @@ static void who_ends_later_than_what_it_is_in_ends_with_it(void)
 /* 300 inside of one another; in the innermost two that lie in one another by a part. */
 static void deeper_than_any_program_nests_is_left_out(void)
 {
-    struct stg_view view;
+    struct stg_trace_view view;
     uint64_t sum = 0;
     start();
     for (uint64_t i = 0; i < 300; i++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lent.h"
 #include "client/stream.h"
 #include "daemon/pipeline/definition.h"
 #include "daemon/stage/delivery.h"
