@@ -2,7 +2,7 @@
  *
  * libstager-compute.so: the op library behind stager_run. Exports one table.
  */
-#include "client/compute.h"
+#include "client/compute/compute.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef STG_COMPUTE_MEASURED_H
 #define STG_COMPUTE_MEASURED_H
 
-#include "client/compute.h"
+#include "client/compute/compute.h"
 #include "ops/exec/profile.h"
 
 struct stg_measured {

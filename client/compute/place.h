@@ -8,7 +8,7 @@
 #ifndef STG_COMPUTE_PLACE_H
 #define STG_COMPUTE_PLACE_H
 
-#include "client/compute.h"
+#include "client/compute/compute.h"
 #include "ops/exec/device.h"
 
 struct stg_place;

@@ -5,9 +5,9 @@
  */
 #include <stdlib.h>
 
-#include "client/admin.h"
 #include "client/python/binding.h"
 #include "client/stagerctl/reply.h"
+#include "client/transport/admin.h"
 
 /* One connection for one request. The reply's JSON in *ret, which the caller frees. */
 static int ask(const char *runtime_dir, struct stg_request *request, char **ret,

@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/socket.h"
 #include "client/stager.h"
+#include "client/transport/socket.h"
 
 /* What CPython 3.9 lacks. There types can be changed from Python, which harms nobody. */
 #if PY_VERSION_HEX < 0x030a0000

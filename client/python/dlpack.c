@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "client/python/binding.h"
-#include "client/run.h"
+#include "client/run/run.h"
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "client/close.h"
+#include "client/api/close.h"
 #include "client/python/binding.h"
 
 static const char name[] = "stager.result";

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/close.h"
+#include "client/api/close.h"
 #include "client/python/binding.h"
-#include "client/stream.h"
-#include "client/why.h"
+#include "client/stream/stream.h"
+#include "client/stream/why.h"
 
 /* How long a wait looks at nothing but its socket: a signal that came just before is seen
  * after that. */

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
+#include "client/api/work.h"
 #include "client/python/binding.h"
-#include "client/work.h"
 #include "core/status.h"
 
 struct stg_py_worker {

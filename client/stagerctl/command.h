@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-#include "client/admin.h"
 #include "client/stagerctl/json.h"
+#include "client/transport/admin.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 

@@ -6,8 +6,8 @@
 #ifndef STG_STAGERCTL_REPLY_H
 #define STG_STAGERCTL_REPLY_H
 
-#include "client/admin.h"
 #include "client/stagerctl/json.h"
+#include "client/transport/admin.h"
 
 /* Of check and apply: name, tensors, memory, advice; is_applied: generation too. */
 void stg_reply_definition_json(struct stg_json_writer *json,

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/map.h"
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/view.h"
+#include "client/transport/map.h"
 
 #define DEFAULT_SECONDS 5
 #define MAX_SECONDS 600

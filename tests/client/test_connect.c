@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client/connect.h"
+#include "client/transport/connect.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"
 

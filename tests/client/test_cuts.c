@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/compute.h"
+#include "client/compute/compute.h"
 #include "ops/exec/run.h"
 #include "proto/load.h"
 #include "tests/check.h"
@@ -139,7 +139,7 @@ struct outputs {
     struct stg_tensor tensors[MAX_FETCHES];
 };
 
-/* What of the batch lies beyond the boundary, as client/run.c finds it. */
+/* What of the batch lies beyond the boundary, as client/run/run.c finds it. */
 static void find_carried(const struct sides *sides, const char *base,
                          struct stg_schema *carried, struct stg_tensor *values)
 {

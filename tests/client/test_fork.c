@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/admin.h"
+#include "client/transport/admin.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"
 

@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/close.h"
-#include "client/compute.h"
-#include "client/copier.h"
-#include "client/stream.h"
+#include "client/api/close.h"
+#include "client/compute/compute.h"
+#include "client/device/copier.h"
+#include "client/stream/stream.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/client/on_device.h"

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/close.h"
-#include "client/stream.h"
+#include "client/api/close.h"
+#include "client/stream/stream.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"
 

@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "client/socket.h"
+#include "client/transport/socket.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/socket.h"
+#include "client/transport/socket.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/stream.h"
+#include "client/stream/stream.h"
 #include "tests/check.h"
 
 #define MAX_HELD 16

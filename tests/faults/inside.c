@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/admin.h"
+#include "client/transport/admin.h"
 #include "core/log.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/server/config.h"

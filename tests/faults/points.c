@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <sys/time.h>
 
-#include "client/socket.h"
+#include "client/transport/socket.h"
 #include "core/ring.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/admin.h"
+#include "client/transport/admin.h"
 #include "core/status.h"
 #include "proto/wire.h"
 #include "tests/check.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/admin.h"
+#include "client/transport/admin.h"
 #include "tests/check.h"
 #include "tests/faults/inside.h"
 

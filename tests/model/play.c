@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lent.h"
-#include "client/stream.h"
+#include "client/stream/lent.h"
+#include "client/stream/stream.h"
 #include "daemon/pipeline/definition.h"
 #include "daemon/stage/delivery.h"
 #include "daemon/stage/priv.h"

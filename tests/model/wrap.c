@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "client/guard.h"
-#include "client/socket.h"
+#include "client/transport/guard.h"
+#include "client/transport/socket.h"
 #include "core/log.h"
 #include "core/ring.h"
 #include "daemon/host/memory.h"

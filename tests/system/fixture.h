@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "client/admin.h"
 #include "client/stager.h"
+#include "client/transport/admin.h"
 
 struct fixture {
     char dir[64];      /* everything is below it */

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/stream.h"
+#include "client/stream/stream.h"
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/connect.h"
+#include "client/transport/connect.h"
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 

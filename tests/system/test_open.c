@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/connect.h"
+#include "client/transport/connect.h"
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/stream.h"
+#include "client/stream/stream.h"
 #include "core/status.h"
 #include "tests/check.h"
 #include "tests/system/fixture.h"

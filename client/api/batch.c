@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch in hand, as the trainer sees it.
+ */
+#include <stdio.h>
+
+#include "client/device/copier.h"
+#include "client/stager.h"
+#include "client/stream/field.h"
+#include "client/stream/stream.h"
+#include "client/stream/view.h"
+#include "core/batch.h"
+
+static int enter(const struct stager_batch *batch)
+{
+    int rc = stg_stream_enter(batch->stream);
+    if (rc < 0)
+        return rc;
+    if (!batch->in_hand)
+        return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
+                       "this batch was released");
+    return stg_lent_open(batch->stream, batch->lent, &batch->stream->err);
+}
+
+int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
+                           struct stager_tensor *ret)
+{
+    int rc = enter(batch);
+    if (rc < 0)
+        return rc;
+    uint32_t n = stg_batch_n_shown(batch);
+    if (i >= n)
+        return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
+                       "batch %llu has %u tensors, there is no tensor %u",
+                       (unsigned long long)batch->lent->number, n, i);
+    struct stg_tensor tensor;
+    const char *name;
+    uint32_t at = stg_batch_shown(batch, i);
+    stg_batch_view(batch, at, &tensor, &name);
+    stg_tensor_show(name, &tensor, ret);
+    ret->part = stg_batch_part(batch->lent->base, at);
+    if (batch->stream->copier != NULL)
+        stg_copier_show(batch, ret);
+    return 0;
+}
+
+static int say_not_found(const struct stager_batch *batch, const char *name)
+{
+    struct stg_err *err = &batch->stream->err;
+    if (stg_stream_is_left_out(batch->stream, name))
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "tensor \"%s\" is not in the batches of this stream: it was "
+                       "opened with `fields` that leave it out",
+                       name);
+    int rc = stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; there is",
+                     name, (unsigned long long)batch->lent->number);
+    uint32_t n = stg_batch_n_shown(batch);
+    for (uint32_t i = 0; i < n && i < 16; i++) {
+        struct stg_tensor tensor;
+        const char *there;
+        stg_batch_view(batch, stg_batch_shown(batch, i), &tensor, &there);
+        stg_err_append(err, rc, "%s %s", i > 0 ? "," : "", there);
+    }
+    return n > 16 ? stg_err_append(err, rc, " and %u more", n - 16) : rc;
+}
+
+int stager_batch_tensor(const struct stager_batch *batch, const char *name,
+                        struct stager_tensor *ret)
+{
+    int rc = enter(batch);
+    if (rc < 0)
+        return rc;
+    int i = stg_batch_find_shown(batch, name);
+    if (i < 0)
+        return say_not_found(batch, name);
+    return stager_batch_tensor_at(batch, (uint32_t)i, ret);
+}
+
+/* ---- features of several tensors ---- */
+
+/* Tensor `name` below `path` whose part is `part`. */
+static int find_part(const struct stager_batch *batch, const char *path, const char *name,
+                     uint32_t part, uint32_t *ret)
+{
+    struct stg_err *err = &batch->stream->err;
+    char full[512];
+    snprintf(full, sizeof(full), "%s%s%s", path, path[0] != '\0' ? "/" : "", name);
+    int i = stg_batch_find_shown(batch, full);
+    if (i < 0)
+        return say_not_found(batch, full);
+    if (stg_batch_part(batch->lent->base, stg_batch_shown(batch, (uint32_t)i)) != part)
+        return stg_err(err, -STAGER_NOT_FOUND,
+                       "tensor \"%s\" of batch %llu is a feature of its own", full,
+                       (unsigned long long)batch->lent->number);
+    *ret = (uint32_t)i;
+    return 0;
+}
+
+/* What stg_batch_open does not look at, because it takes time: their content. */
+static int check_content(const struct stager_batch *batch)
+{
+    struct stg_err why = {0};
+    if (stg_batch_check_parts(batch->lent->base, true, &why) == 0)
+        return 0;
+    return stg_err(&batch->stream->err, -STAGER_DATA_LOSS, "batch %llu is damaged: %s",
+                   (unsigned long long)batch->lent->number, why.text);
+}
+
+int stager_batch_sparse(const struct stager_batch *batch, const char *path,
+                        struct stager_sparse *ret)
+{
+    uint32_t i;
+    int rc = enter(batch);
+    if (rc == 0)
+        rc = find_part(batch, path, "indices", STG_PART_INDICES, &i);
+    if (rc == 0)
+        rc = check_content(batch);
+    if (rc < 0)
+        return rc;
+    stager_batch_tensor_at(batch, i - 1, &ret->values);
+    stager_batch_tensor_at(batch, i, &ret->indices);
+    stager_batch_tensor_at(batch, i + 1, &ret->dense_shape);
+    return 0;
+}
+
+int stager_batch_ragged(const struct stager_batch *batch, const char *path,
+                        struct stager_ragged *ret)
+{
+    uint32_t i;
+    int rc = enter(batch);
+    if (rc == 0)
+        rc = find_part(batch, path, "row_splits", STG_PART_ROW_SPLITS, &i);
+    if (rc == 0)
+        rc = check_content(batch);
+    if (rc < 0)
+        return rc;
+    stager_batch_tensor_at(batch, i - 1, &ret->values);
+    stager_batch_tensor_at(batch, i, &ret->row_splits);
+    return 0;
+}
+
+/* ---- what a batch says of itself ---- */
+
+void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
+{
+    const struct stg_lent *lent = batch->lent;
+    bool is_slice = batch->stream->batch_size != 0;
+    *ret = (struct stager_batch_info){
+        .number = lent->number,
+        .bytes = lent->bytes,
+        .assigned_ns = lent->assigned_ns,
+        .redelivered = lent->redelivered,
+        .slice = batch->slice,
+        .n_slices = is_slice ? lent->n_slices : 1,
+    };
+    if (enter(batch) < 0)
+        return;
+    const struct stg_batch_header *header = lent->base;
+    ret->generation = header->generation;
+    ret->run_id = header->run_id;
+    ret->pass = header->pass;
+    ret->epoch = header->epoch;
+    ret->index = header->index;
+    ret->n_dropped = header->n_dropped;
+    ret->n_rows = is_slice ? (uint64_t)batch->n_rows : header->n_rows;
+    ret->feed_version = header->feed_version;
+    ret->n_tensors = stg_batch_n_shown(batch);
+}
+
+/* ---- when it is on the device ---- */
+
+static int enter_device(const struct stager_batch *batch)
+{
+    struct stager_stream *stream = batch->stream;
+    int rc = stg_stream_enter(stream);
+    if (rc == 0 && !batch->in_hand)
+        rc =
+            stg_err(&stream->err, -STAGER_FAILED_PRECONDITION, "this batch was released");
+    if (rc == 0 && stream->copier == NULL)
+        rc = stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                     "this batch is in the memory of the host: open the stream with a "
+                     "device");
+    return rc;
+}
+
+int stager_batch_event(const struct stager_batch *batch, void **ret)
+{
+    int rc = enter_device(batch);
+    if (rc < 0)
+        return rc;
+    *ret = stg_copier_event(batch);
+    return 0;
+}
+
+int stager_batch_wait(const struct stager_batch *batch, void *device_stream)
+{
+    int rc = enter_device(batch);
+    return rc < 0 ? rc : stg_copier_wait(batch, device_stream);
+}

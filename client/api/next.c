@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop of a trainer: next, release, rewind, and what it polls between them.
+ */
+#include "client/api/close.h"
+#include "client/device/copier.h"
+#include "client/run/run.h"
+#include "client/stager.h"
+#include "client/stream/lent.h"
+#include "client/stream/take.h"
+
+int stager_next(struct stager_stream *stream, int64_t timeout_millis,
+                struct stager_batch **ret)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    stream->late = false;
+    uint64_t began = stg_stream_span_begin(stream);
+    rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
+                                : stg_stream_take(stream, timeout_millis, ret);
+    stream->n_batches += rc == 0;
+    if (rc == -STAGER_OUT_OF_RANGE) {
+        int late = stg_computer_settle(stream);
+        rc = late < 0 ? late : rc;
+    }
+    if (began != 0)
+        stg_stream_span_end(stream, STG_SPAN_NEXT, began, rc == 0 ? *ret : NULL);
+    return rc;
+}
+
+static bool may_release(const struct stager_batch *batch)
+{
+    return batch != NULL && batch->in_hand && stg_guard_holds(batch->stream->guard);
+}
+
+void stager_release(struct stager_batch *batch)
+{
+    if (!may_release(batch))
+        return;
+    struct stager_stream *stream = batch->stream;
+    if (stream->copier != NULL) {
+        stg_copier_release(batch, true, NULL);
+    } else {
+        struct stg_lent *lent = batch->lent;
+        stg_batch_hand_in(batch);
+        if (lent->n_in_hand == 0 && lent != stream->current)
+            stg_lent_return(stream, lent);
+    }
+    stg_stream_reap(stream);
+}
+
+void stager_release_after(struct stager_batch *batch, void *device_stream)
+{
+    if (!may_release(batch))
+        return;
+    struct stager_stream *stream = batch->stream;
+    if (stream->copier == NULL) {
+        stager_release(batch);
+        return;
+    }
+    stg_copier_release(batch, false, device_stream);
+    stg_stream_reap(stream);
+}
+
+int stager_rewind(struct stager_stream *stream)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc < 0)
+        return rc;
+    if (stream->finished != 0)
+        return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
+    if (!stream->at_end || stg_copier_is_ahead(stream))
+        return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                       "pass %llu of pipeline %s is not over: take its batches first",
+                       (unsigned long long)(stream->passes - 1), stream->name);
+    stream->at_end = false;
+    stg_control_want_pass(&stream->control, ++stream->passes);
+    stg_stream_ring_bell(stream);
+    return 0;
+}
+
+int stager_pollfd(struct stager_stream *stream)
+{
+    int rc = stg_stream_enter(stream);
+    return rc < 0 ? rc : stream->client->fd;
+}

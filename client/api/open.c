@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stager_open: request, mappings, pool, device, join. A client that computes is asked by
+ * stagerd what of the graph its build cannot, and says so, before the open is granted.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/compute/compute.h"
+#include "client/device/copier.h"
+#include "client/run/load.h"
+#include "client/stager.h"
+#include "client/stream/field.h"
+#include "client/stream/lent.h"
+#include "client/stream/slice.h"
+#include "client/stream/stream.h"
+
+/* Names of boundary and targets of one pipeline: the message has 64 KiB. */
+#define BUMP_BYTES (4u << 20)
+#define MAX_THREADS 64u /* of stager_run */
+
+/* A pipeline may be replaced while it is looked at. */
+#define MAX_ASKED 8
+
+/* The last one where there is memory on a device. */
+enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS, FD_DEVICE = N_FDS, MAX_FDS };
+
+/* ---- what this build cannot compute ---- */
+
+/* What was looked at; the request refers to it. */
+struct asked {
+    struct stg_pipeline_spec *spec;
+    const char **names;
+};
+
+static void asked_finish(struct asked *asked)
+{
+    stg_pipeline_spec_destroy(asked->spec);
+    free(asked->names);
+    *asked = (struct asked){0};
+}
+
+/* Who has no libstager-compute.so computes nothing, and is told so by stager_run. */
+static int look(struct stager *client, const struct stg_reply *reply, struct asked *asked,
+                struct stg_request *request, struct stg_err *err)
+{
+    const struct stg_compute *table = NULL;
+    struct stg_err why = {0};
+    asked_finish(asked);
+    request->lacks_generation = reply->generation;
+    request->lacks = NULL;
+    request->n_lacks = 0;
+    if (stg_compute_load(&table, &why) < 0)
+        return 0;
+    int rc =
+        stg_wire_decode_pipeline(client->buf, client->reply_bytes, &asked->spec, err);
+    if (rc < 0)
+        return rc;
+    asked->names = calloc(asked->spec->n_nodes + 1, sizeof(*asked->names));
+    if (asked->names == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    rc =
+        table->lacks(asked->spec, &reply->boundary, asked->names, &request->n_lacks, err);
+    request->lacks = asked->names;
+    return rc;
+}
+
+/* As stg_client_call. */
+static int call_open(struct stager *client, struct stg_request *request,
+                     struct stg_reply *ret, int *fds, size_t max_fds, size_t *ret_n_fds,
+                     struct stg_err *err)
+{
+    struct asked asked = {0};
+    request->has_lacks = true;
+    int rc = 0;
+    for (int i = 0; rc == 0; i++) {
+        rc = stg_client_call(client, request, STG_OPEN_NS, ret, fds, max_fds, ret_n_fds,
+                             err);
+        if (rc < 0 || !ret->asks)
+            break;
+        rc = i < MAX_ASKED
+                 ? look(client, ret, &asked, request, err)
+                 : stg_err(err, -STAGER_ABORTED,
+                           "pipeline %s is replaced all the time: open it again when "
+                           "that is over",
+                           request->name);
+    }
+    asked_finish(&asked);
+    return rc;
+}
+
+/* ---- what the reply brings ---- */
+
+static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segment_bytes,
+                     struct stg_err *err)
+{
+    int rc = stg_map_open(fds[FD_RING], STG_RING_BYTES, STG_MAP_READ, "ring page",
+                          &stream->ring_page, err);
+    if (rc == 0)
+        rc = stg_map_open(fds[FD_CONTROL], STG_CONTROL_BYTES, STG_MAP_WRITE,
+                          "control page", &stream->control_page, err);
+    if (rc == 0)
+        rc = stg_ring_check(stream->ring_page.base, stream->ring_page.bytes, err);
+    if (rc == 0)
+        rc =
+            stg_control_check(stream->control_page.base, stream->control_page.bytes, err);
+    if (rc == 0)
+        rc = stg_map_open(fds[FD_SEGMENT], segment_bytes,
+                          stream->copy_on_write ? STG_MAP_COPY_ON_WRITE : STG_MAP_READ,
+                          "arena segment", &stream->segment, err);
+    if (rc < 0)
+        return rc;
+    stg_map_populate(&stream->segment, fds[FD_SEGMENT]);
+    stream->ring.page = stream->ring_page.base;
+    stream->control.page = stream->control_page.base;
+    return 0;
+}
+
+static const char *keep_text(struct stager_stream *stream, const char *text)
+{
+    const char *given = text != NULL ? text : "";
+    return stg_bump_strndup(&stream->bump, given, strlen(given));
+}
+
+static int keep_schema(struct stager_stream *stream, const struct stg_schema *from,
+                       struct stg_schema *ret, struct stg_err *err)
+{
+    ret->components =
+        stg_bump_alloc(&stream->bump, (from->n + 1) * sizeof(*ret->components));
+    if (ret->components == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; i < from->n; i++) {
+        ret->components[i] = from->components[i];
+        ret->components[i].name = keep_text(stream, from->components[i].name);
+        if (ret->components[i].name == NULL)
+            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    ret->n = from->n;
+    return 0;
+}
+
+/* The reply dies with the next one: what a stream needs is copied. */
+static int keep_reply(struct stager_stream *stream, const struct stg_reply *reply,
+                      struct stg_err *err)
+{
+    stream->name = keep_text(stream, reply->name);
+    stream->structure = keep_text(stream, reply->structure);
+    stream->final_text = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
+    stream->why = stg_bump_alloc(&stream->bump, STG_ERR_TEXT_BYTES);
+    if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL ||
+        stream->why == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = keep_schema(stream, &reply->boundary, &stream->boundary, err);
+    if (rc == 0)
+        rc = keep_schema(stream, &reply->slots, &stream->slots, err);
+    if (rc < 0)
+        return rc;
+    stream->unseen = reply->unseen;
+    stream->wants_reports = reply->wants_reports;
+    if (stream->batch_size != 0) {
+        rc = stg_slice_boundary(&stream->boundary, stream->batch_size, reply->batch_rows,
+                                stream->name, err);
+        if (rc < 0)
+            return rc;
+        stg_slice_slots(&stream->slots);
+    }
+
+    rc = stg_wire_decode_pipeline(stream->client->buf, stream->client->reply_bytes,
+                                  &stream->spec, err);
+    return rc == -STAGER_NOT_FOUND ? 0 : rc;
+}
+
+/* ---- open ---- */
+
+/* In hand or ready; and ahead on a device. */
+static uint32_t max_held_of(const struct stager_options *options)
+{
+    uint32_t ahead = options->device_capacity != 0 ? options->device_capacity
+                                                   : (uint32_t)STG_DEVICE_CAPACITY;
+    return (options->max_held != 0 ? options->max_held : 2) +
+           (options->device != NULL ? ahead : 0);
+}
+
+static int attach(struct stager_stream *stream, const char *name,
+                  const struct stager_options *options, struct stg_err *err)
+{
+    char client_id[128];
+    snprintf(client_id, sizeof(client_id), "%.100s-%d", program_invocation_short_name,
+             (int)getpid());
+    struct stg_request request = {
+        .kind = STG_REQUEST_OPEN,
+        .name = name,
+        .client_id = options->client_id != NULL ? options->client_id : client_id,
+        .max_held = max_held_of(options),
+        .private_run = options->private_run != 0,
+        .ack_explicit = options->ack_explicit != 0,
+        .named = options->client_id != NULL,
+        .batch_size = options->batch_size,
+        .wants_device = options->device != NULL,
+        .has_fields = options->fields != NULL,
+        .fields = options->fields,
+        .n_fields = options->fields != NULL ? options->n_fields : 0,
+        .has_fetches = options->fetches != NULL,
+        .fetches = options->fetches,
+        .n_fetches = options->fetches != NULL ? options->n_fetches : 0,
+    };
+    struct stg_reply reply;
+    int fds[MAX_FDS];
+    size_t n_fds = 0;
+    int rc = call_open(stream->client, &request, &reply, fds, MAX_FDS, &n_fds, err);
+    if (rc < 0)
+        return rc;
+    if (n_fds != (size_t)N_FDS + (reply.device_bytes != 0))
+        rc = stg_err(err, -STAGER_INTERNAL, "stagerd sent %zu descriptors, not %d", n_fds,
+                     N_FDS + (reply.device_bytes != 0));
+    if (rc == 0)
+        rc = map_pages(stream, fds, reply.segment_bytes, err);
+    if (rc == 0 && reply.device_bytes != 0 && stream->copier != NULL)
+        stg_copier_import(stream, &reply, fds[FD_DEVICE]);
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    if (rc == 0)
+        rc = stg_lents_init(stream, reply.max_held, err);
+    if (rc == 0)
+        rc = keep_reply(stream, &reply, err);
+    if (rc == 0)
+        rc = stg_fields_init(stream, options, err);
+    if (rc == 0 && stream->copier != NULL)
+        rc = stg_copier_start(stream, err);
+    return rc;
+}
+
+/* Nothing can fail on this side any more: the open takes effect, or fails there. */
+static int join(struct stager_stream *stream, struct stg_err *err)
+{
+    struct stg_request request = {.kind = STG_REQUEST_JOIN};
+    struct stg_reply reply;
+    stream->passes = 1;
+    stg_control_want_pass(&stream->control, stream->passes);
+    return stg_client_call(stream->client, &request, STG_REQUEST_NS, &reply, NULL, 0,
+                           NULL, err);
+}
+
+static int check_names(const char *what, const char *const *names, size_t n,
+                       struct stg_err *err)
+{
+    for (size_t i = 0; names != NULL && i < n; i++) {
+        if (names[i] == NULL || names[i][0] == '\0')
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s %zu has no name", what, i);
+    }
+    return 0;
+}
+
+static int check_options(const char *name, const struct stager_options *options,
+                         struct stg_err *err)
+{
+    if (name == NULL || name[0] == '\0')
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a pipeline has a name");
+    if (options->max_held > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_held is %u, at most %u",
+                       options->max_held, STG_MAX_HELD);
+    if (max_held_of(options) > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "max_held and device_capacity are %u together, at most %u",
+                       max_held_of(options), STG_MAX_HELD);
+    uint32_t inter_op = options->inter_op_threads_num;
+    uint32_t intra_op = options->intra_op_threads_num;
+    if (inter_op > MAX_THREADS || intra_op > MAX_THREADS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "inter_op_threads_num is %u and intra_op_threads_num %u, each at "
+                       "most %u",
+                       inter_op, intra_op, MAX_THREADS);
+    int rc = check_names("field", options->fields, options->n_fields, err);
+    return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);
+}
+
+static int open_stream(struct stager *client, const char *name,
+                       const struct stager_options *options, struct stager_stream **ret,
+                       struct stg_err *err)
+{
+    struct sockaddr_un address;
+    int rc = check_options(name, options, err);
+    if (rc == 0 && client != NULL)
+        address = client->address;
+    else if (rc == 0)
+        rc = stg_socket_find(options->runtime_dir, &address, err);
+    if (rc < 0)
+        return rc;
+
+    struct stager_stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_bump_init(&stream->bump, BUMP_BYTES);
+    stream->spin_ns = options->spin_ns;
+    stream->batch_size = options->batch_size;
+    stream->copy_on_write = options->copy_on_write != 0;
+    stream->inter_op_threads_num = options->inter_op_threads_num;
+    stream->intra_op_threads_num = options->intra_op_threads_num;
+    rc = stg_guard_create(&stream->guard, err);
+    if (rc == 0 && options->device != NULL)
+        rc = stg_copier_create(options, &stream->copier, err);
+    if (rc == 0)
+        rc = stg_client_connect(&address, &stream->client, err);
+    if (rc == 0)
+        rc = attach(stream, name, options, err);
+    if (rc == 0)
+        rc = join(stream, err);
+    if (rc < 0) {
+        stager_close(stream);
+        return rc;
+    }
+    *ret = stream;
+    return 0;
+}
+
+int stager_open(struct stager *client, const char *name,
+                const struct stager_options *options, struct stager_stream **ret)
+{
+    static const struct stager_options defaults;
+    struct stg_err *err = stg_client_err();
+    *err = (struct stg_err){0};
+    return open_stream(client, name, options != NULL ? options : &defaults, ret, err);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/stream/lent.h"
+
+#include <stdlib.h>
+
+/* ---- the pool ---- */
+
+int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err)
+{
+    struct stg_batch_chunk *chunk =
+        calloc(1, sizeof(*chunk) + n * sizeof(chunk->batches[0]));
+    if (chunk == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    chunk->n = n;
+    chunk->next = stream->chunks;
+    stream->chunks = chunk;
+    for (uint32_t i = n; i-- > 0;) {
+        chunk->batches[i].stream = stream;
+        chunk->batches[i].next_free = stream->free_batches;
+        stream->free_batches = &chunk->batches[i];
+    }
+    return 0;
+}
+
+int stg_lents_init(struct stager_stream *stream, uint32_t max_held, struct stg_err *err)
+{
+    if (max_held == 0 || max_held > STG_MAX_HELD)
+        return stg_err(err, -STAGER_INTERNAL,
+                       "stagerd granted %u batches at once, 1 to %u "
+                       "make sense",
+                       max_held, STG_MAX_HELD);
+    stream->lents = calloc(max_held, sizeof(*stream->lents));
+    if (stream->lents == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stream->max_held = max_held;
+    for (uint32_t i = max_held; i-- > 0;) {
+        stream->lents[i].next_free = stream->free_lents;
+        stream->free_lents = &stream->lents[i];
+    }
+    return stg_stream_add_batches(stream, max_held, err);
+}
+
+void stg_lents_finish(struct stager_stream *stream)
+{
+    while (stream->chunks != NULL) {
+        struct stg_batch_chunk *chunk = stream->chunks;
+        for (uint32_t i = 0; i < chunk->n; i++) {
+            free(chunk->batches[i].windows);
+            free(chunk->batches[i].scratch);
+        }
+        stream->chunks = chunk->next;
+        free(chunk);
+    }
+    free(stream->lents);
+    free(stream->places);
+}
+
+/* ---- doorbells ---- */
+
+void stg_stream_ring_bell(struct stager_stream *stream)
+{
+    stream->bell_owed = !stg_socket_bell(stream->client->fd);
+}
+
+void stg_stream_ring_if_dry(struct stager_stream *stream)
+{
+    if (stream->client != NULL &&
+        (stg_ring_should_bell(&stream->ring) || stream->bell_owed))
+        stg_stream_ring_bell(stream);
+}
+
+/* ---- leases ---- */
+
+void stg_lease_return(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    stg_control_release(&stream->control, d->lease, d->lease_generation);
+    stg_stream_ring_if_dry(stream);
+}
+
+struct stg_lent *stg_lent_take(struct stager_stream *stream,
+                               const struct stg_descriptor *d, const void *base)
+{
+    struct stg_lent *lent = stream->free_lents;
+    stream->free_lents = lent->next_free;
+    *lent = (struct stg_lent){
+        .base = base,
+        .number = d->number,
+        .bytes = d->length,
+        .assigned_ns = d->assigned_ns,
+        .lease = d->lease,
+        .lease_generation = d->lease_generation,
+        .device = d->device,
+        .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
+    };
+    stream->held++;
+    if (stream->copy_on_write) /* who wrote to it when it was not its own any more? */
+        stg_map_forget(&stream->segment, base, d->length);
+    return lent;
+}
+
+void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent)
+{
+    lent->next_free = stream->free_lents;
+    stream->free_lents = lent;
+    stream->held--;
+}
+
+void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent)
+{
+    if (stream->copy_on_write)
+        stg_map_forget(&stream->segment, lent->base, lent->bytes);
+    stg_control_release(&stream->control, lent->lease, lent->lease_generation);
+    stg_lent_forget(stream, lent);
+    stg_stream_ring_if_dry(stream);
+}
+
+void stg_stream_return_untaken(struct stager_stream *stream)
+{
+    struct stg_descriptor d;
+    for (unsigned i = 0; i < STG_RING_ENTRIES && stg_ring_take(&stream->ring, &d); i++) {
+        if (d.kind == STG_DESCRIPTOR_BATCH || d.kind == STG_DESCRIPTOR_ERROR)
+            stg_control_release(&stream->control, d.lease, d.lease_generation);
+    }
+}
+
+/* ---- handles ---- */
+
+/* Hands out a handle on the staged batch. */
+struct stager_batch *stg_batch_hand_out(struct stager_stream *stream,
+                                        struct stg_lent *lent)
+{
+    struct stager_batch *batch = stream->free_batches;
+    stream->free_batches = batch->next_free;
+    batch->lent = lent;
+    batch->in_hand = true;
+    lent->n_in_hand++;
+    return batch;
+}
+
+void stg_batch_hand_in(struct stager_batch *batch)
+{
+    struct stager_stream *stream = batch->stream;
+    batch->in_hand = false;
+    batch->next_free = stream->free_batches;
+    stream->free_batches = batch;
+    batch->lent->n_in_hand--;
+}

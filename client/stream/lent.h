@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Leases that this stream holds, handles on them, and the doorbell that gives them back.
+ */
+#ifndef STG_CLIENT_STREAM_LENT_H
+#define STG_CLIENT_STREAM_LENT_H
+
+#include "client/stream/stream.h"
+
+/* A pool for max_held staged batches and as many handles. INTERNAL: the daemon granted a
+ * number that makes no sense; RESOURCE_EXHAUSTED. */
+int stg_lents_init(struct stager_stream *stream, uint32_t max_held, struct stg_err *err);
+void stg_lents_finish(struct stager_stream *stream);
+
+/* n more handles. RESOURCE_EXHAUSTED. */
+int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);
+
+/* Rings the daemon's doorbell; one that the system had no room for is owed. The second:
+ * only if the daemon asked for it, or one is owed, and the stream is open. */
+void stg_stream_ring_bell(struct stager_stream *stream);
+void stg_stream_ring_if_dry(struct stager_stream *stream);
+
+/* Gives the lease of a descriptor back that became no batch. */
+void stg_lease_return(struct stager_stream *stream, const struct stg_descriptor *d);
+
+/* Takes the lease of a descriptor whose batch at rest lies at base. One is free. */
+struct stg_lent *stg_lent_take(struct stager_stream *stream,
+                               const struct stg_descriptor *d, const void *base);
+
+/* The staged batch is in hand no more; its lease stays with the daemon. */
+void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);
+
+/* As that, and the lease goes back. */
+void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
+
+/* Gives back what lies in the ring and was not taken: nobody here will read it. Only when
+ * the daemon has let go of this client; before, it would acknowledge, and the batches
+ * would be lost to the others. */
+void stg_stream_return_untaken(struct stager_stream *stream);
+
+/* Hands out a handle on the staged batch. One is free. */
+struct stager_batch *stg_batch_hand_out(struct stager_stream *stream,
+                                        struct stg_lent *lent);
+
+/* The handle is free; its staged batch is as it was. */
+void stg_batch_hand_in(struct stager_batch *batch);
+
+#endif

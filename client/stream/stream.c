@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/stream/stream.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int stg_stream_enter(struct stager_stream *stream)
+{
+    stream->err.code = 0;
+    stream->err.text[0] = '\0';
+    if (!stg_guard_holds(stream->guard))
+        return stg_err(
+            &stream->err, -STAGER_FAILED_PRECONDITION,
+            "this stream belongs to the parent process: open one of your own after "
+            "fork");
+    return 0;
+}
+
+/* Half-made ones have no guard yet. */
+bool stg_stream_is_ours(const struct stager_stream *stream)
+{
+    return stream->guard == NULL || stg_guard_holds(stream->guard);
+}
+
+void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
+                         uint64_t began_ns, const struct stager_batch *batch)
+{
+    struct stg_trace_span span = {
+        .begin_ns = began_ns,
+        .end_ns = stg_now_ns(),
+        .number = batch != NULL ? batch->lent->number : STG_NO_NUMBER,
+        .kind = (uint16_t)kind,
+    };
+    stg_control_note(&stream->control, &span);
+}
+
+/* ---- the end of a stream ---- */
+
+/* Everything after the last descriptor gets the same answer. */
+int stg_stream_finish(struct stager_stream *stream, int code, const char *text)
+{
+    stream->finished = code;
+    snprintf(stream->final_text, STG_ERR_TEXT_BYTES, "%s", text);
+    return stg_err(&stream->err, code, "%s", text);
+}
+
+static int read_final(const struct stager_stream *stream, char text[STG_FINAL_TEXT_BYTES])
+{
+    const struct stg_final *page = &stream->ring.page->final;
+    uint32_t code = page->code, bytes = page->text_bytes;
+    if (bytes > sizeof(page->text) - 1)
+        bytes = sizeof(page->text) - 1;
+    memcpy(text, page->text, bytes);
+    text[bytes] = '\0';
+    return code == 0 || code > STAGER_UNAUTHENTICATED ? -STAGER_UNKNOWN : -(int)code;
+}
+
+int stg_stream_take_final(struct stager_stream *stream)
+{
+    char text[STG_FINAL_TEXT_BYTES];
+    int code = read_final(stream, text);
+    return stg_stream_finish(stream, code, text);
+}
+
+int stg_stream_why(struct stager_stream *stream, int rc)
+{
+    if (rc != -STAGER_UNAVAILABLE || stream->ring.page->final.code == 0)
+        return rc;
+    char text[STG_FINAL_TEXT_BYTES];
+    int code = read_final(stream, text);
+    return stg_err(&stream->err, code, "%s", text);
+}

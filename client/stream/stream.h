@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of a stream: what all of its parts share. One thread at a time.
+ *
+ * A closed stream lives on as long as one of its batches is in hand: the mappings go with
+ * the last one.
+ */
+#ifndef STG_CLIENT_STREAM_STREAM_H
+#define STG_CLIENT_STREAM_STREAM_H
+
+#include "client/stager.h"
+#include "client/transport/connect.h"
+#include "client/transport/map.h"
+#include "core/batch.h"
+#include "core/ring.h"
+#include "core/trace.h"
+
+struct stg_computer;
+struct stg_copier;
+
+/* A staged batch that was taken from the ring: one lease. */
+struct stg_lent {
+    const void *base; /* the batch at rest: read nothing before stg_batch_open */
+    bool open;        /* it was checked */
+    bool is_placed;   /* stg_lent_places says where what lies; else all is as at open */
+    bool redelivered;
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t assigned_ns;
+    uint32_t lease, lease_generation;
+    uint32_t device;               /* as in its descriptor */
+    uint32_t n_in_hand;            /* batches of the trainer that look into it */
+    uint32_t next_slice, n_slices; /* of a stream with batch_size */
+    int64_t n_rows;                /* of that */
+    struct stg_lent *next_free;
+};
+
+/* Where a slice lies in one tensor. */
+struct stg_slice_window {
+    int64_t first, n;   /* along the first dimension; n < 0: all of it, in every slice */
+    int64_t width;      /* of `own`: elements of one along the first dimension */
+    const int64_t *own; /* not NULL: rebased elements, in the slice's scratch */
+    uint32_t part;      /* enum stg_part */
+};
+
+/* What the trainer holds: a staged batch, or a slice of one. */
+struct stager_batch {
+    struct stager_stream *stream;
+    struct stg_lent *lent;
+    bool in_hand;
+    uint32_t slice;
+    int64_t n_rows; /* of the slice */
+    struct stg_slice_window
+        *windows; /* of a slice: one a tensor; kept for the next one */
+    uint32_t n_windows, max_windows;
+    int64_t *scratch; /* rebased row_splits, indices, dense_shapes; kept too */
+    size_t max_scratch;
+    struct stager_batch *next_free;
+};
+
+/* Handles, never moved. */
+struct stg_batch_chunk {
+    struct stg_batch_chunk *next;
+    uint32_t n;
+    struct stager_batch batches[];
+};
+
+struct stager_stream {
+    struct stager *client; /* its socket; NULL once closed */
+    struct stg_guard *guard;
+    struct stg_map segment, ring_page, control_page;
+    struct stg_ring_reader ring;
+    struct stg_control_writer control;
+
+    struct stg_lent *lents; /* max_held of them */
+    struct stg_lent *free_lents;
+    struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
+    struct stager_batch *free_batches;
+    uint32_t max_held;
+    uint32_t held;            /* lents out */
+    uint32_t batch_size;      /* 0: no slices */
+    uint32_t n_slices;        /* of the staged batch that was looked at last; 0: none */
+    struct stg_lent *current; /* slices of it are left to take */
+    uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
+    bool copy_on_write; /* the segment is, and a trainer may have written to it */
+    bool unseen;
+    bool wants_reports; /* stagerd does */
+    uint32_t spin_ns;
+
+    uint64_t passes;   /* asked for */
+    bool at_end;       /* until rewind */
+    uint64_t end_pass; /* the pass that ended last, as stagerd counts */
+    bool armed;        /* `waiting` is set in the control page */
+    bool bell_owed;    /* the last one was not taken: ring at the next look */
+    bool late; /* the last stager_next ended by its own timeout, by nothing else */
+    int64_t dry_since_ns; /* since when the ring was found empty; 0: it was not */
+    int64_t ask_why_ns;   /* when stagerd may be asked again why */
+    char *why;    /* what it said since then; "": nothing. STG_ERR_TEXT_BYTES, in bump */
+    int finished; /* not 0: nothing follows; the code, and final_text says why */
+    const char *name; /* of the pipeline; in bump */
+    char *final_text; /* STG_ERR_TEXT_BYTES, in bump */
+
+    uint64_t n_batches, n_errors, wait_ns, n_sleeps, device_bytes, n_shared;
+
+    struct stg_pipeline_spec *spec; /* NULL: the daemon sent none */
+    struct stg_schema boundary;     /* in bump */
+    struct stg_schema slots;        /* what batches may carry besides; in bump */
+    bool has_fields;                /* not all of the boundary is asked for */
+    uint32_t *shown;                /* what is: n_shown of the boundary; in bump */
+    uint32_t n_shown;
+    uint32_t n_all;        /* of boundary and slots */
+    uint32_t *places;      /* of each of them, for each lent */
+    const char *structure; /* in bump */
+    struct stg_bump bump;
+    struct stg_computer *computer; /* NULL before the first stager_run */
+    struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
+
+    uint32_t pins; /* who still looks at memory after it was given back */
+
+    struct stg_err err; /* of the last call */
+};
+
+/* Forgets the last error and refuses in a forked child. Every public call begins with it.
+ */
+int stg_stream_enter(struct stager_stream *stream);
+
+/* False in a forked child. Half-made streams have no guard yet, and are ours. */
+bool stg_stream_is_ours(const struct stager_stream *stream);
+
+/* When a span of this stream begins: 0 when nobody traces its pipeline. One load. */
+static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
+{
+    return stg_ring_is_traced(&stream->ring) ? stg_now_ns() : 0;
+}
+
+/* Leaves a span that ends now for who traces. batch: which it is about, or NULL. */
+void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
+                         uint64_t began_ns, const struct stager_batch *batch);
+
+/* Everything after the last descriptor gets the same answer: this code and text. */
+int stg_stream_finish(struct stager_stream *stream, int code, const char *text);
+
+/* Finishes with the terminal status that the daemon left in the ring page. */
+int stg_stream_take_final(struct stager_stream *stream);
+
+/* rc of a request, and when the daemon closed the socket after last words, these instead,
+ * with their code. Batches that came before them stay in the ring. */
+int stg_stream_why(struct stager_stream *stream, int rc);
+
+#endif

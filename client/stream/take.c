@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The way of a batch: ring -> hand -> release. No system call when one is ready and the
+ * daemon did not ask for a bell.
+ */
+#include "client/stream/take.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/stream/lent.h"
+#include "client/stream/slice.h"
+#include "client/stream/why.h"
+#include "core/batch.h"
+
+/* A sleep is never longer: bounds the harm of a bell that got lost. */
+#define SLEEP_NS 1000000000
+
+/* Handles that are made at once when a trainer holds more slices than ever before. */
+#define MORE_BATCHES 16
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void set_waiting(struct stager_stream *stream, bool waiting)
+{
+    if (stream->armed == waiting && !waiting)
+        return;
+    stg_control_set_waiting(&stream->control, waiting);
+    stream->armed = waiting;
+}
+
+/* ---- what a descriptor means ---- */
+
+/* Where the batch at rest lies that a descriptor names: inside of the segment. */
+static int find_batch(struct stager_stream *stream, const struct stg_descriptor *d,
+                      const void **ret)
+{
+    uint64_t bytes = stream->segment.bytes;
+    if (d->segment != 0 || d->offset % STG_TENSOR_ALIGN != 0 || d->offset > bytes ||
+        d->length > bytes - d->offset || d->length < sizeof(struct stg_batch_header))
+        return stg_err(
+            &stream->err, -STAGER_DATA_LOSS,
+            "batch %llu: lies outside of the memory that stagerd shares (segment %u, "
+            "offset %llu, %llu bytes of %llu)",
+            (unsigned long long)d->number, d->segment, (unsigned long long)d->offset,
+            (unsigned long long)d->length, (unsigned long long)bytes);
+    *ret = (const char *)stream->segment.base + d->offset;
+    return 0;
+}
+
+/* The next slice of the staged batch that is being cut. Out of memory: another try may
+ * get it. */
+static int take_slice(struct stager_stream *stream, struct stager_batch **ret)
+{
+    struct stg_lent *lent = stream->current;
+    if (stream->free_batches == NULL &&
+        stg_stream_add_batches(stream, MORE_BATCHES, &stream->err) < 0)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    struct stager_batch *batch = stream->free_batches;
+    batch->lent = lent;
+    int rc = stg_slice_make(batch, stream->batch_size, &stream->err);
+    if (rc < 0)
+        return rc;
+    stg_batch_hand_out(stream, lent);
+    if (++lent->next_slice == lent->n_slices)
+        stream->current = NULL;
+    *ret = batch;
+    return 0;
+}
+
+static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
+                      struct stager_batch **ret)
+{
+    const void *base;
+    int rc = find_batch(stream, d, &base);
+    if (rc < 0) {
+        stg_lease_return(stream, d);
+        return rc;
+    }
+    struct stg_lent *lent = stg_lent_take(stream, d, base);
+    if (stream->batch_size == 0) {
+        stg_stream_ring_if_dry(stream);
+        *ret = stg_batch_hand_out(stream, lent);
+        return 0;
+    }
+    rc = stg_slice_prepare(stream, lent, &stream->err);
+    if (rc < 0) {
+        stream->n_errors++;
+        stg_lent_return(stream, lent);
+        return rc;
+    }
+    stream->current = lent;
+    stg_stream_ring_if_dry(stream);
+    return take_slice(stream, ret);
+}
+
+/* Reads code and text of an error item; the caller gives its memory back. */
+static int read_error(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    const void *base;
+    int rc = find_batch(stream, d, &base);
+    if (rc < 0)
+        return rc;
+    rc = stg_batch_check(base, d->length, false, &stream->err);
+    struct stg_batch_header header;
+    memcpy(&header, base, sizeof(header));
+    if (rc == 0 && header.kind != STG_BATCH_ERROR)
+        rc = stg_err(&stream->err, -STAGER_DATA_LOSS, "holds no error");
+    if (rc < 0)
+        return stg_err_prefix(&stream->err, rc, "error item %llu",
+                              (unsigned long long)d->number);
+    return stg_err(
+        &stream->err, -(int)header.error_code, "%.*s",
+        (int)strnlen((const char *)base + header.error_offset, header.error_bytes),
+        (const char *)base + header.error_offset);
+}
+
+static int take_error(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    stream->n_errors++;
+    int rc = read_error(stream, d);
+    stg_lease_return(stream, d);
+    return rc;
+}
+
+static int say_end(struct stager_stream *stream)
+{
+    return stg_err(&stream->err, -STAGER_OUT_OF_RANGE,
+                   "end of pass %llu of pipeline %s: stager_rewind asks for the next",
+                   (unsigned long long)stream->end_pass, stream->name);
+}
+
+static int take_descriptor(struct stager_stream *stream, const struct stg_descriptor *d,
+                           struct stager_batch **ret)
+{
+    switch (d->kind) {
+    case STG_DESCRIPTOR_BATCH: return take_batch(stream, d, ret);
+    case STG_DESCRIPTOR_ERROR: return take_error(stream, d);
+    case STG_DESCRIPTOR_END:
+        stream->at_end = true;
+        stream->end_pass = d->number;
+        return say_end(stream);
+    case STG_DESCRIPTOR_FINAL: return stg_stream_take_final(stream);
+    }
+    char text[128];
+    snprintf(text, sizeof(text),
+             "stagerd sent a descriptor of kind %u, which this library (%s) "
+             "does not know",
+             d->kind, STAGER_RELEASE);
+    return stg_stream_finish(stream, -STAGER_INTERNAL, text);
+}
+
+/* ---- waiting ---- */
+
+static bool spin(struct stager_stream *stream)
+{
+    int64_t until_ns = stg_clock_ns() + stream->spin_ns;
+    do {
+        for (int i = 0; i < 64; i++) {
+            if (stg_ring_ready(&stream->ring))
+                return true;
+            pause_cpu();
+        }
+    } while (stg_clock_ns() < until_ns);
+    return false;
+}
+
+static void sleep_once(struct stager_stream *stream, int64_t now_ns, int64_t deadline_ns)
+{
+    int64_t until_ns = now_ns + SLEEP_NS;
+    stg_socket_sleep(stream->client->fd, until_ns < deadline_ns ? until_ns : deadline_ns);
+    stream->n_sleeps++;
+    stream->wait_ns += (uint64_t)(stg_clock_ns() - now_ns);
+}
+
+/* Waits until the ring has something: 0. The order of the look at the ring and all else
+ * in here is the protocol: arm, take stale bells away, look, sleep. */
+static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_millis)
+{
+    stg_stream_ring_if_dry(stream);
+    if (stream->spin_ns > 0 && timeout_millis != 0 && spin(stream))
+        return 0;
+    int64_t now_ns = stg_clock_ns();
+    int64_t deadline_ns = STG_NEVER;
+    if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
+        deadline_ns = now_ns + timeout_millis * 1000000;
+    if (stream->dry_since_ns == 0)
+        stream->dry_since_ns = now_ns;
+    stg_control_set_waiting_since(&stream->control, (uint64_t)now_ns);
+    for (;;) {
+        set_waiting(stream, true);
+        int rc = stg_socket_drain(stream->client->fd);
+        if (stg_ring_ready(&stream->ring))
+            return 0;
+        if (rc < 0)
+            return stg_stream_finish(
+                stream, -STAGER_UNAVAILABLE,
+                "stagerd went away; batches in hand stay readable; start it again "
+                "and open the stream anew");
+        stream->late = deadline_ns <= now_ns;
+        if (stream->late) {
+            rc = stg_stream_say_late(stream, timeout_millis);
+            stream->late = rc < 0;
+            return rc;
+        }
+        stg_stream_ring_if_dry(stream);
+        sleep_once(stream, now_ns, deadline_ns);
+        if (stg_ring_ready(&stream->ring))
+            return 0; /* the bell that woke us is taken away before the next sleep */
+        now_ns = stg_clock_ns();
+    }
+}
+
+/* ---- take ---- */
+
+static int say_all_held(struct stager_stream *stream)
+{
+    char numbers[256];
+    size_t used = 0;
+    numbers[0] = '\0';
+    for (uint32_t i = 0; i < stream->max_held && used < sizeof(numbers) - 64; i++) {
+        const struct stg_lent *lent = &stream->lents[i]; /* all are out */
+        used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
+                                 used > 0 ? ", " : "", (unsigned long long)lent->number);
+        if (stream->batch_size != 0)
+            used +=
+                (size_t)snprintf(numbers + used, sizeof(numbers) - used,
+                                 ": %u of %u slices", lent->n_in_hand, lent->n_slices);
+    }
+    return stg_err(
+        &stream->err, -STAGER_FAILED_PRECONDITION,
+        "would wait for ever: %u of %u %sbatches are in hand (%s): release %s, or "
+        "open with a larger max_held",
+        stream->held, stream->max_held, stream->batch_size != 0 ? "staged " : "", numbers,
+        stream->batch_size != 0 ? "all slices of one" : "one");
+}
+
+/* The rest of the batch that is being sliced may be another's by now. */
+static int cut_off(struct stager_stream *stream)
+{
+    struct stg_lent *lent = stream->current;
+    stream->current = NULL;
+    if (lent != NULL && lent->n_in_hand == 0)
+        stg_lent_return(stream, lent);
+    stg_stream_return_untaken(stream);
+    set_waiting(stream, false);
+    return stg_stream_take_final(stream);
+}
+
+int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
+                    struct stager_batch **ret)
+{
+    if (stream->finished != 0)
+        return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
+    if (stg_ring_is_cut(&stream->ring))
+        return cut_off(stream);
+    if (stream->current != NULL)
+        return take_slice(stream, ret);
+    if (stream->at_end)
+        return say_end(stream);
+    if (stream->held == stream->max_held)
+        return say_all_held(stream);
+
+    /* Says that what was taken before is done with, unless ack_explicit was asked for. */
+    if (stream->copier == NULL)
+        stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
+    struct stg_descriptor d;
+    while (!stg_ring_take(&stream->ring, &d)) {
+        int rc = wait_for_descriptor(stream, timeout_millis);
+        if (rc == 0 && stg_ring_is_cut(&stream->ring))
+            return cut_off(stream);
+        if (rc < 0) {
+            if (timeout_millis != 0)
+                set_waiting(stream, false);
+            return rc;
+        }
+    }
+    stg_control_set_taken(&stream->control, stream->ring.cursor);
+    set_waiting(stream, false);
+    stream->dry_since_ns = 0;
+    stream->why[0] = '\0';
+    return take_descriptor(stream, &d, ret);
+}
