@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/client/models.golden.h: the scores of examples/models for twelve rows, computed by NumPy
+"""Writes tests/client/compute/models.golden.h: the scores of examples/models for twelve rows, computed by NumPy
 in float64 from the definitions of the models. Only the hash of a string is TensorFlow's.
 
     make_models.py    with a Python that has TensorFlow; what it writes is committed
@@ -129,7 +129,7 @@ def dien(c):
 def main():
     lines = list(rows(N))
     clicks = Clicks(lines)
-    with open(os.path.join(HERE, "../client/models.golden.h"), "w") as f:
+    with open(os.path.join(HERE, "../client/compute/models.golden.h"), "w") as f:
         f.write("/* SPDX-License-Identifier: Apache-2.0 */\n/* Written by tests/data/make_models.py. */\n/* clang-format off */\n")
         f.write("static const char *const clicks[] = {\n" + "".join(f'    "{line}",\n' for line in lines) + "};\n\n")
         f.write(f"static const struct {{\n    const char *name;\n    double scores[{N}];\n}} models[] = {{\n")

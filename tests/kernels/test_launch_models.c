@@ -12,7 +12,7 @@
 #include "ops/exec/device.h"
 #include "proto/load.h"
 #include "tests/check.h"
-#include "tests/client/models.golden.h"
+#include "tests/client/compute/models.golden.h"
 #include "tests/kernels/twin.h"
 
 #define N_ROWS (sizeof(clicks) / sizeof(clicks[0]))

@@ -13,7 +13,7 @@
 
 #include "core/status.h"
 #include "tests/check.h"
-#include "tests/client/on_device.h"
+#include "tests/client/device/on_device.h"
 #include "tests/system/fixture.h"
 
 #define ROWS 50

@@ -9,7 +9,7 @@
 
 #include "core/status.h"
 #include "tests/check.h"
-#include "tests/client/on_device.h"
+#include "tests/client/device/on_device.h"
 
 #define NUMBER 3
 

@@ -3,8 +3,8 @@
  * A fake daemon, a stream of it, and a stand-in for the device on which its batches lie.
  * Failures end the test.
  */
-#ifndef STG_TESTS_CLIENT_ON_DEVICE_H
-#define STG_TESTS_CLIENT_ON_DEVICE_H
+#ifndef STG_TESTS_CLIENT_DEVICE_ON_DEVICE_H
+#define STG_TESTS_CLIENT_DEVICE_ON_DEVICE_H
 
 #include "client/stager.h"
 #include "tests/client/fake.h"

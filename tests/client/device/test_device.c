@@ -7,7 +7,7 @@
 
 #include "proto/load.h"
 #include "tests/check.h"
-#include "tests/client/on_device.h"
+#include "tests/client/device/on_device.h"
 
 static struct stg_err err;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/client/on_device.h"
+#include "tests/client/device/on_device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

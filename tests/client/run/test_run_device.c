@@ -16,7 +16,7 @@
 #include "client/stream/stream.h"
 #include "proto/load.h"
 #include "tests/check.h"
-#include "tests/client/on_device.h"
+#include "tests/client/device/on_device.h"
 
 #define N 50
 

@@ -14,7 +14,7 @@
 #include "ops/exec/run.h"
 #include "proto/load.h"
 #include "tests/check.h"
-#include "tests/client/models.golden.h"
+#include "tests/client/compute/models.golden.h"
 
 #define N_CLICKS (sizeof(clicks) / sizeof(clicks[0]))
 #define MAX_ROWS 64

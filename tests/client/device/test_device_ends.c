@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "tests/client/on_device.h"
+#include "tests/client/device/on_device.h"
 
 /* ---- errors, ends ---- */
 
