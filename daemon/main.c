@@ -93,10 +93,10 @@ static int check(const char *path, const char *config)
     char *text = NULL;
     size_t bytes;
     struct stg_definition *definition = NULL;
-    struct stg_identity who = {.uid = getuid(), .gid = getgid()};
+    struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
     int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, &err);
     if (rc == 0)
-        rc = stg_definition_create(text, bytes, path, &who, NULL, &definition, &err);
+        rc = stg_definition_create(text, bytes, path, &identity, NULL, &definition, &err);
     if (rc == 0)
         rc = check_settings(definition, config, &err);
     free(text);

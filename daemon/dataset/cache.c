@@ -249,7 +249,7 @@ static struct stg_cache_key key_of(const struct cache *cache)
     const struct stg_dataset *dataset = cache->iter.dataset;
     struct stg_cache_key key = {.pipeline = dataset->fingerprint,
                                 .files = hash_files(dataset),
-                                .uid = (uint32_t)dataset->who.uid};
+                                .uid = (uint32_t)dataset->identity.uid};
     for (const struct stg_iter *iter = cache->iter.input; iter != NULL;
          iter = iter->input)
         key.step++;
@@ -260,14 +260,14 @@ static struct stg_cache_key key_of(const struct cache *cache)
 static int decide(struct cache *cache, struct stg_err *err)
 {
     struct stg_iter *input = cache->iter.input;
-    const struct stg_identity *who = &cache->iter.dataset->who;
+    const struct stg_identity *identity = &cache->iter.dataset->identity;
     struct stg_cache_key key = key_of(cache);
-    int rc = stg_cache_open(cache->filename, who, &key, &cache->reader, err);
+    int rc = stg_cache_open(cache->filename, identity, &key, &cache->reader, err);
     if (rc == 0)
         cache->from = THE_FILE;
     if (rc <= 0)
         return rc;
-    rc = stg_cache_create(cache->filename, who, &key, &cache->writer, err);
+    rc = stg_cache_create(cache->filename, identity, &key, &cache->writer, err);
     if (rc < 0)
         return rc;
     cache->from = rc == 0 ? THE_INPUT : THE_INPUT_ONLY;

@@ -109,7 +109,7 @@ static int check_tail(struct stg_cache_reader *reader, uint64_t size, struct stg
 }
 
 /* The folder as the applier, then the file, which must be the daemon's own. 1: none. */
-static int open_file(struct stg_cache_reader *reader, const struct stg_identity *who,
+static int open_file(struct stg_cache_reader *reader, const struct stg_identity *identity,
                      struct stat *ret, struct stg_err *err)
 {
     struct stat st;
@@ -117,7 +117,7 @@ static int open_file(struct stg_cache_reader *reader, const struct stg_identity 
     char *slash = strrchr(reader->path, '/');
     *slash = '\0';
     const char *folder = slash == reader->path ? "/" : reader->path;
-    int rc = stg_access_walk(-1, folder, folder, who, &dir, &st, err);
+    int rc = stg_access_walk(-1, folder, folder, identity, &dir, &st, err);
     *slash = '/';
     if (rc < 0)
         return rc;
@@ -137,7 +137,7 @@ static int open_file(struct stg_cache_reader *reader, const struct stg_identity 
                    reader->path);
 }
 
-int stg_cache_open(const char *path, const struct stg_identity *who,
+int stg_cache_open(const char *path, const struct stg_identity *identity,
                    const struct stg_cache_key *key, struct stg_cache_reader **ret,
                    struct stg_err *err)
 {
@@ -147,7 +147,7 @@ int stg_cache_open(const char *path, const struct stg_identity *who,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", path);
     *reader = (struct stg_cache_reader){.fd = -1};
     strcpy(reader->path, path);
-    int rc = open_file(reader, who, &st, err);
+    int rc = open_file(reader, identity, &st, err);
     if (rc == 0)
         rc = check_head(reader, (uint64_t)st.st_size, key, err);
     if (rc == 0)

@@ -40,19 +40,19 @@ static int io_error(const char *what, const char *path, struct stg_err *err)
 
 /* ---- the folder, and the .part in it ---- */
 
-static int open_folder(struct stg_cache_writer *writer, const struct stg_identity *who,
-                       struct stg_err *err)
+static int open_folder(struct stg_cache_writer *writer,
+                       const struct stg_identity *identity, struct stg_err *err)
 {
     struct stat st;
     char *slash = strrchr(writer->path, '/');
     *slash = '\0';
     const char *folder = slash == writer->path ? "/" : writer->path;
-    int rc = stg_access_walk(-1, folder, folder, who, &writer->dir, &st, err);
+    int rc = stg_access_walk(-1, folder, folder, identity, &writer->dir, &st, err);
     if (rc == 0 && !S_ISDIR(st.st_mode))
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is no folder", folder);
     if (rc == 0 &&
-        !stg_access_fd(writer->dir, &st, who, STG_ACCESS_WRITE | STG_ACCESS_SEARCH))
-        rc = stg_access_refuse(who, "write in", folder, NULL, err);
+        !stg_access_fd(writer->dir, &st, identity, STG_ACCESS_WRITE | STG_ACCESS_SEARCH))
+        rc = stg_access_refuse(identity, "write in", folder, NULL, err);
     *slash = '/';
     return rc;
 }
@@ -231,7 +231,7 @@ static int put_head(struct stg_cache_writer *writer, const struct stg_cache_key 
     return put(writer, &head, sizeof(head), err);
 }
 
-int stg_cache_create(const char *path, const struct stg_identity *who,
+int stg_cache_create(const char *path, const struct stg_identity *identity,
                      const struct stg_cache_key *key, struct stg_cache_writer **ret,
                      struct stg_err *err)
 {
@@ -251,7 +251,7 @@ int stg_cache_create(const char *path, const struct stg_identity *who,
     writer->name = strrchr(writer->path, '/') + 1;
     strcpy(writer->part, name);
     strcat(writer->part, ".part");
-    rc = open_folder(writer, who, err);
+    rc = open_folder(writer, identity, err);
     if (rc == 0)
         rc = lock_part(writer, err);
     if (rc == 0)

@@ -103,7 +103,7 @@ static int mix_file(const struct stg_dataset *dataset, const char *file, struct 
     int rc = stg_storage_find(file, &storage, &path, err);
     if (rc < 0 || storage->version == NULL)
         return rc < 0 ? rc : 1;
-    rc = storage->open(path, &dataset->who, &source, err);
+    rc = storage->open(path, &dataset->identity, &source, err);
     if (rc < 0)
         return rc;
     uint64_t version;

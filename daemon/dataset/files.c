@@ -148,7 +148,7 @@ static int list_pattern(struct listing *list, const char *url, struct stg_err *e
         return rc;
     list->url = url;
     list->scheme_bytes = (size_t)(path - url);
-    return storage->list(path, &list->iter->dataset->who, listing_add, list, err);
+    return storage->list(path, &list->iter->dataset->identity, listing_add, list, err);
 }
 
 static int sort_names(struct listing *list, struct stg_err *err)
@@ -204,8 +204,8 @@ static int read_listings(struct listing *list, struct stg_err *err)
     list->url = "";
     list->scheme_bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        int rc = stg_listing_read(listings[i].s, &list->iter->dataset->who, listing_add,
-                                  list, err);
+        int rc = stg_listing_read(listings[i].s, &list->iter->dataset->identity,
+                                  listing_add, list, err);
         if (rc < 0)
             return rc;
     }

@@ -129,10 +129,10 @@ static int count(uint64_t bytes, struct stg_dataset *dataset, struct stg_err *er
 
 int stg_func_load(struct stg_func *func, struct stg_dataset *dataset, struct stg_err *err)
 {
-    struct stg_vocabulary_reader reader = {.uid = dataset->who.uid,
-                                           .gid = dataset->who.gid,
-                                           .groups = dataset->who.groups,
-                                           .n_groups = dataset->who.n_groups,
+    struct stg_vocabulary_reader reader = {.uid = dataset->identity.uid,
+                                           .gid = dataset->identity.gid,
+                                           .groups = dataset->identity.groups,
+                                           .n_groups = dataset->identity.n_groups,
                                            .container = dataset->env.container};
     struct stg_vocabularies *read = &func->vocabularies;
     int rc = stg_vocabularies_load(func->each, &reader, read, err);

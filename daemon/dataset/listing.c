@@ -97,7 +97,7 @@ static int read_lines(struct listing *listing, struct stg_source *source,
     }
 }
 
-int stg_listing_read(const char *url, const struct stg_identity *who,
+int stg_listing_read(const char *url, const struct stg_identity *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
     char hidden[512];
@@ -109,7 +109,7 @@ int stg_listing_read(const char *url, const struct stg_identity *who,
     const char *path;
     int rc = stg_storage_find(url, &storage, &path, err);
     if (rc == 0)
-        rc = storage->open(path, who, &source, err);
+        rc = storage->open(path, identity, &source, err);
     if (rc < 0)
         return rc;
     rc = read_lines(&listing, source, err);

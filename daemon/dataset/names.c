@@ -8,7 +8,7 @@ static void add(struct stg_names *names, struct stg_name name)
 {
     names->queue[(names->first + names->n++) % STG_MAX_NAMES] = name;
     if (name.url != NULL && names->ahead != NULL)
-        stg_ahead_plan_open(names->ahead, name.url, names->who);
+        stg_ahead_plan_open(names->ahead, name.url, names->identity);
 }
 
 static int add_block(struct stg_names *names, struct stg_block *block)

@@ -103,7 +103,7 @@ static int open_path(struct reader *reader, struct stg_err *err)
     stg_activity_file(reader->iter.dataset->env.activity, shown(reader));
     int rc = stg_storage_find(reader->path, &storage, &path, err);
     if (rc == 0 && reader->source == NULL)
-        rc = storage->open(path, &reader->iter.dataset->who, &reader->source, err);
+        rc = storage->open(path, &reader->iter.dataset->identity, &reader->source, err);
     if (rc == 0)
         stg_source_trace(reader->source, reader->iter.dataset->env.trace, reader->path);
     if (rc == 0 && reader->config.direct)
@@ -480,7 +480,7 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     reader->config.config.stopped = dataset->env.stopped;
     reader->names.input = input;
     reader->names.step = step;
-    reader->names.who = &dataset->who;
+    reader->names.identity = &dataset->identity;
     /* What is opened ahead is asked for as well, and would lie in the page cache. */
     reader->names.ahead = config->direct ? NULL : config->config.ahead;
     int rc = config->format->create(&reader->config.config, &reader->format_reader);

@@ -9,7 +9,7 @@ struct stg_ticket {
     struct stg_ticket *next; /* older */
     uint64_t until_ns;
     unsigned char bytes[STG_TICKET_BYTES];
-    struct stg_identity who;
+    struct stg_identity identity;
 };
 
 static void remove_at(struct stg_ticket **at)
@@ -27,7 +27,7 @@ static size_t make_room(struct stg_tickets *tickets, uid_t uid, uint64_t now_ns)
     size_t n = 0, of_user = 0;
     struct stg_ticket **at = &tickets->newest;
     while (*at != NULL) {
-        bool same = (*at)->who.uid == uid;
+        bool same = (*at)->identity.uid == uid;
         if ((*at)->until_ns <= now_ns || (same && of_user + 1 >= STG_TICKETS_A_USER)) {
             remove_at(at);
             continue;
@@ -39,11 +39,11 @@ static size_t make_room(struct stg_tickets *tickets, uid_t uid, uint64_t now_ns)
     return n;
 }
 
-int stg_tickets_give(struct stg_tickets *tickets, const struct stg_identity *who,
+int stg_tickets_give(struct stg_tickets *tickets, const struct stg_identity *identity,
                      uint64_t now_ns, unsigned char ret[STG_TICKET_BYTES],
                      struct stg_err *err)
 {
-    if (make_room(tickets, who->uid, now_ns) >= STG_TICKETS)
+    if (make_room(tickets, identity->uid, now_ns) >= STG_TICKETS)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "%d tickets are valid already: one expires within the hour, and a "
                        "restart of stagerd forgets them all",
@@ -57,7 +57,7 @@ int stg_tickets_give(struct stg_tickets *tickets, const struct stg_identity *who
         return stg_err(err, -STAGER_INTERNAL, "the kernel gives no random bytes");
     }
     ticket->until_ns = now_ns + STG_TICKET_SECONDS * 1000000000ull;
-    ticket->who = *who;
+    ticket->identity = *identity;
     ticket->next = tickets->newest;
     tickets->newest = ticket;
     memcpy(ret, ticket->bytes, sizeof(ticket->bytes));
@@ -82,7 +82,7 @@ const struct stg_identity *stg_tickets_find(const struct stg_tickets *tickets,
         return NULL;
     for (const struct stg_ticket *t = tickets->newest; t != NULL; t = t->next) {
         if (differ(t->bytes, ticket) == 0 && t->until_ns > now_ns)
-            ret = &t->who;
+            ret = &t->identity;
     }
     return ret;
 }

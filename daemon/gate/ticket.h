@@ -27,7 +27,7 @@ struct stg_tickets {
 /* A ticket for `who`, valid for STG_TICKET_SECONDS from now_ns; the oldest of a user with
  * STG_TICKETS_A_USER goes. RESOURCE_EXHAUSTED: out of memory, or STG_TICKETS are valid.
  */
-int stg_tickets_give(struct stg_tickets *tickets, const struct stg_identity *who,
+int stg_tickets_give(struct stg_tickets *tickets, const struct stg_identity *identity,
                      uint64_t now_ns, unsigned char ret[STG_TICKET_BYTES],
                      struct stg_err *err);
 

@@ -126,16 +126,16 @@ struct stg_pipeline *stg_catalog_find(struct stg_catalog *catalog, const char *n
 
 bool stg_catalog_allowed(const struct stg_catalog *catalog,
                          const struct stg_pipeline *pipeline,
-                         const struct stg_identity *who)
+                         const struct stg_identity *identity)
 {
-    if (who->uid == 0 || who->uid == pipeline->definition->applier.uid)
+    if (identity->uid == 0 || identity->uid == pipeline->definition->applier.uid)
         return true;
     if (catalog->access_gid == (gid_t)-1)
         return false;
-    if (who->gid == catalog->access_gid)
+    if (identity->gid == catalog->access_gid)
         return true;
-    for (size_t i = 0; i < who->n_groups; i++) {
-        if (who->groups[i] == catalog->access_gid)
+    for (size_t i = 0; i < identity->n_groups; i++) {
+        if (identity->groups[i] == catalog->access_gid)
             return true;
     }
     return false;

@@ -100,7 +100,7 @@ struct stg_pipeline *stg_catalog_first(struct stg_catalog *catalog);
 /* May this identity see, open and delete it: its applier, root, group access_group. */
 bool stg_catalog_allowed(const struct stg_catalog *catalog,
                          const struct stg_pipeline *pipeline,
-                         const struct stg_identity *who);
+                         const struct stg_identity *identity);
 
 enum stg_replace {
     STG_REPLACE_OWN,  /* what an earlier run of the same script applied, while it is idle

@@ -67,11 +67,11 @@ static int check_staged(const struct stg_staged *staged, struct stg_err *err)
 /* What is in the files is part of what the pipeline is. */
 static int load_vocabularies(struct stg_definition *definition, struct stg_err *err)
 {
-    const struct stg_identity *who = &definition->applier;
-    struct stg_vocabulary_reader reader = {.uid = who->uid,
-                                           .gid = who->gid,
-                                           .groups = who->groups,
-                                           .n_groups = who->n_groups,
+    const struct stg_identity *identity = &definition->applier;
+    struct stg_vocabulary_reader reader = {.uid = identity->uid,
+                                           .gid = identity->gid,
+                                           .groups = identity->groups,
+                                           .n_groups = identity->n_groups,
                                            .container = definition->container};
     int rc =
         stg_vocabularies_load(definition->graph, &reader, &definition->vocabularies, err);

@@ -68,14 +68,14 @@ int stg_catalog_make_folders(const struct stg_settings *settings)
 static void header_line(const struct stg_definition *definition, uint64_t generation,
                         char *buf, size_t bytes)
 {
-    const struct stg_identity *who = &definition->applier;
+    const struct stg_identity *identity = &definition->applier;
     int n = snprintf(buf, bytes, "# stager: generation %" PRIu64 " uid %u gid %u groups ",
-                     generation, (unsigned)who->uid, (unsigned)who->gid);
-    for (size_t i = 0; i < who->n_groups; i++)
+                     generation, (unsigned)identity->uid, (unsigned)identity->gid);
+    for (size_t i = 0; i < identity->n_groups; i++)
         n += snprintf(buf + n, bytes - (size_t)n, "%s%u", i > 0 ? "," : "",
-                      (unsigned)who->groups[i]);
+                      (unsigned)identity->groups[i]);
     n += snprintf(buf + n, bytes - (size_t)n, "%s content %016" PRIx64 " file ",
-                  who->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
+                  identity->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
     for (const char *s = definition->file; *s != '\0' && (size_t)n < bytes - 2; s++)
         buf[n++] = *s == '\n' ? ' ' : *s;
     buf[n++] = '\n';
@@ -218,10 +218,11 @@ static bool parse_identity(const char *line, uint64_t *ret_generation,
     return true;
 }
 
-static void parse_header(const char *text, struct header *ret, struct stg_identity *who)
+static void parse_header(const char *text, struct header *ret,
+                         struct stg_identity *identity)
 {
     *ret = (struct header){0};
-    if (!parse_identity(text, &ret->generation, who))
+    if (!parse_identity(text, &ret->generation, identity))
         return;
     ret->bytes = strcspn(text, "\n");
     const char *content = strstr(text, " content ");
@@ -251,13 +252,13 @@ static void read_seen(struct stg_catalog *catalog, const char *name, struct head
     char path[4096];
     size_t bytes;
     struct stat st;
-    struct stg_identity who;
+    struct stg_identity identity;
     *ret = (struct header){0};
     if (state_path(catalog->settings, name, ".seen", path, sizeof(path)) < 0)
         return;
     char *text = read_file(path, HEADER_BYTES, &bytes, &st);
     if (text != NULL)
-        parse_header(text, ret, &who);
+        parse_header(text, ret, &identity);
     ret->script = NULL;
     free(text);
 }
@@ -326,14 +327,14 @@ static int load_file(struct stg_catalog *catalog, const char *path, const char *
         return stg_err(err, -STAGER_UNAVAILABLE,
                        "%s: cannot be read, or is longer than %u bytes", path,
                        STG_TEXT_MAX_BYTES);
-    struct stg_identity who;
-    identity_of_file(&st, &who);
+    struct stg_identity identity;
+    identity_of_file(&st, &identity);
     struct header header = {0};
     if (from_state)
-        parse_header(text, &header, &who);
+        parse_header(text, &header, &identity);
     char *body = text + header.bytes;
     struct stg_definition *definition = NULL;
-    int rc = stg_definition_create(body, bytes - header.bytes, path, &who,
+    int rc = stg_definition_create(body, bytes - header.bytes, path, &identity,
                                    catalog->containers, &definition, err);
     if (rc == 0)
         keep_file(definition, text, header.bytes > 0 ? strcspn(text, "\n") : 0);

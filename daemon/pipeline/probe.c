@@ -93,15 +93,15 @@ static void find_first(struct probe *probe, const struct stg_step *step, const c
     const struct stg_storage *storage;
     const char *path;
     struct stg_err err = {0};
-    struct stg_identity who = {.uid = probe->uid,
-                               .gid = probe->gid,
-                               .groups = probe->groups,
-                               .n_groups = probe->n_groups,
-                               .stopped = &probe->stopped};
+    struct stg_identity identity = {.uid = probe->uid,
+                                    .gid = probe->gid,
+                                    .groups = probe->groups,
+                                    .n_groups = probe->n_groups,
+                                    .stopped = &probe->stopped};
     if (stg_storage_find(url, &storage, &path, &err) < 0 || storage->remote)
         return;
-    int rc = is_listing ? stg_listing_read(url, &who, take_first, ret, &err)
-                        : storage->list(path, &who, take_first, ret, &err);
+    int rc = is_listing ? stg_listing_read(url, &identity, take_first, ret, &err)
+                        : storage->list(path, &identity, take_first, ret, &err);
     if (rc < 0 && ret->first == NULL) {
         stg_step_prefix(step, rc, &err);
         add_problem(probe, "%s", err.text);

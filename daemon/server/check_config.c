@@ -127,10 +127,10 @@ static int check_pipeline(struct check *check, const char *path, struct stg_err 
     int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, err);
     if (rc < 0)
         return rc;
-    struct stg_identity who = {.uid = getuid(), .gid = getgid()};
+    struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
     if (stat(path, &st) == 0)
-        who = (struct stg_identity){.uid = st.st_uid, .gid = st.st_gid};
-    rc = stg_definition_create(text, bytes, path, &who, NULL, &definition, err);
+        identity = (struct stg_identity){.uid = st.st_uid, .gid = st.st_gid};
+    rc = stg_definition_create(text, bytes, path, &identity, NULL, &definition, err);
     if (rc == 0)
         rc = stg_definition_check_settings(definition, &check->settings, err);
     stg_definition_unref(definition);

@@ -48,7 +48,7 @@ void stg_gate_event(struct stg_gate *gate, enum stg_event_kind kind, uint64_t pi
 
 /* ---- tickets ---- */
 
-int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *who,
+int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *identity,
                          struct stg_reply *ret, struct stg_err *err)
 {
     if (!gate->enabled)
@@ -58,7 +58,7 @@ int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *who,
     if (gate->why[0] != '\0')
         return stg_err(err, -STAGER_FAILED_PRECONDITION, "there is no gate: %s",
                        gate->why);
-    int rc = stg_tickets_give(&gate->tickets, who, uv_hrtime(), gate->ticket, err);
+    int rc = stg_tickets_give(&gate->tickets, identity, uv_hrtime(), gate->ticket, err);
     if (rc < 0)
         return rc;
     ret->ticket = gate->ticket;
@@ -118,14 +118,15 @@ static uint64_t fingerprint(const struct stg_request *request)
 }
 
 static void serve_as(struct stg_gate *gate, const struct stg_request *request,
-                     const struct stg_identity *who, struct stg_session_answer *answer)
+                     const struct stg_identity *identity,
+                     struct stg_session_answer *answer)
 {
     struct stg_session session = {
         .server = gate->server,
         .fd = -1,
         .pidfd = -1,
         .greeted = true,
-        .who = *who,
+        .identity = *identity,
         .program = "stager-gate",
         .answer = answer,
     };
@@ -134,7 +135,7 @@ static void serve_as(struct stg_gate *gate, const struct stg_request *request,
     int rc = check_request(request, &err);
     const struct stg_kept_reply *kept = NULL;
     if (rc == 0 && is_change(request))
-        kept = stg_kept_find(&gate->kept, who->uid, request->request_id,
+        kept = stg_kept_find(&gate->kept, identity->uid, request->request_id,
                              request->request_id_bytes, now);
     if (kept != NULL && kept->request != sum)
         rc = stg_err(&err, -STAGER_INVALID_ARGUMENT,
@@ -147,7 +148,7 @@ static void serve_as(struct stg_gate *gate, const struct stg_request *request,
     } else {
         stg_request_serve(&session, request);
         if (is_change(request) && answer->n > 0)
-            stg_kept_add(&gate->kept, who->uid, request->request_id,
+            stg_kept_add(&gate->kept, identity->uid, request->request_id,
                          request->request_id_bytes, sum, answer->bytes, answer->n, now);
     }
 }
@@ -169,20 +170,20 @@ void stg_gate_serve(struct stg_gate *gate, uint64_t tag, const void *payload,
     answer.n = 0;
     stg_bump_init(&bump, 1u << 20);
     int rc = stg_wire_decode_request(payload, bytes, &bump, &request, &err);
-    const struct stg_identity *who =
+    const struct stg_identity *identity =
         rc == 0 ? stg_tickets_find(&gate->tickets, request.ticket, request.ticket_bytes,
                                    uv_hrtime())
                 : NULL;
     if (rc < 0)
         refuse(&answer, 0, rc, err.text);
-    else if (who == NULL)
+    else if (identity == NULL)
         refuse(&answer, request.id, -STAGER_UNAUTHENTICATED,
                request.ticket == NULL
                    ? "a request through the gate carries a ticket: `stagerctl ticket`"
                    : "the ticket is not known, or has expired (they last an hour, and no "
                      "longer than stagerd): `stagerctl ticket` gives a new one");
     else
-        serve_as(gate, &request, who, &answer);
+        serve_as(gate, &request, identity, &answer);
     stg_gate_send(gate, STG_GATE_REPLY, tag, answer.bytes, answer.n);
     stg_bump_finish(&bump);
 }

@@ -31,7 +31,7 @@ void stg_gate_event(struct stg_gate *gate, enum stg_event_kind kind, uint64_t pi
 
 /* Fills the part new_ticket of a reply; strings live as long as the gate, the ticket
  * until the next call. FAILED_PRECONDITION: there is no gate, and why. */
-int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *who,
+int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *identity,
                          struct stg_reply *ret, struct stg_err *err);
 
 #endif

@@ -6,13 +6,13 @@
 #define MIB (1024.0 * 1024.0)
 #define NAMED 4 /* processes in the text of a refusal */
 
-static bool may_see(struct stg_session *session, const struct stg_identity *who)
+static bool may_see(struct stg_session *session, const struct stg_identity *identity)
 {
     struct stg_catalog *catalog = session->server->catalog;
     struct stg_pipeline *pipeline =
         stg_catalog_find(catalog, session->instance->config.name);
-    return who->uid == 0 || who->uid == session->who.uid ||
-           (pipeline != NULL && stg_catalog_allowed(catalog, pipeline, who));
+    return identity->uid == 0 || identity->uid == session->identity.uid ||
+           (pipeline != NULL && stg_catalog_allowed(catalog, pipeline, identity));
 }
 
 /* What the session's client keeps after its end; false: nothing. */
@@ -25,7 +25,7 @@ static bool look(struct stg_session *session, struct stg_quarantined *ret)
     *ret = (struct stg_quarantined){.program = session->program,
                                     .pipeline = session->instance->config.name,
                                     .pid = (uint32_t)session->pid,
-                                    .uid = (uint32_t)session->who.uid,
+                                    .uid = (uint32_t)session->identity.uid,
                                     .n_batches = n,
                                     .bytes = bytes};
     return n > 0;
@@ -45,7 +45,7 @@ static void add(struct stg_quarantined *all, size_t *n, const struct stg_quarant
 }
 
 size_t stg_quarantine_list(struct stg_server *server, const char *pipeline,
-                           const struct stg_identity *who, struct stg_bump *bump,
+                           const struct stg_identity *identity, struct stg_bump *bump,
                            struct stg_quarantined **ret)
 {
     struct stg_quarantined one;
@@ -55,7 +55,7 @@ size_t stg_quarantine_list(struct stg_server *server, const char *pipeline,
     struct stg_quarantined *all = stg_bump_alloc(bump, most * sizeof(*all));
     for (struct stg_session *s = server->sessions; s != NULL && all != NULL;
          s = s->next) {
-        if (look(s, &one) && may_see(s, who) &&
+        if (look(s, &one) && may_see(s, identity) &&
             (pipeline == NULL || strcmp(pipeline, one.pipeline) == 0))
             add(all, &n, &one);
     }

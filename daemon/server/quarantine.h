@@ -11,7 +11,7 @@
 /* What processes keep of that pipeline (NULL: of all), a process once for each pipeline,
  * as far as `who` may see it. Lives in bump. Returns how many; 0 also without memory. */
 size_t stg_quarantine_list(struct stg_server *server, const char *pipeline,
-                           const struct stg_identity *who, struct stg_bump *bump,
+                           const struct stg_identity *identity, struct stg_bump *bump,
                            struct stg_quarantined **ret);
 
 /* RESOURCE_EXHAUSTED when the processes of that user keep max_quarantined_memory: names

@@ -82,7 +82,7 @@ static int define(struct stg_session *session, const struct stg_request *request
         request->file != NULL && request->file[0] != '\0' ? request->file : "<text>";
     struct stg_definition *definition = NULL;
     int rc = stg_definition_create(
-        request->text, request->text_bytes, file, &session->who,
+        request->text, request->text_bytes, file, &session->identity,
         stg_catalog_containers(session->server->catalog), &definition, err);
     if (rc == 0)
         rc = stg_definition_check_settings(definition, session->server->settings, err);
@@ -173,7 +173,7 @@ static int check_generation(struct stg_session *session,
         name != NULL && name[0] != '\0' ? stg_catalog_find(catalog, name) : NULL;
     uint64_t generation = p != NULL ? p->generation : 0;
     if (generation == request->if_generation ||
-        (p != NULL && !stg_catalog_allowed(catalog, p, &session->who)))
+        (p != NULL && !stg_catalog_allowed(catalog, p, &session->identity)))
         return 0;
     return stg_err(err, -STAGER_ABORTED,
                    "if_generation is %" PRIu64 ", and pipeline %.64s is at generation "
@@ -236,7 +236,8 @@ static void serve_apply(struct stg_session *session, const struct stg_request *r
         reply.boundary = *stg_graph_boundary(pipeline->definition->graph);
         stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
                 pipeline->name, pipeline->generation,
-                reply.unchanged ? "confirmed" : "applied", (unsigned)session->who.uid);
+                reply.unchanged ? "confirmed" : "applied",
+                (unsigned)session->identity.uid);
         stg_session_reply(session, &reply, NULL, 0);
         stg_server_sweep_soon(session->server);
     }
@@ -291,7 +292,7 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
     reply.entries = stg_bump_alloc(&bump, n * sizeof(reply.entries[0]));
     for (struct stg_pipeline *p = first; p != NULL && reply.entries != NULL;
          p = p->next) {
-        if (!stg_catalog_allowed(catalog_of(session), p, &session->who))
+        if (!stg_catalog_allowed(catalog_of(session), p, &session->identity))
             continue;
         struct stg_instance *instance = p->instance;
         struct stg_pipeline_status status;
@@ -308,8 +309,8 @@ static void serve_list(struct stg_session *session, const struct stg_request *re
             .pipeline = p->id,
         };
     }
-    reply.n_quarantined = stg_quarantine_list(session->server, NULL, &session->who, &bump,
-                                              &reply.quarantined);
+    reply.n_quarantined = stg_quarantine_list(session->server, NULL, &session->identity,
+                                              &bump, &reply.quarantined);
     shorten_list(&reply);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
@@ -322,7 +323,7 @@ struct stg_pipeline *stg_request_pipeline(struct stg_session *session,
     size_t n = 0;
     struct stg_catalog *catalog = catalog_of(session);
     for (struct stg_pipeline *p = stg_catalog_first(catalog); p != NULL; p = p->next) {
-        bool allowed = stg_catalog_allowed(catalog, p, &session->who);
+        bool allowed = stg_catalog_allowed(catalog, p, &session->identity);
         if (strcmp(p->name, request->name) == 0 && allowed)
             return p;
         if (strcmp(p->name, request->name) == 0) {
@@ -357,8 +358,9 @@ static void serve_status(struct stg_session *session, const struct stg_request *
     stg_bump_init(&bump, 0);
     struct stg_reply reply = reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
-    reply.status.n_quarantined = stg_quarantine_list(
-        session->server, pipeline->name, &session->who, &bump, &reply.status.quarantined);
+    reply.status.n_quarantined =
+        stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
+                            &reply.status.quarantined);
     shorten_status(&reply);
     stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
@@ -410,7 +412,7 @@ static void serve_delete(struct stg_session *session, const struct stg_request *
         return;
     }
     stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", request->name,
-            (unsigned)session->who.uid);
+            (unsigned)session->identity.uid);
     struct stg_reply reply = reply_to(request);
     reply.name = request->name;
     stg_session_reply(session, &reply, NULL, 0);
@@ -424,7 +426,7 @@ static void serve_new_ticket(struct stg_session *session,
 {
     struct stg_err err = {0};
     struct stg_reply reply = reply_to(request);
-    if (stg_gate_give_ticket(session->server->gate, &session->who, &reply, &err) < 0)
+    if (stg_gate_give_ticket(session->server->gate, &session->identity, &reply, &err) < 0)
         fail(session, request, &err);
     else
         stg_session_reply(session, &reply, NULL, 0);

@@ -93,7 +93,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
     else
         snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
                  (int)session->pid);
-    struct stg_attach who = {
+    struct stg_attach params = {
         .client_id = client_id,
         .program = session->program,
         .max_held = request->max_held,
@@ -102,21 +102,21 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .batch_size = request->batch_size,
         .wants_device = request->wants_device,
         .pid = session->pid,
-        .uid = session->who.uid,
+        .uid = session->identity.uid,
         .socket = session->fd,
     };
     struct stg_attached attached;
-    int rc = stg_needs_read(request, instance->definition->cuts, &who.needs, err);
+    int rc = stg_needs_read(request, instance->definition->cuts, &params.needs, err);
     if (rc < 0)
         return rc;
-    rc = stg_stage_attach(instance->stage, &who, &attached, err);
+    rc = stg_stage_attach(instance->stage, &params, &attached, err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
         stg_stage_sweep(instance->stage);
         stg_server_sweep_sessions(session->server);
-        rc = stg_stage_attach(instance->stage, &who, &attached, err);
+        rc = stg_stage_attach(instance->stage, &params, &attached, err);
     }
     if (rc < 0) {
-        stg_cut_needs_destroy(who.needs);
+        stg_cut_needs_destroy(params.needs);
         return rc;
     }
     session->instance = instance;
@@ -269,7 +269,7 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
         ask(session, request, pipeline);
         return 0;
     }
-    if (stg_quarantine_check(session->server, session->who.uid, &err) < 0)
+    if (stg_quarantine_check(session->server, session->identity.uid, &err) < 0)
         return wait_briefly(session, &err);
     struct stg_instance *instance = session->open_private;
     int rc = 0;

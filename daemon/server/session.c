@@ -437,11 +437,11 @@ static int identify(struct stg_session *session, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) < 0)
         return -1;
     session->pid = cred.pid;
-    session->who.uid = cred.uid;
-    session->who.gid = cred.gid;
-    n = sizeof(session->who.groups);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, session->who.groups, &n) == 0)
-        session->who.n_groups = n / sizeof(gid_t);
+    session->identity.uid = cred.uid;
+    session->identity.gid = cred.gid;
+    n = sizeof(session->identity.groups);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, session->identity.groups, &n) == 0)
+        session->identity.n_groups = n / sizeof(gid_t);
     session->pidfd = open_pidfd(fd, cred.pid);
     session->unseen = session->pidfd < 0 && errno == EINVAL && cred.pid == 0;
     return session->pidfd < 0 && !session->unseen ? -1 : 0;

@@ -37,7 +37,7 @@ struct stg_session {
     bool closing;
     bool greeted;
     pid_t pid;
-    struct stg_identity who;
+    struct stg_identity identity;
     char program[64];
     struct stg_session_answer
         *answer; /* of a caller without a socket: where its replies go */

@@ -26,12 +26,12 @@ struct acl_entry {
     uint32_t id;
 };
 
-static bool in_group(const struct stg_identity *who, gid_t gid)
+static bool in_group(const struct stg_identity *identity, gid_t gid)
 {
-    if (who->gid == gid)
+    if (identity->gid == gid)
         return true;
-    for (size_t i = 0; i < who->n_groups; i++) {
-        if (who->groups[i] == gid)
+    for (size_t i = 0; i < identity->n_groups; i++) {
+        if (identity->groups[i] == gid)
             return true;
     }
     return false;
@@ -50,7 +50,7 @@ static struct acl_entry entry_at(const void *acl, size_t i)
 /* The order is acl(5)'s: the owner's entry, the named user's, any group's, the others'.
  * The first that applies decides; among groups one that grants is enough. */
 static bool granted_by_acl(const struct stat *st, const void *acl, size_t n,
-                           const struct stg_identity *who, unsigned want)
+                           const struct stg_identity *identity, unsigned want)
 {
     unsigned mask = 7, user = 0, other = 0;
     bool named = false, grouped = false, group_grants = false;
@@ -61,13 +61,13 @@ static bool granted_by_acl(const struct stat *st, const void *acl, size_t n,
     }
     for (size_t i = 0; i < n; i++) {
         struct acl_entry e = entry_at(acl, i);
-        if (e.tag == ACL_TAG_USER_OBJ && st->st_uid == who->uid)
+        if (e.tag == ACL_TAG_USER_OBJ && st->st_uid == identity->uid)
             return (e.perm & want) == want;
-        if (e.tag == ACL_TAG_USER && e.id == who->uid) {
+        if (e.tag == ACL_TAG_USER && e.id == identity->uid) {
             named = true;
             user = e.perm & mask;
-        } else if ((e.tag == ACL_TAG_GROUP_OBJ && in_group(who, st->st_gid)) ||
-                   (e.tag == ACL_TAG_GROUP && in_group(who, e.id))) {
+        } else if ((e.tag == ACL_TAG_GROUP_OBJ && in_group(identity, st->st_gid)) ||
+                   (e.tag == ACL_TAG_GROUP && in_group(identity, e.id))) {
             grouped = true;
             group_grants |= (e.perm & mask & want) == want;
         } else if (e.tag == ACL_TAG_OTHER) {
@@ -82,9 +82,9 @@ static bool granted_by_acl(const struct stat *st, const void *acl, size_t n,
 }
 
 bool stg_access_granted(const struct stat *st, const void *acl, size_t acl_bytes,
-                        const struct stg_identity *who, unsigned want)
+                        const struct stg_identity *identity, unsigned want)
 {
-    if (who->uid == 0)
+    if (identity->uid == 0)
         return true;
     if (acl != NULL) {
         uint32_t version = 0;
@@ -93,28 +93,29 @@ bool stg_access_granted(const struct stat *st, const void *acl, size_t acl_bytes
         memcpy(&version, acl, 4);
         if (le32toh(version) != ACL_VERSION)
             return false;
-        return granted_by_acl(st, acl, (acl_bytes - 4) / sizeof(struct acl_entry), who,
-                              want);
+        return granted_by_acl(st, acl, (acl_bytes - 4) / sizeof(struct acl_entry),
+                              identity, want);
     }
     unsigned bits = st->st_mode & 7;
-    if (st->st_uid == who->uid)
+    if (st->st_uid == identity->uid)
         bits = (st->st_mode >> 6) & 7;
-    else if (in_group(who, st->st_gid))
+    else if (in_group(identity, st->st_gid))
         bits = (st->st_mode >> 3) & 7;
     return (bits & want) == want;
 }
 
-bool stg_access_fd(int fd, const struct stat *st, const struct stg_identity *who,
+bool stg_access_fd(int fd, const struct stat *st, const struct stg_identity *identity,
                    unsigned want)
 {
-    if (who->uid == 0)
+    if (identity->uid == 0)
         return true;
     char link[64], acl[4096];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t n = getxattr(link, "system.posix_acl_access", acl, sizeof(acl));
     if (n < 0 && errno != ENODATA && errno != EOPNOTSUPP)
         return false;
-    return stg_access_granted(st, n >= 0 ? acl : NULL, n >= 0 ? (size_t)n : 0, who, want);
+    return stg_access_granted(st, n >= 0 ? acl : NULL, n >= 0 ? (size_t)n : 0, identity,
+                              want);
 }
 
 /* "alice", or "1000" where the number has no name. */
@@ -129,11 +130,11 @@ static const char *user_text(uid_t uid, char *buf, size_t bytes)
     return buf;
 }
 
-int stg_access_refuse(const struct stg_identity *who, const char *what, const char *path,
-                      const char *because, struct stg_err *err)
+int stg_access_refuse(const struct stg_identity *identity, const char *what,
+                      const char *path, const char *because, struct stg_err *err)
 {
     char user[128];
-    user_text(who->uid, user, sizeof(user));
+    user_text(identity->uid, user, sizeof(user));
     const char *right = because != NULL             ? "x"
                         : strcmp(what, "read") == 0 ? "r"
                         : strcmp(what, "list") == 0 ? "rx"

@@ -23,7 +23,7 @@ struct slot {
 
 struct open_slot {
     const char *url;
-    const struct stg_identity *who;
+    const struct stg_identity *identity;
     struct stg_source *source; /* once done; NULL: it failed */
     enum state state;
 };
@@ -103,13 +103,14 @@ static void run_slot(struct stg_ahead *ahead, struct slot *slot)
     pthread_cond_broadcast(&ahead->done);
 }
 
-static struct stg_source *open_source(const char *url, const struct stg_identity *who)
+static struct stg_source *open_source(const char *url,
+                                      const struct stg_identity *identity)
 {
     const struct stg_storage *storage;
     const char *path;
     struct stg_source *source;
     if (stg_storage_find(url, &storage, &path, NULL) < 0 ||
-        storage->open(path, who, &source, NULL) < 0)
+        storage->open(path, identity, &source, NULL) < 0)
         return NULL;
     if (storage->will_need != NULL)
         storage->will_need(source, 0, FIRST_BYTES);
@@ -121,7 +122,7 @@ static void run_open(struct stg_ahead *ahead, struct open_slot *slot)
 {
     slot->state = RUNNING;
     pthread_mutex_unlock(&ahead->lock);
-    slot->source = open_source(slot->url, slot->who);
+    slot->source = open_source(slot->url, slot->identity);
     pthread_mutex_lock(&ahead->lock);
     slot->state = DONE;
     pthread_cond_broadcast(&ahead->done);
@@ -246,12 +247,12 @@ void stg_ahead_cancel(struct stg_ahead *ahead)
 /* ---- files ---- */
 
 void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
-                         const struct stg_identity *who)
+                         const struct stg_identity *identity)
 {
     assert(ahead->n_opens < STG_AHEAD_OPENS);
     pthread_mutex_lock(&ahead->lock);
     ahead->opens[(ahead->first_open + ahead->n_opens++) % STG_AHEAD_OPENS] =
-        (struct open_slot){.url = url, .who = who, .state = PLANNED};
+        (struct open_slot){.url = url, .identity = identity, .state = PLANNED};
     pthread_mutex_unlock(&ahead->lock);
 }
 

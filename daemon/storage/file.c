@@ -20,7 +20,7 @@ struct file_source {
 };
 
 static int check_kind(int fd, const struct stat *st, const char *path,
-                      const struct stg_identity *who, struct stg_err *err)
+                      const struct stg_identity *identity, struct stg_err *err)
 {
     if (S_ISDIR(st->st_mode))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -31,21 +31,22 @@ static int check_kind(int fd, const struct stat *st, const char *path,
                        "%s is no regular file (a pipe, a socket or a device)", path);
     /* Modes of /proc say nothing: what is read there depends on who reads. */
     struct statfs fs;
-    if (who->uid != 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
-        return stg_access_refuse(who, "read", path, NULL, err);
+    if (identity->uid != 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
+        return stg_access_refuse(identity, "read", path, NULL, err);
     return 0;
 }
 
 /* An O_PATH descriptor has no side effect on a pipe or a device; only what it shows to be
  * a regular file that the user may read is opened, through it, so that it is the same. */
 static int open_checked(int at, const struct stat *st, const char *path,
-                        const struct stg_identity *who, int *ret, struct stg_err *err)
+                        const struct stg_identity *identity, int *ret,
+                        struct stg_err *err)
 {
-    int rc = check_kind(at, st, path, who, err);
+    int rc = check_kind(at, st, path, identity, err);
     if (rc < 0)
         return rc;
-    if (!stg_access_fd(at, st, who, STG_ACCESS_READ))
-        return stg_access_refuse(who, "read", path, NULL, err);
+    if (!stg_access_fd(at, st, identity, STG_ACCESS_READ))
+        return stg_access_refuse(identity, "read", path, NULL, err);
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
     int fd = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -57,7 +58,7 @@ static int open_checked(int at, const struct stat *st, const char *path,
     return 0;
 }
 
-static int file_open(const char *path, const struct stg_identity *who,
+static int file_open(const char *path, const struct stg_identity *identity,
                      struct stg_source **ret, struct stg_err *err)
 {
     if (path[0] != '/')
@@ -71,9 +72,9 @@ static int file_open(const char *path, const struct stg_identity *who,
 
     int at;
     struct stat st;
-    int rc = stg_access_walk(-1, path, path, who, &at, &st, err);
+    int rc = stg_access_walk(-1, path, path, identity, &at, &st, err);
     if (rc == 0) {
-        rc = open_checked(at, &st, path, who, &file->fd, err);
+        rc = open_checked(at, &st, path, identity, &file->fd, err);
         close(at);
     }
     if (rc < 0) {

@@ -16,7 +16,7 @@
 
 struct glob_run {
     const char *pattern;
-    const struct stg_identity *who;
+    const struct stg_identity *identity;
     stg_storage_found *found;
     void *owner;
     uint64_t n_found;
@@ -130,7 +130,7 @@ static int matched(struct glob_run *run, int dir, const char *prefix, const char
     int fd;
     struct stat st;
     struct stg_err ignored;
-    int rc = stg_access_walk(dir, name, path, run->who, &fd, &st, &ignored);
+    int rc = stg_access_walk(dir, name, path, run->identity, &fd, &st, &ignored);
     if (rc < 0) {
         run->n_closed += rc == -STAGER_PERMISSION_DENIED;
         return 0;
@@ -157,9 +157,9 @@ static int open_listed(struct glob_run *run, int fd, const struct stat *st,
                               "no files matched %s: %s is no directory", run->pattern,
                               path)
                     : 0;
-    if (!stg_access_fd(fd, st, run->who, STG_ACCESS_READ)) {
+    if (!stg_access_fd(fd, st, run->identity, STG_ACCESS_READ)) {
         run->n_closed++;
-        return sure ? stg_access_refuse(run->who, "list", path, NULL, run->err) : 0;
+        return sure ? stg_access_refuse(run->identity, "list", path, NULL, run->err) : 0;
     }
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -216,7 +216,7 @@ static int walk_literal(struct glob_run *run, int base, const char *literal,
                         const char *path, bool sure, int *ret_fd, struct stat *ret_st)
 {
     struct stg_err why;
-    int rc = stg_access_walk(base, literal, path, run->who, ret_fd, ret_st, &why);
+    int rc = stg_access_walk(base, literal, path, run->identity, ret_fd, ret_st, &why);
     if (rc == 0)
         return 0;
     if (!sure) {
@@ -278,7 +278,7 @@ static int say_nothing(struct glob_run *run)
     if (run->n_closed > 0)
         stg_err_append(run->err, rc,
                        " (%llu directories on the way may not be read by user %u)",
-                       (unsigned long long)run->n_closed, (unsigned)run->who->uid);
+                       (unsigned long long)run->n_closed, (unsigned)run->identity->uid);
     if (run->n_dirs > 0)
         stg_err_append(run->err, rc,
                        ", but %llu directories%s: for the files in them %s%s",
@@ -288,11 +288,14 @@ static int say_nothing(struct glob_run *run)
     return rc;
 }
 
-int stg_glob(const char *pattern, const struct stg_identity *who,
+int stg_glob(const char *pattern, const struct stg_identity *identity,
              stg_storage_found *found, void *owner, struct stg_err *err)
 {
-    struct glob_run run = {
-        .pattern = pattern, .who = who, .found = found, .owner = owner, .err = err};
+    struct glob_run run = {.pattern = pattern,
+                           .identity = identity,
+                           .found = found,
+                           .owner = owner,
+                           .err = err};
     int rc = stg_glob_check(pattern, err);
     if (rc == 0)
         rc = expand(&run, -1, "", pattern, true);

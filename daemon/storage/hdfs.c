@@ -66,11 +66,11 @@ static void print_host(FILE *to, const char *path)
 
 /* The name goes to the namenode as it is, so it has to be the applier's. */
 static void print_user(FILE *to, const struct stg_store *store,
-                       const struct stg_identity *who)
+                       const struct stg_identity *identity)
 {
     struct passwd pw, *found = NULL;
     char text[4096], number[32];
-    snprintf(number, sizeof(number), "%u", (unsigned)who->uid);
+    snprintf(number, sizeof(number), "%u", (unsigned)identity->uid);
     if (store->bearer != NULL) {
         fprintf(to, "&delegation=");
         stg_url_encode(to, store->bearer, false);
@@ -79,14 +79,15 @@ static void print_user(FILE *to, const struct stg_store *store,
     fprintf(to, "&user.name=");
     if (store->user != NULL)
         stg_url_encode(to, store->user, false);
-    else if (getpwuid_r(who->uid, &pw, text, sizeof(text), &found) == 0 && found != NULL)
+    else if (getpwuid_r(identity->uid, &pw, text, sizeof(text), &found) == 0 &&
+             found != NULL)
         stg_url_encode(to, found->pw_name, false);
     else
         stg_url_encode(to, number, false);
 }
 
 static char *url_of(const char *path, const char *op, const struct stg_store *store,
-                    const struct stg_identity *who)
+                    const struct stg_identity *identity)
 {
     char *url = NULL;
     size_t bytes;
@@ -100,7 +101,7 @@ static char *url_of(const char *path, const char *op, const struct stg_store *st
     fprintf(to, "/webhdfs/v1");
     stg_url_encode(to, path + strcspn(path, "/"), true);
     fprintf(to, "?op=%s", op);
-    print_user(to, store, who);
+    print_user(to, store, identity);
     fclose(to);
     return url;
 }
@@ -110,14 +111,15 @@ static const char advice[] =
     "(user) or a delegation token (bearer_token) stands in the credentials_file of "
     "remote.stores in stagerd.yaml";
 
-static int object_of(const char *path, const char *op, const struct stg_identity *who,
-                     struct stg_object **ret, struct stg_err *err)
+static int object_of(const char *path, const char *op,
+                     const struct stg_identity *identity, struct stg_object **ret,
+                     struct stg_err *err)
 {
     struct stg_store store;
     char *shown;
     if (asprintf(&shown, "hdfs://%s", path) < 0)
         return out_of_memory(path, err);
-    int rc = stg_store_find(shown, who, &store, err);
+    int rc = stg_store_find(shown, identity, &store, err);
     if (rc < 0) {
         stg_err_prefix(err, rc, "%s", shown);
         free(shown);
@@ -125,10 +127,10 @@ static int object_of(const char *path, const char *op, const struct stg_identity
     }
     struct stg_object *object = stg_object_create();
     if (object != NULL) {
-        object->url = url_of(path, op, &store, who);
+        object->url = url_of(path, op, &store, identity);
         object->advice = strdup(advice);
         object->range_in_query = true;
-        object->loopback = store.named || stg_store_is_own(who);
+        object->loopback = store.named || stg_store_is_own(identity);
         object->shown = shown;
         shown = NULL;
     }
@@ -144,13 +146,13 @@ static int object_of(const char *path, const char *op, const struct stg_identity
 
 /* ---- opening ---- */
 
-static int ask_status(struct stg_object *object, const struct stg_identity *who,
+static int ask_status(struct stg_object *object, const struct stg_identity *identity,
                       struct stg_version *ret, struct stg_err *err)
 {
     char *text = NULL;
     size_t bytes = 0;
     struct stg_hdfs_status status;
-    int rc = stg_remote_get(object, MAX_STATUS_BYTES, who, &text, &bytes, err);
+    int rc = stg_remote_get(object, MAX_STATUS_BYTES, identity, &text, &bytes, err);
     if (rc < 0)
         return rc;
     rc = stg_hdfs_status(text, bytes, &status, err);
@@ -167,7 +169,7 @@ static int ask_status(struct stg_object *object, const struct stg_identity *who,
     return 0;
 }
 
-static int hdfs_open(const char *path, const struct stg_identity *who,
+static int hdfs_open(const char *path, const struct stg_identity *identity,
                      struct stg_source **ret, struct stg_err *err)
 {
     struct stg_object *object = NULL;
@@ -175,23 +177,23 @@ static int hdfs_open(const char *path, const struct stg_identity *who,
     struct stg_version version;
     int rc = hdfs_check(path, err);
     if (rc == 0)
-        rc = object_of(path, "GETFILESTATUS", who, &probe.object, err);
+        rc = object_of(path, "GETFILESTATUS", identity, &probe.object, err);
     if (rc == 0)
-        rc = ask_status(probe.object, who, &version, err);
+        rc = ask_status(probe.object, identity, &version, err);
     if (rc == 0)
-        rc = object_of(path, "OPEN", who, &object, err);
+        rc = object_of(path, "OPEN", identity, &object, err);
     if (rc < 0) {
         stg_object_unref(probe.object);
         return rc;
     }
-    return stg_remote_open_known(&stg_storage_hdfs, object, &version, &probe, who, ret,
-                                 err);
+    return stg_remote_open_known(&stg_storage_hdfs, object, &version, &probe, identity,
+                                 ret, err);
 }
 
 /* ---- listing ---- */
 
 struct listing {
-    const struct stg_identity *who;
+    const struct stg_identity *identity;
     stg_storage_found *found;
     void *owner;
     uint64_t n_found;
@@ -269,9 +271,9 @@ static int list_level(struct listing *list, const char *prefix, const char *patt
              prefix[0] != '\0' ? "/" : "", (int)n, pattern);
     snprintf(level->name, sizeof(level->name), "%.*s", (int)name, pattern + n);
     level->rest = pattern + n + name + strspn(pattern + n + name, "/");
-    int rc = object_of(level->path, "LISTSTATUS", list->who, &object, err);
+    int rc = object_of(level->path, "LISTSTATUS", list->identity, &object, err);
     if (rc == 0)
-        rc = stg_remote_get(object, MAX_LIST_BYTES, list->who, &text, &bytes, err);
+        rc = stg_remote_get(object, MAX_LIST_BYTES, list->identity, &text, &bytes, err);
     /* A directory that a wildcard found may be gone. */
     if (rc == -STAGER_NOT_FOUND && prefix[0] != '\0')
         rc = 0;
@@ -283,10 +285,10 @@ static int list_level(struct listing *list, const char *prefix, const char *patt
     return rc;
 }
 
-static int hdfs_list(const char *pattern, const struct stg_identity *who,
+static int hdfs_list(const char *pattern, const struct stg_identity *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
-    struct listing list = {.who = who, .found = found, .owner = owner};
+    struct listing list = {.identity = identity, .found = found, .owner = owner};
     int rc = hdfs_check(pattern, err);
     if (rc == 0)
         rc = list_level(&list, "", pattern, err);

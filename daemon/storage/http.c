@@ -86,7 +86,7 @@ static int https_check(const char *pattern, struct stg_err *err)
     return check("https", pattern, err);
 }
 
-static int http_list(const char *pattern, const struct stg_identity *who,
+static int http_list(const char *pattern, const struct stg_identity *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
     return found(owner, pattern, err);
@@ -117,7 +117,7 @@ static bool set_login(struct stg_object *object, const struct stg_store *store)
 
 static struct stg_object *object_of(const char *scheme, const char *path,
                                     const struct stg_store *store,
-                                    const struct stg_identity *who)
+                                    const struct stg_identity *identity)
 {
     char shown[512];
     struct stg_object *object = stg_object_create();
@@ -126,7 +126,7 @@ static struct stg_object *object_of(const char *scheme, const char *path,
     object->url = join(scheme, path);
     object->shown = join(scheme, stg_object_shown(path, shown, sizeof(shown)));
     object->advice = strdup(advice(store));
-    object->loopback = store->named || stg_store_is_own(who);
+    object->loopback = store->named || stg_store_is_own(identity);
     if (object->url != NULL && object->shown != NULL && object->advice != NULL &&
         set_login(object, store))
         return object;
@@ -135,13 +135,13 @@ static struct stg_object *object_of(const char *scheme, const char *path,
 }
 
 static int find_store(const char *scheme, const char *path,
-                      const struct stg_identity *who, struct stg_store *ret,
+                      const struct stg_identity *identity, struct stg_store *ret,
                       struct stg_err *err)
 {
     char shown[512], *url = join(scheme, path);
     if (url == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s://…: out of memory", scheme);
-    int rc = stg_store_find(url, who, ret, err);
+    int rc = stg_store_find(url, identity, ret, err);
     if (rc < 0)
         stg_err_prefix(err, rc, "%s", stg_object_shown(url, shown, sizeof(shown)));
     free(url);
@@ -149,33 +149,33 @@ static int find_store(const char *scheme, const char *path,
 }
 
 static int open_url(const struct stg_storage *storage, const char *path,
-                    const struct stg_identity *who, struct stg_source **ret,
+                    const struct stg_identity *identity, struct stg_source **ret,
                     struct stg_err *err)
 {
     struct stg_store store;
     int rc = check(storage->scheme, path, err);
     if (rc == 0)
-        rc = find_store(storage->scheme, path, who, &store, err);
+        rc = find_store(storage->scheme, path, identity, &store, err);
     if (rc < 0)
         return rc;
-    struct stg_object *object = object_of(storage->scheme, path, &store, who);
+    struct stg_object *object = object_of(storage->scheme, path, &store, identity);
     stg_store_finish(&store);
     if (object == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s://…: out of memory",
                        storage->scheme);
-    return stg_remote_open(storage, object, who, ret, err);
+    return stg_remote_open(storage, object, identity, ret, err);
 }
 
-static int http_open(const char *path, const struct stg_identity *who,
+static int http_open(const char *path, const struct stg_identity *identity,
                      struct stg_source **ret, struct stg_err *err)
 {
-    return open_url(&stg_storage_http, path, who, ret, err);
+    return open_url(&stg_storage_http, path, identity, ret, err);
 }
 
-static int https_open(const char *path, const struct stg_identity *who,
+static int https_open(const char *path, const struct stg_identity *identity,
                       struct stg_source **ret, struct stg_err *err)
 {
-    return open_url(&stg_storage_https, path, who, ret, err);
+    return open_url(&stg_storage_https, path, identity, ret, err);
 }
 
 const struct stg_storage stg_storage_http = {

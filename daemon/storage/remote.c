@@ -30,7 +30,7 @@ struct remote {
     struct stg_source source;
     struct stg_object *object;
     struct stg_remote_probe probe; /* object NULL: none */
-    struct stg_identity who;
+    struct stg_identity identity;
     struct stg_quota *quota;
     uint64_t range_bytes;
     unsigned most_ranges;
@@ -253,7 +253,7 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
     uint64_t at = offset - range.begin;
     int64_t there = 0;
     if (range.fetch != NULL)
-        there = stg_fetch_wait(range.fetch, at + bytes, remote->who.stopped, err);
+        there = stg_fetch_wait(range.fetch, at + bytes, remote->identity.stopped, err);
     else
         there = (int64_t)(at + bytes);
     if (there >= 0 && (uint64_t)there < at + bytes)
@@ -270,7 +270,7 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
 
 static bool is_stopped(const struct remote *remote)
 {
-    const _Atomic int *stopped = remote->who.stopped;
+    const _Atomic int *stopped = remote->identity.stopped;
     return stopped != NULL && atomic_load_explicit(stopped, memory_order_relaxed) != 0;
 }
 
@@ -280,7 +280,7 @@ static int check_again(struct remote *remote, struct stg_err *err)
     struct stg_version now;
     if (remote->probe.object == NULL)
         return 0;
-    int rc = remote->probe.ask(remote->probe.object, &remote->who, &now, err);
+    int rc = remote->probe.ask(remote->probe.object, &remote->identity, &now, err);
     if (rc < 0)
         return rc;
     if (now.size == remote->version.size &&
@@ -378,7 +378,7 @@ static int ask(struct remote *remote, struct stg_err *err)
     if (rc < 0)
         return rc;
     struct range *range = &remote->ranges[0];
-    int64_t n = stg_fetch_wait(range->fetch, 0, remote->who.stopped, err);
+    int64_t n = stg_fetch_wait(range->fetch, 0, remote->identity.stopped, err);
     if (n < 0)
         return (int)n;
     bool was_kept = remote->kept.known;
@@ -397,7 +397,7 @@ static int ask(struct remote *remote, struct stg_err *err)
 
 /* With what all have. Takes the object, also on failure. */
 static int create(const struct stg_storage *storage, struct stg_object *object,
-                  const struct stg_identity *who, struct remote **ret,
+                  const struct stg_identity *identity, struct remote **ret,
                   struct stg_err *err)
 {
     struct stg_remote_settings settings;
@@ -414,7 +414,7 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
     stg_fetchers_settings(&settings);
     remote->source.storage = storage;
     remote->object = object;
-    remote->who = *who;
+    remote->identity = *identity;
     remote->quota = quota;
     remote->range_bytes = settings.range_bytes;
     remote->most_ranges = settings.ranges_per_file;
@@ -424,11 +424,11 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
 }
 
 int stg_remote_open(const struct stg_storage *storage, struct stg_object *object,
-                    const struct stg_identity *who, struct stg_source **ret,
+                    const struct stg_identity *identity, struct stg_source **ret,
                     struct stg_err *err)
 {
     struct remote *remote;
-    int rc = create(storage, object, who, &remote, err);
+    int rc = create(storage, object, identity, &remote, err);
     if (rc < 0)
         return rc;
     rc = ask(remote, err);
@@ -443,11 +443,11 @@ int stg_remote_open(const struct stg_storage *storage, struct stg_object *object
 int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *object,
                           const struct stg_version *version,
                           const struct stg_remote_probe *probe,
-                          const struct stg_identity *who, struct stg_source **ret,
+                          const struct stg_identity *identity, struct stg_source **ret,
                           struct stg_err *err)
 {
     struct remote *remote;
-    int rc = create(storage, object, who, &remote, err);
+    int rc = create(storage, object, identity, &remote, err);
     if (rc < 0) {
         stg_object_unref(probe->object);
         return rc;
@@ -461,7 +461,7 @@ int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *
 /* ---- all at once ---- */
 
 int stg_remote_get(struct stg_object *object, uint64_t most_bytes,
-                   const struct stg_identity *who, char **ret, size_t *ret_bytes,
+                   const struct stg_identity *identity, char **ret, size_t *ret_bytes,
                    struct stg_err *err)
 {
     struct stg_quota *unlimited;
@@ -479,7 +479,7 @@ int stg_remote_get(struct stg_object *object, uint64_t most_bytes,
     }
     if (rc < 0)
         return rc;
-    int64_t n = stg_fetch_wait(fetch, UINT64_MAX, who->stopped, err);
+    int64_t n = stg_fetch_wait(fetch, UINT64_MAX, identity->stopped, err);
     char *text = n >= 0 ? malloc((size_t)n + 1) : NULL;
     if (n >= 0 && text == NULL)
         n = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", object->shown);

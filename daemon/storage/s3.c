@@ -104,7 +104,7 @@ static const char *advice(const struct stg_store *store)
 
 /* url and shown are its own from now on; NULL: out of memory. */
 static struct stg_object *object_of(char *url, char *shown, const struct stg_store *store,
-                                    const struct stg_identity *who)
+                                    const struct stg_identity *identity)
 {
     struct stg_object *object = stg_object_create();
     if (object == NULL) {
@@ -115,18 +115,18 @@ static struct stg_object *object_of(char *url, char *shown, const struct stg_sto
     object->url = url;
     object->shown = shown;
     object->advice = strdup(advice(store));
-    object->loopback = store->named || stg_store_is_own(who);
+    object->loopback = store->named || stg_store_is_own(identity);
     if (url != NULL && shown != NULL && object->advice != NULL && sign(object, store))
         return object;
     stg_object_unref(object);
     return NULL;
 }
 
-static int find_store(const char *path, const struct stg_identity *who,
+static int find_store(const char *path, const struct stg_identity *identity,
                       struct stg_store *ret, struct stg_err *err)
 {
     char *url = format("s3://%s%s", path, "");
-    int rc = url != NULL ? stg_store_find(url, who, ret, err)
+    int rc = url != NULL ? stg_store_find(url, identity, ret, err)
                          : stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                                    "s3://%s: out of "
                                    "memory",
@@ -139,7 +139,7 @@ static int find_store(const char *path, const struct stg_identity *who,
 
 /* ---- opening ---- */
 
-static int s3_open(const char *path, const struct stg_identity *who,
+static int s3_open(const char *path, const struct stg_identity *identity,
                    struct stg_source **ret, struct stg_err *err)
 {
     struct stg_store store;
@@ -147,7 +147,7 @@ static int s3_open(const char *path, const struct stg_identity *who,
     size_t bytes, n = bucket_bytes(path);
     int rc = s3_check(path, err);
     if (rc == 0)
-        rc = find_store(path, who, &store, err);
+        rc = find_store(path, identity, &store, err);
     if (rc < 0)
         return rc;
     FILE *to = open_memstream(&url, &bytes);
@@ -157,11 +157,11 @@ static int s3_open(const char *path, const struct stg_identity *who,
         fclose(to);
     }
     struct stg_object *object =
-        object_of(url, format("s3://%s%s", path, ""), &store, who);
+        object_of(url, format("s3://%s%s", path, ""), &store, identity);
     stg_store_finish(&store);
     if (object == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "s3://%s: out of memory", path);
-    return stg_remote_open(&stg_storage_s3, object, who, ret, err);
+    return stg_remote_open(&stg_storage_s3, object, identity, ret, err);
 }
 
 /* ---- listing ---- */
@@ -170,7 +170,7 @@ struct listing {
     const char *pattern; /* "bucket/key*" */
     const char *glob;    /* its key; "": a directory, of which all is taken */
     size_t prefix_bytes; /* of the key, before the first wildcard */
-    const struct stg_identity *who;
+    const struct stg_identity *identity;
     stg_storage_found *found;
     void *owner;
     uint64_t n_found;
@@ -251,11 +251,11 @@ static int list_page(struct listing *list, const struct stg_store *store,
     size_t bytes = 0;
     struct stg_object *object =
         object_of(list_url(list, store, token), format("s3://%s%s", list->pattern, ""),
-                  store, list->who);
+                  store, list->identity);
     if (object == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "s3://%s: out of memory",
                        list->pattern);
-    int rc = stg_remote_get(object, MAX_LIST_BYTES, list->who, &text, &bytes, err);
+    int rc = stg_remote_get(object, MAX_LIST_BYTES, list->identity, &text, &bytes, err);
     stg_object_unref(object);
     if (rc < 0)
         return stg_err_append(err, rc, " (listing the bucket)");
@@ -274,7 +274,7 @@ static int list_pages(struct listing *list, struct stg_err *err)
 {
     struct stg_store store;
     char token[STG_S3_TOKEN_BYTES] = "";
-    int rc = find_store(list->pattern, list->who, &store, err);
+    int rc = find_store(list->pattern, list->identity, &store, err);
     if (rc < 0)
         return rc;
     do
@@ -286,7 +286,7 @@ static int list_pages(struct listing *list, struct stg_err *err)
     return rc;
 }
 
-static int s3_list(const char *pattern, const struct stg_identity *who,
+static int s3_list(const char *pattern, const struct stg_identity *identity,
                    stg_storage_found *found, void *owner, struct stg_err *err)
 {
     int rc = s3_check(pattern, err);
@@ -305,7 +305,7 @@ static int s3_list(const char *pattern, const struct stg_identity *who,
     struct listing list = {.pattern = pattern,
                            .glob = key,
                            .prefix_bytes = n,
-                           .who = who,
+                           .identity = identity,
                            .found = found,
                            .owner = owner};
     char *all = directory ? format("%s%s", key, "*") : NULL;

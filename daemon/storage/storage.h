@@ -48,8 +48,8 @@ struct stg_storage {
     bool remote;        /* its calls wait for another machine */
 
     /* path: without the scheme. The caller closes. */
-    int (*open)(const char *path, const struct stg_identity *who, struct stg_source **ret,
-                struct stg_err *err);
+    int (*open)(const char *path, const struct stg_identity *identity,
+                struct stg_source **ret, struct stg_err *err);
     /* Bytes read: fewer than asked for only at the end, 0 there. A file may change while
      * it is read: then the answer is what is there now. */
     int64_t (*read)(struct stg_source *source, uint64_t offset, void *buf, size_t bytes,
@@ -67,7 +67,7 @@ struct stg_storage {
 
     /* Every path that matches, in no order. NOT_FOUND "no files matched PATTERN", with
      * the reason where there is one. */
-    int (*list)(const char *pattern, const struct stg_identity *who,
+    int (*list)(const char *pattern, const struct stg_identity *identity,
                 stg_storage_found *found, void *owner, struct stg_err *err);
     /* Whether a pattern can be one, without touching storage. */
     int (*check)(const char *pattern, struct stg_err *err);

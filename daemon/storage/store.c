@@ -88,51 +88,51 @@ void stg_stores_finish(void)
 
 /* ---- for whom ---- */
 
-bool stg_store_is_own(const struct stg_identity *who)
+bool stg_store_is_own(const struct stg_identity *identity)
 {
-    return who->uid == 0 || who->uid == geteuid();
+    return identity->uid == 0 || identity->uid == geteuid();
 }
 
-static bool is_user(const struct stg_identity *who, const char *name)
+static bool is_user(const struct stg_identity *identity, const char *name)
 {
     struct passwd pw, *found = NULL;
     char text[4096];
     return getpwnam_r(name, &pw, text, sizeof(text), &found) == 0 && found != NULL &&
-           found->pw_uid == who->uid;
+           found->pw_uid == identity->uid;
 }
 
-static bool is_member(const struct stg_identity *who, const char *name)
+static bool is_member(const struct stg_identity *identity, const char *name)
 {
     struct group gr, *found = NULL;
     char text[16384];
     if (getgrnam_r(name, &gr, text, sizeof(text), &found) != 0 || found == NULL)
         return false;
-    bool member = who->gid == found->gr_gid;
-    for (size_t i = 0; i < who->n_groups; i++)
-        member |= who->groups[i] == found->gr_gid;
+    bool member = identity->gid == found->gr_gid;
+    for (size_t i = 0; i < identity->n_groups; i++)
+        member |= identity->groups[i] == found->gr_gid;
     return member;
 }
 
 static bool may_use(const struct stg_remote_store_spec *spec,
-                    const struct stg_identity *who)
+                    const struct stg_identity *identity)
 {
-    bool may = stg_store_is_own(who);
+    bool may = stg_store_is_own(identity);
     for (size_t i = 0; !may && i < spec->n_users; i++)
-        may = is_user(who, spec->users[i]);
+        may = is_user(identity, spec->users[i]);
     for (size_t i = 0; !may && i < spec->n_groups; i++)
-        may = is_member(who, spec->groups[i]);
+        may = is_member(identity, spec->groups[i]);
     return may;
 }
 
 static int refuse(const struct stg_remote_store_spec *spec,
-                  const struct stg_identity *who, struct stg_err *err)
+                  const struct stg_identity *identity, struct stg_err *err)
 {
     return stg_err(
         err, -STAGER_PERMISSION_DENIED,
         "user %u may not use what stagerd reads %s with: an administrator adds "
         "the user to users, or a group to groups, of that entry of "
         "remote.stores in stagerd.yaml",
-        (unsigned)who->uid, spec->prefix);
+        (unsigned)identity->uid, spec->prefix);
 }
 
 /* ---- finding ---- */
@@ -164,12 +164,13 @@ static char *said(const char *text)
 }
 
 /* The lock is held. */
-static int use(const struct stg_remote_store_spec *spec, const struct stg_identity *who,
-               struct stg_store *ret, struct stg_err *err)
+static int use(const struct stg_remote_store_spec *spec,
+               const struct stg_identity *identity, struct stg_store *ret,
+               struct stg_err *err)
 {
     bool secret = spec->credentials_file[0] != '\0';
-    if (secret && !may_use(spec, who))
-        return refuse(spec, who, err);
+    if (secret && !may_use(spec, identity))
+        return refuse(spec, identity, err);
     ret->named = true;
     ret->endpoint = said(spec->endpoint);
     ret->region = said(spec->region);
@@ -186,15 +187,16 @@ static void cut_slashes(char *endpoint)
         endpoint[--n] = '\0';
 }
 
-int stg_store_find(const char *url, const struct stg_identity *who, struct stg_store *ret,
-                   struct stg_err *err)
+int stg_store_find(const char *url, const struct stg_identity *identity,
+                   struct stg_store *ret, struct stg_err *err)
 {
     struct stg_store store = {0};
     pthread_mutex_lock(&stores.lock);
     const struct stg_remote_store_spec *spec = longest(url);
-    int rc = spec != NULL ? use(spec, who, &store, err) : 0;
+    int rc = spec != NULL ? use(spec, identity, &store, err) : 0;
     pthread_mutex_unlock(&stores.lock);
-    if (rc == 0 && spec == NULL && strncmp(url, "s3://", 5) == 0 && stg_store_is_own(who))
+    if (rc == 0 && spec == NULL && strncmp(url, "s3://", 5) == 0 &&
+        stg_store_is_own(identity))
         rc = stg_credentials_of_environment(&store, err);
     if (rc < 0) {
         stg_store_finish(&store);

@@ -19,7 +19,7 @@
  * whether the applier may pass. Each step holds the directory that it asked about, so
  * nobody can exchange it in between. */
 struct walk {
-    const struct stg_identity *who;
+    const struct stg_identity *identity;
     const char *shown;
     int at; /* O_PATH */
     struct stat st;
@@ -99,8 +99,8 @@ static int walk_open(struct walk *w, const char *name, int *ret, struct stg_err 
     if (!S_ISDIR(w->st.st_mode))
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s: %s", w->shown,
                        strerror(ENOTDIR));
-    if (!stg_access_fd(w->at, &w->st, w->who, STG_ACCESS_SEARCH))
-        return stg_access_refuse(w->who, "read", w->shown, here(w, dir, sizeof(dir)),
+    if (!stg_access_fd(w->at, &w->st, w->identity, STG_ACCESS_SEARCH))
+        return stg_access_refuse(w->identity, "read", w->shown, here(w, dir, sizeof(dir)),
                                  err);
     int fd = openat(w->at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0) {
@@ -160,10 +160,10 @@ static int walk_begin(struct walk *w, int base, const char *path, struct stg_err
 }
 
 int stg_access_walk(int base, const char *path, const char *shown,
-                    const struct stg_identity *who, int *ret_fd, struct stat *ret_st,
+                    const struct stg_identity *identity, int *ret_fd, struct stat *ret_st,
                     struct stg_err *err)
 {
-    struct walk w = {.who = who, .shown = shown, .at = -1};
+    struct walk w = {.identity = identity, .shown = shown, .at = -1};
     char name[NAME_MAX + 1];
     bool too_long = false;
     int rc = walk_begin(&w, base, path, err);

@@ -144,7 +144,7 @@ struct codec {
 /* The layer under every reader. */
 static uint64_t layer(const struct codec *codec)
 {
-    struct stg_identity who = {.uid = getuid(), .gid = getgid()};
+    struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
     const struct stg_storage *storage;
     struct stg_source *source;
     struct stg_quota *quota;
@@ -152,7 +152,7 @@ static uint64_t layer(const struct codec *codec)
     struct stg_err err = {0};
     if (stg_quota_create(64 << 20, &quota) < 0 ||
         stg_storage_find(codec->path, &storage, &path, &err) < 0 ||
-        storage->open(path, &who, &source, &err) < 0)
+        storage->open(path, &identity, &source, &err) < 0)
         bench_die("%s", err.text);
     struct stg_decompress_config config = {
         .type = codec->name, .path = codec->path, .quota = quota};

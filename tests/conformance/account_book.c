@@ -217,10 +217,10 @@ static bool step(struct trainer_state *t)
 
 void book_trainer_body(struct fixture *fixture, int fd, void *arg)
 {
-    const struct book_trainer *who = arg;
-    struct trainer_state t = {.book = who->book,
-                              .life = &who->book->lives[who->life],
-                              .me = (uint32_t)who->life + 1};
+    const struct book_trainer *trainer = arg;
+    struct trainer_state t = {.book = trainer->book,
+                              .life = &trainer->book->lives[trainer->life],
+                              .me = (uint32_t)trainer->life + 1};
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no trainer */
     t.random = t.book->plan.seed * 0x9e3779b97f4a7c15u + t.me;
     t.max_held = t.book->plan.max_held[t.life->slot];

@@ -184,8 +184,8 @@ static void start_life(struct run *run, int slot, bool same_id)
                sizeof(life->client_id));
     else if (life->prev < 0)
         snprintf(life->client_id, sizeof(life->client_id), "c%d", slot);
-    struct book_trainer who = {.book = book, .life = index};
-    trainer_start(&run->trainers[index], book_trainer_body, &run->fixture, &who);
+    struct book_trainer trainer = {.book = book, .life = index};
+    trainer_start(&run->trainers[index], book_trainer_body, &run->fixture, &trainer);
     run->current[slot] = index;
     if (trainer_recv(run->trainers[index].fd) != 1)
         check_trainers(book);

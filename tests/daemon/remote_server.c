@@ -119,13 +119,13 @@ uint8_t stg_test_server_value(uint64_t i)
     return (uint8_t)(i * 31 + (i >> 8) * 7 + (i >> 16) * 13);
 }
 
-int stg_test_open_url(const char *url, const struct stg_identity *who,
+int stg_test_open_url(const char *url, const struct stg_identity *identity,
                       struct stg_source **ret, struct stg_err *err)
 {
     const struct stg_storage *storage;
     const char *path;
     CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
-    return storage->open(path, who, ret, err);
+    return storage->open(path, identity, ret, err);
 }
 
 int64_t stg_test_read_url(const char *url, uint8_t salt, struct stg_err *err)

@@ -445,9 +445,9 @@ static void a_login_is_not_sent_to_another_host(void)
 
 static int open_as(const char *url, uid_t uid, struct stg_err *err)
 {
-    const struct stg_identity who = {.uid = uid, .gid = uid};
+    const struct stg_identity identity = {.uid = uid, .gid = uid};
     struct stg_source *source;
-    int rc = stg_test_open_url(url, &who, &source, err);
+    int rc = stg_test_open_url(url, &identity, &source, err);
     if (rc == 0)
         source->storage->close(source);
     return rc;
@@ -500,15 +500,15 @@ static void *stop_soon(void *arg)
 
 static void a_reader_that_is_stopped_returns_at_once(void)
 {
-    const struct stg_identity who = {.uid = 0, .stopped = &stopped};
+    const struct stg_identity identity = {.uid = 0, .stopped = &stopped};
     struct stg_source *source;
     struct stg_err err = {0};
     pthread_t thread;
     struct timespec before, after;
     start();
     CHECK(pthread_create(&thread, NULL, stop_soon, NULL) == 0);
-    CHECK_INT(stg_test_open_url(stg_test_server_url("/object/a?size=9&delay=20000"), &who,
-                                &source, &err),
+    CHECK_INT(stg_test_open_url(stg_test_server_url("/object/a?size=9&delay=20000"),
+                                &identity, &source, &err),
               -STAGER_CANCELLED);
     pthread_join(thread, NULL);
     clock_gettime(CLOCK_MONOTONIC, &before);

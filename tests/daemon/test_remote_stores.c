@@ -72,14 +72,14 @@ static int add_name(void *owner, const char *path, struct stg_err *err)
     return 0;
 }
 
-static int list(const char *url, const struct stg_identity *who, char *ret, size_t bytes,
-                struct stg_err *err)
+static int list(const char *url, const struct stg_identity *identity, char *ret,
+                size_t bytes, struct stg_err *err)
 {
     const struct stg_storage *storage;
     const char *path;
     struct names names = {0};
     CHECK_OK(stg_storage_find(url, &storage, &path, err), *err);
-    int rc = storage->list(path, who, add_name, &names, err);
+    int rc = storage->list(path, identity, add_name, &names, err);
     qsort(names.at, names.n, sizeof(char *), by_text);
     size_t at = 0;
     ret[0] = '\0';

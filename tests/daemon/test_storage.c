@@ -170,10 +170,11 @@ static bool kernel_lets_alice_open(const char *path)
     return WEXITSTATUS(status) == 0;
 }
 
-static int try_open(const char *path, const struct stg_identity *who, struct stg_err *err)
+static int try_open(const char *path, const struct stg_identity *identity,
+                    struct stg_err *err)
 {
     struct stg_source *source;
-    int rc = stg_storage_file.open(path, who, &source, err);
+    int rc = stg_storage_file.open(path, identity, &source, err);
     if (rc < 0)
         return rc;
     char buf[16];
@@ -421,13 +422,13 @@ static void sort_words(char *text)
         sprintf(text + strlen(text), "%s%s", i > 0 ? " " : "", words[i]);
 }
 
-static void check_list(const char *pattern, const struct stg_identity *who,
+static void check_list(const char *pattern, const struct stg_identity *identity,
                        const char *want)
 {
     struct names names = {.prefix = strlen(stg_test_dir()) + 1};
     struct stg_err err = {0};
     const char *path = stg_test_path(pattern);
-    int rc = stg_storage_file.list(path, who, add_name, &names, &err);
+    int rc = stg_storage_file.list(path, identity, add_name, &names, &err);
     if (want == NULL) {
         CHECK_INT(rc, -STAGER_NOT_FOUND);
         CHECK_CONTAINS(err.text, "no files matched ");

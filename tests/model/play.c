@@ -90,7 +90,7 @@ static void open_stage(int i)
     struct player *player = &play->players[i];
     struct stg_err err = {0};
     static const char *const client_ids[] = {"trainer-0", "trainer-1"};
-    struct stg_attach who = {
+    struct stg_attach params = {
         .client_id = client_ids[i],
         .program = "model",
         .named = cast->comes_back,
@@ -99,7 +99,7 @@ static void open_stage(int i)
         .socket = SOCKET_OF(i),
     };
     struct stg_attached attached;
-    CHECK_OK(stg_stage_attach(play->stage, &who, &attached, &err), err);
+    CHECK_OK(stg_stage_attach(play->stage, &params, &attached, &err), err);
     player->client = attached.client;
     player->fiber = -1;
     player->wants_in = false;

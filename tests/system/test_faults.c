@@ -211,9 +211,9 @@ static void a_second_daemon_on_one_runtime_dir_is_refused(void)
     int status;
     waitpid(pid, &status, 0);
     CHECK_INT(WEXITSTATUS(status), 1);
-    char who[64];
-    snprintf(who, sizeof(who), "another stagerd (pid %d)", (int)fixture.pid);
-    CHECK_CONTAINS(text, who);
+    char holder[64];
+    snprintf(holder, sizeof(holder), "another stagerd (pid %d)", (int)fixture.pid);
+    CHECK_CONTAINS(text, holder);
     struct stager *client; /* the first is unaffected */
     CHECK_INT(stager_connect(fixture.runtime, &client), 0);
     stager_disconnect(client);

@@ -63,8 +63,8 @@ static void all_tickets_together_are_bounded_until_one_expires(void)
     struct stg_err err = {0};
     unsigned char ticket[STG_TICKET_BYTES];
     for (int i = 0; i < STG_TICKETS; i++) {
-        struct stg_identity who = user((uid_t)(i / STG_TICKETS_A_USER));
-        CHECK_OK(stg_tickets_give(&tickets, &who, SECOND, ticket, &err), err);
+        struct stg_identity identity = user((uid_t)(i / STG_TICKETS_A_USER));
+        CHECK_OK(stg_tickets_give(&tickets, &identity, SECOND, ticket, &err), err);
     }
     struct stg_identity late = user(99999);
     CHECK_INT(stg_tickets_give(&tickets, &late, SECOND, ticket, &err),
