@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN_LINES 2  /* of each text */
@@ -43,27 +44,45 @@ static bool next_line(struct reader *reader, struct line *ret)
     return false;
 }
 
-static bool has_line(const char *text, size_t bytes, const struct line *line)
+static int compare(const void *a, const void *b)
 {
-    struct reader reader = {.at = text, .end = text + bytes};
-    struct line other;
-    while (next_line(&reader, &other)) {
-        if (other.bytes == line->bytes &&
-            memcmp(other.text, line->text, line->bytes) == 0)
-            return true;
-    }
-    return false;
+    const struct line *l = a, *r = b;
+    int order = memcmp(l->text, r->text, l->bytes < r->bytes ? l->bytes : r->bytes);
+    return order != 0 ? order : (l->bytes > r->bytes) - (l->bytes < r->bytes);
+}
+
+struct text {
+    const char *text;
+    size_t bytes;
+    struct line *lines; /* sorted */
+    size_t n;
+};
+
+static bool text_init(struct text *text, const char *from, size_t bytes)
+{
+    struct reader reader = {.at = from, .end = from + bytes};
+    size_t most = 1;
+    for (size_t i = 0; i < bytes; i++)
+        most += from[i] == '\n';
+    *text = (struct text){.text = from, .bytes = bytes};
+    text->lines = malloc(most * sizeof(*text->lines));
+    if (text->lines == NULL)
+        return false;
+    while (next_line(&reader, &text->lines[text->n]))
+        text->n++;
+    qsort(text->lines, text->n, sizeof(*text->lines), compare);
+    return true;
 }
 
 /* Appends the lines of text that the other one lacks. Returns how many there are. */
-static size_t show_lines(const char *text, size_t bytes, const char *other,
-                         size_t other_bytes, char *ret, size_t ret_bytes)
+static size_t show_lines(const struct text *text, const struct text *other, char *ret,
+                         size_t ret_bytes)
 {
-    struct reader reader = {.at = text, .end = text + bytes};
+    struct reader reader = {.at = text->text, .end = text->text + text->bytes};
     struct line line;
     size_t n = 0;
     while (next_line(&reader, &line)) {
-        if (has_line(other, other_bytes, &line))
+        if (bsearch(&line, other->lines, other->n, sizeof(line), compare) != NULL)
             continue;
         size_t used = strlen(ret);
         bool is_long = line.bytes > SHOWN_BYTES;
@@ -80,20 +99,29 @@ static size_t show_lines(const char *text, size_t bytes, const char *other,
     return n;
 }
 
-void stg_difference(const char *before, size_t before_bytes, const char *after,
-                    size_t after_bytes, char *ret, size_t bytes)
+static void show(const struct text *before, const struct text *after, char *ret,
+                 size_t bytes)
 {
     char gone[400] = "", come[400] = "";
-    size_t n_gone =
-        show_lines(before, before_bytes, after, after_bytes, gone, sizeof(gone));
-    size_t n_come =
-        show_lines(after, after_bytes, before, before_bytes, come, sizeof(come));
+    size_t n_gone = show_lines(before, after, gone, sizeof(gone));
+    size_t n_come = show_lines(after, before, come, sizeof(come));
     if (n_gone > 0 && n_come > 0)
         snprintf(ret, bytes, "%s becomes %s", gone, come);
     else if (n_gone > 0)
         snprintf(ret, bytes, "%s goes", gone);
     else if (n_come > 0)
         snprintf(ret, bytes, "%s is new", come);
+}
+
+void stg_difference(const char *before, size_t before_bytes, const char *after,
+                    size_t after_bytes, char *ret, size_t bytes)
+{
+    struct text from = {0}, to = {0};
+    snprintf(ret, bytes, "%s", "");
+    if (text_init(&from, before, before_bytes) && text_init(&to, after, after_bytes))
+        show(&from, &to, ret, bytes);
     else
-        snprintf(ret, bytes, "%s", "");
+        snprintf(ret, bytes, "other lines (memory for a comparison is missing)");
+    free(from.lines);
+    free(to.lines);
 }

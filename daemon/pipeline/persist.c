@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Applied pipelines on disk. The first two lines are ours; the script may be none:
+ * Applied pipelines on disk. The daemon writes two lines before each text; the script may
+ * be empty:
  *
  *   # stager: generation 3 uid 1000 gid 1000 groups 1000,44 content 9f file /p.yaml
  *
  *   # stager: script /home/u/train.py
  *
- * `content` is the fingerprint: what a restart finds changed, as a vocabulary, is another
- * generation. Of a pipeline of pipeline_dir, NAME.seen has these lines alone.
+ * `content` is the fingerprint. Content that a restart finds changed, such as a
+ * vocabulary, is another generation. A pipeline of pipeline_dir has a file NAME.seen with
+ * these lines alone.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +26,7 @@
 #include "daemon/pipeline/catalog_priv.h"
 #include "proto/load.h"
 
-#define HEADER_BYTES 16384
+#define HEADER_BYTES 16384 /* more than all groups and the longest script take */
 #define SCRIPT "# stager: script "
 
 gid_t stg_group_id(const char *name)
@@ -65,23 +67,23 @@ int stg_catalog_make_folders(const struct stg_settings *settings)
     return 0;
 }
 
-static void header_line(const struct stg_definition *definition, uint64_t generation,
-                        char *buf, size_t bytes)
+/* Fills the lines before a text. The name of the file is cut where it leaves no room. */
+static void header_lines(const struct stg_definition *definition, uint64_t generation,
+                         char *buf, size_t bytes)
 {
-    const struct stg_identity *identity = &definition->applier;
+    const struct stg_identity *applier = &definition->applier;
+    const char *script = definition->script != NULL ? definition->script : "";
+    size_t limit = bytes - strlen("\n" SCRIPT "\n") - strlen(script) - 1;
     int n = snprintf(buf, bytes, "# stager: generation %" PRIu64 " uid %u gid %u groups ",
-                     generation, (unsigned)identity->uid, (unsigned)identity->gid);
-    for (size_t i = 0; i < identity->n_groups; i++)
+                     generation, (unsigned)applier->uid, (unsigned)applier->gid);
+    for (size_t i = 0; i < applier->n_groups; i++)
         n += snprintf(buf + n, bytes - (size_t)n, "%s%u", i > 0 ? "," : "",
-                      (unsigned)identity->groups[i]);
+                      (unsigned)applier->groups[i]);
     n += snprintf(buf + n, bytes - (size_t)n, "%s content %016" PRIx64 " file ",
-                  identity->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
-    for (const char *s = definition->file; *s != '\0' && (size_t)n < bytes - 2; s++)
+                  applier->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
+    for (const char *s = definition->file; *s != '\0' && (size_t)n < limit; s++)
         buf[n++] = *s == '\n' ? ' ' : *s;
-    buf[n++] = '\n';
-    buf[n] = '\0';
-    snprintf(buf + n, bytes - (size_t)n, SCRIPT "%s\n",
-             definition->script != NULL ? definition->script : "");
+    snprintf(buf + n, bytes - (size_t)n, "\n" SCRIPT "%s\n", script);
 }
 
 static int write_all(int fd, const char *bytes, size_t n)
@@ -125,7 +127,7 @@ static int save(struct stg_catalog *catalog, const char *name, const char *suffi
         fd = open(temporary, flags, 0600);
     if (fd < 0)
         return io_error("write", temporary, err);
-    header_line(definition, generation, header, sizeof(header));
+    header_lines(definition, generation, header, sizeof(header));
     if (write_all(fd, header, strlen(header)) < 0 ||
         (has_text && write_all(fd, definition->text, definition->text_bytes) < 0) ||
         fsync(fd) < 0) {
@@ -189,7 +191,7 @@ static char *read_file(const char *path, size_t limit, size_t *ret_bytes,
     return text;
 }
 
-/* What our lines say. */
+/* What the lines before a text say. */
 struct header {
     uint64_t generation; /* 0: there is none */
     uint64_t content;
@@ -276,7 +278,7 @@ static void keep_file(struct stg_definition *definition, const char *header, siz
         definition->file = kept;
 }
 
-/* Who wrote a file of pipeline_dir is who applies it. */
+/* The owner of a file of pipeline_dir applies it. */
 static void identity_of_file(const struct stat *st, struct stg_identity *ret)
 {
     *ret = (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};

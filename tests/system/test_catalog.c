@@ -295,6 +295,49 @@ static void a_restart_finds_what_was_applied(void)
     fixture_finish(&fixture);
 }
 
+static void take_named(struct fixture *fixture, const char *name)
+{
+    struct stager_stream *stream = fixture_open(fixture, name, "a", 2);
+    stager_release(fixture_take(stream));
+    stager_close(stream);
+}
+
+/* The lines that state_dir has before a text have a limit, which the longest names of
+ * files reach. */
+static void a_restart_finds_a_pipeline_with_a_long_name_of_its_file(void)
+{
+    enum { N = 16, LONGEST = 16300 };
+    static const char yaml[] = "dataset:\n  - range: {stop: 10}\n";
+    struct fixture fixture;
+    struct stager *client;
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    char name[8], file[LONGEST + 1];
+    memset(file, 'f', LONGEST);
+    fixture_start(&fixture, "");
+    CHECK_INT(stager_connect(fixture.runtime, &client), 0);
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof(name), "p%d", i);
+        file[LONGEST - 10 * i] = '\0';
+        struct stg_request request = {.kind = STG_REQUEST_APPLY,
+                                      .name = name,
+                                      .text = yaml,
+                                      .text_bytes = strlen(yaml),
+                                      .script = "/home/u/train.py",
+                                      .script_run = 1,
+                                      .file = file};
+        CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
+    }
+    stager_disconnect(client);
+    fixture_stop(&fixture);
+    fixture_restart(&fixture);
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof(name), "p%d", i);
+        take_named(&fixture, name);
+    }
+    fixture_finish(&fixture);
+}
+
 static void folders_of_state_dir_that_are_not_there_are_made(void)
 {
     struct fixture fixture;
@@ -553,6 +596,7 @@ static const struct stg_test tests[] = {
     TEST(an_unknown_name_suggests_the_nearest),
     TEST(other_content_under_a_name_in_use_by_nobody_is_refused),
     TEST(a_later_run_of_the_same_script_replaces_what_is_idle),
+    TEST(a_restart_finds_a_pipeline_with_a_long_name_of_its_file),
     TEST(a_restart_keeps_the_generation_and_another_run_begins),
     TEST(a_file_of_pipeline_dir_that_changed_is_another_generation),
     TEST(a_restart_finds_what_was_applied),
