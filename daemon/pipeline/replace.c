@@ -7,22 +7,6 @@
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pipeline/difference.h"
 
-/* Names of who is attached, for people. */
-static void list_clients(struct stg_instance *instance, struct stg_err *err)
-{
-    struct stg_bump bump;
-    stg_bump_init(&bump, 0);
-    struct stg_pipeline_status status = {0};
-    stg_stage_status(instance->stage, &bump, &status);
-    for (size_t i = 0; i < status.n_clients; i++) {
-        if (strcmp(status.clients[i].state, "attached") == 0 ||
-            strcmp(status.clients[i].state, "joining") == 0)
-            stg_err_append(err, err->code, " %s (pid %u)", status.clients[i].client_id,
-                           status.clients[i].pid);
-    }
-    stg_bump_finish(&bump);
-}
-
 static bool busy(const struct stg_pipeline *pipeline)
 {
     return pipeline->instance != NULL && pipeline->instance->stage != NULL &&
@@ -59,7 +43,7 @@ static int refuse(const struct stg_pipeline *pipeline,
             text[0] != '\0' ? text : "lines in another order, or another vocabulary");
     if (busy(pipeline)) {
         stg_err_append(err, err->code, "; clients are attached:");
-        list_clients(pipeline->instance, err);
+        stg_stage_name_clients(pipeline->instance->stage, err);
     }
     return stg_err_append(
         err, err->code, "; use --replace (replace=True in Python)%s, or another name",

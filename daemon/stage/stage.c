@@ -190,6 +190,16 @@ bool stg_stage_is_used(struct stg_stage *stage)
     return is_used;
 }
 
+void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err)
+{
+    pthread_mutex_lock(&stage->lock);
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED || c->state == STG_CLIENT_JOINING)
+            stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
+    }
+    pthread_mutex_unlock(&stage->lock);
+}
+
 bool stg_stage_stopping(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);

@@ -175,6 +175,9 @@ uint32_t stg_stage_n_clients(struct stg_stage *stage);
 /* Is any client attached, or joining? */
 bool stg_stage_is_used(struct stg_stage *stage);
 
+/* Appends the names of those clients to an error. */
+void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err);
+
 /* Was it stopped, or left by its last client? */
 bool stg_stage_stopping(struct stg_stage *stage);
 

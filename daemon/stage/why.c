@@ -149,27 +149,35 @@ static void say_no_pass(const struct stg_stage *stage, const struct stg_client *
 
 /* ---- runners ---- */
 
-/* Of the processes that hold batches, those that hold most. */
+/* Inserts a client into those that hold most, the first one most. */
+static void insert_holder(const struct stg_client *holders[MAX_NAMED],
+                          const struct stg_client *client)
+{
+    bool shifts = false;
+    for (int i = 0; i < MAX_NAMED && client != NULL; i++) {
+        const struct stg_client *next = holders[i];
+        shifts |= next == NULL || client->n_assigned > next->n_assigned;
+        if (shifts) {
+            holders[i] = client;
+            client = next;
+        }
+    }
+}
+
 static void say_no_memory(const struct stg_stage *stage, struct stg_err *why)
 {
-    uint32_t limit = UINT32_MAX;
-    unsigned named = 0;
+    const struct stg_client *holders[MAX_NAMED] = {NULL};
+    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        if (c->n_assigned > 0)
+            insert_holder(holders, c);
+    }
     stg_err(why, why->code, "no memory is free for the next batch");
-    while (named < MAX_NAMED && limit > 0) {
-        uint32_t most = 0;
-        for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
-            most = c->n_assigned > most && c->n_assigned < limit ? c->n_assigned : most;
-        for (const struct stg_client *c = stage->clients; c != NULL && most > 0;
-             c = c->next) {
-            if (c->n_assigned != most || named++ >= MAX_NAMED)
-                continue;
-            stg_err_append(why, why->code, named == 1 ? ": " : "; ");
-            name_client(stage, c, why);
-            stg_err_append(why, why->code, " holds %u batch%s%s", most,
-                           most == 1 ? "" : "es",
-                           c->state == STG_CLIENT_DETACHED ? " though it left" : "");
-        }
-        limit = most;
+    for (int i = 0; i < MAX_NAMED && holders[i] != NULL; i++) {
+        stg_err_append(why, why->code, i == 0 ? ": " : "; ");
+        name_client(stage, holders[i], why);
+        stg_err_append(why, why->code, " holds %u batch%s%s", holders[i]->n_assigned,
+                       holders[i]->n_assigned == 1 ? "" : "es",
+                       holders[i]->state == STG_CLIENT_DETACHED ? " though it left" : "");
     }
 }
 
