@@ -49,6 +49,14 @@ class Admin(case.Case):
             stager.apply(text + "staged: {capacity: 2}\n")
         self.assertEqual(stager.apply(text + "staged: {capacity: 2}\n", replace=True).generation, 2)
 
+    def test_a_problem_of_files_is_a_warning_at_the_line_that_applies(self):
+        text = "name: empty\ndataset:\n  - files: {pattern: /nowhere/*.txt}\n  - text_line\n"
+        with stager.serve(stagerd=STAGERD) as server:
+            for apply in (stager.apply, server.apply):
+                with self.assertWarnsRegex(RuntimeWarning, "pipeline empty: .*/nowhere") as caught:
+                    apply(text)
+                self.assertEqual(caught.filename, __file__)
+
     def test_a_script_that_was_edited_replaces_what_it_applied(self):
         """A run after the edit does; one run that gives a name twice does not."""
         path = self.file("script.py", "")

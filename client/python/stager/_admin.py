@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
 from . import _core
 from ._errors import Error, InvalidArgumentError, UnavailableError
-from ._places import TEXT, Places, script
+from ._places import TEXT, Places, depth, script
 
 # Text of a pipeline, a Path to one, or what a builder made.
 Source = Union[str, "os.PathLike[str]", Any]
@@ -27,7 +27,7 @@ _places: Dict[Tuple[str, str], Places] = {}
 
 
 def _key(runtime_dir: Optional[str], name: str) -> Tuple[str, str]:
-    return runtime_dir or os.environ.get("STAGER_RUNTIME_DIR", ""), str(name)
+    return os.fspath(runtime_dir or os.environ.get("STAGER_RUNTIME_DIR", "")), str(name)
 
 
 def places_of(runtime_dir: Optional[str], name: str) -> Optional[Places]:
@@ -107,7 +107,8 @@ def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
         reply = places.named_in(reply)
     for line in reply["advice"]:
         if line.startswith("problem: "):
-            warnings.warn(f"pipeline {reply['name']}: {line[len('problem: '):]}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"pipeline {reply['name']}: {line[len('problem: '):]}", RuntimeWarning,
+                          stacklevel=depth())
     return Applied(reply)
 
 
