@@ -87,24 +87,80 @@ static const char *level_name(enum stg_log_level level)
  * that other processes write to as well. */
 #define LINE_BYTES 2048
 #define QUEUE_BYTES ((size_t)256 << 10)
-#define STOP_SECONDS 1
+#define LOCK_SECONDS 1
+#define FLUSH_LOOKS 1000 /* a millisecond each */
 #define ABORT_LOOKS 200
 
 static struct {
     pthread_mutex_t lock; /* guards what follows; held for a copy at most */
     pthread_cond_t more;  /* for the writer */
-    pthread_cond_t idle;  /* for stg_log_stop */
     pthread_t writer;
     size_t head, n; /* of `bytes`: whole lines */
     uint64_t n_dropped;
     int error;     /* errno of the last write; 0: it succeeded */
     bool is_tried; /* a line came after that error: the writer tries again */
+    bool was_held; /* some of n_dropped found the queue locked */
     bool is_stopping;
     char bytes[QUEUE_BYTES];
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic bool is_started;
-static _Atomic bool is_idle = true; /* for the handler of SIGABRT */
+static _Atomic bool is_idle = true; /* the writer has nothing to do */
+static _Atomic bool has_ended = true;
+static _Atomic bool is_held;    /* the last to want the lock did not get it */
+static _Atomic uint64_t n_held; /* lines dropped for that, not yet in queue.n_dropped */
+
+static int lock_in_time(void)
+{
+    struct timespec until;
+#if defined(__SANITIZE_THREAD__) /* which does not know pthread_mutex_clocklock */
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LOCK_SECONDS;
+    return pthread_mutex_timedlock(&queue.lock, &until);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += LOCK_SECONDS;
+    return pthread_mutex_clocklock(&queue.lock, CLOCK_MONOTONIC, &until);
+#endif
+}
+
+/* Locks the queue; false: a thread that has the lock is stopped. Once a caller has waited
+ * in vain, the others do not wait. */
+static bool lock_queue(void)
+{
+    bool waits = !atomic_load(&is_held);
+    int number = waits ? lock_in_time() : pthread_mutex_trylock(&queue.lock);
+    atomic_store(&is_held, number != 0);
+    return number == 0;
+}
+
+/* Adds the lines that were dropped without the lock. Under the lock. */
+static void count_held(void)
+{
+    uint64_t n = atomic_exchange(&n_held, 0);
+    queue.n_dropped += n;
+    queue.was_held = queue.was_held || n > 0;
+}
+
+/* A line carries its second as eight hexadecimal digits until it is written: localtime_r
+ * takes a lock of the C library. */
+static void write_times(char *bytes, size_t n)
+{
+    if (stderr_is_journal())
+        return;
+    for (char *line = bytes, *end; line < bytes + n; line = end + 1) {
+        end = memchr(line, '\n', n - (size_t)(line - bytes));
+        if (end == NULL || end - line < 8)
+            return;
+        char digits[9] = "", text[9];
+        memcpy(digits, line, 8);
+        time_t second = (time_t)strtoul(digits, NULL, 16);
+        struct tm tm;
+        localtime_r(&second, &tm);
+        strftime(text, sizeof(text), "%H:%M:%S", &tm);
+        memcpy(line, text, 8);
+    }
+}
 
 static size_t format_line(char line[LINE_BYTES], enum stg_log_level level,
                           const char *fmt, va_list args)
@@ -114,12 +170,9 @@ static size_t format_line(char line[LINE_BYTES], enum stg_log_level level,
         n = snprintf(line, LINE_BYTES, "<%d>", (int)level);
     } else {
         struct timespec now;
-        struct tm tm;
         clock_gettime(CLOCK_REALTIME, &now);
-        localtime_r(&now.tv_sec, &tm);
-        n = (int)strftime(line, LINE_BYTES, "%H:%M:%S", &tm);
-        n += snprintf(line + n, LINE_BYTES - (size_t)n,
-                      ".%03ld %s: ", now.tv_nsec / 1000000, level_name(level));
+        n = snprintf(line, LINE_BYTES, "%08x.%03ld %s: ", (unsigned)now.tv_sec,
+                     now.tv_nsec / 1000000, level_name(level));
     }
     int m = vsnprintf(line + n, LINE_BYTES - (size_t)n - 1, fmt, args);
     size_t bytes = (size_t)n + (m < 0 ? 0 : (size_t)m);
@@ -150,7 +203,11 @@ static size_t format(char line[LINE_BYTES], enum stg_log_level level, const char
  * the lost lines lie where the log says it. */
 static void put(const char *line, size_t bytes)
 {
-    pthread_mutex_lock(&queue.lock);
+    if (!lock_queue()) {
+        atomic_fetch_add(&n_held, 1);
+        return;
+    }
+    count_held();
     if (queue.n_dropped > 0 || bytes > QUEUE_BYTES - queue.n || queue.is_stopping) {
         queue.n_dropped++;
         queue.is_tried = true;
@@ -182,16 +239,18 @@ static size_t take(char *batch, size_t bytes)
     return n;
 }
 
-static size_t format_loss(char line[LINE_BYTES], uint64_t n, int error)
+/* Under the lock. */
+static size_t format_loss(char line[LINE_BYTES], uint64_t n)
 {
+    int error = queue.error;
     const char *lines = n == 1 ? "line is" : "lines are";
     if (error != 0)
         return format(line, STG_LOG_WARNING,
                       "%" PRIu64 " %s missing here: cannot write the log: %s", n, lines,
                       strerror(error));
-    return format(line, STG_LOG_WARNING,
-                  "%" PRIu64 " %s missing here: the reader of the log did not keep up", n,
-                  lines);
+    return format(line, STG_LOG_WARNING, "%" PRIu64 " %s missing here: %s", n, lines,
+                  queue.was_held ? "a thread stood still while it had the log locked"
+                                 : "the reader of the log did not keep up");
 }
 
 static uint64_t count_lines(const char *bytes, size_t n)
@@ -236,6 +295,7 @@ static int write_batch(const char *batch, size_t n, bool *torn, uint64_t *n_lost
 /* Under the lock. */
 static bool has_work(void)
 {
+    count_held();
     return queue.n > 0 || (queue.n_dropped > 0 && (queue.error == 0 || queue.is_tried));
 }
 
@@ -244,10 +304,10 @@ static void write_some(bool *torn)
 {
     char batch[2 * LINE_BYTES];
     uint64_t n_said = queue.n == 0 ? queue.n_dropped : 0, n_lost;
-    size_t n =
-        n_said > 0 ? format_loss(batch, n_said, queue.error) : take(batch, sizeof(batch));
+    size_t n = n_said > 0 ? format_loss(batch, n_said) : take(batch, sizeof(batch));
     queue.is_tried = false;
     pthread_mutex_unlock(&queue.lock);
+    write_times(batch, n);
     int error = write_batch(batch, n, torn, &n_lost);
     pthread_mutex_lock(&queue.lock);
     queue.error = error;
@@ -255,6 +315,7 @@ static void write_some(bool *torn)
         queue.n_dropped += n_lost;
     else if (error == 0)
         queue.n_dropped -= n_said;
+    queue.was_held = queue.was_held && queue.n_dropped > 0;
 }
 
 static void *write_lines(void *arg)
@@ -268,12 +329,12 @@ static void *write_lines(void *arg)
             continue;
         }
         atomic_store(&is_idle, true);
-        pthread_cond_broadcast(&queue.idle);
         if (queue.is_stopping)
             break;
         pthread_cond_wait(&queue.more, &queue.lock);
     }
     pthread_mutex_unlock(&queue.lock);
+    atomic_store(&has_ended, true);
     return NULL;
 }
 
@@ -286,13 +347,20 @@ static void forget_writer(void)
     atomic_store(&is_idle, true);
 }
 
+/* Waits without a lock, which a stopped thread may hold, and in the handler of a signal.
+ */
+static void wait_until(_Atomic bool *is_true, int looks)
+{
+    struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; i < looks && !atomic_load(is_true); i++)
+        nanosleep(&moment, NULL);
+}
+
 /* Gives the writer a moment, then the process ends by the signal, also where another
  * process sent it. */
 static void on_abort(int number)
 {
-    struct timespec moment = {.tv_nsec = 1000000};
-    for (int i = 0; i < ABORT_LOOKS && !atomic_load(&is_idle); i++)
-        nanosleep(&moment, NULL);
+    wait_until(&is_idle, ABORT_LOOKS);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -310,15 +378,10 @@ static int start_thread(void)
 int stg_log_start(void)
 {
     static bool is_known;
-    pthread_condattr_t monotonic;
-    tzset(); /* reads a file: not under a caller's lock */
     stderr_is_journal();
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&queue.more, NULL);
-    pthread_cond_init(&queue.idle, &monotonic);
-    pthread_condattr_destroy(&monotonic);
     queue.is_stopping = false;
+    atomic_store(&has_ended, false);
     int number = start_thread();
     if (number != 0)
         return number;
@@ -330,24 +393,32 @@ int stg_log_start(void)
     return 0;
 }
 
+void stg_log_flush(void)
+{
+    if (atomic_load(&is_started))
+        wait_until(&is_idle, FLUSH_LOOKS);
+}
+
 void stg_log_stop(void)
 {
-    if (!atomic_load(&is_started))
+    if (!atomic_load(&is_started) || !lock_queue())
         return;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += STOP_SECONDS;
-    int number = 0;
-    pthread_mutex_lock(&queue.lock);
     queue.is_stopping = true;
     pthread_cond_signal(&queue.more);
-    while (number == 0 && !atomic_load(&is_idle))
-        number = pthread_cond_timedwait(&queue.idle, &queue.lock, &until);
     pthread_mutex_unlock(&queue.lock);
-    if (number != 0)
-        return; /* the writer hangs in write(2), and ends with the process */
+    wait_until(&has_ended, FLUSH_LOOKS);
+    if (!atomic_load(&has_ended))
+        return; /* the writer hangs, and ends with the process */
     atomic_store(&is_started, false);
     pthread_join(queue.writer, NULL);
+}
+
+static void write_now(char *line, size_t bytes)
+{
+    write_times(line, bytes);
+    if (write(STDERR_FILENO, line, bytes) < 0) {
+        /* nothing is left to report it to */
+    }
 }
 
 void stg_log(enum stg_log_level level, const char *fmt, ...)
@@ -362,8 +433,7 @@ void stg_log(enum stg_log_level level, const char *fmt, ...)
     va_end(args);
     if (atomic_load(&is_started))
         put(line, bytes);
-    else if (write(STDERR_FILENO, line, bytes) < 0) {
-        /* nothing is left to report it to */
-    }
+    else
+        write_now(line, bytes);
     errno = saved;
 }

@@ -4,9 +4,11 @@
  * when standard error is the journal. Only daemon/ and stagerctl call it. Any thread.
  *
  * After stg_log_start, lines pass through a queue of 256 KiB and a thread that writes
- * them: stg_log never blocks, whatever lock its caller holds. When the queue is full,
- * further lines are dropped and counted; a line of the log says how many are missing as
- * soon as it can be written. Lines are whole, and in the order of the calls.
+ * them: stg_log does not wait for a reader, whatever lock its caller holds. When the
+ * queue is full, further lines are dropped and counted; a line of the log says how many
+ * are missing as soon as it can be written. So are lines that find the queue locked by a
+ * thread that stands still; the first of them waits a second. Lines are whole, and in the
+ * order of the calls.
  */
 #ifndef STG_CORE_LOG_H
 #define STG_CORE_LOG_H
@@ -34,8 +36,11 @@ void stg_log_fill_standard(void);
  * ends gives the thread a moment to write what is queued. */
 int stg_log_start(void);
 
-/* Waits until what is queued is written, for a second at most, and ends the thread. The
- * last thing that a program does before it exits. Does nothing without the thread. */
+/* Waits until what is queued is written, for a second at most. Any thread. */
+void stg_log_flush(void);
+
+/* Writes what is queued, for a second at most, and ends the thread. The last thing that a
+ * program does before it exits. Does nothing without the thread. */
 void stg_log_stop(void);
 
 void stg_log(enum stg_log_level level, const char *fmt, ...)

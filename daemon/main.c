@@ -13,6 +13,7 @@
 #include "daemon/server/check_config.h"
 #include "daemon/server/config.h"
 #include "daemon/server/server.h"
+#include "daemon/server/stop.h"
 #include "daemon/server/version.h"
 #include "proto/load.h"
 #include "proto/wire.h"
@@ -152,8 +153,11 @@ int main(int argc, char **argv)
     stg_heap_bound();
     stg_limit_raise_files();
     int number = stg_log_start();
+    if (number == 0)
+        number = stg_stop_start();
     if (number != 0) {
-        stg_log(STG_LOG_ERROR, "cannot start the thread of the log: %s; raise TasksMax",
+        stg_log(STG_LOG_ERROR,
+                "cannot start the threads of the log and of signals: %s; raise TasksMax",
                 strerror(number));
         return 1;
     }

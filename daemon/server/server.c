@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,7 @@
 #include "daemon/server/gate.h"
 #include "daemon/server/loop.h"
 #include "daemon/server/session.h"
+#include "daemon/server/stop.h"
 #include "daemon/server/version.h"
 #include "daemon/storage/disk.h"
 #include "daemon/storage/fetcher.h"
@@ -98,6 +101,7 @@ static int bind_socket(struct stg_server *server, struct stg_err *err)
     umask(mask);
     if (rc < 0)
         return system_error("bind", server->socket_path, err);
+    atomic_store(&server->owns_socket, true);
     rc = open_to_group(server, err);
     if (rc < 0)
         return rc;
@@ -211,8 +215,13 @@ void stg_server_sweep_soon(struct stg_server *server)
         uv_timer_start(timer, on_sweep, 1, 0);
 }
 
+static void stop(struct stg_server *server, const char *why);
+
 static void on_async(uv_async_t *async)
 {
+    int number = stg_stop_signal();
+    if (number != 0)
+        stop(async->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
     stg_server_sweep_soon(async->data);
 }
 
@@ -238,9 +247,11 @@ static void catalog_event(void *owner, enum stg_event_kind kind, uint64_t pipeli
 
 /* ---- signals ---- */
 
-static void remove_socket(const struct stg_server *server)
+/* Any thread. */
+static void remove_socket(void *owner)
 {
-    if (server->listen_fd >= 0 && !server->inherited_socket)
+    struct stg_server *server = owner;
+    if (atomic_exchange(&server->owns_socket, false))
         unlink(server->socket_path);
 }
 
@@ -253,7 +264,7 @@ static void on_stop_timeout(uv_timer_t *timer)
             STOP_MILLIS);
     remove_socket(server);
     stg_locks_release(server->settings, &server->locks);
-    stg_log_stop();
+    stg_log_flush();
     _exit(EXIT_SUCCESS);
 }
 
@@ -274,11 +285,6 @@ static void stop(struct stg_server *server, const char *why)
     stg_server_sweep_soon(server);
 }
 
-static void on_stop(uv_signal_t *signal, int number)
-{
-    stop(signal->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
-}
-
 /* What is written to it is of no interest. */
 static void on_input(uv_poll_t *poll, int status, int events)
 {
@@ -287,6 +293,7 @@ static void on_input(uv_poll_t *poll, int status, int events)
     if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
     uv_poll_stop(poll);
+    stg_stop_begin();
     stop(poll->data, "the end of its input");
 }
 
@@ -375,22 +382,9 @@ static void on_reload(uv_signal_t *signal, int number)
 
 static int listen_to_signals(struct stg_server *server)
 {
-    const struct {
-        uv_signal_t *signal;
-        uv_signal_cb run;
-        int number;
-    } signals[] = {{&server->sigterm, on_stop, SIGTERM},
-                   {&server->sigint, on_stop, SIGINT},
-                   {&server->sighup, on_reload, SIGHUP}};
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-        int rc = uv_signal_init(&server->loop, signals[i].signal);
-        signals[i].signal->data = server;
-        if (rc == 0)
-            rc = uv_signal_start(signals[i].signal, signals[i].run, signals[i].number);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    int rc = uv_signal_init(&server->loop, &server->sighup);
+    server->sighup.data = server;
+    return rc == 0 ? uv_signal_start(&server->sighup, on_reload, SIGHUP) : rc;
 }
 
 static int start_loop(struct stg_server *server, struct stg_err *err)
@@ -476,6 +470,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
     server->listen_poll.data = server;
     uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
     stg_gate_enable(server->gate, settings->gate_enable);
+    stg_stop_serve(&server->async, remove_socket, server);
     return 0;
 }
 
@@ -522,6 +517,7 @@ void stg_server_run(struct stg_server *server)
 
 void stg_server_finish(struct stg_server *server)
 {
+    stg_stop_serve(NULL, remove_socket, server);
     stg_gate_stop(server->gate);
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_abort(s);
@@ -542,6 +538,7 @@ void stg_server_finish(struct stg_server *server)
         close(server->listen_fd);
     if (server->spare_fd >= 0)
         close(server->spare_fd);
+    stg_stop_serve(NULL, NULL, NULL);
     stg_locks_release(server->settings, &server->locks);
     if (server->catalog != NULL)
         stg_budget_finish(&server->budget);

@@ -32,13 +32,14 @@ struct stg_server {
     int spare_fd;          /* given up for a moment when descriptors run out */
     bool inherited_socket; /* systemd's: not ours to remove */
     char socket_path[108];
+    _Atomic bool owns_socket; /* it was bound here and is not removed yet; any thread */
     uv_poll_t listen_poll, input_poll;
-    uv_async_t async; /* any thread: sweep */
+    uv_async_t async; /* any thread: sweep, or stop */
     uv_timer_t sweep_timer;
     uv_timer_t accept_timer; /* a pause after EMFILE */
     uv_timer_t stop_timer;
     uv_timer_t watchdog_timer; /* tells systemd that the loop turns */
-    uv_signal_t sigterm, sigint, sighup;
+    uv_signal_t sighup;
 
     struct stg_session *sessions;
     uint32_t n_sessions;

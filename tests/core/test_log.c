@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue of the log: a pipe that is full blocks no caller, and no line is torn, moved
- * or lost without a count.
+ * The queue of the log: neither a pipe that is full nor a thread that stands still blocks
+ * a caller, and no line is torn, moved or lost without a count.
  */
 #include <assert.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -299,6 +301,70 @@ static void an_abort_that_was_sent_ends_the_process(void)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* ---- a thread that stands still ---- */
+
+static _Thread_local bool stands_still; /* in its next line */
+static _Thread_local bool has_no_zone;  /* localtime_r takes a lock as well */
+static sem_t stands, goes_on;
+
+int __real_pthread_cond_signal(pthread_cond_t *cond);
+int __wrap_pthread_cond_signal(pthread_cond_t *cond);
+struct tm *__real_localtime_r(const time_t *time, struct tm *ret);
+struct tm *__wrap_localtime_r(const time_t *time, struct tm *ret);
+
+/* The log calls it with its lock held. */
+int __wrap_pthread_cond_signal(pthread_cond_t *cond)
+{
+    if (stands_still) {
+        stands_still = false;
+        sem_post(&stands);
+        while (sem_wait(&goes_on) < 0)
+            ;
+    }
+    return __real_pthread_cond_signal(cond);
+}
+
+struct tm *__wrap_localtime_r(const time_t *time, struct tm *ret)
+{
+    CHECK(!has_no_zone);
+    return __real_localtime_r(time, ret);
+}
+
+static void *stand_still(void *arg)
+{
+    stands_still = true;
+    say(0, 0);
+    return NULL;
+}
+
+static void a_thread_that_stands_still_in_the_log_keeps_no_other(void)
+{
+    struct reader reader;
+    pthread_t thread;
+    pipe_as_stderr(&reader);
+    sem_init(&stands, 0, 0);
+    sem_init(&goes_on, 0, 0);
+    CHECK_INT(stg_log_start(), 0);
+    CHECK(pthread_create(&thread, NULL, stand_still, NULL) == 0);
+    while (sem_wait(&stands) < 0)
+        ;
+    has_no_zone = true;
+    for (int i = 0; i < 100; i++) /* the deadline of the test is the check */
+        say(1, i);
+    stg_log_flush();
+    stg_log_stop();
+    sem_post(&goes_on);
+    pthread_join(thread, NULL);
+    stg_log_stop();
+    close_pipe(&reader);
+    read_to_end(&reader);
+    CHECK_CONTAINS(reader.bytes, "100 lines are missing here: a thread stood still");
+    struct counts counts = count(&reader);
+    CHECK_INT(counts.n_read, 1);
+    CHECK_INT(counts.n_lost, 100);
+    finish(&reader);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_full_pipe_blocks_no_caller),
     TEST(stopping_does_not_wait_for_a_reader),
@@ -308,5 +374,6 @@ static const struct stg_test tests[] = {
     TEST(an_assertion_ends_the_process_where_nothing_reads),
     TEST(a_child_of_fork_writes_by_itself),
     TEST(an_abort_that_was_sent_ends_the_process),
+    TEST(a_thread_that_stands_still_in_the_log_keeps_no_other),
 };
 TEST_MAIN(tests)

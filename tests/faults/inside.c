@@ -16,6 +16,7 @@
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/server/config.h"
 #include "daemon/server/session.h"
+#include "daemon/server/stop.h"
 #include "tests/check.h"
 
 static int64_t slow(int64_t millis)
@@ -133,7 +134,7 @@ void inside_start(struct inside *inside)
 
 void inside_stop(struct inside *inside)
 {
-    kill(getpid(), SIGTERM);
+    stg_stop_begin();
     pthread_join(inside->thread, NULL);
     stg_server_finish(&inside->server);
     stg_settings_finish(&inside->settings);
