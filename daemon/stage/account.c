@@ -23,9 +23,9 @@ uint64_t stg_client_taken(const struct stg_client *client)
 static struct stg_client *find_alone(const struct stg_stage *stage)
 {
     struct stg_client *found = NULL;
-    if (stage->stopping || stage->pass_state == STG_PASS_NONE)
+    if (stage->stop.is_on || stage->pass.state == STG_PASS_NONE)
         return NULL;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!stage->kind->holds_up(stage, c))
             continue;
         if (found != NULL)
@@ -38,13 +38,13 @@ static struct stg_client *find_alone(const struct stg_stage *stage)
 void stg_account_waits(struct stg_stage *stage)
 {
     struct stg_client *alone = find_alone(stage);
-    if (alone == stage->alone)
+    if (alone == stage->members.alone)
         return;
     uint64_t now = stg_now_ns();
-    if (stage->alone != NULL)
-        stage->alone->daemon_wait_ns += now - stage->alone_ns;
-    stage->alone = alone;
-    stage->alone_ns = now;
+    if (stage->members.alone != NULL)
+        stage->members.alone->daemon_wait_ns += now - stage->members.alone_ns;
+    stage->members.alone = alone;
+    stage->members.alone_ns = now;
 }
 
 /* ---- the pace ---- */
@@ -53,7 +53,7 @@ void stg_account_waits(struct stg_stage *stage)
 static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
 {
     uint64_t sum = 0;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         uint64_t all = c->wait_ns + stg_client_waits_ns(c, now);
         if (all > c->wait_seen_ns)
             sum += all - c->wait_seen_ns;
@@ -64,31 +64,32 @@ static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
 
 void stg_account_load(struct stg_stage *stage, uint64_t now_ns)
 {
-    if (stage->measure == NULL)
+    if (stage->observers.measure == NULL)
         return;
-    struct stg_load *load = &stage->measure->load;
+    struct stg_load *load = &stage->observers.measure->load;
     struct stg_runners *runners = &stage->runners;
     if (load->at_ns != 0 && now_ns > load->at_ns)
-        load->clients_ns += stage->n_attached * (now_ns - load->at_ns);
+        load->clients_ns += stage->members.n_attached * (now_ns - load->at_ns);
     load->at_ns = now_ns;
-    load->n_made = stage->n_made;
-    load->n_assigned = stage->n_assigned;
-    load->n_bytes = stage->n_bytes;
-    load->compute_ns = stage->busy_ns;
+    load->n_made = stage->counts.n_made;
+    load->n_assigned = stage->counts.n_assigned;
+    load->n_bytes = stage->buffer.n_bytes;
+    load->compute_ns = stage->counts.busy_ns;
     load->call_ns =
-        stage->call_ns + runners->n_calling * now_ns - runners->calls_began_ns;
+        stage->counts.call_ns + runners->n_calling * now_ns - runners->calls_began_ns;
     uint64_t began = atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
-    load->draw_ns = stage->draw_ns + (began != 0 && began < now_ns ? now_ns - began : 0);
+    load->draw_ns =
+        stage->counts.draw_ns + (began != 0 && began < now_ns ? now_ns - began : 0);
     load->room_ns =
-        stage->wait_ns + runners->n_waiting * now_ns - runners->waits_began_ns;
+        stage->counts.wait_ns + runners->n_waiting * now_ns - runners->waits_began_ns;
     load->clients_wait_ns += new_waits(stage, now_ns);
     load->cpu_ns = stg_process_cpu_ns();
 }
 
 void stg_account_work(struct stg_stage *stage, const struct stg_work *work)
 {
-    struct stg_measure *measure = stage->measure;
-    stage->draw_ns += work->draw_ns;
+    struct stg_measure *measure = stage->observers.measure;
+    stage->counts.draw_ns += work->draw_ns;
     if (work->draw_cpu_ns != 0) {
         measure->load.sampled_draw_ns += work->draw_ns;
         measure->load.sampled_cpu_ns += work->draw_cpu_ns;
@@ -120,7 +121,7 @@ static void fill(const struct stg_stage *stage, const struct stg_client *client,
                  struct stg_client_status *ret)
 {
     uint64_t now = stg_now_ns();
-    uint64_t alone = stage->alone == client ? now - stage->alone_ns : 0;
+    uint64_t alone = stage->members.alone == client ? now - stage->members.alone_ns : 0;
     *ret = (struct stg_client_status){
         .client_id = client->client_id,
         .program = client->program,
@@ -216,20 +217,20 @@ void stg_account_gone(struct stg_stage *stage, const struct stg_client *client)
 {
     struct stg_client_status status;
     fill(stage, client, &status);
-    stg_gone_add(&stage->gone, &status);
+    stg_gone_add(&stage->members.gone, &status);
 }
 
 /* ---- the pipeline ---- */
 
 static const char *state_name(const struct stg_stage *stage)
 {
-    if (stage->stopping)
+    if (stage->stop.is_on)
         return "stopping";
-    if (stage->failure.code != 0)
+    if (stage->pass.failure.code != 0)
         return "failed";
-    if (stage->pass_state != STG_PASS_NONE)
+    if (stage->pass.state != STG_PASS_NONE)
         return "running";
-    return stage->passes_ended > stage->config.first_pass ? "ended" : "waiting";
+    return stage->pass.n_ended > stage->config.first_pass ? "ended" : "waiting";
 }
 
 const char *stg_stage_state(struct stg_stage *stage)
@@ -243,7 +244,7 @@ const char *stg_stage_state(struct stg_stage *stage)
 static void fill_memory(const struct stg_stage *stage, struct stg_pipeline_status *ret)
 {
     struct stg_lease_usage usage;
-    stg_lease_usage(stage->leases, &usage);
+    stg_lease_usage(stage->buffer.leases, &usage);
     ret->memory_bytes = stg_stage_arena_bytes(stage);
     ret->memory_used_bytes = usage.total - usage.free;
     ret->quarantined_bytes = usage.quarantined;
@@ -254,36 +255,37 @@ static void fill_memory(const struct stg_stage *stage, struct stg_pipeline_statu
 static void fill_items(const struct stg_stage *stage, struct stg_pipeline_status *ret)
 {
     ret->buffered =
-        (uint32_t)(stage->queue_next - stage->queue_first) + stage->n_returned;
+        (uint32_t)(stage->buffer.next - stage->buffer.first) + stage->buffer.n_returned;
     ret->unacknowledged = 0;
-    for (uint32_t i = 0; i < stage->max_extents; i++)
-        ret->unacknowledged += stage->items[i].lender && stage->items[i].unqueued;
-    ret->unacknowledged -= stage->n_returned;
+    for (uint32_t i = 0; i < stage->buffer.max_extents; i++)
+        ret->unacknowledged +=
+            stage->buffer.items[i].lender && stage->buffer.items[i].unqueued;
+    ret->unacknowledged -= stage->buffer.n_returned;
 }
 
 static void fill_clients(const struct stg_stage *stage, struct stg_bump *bump,
                          struct stg_pipeline_status *ret)
 {
     size_t n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         n++;
     ret->n_clients = 0;
     if (!grow(bump, n, ret))
         return;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         struct stg_client_status one;
         fill(stage, c, &one);
         if (!c->adopted || c->n_assigned > 0)
             append(bump, &one, ret);
     }
-    stg_gone_show(&stage->gone, bump, ret);
+    stg_gone_show(&stage->members.gone, bump, ret);
 }
 
 static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
                        struct stg_pipeline_status *ret)
 {
     struct stg_tuning_change changes[STG_TUNING_CHANGES];
-    size_t n = stg_tuning_changes(stage->tune.log, changes);
+    size_t n = stg_tuning_changes(stage->observers.tune.log, changes);
     struct stg_tuned *tuned = stg_bump_alloc(bump, n * sizeof(*tuned));
     for (size_t i = 0; i < n && tuned != NULL; i++)
         tuned[i] = (struct stg_tuned){.what = keep(bump, changes[i].what),
@@ -292,20 +294,20 @@ static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
                                       .to = changes[i].change.to};
     ret->tuned = tuned;
     ret->n_tuned = tuned != NULL ? n : 0;
-    ret->capacity = stage->capacity;
+    ret->capacity = stage->buffer.capacity;
     ret->num_threads = stage->runners.n_active;
-    ret->max_capacity = stage->tune.capacity.limits.max;
-    ret->max_num_threads = stage->tune.threads.limits.max;
+    ret->max_capacity = stage->observers.tune.capacity.limits.max;
+    ret->max_num_threads = stage->observers.tune.threads.limits.max;
 }
 
 static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
                      struct stg_pipeline_status *ret)
 {
     char why[STG_ERR_TEXT_BYTES];
-    if (stage->twin == NULL)
+    if (stage->memory.twin == NULL)
         return;
     ret->gpu = stage->config.spec->gpu.device;
-    ret->gpu_copies = stg_twin_status(stage->twin, why, sizeof(why));
+    ret->gpu_copies = stg_twin_status(stage->memory.twin, why, sizeof(why));
     ret->gpu_why = keep(bump, why);
 }
 
@@ -315,32 +317,33 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     pthread_mutex_lock(&stage->lock);
     stg_delivery_run(stage); /* what clients posted and nobody rang for counts too */
     ret->state = state_name(stage);
-    ret->last_error = keep(bump, stage->last_error);
-    ret->pass = stage->passes_ended;
-    ret->epoch = stage->epoch;
-    ret->made = stage->n_made;
-    ret->published = stage->n_published;
-    ret->dropped = stage->n_dropped;
-    ret->dropped_rows = stage->n_dropped_rows;
-    ret->ignored = stage->n_ignored;
-    ret->ignored_elements = stage->n_ignored_elements;
-    ret->in_hand = stage->n_in_hand;
-    ret->discarded = stage->n_discarded;
-    ret->acknowledged = stage->n_acknowledged;
-    ret->lost = stage->n_lost;
-    ret->discarded_published = stage->n_discarded_published;
-    ret->incomplete_rounds = stage->n_incomplete;
-    ret->assigned = stage->n_assigned;
-    ret->released = stage->n_released;
-    ret->redelivered = stage->n_redelivered;
-    ret->evicted = stage->n_evicted;
-    ret->errors = stage->n_errors;
-    ret->timeouts = stage->n_timeouts;
-    ret->feed_version = stage->feeds != NULL ? stage->feeds->version : 0;
-    ret->rows = stage->n_rows;
-    ret->bytes = stage->n_bytes;
-    ret->producer_wait_ns = stage->wait_ns;
-    ret->producer_busy_ns = stage->busy_ns;
+    ret->last_error = keep(bump, stage->counts.last_error);
+    ret->pass = stage->pass.n_ended;
+    ret->epoch = stage->pass.epoch;
+    ret->made = stage->counts.n_made;
+    ret->published = stage->buffer.n_published;
+    ret->dropped = stage->counts.n_dropped;
+    ret->dropped_rows = stage->counts.n_dropped_rows;
+    ret->ignored = stage->counts.n_ignored;
+    ret->ignored_elements = stage->counts.n_ignored_elements;
+    ret->in_hand = stage->counts.n_in_hand;
+    ret->discarded = stage->counts.n_discarded;
+    ret->acknowledged = stage->buffer.n_acknowledged;
+    ret->lost = stage->buffer.n_lost;
+    ret->discarded_published = stage->buffer.n_discarded;
+    ret->incomplete_rounds = stage->counts.n_incomplete;
+    ret->assigned = stage->counts.n_assigned;
+    ret->released = stage->counts.n_released;
+    ret->redelivered = stage->counts.n_redelivered;
+    ret->evicted = stage->counts.n_evicted;
+    ret->errors = stage->counts.n_errors;
+    ret->timeouts = stage->counts.n_timeouts;
+    ret->feed_version =
+        stage->boundary.feeds != NULL ? stage->boundary.feeds->version : 0;
+    ret->rows = stage->buffer.n_rows;
+    ret->bytes = stage->buffer.n_bytes;
+    ret->producer_wait_ns = stage->counts.wait_ns;
+    ret->producer_busy_ns = stage->counts.busy_ns;
     stg_stage_show_cut(stage, bump, ret);
     fill_items(stage, ret);
     fill_memory(stage, ret);
@@ -355,9 +358,9 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
 const struct stg_measure *stg_stage_look(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    if (stage->measure != NULL && stage->measure->marks[1].at_ns != 0)
+    if (stage->observers.measure != NULL && stage->observers.measure->marks[1].at_ns != 0)
         stg_account_load(stage, stg_now_ns());
-    return stage->measure;
+    return stage->observers.measure;
 }
 
 void stg_stage_unlook(struct stg_stage *stage)
@@ -367,16 +370,16 @@ void stg_stage_unlook(struct stg_stage *stage)
 
 const struct stg_schema *stg_stage_crossing(const struct stg_stage *stage)
 {
-    return stage->cut != NULL ? stg_cut_schema(stage->cut->cut) : NULL;
+    return stage->boundary.cut != NULL ? stg_cut_schema(stage->boundary.cut->cut) : NULL;
 }
 
 struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    if (stage->measure != NULL && stage->measure->marks[1].at_ns != 0)
+    if (stage->observers.measure != NULL && stage->observers.measure->marks[1].at_ns != 0)
         stg_account_load(stage, stg_now_ns());
-    struct stg_measure *measure = stage->measure;
-    stage->measure = NULL;
+    struct stg_measure *measure = stage->observers.measure;
+    stage->observers.measure = NULL;
     pthread_mutex_unlock(&stage->lock);
     return measure;
 }
@@ -384,7 +387,7 @@ struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)
 void stg_stage_report(struct stg_stage *stage, const struct stg_report *report)
 {
     pthread_mutex_lock(&stage->lock);
-    if (stage->measure != NULL)
-        stg_measure_report(stage->measure, report);
+    if (stage->observers.measure != NULL)
+        stg_measure_report(stage->observers.measure, report);
     pthread_mutex_unlock(&stage->lock);
 }

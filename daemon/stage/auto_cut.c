@@ -46,7 +46,7 @@ struct stg_auto_cut *stg_auto_cut_create(struct stg_stage *stage)
         stg_auto_cut_destroy(a);
         return NULL;
     }
-    stg_smart_init(&a->smart, &stage->measure->decisions);
+    stg_smart_init(&a->smart, &stage->observers.measure->decisions);
     return a;
 }
 
@@ -54,7 +54,7 @@ void stg_auto_cut_destroy(struct stg_auto_cut *a)
 {
     if (a == NULL)
         return;
-    stg_tuning_hold(a->stage->tune.log, false);
+    stg_tuning_hold(a->stage->observers.tune.log, false);
     free(a->sets);
     free(a->applied);
     free(a);
@@ -129,11 +129,11 @@ static double less(double value, double by)
 static struct stg_cost_machine machine_of(const struct job *job)
 {
     const struct stg_stage *stage = job->a->stage;
-    const struct stg_measure *measure = stage->measure;
+    const struct stg_measure *measure = stage->observers.measure;
     struct stg_pace pace;
     stg_measure_pace(measure, &pace);
     double n = at_least((double)pace.n_items, 1), daemon_ns, client_ns;
-    double clients = at_least(stage->n_attached, 1);
+    double clients = at_least(stage->members.n_attached, 1);
     bool shares = stage->config.delivery != STG_DELIVERY_BROADCAST;
     double busy = less((double)pace.clients_ns, (double)pace.clients_wait_ns) / n;
     double cpu = (double)stg_mean(&measure->client_cpu_ns);
@@ -158,7 +158,7 @@ static struct stg_cost_machine machine_of(const struct job *job)
 
 static bool fill_problem(struct job *job)
 {
-    const struct stg_measure *measure = job->a->stage->measure;
+    const struct stg_measure *measure = job->a->stage->observers.measure;
     const struct stg_cut_view *view = &job->view;
     struct stg_cost_node *nodes =
         stg_bump_alloc(&job->bump, view->n_nodes * sizeof(*nodes));
@@ -190,11 +190,11 @@ static void look(void *owner, const struct stg_cuts *cuts,
 {
     struct job *job = owner;
     struct stg_stage *stage = job->a->stage;
-    if (n == 0 || stage->measure == NULL)
+    if (n == 0 || stage->observers.measure == NULL)
         return;
     stg_account_load(stage, stg_now_ns());
-    if (stage->cut != NULL)
-        job->moved = stg_cut_moved(stage->cut->cut);
+    if (stage->boundary.cut != NULL)
+        job->moved = stg_cut_moved(stage->boundary.cut->cut);
     job->is_ready =
         stg_cut_view_create(cuts, needs, n, &job->bump, &job->view, NULL) == 0 &&
         fill_problem(job);
@@ -328,15 +328,16 @@ static void plan_trials(struct stg_auto_cut *a)
 static struct stg_smart_view view_of(struct stg_auto_cut *a)
 {
     const struct stg_stage *stage = a->stage;
-    const struct stg_measure *measure = stage->measure;
+    const struct stg_measure *measure = stage->observers.measure;
     uint64_t now = stg_now_ns();
     return (struct stg_smart_view){
         .now_ns = now,
-        .n_made = stage->queue_next + stage->n_in_hand,
-        .n_taken = stage->queue_first,
-        .n_changes = stage->n_changes,
-        .is_running = stage->pass_state != STG_PASS_NONE && stage->n_attached > 0 &&
-                      stage->failure.code == 0 && !stage->stopping,
+        .n_made = stage->buffer.next + stage->counts.n_in_hand,
+        .n_taken = stage->buffer.first,
+        .n_changes = stage->members.n_changes,
+        .is_running = stage->pass.state != STG_PASS_NONE &&
+                      stage->members.n_attached > 0 && stage->pass.failure.code == 0 &&
+                      !stage->stop.is_on,
         .is_tuning = stg_tune_in_trial(stage),
         .is_measured = measure->daemon.n_runs >= MIN_DAEMON_RUNS &&
                        measure->client.n_runs >= MIN_CLIENT_RUNS,
@@ -357,7 +358,7 @@ static void apply(struct stg_auto_cut *a)
     }
     /* Trainers that came meanwhile need something else: from the start. */
     pthread_mutex_lock(&a->stage->lock);
-    struct stg_decisions *decisions = &a->stage->measure->decisions;
+    struct stg_decisions *decisions = &a->stage->observers.measure->decisions;
     stg_decide(decisions, stg_now_ns(), "smart_stage", "begins anew: %.200s", err.text);
     stg_smart_init(&a->smart, decisions);
     pthread_mutex_unlock(&a->stage->lock);
@@ -369,7 +370,7 @@ static void apply(struct stg_auto_cut *a)
 int stg_auto_cut_tick(struct stg_auto_cut *a)
 {
     pthread_mutex_lock(&a->stage->lock);
-    bool is_over = a->stage->measure == NULL || a->stage->stopping;
+    bool is_over = a->stage->observers.measure == NULL || a->stage->stop.is_on;
     int millis = -1;
     if (!is_over) {
         struct stg_smart_view view = view_of(a);
@@ -380,7 +381,7 @@ int stg_auto_cut_tick(struct stg_auto_cut *a)
         return -1;
     if (a->smart.state == STG_SMART_PLAN)
         plan_trials(a);
-    stg_tuning_hold(a->stage->tune.log, stg_smart_in_trial(&a->smart));
+    stg_tuning_hold(a->stage->observers.tune.log, stg_smart_in_trial(&a->smart));
     apply(a);
     return millis;
 }

@@ -15,20 +15,20 @@ static void count_gaps(struct stg_client *client, uint64_t skipped)
 
 static bool give(struct stg_stage *stage)
 {
-    if (!stage->begun)
+    if (!stage->members.begun)
         return false;
     bool changed = false;
-    uint64_t slowest = stage->queue_next;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    uint64_t slowest = stage->buffer.next;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!stg_client_takes_part(c))
             continue;
         while (stg_client_in_pass(stage, c) && c->n_owed == 0 &&
-               c->cursor < stage->queue_next) {
+               c->cursor < stage->buffer.next) {
             uint32_t extent = stg_buffer_at(stage, c->cursor);
             bool is_good = stg_client_may_have(stage, c, extent);
             if (is_good && !stg_client_give(stage, c, extent, false))
                 break;
-            count_gaps(c, stage->items[extent].skipped);
+            count_gaps(c, stage->buffer.items[extent].skipped);
             c->n_gaps += !is_good;
             c->cursor++;
             changed = true;
@@ -36,7 +36,7 @@ static bool give(struct stg_stage *stage)
         if (c->cursor < slowest)
             slowest = c->cursor;
     }
-    for (; stage->queue_first < slowest; changed = true)
+    for (; stage->buffer.first < slowest; changed = true)
         stg_buffer_pop(stage); /* also when nothing was given: who was slowest may have
                                   left */
     return changed;
@@ -45,17 +45,17 @@ static bool give(struct stg_stage *stage)
 /* Each client by itself. */
 static bool end(struct stg_stage *stage, bool *changed)
 {
-    bool all = stage->begun;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
-        if (!stg_client_takes_part(c) || stg_client_pass(c) != stage->passes_ended)
+    bool all = stage->members.begun;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (!stg_client_takes_part(c) || stg_client_pass(c) != stage->pass.n_ended)
             continue;
-        if (!stg_client_in_pass(stage, c) || c->cursor < stage->queue_next ||
+        if (!stg_client_in_pass(stage, c) || c->cursor < stage->buffer.next ||
             c->n_owed > 0) {
             all = false;
-        } else if (stage->failure.code != 0) {
-            *changed |= stg_client_last_words(c, &stage->failure);
+        } else if (stage->pass.failure.code != 0) {
+            *changed |= stg_client_last_words(c, &stage->pass.failure);
         } else {
-            count_gaps(c, stage->n_skipped);
+            count_gaps(c, stage->counts.n_skipped);
             stg_client_end(stage, c);
             *changed = true;
         }
@@ -65,14 +65,14 @@ static bool end(struct stg_stage *stage, bool *changed)
 
 static bool has_more(const struct stg_stage *stage, const struct stg_client *client)
 {
-    return stage->begun && client->cursor < stage->queue_next;
+    return stage->members.begun && client->cursor < stage->buffer.next;
 }
 
 /* The buffer is full of what this one was not given yet. */
 static bool holds_up(const struct stg_stage *stage, const struct stg_client *client)
 {
-    return stage->begun && stg_client_takes_part(client) &&
-           client->cursor == stage->queue_first && client->cursor < stage->queue_next &&
+    return stage->members.begun && stg_client_takes_part(client) &&
+           client->cursor == stage->buffer.first && client->cursor < stage->buffer.next &&
            !stg_stage_has_room(stage);
 }
 

@@ -24,7 +24,7 @@ bool stg_client_takes_part(const struct stg_client *client)
 const struct stg_client *stg_client_successor(const struct stg_stage *stage,
                                               const struct stg_client *away)
 {
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_JOINING && c->named &&
             strcmp(c->client_id, away->client_id) == 0)
             return c;
@@ -34,7 +34,8 @@ const struct stg_client *stg_client_successor(const struct stg_stage *stage,
 
 bool stg_stage_is_empty(const struct stg_stage *stage)
 {
-    return stage->n_attached + stage->n_away + stage->n_joining == 0;
+    return stage->members.n_attached + stage->members.n_away + stage->members.n_joining ==
+           0;
 }
 
 /* ---- freeing ---- */
@@ -76,8 +77,9 @@ static bool is_done(const struct stg_client *client)
 static bool may_come_back(const struct stg_stage *stage, const struct stg_client *client)
 {
     return client->named && stage->staged->rejoin_millis > 0 &&
-           !stage->config.private_run && !stage->stopping && stage->failure.code == 0 &&
-           (stage->begun || !stage->kind->together) && !is_done(client);
+           !stage->config.private_run && !stage->stop.is_on &&
+           stage->pass.failure.code == 0 &&
+           (stage->members.begun || !stage->kind->together) && !is_done(client);
 }
 
 static void lose(struct stg_stage *stage, struct stg_client *client, uint32_t extent)
@@ -90,7 +92,7 @@ static void lose(struct stg_stage *stage, struct stg_client *client, uint32_t ex
  * What it was given is older than what it is still owed. */
 static void hand_on(struct stg_stage *stage, struct stg_client *client)
 {
-    bool again = stage->staged->redeliver && !stage->stopping;
+    bool again = stage->staged->redeliver && !stage->stop.is_on;
     bool back = client->state == STG_CLIENT_AWAY;
     uint32_t owed[STG_MAX_HELD], n = 0;
     for (uint32_t i = 0; i < client->n_assigned; i++) {
@@ -118,7 +120,7 @@ static void hand_on(struct stg_stage *stage, struct stg_client *client)
 static void nobody_left(struct stg_stage *stage)
 {
     if (stg_stage_is_empty(stage))
-        stage->begun = false;
+        stage->members.begun = false;
 }
 
 /* From attached to away or detached. */
@@ -130,11 +132,11 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     client->state = back ? STG_CLIENT_AWAY : STG_CLIENT_DETACHED;
     client->socket = -1;
     stg_account_load(stage, stg_now_ns());
-    stage->n_attached--;
-    stage->n_changes++;
+    stage->members.n_attached--;
+    stage->members.n_changes++;
     stg_tune_forget(stage);
     hand_on(stage, client);
-    stg_lease_client_detach(stage->leases, client->lease_client);
+    stg_lease_client_detach(stage->buffer.leases, client->lease_client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     if (back) {
         bool untold = client->ends > 0 && !asks_on(client);
@@ -143,15 +145,15 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
         client->asked = 0;
         client->ends = 0;
         client->away_until_ns = stg_now_ns() + stage->staged->rejoin_millis * 1000000u;
-        stage->n_away++;
+        stage->members.n_away++;
         stage->config.wake(stage->config.owner);
     } else {
         if (stage->kind->gone != NULL)
-            stage->kind->gone(stage, client, middle && !stage->stopping, why);
+            stage->kind->gone(stage, client, middle && !stage->stop.is_on, why);
         nobody_left(stage);
     }
     stg_stage_recut(stage);
-    stage->wake |= STG_WAKE_ALL;
+    stage->effects.wake |= STG_WAKE_ALL;
 }
 
 const char *stg_client_how(const struct stg_client *client)
@@ -187,16 +189,16 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
 void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
                        const char *why)
 {
-    bool middle = client->n_owed > 0 || client->base_pass >= stage->passes_ended;
+    bool middle = client->n_owed > 0 || client->base_pass >= stage->pass.n_ended;
     client->state = STG_CLIENT_DETACHED;
-    stage->n_away--;
+    stage->members.n_away--;
     hand_on(stage, client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     if (stage->kind->gone != NULL)
-        stage->kind->gone(stage, client, middle && !stage->stopping, why);
+        stage->kind->gone(stage, client, middle && !stage->stop.is_on, why);
     nobody_left(stage);
     stg_stage_recut(stage);
-    stage->wake |= STG_WAKE_ALL;
+    stage->effects.wake |= STG_WAKE_ALL;
 }
 
 /* cut: what lies in its ring is not for it any more. */
@@ -226,19 +228,19 @@ void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int co
 
 void stg_stage_abort(struct stg_stage *stage, const char *text)
 {
-    stage->last_words.code = -STAGER_ABORTED;
-    snprintf(stage->last_words.text, sizeof(stage->last_words.text), "%s", text);
-    if (stage->failure.code != 0) /* no error is masked by a later one */
-        stage->last_words = stage->failure;
-    stage->stopping = true;
-    atomic_store(&stage->stopped, 1);
+    stage->stop.words.code = -STAGER_ABORTED;
+    snprintf(stage->stop.words.text, sizeof(stage->stop.words.text), "%s", text);
+    if (stage->pass.failure.code != 0) /* no error is masked by a later one */
+        stage->stop.words = stage->pass.failure;
+    stage->stop.is_on = true;
+    atomic_store(&stage->stop.flag, 1);
     stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
-    snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
-             stg_status_name(stage->last_words.code), stage->last_words.text);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
-        expel(stage, c, false, -stage->last_words.code, stage->last_words.text);
+    snprintf(stage->counts.last_error, sizeof(stage->counts.last_error), "%s: %.400s",
+             stg_status_name(stage->stop.words.code), stage->stop.words.text);
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        expel(stage, c, false, -stage->stop.words.code, stage->stop.words.text);
     stg_buffer_discard(stage);
-    stage->wake |= STG_WAKE_ALL;
+    stage->effects.wake |= STG_WAKE_ALL;
     stage->config.wake(stage->config.owner);
 }
 
@@ -248,26 +250,26 @@ void stg_client_reap(struct stg_stage *stage, struct stg_client *client)
     client->n_assigned = 0;
     if (!client->has_lease)
         return;
-    stg_lease_client_dead(stage->leases, client->lease_client, NULL, NULL);
+    stg_lease_client_dead(stage->buffer.leases, client->lease_client, NULL, NULL);
     unmap(client);
-    stage->wake |= STG_WAKE_MEMORY;
+    stage->effects.wake |= STG_WAKE_MEMORY;
 }
 
 void stg_client_cancel(struct stg_stage *stage, struct stg_client *client)
 {
-    struct stg_client **at = &stage->clients;
+    struct stg_client **at = &stage->members.clients;
     while (*at != client)
         at = &(*at)->next;
     *at = client->next;
-    stage->n_joining--;
-    stg_lease_client_dead(stage->leases, client->lease_client, NULL, NULL);
+    stage->members.n_joining--;
+    stg_lease_client_dead(stage->buffer.leases, client->lease_client, NULL, NULL);
     stg_client_free(client);
     nobody_left(stage);
 }
 
 void stg_clients_bury(struct stg_stage *stage)
 {
-    struct stg_client **at = &stage->clients;
+    struct stg_client **at = &stage->members.clients;
     while (*at != NULL) {
         struct stg_client *client = *at;
         if (client->state != STG_CLIENT_DETACHED || !client->forgotten) {
@@ -284,16 +286,16 @@ void stg_clients_bury(struct stg_stage *stage)
 void stg_stage_stop_when_left(struct stg_stage *stage)
 {
     bool warm = stage->staged->keep_warm && !stage->config.private_run &&
-                stage->failure.code == 0 && stage->n_joined > 0;
-    if (!stg_stage_is_empty(stage) || (warm && !stage->stopping))
+                stage->pass.failure.code == 0 && stage->members.n_joined > 0;
+    if (!stg_stage_is_empty(stage) || (warm && !stage->stop.is_on))
         return;
-    if (!stage->stopping) {
-        stage->stopping = true;
-        stage->last_words.code = -STAGER_CANCELLED;
-        atomic_store(&stage->stopped, 1);
+    if (!stage->stop.is_on) {
+        stage->stop.is_on = true;
+        stage->stop.words.code = -STAGER_CANCELLED;
+        atomic_store(&stage->stop.flag, 1);
     }
     stg_buffer_discard(stage);
-    stage->wake |= STG_WAKE_ALL;
+    stage->effects.wake |= STG_WAKE_ALL;
     stage->config.wake(stage->config.owner);
 }
 
@@ -303,7 +305,7 @@ void stg_stage_stop_when_left(struct stg_stage *stage)
 static struct stg_client *slowest(const struct stg_stage *stage)
 {
     struct stg_client *found = NULL;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (stage->kind->holds_up(stage, c) &&
             (found == NULL || c->last_given_ns < found->last_given_ns))
             found = c;
@@ -318,7 +320,7 @@ bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
         return false;
     stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) is evicted: %s",
             stage->config.name, client->client_id, (int)client->pid, why);
-    stage->n_evicted++;
+    stage->counts.n_evicted++;
     stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
     stg_stage_stop_when_left(stage);
     stg_delivery_run(stage);

@@ -34,12 +34,12 @@ static bool has_own_place(const struct stg_stage *stage, const struct stg_client
 
 static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
 {
-    bool kept = stage->n_attached < stage->config.num_clients;
+    bool kept = stage->members.n_attached < stage->config.num_clients;
     stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
             "pipeline %s has num_clients %u, and %s:", stage->config.name,
             stage->config.num_clients,
             kept ? "no place is free" : "as many are attached");
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED)
             stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
         else if (c->state == STG_CLIENT_JOINING)
@@ -58,7 +58,7 @@ static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
 static bool has_place(const struct stg_stage *stage, const struct stg_client *back)
 {
     uint32_t n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         n += has_own_place(stage, c, back);
     return n < stage->config.num_clients;
 }
@@ -94,7 +94,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
     uint64_t round = rounds ? stage->config.num_clients : 1;
     uint64_t items = stage->plan.capacity * round;
     uint64_t held = max_held, kept = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         held += has_own_place(stage, c, back) ? c->max_held : 0;
         kept += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
     }
@@ -120,7 +120,8 @@ static int map_pages(struct stg_stage *stage, struct stg_client *client,
                                 &client->control_segment, err);
     if (rc < 0)
         return rc;
-    rc = stg_lease_client_add(stage->leases, client->max_held, &client->lease_client);
+    rc = stg_lease_client_add(stage->buffer.leases, client->max_held,
+                              &client->lease_client);
     if (rc < 0)
         return stg_err(err, rc,
                        "too many clients that died or left with batches in hand");
@@ -163,19 +164,19 @@ static int create(struct stg_stage *stage, const struct stg_attach *attach,
  * others are still there, the one that just ended, so that it is told the end at once. */
 static uint64_t pass_to_join(const struct stg_stage *stage)
 {
-    bool late = !stage->kind->together && stage->n_attached > 0 &&
-                stage->pass_state == STG_PASS_NONE &&
-                stage->passes_ended > stage->config.first_pass;
-    return stage->passes_ended - late;
+    bool late = !stage->kind->together && stage->members.n_attached > 0 &&
+                stage->pass.state == STG_PASS_NONE &&
+                stage->pass.n_ended > stage->config.first_pass;
+    return stage->pass.n_ended - late;
 }
 
 static uint32_t free_rank(const struct stg_stage *stage)
 {
     uint32_t rank = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL;) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL;) {
         bool taken = stg_client_takes_part(c) && c->rank == rank;
         rank += taken;
-        c = taken ? stage->clients : c->next;
+        c = taken ? stage->members.clients : c->next;
     }
     return rank;
 }
@@ -185,10 +186,10 @@ static void begin_anew(struct stg_stage *stage, struct stg_client *client)
     client->base_pass = pass_to_join(stage);
     /* Before all are there nothing is given: what lies in the buffer of a warm stage is
      * for all of them. */
-    client->cursor = stage->begun ? stage->queue_next : stage->queue_first;
-    client->skipped_seen = stage->n_skipped;
+    client->cursor = stage->members.begun ? stage->buffer.next : stage->buffer.first;
+    client->skipped_seen = stage->counts.n_skipped;
     client->rank = free_rank(stage);
-    client->joined = stage->n_joined++;
+    client->joined = stage->members.n_joined++;
 }
 
 /* Of its batches, than when it left. */
@@ -205,7 +206,7 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     client->base_pass = old->base_pass;
     client->cursor = old->cursor;
     client->joined =
-        wants_more(stage, client->needs, old) ? stage->n_joined++ : old->joined;
+        wants_more(stage, client->needs, old) ? stage->members.n_joined++ : old->joined;
     client->rank = old->rank;
     client->skipped_seen = old->skipped_seen;
     memcpy(client->owed, old->owed, old->n_owed * sizeof(old->owed[0]));
@@ -223,7 +224,7 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     old->n_owed = 0;
     old->adopted = true;
     old->state = STG_CLIENT_DETACHED;
-    stage->n_away--;
+    stage->members.n_away--;
     stg_log(STG_LOG_INFO, "pipeline %s: client %s came back (pid %d, was %d)",
             stage->config.name, client->client_id, (int)client->pid, (int)old->pid);
 }
@@ -244,7 +245,7 @@ static int refuse_wider(const struct stg_client *back, const struct stg_stage *s
 static struct stg_client *find_named(const struct stg_stage *stage, const char *id,
                                      bool away)
 {
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_DETACHED && (c->state == STG_CLIENT_AWAY) == away &&
             c->named && strcmp(c->client_id, id) == 0)
             return c;
@@ -284,9 +285,9 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
         return rc;
     client->needs = attach->needs;
     client->state = STG_CLIENT_JOINING;
-    client->next = stage->clients;
-    stage->clients = client;
-    stage->n_joining++;
+    client->next = stage->members.clients;
+    stage->members.clients = client;
+    stage->members.n_joining++;
     *ret = client;
     return 0;
 }
@@ -295,8 +296,8 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
 static int check_join(const struct stg_stage *stage, const struct stg_client *client,
                       const struct stg_client *back, struct stg_err *err)
 {
-    if (stage->stopping)
-        return stg_err(err, stage->last_words.code, "%s", stage->last_words.text);
+    if (stage->stop.is_on)
+        return stg_err(err, stage->stop.words.code, "%s", stage->stop.words.text);
     return stg_needs_check(stage, client->needs, back, err);
 }
 
@@ -310,20 +311,20 @@ int stg_client_join(struct stg_stage *stage, struct stg_client *client,
         return rc;
     if (!join->tell(join->owner))
         return stg_err(err, -STAGER_UNAVAILABLE, "the client cannot be told");
-    stage->n_joining--;
+    stage->members.n_joining--;
     if (back != NULL)
         go_on(stage, client, back);
     else
         begin_anew(stage, client);
     client->state = STG_CLIENT_ATTACHED;
     stg_account_load(stage, stg_now_ns());
-    stage->n_changes++;
-    if (stage->n_attached++ == 0) {
-        stage->first_attach_ns = stg_now_ns();
-        stage->wake |= STG_WAKE_ROOM; /* the runners' clock runs */
+    stage->members.n_changes++;
+    if (stage->members.n_attached++ == 0) {
+        stage->timeouts.first_attach_ns = stg_now_ns();
+        stage->effects.wake |= STG_WAKE_ROOM; /* the runners' clock runs */
     }
-    if (stage->n_attached == stage->config.num_clients)
-        stage->begun = true;
+    if (stage->members.n_attached == stage->config.num_clients)
+        stage->members.begun = true;
     stg_stage_recut(stage);
     stg_tune_forget(stage);
     return 0;

@@ -54,11 +54,11 @@ static size_t gather(const struct stg_stage *stage, const struct stg_client *but
                      const struct stg_cut_needs ***ret)
 {
     size_t n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         n += counts(c) && c != but;
     *ret = calloc(n + 1, sizeof(**ret));
     n = 0;
-    for (const struct stg_client *c = stage->clients; *ret != NULL && c != NULL;
+    for (const struct stg_client *c = stage->members.clients; *ret != NULL && c != NULL;
          c = c->next) {
         if (counts(c) && c != but)
             (*ret)[n++] = c->needs;
@@ -70,7 +70,8 @@ static size_t gather(const struct stg_stage *stage, const struct stg_client *but
  * come. */
 static bool must_be_wide(const struct stg_stage *stage)
 {
-    uint32_t taken = stage->n_attached + (stage->kind->together ? stage->n_away : 0);
+    uint32_t taken =
+        stage->members.n_attached + (stage->kind->together ? stage->members.n_away : 0);
     return stage->staged->keep_warm || taken < stage->config.num_clients;
 }
 
@@ -128,7 +129,8 @@ int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *n
     int rc = 0;
     if (cuts == NULL)
         return 0;
-    for (const struct stg_client *c = stage->clients; rc == 0 && c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; rc == 0 && c != NULL;
+         c = c->next) {
         if (!counts(c) || c == back)
             continue;
         rc = stg_cut_needs_agree(cuts, needs, c->needs, err);
@@ -163,8 +165,9 @@ static void choose(struct choice *choice)
     stg_cuts_least(cuts, choice->needs, choice->n, choice->least);
     stg_cuts_largest(cuts, choice->needs, choice->n, choice->moved);
     for (size_t i = 0; i < stg_cuts_n_nodes(cuts); i++) {
-        bool is_chosen = is_auto ? stage->chosen != NULL && stage->chosen[i]
-                                 : mode == STG_SMART_STAGE_ON;
+        bool is_chosen = is_auto
+                             ? stage->boundary.chosen != NULL && stage->boundary.chosen[i]
+                             : mode == STG_SMART_STAGE_ON;
         choice->moved[i] = choice->least[i] || (choice->moved[i] && is_chosen);
         choice->has_least |= choice->least[i];
     }
@@ -232,8 +235,8 @@ static bool same(const struct stg_stage_cut *a, const struct stg_stage_cut *b)
 
 static void number(struct stg_stage *stage, struct stg_stage_cut *cut)
 {
-    cut->number = ++stage->n_cuts;
-    cut->n_known = stage->n_joined;
+    cut->number = ++stage->boundary.n_cuts;
+    cut->n_known = stage->members.n_joined;
 }
 
 static void replace(struct stg_stage *stage, struct stg_stage_cut *next)
@@ -243,10 +246,10 @@ static void replace(struct stg_stage *stage, struct stg_stage_cut *next)
         if (next->least != NULL)
             number(stage, next->least);
         stg_log(STG_LOG_DEBUG, "pipeline %s: cut %" PRIu64 " from item %" PRIu64 " on",
-                stage->config.name, next->number, stage->next_number);
+                stage->config.name, next->number, stage->pass.next_number);
     }
-    stg_stage_cut_unref(stage->cut);
-    stage->cut = next;
+    stg_stage_cut_unref(stage->boundary.cut);
+    stage->boundary.cut = next;
     stg_tune_forget(stage); /* an item takes as long as it does with this one */
 }
 
@@ -255,19 +258,19 @@ void stg_stage_recut(struct stg_stage *stage)
 {
     const struct stg_cut_needs **needs = NULL;
     struct stg_stage_cut *cut = NULL;
-    if (stage->config.cuts == NULL || stage->stopping)
+    if (stage->config.cuts == NULL || stage->stop.is_on)
         return;
     size_t n = gather(stage, NULL, &needs);
     if (n > 0)
         cut = find_cut(stage, needs, n);
     free(needs);
-    if (cut == NULL || !same(cut, stage->cut)) {
+    if (cut == NULL || !same(cut, stage->boundary.cut)) {
         replace(stage, cut);
         return;
     }
-    stage->cut->n_known = stage->n_joined;
-    if (stage->cut->least != NULL)
-        stage->cut->least->n_known = stage->n_joined;
+    stage->boundary.cut->n_known = stage->members.n_joined;
+    if (stage->boundary.cut->least != NULL)
+        stage->boundary.cut->least->n_known = stage->members.n_joined;
     stg_stage_cut_unref(cut);
 }
 
@@ -276,7 +279,7 @@ void stg_stage_recut(struct stg_stage *stage)
 bool stg_client_may_have(const struct stg_stage *stage, const struct stg_client *client,
                          uint32_t extent)
 {
-    const struct stg_item *item = &stage->items[extent];
+    const struct stg_item *item = &stage->buffer.items[extent];
     const struct stg_stage_cut *cut = item->cut;
     if (item->is_error || stage->config.cuts == NULL)
         return true;
@@ -287,8 +290,9 @@ bool stg_client_may_have(const struct stg_stage *stage, const struct stg_client 
 
 bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent)
 {
-    bool any = stage->n_attached == 0;
-    for (const struct stg_client *c = stage->clients; c != NULL && !any; c = c->next)
+    bool any = stage->members.n_attached == 0;
+    for (const struct stg_client *c = stage->members.clients; c != NULL && !any;
+         c = c->next)
         any = stg_client_takes_part(c) && stg_client_may_have(stage, c, extent);
     return any;
 }
@@ -358,8 +362,8 @@ int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err
     pthread_mutex_lock(&stage->lock);
     int rc = copy_checked(stage, moved, &chosen, err);
     if (rc == 0) {
-        free(stage->chosen);
-        stage->chosen = chosen;
+        free(stage->boundary.chosen);
+        stage->boundary.chosen = chosen;
         stg_stage_recut(stage);
     }
     pthread_mutex_unlock(&stage->lock);
@@ -369,7 +373,7 @@ int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err
 uint64_t stg_stage_cut_number(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    uint64_t number = stage->cut != NULL ? stage->cut->number : 0;
+    uint64_t number = stage->boundary.cut != NULL ? stage->boundary.cut->number : 0;
     pthread_mutex_unlock(&stage->lock);
     return number;
 }
@@ -377,12 +381,12 @@ uint64_t stg_stage_cut_number(struct stg_stage *stage)
 void stg_stage_show_cut(const struct stg_stage *stage, struct stg_bump *bump,
                         struct stg_pipeline_status *ret)
 {
-    ret->own_cuts = stage->n_own_cuts;
-    if (stage->cut == NULL)
+    ret->own_cuts = stage->boundary.n_own_cuts;
+    if (stage->boundary.cut == NULL)
         return;
-    ret->cut = stage->cut->number;
+    ret->cut = stage->boundary.cut->number;
     const struct stg_cuts *cuts = stage->config.cuts;
-    const bool *moved = stg_cut_moved(stage->cut->cut);
+    const bool *moved = stg_cut_moved(stage->boundary.cut->cut);
     size_t n_nodes = stg_cuts_n_nodes(cuts), n = 0;
     const char **names = stg_bump_alloc(bump, n_nodes * sizeof(*names));
     for (size_t i = 0; names != NULL && i < n_nodes; i++) {

@@ -32,8 +32,8 @@ const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery)
 
 bool stg_pass_drawn_out(const struct stg_stage *stage)
 {
-    return stage->pass_state == STG_PASS_DRAWN &&
-           stage->publish_next >= stage->end_sequence;
+    return stage->pass.state == STG_PASS_DRAWN &&
+           stage->pass.publish_next >= stage->pass.end_sequence;
 }
 
 /* ---- releases and acknowledgements ---- */
@@ -63,17 +63,17 @@ static int take_release(struct stg_stage *stage, struct stg_client *client,
     for (uint32_t i = 0; i < client->n_assigned; i++) {
         if (client->assigned[i].lease.id != lease.id)
             continue;
-        int rc =
-            stg_lease_release(stage->leases, client->lease_client, lease, &extent, err);
+        int rc = stg_lease_release(stage->buffer.leases, client->lease_client, lease,
+                                   &extent, err);
         if (rc < 0)
             return rc;
         uint64_t number = client->assigned[i].number;
         acknowledge(stage, client, &client->assigned[i]);
         forget_assigned(client, i);
         client->n_released++;
-        stage->n_released++;
+        stage->counts.n_released++;
         stg_trace_client_item(stage, client, STG_SPAN_RELEASE, number);
-        stage->wake |= STG_WAKE_MEMORY;
+        stage->effects.wake |= STG_WAKE_MEMORY;
         return 0;
     }
     return stg_err(err, -STAGER_INVALID_ARGUMENT, "release of a lease it does not hold");
@@ -179,19 +179,19 @@ static bool wants_pass(const struct stg_client *client)
 bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED &&
-           stg_client_pass(client) == stage->passes_ended && wants_pass(client);
+           stg_client_pass(client) == stage->pass.n_ended && wants_pass(client);
 }
 
 bool stg_client_in_pass(const struct stg_stage *stage, const struct stg_client *client)
 {
-    return stage->pass_state != STG_PASS_NONE && stg_client_asks(stage, client);
+    return stage->pass.state != STG_PASS_NONE && stg_client_asks(stage, client);
 }
 
 uint32_t stg_client_credits(const struct stg_stage *stage,
                             const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED
-               ? stg_lease_client_credits(stage->leases, client->lease_client)
+               ? stg_lease_client_credits(stage->buffer.leases, client->lease_client)
                : 0;
 }
 
@@ -214,8 +214,8 @@ static void push(struct stg_client *client, const struct stg_descriptor *descrip
 static void note_error(const struct stg_stage *stage, struct stg_client *client,
                        uint32_t extent)
 {
-    const char *base =
-        (const char *)stage->arena.base + stg_extent_offset(stage->leases, extent);
+    const char *base = (const char *)stage->memory.arena.base +
+                       stg_extent_offset(stage->buffer.leases, extent);
     const struct stg_batch_header *header = (const void *)base;
     snprintf(client->last_error, sizeof(client->last_error), "%s: item %" PRIu64 ": %.*s",
              stg_status_name((int)header->error_code), header->number,
@@ -226,9 +226,9 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
                      bool again)
 {
     struct stg_lease lease;
-    if (stg_lease_lend(stage->leases, extent, client->lease_client, &lease) < 0)
+    if (stg_lease_lend(stage->buffer.leases, extent, client->lease_client, &lease) < 0)
         return false;
-    struct stg_item *item = &stage->items[extent];
+    struct stg_item *item = &stage->buffer.items[extent];
     bool is_redelivered = again && !item->is_aside;
     item->is_aside = false;
     uint64_t now = stg_now_ns();
@@ -244,7 +244,7 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
                      .lease = lease.id,
                      .lease_generation = lease.generation,
                      .kind = item->is_error ? STG_DESCRIPTOR_ERROR : STG_DESCRIPTOR_BATCH,
-                     .offset = stg_extent_offset(stage->leases, extent),
+                     .offset = stg_extent_offset(stage->buffer.leases, extent),
                      .length = item->bytes,
                      .assigned_ns = now,
                      .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
@@ -258,8 +258,8 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     client->n_given++;
     client->n_redelivered += is_redelivered;
     stg_trace_client_item(stage, client, STG_SPAN_ASSIGN, item->number);
-    stage->n_assigned++;
-    stage->n_redelivered += is_redelivered;
+    stage->counts.n_assigned++;
+    stage->counts.n_redelivered += is_redelivered;
     return true;
 }
 
@@ -300,16 +300,16 @@ static bool end_pass(struct stg_stage *stage)
     if (!stg_pass_drawn_out(stage))
         return false;
     bool all = stage->kind->end(stage, &changed);
-    if (stage->failure.code != 0 || !all)
+    if (stage->pass.failure.code != 0 || !all)
         return changed;
-    stage->pass_state = STG_PASS_NONE;
-    if (stage->passes_ended == stage->config.first_pass && stage->n_published == 0)
+    stage->pass.state = STG_PASS_NONE;
+    if (stage->pass.n_ended == stage->config.first_pass && stage->buffer.n_published == 0)
         stg_log(STG_LOG_WARNING,
                 "pipeline %s: pass %" PRIu64
                 " ended without a batch: no rows, or fewer than "
                 "one batch with drop_remainder",
-                stage->config.name, stage->passes_ended);
-    stage->passes_ended++;
+                stage->config.name, stage->pass.n_ended);
+    stage->pass.n_ended++;
     return true;
 }
 
@@ -317,9 +317,9 @@ static bool end_pass(struct stg_stage *stage)
 static bool end_for_late(struct stg_stage *stage)
 {
     bool changed = false;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         while (c->state == STG_CLIENT_ATTACHED && c->n_owed == 0 &&
-               stg_client_pass(c) < stage->passes_ended && wants_pass(c)) {
+               stg_client_pass(c) < stage->pass.n_ended && wants_pass(c)) {
             stg_client_end(stage, c);
             changed = true;
         }
@@ -332,7 +332,7 @@ static bool may_begin(const struct stg_stage *stage, bool *ret_any)
 {
     bool all = true;
     *ret_any = false;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         bool asks = stg_client_asks(stage, c);
         *ret_any = *ret_any || asks;
         all = all && (asks || !stg_client_takes_part(c));
@@ -340,24 +340,26 @@ static bool may_begin(const struct stg_stage *stage, bool *ret_any)
     if (!stage->kind->together)
         return *ret_any;
     if (stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
-        all = all && stage->n_attached == stage->config.num_clients;
-    return stage->begun && *ret_any && all;
+        all = all && stage->members.n_attached == stage->config.num_clients;
+    return stage->members.begun && *ret_any && all;
 }
 
 static bool begin_pass(struct stg_stage *stage)
 {
-    if (stage->pass_state != STG_PASS_NONE || stage->stopping || stage->failure.code != 0)
+    if (stage->pass.state != STG_PASS_NONE || stage->stop.is_on ||
+        stage->pass.failure.code != 0)
         return false;
     bool any;
     if (!may_begin(stage, &any)) {
-        stage->asked_ns = !any                   ? 0
-                          : stage->asked_ns != 0 ? stage->asked_ns
-                                                 : stg_now_ns();
+        stage->timeouts.asked_ns = !any ? 0
+                                   : stage->timeouts.asked_ns != 0
+                                       ? stage->timeouts.asked_ns
+                                       : stg_now_ns();
         return false;
     }
-    stage->asked_ns = 0;
-    stage->pass_state = STG_PASS_RUNNING;
-    stage->wake |= STG_WAKE_PASS;
+    stage->timeouts.asked_ns = 0;
+    stage->pass.state = STG_PASS_RUNNING;
+    stage->effects.wake |= STG_WAKE_PASS;
     return true;
 }
 
@@ -365,18 +367,18 @@ static bool begin_pass(struct stg_stage *stage)
  * words. */
 static bool say_last_words(struct stg_stage *stage)
 {
-    if (!stage->stopping)
+    if (!stage->stop.is_on)
         return false;
     bool changed = false, all = true;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED || c->ring.finished)
             continue;
-        if (stage->draining && stg_client_in_pass(stage, c) &&
+        if (stage->stop.drains && stg_client_in_pass(stage, c) &&
             (c->n_owed > 0 || stage->kind->has_more(stage, c))) {
             all = false;
             continue;
         }
-        changed |= stg_client_last_words(c, &stage->last_words);
+        changed |= stg_client_last_words(c, &stage->stop.words);
     }
     if (all)
         stg_buffer_discard(stage);
@@ -396,7 +398,7 @@ static bool ring_bell(const struct stg_client *client)
 static void ring_bells(struct stg_stage *stage)
 {
     bool any_waits = false, any_owed = false;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
         bool waits = stg_control_waiting(&c->control), pushed = c->pushed;
@@ -410,11 +412,12 @@ static void ring_bells(struct stg_stage *stage)
 
 bool stg_awaits_clients(const struct stg_stage *stage)
 {
-    if (stage->pass_state != STG_PASS_RUNNING || stage->stopping ||
+    if (stage->pass.state != STG_PASS_RUNNING || stage->stop.is_on ||
         stage->runners.n_waiting > 0)
         return true;
     bool any = false;
-    for (const struct stg_client *c = stage->clients; c != NULL && !any; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL && !any;
+         c = c->next)
         any = c->state == STG_CLIENT_ATTACHED &&
               (c->n_owed > 0 || stage->kind->has_more(stage, c));
     return any;
@@ -427,7 +430,7 @@ static bool want_bells(struct stg_stage *stage)
     bool asked = false;
     if (!stg_awaits_clients(stage))
         return false;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED || c->bell_wanted)
             continue;
         stg_ring_want_bell(&c->ring);
@@ -439,7 +442,7 @@ static bool want_bells(struct stg_stage *stage)
 
 static void take_all(struct stg_stage *stage)
 {
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!c->has_lease || c->state == STG_CLIENT_JOINING)
             continue;
         stg_client_trace(stage, c);
@@ -450,7 +453,7 @@ static void take_all(struct stg_stage *stage)
 static bool give_all(struct stg_stage *stage)
 {
     bool changed = begin_pass(stage);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         changed |= c->n_owed > 0 && stg_client_give_owed(stage, c);
     changed |= stage->kind->give(stage);
     changed |= end_pass(stage);
@@ -469,7 +472,7 @@ void stg_delivery_run(struct stg_stage *stage)
     ring_bells(stage);
     stg_account_waits(stage);
     stg_clients_bury(stage);
-    if (stage->wake != 0)
-        stg_wake_runners(stage, stage->wake);
-    stage->wake = 0;
+    if (stage->effects.wake != 0)
+        stg_wake_runners(stage, stage->effects.wake);
+    stage->effects.wake = 0;
 }

@@ -210,7 +210,8 @@ void stg_account_waits(struct stg_stage *stage);
 /* What a finished item says of the pace: its times, and what its runner measured. */
 void stg_account_work(struct stg_stage *stage, const struct stg_work *work);
 
-/* Brings stage->measure->load up to this moment; also before n_attached changes. */
+/* Brings stage->observers.measure->load up to this moment; also before n_attached
+ * changes. */
 void stg_account_load(struct stg_stage *stage, uint64_t now_ns);
 
 /* Remembers a client that is gone. */

@@ -13,7 +13,7 @@
  */
 static bool others_wait(const struct stg_stage *stage, const struct stg_client *holder)
 {
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control) &&
             (c != holder || !stage->kind->together))
             return true;
@@ -37,7 +37,8 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
     uint64_t millis = stage->staged->hold_timeout_millis, limit = millis * 1000000u;
-    for (struct stg_client *c = stage->clients; limit != 0 && c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; limit != 0 && c != NULL;
+         c = c->next) {
         const struct stg_assigned *held = holds(stage, c);
         if (c->state != STG_CLIENT_ATTACHED || held == NULL ||
             now - held->assigned_ns < limit || !stage->kind->holds_up(stage, c) ||
@@ -50,7 +51,7 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
                  " while others waited, and was detached",
                  c->client_id, held->number, millis);
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
-        stage->n_evicted++;
+        stage->counts.n_evicted++;
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);
         any = true;
     }
@@ -61,7 +62,7 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
 static bool expire_away(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_AWAY || now < c->away_until_ns ||
             stg_client_successor(stage, c) != NULL)
             continue;
@@ -71,7 +72,7 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
                  stg_client_how(c), stage->staged->rejoin_millis);
         stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s", stage->config.name,
                 c->client_id, (int)c->pid, text);
-        stage->n_evicted += stage->kind->together;
+        stage->counts.n_evicted += stage->kind->together;
         stg_client_forget(stage, c, text);
         any = true;
     }
@@ -80,7 +81,7 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
 
 static void list_clients(const struct stg_stage *stage, bool asking, struct stg_err *err)
 {
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED && stg_client_asks(stage, c) == asking)
             stg_err_append(err, err->code, " %s", c->client_id);
         else if (c->state == STG_CLIENT_AWAY && !asking)
@@ -91,16 +92,17 @@ static void list_clients(const struct stg_stage *stage, bool asking, struct stg_
 static void say_missing(const struct stg_stage *stage, struct stg_err *err)
 {
     uint64_t millis = stage->staged->start_timeout_millis;
-    uint32_t n = stage->config.num_clients - stage->n_attached;
-    if (stage->begun) {
+    uint32_t n = stage->config.num_clients - stage->members.n_attached;
+    if (stage->members.begun) {
         stg_err(err, -STAGER_DEADLINE_EXCEEDED,
                 "not all asked for the next pass within start_timeout_millis %" PRIu64
                 "; missing:",
                 millis);
         list_clients(stage, false, err);
-        if (n > stage->n_away && stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
+        if (n > stage->members.n_away &&
+            stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
             stg_err_append(err, err->code, " %u of num_clients %u left",
-                           n - stage->n_away, stage->config.num_clients);
+                           n - stage->members.n_away, stage->config.num_clients);
     } else {
         stg_err(err, -STAGER_DEADLINE_EXCEEDED,
                 "%u of num_clients %u did not come within start_timeout_millis %" PRIu64
@@ -115,17 +117,18 @@ static void say_missing(const struct stg_stage *stage, struct stg_err *err)
 static bool expire_start(struct stg_stage *stage, uint64_t now)
 {
     uint64_t limit = stage->staged->start_timeout_millis * 1000000u;
-    uint64_t since = stage->begun ? stage->asked_ns : stage->first_attach_ns;
-    if (!stage->kind->together || stage->n_attached == 0 || since == 0 ||
-        stage->stopping || now < since || now - since < limit)
+    uint64_t since =
+        stage->members.begun ? stage->timeouts.asked_ns : stage->timeouts.first_attach_ns;
+    if (!stage->kind->together || stage->members.n_attached == 0 || since == 0 ||
+        stage->stop.is_on || now < since || now - since < limit)
         return false;
     struct stg_err err;
     say_missing(stage, &err);
     bool any = false;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!stg_client_asks(stage, c))
             continue;
-        stage->n_evicted++;
+        stage->counts.n_evicted++;
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
         any = true;
     }
@@ -143,7 +146,7 @@ bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns)
 uint64_t stg_expire_next_ns(const struct stg_stage *stage)
 {
     uint64_t next = UINT64_MAX;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_AWAY && c->away_until_ns < next &&
             stg_client_successor(stage, c) == NULL)
             next = c->away_until_ns;

@@ -184,16 +184,16 @@ int stg_stage_feed(struct stg_stage *stage, const struct stg_request *request,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&stage->lock);
-    rc = stage->stopping
+    rc = stage->stop.is_on
              ? stg_err(err, -STAGER_ABORTED,
                        "this run of pipeline %s makes no more batches, with whatever "
                        "feeds: open the stream anew",
                        stage->config.name)
-             : stg_feed_set_create(stage->feeds, stg_graph_n_feeds(graph), feed, value,
-                                   &set, err);
+             : stg_feed_set_create(stage->boundary.feeds, stg_graph_n_feeds(graph), feed,
+                                   value, &set, err);
     if (rc == 0) {
-        stg_feed_set_unref(stage->feeds);
-        stage->feeds = set;
+        stg_feed_set_unref(stage->boundary.feeds);
+        stage->boundary.feeds = set;
         *ret_version = set->version;
     } else {
         stg_feed_value_unref(value);

@@ -27,14 +27,15 @@ void stg_stage_name_holder(const struct stg_stage_config *config,
 static int make_sparse(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_stage_plan *plan = &stage->plan;
-    stage->backed = calloc(plan->n_extents, sizeof(stage->backed[0]));
-    if (stage->backed == NULL)
+    stage->memory.backed = calloc(plan->n_extents, sizeof(stage->memory.backed[0]));
+    if (stage->memory.backed == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = stg_segment_create_sparse(ARENA, plan->arena_bytes, &stage->arena, err);
+    int rc =
+        stg_segment_create_sparse(ARENA, plan->arena_bytes, &stage->memory.arena, err);
     for (uint64_t i = 0; rc == 0 && i < plan->n_extents; i++) {
-        rc = stg_segment_back(ARENA, &stage->arena, i * plan->max_batch_bytes,
+        rc = stg_segment_back(ARENA, &stage->memory.arena, i * plan->max_batch_bytes,
                               STG_GRANULE_BYTES, err);
-        stage->backed[i] = STG_GRANULE_BYTES;
+        stage->memory.backed[i] = STG_GRANULE_BYTES;
     }
     return rc;
 }
@@ -45,9 +46,10 @@ int stg_stage_make_arena(struct stg_stage *stage, bool for_device, struct stg_er
     const _Atomic int *cancelled = stage->config.cancelled;
     if (stage->plan.is_sparse)
         return make_sparse(stage, err);
-    return for_device
-               ? stg_segment_create_open(ARENA, bytes, cancelled, &stage->arena, err)
-               : stg_segment_create(ARENA, bytes, false, cancelled, &stage->arena, err);
+    return for_device ? stg_segment_create_open(ARENA, bytes, cancelled,
+                                                &stage->memory.arena, err)
+                      : stg_segment_create(ARENA, bytes, false, cancelled,
+                                           &stage->memory.arena, err);
 }
 
 /* Takes the least that does when there is no more. */
@@ -55,10 +57,11 @@ static int take(struct stg_stage *stage, uint64_t have, uint64_t least, uint64_t
                 struct stg_err *err)
 {
     struct stg_budget *budget = stage->config.budget;
-    if (*want > least && stg_budget_take(budget, *want - have, stage->holder, NULL) == 0)
+    if (*want > least &&
+        stg_budget_take(budget, *want - have, stage->memory.holder, NULL) == 0)
         return 0;
     *want = least;
-    int rc = stg_budget_take(budget, least - have, stage->holder, err);
+    int rc = stg_budget_take(budget, least - have, stage->memory.holder, err);
     if (rc < 0 && err != NULL)
         stg_err_append(err, rc,
                        "; set memory_budget or max_batch_bytes of the pipeline to have "
@@ -71,21 +74,22 @@ static int grow(void *owner, uint64_t needed, uint64_t *ret, struct stg_err *err
     const struct stg_extent_room *room = owner;
     struct stg_stage *stage = room->stage;
     uint64_t slot_bytes = stage->plan.max_batch_bytes;
-    uint64_t *backed = &stage->backed[room->offset / slot_bytes], have = *backed;
+    uint64_t *backed = &stage->memory.backed[room->offset / slot_bytes], have = *backed;
     uint64_t least = stg_granules(needed), want = stg_granules(have + have / 2);
     want = want > least ? want : least;
     want = want < slot_bytes ? want : slot_bytes;
     int rc = take(stage, have, least, &want, err);
     if (rc < 0)
         return rc;
-    rc = stg_segment_back(ARENA, &stage->arena, room->offset + have, want - have, err);
+    rc = stg_segment_back(ARENA, &stage->memory.arena, room->offset + have, want - have,
+                          err);
     if (rc < 0) {
-        stg_budget_give(stage->config.budget, want - have, stage->holder);
+        stg_budget_give(stage->config.budget, want - have, stage->memory.holder);
         return rc;
     }
     pthread_mutex_lock(&stage->lock);
     *backed = want;
-    stage->budget_bytes += want - have;
+    stage->memory.budget_bytes += want - have;
     pthread_mutex_unlock(&stage->lock);
     *ret = want;
     return 0;
@@ -96,10 +100,11 @@ uint64_t stg_stage_extent_room(struct stg_stage *stage, const char *base,
 {
     uint64_t most = stage->plan.max_batch_bytes;
     *room = (struct stg_extent_room){
-        .stage = stage, .offset = (uint64_t)(base - (const char *)stage->arena.base)};
+        .stage = stage,
+        .offset = (uint64_t)(base - (const char *)stage->memory.arena.base)};
     *ret = (struct stg_batch_room){
         .limit_bytes = most, .grow = stage->plan.is_sparse ? grow : NULL, .owner = room};
-    return stage->plan.is_sparse ? stage->backed[room->offset / most] : most;
+    return stage->plan.is_sparse ? stage->memory.backed[room->offset / most] : most;
 }
 
 uint64_t stg_stage_arena_bytes(const struct stg_stage *stage)
@@ -108,7 +113,7 @@ uint64_t stg_stage_arena_bytes(const struct stg_stage *stage)
     if (!stage->plan.is_sparse)
         return stage->plan.arena_bytes;
     for (uint64_t i = 0; i < stage->plan.n_extents; i++)
-        bytes += stage->backed[i];
+        bytes += stage->memory.backed[i];
     return bytes;
 }
 
@@ -117,13 +122,13 @@ uint64_t stg_stage_arena_bytes(const struct stg_stage *stage)
 static int take_buffers(void *owner, uint64_t bytes, struct stg_err *err)
 {
     struct stg_stage *stage = owner;
-    return stg_budget_take_free(stage->config.budget, bytes, stage->holder, err);
+    return stg_budget_take_free(stage->config.budget, bytes, stage->memory.holder, err);
 }
 
 static void give_buffers(void *owner, uint64_t bytes)
 {
     struct stg_stage *stage = owner;
-    stg_budget_give(stage->config.budget, bytes, stage->holder);
+    stg_budget_give(stage->config.budget, bytes, stage->memory.holder);
 }
 
 const struct stg_fund *stg_stage_fund(struct stg_stage *stage, struct stg_fund *ret)
@@ -147,7 +152,7 @@ static bool keeps(const struct stg_client *client)
 static uint64_t count_keepers(const struct stg_stage *stage)
 {
     uint64_t n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         n += keeps(c);
     return n;
 }
@@ -159,10 +164,10 @@ uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client
     pthread_mutex_lock(&stage->lock);
     uint32_t n = keeps(client) ? client->n_assigned : 0;
     uint64_t bytes = 0;
-    if (n > 0 && stage->stopping && stage->runners.n_alive == 0)
-        bytes = stage->budget_bytes / count_keepers(stage);
+    if (n > 0 && stage->stop.is_on && stage->runners.n_alive == 0)
+        bytes = stage->memory.budget_bytes / count_keepers(stage);
     for (uint32_t i = 0; i < n && bytes == 0; i++)
-        bytes += stg_extent_bytes(stage->leases, client->assigned[i].extent);
+        bytes += stg_extent_bytes(stage->buffer.leases, client->assigned[i].extent);
     pthread_mutex_unlock(&stage->lock);
     *ret_bytes = bytes;
     return n;
@@ -170,7 +175,7 @@ uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client
 
 static const struct stg_client *first_keeper(const struct stg_stage *stage)
 {
-    const struct stg_client *c = stage->clients;
+    const struct stg_client *c = stage->members.clients;
     while (c != NULL && !keeps(c))
         c = c->next;
     return c;
@@ -183,16 +188,18 @@ void stg_stage_shrink(struct stg_stage *stage)
     pthread_mutex_lock(&stage->lock);
     const struct stg_client *keeper = first_keeper(stage);
     uint64_t arena = stg_stage_arena_bytes(stage);
-    uint64_t more = stage->budget_bytes > arena ? stage->budget_bytes - arena : 0;
-    stg_budget_give(stage->config.budget, more, stage->holder);
-    stage->budget_bytes -= more;
+    uint64_t more =
+        stage->memory.budget_bytes > arena ? stage->memory.budget_bytes - arena : 0;
+    stg_budget_give(stage->config.budget, more, stage->memory.holder);
+    stage->memory.budget_bytes -= more;
     if (keeper != NULL) {
         snprintf(holder, sizeof(holder),
                  "process %d (%.40s), which closed a stream of pipeline %s and keeps its "
                  "batches,",
                  (int)keeper->pid, keeper->program, stage->config.name);
-        stg_budget_move(stage->config.budget, stage->budget_bytes, stage->holder, holder);
-        memcpy(stage->holder, holder, sizeof(holder));
+        stg_budget_move(stage->config.budget, stage->memory.budget_bytes,
+                        stage->memory.holder, holder);
+        memcpy(stage->memory.holder, holder, sizeof(holder));
     }
     pthread_mutex_unlock(&stage->lock);
 }

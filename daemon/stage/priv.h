@@ -113,7 +113,7 @@ struct stg_client {
     uint64_t taken_before; /* of connections before this one */
     uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
     uint64_t wait_ns, daemon_wait_ns, n_violations;
-    uint64_t wait_seen_ns;   /* of its time asleep, what stage->measure counts */
+    uint64_t wait_seen_ns; /* of its time asleep, what stage->observers.measure counts */
     struct stg_client_mark { /* when the tuners' window began */
         uint64_t wait_ns, n_given;
     } tune_mark;
@@ -193,93 +193,129 @@ struct stg_stage_tune {
     struct stg_tuning *log;
     bool owns_log;
     bool was_held;   /* by trials of cuts: nothing was measured */
-    uint64_t n_told; /* of its changes, what stage->measure knows */
+    uint64_t n_told; /* of its changes, what stage->observers.measure knows */
 };
 
-struct stg_stage {
-    struct stg_stage_config config;
-    struct stg_stage_plan plan;
-    const struct stg_staged *staged;
-    struct stg_segment arena;
-    struct stg_twin *twin; /* of it, on a GPU; NULL: there shall be none. No lock */
-    char holder[STG_HOLDER_BYTES]; /* on the budget */
-
-    pthread_mutex_t lock;
-
-    uint64_t budget_bytes;
-    uint64_t *backed; /* of a sparse arena: memory of each slot. A runner that has the
-                         slot's extent reads it without the lock */
-
+/* Published items in order, and what becomes of each. Ordinals count from the stage's
+ * start. */
+struct stg_buffer {
     struct stg_lease_core *leases;
     struct stg_item *items; /* by extent id */
     uint32_t max_extents;
-
-    /* The buffer: published items in order; ordinals count from the stage's start. */
     uint32_t *queue; /* ring of extents, queue_size slots */
     uint32_t queue_size;
-    uint32_t capacity;                /* now; rounds, under round_robin */
-    uint64_t queue_first, queue_next; /* ordinals */
-    uint32_t *returned; /* split: to be delivered again, ascending numbers */
+    uint32_t capacity;    /* now; rounds, under round_robin */
+    uint64_t first, next; /* ordinals */
+    uint32_t *returned;   /* split: to be delivered again, ascending numbers */
     uint32_t n_returned;
+    uint64_t n_published, n_acknowledged, n_lost, n_discarded;
+    uint64_t n_rows, n_bytes; /* of published items */
+};
 
-    struct stg_client *clients; /* attached and detached */
+/* Clients, attached and detached. */
+struct stg_membership {
+    struct stg_client *clients;
     uint32_t n_attached, n_away, n_joining;
-    uint64_t n_changes; /* times that one came or went, ever */
-    const struct stg_delivery_kind *kind;
-    bool begun; /* all num_clients were there once, and some still are */
-    uint64_t first_attach_ns;
-    uint64_t asked_ns;        /* since when some ask for a pass and some do not; or 0 */
+    uint64_t n_changes;       /* times that one came or went, ever */
+    uint64_t n_joined;        /* clients, ever */
+    bool begun;               /* all num_clients were there once, and some still are */
     struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;
-    unsigned wake; /* what stg_delivery_run has to wake runners for: enum stg_wake */
-    bool is_swept; /* the loop was asked to sweep, or does so every few milliseconds */
+};
 
-    enum stg_pass_state pass_state;
-    uint64_t passes_ended; /* the current pass, or the next one when pass_state is NONE */
-    uint64_t epoch;        /* of the last item published */
+struct stg_timeouts {
+    uint64_t first_attach_ns;
+    uint64_t asked_ns; /* since when some ask for a pass and some do not; or 0 */
+};
+
+struct stg_pass {
+    enum stg_pass_state state;
+    uint64_t n_ended; /* the current pass, or the next one when state is NONE */
+    uint64_t epoch;   /* of the last item published */
     uint64_t
         publish_next; /* items that are out of the runners' hands; whose turn it is */
     uint64_t
         end_sequence; /* DRAWN: the pass has no item with this sequence or a later one */
     uint64_t next_number; /* of the next item that is published, dropped or ignored */
-
     struct stg_err
-        failure;   /* code != 0: the source failed; sticky, after what is queued */
-    bool stopping; /* runners leave, then last_words */
-    bool draining; /* first, what is published is still delivered */
-    struct stg_err last_words;
-    _Atomic int stopped; /* for the dataset: no lock */
+        failure; /* code != 0: the source failed; sticky, after what is queued */
+};
 
-    struct stg_runners runners;
-    struct stg_activity activity; /* of the dataset: a lock of its own */
-    struct stg_feed_set *feeds;   /* of the next item drawn; NULL: as the file says */
-    struct stg_stage_cut *cut;    /* of the next item drawn; NULL: the pipeline's own */
-    uint64_t n_cuts;              /* ever */
+struct stg_stop {
+    bool is_on;  /* runners leave, then `words` */
+    bool drains; /* first, what is published is still delivered */
+    struct stg_err words;
+    _Atomic int flag; /* for the dataset: no lock */
+};
+
+/* What is made of the next item drawn. */
+struct stg_boundary {
+    struct stg_feed_set *feeds; /* NULL: as the file says */
+    struct stg_stage_cut *cut;  /* NULL: the pipeline's own */
+    uint64_t n_cuts;            /* ever */
     bool *chosen; /* smart_stage auto: nodes that are to move, where they may; or NULL */
-    uint64_t n_joined;   /* clients, ever */
     uint64_t n_own_cuts; /* items made by the pipeline's own cut, because theirs failed */
-    struct stg_stage_tune tune;
+};
 
-    uint64_t n_acknowledged, n_discarded_published, n_incomplete;
-    uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
-    uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
-    uint64_t n_evicted;
-    uint64_t n_published, n_assigned, n_released, n_dropped, n_errors, n_redelivered,
-        n_lost;
+/* Of the batches. */
+struct stg_stage_memory {
+    struct stg_segment arena;
+    struct stg_twin *twin; /* of it, on a GPU; NULL: there shall be none. No lock */
+    char holder[STG_HOLDER_BYTES]; /* on the budget */
+    uint64_t budget_bytes;
+    uint64_t *backed; /* of a sparse arena: memory of each slot. A runner that has the
+                         slot's extent reads it without the lock */
+};
+
+struct stg_observers {
+    struct stg_activity activity; /* of the dataset: a lock of its own */
+    struct stg_stage_tune tune;
+    struct stg_measure *measure;   /* NULL once it was taken (stg_stage_take_measure) */
+    struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
+};
+
+struct stg_counts {
     /* made = published + dropped + ignored + in_hand + discarded, whenever the lock is
      * free. */
-    uint64_t n_made, n_ignored, n_in_hand, n_discarded;
-    uint64_t n_rows, n_bytes, n_timeouts;
+    uint64_t n_made, n_dropped, n_ignored, n_in_hand, n_discarded;
+    uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
+    uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
+    uint64_t n_incomplete;
+    uint64_t n_assigned, n_released, n_redelivered, n_evicted, n_errors, n_timeouts;
     uint64_t published_ns;       /* when the last item was; 0: none */
     uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, draw_ns;
     uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */
     struct stg_trace_label call_label; /* of the step py_function */
-    struct stg_measure *measure;   /* NULL once it was taken (stg_stage_take_measure) */
-    struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
     char last_error[512];
+};
+
+/* What is to be done once the parts are changed. */
+struct stg_effects {
+    unsigned wake; /* what stg_delivery_run has to wake runners for: enum stg_wake */
+    bool is_swept; /* the loop was asked to sweep, or does so every few milliseconds */
+};
+
+struct stg_stage {
+    struct stg_stage_config config;
+    struct stg_stage_plan plan;
+    const struct stg_staged *staged;
+    const struct stg_delivery_kind *kind;
+
+    pthread_mutex_t lock; /* of all that follows */
+    struct stg_stage_memory memory;
+    struct stg_buffer buffer;
+    struct stg_membership members;
+    struct stg_pass pass;
+    struct stg_stop stop;
+    struct stg_runners runners;
+    struct stg_boundary boundary;
+    struct stg_timeouts timeouts;
+    struct stg_observers observers;
+    struct stg_counts counts;
+    struct stg_effects effects;
 };
 
 /* Somebody waits for a client: the loop is to look at them now and then. */
@@ -346,7 +382,7 @@ int stg_tune_init(struct stg_stage *stage, struct stg_err *err);
 void stg_tune_finish(struct stg_stage *stage); /* also when it was not initialised */
 
 /* All of them with the lock held. An item is out of a runner's hands. May change both
- * numbers, and says in stage->wake whom that wakes. */
+ * numbers, and says in stage->effects.wake whom that wakes. */
 void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
 
 /* An item has left the buffer. */

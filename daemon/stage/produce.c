@@ -34,8 +34,8 @@ static bool wait_for_pass(struct stg_runner *runner)
     struct stg_runners *runners = &stage->runners;
     pthread_mutex_lock(&stage->lock);
     runners->n_waiting_pass++;
-    while (!stage->stopping && (stage->pass_state != STG_PASS_RUNNING ||
-                                runner->index >= runners->n_active)) {
+    while (!stage->stop.is_on && (stage->pass.state != STG_PASS_RUNNING ||
+                                  runner->index >= runners->n_active)) {
         bool is_parked = runner->index >= runners->n_active;
         if (is_parked)
             stg_draw_pass_on(stage, true);
@@ -43,7 +43,7 @@ static bool wait_for_pass(struct stg_runner *runner)
                        is_parked ? STG_SPAN_WAIT_PARKED : STG_SPAN_WAIT_PASS);
     }
     runners->n_waiting_pass--;
-    bool go_on = !stage->stopping;
+    bool go_on = !stage->stop.is_on;
     pthread_mutex_unlock(&stage->lock);
     return go_on;
 }
@@ -55,8 +55,9 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
     bool ok = false;
     pthread_mutex_lock(&stage->lock);
     uint64_t began = 0;
-    while (!stage->stopping) {
-        ok = stg_extent_reserve(stage->leases, stage->plan.max_batch_bytes, ret) == 0;
+    while (!stage->stop.is_on) {
+        ok = stg_extent_reserve(stage->buffer.leases, stage->plan.max_batch_bytes, ret) ==
+             0;
         if (ok)
             break;
         if (began == 0) {
@@ -81,7 +82,7 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
 static void unreserve(struct stg_stage *stage, uint32_t extent)
 {
     pthread_mutex_lock(&stage->lock);
-    stg_extent_drop(stage->leases, extent);
+    stg_extent_drop(stage->buffer.leases, extent);
     stg_wake_runners(stage, STG_WAKE_MEMORY);
     pthread_mutex_unlock(&stage->lock);
 }
@@ -109,10 +110,10 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .buffer_bytes = stage->plan.buffer_bytes,
         .fund = stg_stage_fund(stage, &fund),
         .trace = stage->config.trace,
-        .stopped = &stage->stopped,
+        .stopped = &stage->stop.flag,
         .container = stage->config.container,
-        .tuning = stage->tune.log,
-        .activity = &stage->activity,
+        .tuning = stage->observers.tune.log,
+        .activity = &stage->observers.activity,
     };
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }
@@ -163,7 +164,7 @@ static void count_ignored(struct stg_stage *stage)
     if (runners->dataset == NULL)
         return;
     uint64_t n = stg_dataset_n_ignored(runners->dataset);
-    stage->n_ignored_elements += n - runners->n_ignored_seen;
+    stage->counts.n_ignored_elements += n - runners->n_ignored_seen;
     runners->n_ignored_seen = n;
 }
 
@@ -181,15 +182,15 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
     runners->is_drawing = false;
     stg_draw_pass_on(stage, false);
     /* Another item may have ended the pass meanwhile, and the next one begun. */
-    bool running = !stage->stopping && stage->pass_state == STG_PASS_RUNNING &&
-                   stage->passes_ended == pass;
+    bool running = !stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING &&
+                   stage->pass.n_ended == pass;
     bool ok = running && rc == 0;
     if (ok) {
         ret->sequence = runners->draw_sequence++;
-        ret->feeds = stg_feed_set_ref(stage->feeds);
-        ret->cut = stg_stage_cut_ref(stage->cut);
-        stage->n_made++;
-        stage->n_in_hand++;
+        ret->feeds = stg_feed_set_ref(stage->boundary.feeds);
+        ret->cut = stg_stage_cut_ref(stage->boundary.cut);
+        stage->counts.n_made++;
+        stage->counts.n_in_hand++;
     } else if (running) {
         stg_publish_end(stage, rc, &err);
     }
@@ -222,8 +223,8 @@ static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
 {
     struct stg_stage *stage = runner->stage;
     uint64_t began = stg_now_ns();
-    char *base =
-        (char *)stage->arena.base + stg_extent_offset(stage->leases, work->extent);
+    char *base = (char *)stage->memory.arena.base +
+                 stg_extent_offset(stage->buffer.leases, work->extent);
     work->err.code = 0;
     work->err.text[0] = '\0';
     work->cut = NULL;
@@ -247,12 +248,14 @@ static void copy_to_twin(const struct stg_runner *runner, struct stg_work *work)
 {
     struct stg_stage *stage = runner->stage;
     work->device = 0;
-    if (stage->twin == NULL || work->err.code != 0)
+    if (stage->memory.twin == NULL || work->err.code != 0)
         return;
     uint64_t began = stg_now_ns(), first, bytes;
-    uint64_t offset = stg_extent_offset(stage->leases, work->extent);
-    stg_batch_device_span((const char *)stage->arena.base + offset, &first, &bytes);
-    work->device = stg_twin_copy(stage->twin, runner->index, offset + first, bytes);
+    uint64_t offset = stg_extent_offset(stage->buffer.leases, work->extent);
+    stg_batch_device_span((const char *)stage->memory.arena.base + offset, &first,
+                          &bytes);
+    work->device =
+        stg_twin_copy(stage->memory.twin, runner->index, offset + first, bytes);
     work->busy_ns += stg_now_ns() - began;
 }
 
@@ -268,7 +271,7 @@ static void draw_and_compute(void *arg)
 {
     struct task *task = arg;
     struct stg_drawn drawn = {0};
-    bool tuned = task->runner->stage->tune.is_on;
+    bool tuned = task->runner->stage->observers.tune.is_on;
     /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
     uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
     task->is_made = draw(task->runner->stage, task->pass, &drawn);

@@ -39,7 +39,7 @@ void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns)
 {
     stage->runners.n_waiting--;
     stage->runners.waits_began_ns -= began_ns;
-    stage->wait_ns += stg_now_ns() - began_ns;
+    stage->counts.wait_ns += stg_now_ns() - began_ns;
 }
 
 static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)
@@ -49,7 +49,7 @@ static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)
 
 static void wake_turn(struct stg_stage *stage)
 {
-    struct stg_turn *turn = turn_of(stage, stage->publish_next);
+    struct stg_turn *turn = turn_of(stage, stage->pass.publish_next);
     if (turn->is_waiting)
         pthread_cond_signal(&turn->cond);
     turn->is_waiting = false;
@@ -69,17 +69,18 @@ static void wake_all(struct stg_runners *runners)
 void stg_wake_runners(struct stg_stage *stage, unsigned what)
 {
     struct stg_runners *runners = &stage->runners;
-    if (stage->stopping) {
+    if (stage->stop.is_on) {
         wake_all(runners);
         return;
     }
     if ((what & STG_WAKE_ROOM) != 0 &&
-        (stg_stage_has_room(stage) || runners->clock_runs != (stage->n_attached > 0)))
+        (stg_stage_has_room(stage) ||
+         runners->clock_runs != (stage->members.n_attached > 0)))
         wake_turn(stage);
     if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
         pthread_cond_signal(&runners->memory);
     if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
-        stage->pass_state == STG_PASS_RUNNING)
+        stage->pass.state == STG_PASS_RUNNING)
         pthread_cond_broadcast(&runners->pass);
 }
 
@@ -103,10 +104,10 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
     runners->end = (struct stg_pass_end){.is_set = true, .sequence = sequence};
     if (err != NULL)
         runners->end.err = *err;
-    if (stage->pass_state != STG_PASS_RUNNING)
+    if (stage->pass.state != STG_PASS_RUNNING)
         return;
-    stage->pass_state = STG_PASS_DRAWN;
-    stage->end_sequence = runners->draw_sequence;
+    stage->pass.state = STG_PASS_DRAWN;
+    stage->pass.end_sequence = runners->draw_sequence;
     pthread_cond_broadcast(&runners->draw);
 }
 
@@ -114,14 +115,14 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
 static void settle_end(struct stg_stage *stage)
 {
     const struct stg_err *err = &stage->runners.end.err;
-    if (stage->pass_state != STG_PASS_DRAWN ||
-        stage->publish_next != stage->end_sequence || err->code == 0 ||
-        stage->failure.code != 0 || stage->stopping)
+    if (stage->pass.state != STG_PASS_DRAWN ||
+        stage->pass.publish_next != stage->pass.end_sequence || err->code == 0 ||
+        stage->pass.failure.code != 0 || stage->stop.is_on)
         return;
-    stage->failure = *err;
+    stage->pass.failure = *err;
     stg_log(STG_LOG_ERROR, "pipeline %s: pass %" PRIu64 ": %s: %s", stage->config.name,
-            stage->passes_ended, stg_status_name(err->code), err->text);
-    snprintf(stage->last_error, sizeof(stage->last_error), "%s: %.400s",
+            stage->pass.n_ended, stg_status_name(err->code), err->text);
+    snprintf(stage->counts.last_error, sizeof(stage->counts.last_error), "%s: %.400s",
              stg_status_name(err->code), err->text);
 }
 
@@ -178,7 +179,7 @@ void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
     bool closed = classify(stage, err.code) == CLOSED;
     if (closed && rc < 0)
         stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
-                stage->config.name, stage->passes_ended, stg_status_name(rc), err.text);
+                stage->config.name, stage->pass.n_ended, stg_status_name(rc), err.text);
     if (!closed)
         source_failed(stage, rc, &err);
     propose_end(stage, stage->runners.draw_sequence, closed ? NULL : &err);
@@ -191,9 +192,9 @@ void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
 static void begin_pass(struct stg_stage *stage)
 {
     struct stg_runners *runners = &stage->runners;
-    if (runners->begun_pass == stage->passes_ended)
+    if (runners->begun_pass == stage->pass.n_ended)
         return;
-    runners->begun_pass = stage->passes_ended;
+    runners->begun_pass = stage->pass.n_ended;
     runners->end = (struct stg_pass_end){0};
     runners->n_ignored_in_pass = 0;
     runners->n_ignored_in_row = 0;
@@ -213,12 +214,12 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
     struct stg_runners *runners = &stage->runners;
     bool ok = false;
     pthread_mutex_lock(&stage->lock);
-    while (!stage->stopping && stage->pass_state == STG_PASS_RUNNING) {
+    while (!stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING) {
         begin_pass(stage);
         uint64_t until = runners->pause_until_ns;
         bool pause = until != 0 && stg_now_ns() < until;
         ok = !runners->is_drawing && !pause &&
-             (stage->n_in_hand == 0 || is_worth_waking(runners));
+             (stage->counts.n_in_hand == 0 || is_worth_waking(runners));
         if (ok)
             break;
         runners->n_waiting_draw++;
@@ -227,7 +228,7 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
     }
     if (ok) {
         runners->is_drawing = true;
-        *ret_pass = stage->passes_ended;
+        *ret_pass = stage->pass.n_ended;
     }
     pthread_mutex_unlock(&stage->lock);
     return ok;
@@ -270,15 +271,15 @@ static bool ignore(struct stg_stage *stage, const struct stg_work *work)
     runners->n_ignored_in_pass++;
     if (++runners->n_ignored_in_row > FREE_IN_ROW)
         pause_drawing(runners);
-    stage->n_ignored++;
-    stage->n_skipped++;
-    snprintf(stage->last_error, sizeof(stage->last_error),
+    stage->counts.n_ignored++;
+    stage->counts.n_skipped++;
+    snprintf(stage->counts.last_error, sizeof(stage->counts.last_error),
              "%s: item %" PRIu64 " was ignored: %.400s", stg_status_name(work->err.code),
-             stage->next_number, work->err.text);
-    if (worth_a_line(stage->n_ignored))
+             stage->pass.next_number, work->err.text);
+    if (worth_a_line(stage->counts.n_ignored))
         stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " ignored so far)",
-                stage->config.name, stage->last_error, stage->n_ignored);
-    stage->next_number++;
+                stage->config.name, stage->counts.last_error, stage->counts.n_ignored);
+    stage->pass.next_number++;
     return true;
 }
 
@@ -295,13 +296,13 @@ static void end_row_of_ignored(struct stg_runners *runners)
 static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
 {
     struct stg_turn *turn = turn_of(stage, key);
-    while (!stage->stopping && stage->publish_next != key) {
+    while (!stage->stop.is_on && stage->pass.publish_next != key) {
         stg_draw_pass_on(stage, false);
         turn->is_waiting = true;
         stg_stage_wait(stage, &turn->cond, 0, STG_SPAN_WAIT_TURN);
         turn->is_waiting = false;
     }
-    return !stage->stopping;
+    return !stage->stop.is_on;
 }
 
 /* timeout_millis is over. Returns whether the item has to go. */
@@ -311,23 +312,23 @@ static bool time_is_over(struct stg_stage *stage)
     enum stg_on_timeout policy = staged->on_timeout;
     if (policy == STG_ON_TIMEOUT_EVICT && stage->config.delivery == STG_DELIVERY_SPLIT)
         policy = STG_ON_TIMEOUT_WAIT; /* a private run of a pipeline that is not split */
-    stage->n_timeouts++;
+    stage->counts.n_timeouts++;
     char text[256];
     snprintf(
         text, sizeof(text),
         "item %" PRIu64 " found no room for timeout_millis %" PRIu64 " and %s",
-        stage->next_number, staged->timeout_millis,
+        stage->pass.next_number, staged->timeout_millis,
         policy == STG_ON_TIMEOUT_DROP
             ? "was dropped; `status` counts all that are; on_timeout: wait drops none"
         : policy == STG_ON_TIMEOUT_WAIT ? "waits on"
                                         : "this client, the slowest, is detached");
     if (policy == STG_ON_TIMEOUT_EVICT)
         stg_stage_evict_slowest(stage, text);
-    else if (policy == STG_ON_TIMEOUT_DROP && stage->n_dropped == 0)
+    else if (policy == STG_ON_TIMEOUT_DROP && stage->counts.n_dropped == 0)
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
-    else if (policy == STG_ON_TIMEOUT_WAIT && worth_a_line(stage->n_timeouts))
+    else if (policy == STG_ON_TIMEOUT_WAIT && worth_a_line(stage->counts.n_timeouts))
         stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " timeouts so far)",
-                stage->config.name, text, stage->n_timeouts);
+                stage->config.name, text, stage->counts.n_timeouts);
     return policy == STG_ON_TIMEOUT_DROP;
 }
 
@@ -343,7 +344,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
     uint64_t limit = millis < MAX_WAIT_NS / NS_PER_MS ? millis * NS_PER_MS : MAX_WAIT_NS;
     uint64_t left = limit;
     for (;;) {
-        if (stage->stopping || is_cut(stage, sequence))
+        if (stage->stop.is_on || is_cut(stage, sequence))
             return NO_NEED;
         if (stg_stage_has_room(stage))
             return ROOM;
@@ -355,7 +356,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
         }
         stg_draw_pass_on(stage, false);
         uint64_t since = stg_now_ns();
-        runners->clock_runs = stage->n_attached > 0;
+        runners->clock_runs = stage->members.n_attached > 0;
         bool runs = runners->clock_runs;
         turn->is_waiting = true;
         stg_stage_wait(stage, &turn->cond, runs ? since + left : 0, STG_SPAN_WAIT_ROOM);
@@ -381,12 +382,13 @@ static enum room find_room(struct stg_stage *stage, uint64_t key, uint64_t seque
 static void note_error(struct stg_stage *stage, uint64_t number,
                        const struct stg_err *err)
 {
-    stage->n_errors++;
-    snprintf(stage->last_error, sizeof(stage->last_error), "%s: item %" PRIu64 ": %.400s",
-             stg_status_name(err->code), number, err->text);
-    if (worth_a_line(stage->n_errors))
+    stage->counts.n_errors++;
+    snprintf(stage->counts.last_error, sizeof(stage->counts.last_error),
+             "%s: item %" PRIu64 ": %.400s", stg_status_name(err->code), number,
+             err->text);
+    if (worth_a_line(stage->counts.n_errors))
         stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
-                stage->config.name, stage->last_error, stage->n_errors);
+                stage->config.name, stage->counts.last_error, stage->counts.n_errors);
 }
 
 static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
@@ -405,17 +407,17 @@ static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
 static void put(struct stg_stage *stage, const struct stg_work *work)
 {
     struct stg_batch_header *header =
-        (void *)((char *)stage->arena.base +
-                 stg_extent_offset(stage->leases, work->extent));
+        (void *)((char *)stage->memory.arena.base +
+                 stg_extent_offset(stage->buffer.leases, work->extent));
     bool is_error = work->err.code != 0;
     uint64_t began = stg_trace_begin(stage->config.trace);
-    header->number = stage->next_number++;
-    stage->published_ns = stg_now_ns();
-    header->n_dropped = stage->n_skipped;
-    stg_extent_seal(stage->leases, work->extent, work->bytes);
+    header->number = stage->pass.next_number++;
+    stage->counts.published_ns = stg_now_ns();
+    header->n_dropped = stage->counts.n_skipped;
+    stg_extent_seal(stage->buffer.leases, work->extent, work->bytes);
     if (is_error)
         note_error(stage, header->number, &work->err);
-    stage->epoch = work->epoch;
+    stage->pass.epoch = work->epoch;
     stg_item_publish(stage, work->extent,
                      &(struct stg_item){
                          .number = header->number,
@@ -434,13 +436,13 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
 static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
 {
     const struct stg_batch_header *header =
-        (const void *)((const char *)stage->arena.base +
-                       stg_extent_offset(stage->leases, work->extent));
-    stage->n_dropped++;
-    stage->n_dropped_rows += header->n_rows;
-    stage->n_skipped++;
-    stage->next_number++;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+        (const void *)((const char *)stage->memory.arena.base +
+                       stg_extent_offset(stage->buffer.leases, work->extent));
+    stage->counts.n_dropped++;
+    stage->counts.n_dropped_rows += header->n_rows;
+    stage->counts.n_skipped++;
+    stage->pass.next_number++;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED)
             stg_ring_drop(&c->ring, header->n_rows);
     }
@@ -448,7 +450,7 @@ static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
 
 static void discard(struct stg_stage *stage, const struct stg_work *work)
 {
-    stg_extent_drop(stage->leases, work->extent);
+    stg_extent_drop(stage->buffer.leases, work->extent);
     stg_wake_runners(stage, STG_WAKE_MEMORY);
 }
 
@@ -458,13 +460,13 @@ static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_
 {
     enum room room = NO_NEED;
     if (is_cut(stage, work->sequence))
-        stage->n_discarded++;
+        stage->counts.n_discarded++;
     else if (verdict == IGNORED)
-        stage->n_discarded += !ignore(stage, work);
+        stage->counts.n_discarded += !ignore(stage, work);
     else {
         end_row_of_ignored(&stage->runners);
         room = find_room(stage, key, work->sequence);
-        stage->n_discarded += room == NO_NEED;
+        stage->counts.n_discarded += room == NO_NEED;
     }
     if (room == ROOM) {
         put(stage, work);
@@ -486,7 +488,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     enum verdict verdict = classify(stage, work->err.code);
     pthread_mutex_lock(&stage->lock);
     struct stg_runners *runners = &stage->runners;
-    stage->busy_ns += work->busy_ns;
+    stage->counts.busy_ns += work->busy_ns;
     note_busy(runners, work->busy_ns);
     stg_account_work(stage, work);
     uint64_t key = work->sequence;
@@ -494,22 +496,22 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
         key = runners->finish_next++;
     if (verdict == CLOSED && !is_cut(stage, work->sequence))
         stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
-                stage->config.name, stage->passes_ended, stg_status_name(work->err.code),
+                stage->config.name, stage->pass.n_ended, stg_status_name(work->err.code),
                 work->err.text);
     if (verdict == CLOSED || verdict == CANCELLED)
         propose_end(stage, work->sequence, verdict == CLOSED ? NULL : &work->err);
     if (wait_for_turn(stage, key)) {
         settle(stage, work, key, verdict);
     } else {
-        stage->n_discarded++;
+        stage->counts.n_discarded++;
         discard(stage, work);
     }
     stg_feed_set_unref(work->feeds);
     stg_stage_cut_unref(work->cut);
-    stage->n_own_cuts += work->cut_failed;
-    stage->n_in_hand--;
-    if (stage->publish_next == key)
-        stage->publish_next++;
+    stage->boundary.n_own_cuts += work->cut_failed;
+    stage->counts.n_in_hand--;
+    if (stage->pass.publish_next == key)
+        stage->pass.publish_next++;
     stg_tune_item(stage, work);
     settle_end(stage);
     stg_delivery_run(stage);

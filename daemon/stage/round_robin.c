@@ -15,8 +15,8 @@
 static uint64_t round_end(const struct stg_stage *stage, bool *ret_error)
 {
     uint64_t n = 0;
-    for (uint64_t i = stage->queue_first; i < stage->queue_next; i++) {
-        *ret_error = stage->items[stg_buffer_at(stage, i)].is_error;
+    for (uint64_t i = stage->buffer.first; i < stage->buffer.next; i++) {
+        *ret_error = stage->buffer.items[stg_buffer_at(stage, i)].is_error;
         if (*ret_error || ++n == stage->config.num_clients)
             return i;
     }
@@ -32,44 +32,45 @@ static bool is_ready(const struct stg_stage *stage, const struct stg_client *cli
 static bool all_ready(const struct stg_stage *stage)
 {
     uint32_t n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         n += is_ready(stage, c);
-    return stage->begun && n == stage->config.num_clients;
+    return stage->members.begun && n == stage->config.num_clients;
 }
 
 static void deal_error(struct stg_stage *stage, uint64_t at)
 {
     uint32_t extent = stg_buffer_at(stage, at);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (is_ready(stage, c))
             (void)stg_client_give(stage, c, extent, false);
     }
-    for (uint64_t i = at; i > stage->queue_first; i--)
-        stage->queue[i % stage->queue_size] = stg_buffer_at(stage, i - 1);
-    stage->queue[stage->queue_first % stage->queue_size] = extent;
+    for (uint64_t i = at; i > stage->buffer.first; i--)
+        stage->buffer.queue[i % stage->buffer.queue_size] = stg_buffer_at(stage, i - 1);
+    stage->buffer.queue[stage->buffer.first % stage->buffer.queue_size] = extent;
     stg_buffer_pop(stage);
 }
 
 /* What was skipped before an item of the round would have been for that rank. */
 static uint64_t gaps_before(const struct stg_stage *stage, uint64_t ordinal)
 {
-    return ordinal > stage->queue_first
-               ? stage->items[stg_buffer_at(stage, ordinal - 1)].skipped
-               : stage->gaps_counted;
+    return ordinal > stage->buffer.first
+               ? stage->buffer.items[stg_buffer_at(stage, ordinal - 1)].skipped
+               : stage->counts.gaps_counted;
 }
 
 static void deal_round(struct stg_stage *stage)
 {
-    uint64_t first = stage->queue_first, last = first + stage->config.num_clients - 1;
-    uint64_t gaps = stage->items[stg_buffer_at(stage, last)].skipped;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    uint64_t first = stage->buffer.first, last = first + stage->config.num_clients - 1;
+    uint64_t gaps = stage->buffer.items[stg_buffer_at(stage, last)].skipped;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!is_ready(stage, c))
             continue;
         uint32_t extent = stg_buffer_at(stage, first + c->rank);
         (void)stg_client_give(stage, c, extent, false);
-        c->n_gaps += stage->items[extent].skipped - gaps_before(stage, first + c->rank);
+        c->n_gaps +=
+            stage->buffer.items[extent].skipped - gaps_before(stage, first + c->rank);
     }
-    stage->gaps_counted = gaps;
+    stage->counts.gaps_counted = gaps;
     for (uint32_t i = 0; i < stage->config.num_clients; i++)
         stg_buffer_pop(stage);
 }
@@ -91,16 +92,16 @@ static bool give(struct stg_stage *stage)
 /* The last round is not whole: it is for nobody. */
 static void discard_incomplete(struct stg_stage *stage)
 {
-    stage->n_incomplete += stage->queue_next - stage->queue_first;
+    stage->counts.n_incomplete += stage->buffer.next - stage->buffer.first;
     stg_buffer_discard(stage);
 }
 
 static bool tell_failure(struct stg_stage *stage)
 {
     bool changed = false;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (stg_client_in_pass(stage, c) && c->n_owed == 0)
-            changed |= stg_client_last_words(c, &stage->failure);
+            changed |= stg_client_last_words(c, &stage->pass.failure);
     }
     return changed;
 }
@@ -110,20 +111,20 @@ static bool tell_failure(struct stg_stage *stage)
 static bool end(struct stg_stage *stage, bool *changed)
 {
     bool is_error;
-    if (!stage->begun || round_end(stage, &is_error) != UINT64_MAX)
+    if (!stage->members.begun || round_end(stage, &is_error) != UINT64_MAX)
         return false;
-    if (stage->failure.code != 0) {
+    if (stage->pass.failure.code != 0) {
         discard_incomplete(stage);
         *changed |= tell_failure(stage);
         return true;
     }
     uint32_t n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         n += stg_client_in_pass(stage, c) && c->n_owed == 0;
     if (n < stage->config.num_clients)
         return false;
     discard_incomplete(stage);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (stg_client_in_pass(stage, c))
             stg_client_end(stage, c);
     }
@@ -134,7 +135,8 @@ static bool end(struct stg_stage *stage, bool *changed)
 static bool has_more(const struct stg_stage *stage, const struct stg_client *client)
 {
     bool is_error;
-    return stage->begun && stage->n_attached == stage->config.num_clients &&
+    return stage->members.begun &&
+           stage->members.n_attached == stage->config.num_clients &&
            round_end(stage, &is_error) != UINT64_MAX;
 }
 
@@ -142,16 +144,16 @@ static bool has_more(const struct stg_stage *stage, const struct stg_client *cli
 static bool holds_up(const struct stg_stage *stage, const struct stg_client *client)
 {
     bool is_error;
-    return stage->begun && stg_client_takes_part(client) && !is_ready(stage, client) &&
-           round_end(stage, &is_error) != UINT64_MAX;
+    return stage->members.begun && stg_client_takes_part(client) &&
+           !is_ready(stage, client) && round_end(stage, &is_error) != UINT64_MAX;
 }
 
 /* Without it no round is whole. Who went when nothing ran leaves a place to fill. */
 static void gone(struct stg_stage *stage, const struct stg_client *client,
                  bool in_the_middle, const char *why)
 {
-    if (!stage->begun) { /* ranks are the order of joining at the start */
-        for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    if (!stage->members.begun) { /* ranks are the order of joining at the start */
+        for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
             c->rank -= stg_client_takes_part(c) && c->rank > client->rank;
         return;
     }

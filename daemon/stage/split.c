@@ -15,7 +15,7 @@ static struct stg_client *neediest(struct stg_stage *stage, uint32_t extent)
 {
     struct stg_client *best = NULL;
     uint32_t best_credits = 0;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!stg_client_in_pass(stage, c) ||
             (extent != STG_NO_EXTENT && !stg_client_may_have(stage, c, extent)))
             continue;
@@ -31,15 +31,16 @@ static struct stg_client *neediest(struct stg_stage *stage, uint32_t extent)
 
 static bool any_left(const struct stg_stage *stage)
 {
-    return stage->n_returned > 0 || stage->queue_first < stage->queue_next;
+    return stage->buffer.n_returned > 0 || stage->buffer.first < stage->buffer.next;
 }
 
 /* Who gets the next item counts the gap before it: it might have been its own. */
 static void pop(struct stg_stage *stage, struct stg_client *client)
 {
-    uint64_t skipped = stage->items[stg_buffer_at(stage, stage->queue_first)].skipped;
-    client->n_gaps += skipped - stage->gaps_counted;
-    stage->gaps_counted = skipped;
+    uint64_t skipped =
+        stage->buffer.items[stg_buffer_at(stage, stage->buffer.first)].skipped;
+    client->n_gaps += skipped - stage->counts.gaps_counted;
+    stage->counts.gaps_counted = skipped;
     stg_buffer_pop(stage);
 }
 
@@ -50,15 +51,15 @@ static void lose(struct stg_stage *stage, uint32_t extent)
             "pipeline %s: item %" PRIu64
             " is lost: it lacks fields that the clients need "
             "which came after it was made, and those before them have left",
-            stage->config.name, stage->items[extent].number);
+            stage->config.name, stage->buffer.items[extent].number);
     stg_item_lose(stage, extent);
 }
 
 /* What was given before, or put aside, in its order. */
 static bool give_returned(struct stg_stage *stage)
 {
-    for (uint32_t i = 0; i < stage->n_returned; i++) {
-        uint32_t extent = stage->returned[i];
+    for (uint32_t i = 0; i < stage->buffer.n_returned; i++) {
+        uint32_t extent = stage->buffer.returned[i];
         struct stg_client *client = neediest(stage, extent);
         if (client != NULL && stg_client_give(stage, client, extent, true)) {
             stg_item_take_returned(stage, i);
@@ -77,9 +78,9 @@ static bool give_returned(struct stg_stage *stage)
  * for: what is behind it need not. */
 static bool give_next(struct stg_stage *stage)
 {
-    if (stage->queue_first == stage->queue_next)
+    if (stage->buffer.first == stage->buffer.next)
         return false;
-    uint32_t extent = stg_buffer_at(stage, stage->queue_first);
+    uint32_t extent = stg_buffer_at(stage, stage->buffer.first);
     struct stg_client *client = neediest(stage, extent);
     if (client != NULL) {
         bool given = stg_client_give(stage, client, extent, false);
@@ -103,7 +104,7 @@ static bool give(struct stg_stage *stage)
 
 static bool all_acknowledged(const struct stg_stage *stage)
 {
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (stg_client_unacknowledged(c) != NULL)
             return false;
     }
@@ -114,11 +115,11 @@ static bool end(struct stg_stage *stage, bool *changed)
 {
     if (any_left(stage) || !all_acknowledged(stage))
         return false;
-    if (stage->failure.code == 0)
+    if (stage->pass.failure.code == 0)
         return true; /* who asked for the pass gets its end as who comes late does */
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED)
-            *changed |= stg_client_last_words(c, &stage->failure);
+            *changed |= stg_client_last_words(c, &stage->pass.failure);
     }
     return true;
 }

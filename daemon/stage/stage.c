@@ -27,20 +27,24 @@
 static int init_tables(struct stg_stage *stage, struct stg_err *err)
 {
     /* Extents that detached clients sit on come on top of those that admission counts. */
-    stage->max_extents = (uint32_t)stage->plan.n_extents * 2 + MAX_DETACHED;
-    stage->queue_size = stage->max_extents;
-    stage->items = calloc(stage->max_extents, sizeof(stage->items[0]));
-    stage->queue = calloc(stage->queue_size, sizeof(stage->queue[0]));
-    stage->returned = calloc(stage->max_extents, sizeof(stage->returned[0]));
-    if (stage->items == NULL || stage->queue == NULL || stage->returned == NULL)
+    stage->buffer.max_extents = (uint32_t)stage->plan.n_extents * 2 + MAX_DETACHED;
+    stage->buffer.queue_size = stage->buffer.max_extents;
+    stage->buffer.items =
+        calloc(stage->buffer.max_extents, sizeof(stage->buffer.items[0]));
+    stage->buffer.queue =
+        calloc(stage->buffer.queue_size, sizeof(stage->buffer.queue[0]));
+    stage->buffer.returned =
+        calloc(stage->buffer.max_extents, sizeof(stage->buffer.returned[0]));
+    if (stage->buffer.items == NULL || stage->buffer.queue == NULL ||
+        stage->buffer.returned == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     uint32_t max_clients = stage->config.num_clients + MAX_DETACHED;
-    int rc =
-        stg_lease_core_create(stage->plan.arena_bytes, stage->max_extents, max_clients,
-                              max_clients * STG_MAX_HELD, &stage->leases, err);
+    int rc = stg_lease_core_create(stage->plan.arena_bytes, stage->buffer.max_extents,
+                                   max_clients, max_clients * STG_MAX_HELD,
+                                   &stage->buffer.leases, err);
     if (rc ==
         0) /* what admission promises holds whatever the sizes and the order of release */
-        stg_lease_core_set_slot(stage->leases, stage->plan.max_batch_bytes);
+        stg_lease_core_set_slot(stage->buffer.leases, stage->plan.max_batch_bytes);
     return rc;
 }
 
@@ -57,17 +61,17 @@ static int make_twin(struct stg_stage *stage, struct stg_err *err)
     const struct stg_pipeline_spec *spec = stage->config.spec;
     if (!has_twin(stage))
         return 0;
-    uint64_t all = stage->arena.bytes, most = spec->gpu.memory_bytes;
+    uint64_t all = stage->memory.arena.bytes, most = spec->gpu.memory_bytes;
     struct stg_twin_config config = {
         .name = stage->config.name,
         .device = spec->gpu.device,
-        .segment = stage->arena.fd,
+        .segment = stage->memory.arena.fd,
         .segment_bytes = all,
         .memory_bytes = most != 0 && most < all ? most : all,
         .cancelled = stage->config.cancelled,
     };
-    int rc = stg_twin_create(&config, &stage->twin, err);
-    return rc < 0 ? rc : stg_segment_seal("stager-arena", &stage->arena, err);
+    int rc = stg_twin_create(&config, &stage->memory.twin, err);
+    return rc < 0 ? rc : stg_segment_seal("stager-arena", &stage->memory.arena, err);
 }
 
 int stg_stage_create(const struct stg_stage_config *config,
@@ -89,16 +93,17 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->plan = *plan;
     stage->staged = &config->spec->staged;
     stage->kind = stg_delivery_kind(config->delivery);
-    stage->budget_bytes = bytes;
-    memcpy(stage->holder, holder, sizeof(holder));
-    stage->passes_ended = config->first_pass;
-    stage->next_number = config->first_number;
+    stage->memory.budget_bytes = bytes;
+    memcpy(stage->memory.holder, holder, sizeof(holder));
+    stage->pass.n_ended = config->first_pass;
+    stage->pass.next_number = config->first_number;
     pthread_mutex_init(&stage->lock, NULL);
-    stg_activity_init(&stage->activity);
+    stg_activity_init(&stage->observers.activity);
 
     rc = stg_runners_init(stage, err);
-    stage->measure = stg_measure_create(config->graph, stage->staged->num_threads);
-    if (rc == 0 && stage->measure == NULL)
+    stage->observers.measure =
+        stg_measure_create(config->graph, stage->staged->num_threads);
+    if (rc == 0 && stage->observers.measure == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0)
         rc = stg_tune_init(stage, err);
@@ -108,8 +113,8 @@ int stg_stage_create(const struct stg_stage_config *config,
         rc = init_tables(stage, err);
     if (rc == 0 && config->cuts != NULL &&
         config->spec->smart_stage == STG_SMART_STAGE_AUTO) {
-        stage->auto_cut = stg_auto_cut_create(stage);
-        if (stage->auto_cut == NULL)
+        stage->observers.auto_cut = stg_auto_cut_create(stage);
+        if (stage->observers.auto_cut == NULL)
             rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
     if (rc == 0)
@@ -131,45 +136,46 @@ void stg_stage_destroy(struct stg_stage *stage)
     if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
-    stg_auto_cut_destroy(stage->auto_cut);
-    stg_twin_destroy(stage->twin);
+    stg_auto_cut_destroy(stage->observers.auto_cut);
+    stg_twin_destroy(stage->memory.twin);
     stg_tune_finish(stage);
-    stg_feed_set_unref(stage->feeds);
-    stg_stage_cut_unref(stage->cut);
-    free(stage->chosen);
-    stg_measure_destroy(stage->measure);
-    while (stage->clients != NULL) {
-        struct stg_client *next = stage->clients->next;
-        stg_client_free(stage->clients);
-        stage->clients = next;
+    stg_feed_set_unref(stage->boundary.feeds);
+    stg_stage_cut_unref(stage->boundary.cut);
+    free(stage->boundary.chosen);
+    stg_measure_destroy(stage->observers.measure);
+    while (stage->members.clients != NULL) {
+        struct stg_client *next = stage->members.clients->next;
+        stg_client_free(stage->members.clients);
+        stage->members.clients = next;
     }
-    stg_lease_core_destroy(stage->leases);
-    stg_segment_destroy(&stage->arena);
-    stg_budget_give(stage->config.budget, stage->budget_bytes, stage->holder);
-    stg_activity_finish(&stage->activity);
+    stg_lease_core_destroy(stage->buffer.leases);
+    stg_segment_destroy(&stage->memory.arena);
+    stg_budget_give(stage->config.budget, stage->memory.budget_bytes,
+                    stage->memory.holder);
+    stg_activity_finish(&stage->observers.activity);
     pthread_mutex_destroy(&stage->lock);
-    free(stage->backed);
-    free(stage->items);
-    free(stage->queue);
-    free(stage->returned);
+    free(stage->memory.backed);
+    free(stage->buffer.items);
+    free(stage->buffer.queue);
+    free(stage->buffer.returned);
     free(stage);
 }
 
 void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool drain)
 {
     pthread_mutex_lock(&stage->lock);
-    if (!stage->stopping) {
-        stage->stopping = true;
-        stage->last_words.code = -code;
-        snprintf(stage->last_words.text, sizeof(stage->last_words.text), "%s", text);
-        atomic_store(&stage->stopped, 1);
+    if (!stage->stop.is_on) {
+        stage->stop.is_on = true;
+        stage->stop.words.code = -code;
+        snprintf(stage->stop.words.text, sizeof(stage->stop.words.text), "%s", text);
+        atomic_store(&stage->stop.flag, 1);
     }
-    stage->draining = drain;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    stage->stop.drains = drain;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_AWAY)
             stg_client_forget(stage, c, text);
     }
-    stage->wake |= STG_WAKE_ALL;
+    stage->effects.wake |= STG_WAKE_ALL;
     stg_delivery_run(stage);
     pthread_mutex_unlock(&stage->lock);
 }
@@ -177,7 +183,7 @@ void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool dr
 uint32_t stg_stage_n_clients(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    uint32_t n = stage->n_attached;
+    uint32_t n = stage->members.n_attached;
     pthread_mutex_unlock(&stage->lock);
     return n;
 }
@@ -185,7 +191,7 @@ uint32_t stg_stage_n_clients(struct stg_stage *stage)
 bool stg_stage_is_used(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    bool is_used = stage->n_attached + stage->n_joining > 0;
+    bool is_used = stage->members.n_attached + stage->members.n_joining > 0;
     pthread_mutex_unlock(&stage->lock);
     return is_used;
 }
@@ -193,7 +199,7 @@ bool stg_stage_is_used(struct stg_stage *stage)
 void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err)
 {
     pthread_mutex_lock(&stage->lock);
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED || c->state == STG_CLIENT_JOINING)
             stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
     }
@@ -203,7 +209,7 @@ void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err)
 bool stg_stage_stopping(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    bool stopping = stage->stopping;
+    bool stopping = stage->stop.is_on;
     pthread_mutex_unlock(&stage->lock);
     return stopping;
 }
@@ -211,7 +217,7 @@ bool stg_stage_stopping(struct stg_stage *stage)
 bool stg_stage_quiet(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    bool quiet = stage->stopping && stage->runners.n_alive == 0;
+    bool quiet = stage->stop.is_on && stage->runners.n_alive == 0;
     pthread_mutex_unlock(&stage->lock);
     return quiet;
 }
@@ -219,8 +225,8 @@ bool stg_stage_quiet(struct stg_stage *stage)
 bool stg_stage_finished(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    bool finished =
-        stage->stopping && stage->runners.n_alive == 0 && stage->clients == NULL;
+    bool finished = stage->stop.is_on && stage->runners.n_alive == 0 &&
+                    stage->members.clients == NULL;
     pthread_mutex_unlock(&stage->lock);
     return finished;
 }
@@ -228,9 +234,9 @@ bool stg_stage_finished(struct stg_stage *stage)
 void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number, uint64_t *ret_pass)
 {
     pthread_mutex_lock(&stage->lock);
-    bool unfinished = stage->pass_state != STG_PASS_NONE;
-    *ret_number = stage->next_number;
-    *ret_pass = stage->passes_ended + unfinished;
+    bool unfinished = stage->pass.state != STG_PASS_NONE;
+    *ret_number = stage->pass.next_number;
+    *ret_pass = stage->pass.n_ended + unfinished;
     pthread_mutex_unlock(&stage->lock);
 }
 
@@ -245,12 +251,13 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
     if (rc == 0) {
         *ret = (struct stg_attached){
             .client = client,
-            .fds = {stage->arena.fd, client->ring_segment.fd, client->control_segment.fd},
-            .segment_bytes = stage->arena.bytes,
+            .fds = {stage->memory.arena.fd, client->ring_segment.fd,
+                    client->control_segment.fd},
+            .segment_bytes = stage->memory.arena.bytes,
             .device = {.fd = -1},
         };
-        if (attach->wants_device && stage->twin != NULL)
-            stg_twin_memory(stage->twin, &ret->device);
+        if (attach->wants_device && stage->memory.twin != NULL)
+            stg_twin_memory(stage->memory.twin, &ret->device);
     }
     pthread_mutex_unlock(&stage->lock);
     return rc;
@@ -317,27 +324,27 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
 
 void stg_stage_sweep_on(struct stg_stage *stage)
 {
-    if (!stage->is_swept)
+    if (!stage->effects.is_swept)
         stage->config.wake(stage->config.owner);
-    stage->is_swept = true;
+    stage->effects.is_swept = true;
 }
 
 /* How long until somebody has to be looked at, whatever happens meanwhile. */
 static int sweep_again(struct stg_stage *stage, uint64_t now)
 {
-    bool armed = stage->runners.n_waiting > 0 || stage->stopping;
+    bool armed = stage->runners.n_waiting > 0 || stage->stop.is_on;
     bool awaits = stg_awaits_clients(stage);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         armed = armed || c->state == STG_CLIENT_DETACHED ||
                 (c->pushed && c->state == STG_CLIENT_ATTACHED) ||
                 (awaits && c->state == STG_CLIENT_ATTACHED &&
                  stg_control_waiting(&c->control));
-    stage->is_swept = armed;
+    stage->effects.is_swept = armed;
     if (armed)
         return SWEEP_MILLIS;
     uint64_t next = stg_expire_next_ns(stage);
     uint64_t millis = next > now ? (next - now) / 1000000 + 1 : 1;
-    if (stage->n_attached > 0 && millis > LOST_BELL_MILLIS)
+    if (stage->members.n_attached > 0 && millis > LOST_BELL_MILLIS)
         return LOST_BELL_MILLIS;
     if (next == UINT64_MAX)
         return -1;
@@ -347,7 +354,7 @@ static int sweep_again(struct stg_stage *stage, uint64_t now)
 int stg_stage_sweep(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         c->bell_wanted = false; /* a bell may have been lost: ask anew */
     stg_delivery_run(stage);
     uint64_t now = stg_now_ns(); /* after: nothing was assigned later than this */
@@ -362,5 +369,7 @@ int stg_stage_sweep(struct stg_stage *stage)
 
 int stg_stage_choose_cut(struct stg_stage *stage)
 {
-    return stage->auto_cut != NULL ? stg_auto_cut_tick(stage->auto_cut) : -1;
+    return stage->observers.auto_cut != NULL
+               ? stg_auto_cut_tick(stage->observers.auto_cut)
+               : -1;
 }

@@ -169,7 +169,7 @@ static void wake_runners(struct stg_runners *runners)
 void stg_stage_trace(struct stg_stage *stage, bool last)
 {
     pthread_mutex_lock(&stage->lock);
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!c->has_lease)
             continue;
         stg_client_trace(stage, c);

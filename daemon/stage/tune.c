@@ -39,7 +39,7 @@ static uint64_t clients_waited(struct stg_stage *stage, uint64_t now)
 {
     uint64_t least = UINT64_MAX, n_given = 0;
     double weighed = 0;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         uint64_t given;
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
@@ -55,7 +55,7 @@ static uint64_t clients_waited(struct stg_stage *stage, uint64_t now)
 
 static uint32_t waiting_now(const struct stg_stage *stage)
 {
-    uint64_t n = stage->queue_next - stage->queue_first;
+    uint64_t n = stage->buffer.next - stage->buffer.first;
     if (stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
         n /= stage->config.num_clients;
     return (uint32_t)n;
@@ -65,14 +65,14 @@ static uint32_t waiting_now(const struct stg_stage *stage)
 static uint64_t room_ns(const struct stg_stage *stage, uint64_t now)
 {
     const struct stg_runners *runners = &stage->runners;
-    return stage->wait_ns + runners->n_waiting * now - runners->waits_began_ns;
+    return stage->counts.wait_ns + runners->n_waiting * now - runners->waits_began_ns;
 }
 
 static void begin_window(struct stg_stage *stage)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     uint64_t now = stg_now_ns(), given;
-    for (struct stg_client *c = stage->clients; c != NULL; c = c->next)
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         (void)waited_of(c, now, true, &given);
     tune->window = (struct stg_tuner_sample){.least = UINT32_MAX};
     tune->began_ns = now;
@@ -82,17 +82,17 @@ static void begin_window(struct stg_stage *stage)
 
 static void use_numbers(struct stg_stage *stage)
 {
-    stage->runners.n_active = stage->tune.threads.value;
-    stage->capacity = stage->tune.capacity.value;
-    stage->measure->n_runners = stage->runners.n_active;
+    stage->runners.n_active = stage->observers.tune.threads.value;
+    stage->buffer.capacity = stage->observers.tune.capacity.value;
+    stage->observers.measure->n_runners = stage->runners.n_active;
 }
 
 static void apply(struct stg_stage *stage, const void *key, const char *what,
                   const struct stg_tuner_change *change)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     use_numbers(stage);
-    stage->wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
+    stage->effects.wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
     /* What is in hand or in the buffer was made as before. */
     tune->settle = (uint64_t)change->from + change->to;
     stg_tuning_note(tune->log, key, what, change);
@@ -101,7 +101,7 @@ static void apply(struct stg_stage *stage, const void *key, const char *what,
 /* Steps of the data set change their numbers on threads of their own. */
 static void tell_changes(struct stg_stage *stage)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     struct stg_tuning_change changes[STG_TUNING_CHANGES];
     uint64_t n = stg_tuning_n_changes(tune->log);
     if (n == tune->n_told)
@@ -110,8 +110,9 @@ static void tell_changes(struct stg_stage *stage)
     size_t n_new = n - tune->n_told < n_kept ? (size_t)(n - tune->n_told) : n_kept;
     for (size_t i = n_kept - n_new; i < n_kept; i++) {
         const struct stg_tuner_change *change = &changes[i].change;
-        stg_decide(&stage->measure->decisions, stg_now_ns(), "auto", "%s %u -> %u: %s",
-                   changes[i].what, change->from, change->to, change->why);
+        stg_decide(&stage->observers.measure->decisions, stg_now_ns(), "auto",
+                   "%s %u -> %u: %s", changes[i].what, change->from, change->to,
+                   change->why);
         stg_log(STG_LOG_DEBUG, "pipeline %s: %s %u -> %u: %s", stage->config.name,
                 changes[i].what, change->from, change->to, change->why);
     }
@@ -121,7 +122,7 @@ static void tell_changes(struct stg_stage *stage)
 /* One number at a time: while one proves itself the other one stays. */
 static void decide(struct stg_stage *stage, const struct stg_tuner_sample *sample)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     struct stg_tuner_change change;
     if (!stg_tuner_in_trial(&tune->capacity) &&
         stg_tuner_threads(&tune->threads, sample, &change)) {
@@ -137,7 +138,7 @@ static void decide(struct stg_stage *stage, const struct stg_tuner_sample *sampl
 
 static void end_window(struct stg_stage *stage, uint64_t now)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     struct stg_tuner_sample sample = tune->window;
     uint32_t waits = waiting_now(stage);
     sample.interval_ns = now - tune->began_ns;
@@ -150,19 +151,19 @@ static void end_window(struct stg_stage *stage, uint64_t now)
 
 static bool tries_own(const struct stg_stage *stage)
 {
-    return stg_tuner_in_trial(&stage->tune.threads) ||
-           stg_tuner_in_trial(&stage->tune.capacity);
+    return stg_tuner_in_trial(&stage->observers.tune.threads) ||
+           stg_tuner_in_trial(&stage->observers.tune.capacity);
 }
 
 bool stg_tune_in_trial(const struct stg_stage *stage)
 {
-    return tries_own(stage) || stg_tuning_n_trials(stage->tune.log) > 0;
+    return tries_own(stage) || stg_tuning_n_trials(stage->observers.tune.log) > 0;
 }
 
 /* While cuts are tried nothing is measured; what is being tried itself goes on. */
 static bool is_held(struct stg_stage *stage)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     bool held = stg_tuning_is_held(tune->log) && !tries_own(stage);
     if (tune->was_held && !held) {
         stg_tuner_start_over(&tune->threads);
@@ -175,11 +176,11 @@ static bool is_held(struct stg_stage *stage)
 
 void stg_tune_item(struct stg_stage *stage, const struct stg_work *work)
 {
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     tell_changes(stage);
     if (!tune->is_on || is_held(stage))
         return;
-    if (tune->settle > 0 || stage->n_attached == 0) {
+    if (tune->settle > 0 || stage->members.n_attached == 0) {
         tune->settle -= tune->settle > 0;
         if (tune->settle == 0)
             begin_window(stage);
@@ -199,17 +200,17 @@ void stg_tune_item(struct stg_stage *stage, const struct stg_work *work)
 
 void stg_tune_took(struct stg_stage *stage)
 {
-    struct stg_tuner_sample *window = &stage->tune.window;
+    struct stg_tuner_sample *window = &stage->observers.tune.window;
     uint32_t waits = waiting_now(stage);
     window->least = waits < window->least ? waits : window->least;
 }
 
 void stg_tune_forget(struct stg_stage *stage)
 {
-    if (!stage->tune.is_on)
+    if (!stage->observers.tune.is_on)
         return;
-    stg_tuner_forget(&stage->tune.threads);
-    stg_tuner_forget(&stage->tune.capacity);
+    stg_tuner_forget(&stage->observers.tune.threads);
+    stg_tuner_forget(&stage->observers.tune.capacity);
     begin_window(stage);
 }
 
@@ -235,7 +236,7 @@ static void go_on(struct stg_tuner *tuner, uint32_t found)
 int stg_tune_init(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_staged *staged = stage->staged;
-    struct stg_stage_tune *tune = &stage->tune;
+    struct stg_stage_tune *tune = &stage->observers.tune;
     const struct stg_stage_plan *plan = &stage->plan;
     struct stg_pool *pool = stage->config.pool;
     uint32_t max = plan->num_threads;
@@ -259,6 +260,6 @@ int stg_tune_init(struct stg_stage *stage, struct stg_err *err)
 
 void stg_tune_finish(struct stg_stage *stage)
 {
-    if (stage->tune.owns_log)
-        stg_tuning_destroy(stage->tune.log);
+    if (stage->observers.tune.owns_log)
+        stg_tuning_destroy(stage->observers.tune.log);
 }

@@ -50,7 +50,7 @@ static void say_holder(const struct stg_stage *stage, const struct stg_client *c
     }
     if (!stg_client_asks(stage, client))
         stg_err_append(why, why->code, " has not asked for pass %" PRIu64,
-                       stage->passes_ended);
+                       stage->pass.n_ended);
     else if (held == NULL)
         stg_err_append(why, why->code, " has released none of its %u batches",
                        client->n_assigned);
@@ -80,12 +80,12 @@ static bool say_holders(const struct stg_stage *stage, const struct stg_client *
     bool is_end = stage->config.delivery == STG_DELIVERY_SPLIT;
     bool is_full = stage->config.delivery == STG_DELIVERY_BROADCAST;
     unsigned n = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!holds_up(stage, c, waiter) || ++n > MAX_NAMED)
             continue;
         if (n == 1 && is_full)
-            stg_err(why, why->code,
-                    "broadcast: the buffer, capacity %u, is full: ", stage->capacity);
+            stg_err(why, why->code, "broadcast: the buffer, capacity %u, is full: ",
+                    stage->buffer.capacity);
         else if (n == 1)
             stg_err(why, why->code, "%s: ",
                     is_end ? "the pass ends when every batch is acknowledged"
@@ -110,18 +110,19 @@ static void say_missing_at_start(const struct stg_stage *stage, uint64_t now,
         "%s begins when num_clients %u are attached: %u attached, waiting for %u more "
         "for %.1f s",
         stage->config.delivery == STG_DELIVERY_BROADCAST ? "broadcast" : "round_robin", n,
-        stage->n_attached, n - stage->n_attached, seconds(stage->first_attach_ns, now));
+        stage->members.n_attached, n - stage->members.n_attached,
+        seconds(stage->timeouts.first_attach_ns, now));
 }
 
 static void say_not_asked(const struct stg_stage *stage, const struct stg_client *waiter,
                           uint64_t now, struct stg_err *why)
 {
-    uint32_t n = stage->config.num_clients, missing = n - stage->n_attached;
+    uint32_t n = stage->config.num_clients, missing = n - stage->members.n_attached;
     stg_err(why, why->code,
             "pass %" PRIu64 " begins when every client asks for it, waiting for %.1f s",
-            stage->passes_ended, seconds(stage->asked_ns, now));
+            stage->pass.n_ended, seconds(stage->timeouts.asked_ns, now));
     unsigned named = 0;
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c == waiter || !stg_client_takes_part(c) || stg_client_asks(stage, c) ||
             ++named > MAX_NAMED)
             continue;
@@ -141,7 +142,7 @@ static void say_not_asked(const struct stg_stage *stage, const struct stg_client
 static void say_no_pass(const struct stg_stage *stage, const struct stg_client *waiter,
                         uint64_t now, struct stg_err *why)
 {
-    if (stage->kind->together && !stage->begun)
+    if (stage->kind->together && !stage->members.begun)
         say_missing_at_start(stage, now, why);
     else
         say_not_asked(stage, waiter, now, why);
@@ -167,7 +168,7 @@ static void insert_holder(const struct stg_client *holders[MAX_NAMED],
 static void say_no_memory(const struct stg_stage *stage, struct stg_err *why)
 {
     const struct stg_client *holders[MAX_NAMED] = {NULL};
-    for (const struct stg_client *c = stage->clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->n_assigned > 0)
             insert_holder(holders, c);
     }
@@ -185,7 +186,7 @@ static void say_drawing(struct stg_stage *stage, uint64_t since, uint64_t now,
                         struct stg_err *why)
 {
     char where[384];
-    stg_activity_show(&stage->activity, where, sizeof(where));
+    stg_activity_show(&stage->observers.activity, where, sizeof(where));
     stg_err(why, why->code,
             "the dataset is slow: it has been at the next batch for %.1f s",
             seconds(since, now));
@@ -234,19 +235,20 @@ static void say_runners(struct stg_stage *stage, const struct stg_workers_busy *
         stg_err(why, why->code,
                 "the buffer, capacity %u, is full of batches that were made for the "
                 "fields of other clients",
-                stage->capacity);
+                stage->buffer.capacity);
     else if (is_calling(stage, busy, draw_began, now))
         say_calling(stage, busy, now, why);
     else if (draw_began != 0)
         say_drawing(stage, draw_began, now, why);
     else if (runners->pause_until_ns > now)
         stg_err(why, why->code, "many items in a row were ignored: %.200s",
-                stage->last_error);
-    else if (stage->n_in_hand > 0)
+                stage->counts.last_error);
+    else if (stage->counts.n_in_hand > 0)
         stg_err(why, why->code,
                 "the stage graph is slow: %" PRIu64 " of %u runners compute; the last "
                 "batch was published %.1f s ago",
-                stage->n_in_hand, runners->n_active, seconds(stage->published_ns, now));
+                stage->counts.n_in_hand, runners->n_active,
+                seconds(stage->counts.published_ns, now));
     else
         stg_err(why, why->code, "stagerd is about to make the next batch");
 }
@@ -257,9 +259,9 @@ static void say(struct stg_stage *stage, const struct stg_client *client,
                 const struct stg_workers_busy *busy, struct stg_err *why)
 {
     uint64_t now = stg_now_ns();
-    if (stage->stopping)
+    if (stage->stop.is_on)
         stg_err(why, why->code, "this run of the pipeline is stopping");
-    else if (stage->pass_state == STG_PASS_NONE)
+    else if (stage->pass.state == STG_PASS_NONE)
         say_no_pass(stage, client, now, why);
     else if (say_holders(stage, client, now, why))
         return;

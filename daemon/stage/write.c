@@ -148,7 +148,7 @@ static void count_call(struct stg_stage *stage, uint64_t began, bool ends)
     runners->n_calling += ends ? -1u : 1u;
     runners->calls_began_ns += ends ? -began : began;
     if (ends)
-        stage->call_ns += stg_now_ns() - began;
+        stage->counts.call_ns += stg_now_ns() - began;
     pthread_mutex_unlock(&stage->lock);
 }
 
@@ -158,12 +158,12 @@ static void trace_call(struct stg_stage *stage, uint64_t began, int64_t n_rows)
     struct stg_trace *trace = stage->config.trace;
     if (!stg_trace_is_on(trace))
         return;
-    uint16_t name = stg_trace_known(trace, &stage->call_label);
+    uint16_t name = stg_trace_known(trace, &stage->counts.call_label);
     if (name == 0) {
         char text[64];
         snprintf(text, sizeof(text), "step py_function (line %d)",
                  stg_py_function_find(stage->config.spec)->line);
-        name = stg_trace_name(trace, &stage->call_label, text);
+        name = stg_trace_name(trace, &stage->counts.call_label, text);
     }
     stg_trace_add(trace, &(struct stg_trace_span){.begin_ns = began,
                                                   .end_ns = stg_now_ns(),
@@ -186,7 +186,7 @@ static int call_function(struct stg_writer *writer, const struct stg_drawn *draw
         .max_output_bytes = stage->plan.max_batch_bytes,
         .is_computed = drawn->cut != NULL || stg_run_computes(writer->own.run),
         .start_timeout_millis = stage->staged->start_timeout_millis,
-        .stopped = &stage->stopped,
+        .stopped = &stage->stop.flag,
     };
     uint64_t began = stg_now_ns();
     count_call(stage, began, false);

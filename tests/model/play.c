@@ -115,8 +115,8 @@ static void map_pages(struct player *player)
     stream->passes = 1;
     stream->ring.page = player->client->ring_segment.base;
     stream->control.page = player->client->control_segment.base;
-    stream->segment.base = play->stage->arena.base;
-    stream->segment.bytes = play->stage->arena.bytes;
+    stream->segment.base = play->stage->memory.arena.base;
+    stream->segment.bytes = play->stage->memory.arena.bytes;
     stream->lents = player->lents;
     stream->max_held = 2;
     for (int k = 0; k < 2; k++) {
@@ -168,9 +168,10 @@ enum {
 static bool would_end(const struct player *player)
 {
     const struct stg_stage *stage = play->stage;
-    bool stays = player->attached && (stage->begun || !stage->kind->together);
+    bool stays = player->attached && (stage->members.begun || !stage->kind->together);
     return cast->comes_back && !stays &&
-           stage->n_attached + stage->n_away + stage->n_joining < 2;
+           stage->members.n_attached + stage->members.n_away + stage->members.n_joining <
+               2;
 }
 
 static bool may_be_killed(const struct player *player)
@@ -243,7 +244,7 @@ static void tune(void)
     play->tunes_left--;
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_active = 3 - stage->runners.n_active;
-    stage->wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
+    stage->effects.wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
     stg_delivery_run(stage);
     pthread_mutex_unlock(&stage->lock);
 }
@@ -405,10 +406,10 @@ static void at_rest(void)
     if (!stg_stage_finished(play->stage))
         explore_fail("the stage does not end");
     struct stg_err err = {0};
-    if (stg_lease_core_verify(play->stage->leases, &err) < 0)
+    if (stg_lease_core_verify(play->stage->buffer.leases, &err) < 0)
         explore_fail("%s", err.text);
     struct stg_lease_usage usage;
-    stg_lease_usage(play->stage->leases, &usage);
+    stg_lease_usage(play->stage->buffer.leases, &usage);
     if (usage.lent != 0 || usage.quarantined != 0)
         explore_fail("%d bytes are still lent, %d quarantined", (int)usage.lent,
                      (int)usage.quarantined);

@@ -48,8 +48,8 @@ static void scene_init(struct scene *s)
     stage->staged = &stage->config.spec->staged;
     stage->kind = stg_delivery_kind(STG_DELIVERY_SPLIT);
     pthread_mutex_init(&stage->lock, NULL);
-    stage->measure = stg_measure_create(stage->config.graph, 1);
-    CHECK(stage->measure != NULL);
+    stage->observers.measure = stg_measure_create(stage->config.graph, 1);
+    CHECK(stage->observers.measure != NULL);
     CHECK_OK(stg_tune_init(stage, &err), err);
 
     struct stg_request request = {.kind = STG_REQUEST_OPEN};
@@ -60,8 +60,8 @@ static void scene_init(struct scene *s)
     s->client.control.page = s->control;
     s->client.state = STG_CLIENT_ATTACHED;
     CHECK_OK(stg_needs_read(&request, stage->config.cuts, &s->client.needs, &err), err);
-    stage->clients = &s->client;
-    stage->n_attached = 1;
+    stage->members.clients = &s->client;
+    stage->members.n_attached = 1;
     stg_stage_recut(stage);
     stg_tune_forget(stage);
 }
@@ -69,9 +69,9 @@ static void scene_init(struct scene *s)
 static void scene_finish(struct scene *s)
 {
     stg_tune_finish(&s->stage);
-    stg_measure_destroy(s->stage.measure);
-    stg_stage_cut_unref(s->stage.cut);
-    free(s->stage.chosen);
+    stg_measure_destroy(s->stage.observers.measure);
+    stg_stage_cut_unref(s->stage.boundary.cut);
+    free(s->stage.boundary.chosen);
     stg_cut_needs_destroy(s->client.needs);
     free(s->control);
     pthread_mutex_destroy(&s->stage.lock);
@@ -110,10 +110,10 @@ static void a_number_that_the_trainer_waits_for_is_tried(void)
 {
     struct scene s;
     scene_init(&s);
-    CHECK_INT(s.stage.tune.threads.value, 1);
+    CHECK_INT(s.stage.observers.tune.threads.value, 1);
     give_until_it_tries(&s);
-    CHECK(s.stage.tune.threads.value > 1);
-    CHECK_INT(s.stage.runners.n_active, s.stage.tune.threads.value);
+    CHECK(s.stage.observers.tune.threads.value > 1);
+    CHECK_INT(s.stage.runners.n_active, s.stage.observers.tune.threads.value);
     scene_finish(&s);
 }
 
@@ -121,12 +121,12 @@ static void while_cuts_are_tried_no_number_is(void)
 {
     struct scene s;
     scene_init(&s);
-    stg_tuning_hold(s.stage.tune.log, true);
+    stg_tuning_hold(s.stage.observers.tune.log, true);
     give(&s, 100); /* 400 ms, of which the half is enough */
     CHECK(!stg_tune_in_trial(&s.stage));
-    CHECK_INT(s.stage.tune.threads.n_windows, 0);
-    CHECK_INT(s.stage.tune.threads.value, 1);
-    stg_tuning_hold(s.stage.tune.log, false);
+    CHECK_INT(s.stage.observers.tune.threads.n_windows, 0);
+    CHECK_INT(s.stage.observers.tune.threads.value, 1);
+    stg_tuning_hold(s.stage.observers.tune.log, false);
     give_until_it_tries(&s);
     scene_finish(&s);
 }
@@ -136,11 +136,11 @@ static void what_is_being_tried_when_cuts_want_to_be_is_judged_first(void)
     struct scene s;
     scene_init(&s);
     give_until_it_tries(&s);
-    stg_tuning_hold(s.stage.tune.log, true);
+    stg_tuning_hold(s.stage.observers.tune.log, true);
     for (int i = 0; i < 1000 && stg_tune_in_trial(&s.stage); i++)
         give(&s, 1);
     CHECK(!stg_tune_in_trial(&s.stage)); /* it brought nothing */
-    CHECK_INT(s.stage.tune.threads.value, 1);
+    CHECK_INT(s.stage.observers.tune.threads.value, 1);
     give(&s, 60);
     CHECK(!stg_tune_in_trial(&s.stage));
     scene_finish(&s);
@@ -153,13 +153,13 @@ static void what_was_measured_with_another_cut_counts_no_more(void)
     scene_init(&s);
     static const bool moved[] = {true};
     CHECK_INT(stg_cuts_n_nodes(s.definition->cuts), 1);
-    for (int i = 0; i < 200 && s.stage.tune.threads.n_windows == 0; i++)
+    for (int i = 0; i < 200 && s.stage.observers.tune.threads.n_windows == 0; i++)
         give(&s, 1);
-    CHECK_INT(s.stage.tune.threads.n_windows, 1);
+    CHECK_INT(s.stage.observers.tune.threads.n_windows, 1);
     CHECK_OK(stg_stage_set_cut(&s.stage, moved, &err), err);
     CHECK(stg_stage_cut_number(&s.stage) > 0);
-    CHECK_INT(s.stage.tune.threads.n_windows, 0);
-    CHECK_INT(s.stage.tune.window.n_items, 0);
+    CHECK_INT(s.stage.observers.tune.threads.n_windows, 0);
+    CHECK_INT(s.stage.observers.tune.window.n_items, 0);
     give_until_it_tries(&s);
     scene_finish(&s);
 }
@@ -170,15 +170,15 @@ static void the_next_stage_begins_with_what_the_last_one_came_to(void)
     struct stg_err err = {0};
     scene_init(&s);
     give_until_it_tries(&s);
-    uint32_t found = s.stage.tune.threads.value;
-    uint64_t n_changes = stg_tuning_n_changes(s.stage.tune.log);
+    uint32_t found = s.stage.observers.tune.threads.value;
+    uint64_t n_changes = stg_tuning_n_changes(s.stage.observers.tune.log);
     CHECK(found > 1 && n_changes > 0);
     stg_tune_finish(&s.stage);
-    s.stage.tune = (struct stg_stage_tune){0};
+    s.stage.observers.tune = (struct stg_stage_tune){0};
     CHECK_OK(stg_tune_init(&s.stage, &err), err);
-    CHECK_INT(s.stage.tune.threads.value, found);
+    CHECK_INT(s.stage.observers.tune.threads.value, found);
     CHECK_INT(s.stage.runners.n_active, found);
-    CHECK_INT(s.stage.tune.n_told, n_changes); /* it was said when it was so */
+    CHECK_INT(s.stage.observers.tune.n_told, n_changes); /* it was said when it was so */
     scene_finish(&s);
 }
 
