@@ -24,7 +24,7 @@ static bool give(struct stg_stage *stage)
             continue;
         while (stg_client_in_pass(stage, c) && c->n_owed == 0 &&
                c->cursor < stage->buffer.next) {
-            uint32_t extent = stg_buffer_at(stage, c->cursor);
+            uint32_t extent = stg_buffer_at(&stage->buffer, c->cursor);
             bool is_good = stg_client_may_have(stage, c, extent);
             if (is_good && !stg_client_give(stage, c, extent, false))
                 break;
@@ -37,8 +37,8 @@ static bool give(struct stg_stage *stage)
             slowest = c->cursor;
     }
     for (; stage->buffer.first < slowest; changed = true)
-        stg_buffer_pop(stage); /* also when nothing was given: who was slowest may have
-                                  left */
+        stg_buffer_pop(&stage->buffer, &stage->effects); /* also when nothing was given:
+                                  who was slowest may have left */
     return changed;
 }
 
@@ -73,7 +73,7 @@ static bool holds_up(const struct stg_stage *stage, const struct stg_client *cli
 {
     return stage->members.begun && stg_client_takes_part(client) &&
            client->cursor == stage->buffer.first && client->cursor < stage->buffer.next &&
-           !stg_stage_has_room(stage);
+           !stg_buffer_has_room(&stage->buffer);
 }
 
 const struct stg_delivery_kind stg_delivery_broadcast = {

@@ -85,7 +85,7 @@ static bool may_come_back(const struct stg_stage *stage, const struct stg_client
 static void lose(struct stg_stage *stage, struct stg_client *client, uint32_t extent)
 {
     client->n_lost++;
-    stg_item_lose(stage, extent);
+    stg_item_lose(&stage->buffer, extent, &stage->effects);
 }
 
 /* What it had not acknowledged: to others under split, else to itself when it comes back.
@@ -101,7 +101,7 @@ static void hand_on(struct stg_stage *stage, struct stg_client *client)
             continue;
         assigned->acked = true;
         if (again && !stage->kind->together)
-            stg_item_return(stage, assigned->extent);
+            stg_item_return(&stage->buffer, assigned->extent);
         else if (again && back)
             owed[n++] = assigned->extent;
         else
@@ -226,6 +226,13 @@ void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int co
     expel(stage, client, true, code, text);
 }
 
+void stg_stage_discard(struct stg_stage *stage)
+{
+    stg_buffer_discard(&stage->buffer, &stage->effects);
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        c->cursor = stage->buffer.next; /* nobody is given what is no more */
+}
+
 void stg_stage_abort(struct stg_stage *stage, const char *text)
 {
     stage->stop.words.code = -STAGER_ABORTED;
@@ -239,7 +246,7 @@ void stg_stage_abort(struct stg_stage *stage, const char *text)
              stg_status_name(stage->stop.words.code), stage->stop.words.text);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         expel(stage, c, false, -stage->stop.words.code, stage->stop.words.text);
-    stg_buffer_discard(stage);
+    stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;
     stage->config.wake(stage->config.owner);
 }
@@ -294,7 +301,7 @@ void stg_stage_stop_when_left(struct stg_stage *stage)
         stage->stop.words.code = -STAGER_CANCELLED;
         atomic_store(&stage->stop.flag, 1);
     }
-    stg_buffer_discard(stage);
+    stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;
     stage->config.wake(stage->config.owner);
 }

@@ -45,7 +45,7 @@ static void acknowledge(struct stg_stage *stage, struct stg_client *client,
         return;
     assigned->acked = true;
     client->n_acknowledged++;
-    stg_item_acknowledge(stage, assigned->extent);
+    stg_item_acknowledge(&stage->buffer, assigned->extent, &stage->effects);
 }
 
 static void forget_assigned(struct stg_client *client, uint32_t i)
@@ -381,7 +381,7 @@ static bool say_last_words(struct stg_stage *stage)
         changed |= stg_client_last_words(c, &stage->stop.words);
     }
     if (all)
-        stg_buffer_discard(stage);
+        stg_stage_discard(stage);
     return changed;
 }
 

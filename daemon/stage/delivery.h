@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets which item, and when a pass ends: what delivery.c, item.c, client.c, expire.c
+ * Who gets which item, and when a pass ends: what delivery.c, client.c, expire.c
  * and the three kinds of delivery offer each other and the rest of a stage. All with the
  * stage's lock held, any thread.
  *
- * item.c       the buffer, and what becomes of each item
  * client_open.c  attaching, coming back
  * client.c     leaving, being away
  * delivery.c   releases, acknowledgements, passes, bells: what all deliveries share
@@ -95,38 +94,6 @@ void stg_client_end(struct stg_stage *stage, struct stg_client *client);
 /* Says why nothing follows (code negative), once. */
 bool stg_client_last_words(struct stg_client *client, const struct stg_err *words);
 
-/* ---- item.c ---- */
-
-/* May one more item be published? Counts items that were not yet assigned (rounds, under
- * round_robin; under broadcast until the slowest client was assigned it). */
-bool stg_stage_has_room(const struct stg_stage *stage);
-
-/* The item, of a sealed extent, takes its place at the end of the buffer, its turn and
- * room being there. number, bytes, rows, is_error and cut of *item are used. Give it out
- * with stg_delivery_run. */
-void stg_item_publish(struct stg_stage *stage, uint32_t extent,
-                      const struct stg_item *item);
-
-/* The extent of the buffer's item with that ordinal. */
-uint32_t stg_buffer_at(const struct stg_stage *stage, uint64_t ordinal);
-
-/* The first item leaves the buffer. */
-void stg_buffer_pop(struct stg_stage *stage);
-
-/* Nobody will take what is published and not given, or waits to be given again. */
-void stg_buffer_discard(struct stg_stage *stage);
-
-/* One of those that it is owed by acknowledged it, or lost it, or gave it up. */
-void stg_item_acknowledge(struct stg_stage *stage, uint32_t extent);
-void stg_item_lose(struct stg_stage *stage, uint32_t extent);
-
-/* split: it waits to be given to another. */
-void stg_item_return(struct stg_stage *stage, uint32_t extent);
-uint32_t stg_item_take_returned(struct stg_stage *stage, uint32_t i);
-
-/* split: the first item of the buffer waits likewise, without having been given. */
-void stg_item_put_aside(struct stg_stage *stage);
-
 /* ---- client_open.c ---- */
 
 /* Makes a client that is joining: checks whether it may attach, keeps a place for it and
@@ -173,6 +140,9 @@ void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
 void stg_clients_bury(struct stg_stage *stage);
 
 void stg_client_free(struct stg_client *client);
+
+/* Nobody will take what is in the buffer. */
+void stg_stage_discard(struct stg_stage *stage);
 
 /* Nobody can go on: ABORTED to all, and the stage stops. */
 void stg_stage_abort(struct stg_stage *stage, const char *text);

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 
 #include "core/clock.h"
-#include "core/lease.h"
 #include "core/ring.h"
 #include "daemon/autotune/measure.h"
 #include "daemon/dataset/activity.h"
@@ -18,7 +17,9 @@
 #include "daemon/dataset/tuning.h"
 #include "daemon/gpu/twin.h"
 #include "daemon/host/pool.h"
+#include "daemon/stage/buffer.h"
 #include "daemon/stage/cut.h"
+#include "daemon/stage/effects.h"
 #include "daemon/stage/feed.h"
 #include "daemon/stage/stage.h"
 #include "ops/exec/run.h"
@@ -29,26 +30,6 @@
 /* One item in so many is looked at closely: a prime, so that what comes back every few
  * items is met in all its places. */
 #define STG_SAMPLE_EVERY 13u
-
-/* One item of the stage's output; its slot is its extent's id. It lives from publishing
- * until it has left the buffer and nobody has it unacknowledged; then it is counted,
- * once, as acknowledged, lost or discarded (stg_item_settle). */
-struct stg_item {
-    uint64_t number;
-    uint64_t bytes;
-    uint64_t rows;
-    uint64_t skipped; /* the stage's n_skipped when it was published */
-    uint32_t n_owed;  /* unacknowledged assignments, and places where it waits to be given
-                         again */
-    bool is_error;
-    bool unqueued;   /* it left the buffer */
-    bool acked;      /* somebody acknowledged it */
-    bool lost;       /* somebody had it, did not, and it is not given again */
-    bool is_aside;   /* it waits to be given for the first time, out of the buffer */
-    bool lender;     /* the stage still holds its reference on the extent */
-    uint32_t device; /* number of the memory on a device that has it too; 0: none has */
-    struct stg_stage_cut *cut; /* one reference; NULL: good for everybody */
-};
 
 /* One descriptor that is out at a client and not yet released, in the order of
  * assignment. */
@@ -196,22 +177,6 @@ struct stg_stage_tune {
     uint64_t n_told; /* of its changes, what stage->observers.measure knows */
 };
 
-/* Published items in order, and what becomes of each. Ordinals count from the stage's
- * start. */
-struct stg_buffer {
-    struct stg_lease_core *leases;
-    struct stg_item *items; /* by extent id */
-    uint32_t max_extents;
-    uint32_t *queue; /* ring of extents, queue_size slots */
-    uint32_t queue_size;
-    uint32_t capacity;    /* now; rounds, under round_robin */
-    uint64_t first, next; /* ordinals */
-    uint32_t *returned;   /* split: to be delivered again, ascending numbers */
-    uint32_t n_returned;
-    uint64_t n_published, n_acknowledged, n_lost, n_discarded;
-    uint64_t n_rows, n_bytes; /* of published items */
-};
-
 /* Clients, attached and detached. */
 struct stg_membership {
     struct stg_client *clients;
@@ -290,12 +255,6 @@ struct stg_counts {
     uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */
     struct stg_trace_label call_label; /* of the step py_function */
     char last_error[512];
-};
-
-/* What is to be done once the parts are changed. */
-struct stg_effects {
-    unsigned wake; /* what stg_delivery_run has to wake runners for: enum stg_wake */
-    bool is_swept; /* the loop was asked to sweep, or does so every few milliseconds */
 };
 
 struct stg_stage {
@@ -384,9 +343,6 @@ void stg_tune_finish(struct stg_stage *stage); /* also when it was not initialis
 /* All of them with the lock held. An item is out of a runner's hands. May change both
  * numbers, and says in stage->effects.wake whom that wakes. */
 void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
-
-/* An item has left the buffer. */
-void stg_tune_took(struct stg_stage *stage);
 
 /* A client has come or gone, or the cut has moved. */
 void stg_tune_forget(struct stg_stage *stage);
@@ -482,15 +438,9 @@ void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
 void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns,
                     enum stg_span_kind kind);
 
-/* What a waiting runner may wait for; whoever brings it about, lock held, wakes those
- * that can go on. Also to be called when the first client attaches or the last one
- * leaves (ROOM: its clock runs and stands). */
-enum stg_wake {
-    STG_WAKE_ROOM = 1,   /* stg_stage_has_room */
-    STG_WAKE_MEMORY = 2, /* an extent may be free */
-    STG_WAKE_PASS = 4,   /* pass_state is RUNNING */
-    STG_WAKE_ALL = 7,    /* and stopping */
-};
+/* Wakes runners that wait for what has come about (enum stg_wake); lock held. Also to be
+ * called when the first client attaches or the last one leaves (ROOM: its clock runs and
+ * stands). */
 void stg_wake_runners(struct stg_stage *stage, unsigned what);
 
 #endif

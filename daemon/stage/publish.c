@@ -74,7 +74,7 @@ void stg_wake_runners(struct stg_stage *stage, unsigned what)
         return;
     }
     if ((what & STG_WAKE_ROOM) != 0 &&
-        (stg_stage_has_room(stage) ||
+        (stg_buffer_has_room(&stage->buffer) ||
          runners->clock_runs != (stage->members.n_attached > 0)))
         wake_turn(stage);
     if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
@@ -346,7 +346,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
     for (;;) {
         if (stage->stop.is_on || is_cut(stage, sequence))
             return NO_NEED;
-        if (stg_stage_has_room(stage))
+        if (stg_buffer_has_room(&stage->buffer))
             return ROOM;
         if (left == 0 && time_is_over(stage))
             return NO_ROOM;
@@ -368,7 +368,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
 
 static enum room find_room(struct stg_stage *stage, uint64_t key, uint64_t sequence)
 {
-    if (stg_stage_has_room(stage))
+    if (stg_buffer_has_room(&stage->buffer))
         return ROOM;
     uint64_t began = stg_now_ns();
     stg_runner_waits(stage, began);
@@ -418,7 +418,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
     if (is_error)
         note_error(stage, header->number, &work->err);
     stage->pass.epoch = work->epoch;
-    stg_item_publish(stage, work->extent,
+    stg_item_publish(&stage->buffer, work->extent,
                      &(struct stg_item){
                          .number = header->number,
                          .bytes = work->bytes,
@@ -426,6 +426,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .is_error = is_error,
                          .cut = work->cut,
                          .device = work->device,
+                         .skipped = stage->counts.n_skipped,
                      });
     if (began != 0)
         trace_publish(stage, began, header->number, work->bytes);

@@ -16,7 +16,7 @@ static uint64_t round_end(const struct stg_stage *stage, bool *ret_error)
 {
     uint64_t n = 0;
     for (uint64_t i = stage->buffer.first; i < stage->buffer.next; i++) {
-        *ret_error = stage->buffer.items[stg_buffer_at(stage, i)].is_error;
+        *ret_error = stage->buffer.items[stg_buffer_at(&stage->buffer, i)].is_error;
         if (*ret_error || ++n == stage->config.num_clients)
             return i;
     }
@@ -39,40 +39,38 @@ static bool all_ready(const struct stg_stage *stage)
 
 static void deal_error(struct stg_stage *stage, uint64_t at)
 {
-    uint32_t extent = stg_buffer_at(stage, at);
+    uint32_t extent = stg_buffer_at(&stage->buffer, at);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (is_ready(stage, c))
             (void)stg_client_give(stage, c, extent, false);
     }
-    for (uint64_t i = at; i > stage->buffer.first; i--)
-        stage->buffer.queue[i % stage->buffer.queue_size] = stg_buffer_at(stage, i - 1);
-    stage->buffer.queue[stage->buffer.first % stage->buffer.queue_size] = extent;
-    stg_buffer_pop(stage);
+    stg_buffer_advance(&stage->buffer, at);
+    stg_buffer_pop(&stage->buffer, &stage->effects);
 }
 
 /* What was skipped before an item of the round would have been for that rank. */
 static uint64_t gaps_before(const struct stg_stage *stage, uint64_t ordinal)
 {
     return ordinal > stage->buffer.first
-               ? stage->buffer.items[stg_buffer_at(stage, ordinal - 1)].skipped
+               ? stage->buffer.items[stg_buffer_at(&stage->buffer, ordinal - 1)].skipped
                : stage->counts.gaps_counted;
 }
 
 static void deal_round(struct stg_stage *stage)
 {
     uint64_t first = stage->buffer.first, last = first + stage->config.num_clients - 1;
-    uint64_t gaps = stage->buffer.items[stg_buffer_at(stage, last)].skipped;
+    uint64_t gaps = stage->buffer.items[stg_buffer_at(&stage->buffer, last)].skipped;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!is_ready(stage, c))
             continue;
-        uint32_t extent = stg_buffer_at(stage, first + c->rank);
+        uint32_t extent = stg_buffer_at(&stage->buffer, first + c->rank);
         (void)stg_client_give(stage, c, extent, false);
         c->n_gaps +=
             stage->buffer.items[extent].skipped - gaps_before(stage, first + c->rank);
     }
     stage->counts.gaps_counted = gaps;
     for (uint32_t i = 0; i < stage->config.num_clients; i++)
-        stg_buffer_pop(stage);
+        stg_buffer_pop(&stage->buffer, &stage->effects);
 }
 
 static bool give(struct stg_stage *stage)
@@ -93,7 +91,7 @@ static bool give(struct stg_stage *stage)
 static void discard_incomplete(struct stg_stage *stage)
 {
     stage->counts.n_incomplete += stage->buffer.next - stage->buffer.first;
-    stg_buffer_discard(stage);
+    stg_stage_discard(stage);
 }
 
 static bool tell_failure(struct stg_stage *stage)

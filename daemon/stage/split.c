@@ -38,10 +38,10 @@ static bool any_left(const struct stg_stage *stage)
 static void pop(struct stg_stage *stage, struct stg_client *client)
 {
     uint64_t skipped =
-        stage->buffer.items[stg_buffer_at(stage, stage->buffer.first)].skipped;
+        stage->buffer.items[stg_buffer_at(&stage->buffer, stage->buffer.first)].skipped;
     client->n_gaps += skipped - stage->counts.gaps_counted;
     stage->counts.gaps_counted = skipped;
-    stg_buffer_pop(stage);
+    stg_buffer_pop(&stage->buffer, &stage->effects);
 }
 
 /* An item that is good for nobody any more: who it was made for has left. */
@@ -52,7 +52,7 @@ static void lose(struct stg_stage *stage, uint32_t extent)
             " is lost: it lacks fields that the clients need "
             "which came after it was made, and those before them have left",
             stage->config.name, stage->buffer.items[extent].number);
-    stg_item_lose(stage, extent);
+    stg_item_lose(&stage->buffer, extent, &stage->effects);
 }
 
 /* What was given before, or put aside, in its order. */
@@ -62,11 +62,11 @@ static bool give_returned(struct stg_stage *stage)
         uint32_t extent = stage->buffer.returned[i];
         struct stg_client *client = neediest(stage, extent);
         if (client != NULL && stg_client_give(stage, client, extent, true)) {
-            stg_item_take_returned(stage, i);
+            stg_item_take_returned(&stage->buffer, i);
             return true;
         }
         if (!stg_item_is_for_somebody(stage, extent)) {
-            stg_item_take_returned(stage, i);
+            stg_item_take_returned(&stage->buffer, i);
             lose(stage, extent);
             return true;
         }
@@ -80,7 +80,7 @@ static bool give_next(struct stg_stage *stage)
 {
     if (stage->buffer.first == stage->buffer.next)
         return false;
-    uint32_t extent = stg_buffer_at(stage, stage->buffer.first);
+    uint32_t extent = stg_buffer_at(&stage->buffer, stage->buffer.first);
     struct stg_client *client = neediest(stage, extent);
     if (client != NULL) {
         bool given = stg_client_give(stage, client, extent, false);
@@ -90,7 +90,7 @@ static bool give_next(struct stg_stage *stage)
     }
     if (neediest(stage, STG_NO_EXTENT) == NULL)
         return false;
-    stg_item_put_aside(stage);
+    stg_item_put_aside(&stage->buffer, &stage->effects);
     return true;
 }
 

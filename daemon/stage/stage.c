@@ -24,28 +24,13 @@
 
 /* ---- life ---- */
 
-static int init_tables(struct stg_stage *stage, struct stg_err *err)
+static int init_buffer(struct stg_stage *stage, struct stg_err *err)
 {
+    const struct stg_stage_plan *plan = &stage->plan;
     /* Extents that detached clients sit on come on top of those that admission counts. */
-    stage->buffer.max_extents = (uint32_t)stage->plan.n_extents * 2 + MAX_DETACHED;
-    stage->buffer.queue_size = stage->buffer.max_extents;
-    stage->buffer.items =
-        calloc(stage->buffer.max_extents, sizeof(stage->buffer.items[0]));
-    stage->buffer.queue =
-        calloc(stage->buffer.queue_size, sizeof(stage->buffer.queue[0]));
-    stage->buffer.returned =
-        calloc(stage->buffer.max_extents, sizeof(stage->buffer.returned[0]));
-    if (stage->buffer.items == NULL || stage->buffer.queue == NULL ||
-        stage->buffer.returned == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    uint32_t max_clients = stage->config.num_clients + MAX_DETACHED;
-    int rc = stg_lease_core_create(stage->plan.arena_bytes, stage->buffer.max_extents,
-                                   max_clients, max_clients * STG_MAX_HELD,
-                                   &stage->buffer.leases, err);
-    if (rc ==
-        0) /* what admission promises holds whatever the sizes and the order of release */
-        stg_lease_core_set_slot(stage->buffer.leases, stage->plan.max_batch_bytes);
-    return rc;
+    uint32_t max_extents = (uint32_t)plan->n_extents * 2 + MAX_DETACHED;
+    return stg_buffer_init(&stage->buffer, plan->arena_bytes, plan->max_batch_bytes,
+                           max_extents, stage->config.num_clients + MAX_DETACHED, err);
 }
 
 /* A private run is looked at, not trained on. */
@@ -93,6 +78,8 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->plan = *plan;
     stage->staged = &config->spec->staged;
     stage->kind = stg_delivery_kind(config->delivery);
+    stage->buffer.round_items =
+        config->delivery == STG_DELIVERY_ROUND_ROBIN ? config->num_clients : 1;
     stage->memory.budget_bytes = bytes;
     memcpy(stage->memory.holder, holder, sizeof(holder));
     stage->pass.n_ended = config->first_pass;
@@ -110,7 +97,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     if (rc == 0)
         rc = stg_stage_make_arena(stage, has_twin(stage), err);
     if (rc == 0)
-        rc = init_tables(stage, err);
+        rc = init_buffer(stage, err);
     if (rc == 0 && config->cuts != NULL &&
         config->spec->smart_stage == STG_SMART_STAGE_AUTO) {
         stage->observers.auto_cut = stg_auto_cut_create(stage);
@@ -148,16 +135,13 @@ void stg_stage_destroy(struct stg_stage *stage)
         stg_client_free(stage->members.clients);
         stage->members.clients = next;
     }
-    stg_lease_core_destroy(stage->buffer.leases);
+    stg_buffer_finish(&stage->buffer);
     stg_segment_destroy(&stage->memory.arena);
     stg_budget_give(stage->config.budget, stage->memory.budget_bytes,
                     stage->memory.holder);
     stg_activity_finish(&stage->observers.activity);
     pthread_mutex_destroy(&stage->lock);
     free(stage->memory.backed);
-    free(stage->buffer.items);
-    free(stage->buffer.queue);
-    free(stage->buffer.returned);
     free(stage);
 }
 

@@ -53,14 +53,6 @@ static uint64_t clients_waited(struct stg_stage *stage, uint64_t now)
     return n_given > 0 ? (uint64_t)(weighed / (double)n_given) : 0;
 }
 
-static uint32_t waiting_now(const struct stg_stage *stage)
-{
-    uint64_t n = stage->buffer.next - stage->buffer.first;
-    if (stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
-        n /= stage->config.num_clients;
-    return (uint32_t)n;
-}
-
 /* How long finished items have waited for room so far, those that do so now too. */
 static uint64_t room_ns(const struct stg_stage *stage, uint64_t now)
 {
@@ -74,7 +66,8 @@ static void begin_window(struct stg_stage *stage)
     uint64_t now = stg_now_ns(), given;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         (void)waited_of(c, now, true, &given);
-    tune->window = (struct stg_tuner_sample){.least = UINT32_MAX};
+    tune->window = (struct stg_tuner_sample){0};
+    stage->buffer.least = UINT32_MAX;
     tune->began_ns = now;
     tune->room_before_ns = room_ns(stage, now);
     tune->settle = 0;
@@ -140,11 +133,11 @@ static void end_window(struct stg_stage *stage, uint64_t now)
 {
     struct stg_stage_tune *tune = &stage->observers.tune;
     struct stg_tuner_sample sample = tune->window;
-    uint32_t waits = waiting_now(stage);
+    uint32_t waits = stg_buffer_n_rounds(&stage->buffer), least = stage->buffer.least;
     sample.interval_ns = now - tune->began_ns;
     sample.wait_ns = clients_waited(stage, now);
     sample.room_ns = room_ns(stage, now) - tune->room_before_ns;
-    sample.least = waits < sample.least ? waits : sample.least;
+    sample.least = waits < least ? waits : least;
     begin_window(stage);
     decide(stage, &sample);
 }
@@ -196,13 +189,6 @@ void stg_tune_item(struct stg_stage *stage, const struct stg_work *work)
     uint64_t now = stg_now_ns();
     if (now - tune->began_ns >= WINDOW_NS)
         end_window(stage, now);
-}
-
-void stg_tune_took(struct stg_stage *stage)
-{
-    struct stg_tuner_sample *window = &stage->observers.tune.window;
-    uint32_t waits = waiting_now(stage);
-    window->least = waits < window->least ? waits : window->least;
 }
 
 void stg_tune_forget(struct stg_stage *stage)

@@ -231,7 +231,7 @@ static void say_runners(struct stg_stage *stage, const struct stg_workers_busy *
         atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
     if (runners->n_waiting_memory > 0)
         say_no_memory(stage, why);
-    else if (!stg_stage_has_room(stage))
+    else if (!stg_buffer_has_room(&stage->buffer))
         stg_err(why, why->code,
                 "the buffer, capacity %u, is full of batches that were made for the "
                 "fields of other clients",

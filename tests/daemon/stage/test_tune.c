@@ -47,6 +47,7 @@ static void scene_init(struct scene *s)
         .capacity = 16, .num_threads = 8, .max_batch_bytes = 1 << 20};
     stage->staged = &stage->config.spec->staged;
     stage->kind = stg_delivery_kind(STG_DELIVERY_SPLIT);
+    stage->buffer.round_items = 1;
     pthread_mutex_init(&stage->lock, NULL);
     stage->observers.measure = stg_measure_create(stage->config.graph, 1);
     CHECK(stage->observers.measure != NULL);
