@@ -59,7 +59,7 @@ static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool f
     int rc = each->scenario->attempt(each->inside, text);
     bool failed = inject_off() > 0;
     int64_t took = now_millis() - start;
-    if (rc == -STAGER_DEADLINE_EXCEEDED || took > 9000)
+    if (rc == -STAGER_DEADLINE_EXCEEDED || took > inside_millis(9000))
         FAIL("%s: no answer in %lld ms: %d %s", doing, (long long)took, rc, text);
     if (rc < 0 && text[0] == '\0')
         FAIL("%s: an error without words: %d", doing, rc);

@@ -19,7 +19,7 @@
 #include "daemon/server/stop.h"
 #include "tests/check.h"
 
-static int64_t slow(int64_t millis)
+int64_t inside_millis(int64_t millis)
 {
     const char *factor = getenv("STG_TEST_SLOW");
     return factor != NULL && atoi(factor) > 0 ? millis * atoi(factor) : millis;
@@ -147,7 +147,7 @@ static struct inside_state look(struct inside *inside)
     struct inside_state state;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += slow(5000) / 1000;
+    until.tv_sec += inside_millis(5000) / 1000;
     pthread_mutex_lock(&inside->lock);
     uint64_t n_seen = inside->n_seen;
     uv_async_send(&inside->probe);
@@ -162,7 +162,7 @@ static struct inside_state look(struct inside *inside)
 
 void inside_settle(struct inside *inside, struct inside_state *ret)
 {
-    int64_t end = now_millis() + slow(5000);
+    int64_t end = now_millis() + inside_millis(5000);
     struct timespec wait = {.tv_nsec = 200000};
     for (;;) {
         *ret = look(inside);

@@ -46,6 +46,9 @@ void inside_stop(struct inside *inside);
  * has after 5 s. */
 void inside_settle(struct inside *inside, struct inside_state *ret);
 
+/* A deadline, longer under a sanitizer (STG_TEST_SLOW). */
+int64_t inside_millis(int64_t millis);
+
 /* Descriptors of this process now. */
 int inside_count_fds(void);
 

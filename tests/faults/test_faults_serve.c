@@ -69,7 +69,7 @@ static int turn(struct stager_stream *stream, unsigned seen[N_LINES], int *item_
 {
     struct stager_batch *batch;
     struct stager_stream_info info;
-    int rc = stager_next(stream, 4000, &batch);
+    int rc = stager_next(stream, inside_millis(4000), &batch);
     if (rc == 0) {
         add_numbers(batch, seen);
         stager_release(batch);
@@ -228,7 +228,7 @@ static void expect_woken(struct stager_stream *stream)
 {
     struct pollfd fd = {.fd = stager_pollfd(stream), .events = POLLIN};
     struct stager_batch *batch;
-    if (poll(&fd, 1, 5000) != 1)
+    if (poll(&fd, 1, (int)inside_millis(5000)) != 1)
         FAIL("the bell that failed was not rung again");
     CHECK_INT(stager_next(stream, 0, &batch), 0);
     stager_release(batch);

@@ -113,17 +113,34 @@ class Small(Daemon):
         self.wait_until_it_answers()
 
 
+# Request {number: 1, hello: {min_version: 2, max_version: 2, client: "test"}}, as bytes.
+HELLO = b"\x08\x01\x12\x0a\x08\x02\x10\x02\x1a\x04test"
+REFUSED = b"file descriptors in use"
+
+
+def fill(daemon, stack):
+    """Makes connections, which the daemon answers and keeps, until it refuses one."""
+    for _ in range(64):
+        probe = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        probe.settimeout(LIMIT_S)
+        probe.connect(os.path.join(daemon.runtime_dir, "attach.sock"))
+        with contextlib.suppress(BrokenPipeError):  # refused before it spoke
+            probe.send(HELLO)
+        try:
+            reply = probe.recv(4096)
+        except ConnectionResetError:  # it was closed unread; the reply comes after
+            reply = probe.recv(4096)
+        if REFUSED in reply:
+            return
+    check(False, f"64 connections with 64 descriptors\n{daemon.log()}")
+
+
 def check_files(build):
     """The limit is raised as far as it goes; a trainer that finds no descriptor left reads why."""
     with Small(build) as daemon:
-        for _ in range(5):  # a connection that says nothing for two seconds is closed
-            with contextlib.ExitStack() as stack:
-                for _ in range(64):
-                    probe = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-                    probe.connect(os.path.join(daemon.runtime_dir, "attach.sock"))
-                result = daemon.run("client/stagerctl/stagerctl", "list")
-            if result.returncode != 0:
-                break
+        with contextlib.ExitStack() as stack:
+            fill(daemon, stack)
+            result = daemon.run("client/stagerctl/stagerctl", "list")
         check(result.returncode == 1 and b"RESOURCE_EXHAUSTED: stagerd has all of its 64 file descriptors in use: "
               b"set LimitNOFILE=" in result.stderr, f"{result.stderr}\n{daemon.log()}")
         check("nearly all descriptors" not in daemon.log(), daemon.log())

@@ -2,6 +2,7 @@
  *
  * Reaching the daemon: where it is, what is said when it is not, versions, requests.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,32 +256,70 @@ static void send_raw(int fd, const void *data, size_t bytes, int n_fds)
     CHECK(sendmsg(fd, &msg, MSG_NOSIGNAL) == (ssize_t)bytes);
 }
 
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    while (readdir(dir) != NULL)
+        n++;
+    closedir(dir);
+    return n;
+}
+
+/* Does recvmsg give a process descriptors that it has no room for? Linux closes them.
+ * qemu-user gives the kernel twice the room, and keeps the numbers to itself. */
+static bool kernel_leaks_descriptors(void)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    int pair[2];
+    char buf[8];
+    struct iovec io = {.iov_base = buf, .iov_len = sizeof(buf)};
+    struct msghdr msg = {.msg_iov = &io,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = CMSG_LEN(sizeof(int))};
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    send_raw(pair[1], "probe", 5, 100);
+    int before = count_fds();
+    CHECK(recvmsg(pair[0], &msg, MSG_CMSG_CLOEXEC) == 5);
+    int n = count_fds() - before;
+    close(*(int *)(void *)CMSG_DATA(CMSG_FIRSTHDR(&msg)));
+    close(pair[0]);
+    close(pair[1]);
+    return n > 1;
+}
+
+static void check_refused(const char *data, size_t bytes, int n_sent, size_t capacity)
+{
+    int pair[2], fds[3];
+    char buf[64];
+    size_t n_fds;
+    struct stg_err err = {0};
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    send_raw(pair[1], data, bytes, n_sent);
+    CHECK_INT(stg_socket_receive(pair[0], buf, capacity, fds, 3, &n_fds,
+                                 stg_clock_ns() + 1000000000, &err),
+              -STAGER_INTERNAL);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 static void a_message_of_another_form_is_refused_and_leaks_nothing(void)
 {
-    static const struct {
-        const char *data;
-        size_t bytes;
-        int n_fds;
-        size_t capacity;
-    } cases[] = {
-        {"many descriptors", 16, 4, 64},  /* one more than is expected */
-        {"cut descriptors", 15, 100, 64}, /* more than fit */
-        {"a longer message", 16, 0, 8},   /* cut */
-        {"a longer message", 16, 2, 8},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int pair[2], fds[3];
-        char buf[64];
-        size_t n_fds;
-        struct stg_err err = {0};
-        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-        send_raw(pair[1], cases[i].data, cases[i].bytes, cases[i].n_fds);
-        CHECK_INT(stg_socket_receive(pair[0], buf, cases[i].capacity, fds, 3, &n_fds,
-                                     stg_clock_ns() + 1000000000, &err),
-                  -STAGER_INTERNAL);
-        close(pair[0]);
-        close(pair[1]);
-    }
+    check_refused("many descriptors", 16, 4, 64); /* one more than is expected */
+    check_refused("a longer message", 16, 0, 8);  /* cut */
+    check_refused("a longer message", 16, 2, 8);
+}
+
+static void descriptors_that_are_cut_off_do_not_leak(void)
+{
+    if (kernel_leaks_descriptors())
+        SKIP("recvmsg leaks descriptors here, as that of qemu-user does");
+    check_refused("cut descriptors", 15, 100, 64); /* more than fit */
 }
 
 static const struct stg_test tests[] = {
@@ -296,6 +335,7 @@ static const struct stg_test tests[] = {
     TEST(an_answer_that_does_not_come_ends_with_the_deadline),
     TEST(an_answer_that_comes_too_late_is_not_taken_for_the_next_ones),
     TEST(a_message_of_another_form_is_refused_and_leaks_nothing),
+    TEST(descriptors_that_are_cut_off_do_not_leak),
 };
 
 TEST_MAIN(tests)
