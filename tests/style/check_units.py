@@ -24,6 +24,26 @@ DROP_INS = {"cuda": 10, "network": 16}
 UNITS = [("stagerd.service", "--system"), ("stagerd-user.service", "--user")]
 
 
+# systemd 257 makes this folder before it reads a unit. Where no systemd runs, only root can.
+NO_FOLDER = "Failed to create directory '/run/systemd/"
+OWN_RUN = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
+
+
+class Unable(Exception):
+    """systemd-analyze cannot run here."""
+
+
+def analyze(*arguments, env=None):
+    """Runs systemd-analyze, in a mount namespace with an empty /run where it needs one."""
+    command = ["systemd-analyze", *arguments]
+    result = subprocess.run(command, env=env, capture_output=True, text=True)
+    if NO_FOLDER in result.stderr:
+        result = subprocess.run(OWN_RUN + command, env=env, capture_output=True, text=True)
+        if re.match("unshare:|mount:", result.stderr):
+            raise Unable(f"systemd-analyze needs /run/systemd, or a namespace: {result.stderr.strip()}")
+    return result
+
+
 def programless(text):
     return re.sub(r"^(Exec\w+)=\S+/stagerd", r"\1=/bin/true", text, flags=re.M)
 
@@ -39,8 +59,7 @@ def verify(text, mode, socket=None):
             with open(unit, "w", encoding="utf-8") as file:
                 file.write(socket)
         env = dict(os.environ, XDG_RUNTIME_DIR=folder)
-        result = subprocess.run(["systemd-analyze", "verify", mode, "--man=no", unit], env=env,
-                                capture_output=True, text=True)
+        result = analyze("verify", mode, "--man=no", unit, env=env)
     return (result.stdout + result.stderr).strip().split("\n") if (
         result.stdout + result.stderr).strip() or result.returncode else []
 
@@ -51,8 +70,7 @@ def exposure(text):
         unit = os.path.join(folder, "stagerd.service")
         with open(unit, "w", encoding="utf-8") as file:
             file.write(text)
-        result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", unit],
-                                capture_output=True, text=True)
+        result = analyze("security", "--offline=true", "--no-pager", unit)
     level = re.search(r"exposure level for .*: (\d+)\.(\d)", result.stdout)
     if level is None:
         return 1000, [result.stderr.strip() or result.stdout.strip()]
@@ -66,6 +84,17 @@ def security(text, threshold, what="stagerd.service"):
     if level <= threshold:
         return []
     return [f"exposure {level / 10}, at most {threshold / 10}"] + doors
+
+
+def missing():
+    """Why systemd-analyze cannot run here, or None."""
+    if shutil.which("systemd-analyze") is None:
+        return "no systemd-analyze (apt-get install systemd)"
+    try:
+        exposure("[Service]\nExecStart=/bin/true\n")
+    except Unable as reason:
+        return str(reason)
+    return None
 
 
 def problems(root, folder):
@@ -86,8 +115,8 @@ def problems(root, folder):
 
 
 if __name__ == "__main__":
-    if shutil.which("systemd-analyze") is None:
-        print("skipped: no systemd-analyze (apt-get install systemd)")
+    if missing() is not None:
+        print(f"skipped: {missing()}")
         sys.exit(house.SKIPPED)
     if not os.path.exists(os.path.join(sys.argv[2], "stagerd.service")):
         print("skipped: built with -Dsystemd=disabled")
