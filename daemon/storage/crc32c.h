@@ -59,7 +59,7 @@ static inline uint32_t stg_crc32c_mask(uint32_t crc)
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
-/* ---- between crc32c.c and the kernels ---- */
+/* ---- between crc32c.c, crc32c_tables.c and the kernels ---- */
 
 /* Lanes of the kernels with three of them are at most this long. */
 #define STG_CRC32C_LANE 256
@@ -70,7 +70,8 @@ struct stg_crc32c_tables {
     uint32_t power[2 * STG_CRC32C_LANE / 8 + 1];
 };
 
-/* Filled in before any kernel is handed out. */
+/* Filled in before any kernel is handed out, by the first call of that. */
 extern struct stg_crc32c_tables stg_crc32c_tables;
+void stg_crc32c_make_tables(void);
 
 #endif

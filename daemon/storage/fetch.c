@@ -4,13 +4,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "daemon/storage/fetcher.h"
-
 /* Between looks at whether somebody wants a waiter to stop. */
 #define LOOK_NS 20000000
 
-int stg_fetch_start(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
-                    struct stg_err *err)
+int stg_fetch_create(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
+                     struct stg_err *err)
 {
     struct stg_fetch *fetch = calloc(1, sizeof(*fetch));
     if (fetch == NULL)
@@ -26,11 +24,6 @@ int stg_fetch_start(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
     stg_chunk_ref(plan->chunk);
     pthread_mutex_init(&fetch->lock, NULL);
     stg_clock_cond_init(&fetch->moved);
-    int rc = stg_fetchers_give(fetch, err);
-    if (rc < 0) {
-        stg_fetch_unref(fetch);
-        return rc;
-    }
     *ret = fetch;
     return 0;
 }
@@ -51,15 +44,6 @@ void stg_fetch_unref(struct stg_fetch *fetch)
     pthread_cond_destroy(&fetch->moved);
     pthread_mutex_destroy(&fetch->lock);
     free(fetch);
-}
-
-void stg_fetch_cancel(struct stg_fetch *fetch)
-{
-    if (fetch == NULL)
-        return;
-    atomic_store(&fetch->cancelled, true);
-    stg_fetchers_wake(fetch);
-    stg_fetch_unref(fetch);
 }
 
 /* ---- who waits ---- */

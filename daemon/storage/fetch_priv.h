@@ -65,6 +65,11 @@ size_t stg_answer_body(char *bytes, size_t size, size_t n, void *fetch);
  * False: see failed and again; both are 0 where only curl knows what broke. */
 bool stg_answer_end(struct stg_fetch *fetch, bool clean);
 
+/* fetch.c. A fetch that no thread has yet: stg_fetch_start gives it to one, as
+ * stg_fetch_cancel wakes that one. RESOURCE_EXHAUSTED. */
+int stg_fetch_create(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
+                     struct stg_err *err);
+
 /* fetch.c. For the fetcher: bytes have come, it is answered, it is over (0: well). */
 void stg_fetch_came(struct stg_fetch *fetch);
 void stg_fetch_answered(struct stg_fetch *fetch);

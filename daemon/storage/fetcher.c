@@ -320,7 +320,7 @@ static struct stg_fetcher *take_turn(void)
     return fetcher;
 }
 
-int stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err)
+static int give(struct stg_fetch *fetch, struct stg_err *err)
 {
     struct stg_fetcher *fetcher = take_turn();
     if (fetcher == NULL)
@@ -338,10 +338,30 @@ int stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err)
     return 0;
 }
 
-void stg_fetchers_wake(struct stg_fetch *fetch)
+int stg_fetch_start(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
+                    struct stg_err *err)
 {
+    struct stg_fetch *fetch;
+    int rc = stg_fetch_create(plan, &fetch, err);
+    if (rc < 0)
+        return rc;
+    rc = give(fetch, err);
+    if (rc < 0) {
+        stg_fetch_unref(fetch);
+        return rc;
+    }
+    *ret = fetch;
+    return 0;
+}
+
+void stg_fetch_cancel(struct stg_fetch *fetch)
+{
+    if (fetch == NULL)
+        return;
+    atomic_store(&fetch->cancelled, true);
     atomic_store(&fetch->fetcher->any_cancelled, true);
     (void)curl_multi_wakeup(fetch->fetcher->multi);
+    stg_fetch_unref(fetch);
 }
 
 static void stop(struct stg_fetcher *fetcher)

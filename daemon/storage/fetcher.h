@@ -24,9 +24,4 @@ struct stg_quota *stg_fetchers_quota(void);
  * anew. */
 void stg_fetchers_finish(void);
 
-/* For fetch.c. Gives a fetch, of which it takes a reference, to a thread. */
-int stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err);
-/* Its `cancelled` was set. */
-void stg_fetchers_wake(struct stg_fetch *fetch);
-
 #endif

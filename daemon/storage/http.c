@@ -28,7 +28,7 @@ static char *join(const char *scheme, const char *path)
 static int check_text(const char *scheme, const char *path, struct stg_err *err)
 {
     char shown[512];
-    stg_object_shown(path, shown, sizeof(shown));
+    stg_storage_shown_query(path, shown, sizeof(shown));
     size_t host = strcspn(path, "/?#");
     for (const char *at = path; *at != '\0'; at++) {
         if (isspace((unsigned char)*at) || iscntrl((unsigned char)*at))
@@ -58,7 +58,7 @@ static int check(const char *scheme, const char *path, struct stg_err *err)
     if (rc < 0)
         return rc;
     size_t host = strcspn(path, "/?#"), n = strcspn(path, "?#");
-    stg_object_shown(path, shown, sizeof(shown));
+    stg_storage_shown_query(path, shown, sizeof(shown));
     if (path[n] == '#')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "%s://%s: a URL to read from has no \"#\": write %%23", scheme,
@@ -124,7 +124,7 @@ static struct stg_object *object_of(const char *scheme, const char *path,
     if (object == NULL)
         return NULL;
     object->url = join(scheme, path);
-    object->shown = join(scheme, stg_object_shown(path, shown, sizeof(shown)));
+    object->shown = join(scheme, stg_storage_shown_query(path, shown, sizeof(shown)));
     object->advice = strdup(advice(store));
     object->loopback = store->named || stg_store_is_own(identity);
     if (object->url != NULL && object->shown != NULL && object->advice != NULL &&
@@ -143,7 +143,7 @@ static int find_store(const char *scheme, const char *path,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s://…: out of memory", scheme);
     int rc = stg_store_find(url, identity, ret, err);
     if (rc < 0)
-        stg_err_prefix(err, rc, "%s", stg_object_shown(url, shown, sizeof(shown)));
+        stg_err_prefix(err, rc, "%s", stg_storage_shown_query(url, shown, sizeof(shown)));
     free(url);
     return rc;
 }

@@ -2,16 +2,8 @@
 #include "daemon/storage/object.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *stg_object_shown(const char *url, char *buf, size_t bytes)
-{
-    size_t n = strcspn(url, "?#");
-    snprintf(buf, bytes, "%.*s%s", (int)n, url, url[n] == '?' ? "?…" : "");
-    return buf;
-}
 
 struct stg_object *stg_object_create(void)
 {

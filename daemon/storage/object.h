@@ -30,10 +30,6 @@ struct stg_object {
     bool loopback;       /* it may lie on this machine */
 };
 
-/* What a text may show of a URL: nothing of its query. Writes at most `bytes`. Returns
- * buf. */
-const char *stg_object_shown(const char *url, char *buf, size_t bytes);
-
 /* A zeroed object with one reference; its strings are malloc'ed and belong to it. NULL
  * when out of memory. */
 struct stg_object *stg_object_create(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where bytes come from: one storage scheme, one file, one line in storage.c. A reader
+ * Where bytes come from: one storage scheme, one file, one line in table.c. A reader
  * sees a source that it can read at an offset and nothing else. Everything is done on
  * behalf of an identity: what that user may not read or list is refused, whatever the
  * daemon itself may do (DESIGN.md section 3, "Whose files?").
@@ -104,5 +104,9 @@ static inline int64_t stg_source_read(struct stg_source *source, uint64_t offset
 /* A url as a text may show it: of one of the web nothing of its query, which may hold a
  * signature. Returns it, or buf. */
 const char *stg_storage_shown(const char *url, char *buf, size_t bytes);
+
+/* What a text may show of a URL of the web: nothing of its query. Writes at most `bytes`.
+ * Returns buf. */
+const char *stg_storage_shown_query(const char *url, char *buf, size_t bytes);
 
 #endif
