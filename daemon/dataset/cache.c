@@ -260,7 +260,7 @@ static struct stg_cache_key key_of(const struct cache *cache)
 static int decide(struct cache *cache, struct stg_err *err)
 {
     struct stg_iter *input = cache->iter.input;
-    const struct stg_identity *identity = &cache->iter.dataset->identity;
+    const struct stg_file_user *identity = &cache->iter.dataset->identity;
     struct stg_cache_key key = key_of(cache);
     int rc = stg_cache_open(cache->filename, identity, &key, &cache->reader, err);
     if (rc == 0)

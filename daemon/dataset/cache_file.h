@@ -33,7 +33,7 @@ struct stg_cache_writer;
 
 /* 1: there is no such file. FAILED_PRECONDITION: it is another one's; DATA_LOSS: it is
  * damaged; PERMISSION_DENIED. */
-int stg_cache_open(const char *path, const struct stg_identity *identity,
+int stg_cache_open(const char *path, const struct stg_file_user *identity,
                    const struct stg_cache_key *key, struct stg_cache_reader **ret,
                    struct stg_err *err);
 /* The next block; 1 at the end. DATA_LOSS, or as stg_block_create. */
@@ -43,7 +43,7 @@ int stg_cache_read(struct stg_cache_reader *reader, struct stg_quota *quota,
 void stg_cache_close(struct stg_cache_reader *reader); /* NULL is allowed */
 
 /* 1: somebody else is writing it now. */
-int stg_cache_create(const char *path, const struct stg_identity *identity,
+int stg_cache_create(const char *path, const struct stg_file_user *identity,
                      const struct stg_cache_key *key, struct stg_cache_writer **ret,
                      struct stg_err *err);
 /* Nothing of the block is kept. It must be compact (of stg_block_gather): all the bytes

@@ -109,8 +109,9 @@ static int check_tail(struct stg_cache_reader *reader, uint64_t size, struct stg
 }
 
 /* The folder as the applier, then the file, which must be the daemon's own. 1: none. */
-static int open_file(struct stg_cache_reader *reader, const struct stg_identity *identity,
-                     struct stat *ret, struct stg_err *err)
+static int open_file(struct stg_cache_reader *reader,
+                     const struct stg_file_user *identity, struct stat *ret,
+                     struct stg_err *err)
 {
     struct stat st;
     int dir;
@@ -137,7 +138,7 @@ static int open_file(struct stg_cache_reader *reader, const struct stg_identity 
                    reader->path);
 }
 
-int stg_cache_open(const char *path, const struct stg_identity *identity,
+int stg_cache_open(const char *path, const struct stg_file_user *identity,
                    const struct stg_cache_key *key, struct stg_cache_reader **ret,
                    struct stg_err *err)
 {

@@ -41,7 +41,7 @@ static int io_error(const char *what, const char *path, struct stg_err *err)
 /* ---- the folder, and the .part in it ---- */
 
 static int open_folder(struct stg_cache_writer *writer,
-                       const struct stg_identity *identity, struct stg_err *err)
+                       const struct stg_file_user *identity, struct stg_err *err)
 {
     struct stat st;
     char *slash = strrchr(writer->path, '/');
@@ -231,7 +231,7 @@ static int put_head(struct stg_cache_writer *writer, const struct stg_cache_key 
     return put(writer, &head, sizeof(head), err);
 }
 
-int stg_cache_create(const char *path, const struct stg_identity *identity,
+int stg_cache_create(const char *path, const struct stg_file_user *identity,
                      const struct stg_cache_key *key, struct stg_cache_writer **ret,
                      struct stg_err *err)
 {

@@ -184,11 +184,11 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
     if (dataset == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");
     dataset->env = *env;
-    dataset->identity = (struct stg_identity){.uid = env->uid,
-                                              .gid = env->gid,
-                                              .groups = env->groups,
-                                              .n_groups = env->n_groups,
-                                              .stopped = env->stopped};
+    dataset->identity = (struct stg_file_user){.uid = env->uid,
+                                               .gid = env->gid,
+                                               .groups = env->groups,
+                                               .n_groups = env->n_groups,
+                                               .stopped = env->stopped};
     dataset->n_sharing = 1;
     stg_bump_init(&dataset->bump, 0);
     dataset->fingerprint = spec->fingerprint;

@@ -97,7 +97,7 @@ static int read_lines(struct listing *listing, struct stg_source *source,
     }
 }
 
-int stg_listing_read(const char *url, const struct stg_identity *identity,
+int stg_listing_read(const char *url, const struct stg_file_user *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
     char hidden[512];

@@ -14,7 +14,7 @@
  * returned. A line ends at a line feed and loses one CR before it; lines that are empty
  * or begin with # are passed over. Errors are those of the storage, and INVALID_ARGUMENT
  * with listing and line: a relative path, a NUL byte, too long; no line at all. */
-int stg_listing_read(const char *url, const struct stg_identity *identity,
+int stg_listing_read(const char *url, const struct stg_file_user *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err);
 
 #endif

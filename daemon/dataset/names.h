@@ -23,7 +23,7 @@ struct stg_name {
 struct stg_names {
     struct stg_iter *input; /* yields the names; borrowed, as is all above the queue */
     const struct stg_step *step;
-    const struct stg_identity *identity;
+    const struct stg_file_user *identity;
     struct stg_ahead *ahead; /* nobody else's; NULL: none is opened before its turn */
     struct stg_name queue[STG_MAX_NAMES];
     unsigned first, n;

@@ -115,7 +115,7 @@ const struct stg_transformation *stg_transformation_find(const char *name);
 
 struct stg_dataset {
     struct stg_dataset_env env;
-    struct stg_identity identity;
+    struct stg_file_user identity;
     struct stg_quota *quota;
     struct stg_bump bump;  /* schemas, file names */
     uint64_t fingerprint;  /* of the pipeline */

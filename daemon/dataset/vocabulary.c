@@ -86,10 +86,10 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
 {
     struct loading *loading = owner;
     const struct stg_vocabulary_reader *reader = loading->reader;
-    const struct stg_identity identity = {.uid = reader->uid,
-                                          .gid = reader->gid,
-                                          .groups = reader->groups,
-                                          .n_groups = reader->n_groups};
+    const struct stg_file_user identity = {.uid = reader->uid,
+                                           .gid = reader->gid,
+                                           .groups = reader->groups,
+                                           .n_groups = reader->n_groups};
     const char *file = stg_attr_string(node->attrs, node->n_attrs, "file", "");
     int64_t most = stg_attr_int(node->attrs, node->n_attrs, "vocab_size", 0);
     const struct stg_storage *storage;

@@ -93,11 +93,11 @@ static void find_first(struct probe *probe, const struct stg_step *step, const c
     const struct stg_storage *storage;
     const char *path;
     struct stg_err err = {0};
-    struct stg_identity identity = {.uid = probe->uid,
-                                    .gid = probe->gid,
-                                    .groups = probe->groups,
-                                    .n_groups = probe->n_groups,
-                                    .stopped = &probe->stopped};
+    struct stg_file_user identity = {.uid = probe->uid,
+                                     .gid = probe->gid,
+                                     .groups = probe->groups,
+                                     .n_groups = probe->n_groups,
+                                     .stopped = &probe->stopped};
     if (stg_storage_find(url, &storage, &path, &err) < 0 || storage->remote)
         return;
     int rc = is_listing ? stg_listing_read(url, &identity, take_first, ret, &err)

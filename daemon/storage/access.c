@@ -26,7 +26,7 @@ struct acl_entry {
     uint32_t id;
 };
 
-static bool in_group(const struct stg_identity *identity, gid_t gid)
+static bool in_group(const struct stg_file_user *identity, gid_t gid)
 {
     if (identity->gid == gid)
         return true;
@@ -50,7 +50,7 @@ static struct acl_entry entry_at(const void *acl, size_t i)
 /* The order is acl(5)'s: the owner's entry, the named user's, any group's, the others'.
  * The first that applies decides; among groups one that grants is enough. */
 static bool granted_by_acl(const struct stat *st, const void *acl, size_t n,
-                           const struct stg_identity *identity, unsigned want)
+                           const struct stg_file_user *identity, unsigned want)
 {
     unsigned mask = 7, user = 0, other = 0;
     bool named = false, grouped = false, group_grants = false;
@@ -82,7 +82,7 @@ static bool granted_by_acl(const struct stat *st, const void *acl, size_t n,
 }
 
 bool stg_access_granted(const struct stat *st, const void *acl, size_t acl_bytes,
-                        const struct stg_identity *identity, unsigned want)
+                        const struct stg_file_user *identity, unsigned want)
 {
     if (identity->uid == 0)
         return true;
@@ -104,7 +104,7 @@ bool stg_access_granted(const struct stat *st, const void *acl, size_t acl_bytes
     return (bits & want) == want;
 }
 
-bool stg_access_fd(int fd, const struct stat *st, const struct stg_identity *identity,
+bool stg_access_fd(int fd, const struct stat *st, const struct stg_file_user *identity,
                    unsigned want)
 {
     if (identity->uid == 0)
@@ -130,7 +130,7 @@ static const char *user_text(uid_t uid, char *buf, size_t bytes)
     return buf;
 }
 
-int stg_access_refuse(const struct stg_identity *identity, const char *what,
+int stg_access_refuse(const struct stg_file_user *identity, const char *what,
                       const char *path, const char *because, struct stg_err *err)
 {
     char user[128];

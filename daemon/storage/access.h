@@ -18,11 +18,11 @@ enum stg_access { STG_ACCESS_SEARCH = 1, STG_ACCESS_WRITE = 2, STG_ACCESS_READ =
  * (NULL: there is none). want: bits of enum stg_access. A malformed ACL grants nothing.
  */
 bool stg_access_granted(const struct stat *st, const void *acl, size_t acl_bytes,
-                        const struct stg_identity *identity, unsigned want);
+                        const struct stg_file_user *identity, unsigned want);
 
 /* The same for what fd (O_PATH will do) is open on; fetches the ACL. What cannot be found
  * out is refused. */
-bool stg_access_fd(int fd, const struct stat *st, const struct stg_identity *identity,
+bool stg_access_fd(int fd, const struct stat *st, const struct stg_file_user *identity,
                    unsigned want);
 
 /* From the directory `base` (stays the caller's; -1: the root) along a path as `who`:
@@ -31,12 +31,12 @@ bool stg_access_fd(int fd, const struct stat *st, const struct stg_identity *ide
  * messages. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a file in the middle, too
  * many links). */
 int stg_access_walk(int base, const char *path, const char *shown,
-                    const struct stg_identity *identity, int *ret_fd, struct stat *ret_st,
-                    struct stg_err *err);
+                    const struct stg_file_user *identity, int *ret_fd,
+                    struct stat *ret_st, struct stg_err *err);
 
 /* PERMISSION_DENIED "user alice may not WHAT PATH"; because (may be NULL): a directory on
  * the way that may not be searched. */
-int stg_access_refuse(const struct stg_identity *identity, const char *what,
+int stg_access_refuse(const struct stg_file_user *identity, const char *what,
                       const char *path, const char *because, struct stg_err *err);
 
 /* PERMISSION_DENIED: the user may read path, but the daemon may not. fix is what the user

@@ -23,7 +23,7 @@ struct slot {
 
 struct open_slot {
     const char *url;
-    const struct stg_identity *identity;
+    const struct stg_file_user *identity;
     struct stg_source *source; /* once done; NULL: it failed */
     enum state state;
 };
@@ -104,7 +104,7 @@ static void run_slot(struct stg_ahead *ahead, struct slot *slot)
 }
 
 static struct stg_source *open_source(const char *url,
-                                      const struct stg_identity *identity)
+                                      const struct stg_file_user *identity)
 {
     const struct stg_storage *storage;
     const char *path;
@@ -247,7 +247,7 @@ void stg_ahead_cancel(struct stg_ahead *ahead)
 /* ---- files ---- */
 
 void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
-                         const struct stg_identity *identity)
+                         const struct stg_file_user *identity)
 {
     assert(ahead->n_opens < STG_AHEAD_OPENS);
     pthread_mutex_lock(&ahead->lock);

@@ -78,7 +78,7 @@ void stg_ahead_cancel(struct stg_ahead *ahead);
  * which there must be fewer than STG_AHEAD_OPENS. url and who are borrowed until it is
  * taken or cancelled. */
 void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
-                         const struct stg_identity *identity);
+                         const struct stg_file_user *identity);
 
 /* The first file that was planned, open and the caller's; or NULL: nobody opened it, or
  * it cannot be opened. There must be one; it is forgotten. */

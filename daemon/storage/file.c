@@ -20,7 +20,7 @@ struct file_source {
 };
 
 static int check_kind(int fd, const struct stat *st, const char *path,
-                      const struct stg_identity *identity, struct stg_err *err)
+                      const struct stg_file_user *identity, struct stg_err *err)
 {
     if (S_ISDIR(st->st_mode))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -39,7 +39,7 @@ static int check_kind(int fd, const struct stat *st, const char *path,
 /* An O_PATH descriptor has no side effect on a pipe or a device; only what it shows to be
  * a regular file that the user may read is opened, through it, so that it is the same. */
 static int open_checked(int at, const struct stat *st, const char *path,
-                        const struct stg_identity *identity, int *ret,
+                        const struct stg_file_user *identity, int *ret,
                         struct stg_err *err)
 {
     int rc = check_kind(at, st, path, identity, err);
@@ -58,7 +58,7 @@ static int open_checked(int at, const struct stat *st, const char *path,
     return 0;
 }
 
-static int file_open(const char *path, const struct stg_identity *identity,
+static int file_open(const char *path, const struct stg_file_user *identity,
                      struct stg_source **ret, struct stg_err *err)
 {
     if (path[0] != '/')

@@ -16,7 +16,7 @@
 
 struct glob_run {
     const char *pattern;
-    const struct stg_identity *identity;
+    const struct stg_file_user *identity;
     stg_storage_found *found;
     void *owner;
     uint64_t n_found;
@@ -288,7 +288,7 @@ static int say_nothing(struct glob_run *run)
     return rc;
 }
 
-int stg_glob(const char *pattern, const struct stg_identity *identity,
+int stg_glob(const char *pattern, const struct stg_file_user *identity,
              stg_storage_found *found, void *owner, struct stg_err *err)
 {
     struct glob_run run = {.pattern = pattern,

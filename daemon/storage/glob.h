@@ -14,7 +14,7 @@
  * names one stands for what is in it, as with a "*" behind it. A directory that the
  * pattern names without a wildcard must be there, and may be listed, or it is an error;
  * one that a wildcard found is passed over when the user may not enter it. */
-int stg_glob(const char *pattern, const struct stg_identity *identity,
+int stg_glob(const char *pattern, const struct stg_file_user *identity,
              stg_storage_found *found, void *owner, struct stg_err *err);
 
 /* As stg_storage.check: INVALID_ARGUMENT for a relative or too long pattern. */

@@ -66,7 +66,7 @@ static void print_host(FILE *to, const char *path)
 
 /* The name goes to the namenode as it is, so it has to be the applier's. */
 static void print_user(FILE *to, const struct stg_store *store,
-                       const struct stg_identity *identity)
+                       const struct stg_file_user *identity)
 {
     struct passwd pw, *found = NULL;
     char text[4096], number[32];
@@ -87,7 +87,7 @@ static void print_user(FILE *to, const struct stg_store *store,
 }
 
 static char *url_of(const char *path, const char *op, const struct stg_store *store,
-                    const struct stg_identity *identity)
+                    const struct stg_file_user *identity)
 {
     char *url = NULL;
     size_t bytes;
@@ -112,7 +112,7 @@ static const char advice[] =
     "remote.stores in stagerd.yaml";
 
 static int object_of(const char *path, const char *op,
-                     const struct stg_identity *identity, struct stg_object **ret,
+                     const struct stg_file_user *identity, struct stg_object **ret,
                      struct stg_err *err)
 {
     struct stg_store store;
@@ -146,7 +146,7 @@ static int object_of(const char *path, const char *op,
 
 /* ---- opening ---- */
 
-static int ask_status(struct stg_object *object, const struct stg_identity *identity,
+static int ask_status(struct stg_object *object, const struct stg_file_user *identity,
                       struct stg_version *ret, struct stg_err *err)
 {
     char *text = NULL;
@@ -169,7 +169,7 @@ static int ask_status(struct stg_object *object, const struct stg_identity *iden
     return 0;
 }
 
-static int hdfs_open(const char *path, const struct stg_identity *identity,
+static int hdfs_open(const char *path, const struct stg_file_user *identity,
                      struct stg_source **ret, struct stg_err *err)
 {
     struct stg_object *object = NULL;
@@ -193,7 +193,7 @@ static int hdfs_open(const char *path, const struct stg_identity *identity,
 /* ---- listing ---- */
 
 struct listing {
-    const struct stg_identity *identity;
+    const struct stg_file_user *identity;
     stg_storage_found *found;
     void *owner;
     uint64_t n_found;
@@ -285,7 +285,7 @@ static int list_level(struct listing *list, const char *prefix, const char *patt
     return rc;
 }
 
-static int hdfs_list(const char *pattern, const struct stg_identity *identity,
+static int hdfs_list(const char *pattern, const struct stg_file_user *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
     struct listing list = {.identity = identity, .found = found, .owner = owner};

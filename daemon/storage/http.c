@@ -86,7 +86,7 @@ static int https_check(const char *pattern, struct stg_err *err)
     return check("https", pattern, err);
 }
 
-static int http_list(const char *pattern, const struct stg_identity *identity,
+static int http_list(const char *pattern, const struct stg_file_user *identity,
                      stg_storage_found *found, void *owner, struct stg_err *err)
 {
     return found(owner, pattern, err);
@@ -117,7 +117,7 @@ static bool set_login(struct stg_object *object, const struct stg_store *store)
 
 static struct stg_object *object_of(const char *scheme, const char *path,
                                     const struct stg_store *store,
-                                    const struct stg_identity *identity)
+                                    const struct stg_file_user *identity)
 {
     char shown[512];
     struct stg_object *object = stg_object_create();
@@ -135,7 +135,7 @@ static struct stg_object *object_of(const char *scheme, const char *path,
 }
 
 static int find_store(const char *scheme, const char *path,
-                      const struct stg_identity *identity, struct stg_store *ret,
+                      const struct stg_file_user *identity, struct stg_store *ret,
                       struct stg_err *err)
 {
     char shown[512], *url = join(scheme, path);
@@ -149,7 +149,7 @@ static int find_store(const char *scheme, const char *path,
 }
 
 static int open_url(const struct stg_storage *storage, const char *path,
-                    const struct stg_identity *identity, struct stg_source **ret,
+                    const struct stg_file_user *identity, struct stg_source **ret,
                     struct stg_err *err)
 {
     struct stg_store store;
@@ -166,13 +166,13 @@ static int open_url(const struct stg_storage *storage, const char *path,
     return stg_remote_open(storage, object, identity, ret, err);
 }
 
-static int http_open(const char *path, const struct stg_identity *identity,
+static int http_open(const char *path, const struct stg_file_user *identity,
                      struct stg_source **ret, struct stg_err *err)
 {
     return open_url(&stg_storage_http, path, identity, ret, err);
 }
 
-static int https_open(const char *path, const struct stg_identity *identity,
+static int https_open(const char *path, const struct stg_file_user *identity,
                       struct stg_source **ret, struct stg_err *err)
 {
     return open_url(&stg_storage_https, path, identity, ret, err);

@@ -30,7 +30,7 @@ struct remote {
     struct stg_source source;
     struct stg_object *object;
     struct stg_remote_probe probe; /* object NULL: none */
-    struct stg_identity identity;
+    struct stg_file_user identity;
     struct stg_quota *quota;
     uint64_t range_bytes;
     unsigned most_ranges;
@@ -397,7 +397,7 @@ static int ask(struct remote *remote, struct stg_err *err)
 
 /* With what all have. Takes the object, also on failure. */
 static int create(const struct stg_storage *storage, struct stg_object *object,
-                  const struct stg_identity *identity, struct remote **ret,
+                  const struct stg_file_user *identity, struct remote **ret,
                   struct stg_err *err)
 {
     struct stg_remote_settings settings;
@@ -424,7 +424,7 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
 }
 
 int stg_remote_open(const struct stg_storage *storage, struct stg_object *object,
-                    const struct stg_identity *identity, struct stg_source **ret,
+                    const struct stg_file_user *identity, struct stg_source **ret,
                     struct stg_err *err)
 {
     struct remote *remote;
@@ -443,7 +443,7 @@ int stg_remote_open(const struct stg_storage *storage, struct stg_object *object
 int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *object,
                           const struct stg_version *version,
                           const struct stg_remote_probe *probe,
-                          const struct stg_identity *identity, struct stg_source **ret,
+                          const struct stg_file_user *identity, struct stg_source **ret,
                           struct stg_err *err)
 {
     struct remote *remote;
@@ -461,7 +461,7 @@ int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *
 /* ---- all at once ---- */
 
 int stg_remote_get(struct stg_object *object, uint64_t most_bytes,
-                   const struct stg_identity *identity, char **ret, size_t *ret_bytes,
+                   const struct stg_file_user *identity, char **ret, size_t *ret_bytes,
                    struct stg_err *err)
 {
     struct stg_quota *unlimited;

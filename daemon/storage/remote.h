@@ -14,13 +14,13 @@
 /* Opens it: waits for the first answer. Takes the object, also on failure. Errors as of
  * fetch.h. */
 int stg_remote_open(const struct stg_storage *storage, struct stg_object *object,
-                    const struct stg_identity *identity, struct stg_source **ret,
+                    const struct stg_file_user *identity, struct stg_source **ret,
                     struct stg_err *err);
 
 /* How a scheme asks which object it is, where an answer with bytes does not say it. */
 struct stg_remote_probe {
     struct stg_object *object; /* what to ask */
-    int (*ask)(struct stg_object *object, const struct stg_identity *identity,
+    int (*ask)(struct stg_object *object, const struct stg_file_user *identity,
                struct stg_version *ret, struct stg_err *err);
 };
 
@@ -29,7 +29,7 @@ struct stg_remote_probe {
 int stg_remote_open_known(const struct stg_storage *storage, struct stg_object *object,
                           const struct stg_version *version,
                           const struct stg_remote_probe *probe,
-                          const struct stg_identity *identity, struct stg_source **ret,
+                          const struct stg_file_user *identity, struct stg_source **ret,
                           struct stg_err *err);
 
 /* The rest of a struct stg_storage. */
@@ -42,7 +42,7 @@ void stg_remote_close(struct stg_source *source);
 /* All that an object answers, of at most most_bytes: lists, and other small things. The
  * text ends with a NUL that is not counted; the caller frees. */
 int stg_remote_get(struct stg_object *object, uint64_t most_bytes,
-                   const struct stg_identity *identity, char **ret, size_t *ret_bytes,
+                   const struct stg_file_user *identity, char **ret, size_t *ret_bytes,
                    struct stg_err *err);
 
 #endif

@@ -104,7 +104,7 @@ static const char *advice(const struct stg_store *store)
 
 /* url and shown are its own from now on; NULL: out of memory. */
 static struct stg_object *object_of(char *url, char *shown, const struct stg_store *store,
-                                    const struct stg_identity *identity)
+                                    const struct stg_file_user *identity)
 {
     struct stg_object *object = stg_object_create();
     if (object == NULL) {
@@ -122,7 +122,7 @@ static struct stg_object *object_of(char *url, char *shown, const struct stg_sto
     return NULL;
 }
 
-static int find_store(const char *path, const struct stg_identity *identity,
+static int find_store(const char *path, const struct stg_file_user *identity,
                       struct stg_store *ret, struct stg_err *err)
 {
     char *url = format("s3://%s%s", path, "");
@@ -139,7 +139,7 @@ static int find_store(const char *path, const struct stg_identity *identity,
 
 /* ---- opening ---- */
 
-static int s3_open(const char *path, const struct stg_identity *identity,
+static int s3_open(const char *path, const struct stg_file_user *identity,
                    struct stg_source **ret, struct stg_err *err)
 {
     struct stg_store store;
@@ -170,7 +170,7 @@ struct listing {
     const char *pattern; /* "bucket/key*" */
     const char *glob;    /* its key; "": a directory, of which all is taken */
     size_t prefix_bytes; /* of the key, before the first wildcard */
-    const struct stg_identity *identity;
+    const struct stg_file_user *identity;
     stg_storage_found *found;
     void *owner;
     uint64_t n_found;
@@ -286,7 +286,7 @@ static int list_pages(struct listing *list, struct stg_err *err)
     return rc;
 }
 
-static int s3_list(const char *pattern, const struct stg_identity *identity,
+static int s3_list(const char *pattern, const struct stg_file_user *identity,
                    stg_storage_found *found, void *owner, struct stg_err *err)
 {
     int rc = s3_check(pattern, err);

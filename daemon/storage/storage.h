@@ -22,7 +22,7 @@
 #include "core/trace.h"
 
 /* For whom files are opened, and until when. Borrowed for as long as the source. */
-struct stg_identity {
+struct stg_file_user {
     uid_t uid; /* 0 may read everything */
     gid_t gid;
     const gid_t *groups;
@@ -48,7 +48,7 @@ struct stg_storage {
     bool remote;        /* its calls wait for another machine */
 
     /* path: without the scheme. The caller closes. */
-    int (*open)(const char *path, const struct stg_identity *identity,
+    int (*open)(const char *path, const struct stg_file_user *identity,
                 struct stg_source **ret, struct stg_err *err);
     /* Bytes read: fewer than asked for only at the end, 0 there. A file may change while
      * it is read: then the answer is what is there now. */
@@ -67,7 +67,7 @@ struct stg_storage {
 
     /* Every path that matches, in no order. NOT_FOUND "no files matched PATTERN", with
      * the reason where there is one. */
-    int (*list)(const char *pattern, const struct stg_identity *identity,
+    int (*list)(const char *pattern, const struct stg_file_user *identity,
                 stg_storage_found *found, void *owner, struct stg_err *err);
     /* Whether a pattern can be one, without touching storage. */
     int (*check)(const char *pattern, struct stg_err *err);

@@ -88,12 +88,12 @@ void stg_stores_finish(void)
 
 /* ---- for whom ---- */
 
-bool stg_store_is_own(const struct stg_identity *identity)
+bool stg_store_is_own(const struct stg_file_user *identity)
 {
     return identity->uid == 0 || identity->uid == geteuid();
 }
 
-static bool is_user(const struct stg_identity *identity, const char *name)
+static bool is_user(const struct stg_file_user *identity, const char *name)
 {
     struct passwd pw, *found = NULL;
     char text[4096];
@@ -101,7 +101,7 @@ static bool is_user(const struct stg_identity *identity, const char *name)
            found->pw_uid == identity->uid;
 }
 
-static bool is_member(const struct stg_identity *identity, const char *name)
+static bool is_member(const struct stg_file_user *identity, const char *name)
 {
     struct group gr, *found = NULL;
     char text[16384];
@@ -114,7 +114,7 @@ static bool is_member(const struct stg_identity *identity, const char *name)
 }
 
 static bool may_use(const struct stg_remote_store_spec *spec,
-                    const struct stg_identity *identity)
+                    const struct stg_file_user *identity)
 {
     bool may = stg_store_is_own(identity);
     for (size_t i = 0; !may && i < spec->n_users; i++)
@@ -125,7 +125,7 @@ static bool may_use(const struct stg_remote_store_spec *spec,
 }
 
 static int refuse(const struct stg_remote_store_spec *spec,
-                  const struct stg_identity *identity, struct stg_err *err)
+                  const struct stg_file_user *identity, struct stg_err *err)
 {
     return stg_err(
         err, -STAGER_PERMISSION_DENIED,
@@ -165,7 +165,7 @@ static char *said(const char *text)
 
 /* The lock is held. */
 static int use(const struct stg_remote_store_spec *spec,
-               const struct stg_identity *identity, struct stg_store *ret,
+               const struct stg_file_user *identity, struct stg_store *ret,
                struct stg_err *err)
 {
     bool secret = spec->credentials_file[0] != '\0';
@@ -187,7 +187,7 @@ static void cut_slashes(char *endpoint)
         endpoint[--n] = '\0';
 }
 
-int stg_store_find(const char *url, const struct stg_identity *identity,
+int stg_store_find(const char *url, const struct stg_file_user *identity,
                    struct stg_store *ret, struct stg_err *err)
 {
     struct stg_store store = {0};

@@ -11,7 +11,7 @@
 #include "core/spec.h"
 #include "daemon/storage/object.h"
 
-struct stg_identity; /* daemon/storage/storage.h */
+struct stg_file_user; /* daemon/storage/storage.h */
 
 /* What holds for one object. Strings are malloc'ed; NULL: it is not said. */
 struct stg_store {
@@ -31,11 +31,11 @@ void stg_stores_finish(void);
 /* The one with the longest prefix of url; all NULL where there is none. Errors:
  * PERMISSION_DENIED (its secrets are not for this user), FAILED_PRECONDITION (its file
  * cannot be read, or by too many). */
-int stg_store_find(const char *url, const struct stg_identity *identity,
+int stg_store_find(const char *url, const struct stg_file_user *identity,
                    struct stg_store *ret, struct stg_err *err);
 void stg_store_finish(struct stg_store *store);
 
 /* For root, and for who the daemon runs as. */
-bool stg_store_is_own(const struct stg_identity *identity);
+bool stg_store_is_own(const struct stg_file_user *identity);
 
 #endif

@@ -19,7 +19,7 @@
  * whether the applier may pass. Each step holds the directory that it asked about, so
  * nobody can exchange it in between. */
 struct walk {
-    const struct stg_identity *identity;
+    const struct stg_file_user *identity;
     const char *shown;
     int at; /* O_PATH */
     struct stat st;
@@ -160,8 +160,8 @@ static int walk_begin(struct walk *w, int base, const char *path, struct stg_err
 }
 
 int stg_access_walk(int base, const char *path, const char *shown,
-                    const struct stg_identity *identity, int *ret_fd, struct stat *ret_st,
-                    struct stg_err *err)
+                    const struct stg_file_user *identity, int *ret_fd,
+                    struct stat *ret_st, struct stg_err *err)
 {
     struct walk w = {.identity = identity, .shown = shown, .at = -1};
     char name[NAME_MAX + 1];

@@ -144,7 +144,7 @@ struct codec {
 /* The layer under every reader. */
 static uint64_t layer(const struct codec *codec)
 {
-    struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
+    struct stg_file_user identity = {.uid = getuid(), .gid = getgid()};
     const struct stg_storage *storage;
     struct stg_source *source;
     struct stg_quota *quota;

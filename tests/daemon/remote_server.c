@@ -119,7 +119,7 @@ uint8_t stg_test_server_value(uint64_t i)
     return (uint8_t)(i * 31 + (i >> 8) * 7 + (i >> 16) * 13);
 }
 
-int stg_test_open_url(const char *url, const struct stg_identity *identity,
+int stg_test_open_url(const char *url, const struct stg_file_user *identity,
                       struct stg_source **ret, struct stg_err *err)
 {
     const struct stg_storage *storage;
@@ -130,7 +130,7 @@ int stg_test_open_url(const char *url, const struct stg_identity *identity,
 
 int64_t stg_test_read_url(const char *url, uint8_t salt, struct stg_err *err)
 {
-    static const struct stg_identity root = {.uid = 0};
+    static const struct stg_file_user root = {.uid = 0};
     struct stg_source *source;
     uint8_t buf[10000];
     uint64_t at = 0;

@@ -33,7 +33,7 @@ char *stg_test_server_log(void);
 void stg_test_fetch_with(uint32_t stall_millis, uint32_t retries);
 
 /* As the storage of the URL opens it, for `who`; ends the test where there is none. */
-int stg_test_open_url(const char *url, const struct stg_identity *identity,
+int stg_test_open_url(const char *url, const struct stg_file_user *identity,
                       struct stg_source **ret, struct stg_err *err);
 
 /* Reads all of an object, as root, each byte of which must be the server's with `salt`

@@ -20,7 +20,7 @@ struct scene {
 
 static void scene_init(struct scene *scene)
 {
-    static const struct stg_identity root = {.uid = 0};
+    static const struct stg_file_user root = {.uid = 0};
     const struct stg_storage *storage;
     const char *path;
     struct stg_err err = {0};

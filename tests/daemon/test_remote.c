@@ -18,7 +18,7 @@
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/remote_server.h"
 
-static const struct stg_identity root = {.uid = 0};
+static const struct stg_file_user root = {.uid = 0};
 
 static void start(void)
 {
@@ -365,7 +365,7 @@ static void a_redirection_is_followed_on_the_web_alone(void)
 
 static void another_user_may_not_read_from_this_machine(void)
 {
-    const struct stg_identity alice = {.uid = 54321, .gid = 54321};
+    const struct stg_file_user alice = {.uid = 54321, .gid = 54321};
     struct stg_source *source;
     struct stg_err err = {0};
     start();
@@ -445,7 +445,7 @@ static void a_login_is_not_sent_to_another_host(void)
 
 static int open_as(const char *url, uid_t uid, struct stg_err *err)
 {
-    const struct stg_identity identity = {.uid = uid, .gid = uid};
+    const struct stg_file_user identity = {.uid = uid, .gid = uid};
     struct stg_source *source;
     int rc = stg_test_open_url(url, &identity, &source, err);
     if (rc == 0)
@@ -500,7 +500,7 @@ static void *stop_soon(void *arg)
 
 static void a_reader_that_is_stopped_returns_at_once(void)
 {
-    const struct stg_identity identity = {.uid = 0, .stopped = &stopped};
+    const struct stg_file_user identity = {.uid = 0, .stopped = &stopped};
     struct stg_source *source;
     struct stg_err err = {0};
     pthread_t thread;

@@ -18,7 +18,7 @@
 #include "tests/daemon/dataset_spec.h"
 #include "tests/daemon/remote_server.h"
 
-static const struct stg_identity root = {.uid = 0};
+static const struct stg_file_user root = {.uid = 0};
 
 static void start(const char *script)
 {
@@ -72,7 +72,7 @@ static int add_name(void *owner, const char *path, struct stg_err *err)
     return 0;
 }
 
-static int list(const char *url, const struct stg_identity *identity, char *ret,
+static int list(const char *url, const struct stg_file_user *identity, char *ret,
                 size_t bytes, struct stg_err *err)
 {
     const struct stg_storage *storage;
@@ -270,7 +270,7 @@ static void a_pattern_that_matches_nothing_says_so(void)
 static void keys_are_for_those_who_are_named(void)
 {
     struct stg_err err = {0};
-    const struct stg_identity alice = {.uid = 54321, .gid = 54321};
+    const struct stg_file_user alice = {.uid = 54321, .gid = 54321};
     struct stg_source *source;
     char got[64];
     start("remote_s3.py");

@@ -25,9 +25,9 @@
 #define TEAM 54401
 
 static const gid_t groups_of_alice[] = {TEAM};
-static const struct stg_identity alice = {
+static const struct stg_file_user alice = {
     .uid = ALICE, .gid = STAFF, .groups = groups_of_alice, .n_groups = 1};
-static const struct stg_identity root = {.uid = 0};
+static const struct stg_file_user root = {.uid = 0};
 
 /* ---- pure decisions ---- */
 
@@ -170,7 +170,7 @@ static bool kernel_lets_alice_open(const char *path)
     return WEXITSTATUS(status) == 0;
 }
 
-static int try_open(const char *path, const struct stg_identity *identity,
+static int try_open(const char *path, const struct stg_file_user *identity,
                     struct stg_err *err)
 {
     struct stg_source *source;
@@ -366,7 +366,7 @@ static void as_bob_s_daemon(void)
              stg_test_dir());
     CHECK_CONTAINS(err.text, want);
     /* Who may not read it anyway is not told how to let the daemon. */
-    struct stg_identity carol = {.uid = 54323, .gid = 1};
+    struct stg_file_user carol = {.uid = 54323, .gid = 1};
     CHECK_INT(try_open(path, &carol, &err), -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(err.text, "user 54323 may not read ");
 }
@@ -422,7 +422,7 @@ static void sort_words(char *text)
         sprintf(text + strlen(text), "%s%s", i > 0 ? " " : "", words[i]);
 }
 
-static void check_list(const char *pattern, const struct stg_identity *identity,
+static void check_list(const char *pattern, const struct stg_file_user *identity,
                        const char *want)
 {
     struct names names = {.prefix = strlen(stg_test_dir()) + 1};
