@@ -60,7 +60,7 @@ void stg_stream_unpin(struct stager_stream *stream)
 void stg_run_drop(struct stager_stream *stream, struct stg_result *result,
                   bool has_native, void *native)
 {
-    stg_result_drop(stream, result, has_native, native);
+    stg_computer_drop(stream, result, has_native, native);
     stg_stream_unpin(stream);
 }
 

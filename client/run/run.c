@@ -583,8 +583,8 @@ struct stg_result *stg_run_keep(struct stager_stream *stream)
     return last;
 }
 
-void stg_result_drop(struct stager_stream *stream, struct stg_result *result,
-                     bool has_native, void *native)
+void stg_computer_drop(struct stager_stream *stream, struct stg_result *result,
+                       bool has_native, void *native)
 {
     const struct stg_computer *computer = stream->computer;
     struct stg_stream *after = NULL;

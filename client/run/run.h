@@ -24,8 +24,8 @@ int stg_computer_settle(struct stager_stream *stream);
 struct stg_result *stg_run_keep(struct stager_stream *stream);
 
 /* Half of stg_run_drop: the pin stays. */
-void stg_result_drop(struct stager_stream *stream, struct stg_result *result,
-                     bool has_native, void *native);
+void stg_computer_drop(struct stager_stream *stream, struct stg_result *result,
+                       bool has_native, void *native);
 
 /* As stager_run_wait, of one that is kept. */
 int stg_result_wait(struct stager_stream *stream, const struct stg_result *result,
