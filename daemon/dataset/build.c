@@ -227,7 +227,9 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
 static int check_is_last(const struct build *build, const struct stg_step *step,
                          bool is_last, struct stg_err *err)
 {
-    if (strcmp(step->name, stg_py_function.name) != 0 || (is_last && build->depth == 0))
+    const struct stg_transformation *transformation = stg_transformation_find(step->name);
+    if (transformation == NULL || !transformation->must_be_last ||
+        (is_last && build->depth == 0))
         return 0;
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                         "it must be the last step of `dataset`; what follows it is said "

@@ -213,8 +213,12 @@ static int py_function_create(struct stg_dataset *dataset, const struct stg_step
     return 0;
 }
 
-const struct stg_transformation stg_py_function = {NAME, py_function_infer,
-                                                   py_function_create};
+const struct stg_transformation stg_py_function = {
+    .name = NAME,
+    .infer = py_function_infer,
+    .create = py_function_create,
+    .must_be_last = true,
+};
 
 /* ---- of a pipeline ---- */
 
