@@ -31,7 +31,6 @@ static struct {
 #undef curl_easy_getinfo
 
 CURLcode __wrap_curl_easy_getinfo(CURL *easy, CURLINFO info, ...);
-int __wrap_stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err);
 
 CURLcode __wrap_curl_easy_getinfo(CURL *easy, CURLINFO info, ...)
 {
@@ -46,12 +45,6 @@ CURLcode __wrap_curl_easy_getinfo(CURL *easy, CURLINFO info, ...)
     else
         return CURLE_UNKNOWN_OPTION;
     return CURLE_OK;
-}
-
-int __wrap_stg_fetchers_give(struct stg_fetch *fetch, struct stg_err *err)
-{
-    net.fetch = stg_fetch_ref(fetch);
-    return 0;
 }
 
 /* ---- the input ---- */
@@ -131,8 +124,9 @@ static struct stg_fetch *begin(struct input *input)
     free(plan.chunk->data);
     plan.chunk->data = calloc(1, plan.end - plan.begin);
     assert(plan.chunk->data != NULL);
-    rc = stg_fetch_start(&plan, &fetch, NULL);
-    assert(rc == 0 && net.fetch == fetch);
+    rc = stg_fetch_create(&plan, &fetch, NULL);
+    assert(rc == 0);
+    net.fetch = stg_fetch_ref(fetch);
     stg_quota_unref(quota);
     stg_chunk_unref(plan.chunk);
     stg_object_unref(plan.object);
