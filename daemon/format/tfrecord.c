@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "daemon/format/window.h"
-#include "daemon/storage/crc32c.h"
+#include "daemon/storage/codec/crc32c.h"
 
 struct tfrecord {
     struct stg_window window;

@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/autotune/measure.h"
-#include "daemon/dataset/py_function.h"
+#include "daemon/dataset/steps/py_function.h"
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pyworker/work.h"

@@ -8,7 +8,7 @@
 
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/order.h"
-#include "daemon/dataset/py_function.h"
+#include "daemon/dataset/steps/py_function.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/host/pool.h"

@@ -10,7 +10,7 @@
 
 #include "core/clock.h"
 #include "core/param.h"
-#include "daemon/dataset/listing.h"
+#include "daemon/dataset/sources/listing.h"
 #include "daemon/dataset/step.h"
 #include "proto/load.h"
 

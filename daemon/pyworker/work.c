@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "daemon/dataset/py_function.h"
+#include "daemon/dataset/steps/py_function.h"
 
 #define MAX_WORKERS 256u
 #define LOOK_NS 100000000u /* how often a waiting runner asks whether all is stopped */

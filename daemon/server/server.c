@@ -27,9 +27,9 @@
 #include "daemon/server/session.h"
 #include "daemon/server/stop.h"
 #include "daemon/server/version.h"
-#include "daemon/storage/disk.h"
-#include "daemon/storage/fetcher.h"
-#include "daemon/storage/store.h"
+#include "daemon/storage/http/disk.h"
+#include "daemon/storage/http/fetcher.h"
+#include "daemon/storage/http/store.h"
 
 #define ACCEPT_PAUSE_MILLIS 100
 #define ACCEPTS_A_TURN 64

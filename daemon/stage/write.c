@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon/dataset/py_function.h"
+#include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"
 

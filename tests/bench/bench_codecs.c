@@ -17,7 +17,7 @@
 
 #include "core/clock.h"
 #include "daemon/dataset/dataset.h"
-#include "daemon/storage/decompress.h"
+#include "daemon/storage/codec/decompress.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/criteo.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/dataset/dataset.h"
-#include "daemon/storage/fetcher.h"
+#include "daemon/storage/http/fetcher.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/slow_server.h"
 

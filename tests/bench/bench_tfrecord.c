@@ -14,7 +14,7 @@
 
 #include "core/clock.h"
 #include "daemon/dataset/dataset.h"
-#include "daemon/storage/crc32c.h"
+#include "daemon/storage/codec/crc32c.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/frame.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "daemon/storage/crc32c.h"
+#include "daemon/storage/codec/crc32c.h"
 
 /* Around the n bytes at `at` + STG_FRAME_HEAD: their length, and both checksums. Returns
  * the bytes of the frame. */

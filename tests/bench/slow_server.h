@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/storage/crc32c.h"
+#include "daemon/storage/codec/crc32c.h"
 
 #define SLOW_RECORD_BYTES 100000u
 #define SLOW_N_RECORDS 40

@@ -16,7 +16,7 @@ import house
 
 # Sources that are kernels, and the folder of the objects that go into the daemon.
 SOURCES = {"ops/kernels/csv/index.c": "ops/", "ops/kernels/csv/vector.c": "ops/",
-           "ops/kernels/image/rows.c": "ops/", "daemon/storage/crc32c_kernel.c": "daemon/"}
+           "ops/kernels/image/rows.c": "ops/", "daemon/storage/codec/crc32c_kernel.c": "daemon/"}
 # Archives, and the least number of instructions of a kind: vector arithmetic that a loop without -O3 has not.
 PACKED = r"\b(mul|add|sub)ps\b|\bcvtdq2ps\b|\b(fmul|fadd|fsub|scvtf)\s+v\d+\.4s"
 VECTORS = {"ops/libstg_image_plain.a": (PACKED, 20), "ops/libstg_image_avx2.a": (r"\bvcvtdq2ps\b.*%ymm", 8),

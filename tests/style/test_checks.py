@@ -292,7 +292,7 @@ def the_summary_sees_a_failure_without_a_count():
 
 def a_kernel_below_O3_is_found():
     entry = {"file": "../ops/kernels/image/rows.c", "output": "ops/libx.a.p/rows.c.o", "command": "cc -O3 -Os -c x"}
-    crc = {"file": "../daemon/storage/crc32c_kernel.c", "output": "daemon/x.o", "command": "cc -O3 -c x"}
+    crc = {"file": "../daemon/storage/codec/crc32c_kernel.c", "output": "daemon/x.o", "command": "cc -O3 -c x"}
     assert any("-Os, not -O3" in line for line in check_kernels.levels([entry, crc]))
     assert not check_kernels.levels([dict(entry, command="cc -O2 -O3 -c x"), crc])
     assert any("no kernel" in line for line in check_kernels.levels([crc]))

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "daemon/dataset/branches/mix.h"
+#include "daemon/dataset/step.h"
+
+struct concatenate {
+    struct stg_iter iter;
+    struct stg_iter *at; /* the input that is handed on; NULL: all are */
+};
+
+static int concatenate_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                            struct stg_err *err)
+{
+    struct concatenate *concatenate = (struct concatenate *)iter;
+    while (concatenate->at != NULL) {
+        int rc = stg_iter_next(concatenate->at, want, ret, err);
+        if (rc != 1)
+            return rc;
+        concatenate->at = concatenate->at->sibling;
+    }
+    return 1;
+}
+
+static int concatenate_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    ((struct concatenate *)iter)->at = iter->input;
+    return stg_iter_rewind_inputs(iter, err);
+}
+
+static const struct stg_iter_impl concatenate_impl = {concatenate_next,
+                                                      concatenate_rewind, stg_iter_free};
+
+static int concatenate_create(struct stg_dataset *dataset, const struct stg_step *step,
+                              const struct stg_schema *schema, struct stg_iter *input,
+                              struct stg_iter **ret, struct stg_err *err)
+{
+    struct concatenate *concatenate = stg_iter_create(
+        sizeof(*concatenate), &concatenate_impl, dataset, step, schema, input, err);
+    if (concatenate == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    concatenate->at = input;
+    *ret = &concatenate->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_concatenate = {
+    .name = "concatenate", .create = concatenate_create, .infer_many = stg_mix_infer};

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/sources/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/sources/names.h"
+#include "daemon/storage/codec/decompress.h"
+#include "daemon/storage/local/direct.h"
+#include "daemon/storage/pump.h"
+
+#define NUMBER_DIGITS 20
+
+/* Records in a row of one file. */
+struct run {
+    uint32_t file;
+    int64_t n;
+    uint64_t base, first; /* as in struct stg_records */
+};
+
+struct reader {
+    struct stg_iter iter;
+    struct stg_reader_config config;
+    bool is_alone; /* no other reads at the same time: threads may help it */
+    void *format_reader;
+    struct stg_names names;
+    struct stg_source *source; /* the open file, or NULL */
+    char *path;                /* its url */
+    char shown[512];           /* of a url for texts, where it is not path itself */
+    uint32_t file;             /* its index */
+    uint64_t epoch;            /* of its name */
+
+    /* The block that is being made; all of one chunk and one epoch. */
+    int64_t *begin, *end; /* offsets_size each, n_parts a record */
+    int64_t offsets_size, n, n_parts;
+    bool dense;
+    struct stg_component row; /* of a dense block */
+    struct run *runs;
+    size_t n_runs, runs_size;
+    struct stg_chunk *chunk;
+    uint64_t chunk_used, block_epoch;
+
+    struct stg_block *error; /* to be handed on after that block */
+    int failed;              /* to be returned after that */
+    struct stg_err failure;
+};
+
+static int out_of_memory(const struct reader *reader, struct stg_err *err)
+{
+    return stg_step_err(reader->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "out of memory");
+}
+
+/* ---- files ---- */
+
+static void close_file(struct reader *reader)
+{
+    if (reader->source == NULL)
+        return;
+    reader->config.format->stop(reader->format_reader);
+    reader->source->storage->close(reader->source);
+    reader->source = NULL;
+}
+
+static const char *shown(struct reader *reader)
+{
+    return stg_storage_shown(reader->path, reader->shown, sizeof(reader->shown));
+}
+
+static int decompress(struct reader *reader, struct stg_err *err)
+{
+    struct stg_decompress_config config = {.type = reader->config.compression,
+                                           .path = shown(reader),
+                                           .quota = reader->iter.dataset->quota,
+                                           .stopped = reader->iter.dataset->env.stopped};
+    struct stg_source *plain = reader->source;
+    int rc = stg_decompress_open(&config, &reader->source, err);
+    if (rc == 0 && reader->source != plain && reader->is_alone)
+        rc = stg_pump_open(config.quota, config.path, &reader->source, err);
+    if (rc < 0) {
+        reader->source->storage->close(reader->source);
+        reader->source = NULL;
+    }
+    return rc;
+}
+
+static int read_direct(struct reader *reader, struct stg_err *err)
+{
+    int rc =
+        stg_direct_open(reader->iter.dataset->quota, reader->path, &reader->source, err);
+    if (rc < 0) {
+        reader->source->storage->close(reader->source);
+        reader->source = NULL;
+    }
+    return rc;
+}
+
+static int open_path(struct reader *reader, struct stg_err *err)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    stg_activity_file(reader->iter.dataset->env.activity, shown(reader));
+    int rc = stg_storage_find(reader->path, &storage, &path, err);
+    if (rc == 0 && reader->source == NULL)
+        rc = storage->open(path, &reader->iter.dataset->identity, &reader->source, err);
+    if (rc == 0)
+        stg_source_trace(reader->source, reader->iter.dataset->env.trace, reader->path);
+    if (rc == 0 && reader->config.direct)
+        rc = read_direct(reader, err);
+    if (rc == 0)
+        rc = decompress(reader, err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    reader->config.format->start(reader->format_reader, reader->source);
+    return 0;
+}
+
+/* Opens the next file. 1: there is none; 2: an error came instead, in reader->error. */
+static int next_file(struct reader *reader, struct stg_err *err)
+{
+    struct stg_name name;
+    int rc = stg_iter_stopped(&reader->iter, err);
+    if (rc == 0)
+        rc = stg_names_next(&reader->names, &name, &reader->source, err);
+    if (rc != 0)
+        return rc;
+    if (name.error != NULL) {
+        reader->error = name.error;
+        return 2;
+    }
+    free(reader->path);
+    reader->path = name.url;
+    reader->file = name.file;
+    reader->epoch = name.epoch;
+    return open_path(reader, err);
+}
+
+/* ---- collecting ---- */
+
+static int grow_offsets(struct reader *reader, int64_t want, struct stg_err *err)
+{
+    want *= reader->n_parts;
+    if (reader->offsets_size >= want)
+        return 0;
+    int64_t *begin = realloc(reader->begin, (size_t)want * sizeof(int64_t));
+    if (begin != NULL)
+        reader->begin = begin;
+    int64_t *end = realloc(reader->end, (size_t)want * sizeof(int64_t));
+    if (end != NULL)
+        reader->end = end;
+    if (begin == NULL || end == NULL)
+        return out_of_memory(reader, err);
+    reader->offsets_size = want;
+    return 0;
+}
+
+static int add_run(struct reader *reader, const struct stg_records *records,
+                   struct stg_err *err)
+{
+    struct run *last = reader->n_runs > 0 ? &reader->runs[reader->n_runs - 1] : NULL;
+    if (last != NULL && last->file == reader->file && last->base == records->base &&
+        last->first + (uint64_t)last->n == records->first) {
+        last->n += records->n;
+        return 0;
+    }
+    if (reader->n_runs == reader->runs_size) {
+        size_t size = reader->runs_size > 0 ? 2 * reader->runs_size : 8;
+        struct run *runs = realloc(reader->runs, size * sizeof(*runs));
+        if (runs == NULL)
+            return out_of_memory(reader, err);
+        reader->runs = runs;
+        reader->runs_size = size;
+    }
+    reader->runs[reader->n_runs++] = (struct run){.file = reader->file,
+                                                  .n = records->n,
+                                                  .base = records->base,
+                                                  .first = records->first};
+    return 0;
+}
+
+static int bad_record(struct reader *reader, struct stg_err *bad, struct stg_err *err)
+{
+    stg_err_prefix(bad, bad->code, "%s", shown(reader));
+    return stg_block_create_error(reader->iter.dataset->quota, bad, reader->epoch,
+                                  &reader->error, err);
+}
+
+/* The storage failed, which ends the pass; or, 1, the file is damaged, which costs its
+ * rest. */
+static int failed_read(struct reader *reader, int code, const struct stg_err *why,
+                       struct stg_err *err)
+{
+    if (!reader->source->spoiled) {
+        if (err != NULL)
+            *err = *why;
+        return stg_step_prefix(reader->iter.step, code, err);
+    }
+    int rc = stg_block_create_error(reader->iter.dataset->quota, why, reader->epoch,
+                                    &reader->error, err);
+    close_file(reader);
+    return rc < 0 ? rc : 1;
+}
+
+/* Adds records of the open file to the block. 1: the block ends here. */
+static int collect_records(struct reader *reader, int64_t want, struct stg_err *err)
+{
+    struct stg_records records;
+    struct stg_err why;
+    int64_t at = reader->n * reader->n_parts;
+    records.row = NULL;
+    int rc = reader->config.format->next(reader->format_reader, want - reader->n,
+                                         reader->n > 0, reader->begin + at,
+                                         reader->end + at, &records, &why);
+    if (rc < 0)
+        return failed_read(reader, rc, &why, err);
+    if (rc == STG_FORMAT_FULL)
+        return 1;
+    if (rc == STG_FORMAT_END) {
+        close_file(reader);
+        return 0;
+    }
+    if (records.bad.code != 0) {
+        rc = bad_record(reader, &records.bad, err);
+        return rc < 0 ? rc : 1;
+    }
+    rc = add_run(reader, &records, err);
+    if (rc < 0)
+        return rc;
+    reader->n += records.n;
+    reader->dense = records.row != NULL;
+    if (records.row != NULL)
+        reader->row = *records.row;
+    reader->chunk = records.chunk;
+    reader->chunk_used = records.chunk_used;
+    reader->block_epoch = reader->epoch;
+    return 0;
+}
+
+/* One step towards the block. 1: it ends here. */
+static int collect(struct reader *reader, int64_t want, struct stg_err *err)
+{
+    if (reader->source == NULL) {
+        int rc = next_file(reader, err);
+        if (rc != 0)
+            return rc < 0 ? rc : 1;
+    }
+    if (reader->n > 0 && reader->epoch != reader->block_epoch)
+        return 1;
+    return collect_records(reader, want, err);
+}
+
+/* ---- the block ---- */
+
+static uint32_t n_components(const struct reader *reader)
+{
+    return (uint32_t)reader->n_parts + (reader->config.derived != STG_DERIVED_NONE);
+}
+
+static void make_rows(const struct reader *reader, struct stg_block *block)
+{
+    struct stg_provenance *rows =
+        stg_block_carve(block, (uint64_t)reader->n * sizeof(*rows));
+    block->rows = rows;
+    block->n_rows = reader->n;
+    const int64_t *begin = reader->begin;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        for (int64_t k = 0; k < run->n; k++, begin += reader->n_parts)
+            rows[k] = (struct stg_provenance){.file = run->file,
+                                              .offset = run->base + (uint64_t)*begin,
+                                              .record = run->first + (uint64_t)k};
+        rows += run->n;
+    }
+}
+
+static void make_strings(const struct reader *reader, struct stg_block *block, int64_t p)
+{
+    int64_t n = reader->n, n_parts = reader->n_parts;
+    uint64_t bytes = (uint64_t)n * sizeof(int64_t);
+    int64_t *begin = stg_block_carve(block, bytes), *end = stg_block_carve(block, bytes);
+    if (n_parts == 1) {
+        memcpy(begin, reader->begin, bytes);
+        memcpy(end, reader->end, bytes);
+    }
+    for (int64_t i = 0; n_parts > 1 && i < n; i++) {
+        begin[i] = reader->begin[i * n_parts + p];
+        end[i] = reader->end[i * n_parts + p];
+    }
+    block->tensors[p] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                            .ndim = 1,
+                                            .shape = {n},
+                                            .data = reader->chunk->data,
+                                            .data_bytes = reader->chunk_used,
+                                            .begin = begin,
+                                            .end = end};
+}
+
+/* Records that follow one another are one array. */
+static void make_dense(const struct reader *reader, struct stg_block *block)
+{
+    const struct stg_component *row = &reader->row;
+    struct stg_tensor *tensor = &block->tensors[0];
+    int64_t first = reader->begin[0], behind = reader->end[reader->n - 1];
+    *tensor = (struct stg_tensor){.dtype = row->dtype,
+                                  .ndim = row->ndim + 1,
+                                  .shape = {reader->n},
+                                  .data = reader->chunk->data + first,
+                                  .data_bytes = (uint64_t)(behind - first)};
+    memcpy(tensor->shape + 1, row->shape, (size_t)row->ndim * sizeof(row->shape[0]));
+}
+
+/* ---- the derived component ---- */
+
+/* In decimal. Returns how many digits there are. */
+static int put_number(uint64_t value, char *to)
+{
+    char digits[NUMBER_DIGITS];
+    int at = NUMBER_DIGITS;
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    memcpy(to, digits + at, (size_t)(NUMBER_DIGITS - at));
+    return NUMBER_DIGITS - at;
+}
+
+static uint64_t derived_bytes(const struct reader *reader)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        bytes += (uint64_t)run->n *
+                 (strlen(stg_dataset_file(reader->iter.dataset, run->file)) + 1 +
+                  NUMBER_DIGITS);
+    }
+    return bytes;
+}
+
+static void make_derived(const struct reader *reader, struct stg_block *block,
+                         uint64_t max_bytes)
+{
+    int64_t *offsets =
+        stg_block_carve(block, ((uint64_t)reader->n + 1) * sizeof(int64_t));
+    char *data = stg_block_carve(block, max_bytes);
+    int64_t used = 0, at = 0;
+    for (size_t i = 0; i < reader->n_runs; i++) {
+        const struct run *run = &reader->runs[i];
+        const char *path = stg_dataset_file(reader->iter.dataset, run->file);
+        size_t path_bytes = strlen(path);
+        for (int64_t k = 0; k < run->n; k++) {
+            offsets[at++] = used;
+            memcpy(data + used, path, path_bytes);
+            used += (int64_t)path_bytes;
+            if (reader->config.derived == STG_DERIVED_KEY) {
+                data[used++] = ':';
+                used += put_number(run->first + (uint64_t)k + 1, data + used);
+            }
+        }
+    }
+    offsets[at] = used;
+    block->tensors[reader->n_parts] = (struct stg_tensor){.dtype = STAGER_STRING,
+                                                          .ndim = 1,
+                                                          .shape = {reader->n},
+                                                          .data = data,
+                                                          .data_bytes = (uint64_t)used,
+                                                          .begin = offsets,
+                                                          .end = offsets + 1};
+}
+
+static int make_block(struct reader *reader, struct stg_block **ret, struct stg_err *err)
+{
+    uint64_t n = (uint64_t)reader->n, n_parts = (uint64_t)reader->n_parts;
+    bool derived = reader->config.derived != STG_DERIVED_NONE;
+    uint64_t derived_room = derived ? derived_bytes(reader) : 0;
+    uint64_t bytes = 2 * n_parts * stg_block_room(n * sizeof(int64_t)) +
+                     stg_block_room(n * sizeof(struct stg_provenance));
+    if (derived)
+        bytes += stg_block_room((n + 1) * sizeof(int64_t)) + stg_block_room(derived_room);
+    struct stg_block *block;
+    int rc = stg_block_create(reader->iter.dataset->quota, n_components(reader), bytes,
+                              reader->chunk, "a block of records", &block, err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    block->n_records = reader->n;
+    block->epoch = reader->block_epoch;
+    if (reader->dense)
+        make_dense(reader, block);
+    for (int64_t p = 0; !reader->dense && p < reader->n_parts; p++)
+        make_strings(reader, block, p);
+    make_rows(reader, block);
+    if (derived)
+        make_derived(reader, block, derived_room);
+    reader->n = 0;
+    reader->n_runs = 0;
+    *ret = block;
+    return 0;
+}
+
+/* ---- the iterator ---- */
+
+/* What came after the last block. 1: nothing did, and there is no file open: the end. */
+static int hand_on(struct reader *reader, struct stg_block **ret, struct stg_err *err)
+{
+    if (reader->error != NULL) {
+        *ret = reader->error;
+        reader->error = NULL;
+        return 0;
+    }
+    if (reader->failed < 0 && err != NULL)
+        *err = reader->failure;
+    return reader->failed < 0 ? reader->failed : 1;
+}
+
+static int reader_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                       struct stg_err *err)
+{
+    struct reader *reader = (struct reader *)iter;
+    if (want > STG_BLOCK_MAX_RECORDS)
+        want = STG_BLOCK_MAX_RECORDS;
+    if (reader->error != NULL || reader->failed < 0)
+        return hand_on(reader, ret, err);
+    int rc = grow_offsets(reader, want, err);
+    while (rc == 0 && reader->n < want)
+        rc = collect(reader, want, err);
+    if (rc < 0 && reader->n > 0) {
+        reader->failed = rc;
+        if (err != NULL)
+            reader->failure = *err;
+    } else if (rc < 0) {
+        return rc;
+    }
+    return reader->n > 0 ? make_block(reader, ret, err) : hand_on(reader, ret, err);
+}
+
+static void forget(struct reader *reader)
+{
+    close_file(reader);
+    stg_names_clear(&reader->names);
+    stg_block_unref(reader->error);
+    reader->error = NULL;
+    reader->n = 0;
+    reader->n_runs = 0;
+}
+
+static int reader_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    forget((struct reader *)iter);
+    return iter->input->impl->rewind(iter->input, err);
+}
+
+static void reader_destroy(struct stg_iter *iter)
+{
+    struct reader *reader = (struct reader *)iter;
+    forget(reader);
+    if (reader->format_reader != NULL)
+        reader->config.format->destroy(reader->format_reader);
+    free(reader->begin);
+    free(reader->end);
+    free(reader->runs);
+    free(reader->path);
+    free(reader);
+}
+
+static const struct stg_iter_impl reader_impl = {reader_next, reader_rewind,
+                                                 reader_destroy};
+
+int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
+                      const struct stg_schema *schema, struct stg_iter *input,
+                      const struct stg_reader_config *config, struct stg_iter **ret,
+                      struct stg_err *err)
+{
+    struct reader *reader =
+        stg_iter_create(sizeof(*reader), &reader_impl, dataset, step, schema, input, err);
+    if (reader == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    reader->config = *config;
+    reader->is_alone = dataset->n_sharing == 1;
+    reader->n_parts = config->config.n_parts > 0 ? config->config.n_parts : 1;
+    reader->config.config.quota = dataset->quota;
+    reader->config.config.stopped = dataset->env.stopped;
+    reader->names.input = input;
+    reader->names.step = step;
+    reader->names.identity = &dataset->identity;
+    /* What is opened ahead is asked for as well, and would lie in the page cache. */
+    reader->names.ahead = config->direct ? NULL : config->config.ahead;
+    int rc = config->format->create(&reader->config.config, &reader->format_reader);
+    if (rc < 0) {
+        out_of_memory(reader, err);
+        reader_destroy(&reader->iter);
+        return rc;
+    }
+    *ret = &reader->iter;
+    return 0;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/content.h"
+#include "daemon/dataset/step.h"
+#include "daemon/dataset/steps/cache_file.h"
+#include "ops/base/hash.h"
+
+#define PULL_RECORDS 1024 /* asked of the input at once, at most */
+
+/* With a filename, where the elements of this epoch come from. */
+enum from {
+    UNDECIDED,
+    THE_FILE,
+    THE_INPUT,     /* and into the file */
+    THE_INPUT_ONLY /* somebody else writes the file, or an error went by */
+};
+
+struct cache {
+    struct stg_iter iter;
+    const char *filename; /* NULL: in memory */
+    int64_t pull;         /* asked of the input next */
+    bool ended;           /* of the input; with a filename, of this epoch */
+    /* In memory: what the input has yielded so far. It is never rewound. */
+    struct stg_block **blocks; /* its own, or those of `shared` */
+    size_t n_blocks, size, at_block;
+    bool looked;    /* whether the container has it */
+    bool may_share; /* what it keeps is what `content` says */
+    struct stg_content content;
+    struct stg_shared *shared; /* of the container; NULL: blocks are its own */
+    int64_t at;                /* record of blocks[at_block], or of block */
+    /* In a file. */
+    enum from from;
+    bool input_used;         /* since it was rewound */
+    bool said;               /* that an error keeps the file from being written */
+    struct stg_block *block; /* handed out from record `at` on */
+    struct stg_cache_reader *reader;
+    struct stg_cache_writer *writer;
+};
+
+static int cache_infer(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    const char *filename = stg_attr_string(step->attrs, step->n_attrs, "filename", NULL);
+    size_t n = filename != NULL ? strlen(filename) : 0;
+    if (filename != NULL && (filename[0] != '/' || filename[n - 1] == '/'))
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "filename is %s; write the whole path of a file", filename);
+    *ret = *in;
+    return 0;
+}
+
+/* More at once from time to time: who takes only the first few does not wait for more. */
+static int64_t next_pull(struct cache *cache, int64_t want)
+{
+    int64_t pull = cache->pull > want ? cache->pull : want;
+    if (cache->pull < PULL_RECORDS)
+        cache->pull *= 2;
+    return pull > STG_BLOCK_MAX_RECORDS ? STG_BLOCK_MAX_RECORDS : pull;
+}
+
+/* ---- in memory ---- */
+
+static int grow(struct cache *cache, struct stg_err *err)
+{
+    struct stg_quota *quota = cache->iter.dataset->quota;
+    size_t size = cache->size > 0 ? 2 * cache->size : 64;
+    uint64_t more = (size - cache->size) * sizeof(struct stg_block *);
+    int rc = stg_quota_take(quota, more, "the list of what is cached", err);
+    if (rc < 0)
+        return rc;
+    struct stg_block **blocks = realloc(cache->blocks, size * sizeof(blocks[0]));
+    if (blocks == NULL) {
+        stg_quota_give(quota, more);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    cache->blocks = blocks;
+    cache->size = size;
+    return 0;
+}
+
+/* A copy of its own: a view would keep the whole chunk. Takes the block. */
+static int keep(struct cache *cache, struct stg_block *block, struct stg_err *err)
+{
+    struct stg_block *copy = block;
+    int rc = cache->n_blocks == cache->size ? grow(cache, err) : 0;
+    if (rc == 0 && block->error.code == 0)
+        rc = stg_block_gather(cache->iter.dataset->quota, &block, 1, "what is cached",
+                              &copy, err);
+    if (rc < 0 || copy != block)
+        stg_block_unref(block);
+    if (rc == 0)
+        cache->blocks[cache->n_blocks++] = copy;
+    return rc;
+}
+
+static int too_large(struct cache *cache, int rc, struct stg_err *err)
+{
+    if (rc == -STAGER_RESOURCE_EXHAUSTED)
+        stg_err_append(err, rc, ", or give `cache` a filename");
+    return stg_step_prefix(cache->iter.step, rc, err);
+}
+
+/* ---- in a container ---- */
+
+static void show(struct cache *cache, struct stg_shared *shared)
+{
+    cache->shared = shared;
+    cache->blocks = shared->blocks;
+    cache->n_blocks = shared->n_blocks;
+    cache->size = 0;
+    cache->ended = true;
+}
+
+static int look(struct cache *cache, struct stg_err *err)
+{
+    struct stg_container *container = cache->iter.dataset->env.container;
+    cache->looked = true;
+    if (container == NULL)
+        return 0;
+    int rc = stg_content_of(&cache->iter, &cache->content, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    cache->may_share = true;
+    struct stg_shared *shared = stg_container_find(container, &cache->content);
+    if (shared != NULL)
+        show(cache, shared);
+    return 0;
+}
+
+/* Blocks that are its own, and the list of them. */
+static void drop_own(struct cache *cache)
+{
+    for (size_t i = 0; i < cache->n_blocks; i++)
+        stg_block_unref(cache->blocks[i]);
+}
+
+static void free_list(struct cache *cache)
+{
+    stg_quota_give(cache->iter.dataset->quota, cache->size * sizeof(struct stg_block *));
+    free(cache->blocks);
+}
+
+/* The input has ended: all of it is there, and has been handed on. Did a file change
+ * meanwhile, or is the memory not there, the blocks remain its own. */
+static int give_to_container(struct cache *cache, struct stg_err *err)
+{
+    struct stg_content now;
+    int rc = stg_content_of(&cache->iter, &now, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 1 || memcmp(&now, &cache->content, sizeof(now)) != 0)
+        return 0;
+    struct stg_shared *shared;
+    struct stg_err why = {0};
+    rc = stg_container_keep(cache->iter.dataset->env.container, &now, cache->blocks,
+                            cache->n_blocks, &shared, &why);
+    if (rc < 0) {
+        stg_log(STG_LOG_WARNING, "step cache (line %d) is not shared: %.300s",
+                cache->iter.step->line, why.text);
+        return 0;
+    }
+    if (rc == 0)
+        drop_own(cache);
+    free_list(cache);
+    show(cache, shared);
+    cache->at_block = cache->n_blocks;
+    return 0;
+}
+
+/* ---- handing on ---- */
+
+/* What is kept stays as it is: what is handed on is a view or a copy of it. */
+static int hand_on(struct cache *cache, int64_t want, struct stg_block **ret,
+                   struct stg_err *err)
+{
+    struct stg_quota *quota = cache->iter.dataset->quota;
+    struct stg_block *block = cache->blocks[cache->at_block];
+    int64_t n = block->n_records - cache->at;
+    n = n > want ? want : n;
+    int rc = block->error.code != 0
+                 ? stg_block_create_error(quota, &block->error, block->epoch, ret, err)
+                 : stg_block_slice(quota, block, cache->at, n, ret, err);
+    if (rc < 0)
+        return too_large(cache, rc, err);
+    cache->at += n;
+    if (cache->at == block->n_records) {
+        cache->at_block++;
+        cache->at = 0;
+    }
+    return 0;
+}
+
+/* The next block of the input is kept. An error item is not what others have to see. */
+static int pull_and_keep(struct cache *cache, int64_t want, struct stg_err *err)
+{
+    struct stg_iter *input = cache->iter.input;
+    struct stg_block *block;
+    int rc = stg_iter_next(input, next_pull(cache, want), &block, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 0) {
+        cache->may_share &= block->error.code == 0;
+        rc = keep(cache, block, err);
+        return rc < 0 ? too_large(cache, rc, err) : 0;
+    }
+    cache->ended = true;
+    rc = cache->may_share ? give_to_container(cache, err) : 0;
+    return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 0;
+}
+
+static int next_in_memory(struct cache *cache, int64_t want, struct stg_block **ret,
+                          struct stg_err *err)
+{
+    int rc = cache->looked ? 0 : look(cache, err);
+    if (rc < 0)
+        return stg_step_prefix(cache->iter.step, rc, err);
+    if (cache->at_block == cache->n_blocks && !cache->ended) {
+        rc = pull_and_keep(cache, want, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (cache->at_block == cache->n_blocks)
+        return 1;
+    return hand_on(cache, want, ret, err);
+}
+
+/* ---- in a file ---- */
+
+static uint64_t hash_files(const struct stg_dataset *dataset)
+{
+    uint64_t sum = dataset->n_files;
+    for (uint32_t i = 0; i < dataset->n_files; i++) {
+        const char *path = stg_dataset_file(dataset, i);
+        sum = sum * 0x9e3779b97f4a7c15ull + stg_fingerprint64(path, strlen(path));
+    }
+    return sum;
+}
+
+static struct stg_cache_key key_of(const struct cache *cache)
+{
+    const struct stg_dataset *dataset = cache->iter.dataset;
+    struct stg_cache_key key = {.pipeline = dataset->fingerprint,
+                                .files = hash_files(dataset),
+                                .uid = (uint32_t)dataset->identity.uid};
+    for (const struct stg_iter *iter = cache->iter.input; iter != NULL;
+         iter = iter->input)
+        key.step++;
+    return key;
+}
+
+/* The file if it is there, else the input, and into the file. */
+static int decide(struct cache *cache, struct stg_err *err)
+{
+    struct stg_iter *input = cache->iter.input;
+    const struct stg_file_user *identity = &cache->iter.dataset->identity;
+    struct stg_cache_key key = key_of(cache);
+    int rc = stg_cache_open(cache->filename, identity, &key, &cache->reader, err);
+    if (rc == 0)
+        cache->from = THE_FILE;
+    if (rc <= 0)
+        return rc;
+    rc = stg_cache_create(cache->filename, identity, &key, &cache->writer, err);
+    if (rc < 0)
+        return rc;
+    cache->from = rc == 0 ? THE_INPUT : THE_INPUT_ONLY;
+    rc = cache->input_used ? input->impl->rewind(input, err) : 0;
+    cache->input_used = true;
+    return rc;
+}
+
+/* An epoch with an error item is not what the next one has to be. */
+static void leave_file(struct cache *cache, const struct stg_err *bad)
+{
+    stg_cache_abandon(cache->writer);
+    cache->writer = NULL;
+    cache->from = THE_INPUT_ONLY;
+    if (!cache->said)
+        stg_log(STG_LOG_WARNING,
+                "step cache (line %d): %s is not written, because an error item goes by; "
+                "put `ignore_errors` before it. The error: %.300s",
+                cache->iter.step->line, cache->filename, bad->text);
+    cache->said = true;
+}
+
+static int write_block(struct cache *cache, struct stg_block *block, struct stg_err *err)
+{
+    struct stg_block *compact;
+    int rc = stg_block_gather(cache->iter.dataset->quota, &block, 1, "what is cached",
+                              &compact, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_cache_write(cache->writer, compact, err);
+    stg_block_unref(compact);
+    return rc;
+}
+
+static int commit(struct cache *cache, struct stg_err *err)
+{
+    struct stg_cache_writer *writer = cache->writer;
+    cache->writer = NULL;
+    return stg_cache_commit(writer, err);
+}
+
+/* The next block of the input, in `block`, and in the file. 1: it has ended. */
+static int pull(struct cache *cache, int64_t want, struct stg_err *err)
+{
+    struct stg_iter *input = cache->iter.input;
+    struct stg_block *block;
+    int rc = stg_iter_next(input, next_pull(cache, want), &block, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 1) {
+        rc = cache->from == THE_INPUT ? commit(cache, err) : 0;
+        return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 1;
+    }
+    if (cache->from == THE_INPUT && block->error.code != 0)
+        leave_file(cache, &block->error);
+    if (cache->from == THE_INPUT)
+        rc = write_block(cache, block, err);
+    if (rc < 0) {
+        stg_block_unref(block);
+        return stg_step_prefix(cache->iter.step, rc, err);
+    }
+    cache->block = block;
+    return 0;
+}
+
+static int read_file(struct cache *cache, struct stg_err *err)
+{
+    int rc = stg_cache_read(cache->reader, cache->iter.dataset->quota, cache->iter.schema,
+                            &cache->block, err);
+    return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : rc;
+}
+
+static int next_of_file(struct cache *cache, int64_t want, struct stg_block **ret,
+                        struct stg_err *err)
+{
+    if (cache->from == UNDECIDED) {
+        int rc = decide(cache, err);
+        if (rc < 0)
+            return stg_step_prefix(cache->iter.step, rc, err);
+    }
+    if (cache->block == NULL && !cache->ended) {
+        int rc = cache->from == THE_FILE ? read_file(cache, err) : pull(cache, want, err);
+        if (rc < 0)
+            return rc;
+        cache->ended = rc == 1;
+    }
+    if (cache->ended)
+        return 1;
+    int rc = stg_block_cut(cache->iter.dataset->quota, &cache->block, &cache->at, want,
+                           ret, err);
+    return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 0;
+}
+
+/* ---- the iterator ---- */
+
+static int cache_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                      struct stg_err *err)
+{
+    struct cache *cache = (struct cache *)iter;
+    int rc = stg_iter_stopped(iter, err);
+    if (rc < 0)
+        return rc;
+    return cache->filename != NULL ? next_of_file(cache, want, ret, err)
+                                   : next_in_memory(cache, want, ret, err);
+}
+
+static void forget(struct cache *cache)
+{
+    stg_block_unref(cache->block);
+    cache->block = NULL;
+    stg_cache_close(cache->reader);
+    cache->reader = NULL;
+    stg_cache_abandon(cache->writer);
+    cache->writer = NULL;
+    cache->at = 0;
+}
+
+/* The input is rewound when something is to come from it. */
+static int cache_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct cache *cache = (struct cache *)iter;
+    forget(cache);
+    cache->at_block = 0;
+    cache->from = UNDECIDED;
+    if (cache->filename != NULL)
+        cache->ended = false;
+    return 0;
+}
+
+static void cache_destroy(struct stg_iter *iter)
+{
+    struct cache *cache = (struct cache *)iter;
+    forget(cache);
+    if (cache->shared != NULL) {
+        stg_shared_unref(cache->shared);
+    } else {
+        drop_own(cache);
+        free_list(cache);
+    }
+    free(cache);
+}
+
+static const struct stg_iter_impl cache_impl = {cache_next, cache_rewind, cache_destroy};
+
+static int cache_create(struct stg_dataset *dataset, const struct stg_step *step,
+                        const struct stg_schema *schema, struct stg_iter *input,
+                        struct stg_iter **ret, struct stg_err *err)
+{
+    struct cache *cache =
+        stg_iter_create(sizeof(*cache), &cache_impl, dataset, step, schema, input, err);
+    if (cache == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    cache->filename = stg_attr_string(step->attrs, step->n_attrs, "filename", NULL);
+    cache->pull = 1;
+    *ret = &cache->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_cache = {"cache", cache_infer, cache_create};

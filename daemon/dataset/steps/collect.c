@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/steps/collect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int stg_collector_check_ranks(const struct stg_step *step, const struct stg_schema *in,
+                              struct stg_err *err)
+{
+    for (size_t c = 0; c < in->n; c++) {
+        /* A block has a dimension of its own before the batch's. */
+        if (in->components[c].ndim >= STG_MAX_DIMS - 1)
+            return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                                "component %s would have more than %d dimensions",
+                                in->components[c].name, STG_MAX_DIMS - 1);
+    }
+    return 0;
+}
+
+int stg_collector_infer(const struct stg_step *step, const struct stg_schema *in,
+                        struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    const struct stg_attr *sizes =
+        stg_attr_find(step->attrs, step->n_attrs, "batch_size");
+    if (sizes == NULL || sizes->n_values == 0)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err, "batch_size is missing");
+    for (size_t i = 0; i < sizes->n_values; i++) {
+        const struct stg_value *size = &sizes->values[i];
+        if (size->kind != STG_VALUE_INT || size->i < 1)
+            return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                                "batch_size is %lld; it must be 1 or more",
+                                (long long)size->i);
+    }
+    return stg_collector_check_ranks(step, in, err);
+}
+
+int64_t stg_collector_dimension(const struct stg_step *step)
+{
+    const struct stg_attr *sizes =
+        stg_attr_find(step->attrs, step->n_attrs, "batch_size");
+    bool fixed = stg_step_bool(step, "drop_remainder", false);
+    for (size_t i = 1; i < sizes->n_values; i++)
+        fixed &= sizes->values[i].i == sizes->values[0].i;
+    return fixed ? sizes->values[0].i : -1;
+}
+
+void stg_collector_init(struct stg_collector *collector,
+                        const struct stg_collector_impl *impl)
+{
+    const struct stg_step *step = collector->iter.step;
+    collector->impl = impl;
+    collector->sizes = stg_attr_find(step->attrs, step->n_attrs, "batch_size");
+    collector->drop_remainder = stg_step_bool(step, "drop_remainder", false);
+}
+
+static bool same_shape(const struct stg_tensor *a, const struct stg_tensor *b)
+{
+    return a->ndim == b->ndim && memcmp(a->shape + 1, b->shape + 1,
+                                        (size_t)(a->ndim - 1) * sizeof(a->shape[0])) == 0;
+}
+
+/* Elements of one batch must have equal shapes. Fills *ret when they have not. */
+static bool shapes_differ(const struct stg_iter *iter, const struct stg_pieces *pieces,
+                          struct stg_err *ret)
+{
+    int64_t element = 0;
+    for (size_t i = 0; i < pieces->n; i++) {
+        const struct stg_block *piece = pieces->blocks[i], *first = pieces->blocks[0];
+        for (uint32_t c = 0; c < piece->n_components; c++) {
+            const struct stg_tensor *a = &first->tensors[c], *b = &piece->tensors[c];
+            if (same_shape(a, b))
+                continue;
+            char text_a[128], text_b[128];
+            stg_step_err(
+                iter->step, -STAGER_INVALID_ARGUMENT, ret,
+                "elements of different shapes in component %s: the first has shape %s, "
+                "element %lld has shape %s",
+                iter->schema->components[c].name,
+                stg_shape_text(a->shape + 1, a->ndim - 1, text_a, sizeof(text_a)),
+                (long long)element,
+                stg_shape_text(b->shape + 1, b->ndim - 1, text_b, sizeof(text_b)));
+            return true;
+        }
+        element += piece->n_records;
+    }
+    return false;
+}
+
+int stg_collector_stack(struct stg_iter *iter, struct stg_pieces *pieces,
+                        struct stg_block **ret, struct stg_err *err)
+{
+    struct stg_quota *quota = iter->dataset->quota;
+    struct stg_block *block;
+    struct stg_err differ;
+    if (pieces->n > 1 && shapes_differ(iter, pieces, &differ)) {
+        uint64_t epoch = pieces->blocks[0]->epoch;
+        stg_pieces_clear(pieces);
+        return stg_block_create_error(quota, &differ, epoch, ret, err);
+    }
+    if (pieces->n == 1) {
+        block = stg_block_ref(pieces->blocks[0]);
+    } else {
+        int rc =
+            stg_block_gather(quota, pieces->blocks, pieces->n, "a batch", &block, err);
+        if (rc < 0)
+            return stg_step_prefix(iter->step, rc, err);
+    }
+    stg_pieces_clear(pieces);
+    stg_block_pack(block);
+    *ret = block;
+    return 0;
+}
+
+int stg_collector_refuse(struct stg_iter *iter, const struct stg_block *block,
+                         int64_t record, const struct stg_err *error,
+                         struct stg_block **ret, struct stg_err *err)
+{
+    struct stg_err placed = *error;
+    if (block->rows != NULL && block->n_rows == block->n_records) {
+        char place[512];
+        stg_provenance_text(iter->dataset, &block->rows[record], place, sizeof(place));
+        stg_err_prefix(&placed, placed.code, "%s", place);
+    }
+    return stg_block_create_error(iter->dataset->quota, &placed, block->epoch, ret, err);
+}
+
+static int next_refused(struct stg_collector *collector, struct stg_block **ret,
+                        struct stg_err *err)
+{
+    struct stg_block *block = collector->refused;
+    int rc = stg_collector_refuse(&collector->iter, block, collector->refused_at,
+                                  &collector->refusal, ret, err);
+    if (rc < 0)
+        return stg_step_prefix(collector->iter.step, rc, err);
+    if (++collector->refused_at == block->n_records) {
+        stg_block_unref(block);
+        collector->refused = NULL;
+    }
+    return 0;
+}
+
+/* One more block of the input. An error, and the end, are the caller's. */
+static int collect(struct stg_collector *collector, int64_t want, struct stg_block **ret,
+                   struct stg_err *err)
+{
+    struct stg_iter *input = collector->iter.input;
+    struct stg_pieces *pieces = &collector->pieces;
+    struct stg_block *block;
+    *ret = NULL;
+    int rc = stg_iter_next(input, want, &block, err);
+    if (rc != 0)
+        return rc;
+    if (block->error.code != 0) {
+        *ret = block;
+        return 0;
+    }
+    if (collector->impl->check != NULL &&
+        collector->impl->check(collector, block, &collector->refusal) < 0) {
+        collector->refused = block;
+        collector->refused_at = 0;
+        return next_refused(collector, ret, err);
+    }
+    rc = stg_pieces_add(pieces, block, err);
+    return rc < 0 ? stg_step_prefix(collector->iter.step, rc, err) : 0;
+}
+
+int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                       struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    struct stg_pieces *pieces = &collector->pieces;
+    if (collector->refused != NULL)
+        return next_refused(collector, ret, err);
+    int64_t size = collector->sizes->values[collector->now].i;
+    while (pieces->n_records < size) {
+        int rc = collect(collector, size - pieces->n_records, ret, err);
+        if (rc < 0 || *ret != NULL)
+            return rc;
+        if (rc == 0)
+            continue;
+        if (collector->drop_remainder)
+            stg_pieces_clear(pieces);
+        if (pieces->n_records == 0)
+            return 1;
+        break;
+    }
+    collector->now = (collector->now + 1) % collector->sizes->n_values;
+    return collector->impl->make(collector, ret, err);
+}
+
+int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    stg_pieces_clear(&collector->pieces);
+    stg_block_unref(collector->refused);
+    collector->refused = NULL;
+    collector->now = 0;
+    return iter->input->impl->rewind(iter->input, err);
+}
+
+void stg_collector_destroy(struct stg_iter *iter)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    stg_pieces_finish(&collector->pieces);
+    stg_block_unref(collector->refused);
+    free(collector);
+}

@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/steps/shuffle.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/random.h"
+#include "daemon/dataset/record.h"
+
+#define PULL_RECORDS 1024 /* asked of the input at once */
+#define GROUP 64          /* slots that are chosen before the first is read */
+#define MAX_EARLY_ERRORS 16
+
+/* What is in the buffer of one epoch. Pick k of an epoch takes slot random(k) below n;
+ * the last slot fills the hole, and what comes in goes to the end. */
+struct epoch {
+    struct stg_record *slots;
+    uint64_t n, size;
+    uint64_t number;    /* of this epoch, from 0 */
+    uint64_t iteration; /* runs of the input before, in this pass: keys the order */
+    uint64_t n_picked;
+    bool any;   /* it had a record or an error */
+    bool ended; /* the input has no more of it */
+    /* Met while the epoch before was still being handed out. */
+    struct stg_block *errors[MAX_EARLY_ERRORS];
+    unsigned n_errors, first_error;
+    int failed;
+};
+
+struct shuffle {
+    struct stg_iter iter;
+    uint64_t buffer_size, seed;
+    bool reshuffle;
+    bool fused;
+    uint64_t count; /* epochs: 1 unless a repeat was taken in */
+    struct stg_record_store store;
+    struct epoch epochs[2]; /* the one being picked from, and the next */
+    unsigned now;           /* index of the former */
+    uint64_t n_iterations;  /* of the input, begun in this pass */
+    uint64_t last_epoch;    /* of the record that came in last */
+    bool mixed;             /* records of several epochs of the input are in the buffer */
+    struct stg_random random;
+    struct stg_block
+        *block; /* of the input, records from block_at on are not taken yet */
+    int64_t block_at;
+    /* Of that block, taken, but not in the buffer yet: those from first_fresh on. */
+    struct stg_record fresh[PULL_RECORDS];
+    int64_t first_fresh, n_fresh;
+    /* Not in the buffer any more, in their order: those from first_picked on. */
+    struct stg_record *picked;
+    int64_t first_picked, n_picked, picked_size;
+    int failed; /* to be returned after those */
+    struct stg_err failure;
+};
+
+static int shuffle_infer(const struct stg_step *step, const struct stg_schema *in,
+                         struct stg_bump *bump, struct stg_schema *ret,
+                         struct stg_err *err)
+{
+    int rc = stg_step_needs_input(step, in, err);
+    if (rc < 0)
+        return rc;
+    int64_t size = stg_step_int(step, "buffer_size", 0);
+    if (size < 1)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "buffer_size is %lld; it must be 1 or more", (long long)size);
+    *ret = *in;
+    return 0;
+}
+
+static struct epoch *current(struct shuffle *shuffle)
+{
+    return &shuffle->epochs[shuffle->now];
+}
+
+static struct epoch *following(struct shuffle *shuffle)
+{
+    return &shuffle->epochs[1 - shuffle->now];
+}
+
+/* Empties an epoch; keeps the memory of its slots. */
+static void epoch_clear(struct shuffle *shuffle, struct epoch *epoch)
+{
+    stg_record_free(&shuffle->store, epoch->slots, (int64_t)epoch->n);
+    for (unsigned i = epoch->first_error; i < epoch->n_errors; i++)
+        stg_block_unref(epoch->errors[i]);
+    *epoch = (struct epoch){.slots = epoch->slots, .size = epoch->size};
+}
+
+static void epoch_begin(struct shuffle *shuffle, struct epoch *epoch, uint64_t number)
+{
+    epoch->number = number;
+    epoch->iteration = shuffle->n_iterations++;
+}
+
+/* Records are picked from this epoch from now on. */
+static void epoch_open(struct shuffle *shuffle)
+{
+    struct epoch *epoch = current(shuffle);
+    uint64_t pass = shuffle->iter.dataset->env.pass;
+    stg_random_init(&shuffle->random, shuffle->seed, STG_RANDOM_SHUFFLE,
+                    shuffle->reshuffle ? pass : 0,
+                    shuffle->reshuffle ? epoch->iteration : 0);
+}
+
+/* ---- memory ---- */
+
+static int out_of_memory(const struct shuffle *shuffle, struct stg_err *err)
+{
+    return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "out of memory");
+}
+
+static int too_large(struct shuffle *shuffle, struct stg_err *err)
+{
+    const struct stg_record_store *store = &shuffle->store;
+    const struct stg_quota *quota = shuffle->iter.dataset->quota;
+    uint64_t mean = store->n > 0 ? store->n_bytes / store->n : 0, product;
+    if (__builtin_mul_overflow(shuffle->buffer_size, mean, &product))
+        product = UINT64_MAX;
+    return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "buffer_size %" PRIu64 " x %" PRIu64
+                        " bytes a record (the mean of %" PRIu64 " so far) = %" PRIu64
+                        " bytes; the dataset's buffers may take %" PRIu64
+                        " bytes, of which %" PRIu64
+                        " are taken: lower buffer_size, or raise staged.memory_budget",
+                        shuffle->buffer_size, mean, store->n, product,
+                        stg_quota_limit(quota), stg_quota_used(quota));
+}
+
+/* Room for n slots. */
+static int grow_slots(struct shuffle *shuffle, struct epoch *epoch, uint64_t n,
+                      struct stg_err *err)
+{
+    if (n <= epoch->size)
+        return 0;
+    uint64_t size = 2 * epoch->size > n ? 2 * epoch->size : n;
+    if (size > shuffle->buffer_size)
+        size = shuffle->buffer_size;
+    uint64_t more = (size - epoch->size) * sizeof(struct stg_record);
+    if (stg_quota_take(shuffle->iter.dataset->quota, more, "", NULL) < 0)
+        return too_large(shuffle, err);
+    struct stg_record *slots = realloc(epoch->slots, size * sizeof(*slots));
+    if (slots == NULL) {
+        stg_quota_give(shuffle->iter.dataset->quota, more);
+        return out_of_memory(shuffle, err);
+    }
+    epoch->slots = slots;
+    epoch->size = size;
+    return 0;
+}
+
+/* ---- filling ---- */
+
+static uint64_t room(struct shuffle *shuffle)
+{
+    return shuffle->buffer_size - current(shuffle)->n - following(shuffle)->n;
+}
+
+/* The epoch that what comes in belongs to, or NULL: nothing comes in any more. */
+static struct epoch *entering(struct shuffle *shuffle)
+{
+    struct epoch *now = current(shuffle), *next = following(shuffle);
+    if (!now->ended)
+        return now;
+    if (now->number + 1 >= shuffle->count || !now->any)
+        return NULL;
+    if (next->ended || next->failed < 0 || next->n_errors == MAX_EARLY_ERRORS)
+        return NULL;
+    return next;
+}
+
+/* Fills the room with what was taken. */
+static int enter(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    uint64_t n = (uint64_t)(shuffle->n_fresh - shuffle->first_fresh);
+    if (n > room(shuffle))
+        n = room(shuffle);
+    int rc = grow_slots(shuffle, epoch, epoch->n + n, err);
+    if (rc < 0)
+        return rc;
+    memcpy(epoch->slots + epoch->n, shuffle->fresh + shuffle->first_fresh,
+           n * sizeof(*epoch->slots));
+    epoch->n += n;
+    shuffle->first_fresh += (int64_t)n;
+    return 0;
+}
+
+/* Takes from the block what will find room while `left` more are picked. */
+static int take(struct shuffle *shuffle, int64_t left, struct stg_err *err)
+{
+    struct stg_block *block = shuffle->block;
+    uint64_t want = room(shuffle) + (uint64_t)left;
+    int64_t n = block->n_records - shuffle->block_at;
+    if (n > PULL_RECORDS)
+        n = PULL_RECORDS;
+    if ((uint64_t)n > want)
+        n = (int64_t)want;
+    if (shuffle->store.n > 0 && block->epoch != shuffle->last_epoch)
+        shuffle->mixed = true;
+    shuffle->last_epoch = block->epoch;
+    if (stg_record_take(&shuffle->store, block, shuffle->block_at, n, shuffle->fresh) < 0)
+        return too_large(shuffle, err);
+    shuffle->first_fresh = 0;
+    shuffle->n_fresh = n;
+    shuffle->block_at += n;
+    if (shuffle->block_at == block->n_records) {
+        stg_block_unref(block);
+        shuffle->block = NULL;
+    }
+    return 0;
+}
+
+/* The input has no more of this epoch. It is rewound only if another one follows. */
+static int epoch_end(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    epoch->ended = true;
+    if (epoch != current(shuffle) || epoch->number + 1 >= shuffle->count || !epoch->any)
+        return 0;
+    int rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+    if (rc < 0)
+        return rc;
+    epoch_begin(shuffle, following(shuffle), epoch->number + 1);
+    return 0;
+}
+
+/* Takes one more block from the input: into `block`, or as an error of the epoch. */
+static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
+{
+    struct stg_iter *input = shuffle->iter.input;
+    struct stg_block *block;
+    int rc = stg_iter_stopped(&shuffle->iter, err);
+    if (rc == 0)
+        rc = stg_iter_next(input, PULL_RECORDS, &block, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 1)
+        return epoch_end(shuffle, epoch, err);
+    epoch->any = true;
+    if (block->error.code != 0) {
+        epoch->errors[epoch->n_errors++] = block;
+        return 0;
+    }
+    shuffle->block = block;
+    shuffle->block_at = 0;
+    return 0;
+}
+
+/* A failure that belongs to the next epoch waits until this one is handed out. */
+static int fill_failed(struct shuffle *shuffle, struct epoch *epoch, int rc,
+                       struct stg_err *err)
+{
+    if (epoch == current(shuffle) || rc == -STAGER_CANCELLED)
+        return rc;
+    epoch->failed = rc;
+    if (err != NULL)
+        shuffle->failure = *err;
+    return 0;
+}
+
+static bool has_error(const struct epoch *epoch)
+{
+    return epoch->first_error < epoch->n_errors;
+}
+
+/* Fills up, unless an error has to be handed on first. `left` will be picked then. */
+static int fill(struct shuffle *shuffle, int64_t left, struct stg_err *err)
+{
+    struct epoch *epoch;
+    while (room(shuffle) > 0 && (epoch = entering(shuffle)) != NULL) {
+        int rc;
+        if (epoch == current(shuffle) && has_error(epoch))
+            return 0;
+        if (shuffle->first_fresh < shuffle->n_fresh)
+            rc = enter(shuffle, epoch, err);
+        else if (shuffle->block != NULL)
+            rc = take(shuffle, left, err);
+        else
+            rc = pull(shuffle, epoch, err);
+        if (rc < 0)
+            rc = fill_failed(shuffle, epoch, rc, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The current epoch is handed out. 1: there is no other. */
+static int advance(struct shuffle *shuffle, struct stg_err *err)
+{
+    struct epoch *now = current(shuffle);
+    if (!now->any || now->number + 1 >= shuffle->count)
+        return 1;
+    epoch_clear(shuffle, now);
+    shuffle->now = 1 - shuffle->now;
+    epoch_open(shuffle);
+    now = current(shuffle);
+    if (now->ended && now->any && now->number + 1 < shuffle->count) {
+        int rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+        if (rc < 0)
+            return rc;
+        epoch_begin(shuffle, following(shuffle), now->number + 1);
+    }
+    return 0;
+}
+
+/* ---- picking ---- */
+
+static int grow_picked(struct shuffle *shuffle, int64_t n, struct stg_err *err)
+{
+    if (n <= shuffle->picked_size)
+        return 0;
+    int64_t size = 2 * shuffle->picked_size > n ? 2 * shuffle->picked_size : n;
+    struct stg_record *picked =
+        realloc(shuffle->picked, (size_t)size * sizeof(*shuffle->picked));
+    if (picked == NULL)
+        return out_of_memory(shuffle, err);
+    shuffle->picked = picked;
+    shuffle->picked_size = size;
+    return 0;
+}
+
+/* Which slots come next, n of them: in a buffer that stays as full as it is, or in one
+ * that loses a slot each time. */
+static void choose(struct shuffle *shuffle, int64_t n, bool shrinks, uint64_t *ret)
+{
+    struct epoch *now = current(shuffle);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t left = now->n - (shrinks ? (uint64_t)i : 0);
+        ret[i] = stg_random_below(&shuffle->random, now->n_picked++, left);
+        __builtin_prefetch(&now->slots[ret[i]], 1);
+    }
+}
+
+/* Each slot that becomes free is filled at once. */
+static void pick_and_enter(struct shuffle *shuffle, int64_t n, struct stg_record *picked)
+{
+    struct epoch *now = current(shuffle);
+    struct stg_record *last = &now->slots[now->n - 1];
+    const struct stg_record *fresh = shuffle->fresh + shuffle->first_fresh;
+    uint64_t at[GROUP];
+    choose(shuffle, n, false, at);
+    for (int64_t i = 0; i < n; i++) {
+        picked[i] = now->slots[at[i]];
+        now->slots[at[i]] = *last;
+        *last = fresh[i];
+    }
+    shuffle->first_fresh += n;
+}
+
+static void pick(struct shuffle *shuffle, int64_t n, struct stg_record *picked)
+{
+    struct epoch *now = current(shuffle);
+    uint64_t at[GROUP];
+    choose(shuffle, n, true, at);
+    for (int64_t i = 0; i < n; i++) {
+        picked[i] = now->slots[at[i]];
+        now->slots[at[i]] = now->slots[--now->n];
+    }
+}
+
+/* Picks up to n more. What comes in for this epoch can be picked at once; for the next
+ * one, it has time. */
+static int pick_some(struct shuffle *shuffle, int64_t n, struct stg_err *err)
+{
+    struct epoch *now = current(shuffle);
+    int64_t n_fresh = shuffle->n_fresh - shuffle->first_fresh;
+    bool enters = entering(shuffle) == now;
+    if (n > GROUP)
+        n = GROUP;
+    if ((uint64_t)n > now->n)
+        n = (int64_t)now->n;
+    if (enters && n > n_fresh)
+        n = n_fresh > 0 ? n_fresh : 1;
+    int rc = grow_picked(shuffle, shuffle->n_picked + n, err);
+    if (rc < 0)
+        return rc;
+    struct stg_record *picked = shuffle->picked + shuffle->n_picked;
+    if (enters && n_fresh > 0)
+        pick_and_enter(shuffle, n, picked);
+    else
+        pick(shuffle, n, picked);
+    shuffle->n_picked += n;
+    return 0;
+}
+
+/* Picks until there are `want`, or an error or the end has to come first. A failure waits
+ * behind what is picked. */
+static int gather(struct shuffle *shuffle, int64_t want, struct stg_err *err)
+{
+    int rc = 0;
+    while (rc == 0 && shuffle->n_picked < want) {
+        int64_t left = want - shuffle->n_picked;
+        rc = fill(shuffle, left, err);
+        if (rc == 0 && (has_error(current(shuffle)) || current(shuffle)->n == 0))
+            break;
+        if (rc == 0)
+            rc = pick_some(shuffle, left, err);
+    }
+    if (rc < 0 && shuffle->n_picked > 0) {
+        shuffle->failed = rc;
+        if (err != NULL)
+            shuffle->failure = *err;
+        return 0;
+    }
+    return rc;
+}
+
+/* How many of what is picked make a block: up to n, of one epoch. */
+static int64_t count_block(const struct shuffle *shuffle, int64_t n)
+{
+    const struct stg_record *picked = shuffle->picked + shuffle->first_picked;
+    if (n > shuffle->n_picked - shuffle->first_picked)
+        n = shuffle->n_picked - shuffle->first_picked;
+    if (!shuffle->mixed || shuffle->fused)
+        return n;
+    uint64_t epoch = stg_record_epoch(&shuffle->store, picked[0]);
+    int64_t same = 1;
+    while (same < n && stg_record_epoch(&shuffle->store, picked[same]) == epoch)
+        same++;
+    return same;
+}
+
+static int emit(struct shuffle *shuffle, int64_t want, struct stg_block **ret,
+                struct stg_err *err)
+{
+    int64_t n = count_block(shuffle, want);
+    int rc = stg_record_emit(&shuffle->store, shuffle->picked + shuffle->first_picked, n,
+                             ret, err);
+    shuffle->first_picked += n;
+    if (shuffle->first_picked == shuffle->n_picked)
+        shuffle->first_picked = shuffle->n_picked = 0;
+    if (rc < 0)
+        return stg_step_prefix(shuffle->iter.step, rc, err);
+    if (shuffle->fused)
+        (*ret)->epoch = current(shuffle)->number;
+    return 0;
+}
+
+static void hand_on_error(struct shuffle *shuffle, struct stg_block **ret)
+{
+    struct epoch *now = current(shuffle);
+    struct stg_block *error = now->errors[now->first_error++];
+    if (now->first_error == now->n_errors)
+        now->first_error = now->n_errors = 0;
+    if (shuffle->fused)
+        error->epoch = now->number;
+    *ret = error;
+}
+
+static int failed(struct shuffle *shuffle, int rc, struct stg_err *err)
+{
+    if (err != NULL)
+        *err = shuffle->failure;
+    return rc;
+}
+
+static int shuffle_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                        struct stg_err *err)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    if (shuffle->count == 0)
+        return 1;
+    if (want > STG_BLOCK_MAX_RECORDS)
+        want = STG_BLOCK_MAX_RECORDS;
+    if (shuffle->store.boxed)
+        want = 1;
+    for (;;) {
+        if (shuffle->n_picked > 0)
+            return emit(shuffle, want, ret, err);
+        if (shuffle->failed < 0)
+            return failed(shuffle, shuffle->failed, err);
+        int rc = gather(shuffle, want, err);
+        if (rc < 0)
+            return rc;
+        if (shuffle->n_picked > 0)
+            continue;
+        if (has_error(current(shuffle))) {
+            hand_on_error(shuffle, ret);
+            return 0;
+        }
+        rc = advance(shuffle, err);
+        if (rc == 1)
+            stg_record_store_finish(&shuffle->store);
+        if (rc != 0)
+            return rc;
+        if (current(shuffle)->failed < 0)
+            return failed(shuffle, current(shuffle)->failed, err);
+    }
+}
+
+/* ---- life ---- */
+
+static void start(struct shuffle *shuffle)
+{
+    epoch_clear(shuffle, &shuffle->epochs[0]);
+    epoch_clear(shuffle, &shuffle->epochs[1]);
+    stg_record_free(&shuffle->store, shuffle->fresh + shuffle->first_fresh,
+                    shuffle->n_fresh - shuffle->first_fresh);
+    shuffle->first_fresh = shuffle->n_fresh = 0;
+    stg_record_free(&shuffle->store, shuffle->picked + shuffle->first_picked,
+                    shuffle->n_picked - shuffle->first_picked);
+    shuffle->first_picked = shuffle->n_picked = 0;
+    stg_block_unref(shuffle->block);
+    shuffle->block = NULL;
+    shuffle->now = 0;
+}
+
+static int shuffle_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    start(shuffle);
+    int rc = iter->input->impl->rewind(iter->input, err);
+    if (rc < 0)
+        return rc;
+    epoch_begin(shuffle, current(shuffle), 0);
+    epoch_open(shuffle);
+    return 0;
+}
+
+static void shuffle_destroy(struct stg_iter *iter)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    start(shuffle);
+    for (int i = 0; i < 2; i++) {
+        stg_quota_give(iter->dataset->quota,
+                       shuffle->epochs[i].size * sizeof(struct stg_record));
+        free(shuffle->epochs[i].slots);
+    }
+    free(shuffle->picked);
+    stg_record_store_finish(&shuffle->store);
+    free(shuffle);
+}
+
+static const struct stg_iter_impl shuffle_impl = {shuffle_next, shuffle_rewind,
+                                                  shuffle_destroy};
+
+bool stg_shuffle_fuse(struct stg_iter *iter, uint64_t count)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    if (iter->impl != &shuffle_impl || shuffle->fused)
+        return false;
+    shuffle->fused = true;
+    shuffle->count = count;
+    return true;
+}
+
+static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *step,
+                          const struct stg_schema *schema, struct stg_iter *input,
+                          struct stg_iter **ret, struct stg_err *err)
+{
+    struct shuffle *shuffle = stg_iter_create(sizeof(*shuffle), &shuffle_impl, dataset,
+                                              step, schema, input, err);
+    if (shuffle == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    shuffle->buffer_size = (uint64_t)stg_step_int(step, "buffer_size", 1);
+    shuffle->seed = (uint64_t)stg_step_int(step, "seed", 0);
+    shuffle->reshuffle = stg_step_bool(step, "reshuffle_each_iteration", true);
+    shuffle->count = 1;
+    stg_record_store_init(&shuffle->store, dataset->quota, schema);
+    epoch_begin(shuffle, current(shuffle), 0);
+    epoch_open(shuffle);
+    *ret = &shuffle->iter;
+    return 0;
+}
+
+const struct stg_transformation stg_shuffle = {"shuffle", shuffle_infer, shuffle_create};
+
+/* ---- shuffle_and_repeat: the two as one ---- */
+
+static int fused_infer(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
+{
+    int rc = shuffle_infer(step, in, bump, ret, err);
+    int64_t count = stg_step_int(step, "count", -1);
+    if (rc == 0 && (count < -1 || count == 0))
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "count is %lld; it must be 1 or more, or -1: without end",
+                            (long long)count);
+    return rc;
+}
+
+static int fused_create(struct stg_dataset *dataset, const struct stg_step *step,
+                        const struct stg_schema *schema, struct stg_iter *input,
+                        struct stg_iter **ret, struct stg_err *err)
+{
+    int rc = shuffle_create(dataset, step, schema, input, ret, err);
+    if (rc < 0)
+        return rc;
+    int64_t count = stg_step_int(step, "count", -1);
+    stg_shuffle_fuse(*ret, count < 0 ? UINT64_MAX : (uint64_t)count);
+    return 0;
+}
+
+const struct stg_transformation stg_shuffle_and_repeat = {"shuffle_and_repeat",
+                                                          fused_infer, fused_create};

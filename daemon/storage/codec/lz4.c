@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LZ4 frames, by liblz4.
+ */
+#include <inttypes.h>
+#include <lz4frame.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/storage/codec/codec.h"
+
+/* Bytes of a frame from its start to its flags and the size of its blocks, and to the
+ * checksum of both, at most. */
+#define FLAG_BYTES 6
+#define HEAD_BYTES 19
+#define HISTORY_BYTES ((uint64_t)128 << 10)
+static const uint8_t magic[4] = {0x04, 0x22, 0x4d, 0x18};
+
+struct lz4 {
+    LZ4F_dctx *context;
+    struct stg_quota *quota;
+    uint64_t taken; /* of it */
+    uint8_t head[HEAD_BYTES];
+    unsigned n_head; /* of the frame */
+};
+
+static void lz4_destroy(void *state)
+{
+    struct lz4 *lz4 = state;
+    if (lz4 == NULL)
+        return;
+    LZ4F_freeDecompressionContext(lz4->context);
+    stg_quota_give(lz4->quota, lz4->taken);
+    free(lz4);
+}
+
+static int lz4_create(struct stg_quota *quota, void **ret, struct stg_err *err)
+{
+    struct lz4 *lz4 = calloc(1, sizeof(*lz4));
+    if (lz4 == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    lz4->quota = quota;
+    if (LZ4F_isError(LZ4F_createDecompressionContext(&lz4->context, LZ4F_VERSION))) {
+        free(lz4);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    *ret = lz4;
+    return 0;
+}
+
+static bool is_frame(const struct lz4 *lz4)
+{
+    return lz4->n_head >= FLAG_BYTES && memcmp(lz4->head, magic, sizeof(magic)) == 0;
+}
+
+/* With its checksum; of what is no frame of data, FLAG_BYTES. */
+static unsigned head_bytes(const struct lz4 *lz4)
+{
+    unsigned flags = lz4->head[4];
+    if (!is_frame(lz4))
+        return FLAG_BYTES;
+    return FLAG_BYTES + 1 + ((flags & 8) != 0 ? 8 : 0) + ((flags & 1) != 0 ? 4 : 0);
+}
+
+/* The library keeps a block as it was read, one decoded, and what came before it. Blocks
+ * of 4 MiB are usual; a dataset that has no room for them cannot read the file. */
+static int count(struct lz4 *lz4, struct stg_err *err)
+{
+    unsigned size = lz4->head[5] >> 4 & 7;
+    if (!is_frame(lz4) || size < 4)
+        return 0;
+    uint64_t bytes = (UINT64_C(2) << (8 + 2 * size)) + HISTORY_BYTES;
+    if (bytes <= lz4->taken)
+        return 0;
+    int rc = stg_quota_take(lz4->quota, bytes - lz4->taken, "decompressing", err);
+    if (rc < 0 && stg_quota_is_large(lz4->quota, bytes))
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "its blocks take %" PRIu64 " bytes, more than a quarter of the "
+                       "dataset's buffers: raise staged.memory_budget",
+                       bytes);
+    if (rc == 0)
+        lz4->taken = bytes;
+    return rc;
+}
+
+/* Byte by byte, until the size of the blocks is known and was checked. */
+static bool take_head(struct lz4 *lz4, const struct stg_coding *io)
+{
+    if (io->in_bytes == 0 ||
+        (lz4->n_head >= FLAG_BYTES && lz4->n_head == head_bytes(lz4)))
+        return false;
+    lz4->head[lz4->n_head++] = io->in[0];
+    return true;
+}
+
+static int refuse(size_t rc, struct stg_err *err)
+{
+    const char *name = LZ4F_getErrorName(rc);
+    if (strcmp(name, "ERROR_allocation_failed") == 0)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    return stg_err(err, -STAGER_DATA_LOSS, "%s", name);
+}
+
+static int lz4_decode(void *state, struct stg_coding *io, struct stg_err *err)
+{
+    struct lz4 *lz4 = state;
+    bool in_head = take_head(lz4, io);
+    size_t in_bytes = in_head ? 1 : io->in_bytes, out_bytes = io->out_bytes;
+    size_t want =
+        LZ4F_decompress(lz4->context, io->out, &out_bytes, io->in, &in_bytes, NULL);
+    if (LZ4F_isError(want))
+        return refuse(want, err);
+    int rc = in_head && lz4->n_head == head_bytes(lz4) ? count(lz4, err) : 0;
+    if (rc < 0)
+        return rc;
+    io->in += in_bytes;
+    io->in_bytes -= in_bytes;
+    io->out += out_bytes;
+    io->out_bytes -= out_bytes;
+    if (want != 0)
+        return STG_CODEC_MORE;
+    lz4->n_head = 0;
+    return STG_CODEC_END;
+}
+
+const struct stg_codec stg_codec_lz4 = {.name = "lz4",
+                                        .magic = {0x04, 0x22, 0x4d, 0x18},
+                                        .n_magic = 4,
+                                        .create = lz4_create,
+                                        .destroy = lz4_destroy,
+                                        .decode = lz4_decode};

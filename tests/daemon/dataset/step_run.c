@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/daemon/dataset/step_run.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "proto/load.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset/dataset_spec.h"
+
+/* So much that it is never used up, and little enough to be counted. */
+#define BUFFER_BYTES ((uint64_t)1 << 50)
+#define MAX_BLOCKS 20000 /* a row that yields more does not end */
+
+/* ---- life ---- */
+
+static char *fill_in(const char *text, unsigned calls)
+{
+    char *ret = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&ret, &bytes);
+    for (const char *at; (at = strchr(text, '$')) != NULL;) {
+        bool is_dir = strncmp(at, "$DIR", 4) == 0;
+        CHECK(is_dir || strncmp(at, "$CALLS", 6) == 0);
+        fprintf(out, "%.*s", (int)(at - text), text);
+        if (is_dir)
+            fprintf(out, "%s", stg_test_dir());
+        else
+            fprintf(out, "%u", calls);
+        text = at + (is_dir ? 4 : 6);
+    }
+    fprintf(out, "%s", text);
+    fclose(out);
+    return ret;
+}
+
+void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
+                       unsigned elements, unsigned calls)
+{
+    *run = (struct stg_step_run){.row = row};
+    stg_test_source =
+        (struct stg_test_source){.enabled = (row->flags & STG_ROW_OWN_SOURCE) == 0,
+                                 .elements = elements,
+                                 .n = INT64_MAX,
+                                 .fail_at = -1};
+    stg_log_set_level(STG_LOG_ERROR);
+    if (row->prepare != NULL)
+        row->prepare();
+    char *text = fill_in(row->pipeline, calls);
+    struct stg_err err = {0};
+    if (stg_load_pipeline(text, strlen(text), row->step, &run->spec, &err) < 0)
+        FAIL("the row\n%sdoes not load: %s", row->pipeline, err.text);
+    free(text);
+    stg_bump_init(&run->bump, 0);
+    if (stg_dataset_infer(run->spec, &run->bump, &run->schema, &err) < 0)
+        FAIL("the row\n%sis refused: %s", row->pipeline, err.text);
+}
+
+void stg_step_run_finish(struct stg_step_run *run)
+{
+    stg_bump_finish(&run->bump);
+    stg_pipeline_spec_destroy(run->spec);
+}
+
+int stg_step_run_try(struct stg_step_run *run, struct stg_err *err)
+{
+    struct stg_dataset_env env = stg_test_env();
+    if (run->row->reset != NULL)
+        run->row->reset();
+    env.stopped = &run->stopped;
+    env.buffer_bytes = BUFFER_BYTES;
+    atomic_store(&run->stopped, 0);
+    int rc = stg_dataset_create(run->spec, &env, &run->dataset, err);
+    if (rc == 0)
+        run->quota = stg_quota_ref(run->dataset->quota);
+    return rc;
+}
+
+void stg_step_run_open(struct stg_step_run *run)
+{
+    struct stg_err err = {0};
+    if (stg_step_run_try(run, &err) < 0)
+        FAIL("the row\n%sdoes not start: %s", run->row->pipeline, err.text);
+}
+
+/* All of the budget can be had again: what is still counted is kept for reuse. */
+static void check_given_back(const struct stg_step_run *run)
+{
+    struct stg_err err = {0};
+    if (stg_quota_take(run->quota, BUFFER_BYTES, "the end of it", &err) < 0)
+        FAIL("the row\n%sdoes not give all memory back: %s", run->row->pipeline,
+             err.text);
+    stg_quota_give(run->quota, BUFFER_BYTES);
+}
+
+void stg_step_run_close(struct stg_step_run *run)
+{
+    stg_dataset_destroy(run->dataset);
+    run->dataset = NULL;
+    if (run->quota != NULL)
+        check_given_back(run);
+    stg_quota_unref(run->quota);
+    run->quota = NULL;
+}
+
+void stg_step_run_same(const struct stg_step_run *run, const char *what, const char *got,
+                       const char *want)
+{
+    if (strcmp(got, want) != 0)
+        FAIL("the row\n%s%s:\n%s--- instead of\n%s---", run->row->pipeline, what, got,
+             want);
+}
+
+/* ---- a block is what the schema says ---- */
+
+static void check_shape(const struct stg_block *block, const struct stg_tensor *tensor,
+                        const struct stg_component *component)
+{
+    CHECK_INT(tensor->dtype, component->dtype);
+    CHECK_INT(tensor->ndim, component->ndim + 1);
+    CHECK_INT(tensor->shape[0], block->n_records);
+    for (int d = 0; d < component->ndim; d++) {
+        if (component->shape[d] >= 0)
+            CHECK_INT(tensor->shape[d + 1], component->shape[d]);
+        CHECK(tensor->shape[d + 1] >= 0);
+    }
+}
+
+static void check_bytes(const struct stg_tensor *tensor)
+{
+    int64_t n = stg_tensor_n(tensor);
+    if (tensor->dtype != STAGER_STRING) {
+        CHECK_INT(tensor->data_bytes, (uint64_t)n * stg_dtype_bytes(tensor->dtype));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        CHECK(0 <= tensor->begin[i] && tensor->begin[i] <= tensor->end[i] &&
+              (uint64_t)tensor->end[i] <= tensor->data_bytes);
+}
+
+static void check_block(const struct stg_step_run *run, const struct stg_block *block,
+                        int64_t want)
+{
+    if (block->error.code != 0) {
+        CHECK(block->error.code < 0 && block->error.text[0] != '\0');
+        CHECK_INT(block->n_records, 0);
+        return;
+    }
+    CHECK(block->n_records >= 1 && block->n_records <= want);
+    CHECK(block->n_records == 1 || block->n_rows == block->n_records);
+    CHECK_INT(block->n_components, run->schema.n);
+    for (uint32_t c = 0; c < block->n_components; c++) {
+        check_shape(block, &block->tensors[c], &run->schema.components[c]);
+        check_bytes(&block->tensors[c]);
+    }
+}
+
+/* ---- as text ---- */
+
+static void print_value(FILE *out, const struct stg_tensor *tensor, int64_t i)
+{
+    const char *data = tensor->data;
+    unsigned bytes = stg_dtype_bytes(tensor->dtype);
+    if (tensor->dtype == STAGER_STRING)
+        fprintf(out, "%.*s", (int)(tensor->end[i] - tensor->begin[i]),
+                data + tensor->begin[i]);
+    else if (tensor->dtype == STAGER_INT64)
+        fprintf(out, "%" PRId64, ((const int64_t *)tensor->data)[i]);
+    else
+        for (unsigned k = 0; k < bytes; k++)
+            fprintf(out, "%02x", (unsigned char)data[(uint64_t)i * bytes + k]);
+}
+
+static void print_values(FILE *out, const struct stg_tensor *tensor, int dim, int64_t *at)
+{
+    if (dim == tensor->ndim) {
+        print_value(out, tensor, (*at)++);
+        return;
+    }
+    fprintf(out, "[");
+    for (int64_t i = 0; i < tensor->shape[dim]; i++) {
+        fprintf(out, "%s", i > 0 ? " " : "");
+        print_values(out, tensor, dim + 1, at);
+    }
+    fprintf(out, "]");
+}
+
+static void print_rows(FILE *out, const struct stg_block *block, int64_t i)
+{
+    int64_t n = block->n_records == 1 ? block->n_rows : 1;
+    fprintf(out, "  rows %" PRId64, n);
+    for (int64_t k = 0; block->rows != NULL && k < n; k++)
+        fprintf(out, " %" PRIu32 ":%" PRIu64 "@%" PRIu64, block->rows[i + k].file,
+                block->rows[i + k].record, block->rows[i + k].offset);
+    fprintf(out, "  epoch %" PRIu64 "\n", block->epoch);
+}
+
+static void print_block(FILE *out, const struct stg_block *block)
+{
+    if (block->error.code != 0)
+        fprintf(out, "!  %s %s  epoch %" PRIu64 "\n", stg_status_name(block->error.code),
+                block->error.text, block->epoch);
+    for (int64_t i = 0; i < block->n_records; i++) {
+        for (uint32_t c = 0; c < block->n_components; c++) {
+            const struct stg_tensor *tensor = &block->tensors[c];
+            int64_t n = stg_tensor_n(tensor), at = n / block->n_records * i;
+            fprintf(out, "%s", c > 0 ? "  " : "");
+            print_values(out, tensor, 1, &at);
+        }
+        print_rows(out, block, i);
+    }
+}
+
+/* ---- running ---- */
+
+static int one_block(struct stg_step_run *run, int64_t want, FILE *out,
+                     struct stg_err *err)
+{
+    struct stg_iter *last = run->dataset->last;
+    struct stg_block *block;
+    int rc = last->impl->next(last, want, &block, err);
+    if (rc != 0)
+        return rc;
+    check_block(run, block, want);
+    if (out != NULL)
+        print_block(out, block);
+    stg_block_unref(block);
+    return 0;
+}
+
+int stg_step_run_some(struct stg_step_run *run, int64_t want, int64_t n, FILE *out,
+                      struct stg_err *err)
+{
+    int rc = 0;
+    for (int64_t i = 0; rc == 0 && i < n; i++) {
+        rc = one_block(run, want, out, err);
+        if (i > MAX_BLOCKS)
+            FAIL("the row\n%sdoes not end; bound it", run->row->pipeline);
+    }
+    return rc;
+}
+
+char *stg_step_run_rest(struct stg_step_run *run, const int64_t *wants, size_t n_wants)
+{
+    char *ret = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&ret, &bytes);
+    struct stg_err err = {0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0; i++) {
+        rc = one_block(run, wants[i % n_wants], out, &err);
+        if (i > MAX_BLOCKS)
+            FAIL("the row\n%sdoes not end; bound it", run->row->pipeline);
+    }
+    if (rc < 0)
+        FAIL("the row\n%sfails: %s", run->row->pipeline, err.text);
+    if (one_block(run, 1, out, &err) != 1)
+        FAIL("the row\n%sdoes not stay at its end", run->row->pipeline);
+    fclose(out);
+    return ret;
+}
+
+void stg_step_run_rewind(struct stg_step_run *run)
+{
+    struct stg_iter *last = run->dataset->last;
+    struct stg_err err = {0};
+    if (last->impl->rewind(last, &err) < 0)
+        FAIL("the row\n%sis not rewound: %s", run->row->pipeline, err.text);
+}
+
+/* ---- on threads ---- */
+
+struct drawing {
+    struct stg_step_run *run;
+    int64_t want;
+    FILE *out;
+    pthread_mutex_t lock; /* guards drawing, as that of runners does */
+};
+
+static void *draw_all(void *arg)
+{
+    struct drawing *drawing = arg;
+    struct stg_ahead *ahead = drawing->run->dataset->ahead;
+    for (int rc = 0; rc == 0;) {
+        struct stg_err err = {0};
+        pthread_mutex_lock(&drawing->lock);
+        rc = one_block(drawing->run, drawing->want, drawing->out, &err);
+        pthread_mutex_unlock(&drawing->lock);
+        if (rc < 0)
+            FAIL("the row\n%sfails on threads: %s", drawing->run->row->pipeline,
+                 err.text);
+        if (ahead != NULL)
+            stg_ahead_work(ahead);
+    }
+    return NULL;
+}
+
+char *stg_step_run_on_threads(struct stg_step_run *run, int64_t want, unsigned n_threads)
+{
+    char *ret = NULL;
+    size_t bytes;
+    struct drawing drawing = {
+        .run = run, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[STG_STEP_MAX_THREADS];
+    CHECK(n_threads <= STG_STEP_MAX_THREADS);
+    drawing.out = open_memstream(&ret, &bytes);
+    stg_step_run_open(run);
+    for (unsigned i = 0; i < n_threads; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, draw_all, &drawing), 0);
+    for (unsigned i = 0; i < n_threads; i++)
+        pthread_join(threads[i], NULL);
+    stg_step_run_close(run);
+    fclose(drawing.out);
+    return ret;
+}
+
+char *stg_step_run_all(struct stg_step_run *run, int64_t want)
+{
+    stg_step_run_open(run);
+    char *ret = stg_step_run_rest(run, &want, 1);
+    stg_step_run_close(run);
+    return ret;
+}

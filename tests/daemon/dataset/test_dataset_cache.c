@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cache: in memory, and in a file that is whole or refused.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/dataset/step.h"
+#include "proto/load.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset/dataset_spec.h"
+
+/* ---- running ---- */
+
+/* $DIR is the folder of the test. The caller frees. */
+static struct stg_pipeline_spec *load(const char *text)
+{
+    char full[1024] = "dataset:\n";
+    size_t n = strlen(full);
+    for (const char *at = text; *at != '\0'; at++) {
+        if (strncmp(at, "$DIR", 4) == 0) {
+            n += (size_t)snprintf(full + n, sizeof(full) - n, "%s", stg_test_dir());
+            at += 3;
+        } else {
+            full[n++] = *at;
+        }
+    }
+    struct stg_pipeline_spec *spec;
+    struct stg_err err = {0};
+    CHECK_OK(stg_load_pipeline(full, n, "p", &spec, &err), err);
+    return spec;
+}
+
+/* What comes out, as text, or what it fails with: "!CODE text". The caller frees. */
+static char *run_as(const char *text, uid_t uid)
+{
+    struct stg_pipeline_spec *spec = load(text);
+    struct stg_dataset_env env = stg_test_env();
+    env.uid = env.gid = uid;
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_OK(stg_dataset_create(spec, &env, &dataset, &err), err);
+    char *ret = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&ret, &bytes);
+    struct stg_block *block;
+    int rc;
+    while ((rc = stg_dataset_next(dataset, &block, &err)) == 0) {
+        const struct stg_tensor *tensor = block->tensors;
+        if (block->error.code != 0)
+            fprintf(out, "! ");
+        else if (tensor->dtype == STAGER_STRING)
+            fprintf(out, "%.*s ", (int)(tensor->end[0] - tensor->begin[0]),
+                    (const char *)tensor->data + tensor->begin[0]);
+        else
+            fprintf(out, "%d ", (int)*(int64_t *)tensor->data);
+        stg_block_unref(block);
+    }
+    if (rc < 0)
+        fprintf(out, "!%s %s", stg_status_name(rc), err.text);
+    fclose(out);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    return ret;
+}
+
+static void check_run(const char *text, const char *want)
+{
+    char *got = run_as(text, 0);
+    CHECK_STR(got, want);
+    free(got);
+}
+
+/* It fails with that code, and says the path and what to do. */
+static void check_fails_as(const char *text, uid_t uid, const char *code,
+                           const char *what)
+{
+    char *got = run_as(text, uid);
+    CHECK_CONTAINS(got, code);
+    CHECK_CONTAINS(got, "step cache (line ");
+    CHECK_CONTAINS(got, what);
+    free(got);
+}
+
+static bool is_there(const char *name)
+{
+    struct stat st;
+    return lstat(stg_test_path(name), &st) == 0;
+}
+
+#define LINES "- files: {pattern: $DIR/in}\n- text_line: {max_record_bytes: 5}\n"
+#define CACHED LINES "- cache: {filename: $DIR/c}\n"
+
+/* ---- in memory ---- */
+
+static void the_input_runs_once(void)
+{
+    struct stg_pipeline_spec *spec = load(LINES "- cache\n- repeat: {count: 3}\n");
+    STG_TEST_FILE("in", "a\nb\n");
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_OK(stg_dataset_create(spec, &env, &dataset, &err), err);
+    for (int i = 0; i < 6; i++) {
+        struct stg_block *block = stg_test_next(dataset);
+        CHECK_INT(((const char *)block->tensors[0].data)[block->tensors[0].begin[0]],
+                  "ab"[i % 2]);
+        CHECK_INT(block->epoch, i / 2);
+        CHECK_INT(block->rows[0].record, i % 2);
+        stg_block_unref(block);
+        if (i == 2)
+            CHECK_INT(unlink(stg_test_path("in")), 0);
+    }
+    CHECK(stg_test_next(dataset) == NULL);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void a_part_of_it_is_enough(void)
+{
+    check_run("- range: {stop: 10}\n- cache\n- take: {count: 5}\n- repeat: {count: 2}\n",
+              "0 1 2 3 4 0 1 2 3 4 ");
+    check_run("- range: {stop: 3}\n- repeat\n- cache\n- take: {count: 5}\n"
+              "- repeat: {count: 2}\n",
+              "0 1 2 0 1 0 1 2 0 1 ");
+}
+
+static void too_much_for_the_memory_says_so(void)
+{
+    struct stg_pipeline_spec *spec = load("- range: {stop: 1000000}\n- cache\n");
+    struct stg_dataset_env env = stg_test_env();
+    env.buffer_bytes = 1000000;
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_OK(stg_dataset_create(spec, &env, &dataset, &err), err);
+    struct stg_block *block;
+    int rc;
+    while ((rc = stg_dataset_next(dataset, &block, &err)) == 0)
+        stg_block_unref(block);
+    CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(err.text, "step cache (line 3): what is cached needs ");
+    CHECK_CONTAINS(err.text, "raise staged.memory_budget, or give `cache` a filename");
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+/* ---- a file ---- */
+
+static void a_whole_epoch_makes_the_file_and_the_next_pass_reads_it(void)
+{
+    STG_TEST_FILE("in", "a\n\nccc\n");
+    check_run(CACHED "- take: {count: 2}\n", "a  ");
+    CHECK(!is_there("c") && !is_there("c.part"));
+    check_run(CACHED, "a  ccc ");
+    CHECK(is_there("c") && !is_there("c.part"));
+    STG_TEST_FILE("in", "other\n");
+    check_run(CACHED, "a  ccc ");
+    CHECK_INT(unlink(stg_test_path("c")), 0);
+    check_run(CACHED, "other ");
+}
+
+static void within_a_pass_the_file_is_read_from_the_second_epoch_on(void)
+{
+    STG_TEST_FILE("in", "a\nb\n");
+    check_run(CACHED "- repeat: {count: 3}\n", "a b a b a b ");
+    CHECK(is_there("c"));
+    check_run("- range: {stop: 0}\n- cache: {filename: $DIR/none}\n- repeat\n", "");
+    CHECK(is_there("none"));
+    check_run("- range: {stop: 0}\n- cache: {filename: $DIR/none}\n- repeat\n", "");
+}
+
+static void an_epoch_with_an_error_makes_no_file(void)
+{
+    stg_log_set_level(STG_LOG_ERROR);
+    STG_TEST_FILE("in", "a\nlong line\nb\n");
+    check_run(CACHED "- repeat: {count: 2}\n", "a ! b a ! b ");
+    CHECK(!is_there("c") && !is_there("c.part"));
+    check_run(LINES "- ignore_errors\n- cache: {filename: $DIR/c}\n", "a b ");
+    CHECK(is_there("c"));
+}
+
+/* ---- whose file ---- */
+
+static void what_is_not_this_cache_is_refused_and_left_alone(void)
+{
+    STG_TEST_FILE("in", "a\n");
+    STG_TEST_FILE("c", "what somebody wrote");
+    check_fails_as(CACHED, 0, "FAILED_PRECONDITION", "/c is no cache of stager's");
+    CHECK(is_there("c") && !is_there("c.part"));
+    CHECK_INT(unlink(stg_test_path("c")), 0);
+    check_run(CACHED, "a ");
+    check_fails_as(CACHED "- batch: {batch_size: 2}\n", 0, "FAILED_PRECONDITION",
+                   "/c is the cache of another pipeline, or of this one before it was "
+                   "changed: choose another filename, or delete it");
+    CHECK_INT(chmod(stg_test_path("in"), 0644), 0);
+    CHECK_INT(chmod(stg_test_dir(), 0777), 0);
+    check_fails_as(CACHED, 4711, "FAILED_PRECONDITION",
+                   "/c is the cache of another user");
+
+    STG_TEST_FILE("x1", "1\n");
+    static const char *const two = "- files: {pattern: \"$DIR/x*\"}\n- text_line\n"
+                                   "- cache: {filename: $DIR/cx}\n";
+    check_run(two, "1 ");
+    STG_TEST_FILE("x2", "2\n");
+    check_fails_as(two, 0, "FAILED_PRECONDITION",
+                   "/cx is the cache of another list of files");
+}
+
+static void the_applier_needs_the_right_to_write_there(void)
+{
+    STG_TEST_FILE("in", "a\n");
+    CHECK_INT(chmod(stg_test_path("in"), 0644), 0);
+    check_fails_as(CACHED, 4711, "PERMISSION_DENIED", "may not write in ");
+    CHECK(!is_there("c") && !is_there("c.part"));
+    check_fails_as(LINES "- cache: {filename: $DIR/no/c}\n", 0, "NOT_FOUND", "/no");
+    check_fails_as(LINES "- cache: {filename: $DIR/in/c}\n", 0, "INVALID_ARGUMENT",
+                   "/in");
+    CHECK_INT(symlink("/etc/hostname", stg_test_path("c.part")), 0);
+    check_fails_as(CACHED, 0, "", "cannot make ");
+    CHECK_INT(unlink(stg_test_path("c.part")), 0);
+    CHECK_INT(link(stg_test_path("in"), stg_test_path("c.part")), 0);
+    check_fails_as(CACHED, 0, "FAILED_PRECONDITION",
+                   "/c.part is not what stagerd left there");
+    struct stat st;
+    CHECK_INT(stat(stg_test_path("in"), &st), 0);
+    CHECK_INT(st.st_size, 2);
+}
+
+/* ---- damage ---- */
+
+static size_t read_file(const char *name, char **ret)
+{
+    struct stat st;
+    int fd = open(stg_test_path(name), O_RDONLY);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0);
+    *ret = malloc((size_t)st.st_size);
+    CHECK_INT(read(fd, *ret, (size_t)st.st_size), st.st_size);
+    close(fd);
+    return (size_t)st.st_size;
+}
+
+/* Whatever a file says, it is the right elements or an error with its path. */
+static void check_damaged(const char *good, const char *text)
+{
+    char *got = run_as(text, 0);
+    if (strstr(got, good) == NULL || strlen(got) != strlen(good)) {
+        CHECK(strstr(got, "!DATA_LOSS step cache") != NULL ||
+              strstr(got, "!FAILED_PRECONDITION step cache") != NULL);
+        CHECK_CONTAINS(got, "/c");
+        CHECK(strstr(got, "delete it") != NULL || strstr(got, "left alone") != NULL);
+    }
+    free(got);
+}
+
+static void a_file_that_is_cut_short_is_refused(void)
+{
+    static const char *const text = CACHED "- repeat: {count: 1}\n";
+    STG_TEST_FILE("in", "one\ntwo\nthree\n");
+    check_run(text, "one two three ");
+    char *data;
+    size_t n = read_file("c", &data);
+    for (size_t i = 0; i < n; i += 1 + i % 13) {
+        stg_test_file("c", data, i);
+        char *got = run_as(text, 0);
+        CHECK(got[0] == '!');
+        free(got);
+        check_damaged("one two three ", text);
+    }
+    free(data);
+}
+
+static void a_flipped_bit_is_found(void)
+{
+    static const char *const text =
+        LINES "- batch: {batch_size: 2}\n- cache: {filename: $DIR/c}\n- unbatch\n";
+    STG_TEST_FILE("in", "one\ntwo\nthree\n");
+    check_run(text, "one two three ");
+    char *data;
+    size_t n = read_file("c", &data);
+    for (size_t i = 0; i < n; i++) {
+        data[i] = (char)(data[i] ^ (1 << i % 8));
+        stg_test_file("c", data, n);
+        check_damaged("one two three ", text);
+        data[i] = (char)(data[i] ^ (1 << i % 8));
+    }
+    free(data);
+}
+
+/* ---- several, and crashes ---- */
+
+static struct stg_dataset *start(const struct stg_pipeline_spec *spec)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_OK(stg_dataset_create(spec, &env, &dataset, &err), err);
+    stg_block_unref(stg_test_next(dataset));
+    return dataset;
+}
+
+static int rest_of(struct stg_dataset *dataset)
+{
+    struct stg_block *block;
+    int n = 0;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        stg_block_unref(block);
+        n++;
+    }
+    stg_dataset_destroy(dataset);
+    return n;
+}
+
+static void of_two_at_once_one_writes_and_both_get_all(void)
+{
+    struct stg_pipeline_spec *spec =
+        load("- range: {stop: 50}\n- cache: {filename: $DIR/c}\n");
+    struct stg_dataset *first = start(spec), *second = start(spec);
+    CHECK_INT(rest_of(second), 49);
+    CHECK(!is_there("c") && is_there("c.part"));
+    CHECK_INT(rest_of(first), 49);
+    CHECK(is_there("c") && !is_there("c.part"));
+    CHECK_INT(rest_of(start(spec)), 49);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void what_a_crash_leaves_is_taken_over(void)
+{
+    struct stg_pipeline_spec *spec =
+        load("- range: {stop: 100000}\n- cache: {filename: $DIR/c}\n");
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct stg_dataset *dataset = start(spec);
+        for (int i = 0; i < 70000; i++)
+            stg_block_unref(stg_test_next(dataset));
+        raise(SIGKILL);
+    }
+    int status;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK(!is_there("c") && is_there("c.part"));
+    CHECK_INT(rest_of(start(spec)), 99999);
+    CHECK(is_there("c") && !is_there("c.part"));
+    CHECK_INT(rest_of(start(spec)), 99999);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void a_filename_is_a_whole_path(void)
+{
+    static const char *const cases[] = {"c", "./c", "$DIR/"};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[200];
+        snprintf(text, sizeof(text), "- range: {stop: 1}\n- cache: {filename: %s}\n",
+                 cases[i]);
+        struct stg_pipeline_spec *spec = load(text);
+        struct stg_bump bump;
+        stg_bump_init(&bump, 0);
+        struct stg_schema schema;
+        struct stg_err err = {0};
+        CHECK_INT(stg_dataset_infer(spec, &bump, &schema, &err),
+                  -STAGER_INVALID_ARGUMENT);
+        CHECK_CONTAINS(err.text, "step cache (line 3): filename is ");
+        CHECK_CONTAINS(err.text, "write the whole path of a file");
+        stg_bump_finish(&bump);
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
+static const struct stg_test tests[] = {
+    TEST(the_input_runs_once),
+    TEST(a_part_of_it_is_enough),
+    TEST(too_much_for_the_memory_says_so),
+    TEST(a_whole_epoch_makes_the_file_and_the_next_pass_reads_it),
+    TEST(within_a_pass_the_file_is_read_from_the_second_epoch_on),
+    TEST(an_epoch_with_an_error_makes_no_file),
+    TEST(what_is_not_this_cache_is_refused_and_left_alone),
+    TEST(the_applier_needs_the_right_to_write_there),
+    TEST(a_file_that_is_cut_short_is_refused),
+    TEST_SLOW(a_flipped_bit_is_found, 90),
+    TEST(of_two_at_once_one_writes_and_both_get_all),
+    TEST(what_a_crash_leaves_is_taken_over),
+    TEST(a_filename_is_a_whole_path),
+};
+
+TEST_MAIN(tests)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * files: listings, files of names of files. Patterns and directories:
+ * test_dataset_lines.c.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/dataset/sources/listing.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset/dataset_spec.h"
+
+static void put(const char *name, const char *fmt)
+{
+    char text[4096];
+    const char *dir = stg_test_dir();
+    snprintf(text, sizeof(text), fmt, dir, dir, dir, dir);
+    stg_test_file(name, text, strlen(text));
+}
+
+static void a_listing_names_files_in_the_order_of_its_lines(void)
+{
+    STG_TEST_FILE("a", "1\n");
+    STG_TEST_FILE("b", "2\n");
+    STG_TEST_FILE("c*", "3\n");
+    put("names", "%s/b\r\n\n# %%s is not here\nfile://%s/c*\n%s/a\n%s/b");
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text(
+        "dataset: [{files: {listing: $DIR/names, shuffle: false}}, text_line]", &env, 0);
+    CHECK_STR(got, "2\n3\n1\n2\n");
+    free(got);
+    got = stg_test_render_text("dataset: [{files: {pattern: [$DIR/b, $DIR/a], listing: "
+                               "[$DIR/names], shuffle: false}}, text_line]",
+                               &env, 0);
+    CHECK_STR(got, "1\n2\n2\n3\n1\n2\n");
+    free(got);
+}
+
+static void a_listing_of_many_files_is_read_in_pieces(void)
+{
+    char *text = NULL, *want = NULL;
+    size_t bytes, want_bytes;
+    FILE *out = open_memstream(&text, &bytes), *all = open_memstream(&want, &want_bytes);
+    for (int i = 0; i < 3000; i++) {
+        int n = 1 + i * 37 % 200;
+        fprintf(out, "/%0*d%s", n, i, i % 3 == 0 ? "\r\n" : "\n");
+        fprintf(all, "/%0*d\n", n, i);
+    }
+    fclose(out);
+    fclose(all);
+    stg_test_file("many", text, bytes);
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text(
+        "dataset: [{files: {listing: $DIR/many, shuffle: false}}]", &env, 0);
+    CHECK_STR(got, want);
+    free(got);
+    free(text);
+    free(want);
+}
+
+static void check_refused_as(const char *listing, uid_t uid, int code, const char *why)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "dataset: [{files: {listing: $DIR/%s}}]", listing);
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    env.uid = env.gid = uid;
+    CHECK_INT(stg_dataset_create(spec, &env, &dataset, &err), -code);
+    CHECK_CONTAINS(err.text, "step files (line 1): ");
+    CHECK_CONTAINS(err.text, why);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void check_refused(const char *listing, int code, const char *why)
+{
+    check_refused_as(listing, 0, code, why);
+}
+
+static void what_is_wrong_with_a_listing_is_said_with_its_line(void)
+{
+    put("relative", "%s/a\n# a\n\nb\n");
+    check_refused("relative", STAGER_INVALID_ARGUMENT,
+                  "relative: line 4: b is a relative path");
+    put("scheme", "%s/a\nnone://b\n");
+    check_refused("scheme", STAGER_UNIMPLEMENTED, "scheme: line 2: none://b: no storage");
+    STG_TEST_FILE("binary", "/a\n/\0\n");
+    check_refused("binary", STAGER_INVALID_ARGUMENT, "binary: line 2: a NUL byte");
+    STG_TEST_FILE("empty", "\n\r\n# nothing\n");
+    check_refused("empty", STAGER_INVALID_ARGUMENT, "empty: it has no line");
+    check_refused("gone", STAGER_NOT_FOUND, "/gone");
+    check_refused("", STAGER_INVALID_ARGUMENT, "is a directory");
+}
+
+static void a_line_of_just_the_limit_is_read(void)
+{
+    static char text[STG_LISTING_LINE_BYTES + 8] = "/a\n";
+    memset(text + 3, '#', STG_LISTING_LINE_BYTES - 1);
+    text[3 + STG_LISTING_LINE_BYTES - 1] = '\n';
+    stg_test_file("long", text, 3 + STG_LISTING_LINE_BYTES);
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text("dataset: [{files: {listing: $DIR/long}}]", &env, 0);
+    CHECK_STR(got, "/a\n");
+    free(got);
+    text[3 + STG_LISTING_LINE_BYTES - 1] = '#';
+    stg_test_file("longer", text, 3 + STG_LISTING_LINE_BYTES);
+    check_refused("longer", STAGER_INVALID_ARGUMENT, "longer: line 2: longer than 8192");
+}
+
+static void a_listing_is_read_on_behalf_of_the_applier(void)
+{
+    put("secret", "%s/a\n");
+    CHECK_INT(chmod(stg_test_dir(), 0755), 0);
+    CHECK_INT(chmod(stg_test_path("secret"), 0600), 0);
+    check_refused_as("secret", 12345, STAGER_PERMISSION_DENIED, "may not read");
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_listing_names_files_in_the_order_of_its_lines),
+    TEST(a_listing_of_many_files_is_read_in_pieces),
+    TEST(what_is_wrong_with_a_listing_is_said_with_its_line),
+    TEST(a_line_of_just_the_limit_is_read),
+    TEST(a_listing_is_read_on_behalf_of_the_applier),
+};
+
+TEST_MAIN(tests)

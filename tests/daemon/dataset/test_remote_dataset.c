@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pipelines over objects of a server on loopback: the same comes out as of local files,
+ * whatever the reader and the compression; what a failing object costs.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/storage/http/fetcher.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset/dataset_spec.h"
+#include "tests/daemon/storage/remote_server.h"
+
+static void start(void)
+{
+    stg_test_fetch_with(60000, 2);
+    stg_test_server_start();
+}
+
+static char *render(const char *reader, const char *url)
+{
+    char text[8192];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"%s\", shuffle: false}\n- %s\n", url, reader);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    char *rendered = stg_test_render_spec(spec, &env, 0);
+    stg_pipeline_spec_destroy(spec);
+    return rendered;
+}
+
+/* 40000 rows of text, also as JSON, and compressed. */
+static const char *write_rows(void)
+{
+    size_t bytes = 0;
+    char *text = NULL, command[4200];
+    FILE *to = open_memstream(&text, &bytes);
+    for (int i = 0; i < 40000; i++)
+        fprintf(to, "[%d,%d]\n", i, i * 7);
+    fclose(to);
+    const char *path = stg_test_file("rows", text, bytes);
+    free(text);
+    snprintf(command, sizeof(command), "gzip -kf %s", path);
+    CHECK(system(command) == 0);
+    return stg_test_path("rows");
+}
+
+static void every_reader_reads_the_same_from_another_machine(void)
+{
+    static const struct {
+        const char *reader, *suffix, *query;
+    } rows[] = {
+        {"text_line: {}", "", ""},
+        {"text_line: {compression_type: GZIP}", ".gz", ""},
+        {"text_line: {}", "", "?reset=5000&times=3"},
+        {"csv: {header: false}", "", ""},
+        {"jsonl: {}", ".gz", ""},
+        {"fixed_length_record: {record_bytes: 7, footer_bytes: 3}", "", ""},
+        {"interleave: {cycle_length: 4, reader: {text_line: {}}}", "", ""},
+    };
+    start();
+    char path[4096];
+    snprintf(path, sizeof(path), "%s", write_rows());
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char local[4200];
+        snprintf(local, sizeof(local), "%s%s", path, rows[i].suffix);
+        char *want = render(rows[i].reader, local);
+        char *got = render(rows[i].reader,
+                           stg_test_server_url("/file%s%s", local, rows[i].query));
+        CHECK(strlen(want) > 100000);
+        if (strcmp(got, want) != 0)
+            FAIL("%s%s", rows[i].reader, rows[i].query);
+        free(want);
+        free(got);
+    }
+    stg_test_server_stop();
+}
+
+static void an_object_that_is_lost_costs_no_other(void)
+{
+    char text[8192];
+    start();
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: [\"%s\", \"%s\"], shuffle: false}\n"
+             "- fixed_length_record: {record_bytes: 50000}\n",
+             stg_test_server_url("/object/a?size=200000&swap=2&key=hidden"),
+             stg_test_server_url("/object/b?size=100000"));
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset *dataset = stg_test_open_spec(spec, &env);
+    struct stg_block *block;
+    int n_records = 0, n_errors = 0;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        if (block->error.code != 0) {
+            CHECK_INT(block->error.code, -STAGER_DATA_LOSS);
+            CHECK_CONTAINS(block->error.text, "/object/a?…");
+            CHECK_CONTAINS(block->error.text, "was replaced while it was read");
+            CHECK(strstr(block->error.text, "hidden") == NULL);
+            n_errors++;
+        } else {
+            n_records++;
+        }
+        stg_block_unref(block);
+    }
+    CHECK_INT(n_errors, 1);
+    CHECK(n_records >= 2 && n_records < 6);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    stg_test_server_stop();
+}
+
+static _Atomic int stopped;
+
+static void *stop_soon(void *arg)
+{
+    while (stg_test_server_asked("/object/a") < 2)
+        sched_yield();
+    atomic_store(&stopped, 1);
+    return NULL;
+}
+
+static void a_pipeline_that_is_stopped_waits_for_no_server(void)
+{
+    char text[8192];
+    pthread_t thread;
+    start();
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"%s\"}\n- interleave: {reader: {text_line: "
+             "{}}}\n",
+             stg_test_server_url("/object/a?size=200000&stall=1000"));
+    struct stg_dataset_env env = stg_test_env();
+    env.stopped = &stopped;
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset *dataset = stg_test_open_spec(spec, &env);
+    struct stg_block *block;
+    struct stg_err err = {0};
+    CHECK(pthread_create(&thread, NULL, stop_soon, NULL) == 0);
+    int rc;
+    while ((rc = stg_dataset_next(dataset, &block, &err)) == 0)
+        stg_block_unref(block);
+    CHECK_INT(rc, -STAGER_CANCELLED);
+    pthread_join(thread, NULL);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    stg_test_server_stop();
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(every_reader_reads_the_same_from_another_machine, 60),
+    TEST_SLOW(an_object_that_is_lost_costs_no_other, 60),
+    TEST_SLOW(a_pipeline_that_is_stopped_waits_for_no_server, 60),
+};
+TEST_MAIN(tests)
