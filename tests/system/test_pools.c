@@ -37,13 +37,16 @@ static void take(struct stager_stream *stream, int64_t value)
     stager_release(batch);
 }
 
-static void read_word(const char *path, char *ret, size_t bytes)
+/* False: there is no such file; the thread has ended. */
+static bool read_word(const char *path, char *ret, size_t bytes)
 {
     FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
+    if (file == NULL)
+        return false;
     size_t n = fread(ret, 1, bytes - 1, file);
     ret[n] = '\0';
     fclose(file);
+    return true;
 }
 
 /* The id of stagerd's thread of that name; 0: there is none. */
@@ -59,7 +62,8 @@ static long thread_of(struct fixture *fixture, const char *name)
             continue;
         snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)fixture->pid,
                  entry->d_name);
-        read_word(path, comm, sizeof(comm));
+        if (!read_word(path, comm, sizeof(comm)))
+            continue;
         comm[strcspn(comm, "\n")] = '\0';
         if (strcmp(comm, name) == 0)
             found = atol(entry->d_name);
@@ -73,7 +77,7 @@ static long stat_field(struct fixture *fixture, long thread, int i)
 {
     char path[128], text[1024];
     snprintf(path, sizeof(path), "/proc/%d/task/%ld/stat", (int)fixture->pid, thread);
-    read_word(path, text, sizeof(text));
+    CHECK(read_word(path, text, sizeof(text)));
     char *p = strrchr(text, ')') + 1;
     for (int field = 3; field < i; field++)
         p = strchr(p + 1, ' ');
@@ -105,7 +109,7 @@ static long sleeps_of(struct fixture *fixture, long thread)
     static const char key[] = "\nvoluntary_ctxt_switches:";
     char path[128], text[4096];
     snprintf(path, sizeof(path), "/proc/%d/task/%ld/status", (int)fixture->pid, thread);
-    read_word(path, text, sizeof(text));
+    CHECK(read_word(path, text, sizeof(text)));
     const char *at = strstr(text, key);
     CHECK(at != NULL);
     return atol(at + sizeof(key) - 1);

@@ -180,7 +180,7 @@ static void a_daemon_that_does_not_answer_costs_some_milliseconds(void)
     int64_t began = now_millis();
     for (int i = 0; i < 5; i++)
         CHECK_INT(stager_next(stream, 100, &batch), -STAGER_DEADLINE_EXCEEDED);
-    CHECK(now_millis() - began < fixture_millis(700));
+    CHECK(now_millis() - began < fixture_millis(5000));
     CHECK_STR(stager_error_text(stream), "no batch of pipeline p within 100 ms");
     CHECK_INT(kill(fixture.pid, SIGCONT), 0);
     struct stager_stream *other = fixture_open(&fixture, "p", "d", 1);
