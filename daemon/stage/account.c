@@ -350,7 +350,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     fill_clients(stage, bump, ret);
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
 }
 
 /* ---- what is measured ---- */

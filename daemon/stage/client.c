@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 
 bool stg_client_takes_part(const struct stg_client *client)
@@ -51,6 +49,7 @@ void stg_client_free(struct stg_client *client)
 {
     unmap(client);
     stg_cut_needs_destroy(client->needs);
+    stg_endpoint_unref(client->endpoint);
     free(client->assigned);
     free(client);
 }
@@ -130,7 +129,6 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     bool middle = stg_client_in_pass(stage, client);
     client->wait_ns += stg_client_waits_ns(client, stg_now_ns());
     client->state = back ? STG_CLIENT_AWAY : STG_CLIENT_DETACHED;
-    client->socket = -1;
     stg_account_load(stage, stg_now_ns());
     stage->members.n_attached--;
     stage->members.n_changes++;
@@ -146,7 +144,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
         client->ends = 0;
         client->away_until_ns = stg_now_ns() + stage->staged->rejoin_millis * 1000000u;
         stage->members.n_away++;
-        stage->config.wake(stage->config.owner);
+        stage->effects.asks_loop = true;
     } else {
         if (stage->kind->gone != NULL)
             stage->kind->gone(stage, client, middle && !stage->stop.is_on, why);
@@ -176,13 +174,13 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
     snprintf(why, sizeof(why), "%s%s", how,
              is_done(client) ? " at the end of its pass" : "");
     if (back)
-        stg_log(STG_LOG_INFO,
-                "pipeline %s: client %s (pid %d) %s %s, and may come back within "
-                "%" PRIu64 " ms",
-                stage->config.name, client->client_id, (int)client->pid, how,
-                client->ends > 0 && !asks_on(client) ? "at the end of its pass"
-                                                     : "in the middle",
-                stage->staged->rejoin_millis);
+        stg_stage_log(stage, STG_LOG_INFO,
+                      "pipeline %s: client %s (pid %d) %s %s, and may come back within "
+                      "%" PRIu64 " ms",
+                      stage->config.name, client->client_id, (int)client->pid, how,
+                      client->ends > 0 && !asks_on(client) ? "at the end of its pass"
+                                                           : "in the middle",
+                      stage->staged->rejoin_millis);
     detach(stage, client, back, why);
 }
 
@@ -212,12 +210,10 @@ static void expel(struct stg_stage *stage, struct stg_client *client, bool cut, 
     struct stg_err words = {.code = -code};
     snprintf(words.text, sizeof(words.text), "%s", text);
     stg_client_last_words(client, &words);
-    int socket = client->socket;
     detach(stage, client, false, text);
     if (cut)
-        stg_ring_cut(&client->ring);
-    (void)!send(socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    shutdown(socket, SHUT_RD); /* the loop sees the end of it and closes */
+        stg_client_revoke(client);
+    stg_stage_disconnect(stage, client);
 }
 
 void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
@@ -241,14 +237,14 @@ void stg_stage_abort(struct stg_stage *stage, const char *text)
         stage->stop.words = stage->pass.failure;
     stage->stop.is_on = true;
     atomic_store(&stage->stop.flag, 1);
-    stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+    stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
     snprintf(stage->counts.last_error, sizeof(stage->counts.last_error), "%s: %.400s",
              stg_status_name(stage->stop.words.code), stage->stop.words.text);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         expel(stage, c, false, -stage->stop.words.code, stage->stop.words.text);
     stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;
-    stage->config.wake(stage->config.owner);
+    stage->effects.asks_loop = true;
 }
 
 void stg_client_reap(struct stg_stage *stage, struct stg_client *client)
@@ -303,7 +299,7 @@ void stg_stage_stop_when_left(struct stg_stage *stage)
     }
     stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;
-    stage->config.wake(stage->config.owner);
+    stage->effects.asks_loop = true;
 }
 
 /* ---- evicting ---- */
@@ -325,8 +321,9 @@ bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
     struct stg_client *client = stage->kind->together ? slowest(stage) : NULL;
     if (client == NULL)
         return false;
-    stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) is evicted: %s",
-            stage->config.name, client->client_id, (int)client->pid, why);
+    stg_stage_log(stage, STG_LOG_WARNING,
+                  "pipeline %s: client %s (pid %d) is evicted: %s", stage->config.name,
+                  client->client_id, (int)client->pid, why);
     stage->counts.n_evicted++;
     stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
     stg_stage_stop_when_left(stage);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 
 /* ---- opening ---- */
@@ -110,8 +109,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
     return refuse_held(stage, max_held, held - max_held, n, err);
 }
 
-static int map_pages(struct stg_stage *stage, struct stg_client *client,
-                     struct stg_err *err)
+static int map_pages(struct stg_client *client, uint64_t instance, struct stg_err *err)
 {
     int rc = stg_segment_create("stager-ring", STG_RING_BYTES, false, NULL,
                                 &client->ring_segment, err);
@@ -120,21 +118,15 @@ static int map_pages(struct stg_stage *stage, struct stg_client *client,
                                 &client->control_segment, err);
     if (rc < 0)
         return rc;
-    rc = stg_lease_client_add(stage->buffer.leases, client->max_held,
-                              &client->lease_client);
-    if (rc < 0)
-        return stg_err(err, rc,
-                       "too many clients that died or left with batches in hand");
-    client->has_lease = true;
-    stg_ring_format(client->ring_segment.base, stage->config.instance);
-    stg_control_format(client->control_segment.base, stage->config.instance);
+    stg_ring_format(client->ring_segment.base, instance);
+    stg_control_format(client->control_segment.base, instance);
     client->ring.page = client->ring_segment.base;
     client->control.page = client->control_segment.base;
     return 0;
 }
 
-static int create(struct stg_stage *stage, const struct stg_attach *attach,
-                  struct stg_client **ret, struct stg_err *err)
+int stg_client_create(const struct stg_attach *attach, uint64_t instance,
+                      struct stg_client **ret, struct stg_err *err)
 {
     struct stg_client *client = calloc(1, sizeof(*client));
     if (client == NULL)
@@ -145,12 +137,12 @@ static int create(struct stg_stage *stage, const struct stg_attach *attach,
     client->batch_size = attach->batch_size;
     client->pid = attach->pid;
     client->uid = attach->uid;
-    client->socket = attach->socket;
     snprintf(client->client_id, sizeof(client->client_id), "%s", attach->client_id);
     snprintf(client->program, sizeof(client->program), "%s", attach->program);
+    client->endpoint = stg_endpoint_create(attach->socket);
     client->assigned = calloc(attach->max_held, sizeof(client->assigned[0]));
-    int rc = client->assigned != NULL
-                 ? map_pages(stage, client, err)
+    int rc = client->assigned != NULL && client->endpoint != NULL
+                 ? map_pages(client, instance, err)
                  : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc < 0) {
         stg_client_free(client);
@@ -225,8 +217,9 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     old->adopted = true;
     old->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
-    stg_log(STG_LOG_INFO, "pipeline %s: client %s came back (pid %d, was %d)",
-            stage->config.name, client->client_id, (int)client->pid, (int)old->pid);
+    stg_stage_log(stage, STG_LOG_INFO,
+                  "pipeline %s: client %s came back (pid %d, was %d)", stage->config.name,
+                  client->client_id, (int)client->pid, (int)old->pid);
 }
 
 /* What waits for it may lack what it now asks for. */
@@ -253,10 +246,10 @@ static struct stg_client *find_named(const struct stg_stage *stage, const char *
     return NULL;
 }
 
-int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
-                    struct stg_client **ret, struct stg_err *err)
+static int check_open(const struct stg_stage *stage, const struct stg_attach *attach,
+                      struct stg_err *err)
 {
-    struct stg_client *client = NULL, *back = NULL, *same = NULL;
+    const struct stg_client *back = NULL, *same = NULL;
     if (attach->named) {
         back = find_named(stage, attach->client_id, true);
         same = find_named(stage, attach->client_id, false);
@@ -277,40 +270,44 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
     if (back != NULL && stage->kind->together && wants_more(stage, attach->needs, back))
         return refuse_wider(back, stage, err);
     int rc = stg_needs_check(stage, attach->needs, back, err);
-    if (rc == 0)
-        rc = admit(stage, back, attach->max_held, err);
-    if (rc == 0)
-        rc = create(stage, attach, &client, err);
+    return rc == 0 ? admit(stage, back, attach->max_held, err) : rc;
+}
+
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client *client, struct stg_err *err)
+{
+    int rc = check_open(stage, attach, err);
     if (rc < 0)
         return rc;
+    rc = stg_lease_client_add(stage->buffer.leases, client->max_held,
+                              &client->lease_client);
+    if (rc < 0)
+        return stg_err(err, rc,
+                       "too many clients that died or left with batches in hand");
+    client->has_lease = true;
     client->needs = attach->needs;
     client->state = STG_CLIENT_JOINING;
     client->next = stage->members.clients;
     stage->members.clients = client;
     stage->members.n_joining++;
-    *ret = client;
     return 0;
 }
 
 /* The place was kept; what else an open looked at may have changed since. */
-static int check_join(const struct stg_stage *stage, const struct stg_client *client,
-                      const struct stg_client *back, struct stg_err *err)
+int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *client,
+                        struct stg_err *err)
 {
+    const struct stg_client *back =
+        client->named ? find_named(stage, client->client_id, true) : NULL;
     if (stage->stop.is_on)
         return stg_err(err, stage->stop.words.code, "%s", stage->stop.words.text);
     return stg_needs_check(stage, client->needs, back, err);
 }
 
-int stg_client_join(struct stg_stage *stage, struct stg_client *client,
-                    const struct stg_join *join, struct stg_err *err)
+void stg_client_join(struct stg_stage *stage, struct stg_client *client)
 {
     struct stg_client *back =
         client->named ? find_named(stage, client->client_id, true) : NULL;
-    int rc = check_join(stage, client, back, err);
-    if (rc < 0)
-        return rc;
-    if (!join->tell(join->owner))
-        return stg_err(err, -STAGER_UNAVAILABLE, "the client cannot be told");
     stage->members.n_joining--;
     if (back != NULL)
         go_on(stage, client, back);
@@ -327,5 +324,4 @@ int stg_client_join(struct stg_stage *stage, struct stg_client *client,
         stage->members.begun = true;
     stg_stage_recut(stage);
     stg_tune_forget(stage);
-    return 0;
 }

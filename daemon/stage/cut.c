@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 
 struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut)
@@ -245,8 +244,9 @@ static void replace(struct stg_stage *stage, struct stg_stage_cut *next)
         number(stage, next);
         if (next->least != NULL)
             number(stage, next->least);
-        stg_log(STG_LOG_DEBUG, "pipeline %s: cut %" PRIu64 " from item %" PRIu64 " on",
-                stage->config.name, next->number, stage->pass.next_number);
+        stg_stage_log(stage, STG_LOG_DEBUG,
+                      "pipeline %s: cut %" PRIu64 " from item %" PRIu64 " on",
+                      stage->config.name, next->number, stage->pass.next_number);
     }
     stg_stage_cut_unref(stage->boundary.cut);
     stage->boundary.cut = next;
@@ -366,7 +366,7 @@ int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err
         stage->boundary.chosen = chosen;
         stg_stage_recut(stage);
     }
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
     return rc;
 }
 

@@ -12,13 +12,9 @@
  */
 #include "daemon/stage/delivery.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-
-#include "core/log.h"
 
 const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery)
 {
@@ -87,8 +83,8 @@ static void expel_violator(struct stg_stage *stage, struct stg_client *client,
     char text[256];
     snprintf(text, sizeof(text),
              "stagerd detached this client: its control page is broken (%.100s)", why);
-    stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s", stage->config.name,
-            client->client_id, (int)client->pid, text);
+    stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s",
+                  stage->config.name, client->client_id, (int)client->pid, text);
     stg_client_expel(stage, client, STAGER_INVALID_ARGUMENT, text);
 }
 
@@ -204,12 +200,6 @@ uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns)
     return since > client->last_given_ns && since < now_ns ? now_ns - since : 0;
 }
 
-static void push(struct stg_client *client, const struct stg_descriptor *descriptor)
-{
-    stg_ring_push(&client->ring, descriptor);
-    client->pushed = true;
-}
-
 /* The item's own words, which lie in its extent. */
 static void note_error(const struct stg_stage *stage, struct stg_client *client,
                        uint32_t extent)
@@ -239,17 +229,18 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
         .position = client->ring.head,
         .assigned_ns = now,
     };
-    push(client, &(struct stg_descriptor){
-                     .number = item->number,
-                     .lease = lease.id,
-                     .lease_generation = lease.generation,
-                     .kind = item->is_error ? STG_DESCRIPTOR_ERROR : STG_DESCRIPTOR_BATCH,
-                     .offset = stg_extent_offset(stage->buffer.leases, extent),
-                     .length = item->bytes,
-                     .assigned_ns = now,
-                     .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
-                     .device = item->device,
-                 });
+    stg_client_push(
+        client, &(struct stg_descriptor){
+                    .number = item->number,
+                    .lease = lease.id,
+                    .lease_generation = lease.generation,
+                    .kind = item->is_error ? STG_DESCRIPTOR_ERROR : STG_DESCRIPTOR_BATCH,
+                    .offset = stg_extent_offset(stage->buffer.leases, extent),
+                    .length = item->bytes,
+                    .assigned_ns = now,
+                    .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
+                    .device = item->device,
+                });
     item->n_owed += !again;
     if (item->is_error)
         note_error(stage, client, extent);
@@ -279,19 +270,10 @@ bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client)
 void stg_client_end(struct stg_stage *stage, struct stg_client *client)
 {
     client->end_position = client->ring.head;
-    push(client, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_END,
-                                          .number = stg_client_pass(client),
-                                          .assigned_ns = stg_now_ns()});
+    stg_client_push(client, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_END,
+                                                     .number = stg_client_pass(client),
+                                                     .assigned_ns = stg_now_ns()});
     client->ends++;
-}
-
-bool stg_client_last_words(struct stg_client *client, const struct stg_err *words)
-{
-    if (client->ring.finished)
-        return false;
-    stg_ring_finish(&client->ring, -words->code, words->text);
-    client->pushed = true;
-    return true;
 }
 
 static bool end_pass(struct stg_stage *stage)
@@ -304,11 +286,11 @@ static bool end_pass(struct stg_stage *stage)
         return changed;
     stage->pass.state = STG_PASS_NONE;
     if (stage->pass.n_ended == stage->config.first_pass && stage->buffer.n_published == 0)
-        stg_log(STG_LOG_WARNING,
-                "pipeline %s: pass %" PRIu64
-                " ended without a batch: no rows, or fewer than "
-                "one batch with drop_remainder",
-                stage->config.name, stage->pass.n_ended);
+        stg_stage_log(stage, STG_LOG_WARNING,
+                      "pipeline %s: pass %" PRIu64
+                      " ended without a batch: no rows, or fewer than "
+                      "one batch with drop_remainder",
+                      stage->config.name, stage->pass.n_ended);
     stage->pass.n_ended++;
     return true;
 }
@@ -387,26 +369,19 @@ static bool say_last_words(struct stg_stage *stage)
 
 /* ---- bells ---- */
 
-/* I4: the doorbell is non-blocking by call. Whether it is rung, or its client has gone: a
- * kernel out of memory is asked again. A full socket is too, although a bell is there. */
-static bool ring_bell(const struct stg_client *client)
-{
-    return send(client->socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
-           errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN;
-}
-
 static void ring_bells(struct stg_stage *stage)
 {
-    bool any_waits = false, any_owed = false;
+    bool any_waits = false;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;
-        bool waits = stg_control_waiting(&c->control), pushed = c->pushed;
-        c->pushed = waits && pushed && !ring_bell(c);
-        any_waits |= waits && !pushed;
-        any_owed |= c->pushed;
+        bool waits = stg_control_waiting(&c->control);
+        if (waits && c->pushed)
+            stg_stage_ring(stage, c);
+        any_waits |= waits && !c->pushed;
+        c->pushed = false;
     }
-    if (any_owed || (any_waits && stg_awaits_clients(stage)))
+    if (any_waits && stg_awaits_clients(stage))
         stg_stage_sweep_on(stage);
 }
 
@@ -433,8 +408,7 @@ static bool want_bells(struct stg_stage *stage)
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED || c->bell_wanted)
             continue;
-        stg_ring_want_bell(&c->ring);
-        c->bell_wanted = true;
+        stg_client_want_bell(c);
         asked = true;
     }
     return asked;
@@ -472,7 +446,4 @@ void stg_delivery_run(struct stg_stage *stage)
     ring_bells(stage);
     stg_account_waits(stage);
     stg_clients_bury(stage);
-    if (stage->effects.wake != 0)
-        stg_wake_runners(stage, stage->effects.wake);
-    stage->effects.wake = 0;
 }

@@ -46,8 +46,8 @@ const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery);
 /* ---- delivery.c ---- */
 
 /* Takes in releases and acknowledgements of every client, gives out what can be given,
- * ends the pass, begins the next one, rings whom it concerns, wakes waiting runners,
- * frees clients that nobody knows any more. */
+ * ends the pass, begins the next one, frees clients that nobody knows any more. Records
+ * which doorbells are to ring and which runners are to wake. */
 void stg_delivery_run(struct stg_stage *stage);
 
 /* Does what clients do change anything before the next item is published? While it does
@@ -91,21 +91,25 @@ bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
 /* The end of its pass, or the stage's failure. */
 void stg_client_end(struct stg_stage *stage, struct stg_client *client);
 
-/* Says why nothing follows (code negative), once. */
-bool stg_client_last_words(struct stg_client *client, const struct stg_err *words);
-
 /* ---- client_open.c ---- */
 
-/* Makes a client that is joining: checks whether it may attach, keeps a place for it and
- * makes its pages. Nothing else changes. */
-int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
-                    struct stg_client **ret, struct stg_err *err);
+/* Makes a client and its pages, without the lock. It is nowhere yet: stg_client_free. */
+int stg_client_create(const struct stg_attach *attach, uint64_t instance,
+                      struct stg_client **ret, struct stg_err *err);
 
-/* Attaches a client that is joining; it takes over the place of the one that is away
- * under its name. Nothing changes when this fails: `tell` could not tell it, the stage is
- * stopping, or who came meanwhile cannot be there together with it. */
-int stg_client_join(struct stg_stage *stage, struct stg_client *client,
-                    const struct stg_join *join, struct stg_err *err);
+/* Checks whether it may attach, and keeps a place for it: it is joining. Nothing else
+ * changes. */
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client *client, struct stg_err *err);
+
+/* May a client that is joining attach, as things are now? Else the stage is stopping, or
+ * who came meanwhile cannot be there together with it. */
+int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *client,
+                        struct stg_err *err);
+
+/* Attaches it: it was told so. It takes over the place of the one that is away under its
+ * name. A stage that stops meanwhile tells it that next. */
+void stg_client_join(struct stg_stage *stage, struct stg_client *client);
 
 /* ---- client.c ---- */
 

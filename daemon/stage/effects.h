@@ -1,25 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is to be done once the parts of a stage are changed: recorded with the stage's
- * lock held, performed by commit.c.
+ * lock held, performed by stg_stage_commit.
  */
 #ifndef STG_DAEMON_STAGE_EFFECTS_H
 #define STG_DAEMON_STAGE_EFFECTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* What a waiting runner may wait for. */
+/* Runners to wake: those that wait for … */
 enum stg_wake {
-    STG_WAKE_ROOM = 1,   /* there is room in the buffer, or the clock of its turn changes
-                          */
-    STG_WAKE_MEMORY = 2, /* an extent may be free */
-    STG_WAKE_PASS = 4,   /* the pass is RUNNING */
-    STG_WAKE_ALL = 7,    /* and stopping */
+    STG_WAKE_ROOM = 1,      /* room in the buffer, or a clock of its turn that changes */
+    STG_WAKE_MEMORY = 2,    /* an extent */
+    STG_WAKE_PASS = 4,      /* a pass that is RUNNING */
+    STG_WAKE_ALL = 7,       /* and the stop */
+    STG_WAKE_TURN = 8,      /* the turn of publish_next */
+    STG_WAKE_DRAW = 16,     /* the data set: one of them */
+    STG_WAKE_DRAW_ALL = 32, /* the data set: all of them, because the pass is drawn out */
+    STG_WAKE_LOOK = 64,     /* anything: they look around, and wait on */
 };
 
+struct stg_line;
+struct stg_join;
+
+/* Zero: nothing. */
 struct stg_effects {
-    unsigned wake; /* enum stg_wake: runners that wait for it */
-    bool is_swept; /* the loop was asked to sweep, or does so every few milliseconds */
+    unsigned wake;                /* enum stg_wake */
+    bool bells;                   /* some client has `rings` or `disconnects` set */
+    bool asks_loop;               /* config.wake is to be called */
+    bool is_swept;                /* the loop was asked to sweep, or does so every few
+                                     milliseconds */
+    struct stg_line *line;        /* of the log, the last one first */
+    uint32_t n_no_line;           /* for which there was no memory */
+    const struct stg_join *reply; /* to a client that joins; NULL: none */
 };
 
 #endif

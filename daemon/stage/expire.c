@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 
 /* Under split the holder itself may wait for the end, which comes when it acknowledges.
@@ -50,7 +49,8 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
                  " for more than hold_timeout_millis %" PRIu64
                  " while others waited, and was detached",
                  c->client_id, held->number, millis);
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+        stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: %s", stage->config.name,
+                      text);
         stage->counts.n_evicted++;
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);
         any = true;
@@ -70,8 +70,8 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
         snprintf(text, sizeof(text),
                  "%s and did not come back within rejoin_millis %" PRIu64,
                  stg_client_how(c), stage->staged->rejoin_millis);
-        stg_log(STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s", stage->config.name,
-                c->client_id, (int)c->pid, text);
+        stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s",
+                      stage->config.name, c->client_id, (int)c->pid, text);
         stage->counts.n_evicted += stage->kind->together;
         stg_client_forget(stage, c, text);
         any = true;

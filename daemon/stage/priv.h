@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a stage, shared by stage.c (life), produce.c and publish.c (runners),
- * delivery.c (clients). All fields are guarded by `lock` unless they say otherwise.
+ * Inside of a stage: its parts, and what the files of this folder offer each other. The
+ * lock guards all fields unless they say otherwise.
  */
 #ifndef STG_DAEMON_STAGE_PRIV_H
 #define STG_DAEMON_STAGE_PRIV_H
@@ -18,6 +18,7 @@
 #include "daemon/gpu/twin.h"
 #include "daemon/host/pool.h"
 #include "daemon/stage/buffer.h"
+#include "daemon/stage/commit.h"
 #include "daemon/stage/cut.h"
 #include "daemon/stage/effects.h"
 #include "daemon/stage/feed.h"
@@ -71,7 +72,7 @@ struct stg_client {
     char program[64];
     pid_t pid;
     uid_t uid;
-    int socket; /* -1 once detached */
+    struct stg_endpoint *endpoint;
     uint32_t batch_size;
     struct stg_cut_needs *needs; /* NULL without cuts */
     uint64_t joined;             /* how many clients there had been when it came */
@@ -88,6 +89,7 @@ struct stg_client {
     uint64_t away_until_ns;
     bool bell_wanted; /* asked to ring, has not rung since */
     bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
+    bool rings, disconnects; /* effects that are not performed yet */
     uint64_t last_given_ns;
     uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
 
@@ -277,8 +279,17 @@ struct stg_stage {
     struct stg_effects effects;
 };
 
-/* Somebody waits for a client: the loop is to look at them now and then. */
-void stg_stage_sweep_on(struct stg_stage *stage);
+/* Somebody waits for a client: the loop is to look at them now and then. Lock held. */
+static inline void stg_stage_sweep_on(struct stg_stage *stage)
+{
+    stage->effects.asks_loop |= !stage->effects.is_swept;
+    stage->effects.is_swept = true;
+}
+
+static inline struct stg_turn *stg_turn_of(struct stg_runners *runners, uint64_t key)
+{
+    return &runners->turns[key % runners->n_turns];
+}
 
 /* ---- produce.c ---- */
 
@@ -432,15 +443,5 @@ void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
  * meanwhile, so that releases nobody rang for are seen. Lock held. */
 void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns);
 void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
-
-/* A wait, on the monotonic clock when deadline_ns is not 0; a span of that kind. Lock
- * held. */
-void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns,
-                    enum stg_span_kind kind);
-
-/* Wakes runners that wait for what has come about (enum stg_wake); lock held. Also to be
- * called when the first client attaches or the last one leaves (ROOM: its clock runs and
- * stands). */
-void stg_wake_runners(struct stg_stage *stage, unsigned what);
 
 #endif

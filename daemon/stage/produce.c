@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 #include "daemon/storage/chunk.h"
 
@@ -44,7 +43,7 @@ static bool wait_for_pass(struct stg_runner *runner)
     }
     runners->n_waiting_pass--;
     bool go_on = !stage->stop.is_on;
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
     return go_on;
 }
 
@@ -73,9 +72,9 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
     }
     if (began != 0) {
         stg_runner_waited(stage, began);
-        stg_wake_runners(stage, STG_WAKE_MEMORY);
+        stage->effects.wake |= STG_WAKE_MEMORY;
     }
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
     return ok;
 }
 
@@ -83,8 +82,8 @@ static void unreserve(struct stg_stage *stage, uint32_t extent)
 {
     pthread_mutex_lock(&stage->lock);
     stg_extent_drop(stage->buffer.leases, extent);
-    stg_wake_runners(stage, STG_WAKE_MEMORY);
-    pthread_mutex_unlock(&stage->lock);
+    stage->effects.wake |= STG_WAKE_MEMORY;
+    stg_stage_commit(stage);
 }
 
 /* ---- drawing ---- */
@@ -194,7 +193,7 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
     } else if (running) {
         stg_publish_end(stage, rc, &err);
     }
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
     if (rc == 0 && !ok)
         stg_block_unref(ret->block);
     return ok;
@@ -287,7 +286,7 @@ static void give_draw_back(struct stg_stage *stage)
     pthread_mutex_lock(&stage->lock);
     stage->runners.is_drawing = false;
     stg_draw_pass_on(stage, true);
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
 }
 
 static void make_one(struct stg_runner *runner, uint32_t extent)
@@ -325,8 +324,8 @@ static void *runner_main(void *arg)
         make_one(runner, extent);
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_alive--;
-    stage->config.wake(stage->config.owner);
-    pthread_mutex_unlock(&stage->lock);
+    stage->effects.asks_loop = true;
+    stg_stage_commit(stage);
     return NULL;
 }
 

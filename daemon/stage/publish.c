@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -26,7 +25,7 @@
 /* One that took long because others had the CPU does not lift the mean that far. */
 #define MOST_BUSY_NS 200000u
 
-/* ---- waiting and waking ---- */
+/* ---- waiting ---- */
 
 void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns)
 {
@@ -40,48 +39,6 @@ void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns)
     stage->runners.n_waiting--;
     stage->runners.waits_began_ns -= began_ns;
     stage->counts.wait_ns += stg_now_ns() - began_ns;
-}
-
-static struct stg_turn *turn_of(struct stg_stage *stage, uint64_t key)
-{
-    return &stage->runners.turns[key % stage->runners.n_turns];
-}
-
-static void wake_turn(struct stg_stage *stage)
-{
-    struct stg_turn *turn = turn_of(stage, stage->pass.publish_next);
-    if (turn->is_waiting)
-        pthread_cond_signal(&turn->cond);
-    turn->is_waiting = false;
-}
-
-static void wake_all(struct stg_runners *runners)
-{
-    if (runners->pool.pool != NULL)
-        stg_pool_cancel(&runners->pool);
-    for (uint32_t i = 0; i < runners->n_turns; i++)
-        pthread_cond_signal(&runners->turns[i].cond);
-    pthread_cond_broadcast(&runners->memory);
-    pthread_cond_broadcast(&runners->pass);
-    pthread_cond_broadcast(&runners->draw);
-}
-
-void stg_wake_runners(struct stg_stage *stage, unsigned what)
-{
-    struct stg_runners *runners = &stage->runners;
-    if (stage->stop.is_on) {
-        wake_all(runners);
-        return;
-    }
-    if ((what & STG_WAKE_ROOM) != 0 &&
-        (stg_buffer_has_room(&stage->buffer) ||
-         runners->clock_runs != (stage->members.n_attached > 0)))
-        wake_turn(stage);
-    if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
-        pthread_cond_signal(&runners->memory);
-    if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
-        stage->pass.state == STG_PASS_RUNNING)
-        pthread_cond_broadcast(&runners->pass);
 }
 
 /* ---- where a pass ends ---- */
@@ -108,7 +65,7 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
         return;
     stage->pass.state = STG_PASS_DRAWN;
     stage->pass.end_sequence = runners->draw_sequence;
-    pthread_cond_broadcast(&runners->draw);
+    stage->effects.wake |= STG_WAKE_DRAW_ALL;
 }
 
 /* Once nothing of the pass is in hand, its end is what it is. */
@@ -120,8 +77,9 @@ static void settle_end(struct stg_stage *stage)
         stage->pass.failure.code != 0 || stage->stop.is_on)
         return;
     stage->pass.failure = *err;
-    stg_log(STG_LOG_ERROR, "pipeline %s: pass %" PRIu64 ": %s: %s", stage->config.name,
-            stage->pass.n_ended, stg_status_name(err->code), err->text);
+    stg_stage_log(stage, STG_LOG_ERROR, "pipeline %s: pass %" PRIu64 ": %s: %s",
+                  stage->config.name, stage->pass.n_ended, stg_status_name(err->code),
+                  err->text);
     snprintf(stage->counts.last_error, sizeof(stage->counts.last_error), "%s: %.400s",
              stg_status_name(err->code), err->text);
 }
@@ -178,8 +136,9 @@ void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
         err = *why;
     bool closed = classify(stage, err.code) == CLOSED;
     if (closed && rc < 0)
-        stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
-                stage->config.name, stage->pass.n_ended, stg_status_name(rc), err.text);
+        stg_stage_log(
+            stage, STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
+            stage->config.name, stage->pass.n_ended, stg_status_name(rc), err.text);
     if (!closed)
         source_failed(stage, rc, &err);
     propose_end(stage, stage->runners.draw_sequence, closed ? NULL : &err);
@@ -230,7 +189,7 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
         runners->is_drawing = true;
         *ret_pass = stage->pass.n_ended;
     }
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
     return ok;
 }
 
@@ -239,7 +198,7 @@ void stg_draw_pass_on(struct stg_stage *stage, bool leaves)
     struct stg_runners *runners = &stage->runners;
     if (runners->n_waiting_draw > 0 && !runners->is_drawing &&
         (leaves || is_worth_waking(runners)))
-        pthread_cond_signal(&runners->draw);
+        stage->effects.wake |= STG_WAKE_DRAW;
 }
 
 /* ---- ignored items ---- */
@@ -277,17 +236,19 @@ static bool ignore(struct stg_stage *stage, const struct stg_work *work)
              "%s: item %" PRIu64 " was ignored: %.400s", stg_status_name(work->err.code),
              stage->pass.next_number, work->err.text);
     if (worth_a_line(stage->counts.n_ignored))
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " ignored so far)",
-                stage->config.name, stage->counts.last_error, stage->counts.n_ignored);
+        stg_stage_log(stage, STG_LOG_WARNING,
+                      "pipeline %s: %s (%" PRIu64 " ignored so far)", stage->config.name,
+                      stage->counts.last_error, stage->counts.n_ignored);
     stage->pass.next_number++;
     return true;
 }
 
-static void end_row_of_ignored(struct stg_runners *runners)
+static void end_row_of_ignored(struct stg_stage *stage)
 {
+    struct stg_runners *runners = &stage->runners;
     runners->n_ignored_in_row = 0;
     if (runners->pause_until_ns != 0 && runners->n_waiting_draw > 0)
-        pthread_cond_broadcast(&runners->draw);
+        stage->effects.wake |= STG_WAKE_DRAW_ALL;
     runners->pause_until_ns = 0;
 }
 
@@ -295,7 +256,7 @@ static void end_row_of_ignored(struct stg_runners *runners)
 
 static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
 {
-    struct stg_turn *turn = turn_of(stage, key);
+    struct stg_turn *turn = stg_turn_of(&stage->runners, key);
     while (!stage->stop.is_on && stage->pass.publish_next != key) {
         stg_draw_pass_on(stage, false);
         turn->is_waiting = true;
@@ -325,10 +286,12 @@ static bool time_is_over(struct stg_stage *stage)
     if (policy == STG_ON_TIMEOUT_EVICT)
         stg_stage_evict_slowest(stage, text);
     else if (policy == STG_ON_TIMEOUT_DROP && stage->counts.n_dropped == 0)
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
+        stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: %s", stage->config.name,
+                      text);
     else if (policy == STG_ON_TIMEOUT_WAIT && worth_a_line(stage->counts.n_timeouts))
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " timeouts so far)",
-                stage->config.name, text, stage->counts.n_timeouts);
+        stg_stage_log(stage, STG_LOG_WARNING,
+                      "pipeline %s: %s (%" PRIu64 " timeouts so far)", stage->config.name,
+                      text, stage->counts.n_timeouts);
     return policy == STG_ON_TIMEOUT_DROP;
 }
 
@@ -339,7 +302,7 @@ enum room { ROOM, NO_ROOM, NO_NEED };
 static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t sequence)
 {
     struct stg_runners *runners = &stage->runners;
-    struct stg_turn *turn = turn_of(stage, key);
+    struct stg_turn *turn = stg_turn_of(&stage->runners, key);
     uint64_t millis = stage->staged->timeout_millis;
     uint64_t limit = millis < MAX_WAIT_NS / NS_PER_MS ? millis * NS_PER_MS : MAX_WAIT_NS;
     uint64_t left = limit;
@@ -387,8 +350,9 @@ static void note_error(struct stg_stage *stage, uint64_t number,
              "%s: item %" PRIu64 ": %.400s", stg_status_name(err->code), number,
              err->text);
     if (worth_a_line(stage->counts.n_errors))
-        stg_log(STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
-                stage->config.name, stage->counts.last_error, stage->counts.n_errors);
+        stg_stage_log(
+            stage, STG_LOG_WARNING, "pipeline %s: %s (%" PRIu64 " error items so far)",
+            stage->config.name, stage->counts.last_error, stage->counts.n_errors);
 }
 
 static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
@@ -445,14 +409,14 @@ static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
     stage->pass.next_number++;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED)
-            stg_ring_drop(&c->ring, header->n_rows);
+            stg_client_drop(c, header->n_rows);
     }
 }
 
 static void discard(struct stg_stage *stage, const struct stg_work *work)
 {
     stg_extent_drop(stage->buffer.leases, work->extent);
-    stg_wake_runners(stage, STG_WAKE_MEMORY);
+    stage->effects.wake |= STG_WAKE_MEMORY;
 }
 
 /* Its turn has come. */
@@ -465,7 +429,7 @@ static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_
     else if (verdict == IGNORED)
         stage->counts.n_discarded += !ignore(stage, work);
     else {
-        end_row_of_ignored(&stage->runners);
+        end_row_of_ignored(stage);
         room = find_room(stage, key, work->sequence);
         stage->counts.n_discarded += room == NO_NEED;
     }
@@ -496,9 +460,10 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     if (!stage->staged->deterministic)
         key = runners->finish_next++;
     if (verdict == CLOSED && !is_cut(stage, work->sequence))
-        stg_log(STG_LOG_INFO, "pipeline %s: pass %" PRIu64 " ends with %s: %s",
-                stage->config.name, stage->pass.n_ended, stg_status_name(work->err.code),
-                work->err.text);
+        stg_stage_log(stage, STG_LOG_INFO,
+                      "pipeline %s: pass %" PRIu64 " ends with %s: %s",
+                      stage->config.name, stage->pass.n_ended,
+                      stg_status_name(work->err.code), work->err.text);
     if (verdict == CLOSED || verdict == CANCELLED)
         propose_end(stage, work->sequence, verdict == CLOSED ? NULL : &work->err);
     if (wait_for_turn(stage, key)) {
@@ -516,6 +481,6 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     stg_tune_item(stage, work);
     settle_end(stage);
     stg_delivery_run(stage);
-    wake_turn(stage);
-    pthread_mutex_unlock(&stage->lock);
+    stage->effects.wake |= STG_WAKE_TURN;
+    stg_stage_commit(stage);
 }

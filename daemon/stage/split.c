@@ -6,7 +6,6 @@
  */
 #include <inttypes.h>
 
-#include "core/log.h"
 #include "daemon/stage/delivery.h"
 
 /* Of those that the item is good for (STG_NO_EXTENT: of all). Ties to who was served
@@ -47,11 +46,11 @@ static void pop(struct stg_stage *stage, struct stg_client *client)
 /* An item that is good for nobody any more: who it was made for has left. */
 static void lose(struct stg_stage *stage, uint32_t extent)
 {
-    stg_log(STG_LOG_WARNING,
-            "pipeline %s: item %" PRIu64
-            " is lost: it lacks fields that the clients need "
-            "which came after it was made, and those before them have left",
-            stage->config.name, stage->buffer.items[extent].number);
+    stg_stage_log(stage, STG_LOG_WARNING,
+                  "pipeline %s: item %" PRIu64
+                  " is lost: it lacks fields that the clients need "
+                  "which came after it was made, and those before them have left",
+                  stage->config.name, stage->buffer.items[extent].number);
     stg_item_lose(&stage->buffer, extent, &stage->effects);
 }
 

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
 #include "daemon/stage/auto_cut.h"
 #include "daemon/stage/delivery.h"
 
@@ -161,7 +160,7 @@ void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool dr
     }
     stage->effects.wake |= STG_WAKE_ALL;
     stg_delivery_run(stage);
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
 }
 
 uint32_t stg_stage_n_clients(struct stg_stage *stage)
@@ -230,8 +229,11 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
                      struct stg_attached *ret, struct stg_err *err)
 {
     struct stg_client *client;
+    int rc = stg_client_create(attach, stage->config.instance, &client, err);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&stage->lock);
-    int rc = stg_client_open(stage, attach, &client, err);
+    rc = stg_client_open(stage, attach, client, err);
     if (rc == 0) {
         *ret = (struct stg_attached){
             .client = client,
@@ -244,24 +246,37 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
             stg_twin_memory(stage->memory.twin, &ret->device);
     }
     pthread_mutex_unlock(&stage->lock);
+    if (rc < 0)
+        stg_client_free(client);
     return rc;
 }
 
+/* The reply goes out without the lock. Meanwhile the client is still joining: its place
+ * is kept, nothing else waits for it, and what it sends the loop reads afterwards. */
 int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
                    const struct stg_join *join, struct stg_err *err)
 {
     pthread_mutex_lock(&stage->lock);
-    int rc = stg_client_join(stage, client, join, err);
-    if (rc == 0)
-        stg_delivery_run(stage);
-    pthread_mutex_unlock(&stage->lock);
-    return rc;
+    int rc = stg_client_may_join(stage, client, err);
+    stage->effects.reply = rc == 0 ? join : NULL;
+    bool told = stg_stage_commit(stage);
+    if (rc < 0)
+        return rc;
+    if (!told)
+        return stg_err(err, -STAGER_UNAVAILABLE, "the client cannot be told");
+    pthread_mutex_lock(&stage->lock);
+    stg_client_join(stage, client);
+    stg_delivery_run(stage);
+    stg_stage_commit(stage);
+    return 0;
 }
 
-/* Returns whether nothing of it is left. */
+/* Returns whether nothing of it is left. Its socket may be closed then. */
 static bool leave(struct stg_stage *stage, struct stg_client *client, bool is_dead)
 {
     bool gone = true;
+    pthread_mutex_lock(&stage->lock);
+    struct stg_endpoint *endpoint = stg_endpoint_ref(client->endpoint);
     if (client->state == STG_CLIENT_JOINING) {
         stg_client_cancel(stage, client);
     } else {
@@ -272,22 +287,20 @@ static bool leave(struct stg_stage *stage, struct stg_client *client, bool is_de
     }
     stg_stage_stop_when_left(stage);
     stg_delivery_run(stage);
+    stg_stage_commit(stage);
+    stg_endpoint_close(endpoint);
+    stg_endpoint_unref(endpoint);
     return gone;
 }
 
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client)
 {
-    pthread_mutex_lock(&stage->lock);
-    bool gone = leave(stage, client, false);
-    pthread_mutex_unlock(&stage->lock);
-    return gone;
+    return leave(stage, client, false);
 }
 
 void stg_stage_dead(struct stg_stage *stage, struct stg_client *client)
 {
-    pthread_mutex_lock(&stage->lock);
     leave(stage, client, true);
-    pthread_mutex_unlock(&stage->lock);
 }
 
 uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *client)
@@ -303,14 +316,7 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
     pthread_mutex_lock(&stage->lock);
     client->bell_wanted = false;
     stg_delivery_run(stage);
-    pthread_mutex_unlock(&stage->lock);
-}
-
-void stg_stage_sweep_on(struct stg_stage *stage)
-{
-    if (!stage->effects.is_swept)
-        stage->config.wake(stage->config.owner);
-    stage->effects.is_swept = true;
+    stg_stage_commit(stage);
 }
 
 /* How long until somebody has to be looked at, whatever happens meanwhile. */
@@ -347,7 +353,7 @@ int stg_stage_sweep(struct stg_stage *stage)
         stg_delivery_run(stage);
     }
     int millis = sweep_again(stage, now);
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
     return millis;
 }
 

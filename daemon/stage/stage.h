@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The stage of one pipeline: a dataset, runners, a bounded buffer of batches in shared
- * memory, and the clients that take from it (DESIGN.md section 4). One monitor:
- * everything in it is guarded by one lock; runners and the loop both enter. Who publishes
- * also assigns, so that a batch reaches a sleeping trainer without passing through the
- * loop.
+ * memory, and the clients that take from it (DESIGN.md section 4). One lock guards all
+ * parts; runners and the loop both enter. An entry point takes the lock, changes parts,
+ * records effects and commits them (commit.h). A runner that publishes also assigns, so
+ * that a batch reaches a sleeping client without passing through the loop.
  *
  *   runner:  wait for a pass -> draw (number, element) -> extent -> run the graph ->
  * publish in order loop:    attach, detach, death, doorbell, sweep -> releases -> assign
@@ -59,8 +59,7 @@ struct stg_stage_config {
     struct stg_tuning *tuning;    /* what `auto` found; NULL: one of its own */
     struct stg_trace *trace;      /* where spans go while it is on; NULL: nowhere */
     const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
-    /* Runs on any thread, with the stage's lock held: ask the loop to call
-     * stg_stage_sweep. */
+    /* Runs on any thread: ask the loop to call stg_stage_sweep. */
     void (*wake)(void *owner);
     void *owner;
 };
@@ -88,8 +87,8 @@ struct stg_attach {
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
 };
 
-/* How a client is told that it joined: sends it the reply and does not block; the stage's
- * lock is held. False: it could not be sent. */
+/* How a client is told that it joined: sends it the reply and does not block. No lock is
+ * held. False: it could not be sent. */
 struct stg_join {
     bool (*tell)(void *owner);
     void *owner;

@@ -13,13 +13,13 @@ static void begin(struct stg_stage *stage, struct stg_client *client, uint64_t s
     client->trace_track = stg_trace_track(stage->config.trace, (uint32_t)client->pid,
                                           client->program, client->client_id);
     stg_control_skip_spans(&client->control);
-    stg_ring_trace(&client->ring, true);
+    stg_client_ask_spans(client, true);
 }
 
 static void end(struct stg_client *client)
 {
     client->trace_session = 0;
-    stg_ring_trace(&client->ring, false);
+    stg_client_ask_spans(client, false);
 }
 
 /* I3: of what a client says only what can be: of itself, in order, not in the future, and
@@ -137,35 +137,6 @@ void stg_trace_run(struct stg_stage *stage, struct stg_run *run,
         stg_run_watch(run, watcher);
 }
 
-/* Of one that began before the trace, too: there may be no other. */
-void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns,
-                    enum stg_span_kind kind)
-{
-    struct stg_trace *trace = stage->config.trace;
-    struct stg_trace_span span = {.kind = (uint16_t)kind, .number = STG_NO_NUMBER};
-    if (trace != NULL)
-        span.begin_ns = stg_now_ns();
-    if (deadline_ns != 0) {
-        stg_clock_cond_wait(cond, &stage->lock, deadline_ns);
-    } else {
-        pthread_cond_wait(cond, &stage->lock);
-    }
-    if (!stg_trace_is_on(trace))
-        return;
-    span.end_ns = stg_now_ns();
-    stg_trace_add(trace, &span);
-}
-
-/* They look around, and sleep on. */
-static void wake_runners(struct stg_runners *runners)
-{
-    for (uint32_t i = 0; i < runners->n_turns; i++)
-        pthread_cond_signal(&runners->turns[i].cond);
-    pthread_cond_broadcast(&runners->memory);
-    pthread_cond_broadcast(&runners->pass);
-    pthread_cond_broadcast(&runners->draw);
-}
-
 void stg_stage_trace(struct stg_stage *stage, bool last)
 {
     pthread_mutex_lock(&stage->lock);
@@ -177,6 +148,6 @@ void stg_stage_trace(struct stg_stage *stage, bool last)
             add_sleep(stage, c);
     }
     if (last)
-        wake_runners(&stage->runners);
-    pthread_mutex_unlock(&stage->lock);
+        stage->effects.wake |= STG_WAKE_LOOK;
+    stg_stage_commit(stage);
 }

@@ -6,7 +6,6 @@
  */
 #include <string.h>
 
-#include "core/log.h"
 #include "daemon/host/cpus.h"
 #include "daemon/stage/delivery.h"
 
@@ -106,8 +105,9 @@ static void tell_changes(struct stg_stage *stage)
         stg_decide(&stage->observers.measure->decisions, stg_now_ns(), "auto",
                    "%s %u -> %u: %s", changes[i].what, change->from, change->to,
                    change->why);
-        stg_log(STG_LOG_DEBUG, "pipeline %s: %s %u -> %u: %s", stage->config.name,
-                changes[i].what, change->from, change->to, change->why);
+        stg_stage_log(stage, STG_LOG_DEBUG, "pipeline %s: %s %u -> %u: %s",
+                      stage->config.name, changes[i].what, change->from, change->to,
+                      change->why);
     }
     tune->n_told = n;
 }

@@ -287,5 +287,5 @@ void stg_stage_why(struct stg_stage *stage, const struct stg_client *client,
     pthread_mutex_lock(&stage->lock);
     stg_delivery_run(stage); /* what clients posted without a doorbell counts too */
     say(stage, client, &busy, why);
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
 }

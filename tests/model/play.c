@@ -246,7 +246,7 @@ static void tune(void)
     stage->runners.n_active = 3 - stage->runners.n_active;
     stage->effects.wake |= STG_WAKE_ROOM | STG_WAKE_PASS;
     stg_delivery_run(stage);
-    pthread_mutex_unlock(&stage->lock);
+    stg_stage_commit(stage);
 }
 
 static void *loop_main(void *arg)

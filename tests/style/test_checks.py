@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 
+import check_effects
 import check_exports
 import check_format
 import check_functions
@@ -303,6 +304,18 @@ def a_kernel_that_is_not_vectorised_is_found():
     assert check_kernels.too_few("x.a", code, check_kernels.PACKED, 2)
     assert not check_kernels.too_few("x.a", code, check_kernels.PACKED, 1)
     assert not check_kernels.too_few("x.a", "", check_kernels.PACKED, 1)
+
+
+def what_leaves_a_stage_by_another_way_is_found():
+    found = check_effects.symbols({"commit.c": {"send"}, "split.c": check_effects.undefined("send U\nrecv U\n"),
+                                   "cut.c": check_effects.undefined("send T 0 10\nmalloc U\n")})
+    assert found == ["daemon/stage/split.c:1: refers to send"], found
+    with tempfile.TemporaryDirectory() as root:
+        os.makedirs(os.path.join(root, "daemon/stage"))
+        for name in ("commit", "stage"):
+            with open(os.path.join(root, f"daemon/stage/{name}.c"), "w", encoding="utf-8") as file:
+                file.write("stage->config.wake(stage->config.owner);\n")
+        assert check_effects.hooks(root) == ["daemon/stage/stage.c:1: calls a hook of the loop"]
 
 
 def the_summary_sees_a_test_that_dies_after_its_count():

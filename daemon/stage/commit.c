@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/stage/commit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/stage/priv.h"
+
+/* Doorbells and disconnects between two looks at the clients. */
+#define MAX_CALLS 16u
+
+/* ---- endpoints ---- */
+
+struct stg_endpoint *stg_endpoint_create(int socket)
+{
+    struct stg_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+    if (endpoint == NULL)
+        return NULL;
+    endpoint->refs = 1;
+    endpoint->socket = socket;
+    pthread_mutex_init(&endpoint->lock, NULL);
+    return endpoint;
+}
+
+struct stg_endpoint *stg_endpoint_ref(struct stg_endpoint *endpoint)
+{
+    atomic_fetch_add(&endpoint->refs, 1);
+    return endpoint;
+}
+
+void stg_endpoint_unref(struct stg_endpoint *endpoint)
+{
+    if (endpoint == NULL || atomic_fetch_sub(&endpoint->refs, 1) != 1)
+        return;
+    pthread_mutex_destroy(&endpoint->lock);
+    free(endpoint);
+}
+
+void stg_endpoint_close(struct stg_endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoint->lock);
+    endpoint->socket = -1;
+    pthread_mutex_unlock(&endpoint->lock);
+}
+
+/* I4: the doorbell is non-blocking by call. Whether it is rung, or its client has gone: a
+ * kernel out of memory is asked again. A full socket is too, although a bell is there. */
+static bool ring(int socket)
+{
+    return send(socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EPIPE ||
+           errno == ECONNRESET || errno == ENOTCONN;
+}
+
+/* Returns whether the doorbell has to be rung again. */
+static bool call(struct stg_endpoint *endpoint, bool disconnects)
+{
+    bool unrung = false;
+    pthread_mutex_lock(&endpoint->lock);
+    if (endpoint->socket >= 0)
+        unrung = !ring(endpoint->socket);
+    if (endpoint->socket >= 0 && disconnects)
+        shutdown(endpoint->socket, SHUT_RD); /* the loop sees the end of it and closes */
+    pthread_mutex_unlock(&endpoint->lock);
+    return unrung && !disconnects;
+}
+
+/* ---- rings ---- */
+
+void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor)
+{
+    stg_ring_push(&client->ring, descriptor);
+    client->pushed = true;
+}
+
+bool stg_client_last_words(struct stg_client *client, const struct stg_err *words)
+{
+    if (client->ring.finished)
+        return false;
+    stg_ring_finish(&client->ring, -words->code, words->text);
+    client->pushed = true;
+    return true;
+}
+
+void stg_client_revoke(struct stg_client *client)
+{
+    stg_ring_cut(&client->ring);
+}
+
+void stg_client_drop(struct stg_client *client, uint64_t n_rows)
+{
+    stg_ring_drop(&client->ring, n_rows);
+}
+
+void stg_client_ask_spans(struct stg_client *client, bool on)
+{
+    stg_ring_trace(&client->ring, on);
+}
+
+void stg_client_want_bell(struct stg_client *client)
+{
+    stg_ring_want_bell(&client->ring);
+    client->bell_wanted = true;
+}
+
+/* ---- recording ---- */
+
+void stg_stage_ring(struct stg_stage *stage, struct stg_client *client)
+{
+    client->rings = true;
+    stage->effects.bells = true;
+}
+
+void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client)
+{
+    client->disconnects = true;
+    stage->effects.bells = true;
+}
+
+/* A line of the log that waits for the lock to be released. */
+struct stg_line {
+    struct stg_line *before;
+    enum stg_log_level level;
+    char text[];
+};
+
+void stg_stage_log(struct stg_stage *stage, enum stg_log_level level, const char *fmt,
+                   ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    size_t bytes = strlen(text) + 1;
+    struct stg_line *line = malloc(sizeof(*line) + bytes);
+    if (line == NULL) {
+        stage->effects.n_no_line++;
+        return;
+    }
+    line->before = stage->effects.line;
+    line->level = level;
+    memcpy(line->text, text, bytes);
+    stage->effects.line = line;
+}
+
+/* ---- signals: with the lock held ---- */
+
+static void wake_turn(struct stg_stage *stage)
+{
+    struct stg_turn *turn = stg_turn_of(&stage->runners, stage->pass.publish_next);
+    if (turn->is_waiting)
+        pthread_cond_signal(&turn->cond);
+    turn->is_waiting = false;
+}
+
+static void wake_all(struct stg_runners *runners)
+{
+    for (uint32_t i = 0; i < runners->n_turns; i++)
+        pthread_cond_signal(&runners->turns[i].cond);
+    pthread_cond_broadcast(&runners->memory);
+    pthread_cond_broadcast(&runners->pass);
+    pthread_cond_broadcast(&runners->draw);
+}
+
+static void wake_some(struct stg_stage *stage, unsigned what)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool room = (what & STG_WAKE_ROOM) != 0 &&
+                (stg_buffer_has_room(&stage->buffer) ||
+                 runners->clock_runs != (stage->members.n_attached > 0));
+    if (room || (what & STG_WAKE_TURN) != 0)
+        wake_turn(stage);
+    if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
+        pthread_cond_signal(&runners->memory);
+    if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
+        stage->pass.state == STG_PASS_RUNNING)
+        pthread_cond_broadcast(&runners->pass);
+    if (runners->n_waiting_draw == 0)
+        return;
+    if ((what & STG_WAKE_DRAW_ALL) != 0)
+        pthread_cond_broadcast(&runners->draw);
+    else if ((what & STG_WAKE_DRAW) != 0)
+        pthread_cond_signal(&runners->draw);
+}
+
+static void wake_runners(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    unsigned what = stage->effects.wake;
+    stage->effects.wake = 0;
+    if (what == 0)
+        return;
+    if (stage->stop.is_on && runners->pool.pool != NULL)
+        stg_pool_cancel(&runners->pool);
+    if (stage->stop.is_on || (what & STG_WAKE_LOOK) != 0)
+        wake_all(runners);
+    else
+        wake_some(stage, what);
+}
+
+/* ---- what the lock is released for ---- */
+
+struct outgoing {
+    struct stg_endpoint *endpoints[MAX_CALLS];
+    bool disconnects[MAX_CALLS];
+    unsigned n;
+    bool asks_loop;
+    struct stg_line *line;
+    uint32_t n_no_line;
+    const struct stg_join *reply;
+};
+
+static bool is_outgoing(const struct stg_effects *effects)
+{
+    return effects->bells || effects->asks_loop || effects->line != NULL ||
+           effects->n_no_line > 0 || effects->reply != NULL;
+}
+
+static void collect_calls(struct stg_stage *stage, struct outgoing *out)
+{
+    out->n = 0;
+    if (!stage->effects.bells)
+        return;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (!c->rings && !c->disconnects)
+            continue;
+        if (out->n == MAX_CALLS)
+            return; /* the rest comes next */
+        out->disconnects[out->n] = c->disconnects;
+        out->endpoints[out->n++] = stg_endpoint_ref(c->endpoint);
+        c->rings = c->disconnects = false;
+    }
+    stage->effects.bells = false;
+}
+
+static void collect(struct stg_stage *stage, struct outgoing *out)
+{
+    struct stg_effects *effects = &stage->effects;
+    collect_calls(stage, out);
+    out->asks_loop = effects->asks_loop;
+    out->line = effects->line;
+    out->n_no_line = effects->n_no_line;
+    out->reply = effects->reply;
+    effects->asks_loop = false;
+    effects->line = NULL;
+    effects->n_no_line = 0;
+    effects->reply = NULL;
+}
+
+/* Returns whether a doorbell has to be rung again. */
+static bool call_all(struct outgoing *out)
+{
+    bool again = false;
+    for (unsigned i = 0; i < out->n; i++) {
+        bool unrung = call(out->endpoints[i], out->disconnects[i]);
+        if (unrung)
+            atomic_store(&out->endpoints[i]->unrung, true);
+        again |= unrung;
+        stg_endpoint_unref(out->endpoints[i]);
+    }
+    return again;
+}
+
+static void log_all(const struct stg_stage *stage, struct outgoing *out)
+{
+    struct stg_line *first = NULL;
+    while (out->line != NULL) {
+        struct stg_line *before = out->line->before;
+        out->line->before = first;
+        first = out->line;
+        out->line = before;
+    }
+    while (first != NULL) {
+        struct stg_line *next = first->before;
+        stg_log(first->level, "%s", first->text);
+        free(first);
+        first = next;
+    }
+    if (out->n_no_line > 0)
+        stg_log(STG_LOG_WARNING, "pipeline %s: %u lines are missing: out of memory",
+                stage->config.name, out->n_no_line);
+}
+
+/* The sweep rings them. */
+static void note_unrung(struct stg_stage *stage)
+{
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        c->pushed |= atomic_exchange(&c->endpoint->unrung, false);
+    stg_stage_sweep_on(stage);
+}
+
+/* Without the lock. Returns whether it is to be taken again. */
+static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_told)
+{
+    bool unrung = call_all(out);
+    if (out->reply != NULL && !out->reply->tell(out->reply->owner))
+        *ret_told = false;
+    if (out->asks_loop)
+        stage->config.wake(stage->config.owner);
+    log_all(stage, out);
+    return unrung;
+}
+
+bool stg_stage_commit(struct stg_stage *stage)
+{
+    struct outgoing out;
+    bool told = true, unrung = false, more;
+    do {
+        if (unrung)
+            note_unrung(stage);
+        wake_runners(stage);
+        if (!is_outgoing(&stage->effects)) {
+            pthread_mutex_unlock(&stage->lock);
+            return told;
+        }
+        collect(stage, &out);
+        more = stage->effects.bells;
+        pthread_mutex_unlock(&stage->lock);
+        unrung = perform(stage, &out, &told);
+        if (unrung || more)
+            pthread_mutex_lock(&stage->lock);
+    } while (unrung || more);
+    return told;
+}
+
+/* Of one that began before the trace, too: there may be no other. */
+void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t deadline_ns,
+                    enum stg_span_kind kind)
+{
+    struct stg_trace *trace = stage->config.trace;
+    struct stg_trace_span span = {.kind = (uint16_t)kind, .number = STG_NO_NUMBER};
+    if (is_outgoing(&stage->effects)) {
+        stg_stage_commit(stage);
+        pthread_mutex_lock(&stage->lock);
+        return;
+    }
+    wake_runners(stage);
+    if (trace != NULL)
+        span.begin_ns = stg_now_ns();
+    if (deadline_ns != 0) {
+        stg_clock_cond_wait(cond, &stage->lock, deadline_ns);
+    } else {
+        pthread_cond_wait(cond, &stage->lock);
+    }
+    if (!stg_trace_is_on(trace))
+        return;
+    span.end_ns = stg_now_ns();
+    stg_trace_add(trace, &span);
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What leaves a stage leaves it through daemon/stage/commit.c: no other object of the folder refers to a
+symbol that wakes, sends, disconnects, logs or writes to a ring, and no other source calls the hooks of the loop.
+With link time optimisation the objects have no symbols yet.
+
+    check_effects.py ROOT BUILD NM
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+import house
+
+FOLDER, ONLY_IN = "daemon/stage/", "commit.c"
+EFFECTS = {"send", "sendto", "sendmsg", "shutdown", "pthread_cond_signal", "pthread_cond_broadcast", "stg_log",
+           "stg_pool_cancel", "stg_ring_push", "stg_ring_finish", "stg_ring_cut", "stg_ring_drop", "stg_ring_trace",
+           "stg_ring_want_bell"}
+# Calls through a pointer to a function leave no symbol.
+HOOK = re.compile(r"(?:->|\.)(?:wake|tell)\(")
+
+
+def undefined(listing):
+    """The symbols that an object refers to, from `nm -P`."""
+    words = [line.split() for line in listing.split("\n")]
+    return {word[0] for word in words if len(word) > 1 and word[1] == "U"}
+
+
+def symbols(objects):
+    """objects: {source in FOLDER: symbols that its object refers to}."""
+    return [f"{FOLDER}{source}:1: refers to {', '.join(sorted(EFFECTS & names))}"
+            for source, names in sorted(objects.items()) if source != ONLY_IN and EFFECTS & names]
+
+
+def hooks(root):
+    found = []
+    for name in house.tracked(root, ".c"):
+        if not name.startswith(FOLDER) or name == FOLDER + ONLY_IN:
+            continue
+        for number, line in enumerate(house.read(root, name).split("\n"), 1):
+            if HOOK.search(line):
+                found.append(f"{name}:{number}: calls a hook of the loop")
+    return found
+
+
+def problems(root, build, nm):
+    objects = {}
+    for path in glob.glob(os.path.join(build, "daemon/libstg_daemon.a.p/stage_*.c.o")):
+        out = subprocess.run([nm, "-P", path], check=True, capture_output=True, text=True).stdout
+        objects[os.path.basename(path)[len("stage_"):-len(".o")]] = undefined(out)
+    if not objects:
+        return [f"{build}: no object of {FOLDER}"]
+    found = symbols(objects)
+    if any(objects.values()) and not EFFECTS & objects.get(ONLY_IN, set()):
+        found.append(f"{FOLDER}{ONLY_IN}:1: performs no effect: this check looks at the wrong names")
+    return found + hooks(root)
+
+
+if __name__ == "__main__":
+    sys.exit(house.report(problems(*sys.argv[1:4]), "record the effect (daemon/stage/effects.h), and let "
+                          "stg_stage_commit perform it"))
