@@ -68,11 +68,11 @@ def check_and_apply(daemon):
     path = write(daemon, "numbers.yaml", numbers(data))
     out = expect(daemon, 0, "", "check", path)
     assert "numbers is a good pipeline" in out and "float32" in out, out
-    told = expect_json(daemon, "check", path)
-    assert told["boundary"] == [{"name": "i", "dtype": "int32", "shape": [None]},
+    reply = expect_json(daemon, "check", path)
+    assert reply["boundary"] == [{"name": "i", "dtype": "int32", "shape": [None]},
                                 {"name": "f", "dtype": "float32", "shape": [None]},
-                                {"name": "s", "dtype": "string", "shape": [None]}], told
-    assert told["max_batch_bytes"] > 0 and told["memory_bytes"] > 0 and "generation" not in told
+                                {"name": "s", "dtype": "string", "shape": [None]}], reply
+    assert reply["max_batch_bytes"] > 0 and reply["memory_bytes"] > 0 and "generation" not in reply
     assert expect_json(daemon, "list") == []
     assert "No pipelines" in expect(daemon, 0, "", "list")
 
@@ -89,8 +89,8 @@ def check_and_apply(daemon):
     changed = write(daemon, "changed.yaml", numbers(data, "  capacity: 3\n"))
     expect(daemon, 1, 'FAILED_PRECONDITION: pipeline numbers is there with other content: "capacity: 3" is new',
            "apply", changed)
-    told = expect_json(daemon, "apply", changed, "--replace")
-    assert (told["generation"], told["unchanged"]) == (2, False), told
+    reply = expect_json(daemon, "apply", changed, "--replace")
+    assert (reply["generation"], reply["unchanged"]) == (2, False), reply
     assert expect_json(daemon, "apply", path, "--name", "other")["name"] == "other"
     assert expect_json(daemon, "apply", path, "--replace")["generation"] == 3
     expect(daemon, 0, "", "apply", "-", stdin=numbers(data).encode())
@@ -115,30 +115,30 @@ def list_and_status(daemon):
 
 
 def explain_of_what_runs_and_what_ran(daemon):
-    with open(os.path.join(HERE, "models.golden.h"), encoding="utf-8") as file:
+    with open(os.path.join(HERE, "compute", "models.golden.h"), encoding="utf-8") as file:
         rows = re.findall(r'^    "(.*)",$', file.read(), re.M)
     data = write(daemon, "many.csv", "".join(row + "\n" for row in rows * 200))
     expect(daemon, 0, "", "apply", example(daemon, "models/dlrm", DATA=data))
-    told = expect_json(daemon, "explain", "dlrm")
-    assert (told["state"], told["bottleneck"], told["n_items"]) == ("idle", "unknown", 0), told
+    reply = expect_json(daemon, "explain", "dlrm")
+    assert (reply["state"], reply["bottleneck"], reply["n_items"]) == ("idle", "unknown", 0), reply
     assert "nothing was measured yet" in expect(daemon, 0, "", "explain", "dlrm")
     expect(daemon, 1, "did you mean dlrm?", "explain", "dlmr")
 
     assert daemon.run("examples/score", "dlrm").returncode == 0
-    told = expect_json(daemon, "explain", "dlrm")
-    nodes = {node["name"]: node for node in told["nodes"]}
-    assert len(nodes) == len(told["nodes"]), told
-    daemon_side = [node for node in told["nodes"] if node["in_daemon"] and node["op"]]
-    trainer_side = [node for node in told["nodes"] if node["in_trainer"]]
+    reply = expect_json(daemon, "explain", "dlrm")
+    nodes = {node["name"]: node for node in reply["nodes"]}
+    assert len(nodes) == len(reply["nodes"]), reply
+    daemon_side = [node for node in reply["nodes"] if node["in_daemon"] and node["op"]]
+    trainer_side = [node for node in reply["nodes"] if node["in_trainer"]]
     assert any(node["daemon_ns"] > 0 for node in daemon_side), daemon_side
     assert any(node["trainer_ns"] > 0 for node in trainer_side), trainer_side
     assert not any(node["n_trainer"] for node in daemon_side), daemon_side
-    crossing = {edge["node"] for node in told["nodes"] for edge in node["inputs"] if edge["crosses"]}
+    crossing = {edge["node"] for node in reply["nodes"] for edge in node["inputs"] if edge["crosses"]}
     assert crossing and all(nodes[name]["in_daemon"] for name in crossing), crossing
     status = expect_json(daemon, "status", "dlrm")
-    assert [t["name"] for t in told["boundary"]] == [t["name"] for t in status["boundary"]]
-    assert all(t["bytes"] > 0 for t in told["boundary"]), told["boundary"]
-    assert told["n_daemon_runs"] > 0 and told["n_trainer_runs"] > 0, told
+    assert [t["name"] for t in reply["boundary"]] == [t["name"] for t in status["boundary"]]
+    assert all(t["bytes"] > 0 for t in reply["boundary"]), reply["boundary"]
+    assert reply["n_daemon_runs"] > 0 and reply["n_trainer_runs"] > 0, reply
     out = expect(daemon, 0, "", "explain", "dlrm")
     assert "held up by" in out and "--- cut ---" in out and all(name in out for name in nodes), out
     dot = expect(daemon, 0, "", "explain", "dlrm", "--dot")
@@ -159,8 +159,8 @@ def explain_of_a_name_that_would_end_a_quotation(daemon):
     dot = expect(daemon, 0, "", "explain", "hostile", "--dot")
     for line in dot.splitlines():
         assert len(re.findall(r'(?<!\\)(?:\\\\)*"', line)) % 2 == 0, line
-    told = expect_json(daemon, "explain", "hostile")
-    assert [t["name"] for t in told["boundary"]] == [name], told
+    reply = expect_json(daemon, "explain", "hostile")
+    assert [t["name"] for t in reply["boundary"]] == [name], reply
 
 
 def cat(daemon):
@@ -250,11 +250,11 @@ def delete(daemon):
 
 
 def version(daemon):
-    told = expect_json(daemon, "version")
-    seen = told["daemon"]
-    assert seen["reachable"] and seen["pid"] == daemon.process.pid, told
-    assert len(seen["instance"]) == 16 and seen["protocol"] == 2, told
-    assert seen["release"] == told["release"], told
+    version = expect_json(daemon, "version")
+    seen = version["daemon"]
+    assert seen["reachable"] and seen["pid"] == daemon.process.pid, version
+    assert len(seen["instance"]) == 16 and seen["protocol"] == 2, version
+    assert seen["release"] == version["release"], version
     assert seen["release"] in expect(daemon, 0, "", "version")
 
 
@@ -330,10 +330,10 @@ def two_trainers_learn(daemon):
         assert process.returncode == 0, (err, daemon.log())
         assert b"log loss" in out, out
         with open(report, encoding="utf-8") as file:
-            told = json.load(file)
-        assert told["finite"] and (told["batches"], told["rows"]) == (200, 10000), told
-        assert told["loss_end"] < told["loss_start"] - 0.05, told
-        assert 0 <= told["wait_share"] <= 1 and told["batches_per_s"] > 0, told
+            reply = json.load(file)
+        assert reply["finite"] and (reply["batches"], reply["rows"]) == (200, 10000), reply
+        assert reply["loss_end"] < reply["loss_start"] - 0.05, reply
+        assert 0 <= reply["wait_share"] <= 1 and reply["batches_per_s"] > 0, reply
 
 
 def the_first_program_prints_what_tensorflow_prints(daemon):
@@ -357,13 +357,13 @@ def the_first_program_prints_the_same_when_its_hash_is_run_ahead(daemon):
     with open(os.path.join(HERE, "../peers/seed_staged.golden"), encoding="utf-8") as file:
         golden = file.read().splitlines()[1::2]
     assert result.stdout.decode().splitlines() == golden, result.stdout
-    told = json.loads(daemon.run("client/stagerctl/stagerctl", "explain", "ahead", "--json").stdout)
-    ran = {node["name"] for node in told["nodes"] if node.get("n_daemon", 0) > 0}
-    assert {"v", "bucket", "longer", "pair"} <= ran and not {"rows", "target"} & ran, told
+    reply = json.loads(daemon.run("client/stagerctl/stagerctl", "explain", "ahead", "--json").stdout)
+    ran = {node["name"] for node in reply["nodes"] if node.get("n_daemon", 0) > 0}
+    assert {"v", "bucket", "longer", "pair"} <= ran and not {"rows", "target"} & ran, reply
 
 
 def five_models_score_as_numpy_does(daemon):
-    with open(os.path.join(HERE, "models.golden.h"), encoding="utf-8") as file:
+    with open(os.path.join(HERE, "compute", "models.golden.h"), encoding="utf-8") as file:
         golden = file.read()
     data = write(daemon, "clicks.csv", "".join(row + "\n" for row in re.findall(r'^    "(.*)",$', golden, re.M)))
     for name, scores in re.findall(r'{"(\w+)", {(.*?)}}', golden):
