@@ -87,7 +87,7 @@ static struct stg_tensor_entry *entry_at(char *base, uint32_t i)
            i;
 }
 
-/* The capacity is at least `needed` bytes, or an error. */
+/* Grows the capacity to at least `needed` bytes. */
 static int reach(struct stg_batch_writer *w, uint64_t needed, struct stg_err *err)
 {
     if (needed <= w->capacity_bytes)
@@ -153,7 +153,7 @@ int stg_batch_writer_begin_growing(struct stg_batch_writer *w, void *base,
     return 0;
 }
 
-/* Bumps; ret is where the bytes begin. */
+/* Allocates bytes behind *used; ret is their offset. */
 static int bump(struct stg_batch_writer *w, uint64_t *used, uint64_t bytes, uint64_t *ret,
                 struct stg_err *err)
 {

@@ -71,11 +71,11 @@ void stg_schema_pick_whole(const struct stg_schema *schema, bool *picked);
  * The coordinates in the header (generation, number, pass … n_rows) are the caller's to
  * set, at any time after begin, which zeroes them. */
 
-/* Where more room comes from. */
+/* The source of more room for a batch. */
 struct stg_batch_room {
     uint64_t limit_bytes; /* max_batch_bytes */
-    /* From now on there are at least `needed` bytes at base, of which *ret says how many;
-     * at most limit_bytes. Any error. NULL: there is no more than the capacity. */
+    /* Makes room for at least `needed` and at most limit_bytes bytes at base; *ret is
+     * their number. Any error. NULL: the capacity is all there is. */
     int (*grow)(void *owner, uint64_t needed, uint64_t *ret, struct stg_err *err);
     void *owner;
 };
@@ -96,7 +96,8 @@ int stg_batch_writer_begin(struct stg_batch_writer *w, void *base,
                            uint64_t capacity_bytes, const struct stg_schema *schema,
                            struct stg_err *err);
 
-/* As stg_batch_writer_begin, where the capacity grows. room is copied. */
+/* Begins a batch as stg_batch_writer_begin, with a capacity that grows. room is copied.
+ */
 int stg_batch_writer_begin_growing(struct stg_batch_writer *w, void *base,
                                    uint64_t capacity_bytes,
                                    const struct stg_batch_room *room,

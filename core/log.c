@@ -199,8 +199,8 @@ static size_t format(char line[LINE_BYTES], enum stg_log_level level, const char
     return n;
 }
 
-/* After a loss, lines are dropped until the queue is empty and the writer has said so:
- * the lost lines lie where the log says it. */
+/* Queues a line. After a loss, lines are dropped until the queue is empty and the writer
+ * has reported the loss: the report stands where the lost lines would. */
 static void put(const char *line, size_t bytes)
 {
     if (!lock_queue()) {
@@ -261,7 +261,7 @@ static uint64_t count_lines(const char *bytes, size_t n)
     return ret;
 }
 
-/* Returns how many bytes were written, all unless errno says why not. Blocks. */
+/* Returns how many bytes were written; if not all, errno has the reason. Blocks. */
 static size_t write_all(const char *bytes, size_t n)
 {
     size_t done = 0;
@@ -299,7 +299,7 @@ static bool has_work(void)
     return queue.n > 0 || (queue.n_dropped > 0 && (queue.error == 0 || queue.is_tried));
 }
 
-/* Under the lock, but for the write. */
+/* Called under the lock, which it releases for the write. */
 static void write_some(bool *torn)
 {
     char batch[2 * LINE_BYTES];
@@ -356,8 +356,8 @@ static void wait_until(_Atomic bool *is_true, int looks)
         nanosleep(&moment, NULL);
 }
 
-/* Gives the writer a moment, then the process ends by the signal, also where another
- * process sent it. */
+/* Gives the writer a moment, then ends the process by the signal, whether it aborts or
+ * another process sent the signal. */
 static void on_abort(int number)
 {
     wait_until(&is_idle, ABORT_LOOKS);

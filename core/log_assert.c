@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * assert(3) of the programs that link this file says its line through the log: on a
- * standard error that is full the C library's own would wait instead of abort.
+ * assert(3) of the programs that link this file writes its line through the log: if
+ * standard error is full, the assert of the C library would block instead of abort.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -98,7 +98,7 @@ struct stg_ring_reader {
 /* Is it asked for its spans? One load. */
 bool stg_ring_is_traced(const struct stg_ring_reader *reader);
 
-/* What stg_ring_drop counted so far. */
+/* Reads the counters of stg_ring_drop. */
 uint64_t stg_ring_dropped_batches(const struct stg_ring_reader *reader);
 uint64_t stg_ring_dropped_rows(const struct stg_ring_reader *reader);
 

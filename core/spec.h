@@ -254,10 +254,9 @@ struct stg_settings {
                                  is there */
     uint64_t
         default_pipeline_memory; /* share of a pipeline whose batch size is not known */
-    uint64_t
-        max_quarantined_memory; /* that the processes of a user may keep by batches
-                                   of closed streams; 0: a quarter of memory_budget */
-    uint32_t max_clients;       /* connections at once */
+    uint64_t max_quarantined_memory; /* of batches of closed streams, for the processes of
+                                        a user; 0: a quarter of memory_budget */
+    uint32_t max_clients;            /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;
     bool gate_enable; /* the nanomsg door */

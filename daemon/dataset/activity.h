@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a dataset does now, for the error of a client that waits for it: the step at work
- * and the file that was opened last. A hint: where several threads work, it is of one of
- * them. It belongs to the stage and outlives the datasets of its passes. Any thread.
+ * The work of a dataset at this moment, for the error of a client that waits for it: the
+ * current step and the file opened last. It is a hint: if several threads work, it
+ * describes one of them. It belongs to the stage and outlives the datasets of its passes.
+ * Any thread.
  */
 #ifndef STG_DAEMON_ACTIVITY_H
 #define STG_DAEMON_ACTIVITY_H
@@ -27,8 +28,8 @@ void stg_activity_finish(struct stg_activity *activity);
 /* Notes that a file is opened now. activity may be NULL. */
 void stg_activity_file(struct stg_activity *activity, const char *path);
 
-/* Writes "in step shuffle (line 7); the file opened last, 3.2 s ago, is /data/x", as much
- * of it as is known. */
+/* Writes "in step shuffle (line 7); the file opened last, 3.2 s ago, is /data/x", without
+ * the parts that are unknown. */
 void stg_activity_show(struct stg_activity *activity, char *buf, size_t bytes);
 
 #endif

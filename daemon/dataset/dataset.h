@@ -68,7 +68,7 @@ struct stg_dataset_env {
     const _Atomic int *stopped;  /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */
     struct stg_tuning *tuning;     /* what `auto` found in passes before; NULL: nothing */
-    struct stg_activity *activity; /* where it says what it does; NULL: nowhere */
+    struct stg_activity *activity; /* gets step and file; or NULL */
 };
 
 struct stg_dataset;

@@ -322,8 +322,8 @@ static int place_copy(void *owner, size_t i, const struct stg_tensor *from,
     return 0;
 }
 
-/* Results that the executor holds, as a block of n records. INVALID_ARGUMENT: they are
- * larger than the dataset can be expected to have room for, which is their own fault. */
+/* Copies results of the executor into a block of n records. INVALID_ARGUMENT: they are
+ * larger than any dataset should have room for. */
 static int copy_outputs(struct stg_func_run *run, const struct stg_block *input,
                         int64_t first, int64_t n, struct stg_block **ret,
                         struct stg_err *error)
@@ -431,7 +431,7 @@ static int exec(struct stg_func_run *run, const struct stg_func_call *call, int6
     return rc;
 }
 
-/* Runs n records; what comes out becomes a part. What goes wrong goes to *error. */
+/* Runs n records and adds the results as a part. */
 static int run_part(struct stg_func_run *run, const struct stg_func_call *call,
                     int64_t first, int64_t n, bool as_one, struct stg_func_parts *ret,
                     struct stg_err *error)

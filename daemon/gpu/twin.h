@@ -27,7 +27,7 @@ struct stg_twin_config {
     int segment;
     uint64_t segment_bytes;
     uint64_t memory_bytes;        /* on the device; at most that of the segment */
-    const _Atomic int *cancelled; /* not 0: nobody waits for it any more; or NULL */
+    const _Atomic int *cancelled; /* not 0: the caller has stopped waiting; or NULL */
 };
 
 /* Starts, and waits until it is seen whether there is a GPU (10 s at most). That there is

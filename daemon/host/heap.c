@@ -9,10 +9,10 @@
 #define MMAP_BYTES (4 << 20)
 #define TRIM_BYTES (2 << 20)
 
-/* By default malloc makes up to eight heaps for each CPU, and lets what is free at the
- * end of each grow with the largest block that was ever freed. Here a heap for each CPU
- * suffices, and blocks of MMAP_BYTES have memory of their own: the dataset reuses chunks
- * of that size (daemon/storage/chunk.h). */
+/* By default malloc makes up to eight heaps for each CPU, and keeps more at the end of
+ * each the larger the blocks are that were freed. The daemon needs one heap for each CPU.
+ * Blocks from MMAP_BYTES on are mapped one by one: the dataset reuses chunks of that size
+ * (daemon/storage/chunk.h). */
 void stg_heap_bound(void)
 {
     unsigned n = stg_cpus_whole();

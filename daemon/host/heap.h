@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * malloc's heaps: how many there are, and that what was freed goes back to the system.
+ * The heaps of malloc: their number, and the return of freed memory to the system.
  */
 #ifndef STG_DAEMON_HOST_HEAP_H
 #define STG_DAEMON_HOST_HEAP_H
@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <uv.h>
 
-/* Bounds the number of heaps and what each keeps. Before the first thread starts. */
+/* Bounds the number of heaps and what each keeps. Called before the first thread starts.
+ */
 void stg_heap_bound(void);
 
 /* Zero-initialise. Belongs to the loop. */
@@ -20,7 +21,7 @@ struct stg_heap_trim {
     void *owner;
 };
 
-/* Gives back, on a worker, what was freed; then calls `done` on the loop. */
+/* Returns freed memory to the system on a worker, then calls `done` on the loop. */
 void stg_heap_trim(struct stg_heap_trim *trim, uv_loop_t *loop);
 
 #endif

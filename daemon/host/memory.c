@@ -96,7 +96,7 @@ void stg_budget_finish(struct stg_budget *budget)
     pthread_mutex_destroy(&budget->lock);
 }
 
-/* ---- holders: for the texts of refusals; without memory for one, it has no name ---- */
+/* ---- holders: named in refusals, as far as there was memory for their names ---- */
 
 static struct stg_budget_holder **find_holder(struct stg_budget *budget, const char *name)
 {
@@ -130,7 +130,8 @@ static void take_from_holder(struct stg_budget *budget, uint64_t bytes, const ch
     free(holder);
 }
 
-/* The largest one that has at most so much, and comes after `last` among equals. */
+/* Returns the largest holder behind `last` (NULL: of all); equal ones keep their order.
+ */
 static const struct stg_budget_holder *next_holder(const struct stg_budget *budget,
                                                    const struct stg_budget_holder *last)
 {
@@ -278,7 +279,7 @@ static int reserve_chunk(int fd, uint64_t at, uint64_t bytes)
     return rc;
 }
 
-/* Faults a part in. Before Linux 5.14 that is done on use. */
+/* Faults a part in. Linux before 5.14 faults it in on use. */
 static void populate(const struct stg_segment *segment, uint64_t at, uint64_t bytes)
 {
     madvise((char *)segment->base + at, bytes, MADV_POPULATE_WRITE);
@@ -292,7 +293,7 @@ static int fill(const char *name, const struct stg_segment *segment,
         n = segment->bytes - at < CHUNK_BYTES ? segment->bytes - at : CHUNK_BYTES;
         if (cancelled != NULL && atomic_load(cancelled))
             return stg_err(err, -STAGER_CANCELLED,
-                           "%s: nobody waits for this memory any more", name);
+                           "%s: no client waits for this memory any more", name);
         if (segment->base != NULL)
             populate(segment, at, n);
         else if (reserve_chunk(segment->fd, at, n) < 0)

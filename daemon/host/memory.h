@@ -19,8 +19,8 @@ struct stg_budget {
     uint64_t total;
     uint64_t used;
     struct stg_budget_holder *holders; /* what is in use, by holder */
-    /* NULL, or tries to have so many bytes given back: called without the lock, by who
-     * finds too few. */
+    /* NULL, or tries to have so many bytes given back. A taker that finds too few calls
+     * it without the lock. */
     void (*reclaim)(void *owner, uint64_t bytes);
     void *owner;
 };
@@ -29,21 +29,21 @@ struct stg_budget {
 void stg_budget_init(struct stg_budget *budget, uint64_t total);
 void stg_budget_finish(struct stg_budget *budget);
 
-/* Takes bytes for a holder, or refuses with the arithmetic, the largest holders and a
- * number that works (RESOURCE_EXHAUSTED). Holders are texts ("pipeline x"): those that
- * are equal are one. */
+/* Takes bytes for a holder. RESOURCE_EXHAUSTED names the arithmetic, the largest holders
+ * and a number that works. A holder is a text ("pipeline x"); equal texts are one
+ * holder. */
 int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holder,
                     struct stg_err *err);
-/* As that, and asks nobody to give back: for callers that hold locks. */
+/* Takes bytes without a call of reclaim: for callers that hold locks. */
 int stg_budget_take_free(struct stg_budget *budget, uint64_t bytes, const char *holder,
                          struct stg_err *err);
 /* Gives back what the holder took. */
 void stg_budget_give(struct stg_budget *budget, uint64_t bytes, const char *holder);
-/* From now on those bytes are another holder's. */
+/* Moves bytes from one holder to another. */
 void stg_budget_move(struct stg_budget *budget, uint64_t bytes, const char *from,
                      const char *to);
-/* Another total (0: as above, of what is left and what is in use); what is in use stays
- * in use. */
+/* Sets the total (0: as for stg_budget_init, counting what is in use as free). Bytes in
+ * use stay in use. */
 void stg_budget_resize(struct stg_budget *budget, uint64_t total);
 uint64_t stg_budget_used(struct stg_budget *budget);
 
@@ -77,8 +77,8 @@ int stg_segment_create_open(const char *name, uint64_t bytes,
                             const _Atomic int *cancelled, struct stg_segment *ret,
                             struct stg_err *err);
 
-/* As stg_segment_create, for one that clients do not write, without memory: a part has
- * some once stg_segment_back reserved it. */
+/* Creates a segment as stg_segment_create, but without memory; clients do not write it. A
+ * part has memory once stg_segment_back reserved it. */
 int stg_segment_create_sparse(const char *name, uint64_t bytes, struct stg_segment *ret,
                               struct stg_err *err);
 

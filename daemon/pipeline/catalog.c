@@ -351,7 +351,8 @@ static void created_stage(uv_work_t *work, int status)
         stg_catalog_discard(instance);
     /* Whoever asked for it has attached by now, or gave up. */
     if (instance->stage != NULL && !stg_stage_is_used(instance->stage))
-        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
+        stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                       "no client waits for it any more", false);
 }
 
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,

@@ -84,8 +84,8 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
 /* Of its pipelines. */
 struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog);
 
-/* Makes state_dir/pipelines, and what is missing on the way: the home of a new user may
- * have no ~/.local yet. -1 with errno. */
+/* Makes state_dir/pipelines and the missing folders above it: the home of a new user may
+ * have no ~/.local yet. Returns 0, or -1 with errno. */
 int stg_catalog_make_folders(const struct stg_settings *settings);
 
 /* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
@@ -103,16 +103,16 @@ bool stg_catalog_allowed(const struct stg_catalog *catalog,
                          const struct stg_identity *identity);
 
 enum stg_replace {
-    STG_REPLACE_OWN,  /* what an earlier run of the same script applied, while it is idle
-                       */
-    STG_REPLACE_IDLE, /* what has no client attached: its generation was named */
+    STG_REPLACE_OWN, /* an idle pipeline that an earlier run of the same script applied */
+    STG_REPLACE_IDLE, /* a pipeline without attached clients: the request names its
+                         generation */
     STG_REPLACE_ALL,
 };
 
 /* Applies a definition (takes its reference on success) under spec->name, `name`, or a
- * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Changed and not
- * to be replaced: FAILED_PRECONDITION that says what differs, and lists clients that are
- * attached. */
+ * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Other
+ * content that `replace` does not allow: FAILED_PRECONDITION with the difference and the
+ * attached clients. */
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, enum stg_replace replace,
                       struct stg_pipeline **ret, bool *ret_unchanged,
@@ -134,11 +134,11 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
                          bool private_run, uint32_t max_held, struct stg_instance **ret,
                          struct stg_err *err);
 
-/* Is an instance on its way out, whose memory comes back soon? Not one that only clients
- * keep that left. */
+/* Returns whether an instance is ending and its memory comes back soon. An instance that
+ * only batches of closed streams keep does not count. */
 bool stg_catalog_stopping(const struct stg_catalog *catalog);
 
-/* Is there an instance that only clients keep that left? */
+/* Returns whether only batches of closed streams keep an instance. */
 bool stg_catalog_kept(const struct stg_catalog *catalog);
 
 /* How many instances gave their memory back so far. */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the catalog: catalog.c (names and instances), end.c (the end
- * of instances), events.c (what is told
- * of them), status.c (what they count),
- * containers.c (what they share), replace.c (what may be replaced),
- * persist.c (files).
+ * Inside of the catalog: catalog.c (names and instances), end.c (the end of
+ * instances), events.c (notifications), status.c (counters), containers.c (containers
+ * that instances share), replace.c (which changes are refused), persist.c (files).
  */
 #ifndef STG_DAEMON_PIPELINE_CATALOG_PRIV_H
 #define STG_DAEMON_PIPELINE_CATALOG_PRIV_H
@@ -28,19 +26,19 @@ struct stg_catalog {
     struct stg_heap_trim trim;
 };
 
-/* catalog.c: its stage is at nobody's work. */
+/* catalog.c: frees an instance whose stage no worker uses. */
 void stg_catalog_free_instance(struct stg_instance *instance);
 
 /* events.c */
 void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,
                       uint64_t pipeline_id);
 
-/* status.c: what the next instance of this generation goes on with, and what is
- * shown of this one once it is gone. Its runners have ended. */
+/* status.c: keeps the counters of an instance whose runners have ended: the next instance
+ * of this generation goes on with them, and status shows them without an instance. */
 void stg_catalog_keep_counts(struct stg_instance *instance);
 
-/* containers.c: those of its pipelines, counted on the budget, which asks them
- * for what nobody uses. */
+/* containers.c: makes the containers of the catalog's pipelines. The budget counts them
+ * and asks them for memory that no pipeline uses. */
 int stg_catalog_make_containers(struct stg_catalog *catalog, struct stg_budget *budget,
                                 struct stg_err *err);
 void stg_catalog_drop_containers(struct stg_catalog *catalog);
@@ -53,8 +51,8 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
                     struct stg_definition *definition, uint64_t generation,
                     struct stg_pipeline **ret, struct stg_err *err);
 
-/* replace.c: FAILED_PRECONDITION with what differs and the clients that are
- * attached. */
+/* replace.c: checks that a definition may replace the pipeline's. FAILED_PRECONDITION
+ * with the difference and the attached clients. */
 int stg_catalog_check_replace(const struct stg_pipeline *pipeline,
                               const struct stg_definition *definition,
                               enum stg_replace replace, struct stg_err *err);
@@ -70,7 +68,7 @@ int stg_catalog_save(struct stg_catalog *catalog, const char *name,
 int stg_catalog_forget(struct stg_catalog *catalog, const char *name,
                        struct stg_err *err);
 
-/* The files of a folder that hold pipelines, by name, as scandir(3). */
+/* Lists the files of a folder that hold pipelines, by name, as scandir(3). */
 int stg_catalog_list_files(const char *directory, struct dirent ***ret);
 
 /* (gid_t)-1 when there is no such group. */

@@ -23,7 +23,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The next line that says something, without its indentation. */
+/* Reads the next line that is neither blank nor a comment, without its indentation. */
 static bool next_line(struct reader *reader, struct line *ret)
 {
     while (reader->at < reader->end) {

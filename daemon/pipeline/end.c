@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of instances: sweeping, what is given back early, and when.
+ * The end of instances: sweeping, and memory that is given back before the end.
  */
 #include "daemon/pipeline/catalog_priv.h"
 
@@ -38,7 +38,8 @@ void stg_catalog_abandon(struct stg_instance *instance)
 {
     instance->abandoned = 1;
     if (instance->stage != NULL)
-        stg_stage_stop(instance->stage, STAGER_CANCELLED, "nobody waits for it", false);
+        stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                       "no client waits for it any more", false);
 }
 
 static void remove_instance(struct stg_instance *instance)
@@ -66,7 +67,8 @@ static void destroyed_stage(uv_work_t *work, int status)
     catalog->hooks.changed(catalog->hooks.owner);
 }
 
-/* Unmapping a large arena takes as long as it took to fault in: not on the loop. */
+/* A worker destroys the stage: unmapping a large arena takes as long as faulting it in.
+ */
 static void end_instance(struct stg_instance *instance)
 {
     stg_catalog_keep_counts(instance);
@@ -93,7 +95,7 @@ static void shrunk_stage(uv_work_t *work, int status)
     catalog->hooks.changed(catalog->hooks.owner);
 }
 
-/* What nobody needs any more of a stage that is kept. */
+/* Gives back the memory that a stage without clients does not need. */
 static void shrink(struct stg_instance *instance)
 {
     instance->shrinks = true;
@@ -106,7 +108,8 @@ static void sooner(int millis, int *next_millis)
         *next_millis = millis;
 }
 
-/* Returns whether runners of it, for whom an open may wait, have ended since. */
+/* Returns whether its runners have ended since the last sweep: an open may wait for
+ * that. */
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
 {
     stg_catalog_note(instance);

@@ -239,7 +239,7 @@ static void parse_header(const char *text, struct header *ret,
     ret->bytes += text[ret->bytes] == '\n';
 }
 
-/* The generation of content that was there before, or the next one. */
+/* Returns the generation of the header if the content is the same, or the next one. */
 static uint64_t generation_of(const struct header *header,
                               const struct stg_definition *definition)
 {
@@ -248,7 +248,7 @@ static uint64_t generation_of(const struct header *header,
     return header->generation + !is_same;
 }
 
-/* What was known of a file of pipeline_dir. */
+/* Reads NAME.seen of a file of pipeline_dir. */
 static void read_seen(struct stg_catalog *catalog, const char *name, struct header *ret)
 {
     char path[4096];
@@ -265,7 +265,7 @@ static void read_seen(struct stg_catalog *catalog, const char *name, struct head
     free(text);
 }
 
-/* Where the applier had the text from: what the header's first line says last. */
+/* Takes the name of the applier's file from the end of the header's first line. */
 static void keep_file(struct stg_definition *definition, const char *header, size_t bytes)
 {
     const char *file = strstr(header, " file ");
@@ -310,7 +310,7 @@ static int add_loaded(struct stg_catalog *catalog, const char *path, const char 
         return rc;
     }
     pipeline->from_dir = !from_state;
-    /* It can be served all the same. */
+    /* The pipeline can be served without it. */
     if (pipeline->generation != header->generation &&
         save(catalog, name, from_state ? ".yaml" : ".seen", definition,
              pipeline->generation, err) < 0)

@@ -15,14 +15,14 @@
 #include "proto/load.h"
 
 #define MAX_PROBLEMS 8
-#define MAX_PATTERNS 32 /* that are tried */
-#define MAX_THREADS 4   /* that may be stuck in a file system */
+#define MAX_PATTERNS 32 /* tried for a pipeline */
+#define MAX_THREADS 4   /* at once: each may hang in a file system */
 #define BUFFER_BYTES (64u << 20)
 
 /* The caller and the thread hold one reference each. */
 struct probe {
     atomic_int refs;
-    _Atomic int stopped; /* the caller waits no more */
+    _Atomic int stopped; /* the caller has stopped waiting */
     pthread_mutex_t lock;
     pthread_cond_t done;
     bool is_done; /* guarded by lock, as what follows */
@@ -75,7 +75,7 @@ struct found {
     bool more; /* it is not the only one */
 };
 
-/* Two are enough. */
+/* Keeps the first path and stops at the second. */
 static int take_first(void *owner, const char *path, struct stg_err *err)
 {
     struct found *found = owner;
@@ -86,7 +86,7 @@ static int take_first(void *owner, const char *path, struct stg_err *err)
     return found->first != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
 }
 
-/* Nothing is found: a problem, or the files are on another machine. */
+/* Finds the first file of a pattern, or adds a problem. Does not try remote files. */
 static void find_first(struct probe *probe, const struct stg_step *step, const char *url,
                        bool is_listing, struct found *ret)
 {
@@ -119,7 +119,7 @@ static bool is_one_of(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* The step that reads the files which steps[0] finds; NULL: something else takes them. */
+/* Returns the step that reads the files of steps[0]; NULL: another kind of step does. */
 static const struct stg_step *find_reader(const struct stg_step *steps, size_t n)
 {
     static const char *const between[] = {"shuffle", "shard", "repeat",
@@ -143,7 +143,7 @@ static const struct stg_step *find_reader(const struct stg_step *steps, size_t n
     return NULL;
 }
 
-/* A pattern that matches the path alone. */
+/* Returns a pattern that matches only the path; the caller frees it. */
 static char *escape(const char *path)
 {
     char *pattern = malloc(2 * strlen(path) + 1), *to = pattern;
@@ -182,7 +182,7 @@ static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spe
     stg_dataset_destroy(dataset);
 }
 
-/* The pipeline with two steps: that one file, and its reader. */
+/* Runs a pipeline of two steps: that one file, and its reader. */
 static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
                      const struct stg_step *files, const struct stg_step *reader,
                      const struct found *found)
@@ -277,7 +277,7 @@ static struct probe *probe_create(const struct stg_probe_config *config)
     return probe;
 }
 
-/* False: no thread. */
+/* Returns false if there is no thread. */
 static bool probe_start(struct probe *probe)
 {
     pthread_t thread;

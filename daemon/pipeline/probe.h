@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tries what the first batch of a pipeline will need of its files: lists each pattern
- * until files are found, opens the first as the applier and as stagerd, and reads its
- * first record through the reader that the pipeline has for it. A thread does that: a
- * file system that does not answer costs the caller no more than a moment.
+ * Tries the files that the first batch of a pipeline needs: lists each pattern until it
+ * finds a file, opens that file as the applier and as stagerd, and reads its first record
+ * with the reader of the pipeline. A thread does that, so that a file system that does
+ * not answer delays the caller for wait_ns at most.
  */
 #ifndef STG_DAEMON_PIPELINE_PROBE_H
 #define STG_DAEMON_PIPELINE_PROBE_H
@@ -16,13 +16,13 @@
 
 /* Copied. */
 struct stg_probe_config {
-    const char *text; /* of the pipeline, which was checked */
+    const char *text; /* of a pipeline that was checked */
     size_t text_bytes;
     uid_t uid; /* of the applier */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
-    uint64_t wait_ns; /* how long the caller waits */
+    uint64_t wait_ns; /* the longest wait of the caller */
 };
 
 /* Fills ret with up to n problems, each a line in bump that begins with "problem: ".

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * May a definition take the place of a pipeline that is there?
+ * Whether a definition may replace the one of an existing pipeline.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ static bool busy(const struct stg_pipeline *pipeline)
            stg_stage_is_used(pipeline->instance->stage);
 }
 
-/* Does a later run of the script that applied a pipeline apply this one? */
+/* Returns whether a later run of the same script applies `after`. */
 static bool same_script(const struct stg_definition *before,
                         const struct stg_definition *after)
 {

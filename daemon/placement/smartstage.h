@@ -4,9 +4,9 @@
  * baseline. Once enough is measured, the caller says which few cuts are worth a trial
  * (daemon/placement/cost.h); each is run in windows beside the baseline, now one first,
  * now the other, and is kept only when batches come faster with it by more than the noise
- * between windows. Then nothing is tried until the load has changed, or who is there, and
- * never for more than a twentieth of the time; who tries in vain waits twice as long for
- * the next time.
+ * between windows. Then it tries nothing until the load or the set of clients has
+ * changed. Trials take at most a twentieth of the time; a trial in vain doubles the pause
+ * before the next one.
  *
  * A state machine without clock, thread or stage: the caller calls stg_smart_tick now and
  * then, and does what it says. One thread at a time.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of workers: work.c (who there is), call.c (one call), answer.c (what
- * came back).
+ * Inside of workers: work.c (the workers of a pipeline), call.c (one call), answer.c (its
+ * result).
  */
 #ifndef STG_DAEMON_PYWORKER_PRIV_H
 #define STG_DAEMON_PYWORKER_PRIV_H
@@ -68,8 +68,8 @@ int stg_work_expel(struct stg_worker *worker, struct stg_err *err, const char *f
 /* Is it not BUSY any more, though its runner has not released it? */
 bool stg_work_is_lost(struct stg_worker *worker);
 
-/* answer.c: the answer of `bytes` in worker->scratch, checked. ABORTED: it is none,
- * and the worker is to be expelled; else errors as stg_work_call. */
+/* answer.c: checks the answer of `bytes` in worker->scratch. ABORTED: it is invalid, and
+ * the worker is to be expelled. Other errors as stg_work_call. */
 int stg_work_answer(struct stg_worker *worker, uint64_t bytes, bool is_computed,
                     struct stg_tensor *tensors, struct stg_err *err);
 

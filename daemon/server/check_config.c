@@ -43,7 +43,7 @@ static void say(struct check *check, const char *key, const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-/* Is the folder there and ours to write, or can it be made? */
+/* Checks that stagerd can write the folder, or can make it. */
 static void check_folder(struct check *check, const char *key, const char *path)
 {
     char above[4096];

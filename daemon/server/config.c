@@ -51,7 +51,7 @@ int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_byte
     return 0;
 }
 
-/* Does key begin here: as a key of a block, or of a {flow} map? */
+/* Returns whether key begins here, as a key of a block or of a {flow} map. */
 static bool is_key(const char *line, const char *at, const char *key)
 {
     size_t n = strlen(key);
@@ -114,8 +114,8 @@ static int use_user_paths(struct stg_settings *settings, struct stg_err *err)
     return 0;
 }
 
-/* Without a settings file the environment may name the folder of another daemon, which
- * keeps its pipelines there too. */
+/* Takes runtime_dir of the environment when there is no settings file. state_dir follows
+ * it, so that two daemons do not share one. */
 static void use_runtime_dir(struct stg_settings *settings)
 {
     const char *runtime = getenv("STAGER_RUNTIME_DIR");

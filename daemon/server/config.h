@@ -15,14 +15,14 @@
 /* path NULL: as above. The caller calls stg_settings_finish. */
 int stg_config_load(const char *path, struct stg_settings *ret, struct stg_err *err);
 
-/* Which file that reads; it need not be there. */
+/* Returns the path that stg_config_load reads; the file need not exist. */
 void stg_config_find(const char *asked, char *ret, size_t bytes);
 
 /* Returns the line of a settings text that sets a key, from 1; 0: none does. */
 unsigned stg_config_line(const char *text, const char *key);
 
-/* A whole text file of at most `limit` bytes, with room for one more; the caller frees.
- * NOT_FOUND, PERMISSION_DENIED … with the path and the system's words. */
+/* Reads a text file of at most `limit` bytes, with room for one more byte; the caller
+ * frees. NOT_FOUND, PERMISSION_DENIED … with the path and the system's reason. */
 int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_bytes,
                     struct stg_err *err);
 

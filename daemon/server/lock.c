@@ -16,7 +16,7 @@
 
 #define TRIES 16
 
-/* What the file of another daemon says; "?" where it says nothing. */
+/* The content of another daemon's file; "?" for a missing line. */
 struct holder {
     char pid[32];
     char runtime_dir[256];
@@ -27,8 +27,8 @@ static void lock_path(const char *folder, char *ret, size_t bytes)
     snprintf(ret, bytes, "%s/stagerd.lock", folder);
 }
 
-/* A daemon that ends removes its lock file: the file that was locked must be the one that
- * has the name. */
+/* Returns whether the locked file still has the name: a daemon that ends removes its lock
+ * file. */
 static bool has_name(int fd, const char *path)
 {
     struct stat open_file, named;
@@ -56,8 +56,8 @@ static int fill(int fd, const char *runtime_dir)
     return ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0 ? errno : 0;
 }
 
-/* 0, or what is wrong as errno says it; EWOULDBLOCK: another process has it, and holder
- * is filled. */
+/* Locks the file. Returns 0 or a number of errno. EWOULDBLOCK: another process has it,
+ * and holder is filled. */
 static int take(const char *path, const char *runtime_dir, int *ret_fd,
                 struct holder *holder)
 {
@@ -95,7 +95,7 @@ static void release(const char *folder, int *fd)
     *fd = -1;
 }
 
-/* ---- the two ---- */
+/* ---- both folders ---- */
 
 static int runtime_error(const char *what, const char *path, int number,
                          struct stg_err *err)

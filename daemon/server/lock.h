@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file stagerd.lock in runtime_dir and one in state_dir keep a second daemon out. Each
- * says the pid of the daemon that holds it, then its runtime_dir. Belongs to the loop.
+ * holds the pid of its daemon, then the runtime_dir. Belongs to the loop.
  */
 #ifndef STG_DAEMON_SERVER_LOCK_H
 #define STG_DAEMON_SERVER_LOCK_H
@@ -18,12 +18,12 @@ struct stg_locks {
     }
 
 /* Makes both folders and locks them. FAILED_PRECONDITION: another daemon has one; the
- * text says its pid and the setting. A state_dir that cannot be written is a warning: it
- * keeps no pipelines, of this daemon or another. */
+ * text names its pid and the setting. A state_dir that cannot be written is a warning
+ * only: no daemon keeps pipelines there. */
 int stg_locks_take(const struct stg_settings *settings, struct stg_locks *ret,
                    struct stg_err *err);
 
-/* Removes the files and gives back what was locked. */
+/* Removes the files and releases the locks. */
 void stg_locks_release(const struct stg_settings *settings, struct stg_locks *locks);
 
 #endif

@@ -15,7 +15,8 @@ static bool may_see(struct stg_session *session, const struct stg_identity *iden
            (pipeline != NULL && stg_catalog_allowed(catalog, pipeline, identity));
 }
 
-/* What the session's client keeps after its end; false: nothing. */
+/* Fills in the memory that the session's client keeps after its end. Returns false if it
+ * keeps none. */
 static bool look(struct stg_session *session, struct stg_quarantined *ret)
 {
     if (!session->closing || session->client == NULL)

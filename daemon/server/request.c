@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can be asked of the daemon: one function and one row each.
+ * The requests that the daemon serves: one function and one row each.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 /* How long a request waits for the file system. */
 #define PROBE_NS 200000000u
 #define SCRIPT_MAX_BYTES 4096
-#define MAX_QUARANTINED 16 /* that are told whatever else does not fit */
+#define MAX_QUARANTINED 16 /* entries that a long reply still has */
 
 static struct stg_catalog *catalog_of(struct stg_session *session)
 {
@@ -93,7 +93,7 @@ static int define(struct stg_session *session, const struct stg_request *request
     return rc;
 }
 
-/* What the first batch would fail with. */
+/* Lists the problems that the first batch would fail with. */
 static size_t try_files(const struct stg_definition *definition, struct stg_bump *bump,
                         const char **ret, size_t n)
 {
@@ -189,7 +189,7 @@ static const char *name_of(const struct stg_request *request,
     return given ? request->name : definition->spec->name;
 }
 
-/* Who names the generation that is there knows what is replaced. */
+/* A request that names the current generation knows what it replaces. */
 static enum stg_replace how_to_replace(const struct stg_request *request)
 {
     if (request->replace)
@@ -252,7 +252,7 @@ static bool fits(const struct stg_reply *reply)
     return stg_wire_encode_reply(reply, buf, sizeof(buf)) >= 0;
 }
 
-/* A list that is too long for one message is told without files, then in part. */
+/* A list that is too long for one message loses the names of files, then entries. */
 static void shorten_list(struct stg_reply *reply)
 {
     while (reply->n_quarantined > MAX_QUARANTINED && !fits(reply))
@@ -366,7 +366,7 @@ static void serve_status(struct stg_session *session, const struct stg_request *
     stg_bump_finish(&bump);
 }
 
-/* A graph that is too long for one message is told without its last nodes. */
+/* A graph that is too long for one message loses its last nodes. */
 static void shorten_explain(struct stg_reply *reply)
 {
     struct stg_explain *explain = &reply->explain;

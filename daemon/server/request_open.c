@@ -110,7 +110,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
     if (rc < 0)
         return rc;
     rc = stg_stage_attach(instance->stage, &params, &attached, err);
-    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* perhaps for those who just left */
+    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* clients that just left may hold it */
         stg_stage_sweep(instance->stage);
         stg_server_sweep_sessions(session->server);
         rc = stg_stage_attach(instance->stage, &params, &attached, err);
@@ -164,7 +164,7 @@ static bool tell(void *owner)
     return !joining->is_lost;
 }
 
-/* The client that cannot be told is closed, and did not join. */
+/* A client that the reply cannot reach does not join; its connection is closed. */
 void stg_request_join(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
@@ -207,7 +207,7 @@ static int wait_because(struct stg_session *session, const char *fmt, ...)
     return 1;
 }
 
-/* As wait_because; *err is what it fails with. */
+/* Waits as wait_because, for a shorter time; then the open fails with *err. */
 static int wait_briefly(struct stg_session *session, const struct stg_err *err)
 {
     wait_because(session, "%s", err->text);
@@ -217,8 +217,9 @@ static int wait_briefly(struct stg_session *session, const struct stg_err *err)
     return 1;
 }
 
-/* The instance could not be made. Memory that is on its way back is worth waiting for;
- * what processes keep that left, for a moment: one may be about to end. */
+/* Answers an open whose instance could not be made. The open waits for memory of an
+ * instance that ends, and briefly for memory that a closed stream keeps: its process may
+ * be about to end. */
 static int answer_failed(struct stg_session *session, const struct stg_request *request,
                          struct stg_instance *instance)
 {

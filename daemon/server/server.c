@@ -157,8 +157,8 @@ static void on_accept_pause(uv_timer_t *timer)
         uv_poll_start(&server->listen_poll, UV_READABLE, on_connection);
 }
 
-/* Out of descriptors: give up the spare one, tell one caller, and rest a little, so that
- * the loop does not spin. */
+/* Out of descriptors: uses the spare one to refuse one caller, and pauses, so that the
+ * loop does not spin. */
 static void refuse_one(struct stg_server *server, int number)
 {
     if (server->spare_fd >= 0)
@@ -489,7 +489,7 @@ static void start_watchdog(struct stg_server *server)
     uv_timer_start(&server->watchdog_timer, on_watchdog, half_millis, half_millis);
 }
 
-/* Not all of max_clients may connect: those that are refused read the same. */
+/* Warns if fewer than max_clients can connect; a refused client reads the same text. */
 static void warn_of_files(const struct stg_settings *settings)
 {
     uint64_t limit = stg_limit_files();

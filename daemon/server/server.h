@@ -46,8 +46,8 @@ struct stg_server {
     bool stopping;
 };
 
-/* Makes runtime_dir, takes its lock and that of state_dir (FAILED_PRECONDITION when
- * another daemon has one: says which), binds the socket, reads the pipelines. */
+/* Makes runtime_dir, takes its lock and that of state_dir, binds the socket and reads the
+ * pipelines. FAILED_PRECONDITION names the folder that another daemon has. */
 int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                      const char *config_path, struct stg_err *err);
 

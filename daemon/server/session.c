@@ -177,7 +177,7 @@ void stg_session_abort(struct stg_session *session)
 
 /* ---- replies ---- */
 
-/* Whether it was sent; else errno says why. */
+/* Returns whether the message was sent; if not, errno has the reason. */
 static bool post_message(struct stg_session *session, const void *bytes, size_t n,
                          const int *fds, size_t n_fds)
 {
@@ -278,7 +278,8 @@ static void on_deadline(uv_timer_t *timer)
     }
 }
 
-/* Each reason has a time, from the first try on. */
+/* Arms the deadline of an open that waits. Each reason has its time, counted from the
+ * first try. */
 static void arm_open(struct stg_session *session)
 {
     uint64_t now = uv_now(&session->server->loop);
@@ -405,7 +406,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         ring(session);
 }
 
-/* ---- who is there ---- */
+/* ---- peers ---- */
 
 /* pid: 0 when it is of a namespace that we do not see into. */
 static int open_pidfd(int fd, pid_t pid)

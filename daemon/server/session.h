@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One connection: who it is (SO_PEERCRED, pidfd), its requests, and at most one stream. A
- * message of one byte is a doorbell. Belongs to the loop.
+ * One connection: its process (SO_PEERCRED, pidfd), its requests, and at most one stream.
+ * A message of one byte is a doorbell. Belongs to the loop.
  *
  * I4  No call blocks on an object whose file description a client shares: every send and
- * recv is MSG_DONTWAIT; who does not read its replies is cut off. I5  No descriptor is
- * accepted from a client: recv has no control buffer. I11 Any input ends in an answer or
- * in the end of that connection.
+ * recv is MSG_DONTWAIT; a client that does not read its replies is disconnected. I5  No
+ * descriptor is accepted from a client: recv has no control buffer. I11 Any input ends in
+ * an answer or in the end of that connection.
  */
 #ifndef STG_DAEMON_SERVER_SESSION_H
 #define STG_DAEMON_SERVER_SESSION_H
@@ -57,7 +57,7 @@ struct stg_session {
     int open_code;                     /* what it fails with if that takes too long */
     uint64_t open_millis;              /* how long that is */
     uint64_t open_since;               /* of the loop's clock */
-    bool open_brief;    /* for a process to release, or end: nothing else will tell */
+    bool open_brief;    /* for a process to release or end: no event reports that */
     uint64_t open_gone; /* it waits for memory: n_gone at the last try, plus 1; or 0 */
 };
 

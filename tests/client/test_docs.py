@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The examples of docs/c-api.md compile, without a warning; every step of pipeline.proto has its section in
-docs/dataset.md, and its fields are told there or where it refers to.
+docs/dataset.md, which describes its fields or names the document that does.
 
     test_docs.py SOURCE_ROOT COMPILER...
 """

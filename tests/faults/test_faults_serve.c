@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams while something fails under the daemon: opening says so, or batches come, or an
- * error comes instead of them; nobody waits in vain; and the next stream gets every row.
+ * Streams while a call of the daemon fails: the open fails, or batches come, or an error
+ * comes in place of a batch. No client waits in vain, and the next stream gets every row.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -259,7 +259,7 @@ static void let_the_daemon_rest(struct stager *client)
     }
 }
 
-/* The daemon is not told that the client asked for the next pass: it looks by itself. */
+/* The doorbell of the request for the next pass fails: the daemon finds it by a sweep. */
 static void a_sleeper_that_could_not_ring_is_found(void)
 {
     struct stager_stream *streams[2];
@@ -284,7 +284,7 @@ static void a_sleeper_that_could_not_ring_is_found(void)
     stop_sleepers(streams);
 }
 
-/* hello, open, join: the client that is not told has not attached. */
+/* hello, open, join: a client that the reply does not reach has not attached. */
 static void an_open_whose_reply_is_lost_begins_nothing(void)
 {
     struct stager_stream *streams[2];

@@ -55,7 +55,7 @@ struct ledger {
     _Atomic uint32_t n_opened; /* clients that opened once */
     struct client {
         _Atomic bool has_opened, is_finished;
-        _Atomic uint32_t ends; /* passes whose end it was told */
+        _Atomic uint32_t ends; /* passes whose end it took */
         _Atomic int died_at;
     } clients[MAX_CLIENTS];
     _Atomic uint32_t n_refused; /* opens, for memory that others had not released yet */
@@ -205,7 +205,7 @@ static void take_end(struct life *life)
     stager_stream_info(life->stream, &info);
     uint32_t ends = atomic_load(&self->ends);
     if (info.end_pass != ends && info.end_pass + 1 != ends)
-        die_because(life, "was told the end of pass %d after %u ends", (int)info.end_pass,
+        die_because(life, "took the end of pass %d after %u ends", (int)info.end_pass,
                     ends);
     check_pass(life, info.end_pass);
     atomic_store(&self->ends, (uint32_t)info.end_pass + 1);
@@ -236,8 +236,8 @@ static void take_next(struct life *life)
         stager_rewind(life->stream);
 }
 
-/* Nobody takes before all came once: who comes for the first time when a pass is over is
- * another's case. */
+/* No client takes before all have come once: another test covers a client that comes for
+ * the first time after the end of a pass. */
 static void await_others(const struct life *life)
 {
     struct client *self = &ledger->clients[life->id];
@@ -349,8 +349,8 @@ static void show_round(void)
                 point_name((enum point)ledger->clients[i].died_at));
 }
 
-/* Restarts those that were killed, until all were told every end. Returns how many were
- * killed. */
+/* Restarts killed clients until each has taken every end. Returns how many were killed.
+ */
 static uint32_t run_clients(struct fixture *fixture, uint32_t n_deaths,
                             struct random *random)
 {

@@ -68,7 +68,7 @@ static void *trainer_main(void *arg)
         player->end_code = rc;
         if (rc != -STAGER_OUT_OF_RANGE)
             break;
-        player->n_ends = (int)player->stream.end_pass + 1; /* it may be told it again */
+        player->n_ends = (int)player->stream.end_pass + 1; /* the end may come again */
         if (player->n_ends >= cast->n_passes)
             break;
         stager_rewind(&player->stream);
@@ -164,7 +164,8 @@ enum {
     N_EVENTS
 };
 
-/* A stage that nobody is left in ends, and the next to come has another one: not here. */
+/* A stage without clients ends, and the next client gets another one: not covered here.
+ */
 static bool would_end(const struct player *player)
 {
     const struct stg_stage *stage = play->stage;
@@ -342,7 +343,7 @@ static bool is_broadcast(void)
     return definition->spec->staged.delivery == STG_DELIVERY_BROADCAST;
 }
 
-/* Rounds that lost a rank for good: the others are told so, whatever is left. */
+/* Rounds that lost a rank for good: the other ranks get ABORTED, whatever is left. */
 static bool is_broken_round(void)
 {
     return definition->spec->staged.delivery == STG_DELIVERY_ROUND_ROBIN &&
@@ -385,8 +386,8 @@ static int n_different(const struct player *player)
     return __builtin_popcount(seen);
 }
 
-/* Every trainer that lives was told an end or the reason why there is none, and the stage
- * is finished: no runner left, no lease out. */
+/* Every live trainer took an end or the reason why there is none, and the stage is
+ * finished: no runner left, no lease out. */
 static void at_rest(void)
 {
     for (int i = 0; i < cast->n_trainers; i++) {
@@ -398,7 +399,7 @@ static void at_rest(void)
         bool stopped = play->stopped || play->aborted;
         bool aborted = player->end_code == -STAGER_ABORTED && is_broken_round();
         if (player->end_code != -STAGER_OUT_OF_RANGE && !stopped && !aborted)
-            explore_fail("trainer %d was told %d", i, player->end_code);
+            explore_fail("trainer %d got code %d", i, player->end_code);
         if (is_broadcast() && !stopped && cast->timeouts == 0 &&
             n_different(player) != cast->n_items * cast->n_passes)
             explore_fail("trainer %d got %d items", i, n_different(player));
@@ -413,11 +414,11 @@ static void at_rest(void)
     if (usage.lent != 0 || usage.quarantined != 0)
         explore_fail("%d bytes are still lent, %d quarantined", (int)usage.lent,
                      (int)usage.quarantined);
-    /* Split: as long as somebody lived to the end, every item came to somebody. */
-    bool somebody = false;
+    /* Split: if any trainer lived to the end, every item came to a trainer. */
+    bool any_lived = false;
     for (int i = 0; i < cast->n_trainers; i++)
-        somebody |= !play->players[i].killed;
-    bool all = !play->stopped && !play->aborted && cast->timeouts == 0 && somebody &&
+        any_lived |= !play->players[i].killed;
+    bool all = !play->stopped && !play->aborted && cast->timeouts == 0 && any_lived &&
                !is_broken_round();
     for (int number = 0; number < cast->n_items * cast->n_passes && all; number++) {
         int marked;
@@ -464,9 +465,9 @@ void play_run(const struct cast *the_cast)
              "  - batch: {batch_size: 1, drop_remainder: true}\n"
              "staged: {num_clients: %d, %s}\n",
              cast->n_items, cast->n_trainers, cast->staged);
-    static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+    static const struct stg_identity applier = {.uid = 65534, .gid = 65534};
     struct stg_err err = {0};
-    CHECK_OK(stg_definition_create(yaml, strlen(yaml), "model", &nobody, NULL,
+    CHECK_OK(stg_definition_create(yaml, strlen(yaml), "model", &applier, NULL,
                                    &definition, &err),
              err);
     stg_budget_init(&budget, 1u << 30);

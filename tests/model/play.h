@@ -15,7 +15,7 @@ struct cast {
     const char *staged;
     int n_items, n_trainers, n_passes;
     int n_kills;       /* of any trainer, at any moment */
-    bool comes_back;   /* trainers have names; whoever is killed opens again */
+    bool comes_back;   /* trainers have names; a killed one opens again */
     bool may_stop;     /* the pipeline is replaced (draining) at any moment */
     bool may_abort;    /* the stage is stopped without draining at any moment */
     uint32_t timeouts; /* waits for room that may run out */

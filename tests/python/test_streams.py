@@ -200,7 +200,7 @@ class Errors(case.Case):
         rows = stager.range(1000).batch(2)
         for pipeline, drops in ((stager.staged(rows, timeout_millis=20, name="dropping"), True),
                                 (rows.staged(timeout_millis=20, name="waiting"), False),
-                                (stager.staged(rows, timeout_millis=20, on_timeout="wait", name="told"), False)):
+                                (stager.staged(rows, timeout_millis=20, on_timeout="wait", name="asked"), False)):
             name = stager.apply(pipeline)
             with stager.open(name, max_held=1) as stream:
                 with stream.next():

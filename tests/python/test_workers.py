@@ -402,21 +402,21 @@ class Errors(WorkerCase):
         self.one_is_lost("stops", "was still at work after timeout_millis 300", timeout_millis=300)
 
     def test_a_deadline_names_the_worker_that_is_busy_or_that_none_is_there(self):
-        def told(stream, pattern):
-            def is_told():
+        def expect(stream, pattern):
+            def is_said():
                 try:
                     stream.next(timeout=0.2)
                 except stager.DeadlineExceededError as error:
                     return re.search(pattern, str(error))
                 return False
-            case.wait_until(is_told)
+            case.wait_until(is_said)
 
         with stager.open(self.calling("hangs"), workers=0) as stream:
-            told(stream, r"no batch of pipeline \w+ within 200 ms: py_function user_functions:hangs: no worker is "
-                         r"ready; start one with `stager worker")
+            expect(stream, r"no batch of pipeline \w+ within 200 ms: py_function user_functions:hangs: no worker is "
+                           r"ready; start one with `stager worker")
         with stager.open(self.calling("hangs"), workers=1) as stream:
-            told(stream, r"py_function user_functions:hangs: a worker, pid \d+, has been at work for \d+\.\d s "
-                         r"\(1 of 1 workers are\)")
+            expect(stream, r"py_function user_functions:hangs: a worker, pid \d+, has been at work for \d+\.\d s "
+                           r"\(1 of 1 workers are\)")
 
     def test_a_worker_that_never_lasts_is_started_ever_more_slowly(self):
         with stager.open(self.calling("exits_always"), workers=1) as stream:

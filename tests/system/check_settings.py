@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What stagerd says of settings that are wrong, of folders that another daemon has, and of a limit of
-descriptors that is too small.
+"""Messages of stagerd about wrong settings, about folders that another daemon has locked, and about a limit
+of descriptors that is too small.
 
     check_settings.py BUILD
 """
@@ -35,7 +35,7 @@ def stagerd(build, *arguments, **environment):
 
 
 def check_mistakes(build, folder):
-    """Each mistake has its line; a pipeline that is left out is told and is no mistake."""
+    """Each mistake is reported with its line. A pipeline with an error is reported and is no mistake."""
     config = os.path.join(folder, "stagerd.yaml")
     pipelines = os.path.join(folder, "pipelines")
     os.mkdir(pipelines)
@@ -86,7 +86,7 @@ def check_state_folder(build, folder):
 
 
 class Own(Daemon):
-    """A daemon without settings, in the folder that the environment names."""
+    """A daemon without a settings file, in the folder that the environment names."""
 
     def __init__(self, build, home, runtime_dir):
         super().__init__(build)
@@ -136,7 +136,7 @@ def fill(daemon, stack):
 
 
 def check_files(build):
-    """The limit is raised as far as it goes; a trainer that finds no descriptor left reads why."""
+    """The daemon raises the limit as far as it goes. A trainer that finds no descriptor left reads the reason."""
     with Small(build) as daemon:
         with contextlib.ExitStack() as stack:
             fill(daemon, stack)

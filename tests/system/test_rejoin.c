@@ -221,15 +221,15 @@ static void a_split_pass_waits_for_the_last_one_that_left(void)
     CHECK_INT(status.n_attached, 0);
     CHECK_STR(status.state, "running");
     struct stager_options options = {.runtime_dir = fixture.runtime};
-    struct stager_stream *anybody;
-    CHECK_INT(stager_open(NULL, "p", &options, &anybody), 0);
+    struct stager_stream *unnamed;
+    CHECK_INT(stager_open(NULL, "p", &options, &unnamed), 0);
     for (int i = 2; i < 12; i++)
-        CHECK_INT(fixture_expect_value(anybody, i), i < 4);
-    fixture_expect_code(anybody, STAGER_OUT_OF_RANGE, "end of pass");
+        CHECK_INT(fixture_expect_value(unnamed, i), i < 4);
+    fixture_expect_code(unnamed, STAGER_OUT_OF_RANGE, "end of pass");
     status = fixture_balance(&fixture);
     CHECK_INT(status.redelivered, 2);
     CHECK_INT(status.acknowledged, 12);
-    stager_close(anybody);
+    stager_close(unnamed);
     fixture_finish(&fixture);
 }
 

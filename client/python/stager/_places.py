@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the user's Python code makes the parts of a pipeline. What the daemon says of lines of the text that
-the builder wrote becomes file and line of that code."""
+"""The places in the user's Python code that make the parts of a pipeline. A message of the daemon names lines of
+the text that the builder wrote; the package replaces them by file and line of the user's code."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-#: How the daemon calls the text of a builder.
+#: The name that messages of the daemon give to the text of a builder.
 TEXT = "<pipeline>"
 
 _SAID = re.compile(r"(?P<step>\w+) \(line (?P<step_line>\d+)\)"
@@ -24,7 +24,7 @@ def _folder(path: str) -> str:
 
 
 def _caller() -> Tuple[Any, int]:
-    """The frame that called this package, and how many frames of this package it is behind `depth`."""
+    """Returns the frame that called this package, and the number of frames of this package above it."""
     frame: Any = sys._getframe(1)
     package, n = _folder(frame.f_code.co_filename), 0
     while frame is not None and _folder(frame.f_code.co_filename) == package:
@@ -59,7 +59,7 @@ class StepPlace(NamedTuple):
 
 
 class Places:
-    """Of the lines, nodes and features of one text."""
+    """The places of the lines, nodes and features of one text."""
 
     def __init__(self, whole: str) -> None:
         self.whole = whole
@@ -69,8 +69,8 @@ class Places:
         self.features: Dict[str, str] = {}
 
     def named(self, text: str) -> str:
-        """Returns what the daemon says with places in Python. Lines of data stay: those of the text are told from
-        them by the names that stand beside them."""
+        """Returns a message of the daemon with places in Python. Lines of data files stay: a line of the text has
+        the name of a step, a node or a feature beside it."""
         head = _HEAD.match(text)
         step: Optional[StepPlace] = None
         found = False
@@ -103,7 +103,7 @@ class Places:
         return text
 
     def named_in(self, value: Any) -> Any:
-        """The same in all texts of a reply."""
+        """Returns a reply with places in Python in each of its texts."""
         if isinstance(value, str):
             return self.named(value)
         if isinstance(value, dict):

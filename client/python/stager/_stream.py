@@ -88,7 +88,7 @@ class _Place(NamedTuple):
 
 
 class _Peeked(NamedTuple):
-    """What load_state_dict has found at its place, and `next` gives."""
+    """The item that load_state_dict found at its place; `next` returns it."""
 
     found: Union[_core.Lease, Error]
     before: _Place
@@ -218,7 +218,7 @@ class Stream:
         self._before = 0  # batches and error items of earlier passes
         self._pass: Optional[int] = None  # which one it is in, once a batch said so
         self._at: Optional[Tuple[int, ...]] = None  # the last batch of it, where that may be asked for
-        self._resume: Optional[_Place] = None  # of a load_state_dict that is not done
+        self._resume: Optional[_Place] = None  # of a load_state_dict that has not finished
         self._peeked: Optional[_Peeked] = None
 
     def _find_place(self) -> int:
@@ -234,9 +234,9 @@ class Stream:
         return int(status["num_clients"]) if status["delivery"] == "round_robin" else 1
 
     def _shares_with_ranks(self, is_given: bool) -> bool:
-        """Are this pipeline's clients the ranks? A pipeline for another number of ranks would wait for clients that
-        never come. is_given: world_size is an argument, and not that of torchrun, under which a pipeline for one
-        client belongs to the one rank that opens it."""
+        """Returns whether the clients of this pipeline are the ranks. A pipeline for another number of ranks would
+        wait for clients that never come. is_given: world_size is an argument and not the variable of torchrun.
+        Under torchrun a pipeline for one client belongs to the rank that opens it."""
         if self.world_size is None or self.world_size <= 1:
             return False
         if self.rank is not None and not 0 <= self.rank < self.world_size:
@@ -343,7 +343,7 @@ class Stream:
         return int(info["batches"] + info["errors"]) - self._before
 
     def _given(self) -> int:
-        """The same, without what load_state_dict has found and `next` gives."""
+        """Returns the number of items that `next` has returned: without the one that load_state_dict found."""
         return 0 if self._peeked is not None else self._taken()
 
     def _rewind(self) -> None:
@@ -420,7 +420,7 @@ class Stream:
         self._epoch = int(state["epoch"])
 
     def _place_of(self, state: Dict[str, Any]) -> _Place:
-        """Checks a state as far as it can be without a batch."""
+        """Returns the place of a state, checked as far as that needs no batch."""
         keys = {"version", "pipeline", "epoch", "pass", "batches"}
         if not isinstance(state, dict) or not keys <= state.keys() or state["version"] != _STATE_VERSION \
                 or state["pipeline"] != self.name:
@@ -445,7 +445,7 @@ class Stream:
         return place
 
     def _catch_up(self, millis: int) -> Union[_core.Lease, Error]:
-        """Throws away what comes before the place of load_state_dict; the first item after it."""
+        """Discards the items before the place of load_state_dict. Returns the first item after it."""
         wanted, n_thrown = self._resume or _Place(0, 0, None), 0
         while True:
             try:
@@ -482,8 +482,8 @@ class Stream:
             n_thrown += 1
 
     def _failed(self, lease: Optional[_core.Lease], text: str) -> FailedPreconditionError:
-        """Ends a load_state_dict. Where only `lease` was taken, the stream stays before it; else it begins anew
-        where nobody else notices, or is closed."""
+        """Ends a load_state_dict that failed. If only `lease` was taken, the stream stays before it. Otherwise a
+        private run begins again, and any other stream is closed."""
         self._resume = None
         if lease is not None:
             self._peeked = _Peeked(lease, _Place(self._pass or 0, None if self._came_back else 0, None))

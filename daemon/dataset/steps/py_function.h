@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * py_function: a function of the user, in processes of the user's. Here is what it gets
- * and what it gives; who calls it is daemon/pyworker/work.h. It is the last step, and its
- * iterator is that of its input: the runners call the function, each for the item it has
+ * py_function: a function of the user, which runs in processes of the user. This file has
+ * its inputs and outputs; daemon/pyworker/work.h calls it. It is the last step, and its
+ * iterator is that of its input: each runner calls the function for the item that it has
  * drawn.
  */
 #ifndef STG_DAEMON_PY_FUNCTION_H

@@ -133,8 +133,8 @@ static enum stg_verdict judge_whole(struct stg_progress *progress,
     return STG_VERDICT_GO;
 }
 
-/* The answer is what was asked for, and says nothing of its version: the caller knows
- * that, or nobody does. */
+/* The answer is the one that was asked for, and does not name its version: the caller
+ * knows it, or it stays unknown. */
 static enum stg_verdict judge_plain(struct stg_progress *progress)
 {
     progress->is_sure = progress->kind == STG_FETCH_RANGE && progress->version.known;

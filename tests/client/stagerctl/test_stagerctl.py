@@ -69,26 +69,26 @@ def no_daemon(folder):
         assert run(*args, stdin="name: x\n", STAGER_RUNTIME_DIR=folder)[2] == start
     expect(1, "INVALID_ARGUMENT", "list", "--runtime-dir", "/" + "d" * 200)
 
-    told = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
-    assert told["daemon"]["reachable"] is False and "cannot reach" in told["daemon"]["reason"]
-    assert told["protocol"] == {"min": 2, "max": 2}
-    assert isinstance(told["cuda"]["available"], bool)
-    assert told["release"] in expect(0, "", "--version", "--runtime-dir", folder)
+    version = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
+    assert version["daemon"]["reachable"] is False and "cannot reach" in version["daemon"]["reason"]
+    assert version["protocol"] == {"min": 2, "max": 2}
+    assert isinstance(version["cuda"]["available"], bool)
+    assert version["release"] in expect(0, "", "--version", "--runtime-dir", folder)
 
 
 def doctor(folder):
-    told = json.loads(expect(0, "", "doctor", "--json", "--runtime-dir", folder))
-    assert told["daemon"]["reachable"] is False and "cannot reach" in told["daemon"]["reason"]
+    reply = json.loads(expect(0, "", "doctor", "--json", "--runtime-dir", folder))
+    assert reply["daemon"]["reachable"] is False and "cannot reach" in reply["daemon"]["reason"]
     text = expect(0, "", "doctor", "--runtime-dir", folder)
     assert "stagerd   none: cannot reach" in text, text
-    if told["gpus"]:
+    if reply["gpus"]:
         assert all(gpu["memory_bytes"] > 0 and "." in gpu["compute_capability"]
-                   for gpu in told["gpus"])
+                   for gpu in reply["gpus"])
     else:
-        assert told["reason"] in text, text
+        assert reply["reason"] in text, text
     for reason, env in REASONS:
-        told = json.loads(run("doctor", "--json", "--runtime-dir", folder, **env)[1])
-        assert told["gpus"] == [] and reason in told["reason"], (reason, told)
+        reply = json.loads(run("doctor", "--json", "--runtime-dir", folder, **env)[1])
+        assert reply["gpus"] == [] and reason in reply["reason"], (reason, reply)
 
 
 def files(folder):

@@ -114,8 +114,8 @@ struct model {
     struct stg_version pinned;
 };
 
-/* The object that the bytes of an answer belong to, as far as its head and its end tell:
- * two answers with the same number cannot be told apart by anybody. */
+/* Returns the object that the bytes of an answer belong to, as far as its head and its
+ * end name it: answers with the same number look the same to any client. */
 static int object_of(const struct answer *answer, unsigned number)
 {
     if (answer->id != '-')

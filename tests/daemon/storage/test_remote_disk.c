@@ -170,7 +170,7 @@ uint64_t __wrap_stg_fingerprint64(const char *s, size_t n)
     return all_alike ? 7 : __real_stg_fingerprint64(s, n);
 }
 
-/* As if somebody had made URLs whose hashes are equal. */
+/* Simulates URLs with equal hashes. */
 static void what_is_kept_of_another_url_is_not_given_out(void)
 {
     struct stg_version version = {.known = true, .size = 8, .etag = "\"e\""}, got;
