@@ -174,7 +174,7 @@ def _flatten(op: str, value: Any) -> Iterator[Output]:
     elif isinstance(value, dict):
         raise TypeError(f"{op} takes tensors, not a dict of them: name one, [{next(iter(value), '')!r}]")
     elif is_parts(value) and op not in _READ_PARTS:
-        kind, *others = type(value).__name__, *value._fields[1:]
+        kind, others = type(value).__name__, value._fields[1:]
         raise TypeError(f"{op} takes dense tensors, not a {kind.lower()} one: {op}(x.values) computes on its values, and "
                         f"stager.{kind}(…, {', '.join(f'x.{name}' for name in others)}) puts the result together")
     elif isinstance(value, (list, tuple)) and _holds_symbol(value):

@@ -33,7 +33,7 @@ class Features(Dict[str, Any]):
     def __missing__(self, key: Any) -> Output:
         entry, _, part = key.rpartition("/") if isinstance(key, str) else ("", "", "")
         if isinstance(key, int) or part in getattr(self.get(entry), "_fields", ()):
-            return self._node[key]
+            return Output(node=self._node, key=key)
         near = difflib.get_close_matches(str(key), self, 1)
         raise InvalidArgumentError(f"{self._node!r} has no output {key!r}" +
                                    (f"; did you mean {near[0]!r}?" if near else f": it has {', '.join(self)}"))
@@ -60,12 +60,12 @@ def _assert(node: Node) -> Any:
     return _outputs(node, len(node.inputs) - 1) if len(node.inputs) > 2 else None
 
 
-def _string_split(node: Node) -> Any:
-    kind = {"ragged": Ragged, "sparse": Sparse}.get(node.attributes.get("result_type", "ragged"))
-    return None if kind is None else kind(*(node[i] for i, _ in enumerate(kind._fields)))
-
-
 _KINDS: Dict[Any, Any] = {"ragged": Ragged, "var_len": Sparse, "sparse": Sparse}
+
+
+def _string_split(node: Node) -> Any:
+    kind = _KINDS.get(node.attributes.get("result_type", "ragged"))
+    return None if kind is None else kind(*(node[i] for i, _ in enumerate(kind._fields)))
 
 
 def _feature(node: Node, name: str, spec: Any) -> Any:

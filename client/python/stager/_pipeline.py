@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
 import numpy as np
 
@@ -257,7 +257,7 @@ def _split_maps(dataset: Dataset) -> Tuple[Dataset, List[Callable[[Element], Any
     steps = list(dataset._steps)
     functions: List[Callable[[Element], Any]] = []
     while steps and steps[-1].name == "map" and not steps[-1].arguments:
-        functions.insert(0, (steps.pop().special or ("", None))[1])
+        functions.insert(0, cast(Callable[[Element], Any], (steps.pop().special or ("", None))[1]))
     return Dataset(tuple(steps)), functions
 
 
