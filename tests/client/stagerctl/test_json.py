@@ -8,7 +8,9 @@ import base64
 import itertools
 import json
 import math
+import os
 import random
+import shlex
 import struct
 import subprocess
 import sys
@@ -18,7 +20,8 @@ RANDOM = random.Random(20240)
 
 
 def ask(lines):
-    out = subprocess.run([sys.argv[1]], input="".join(line + "\n" for line in lines),
+    wrapper = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))  # for a program of another machine
+    out = subprocess.run([*wrapper, sys.argv[1]], input="".join(line + "\n" for line in lines),
                          capture_output=True, text=True, check=True, encoding="utf-8")
     answers = out.stdout.split("\n")[:-1]
     assert len(answers) == len(lines), (len(answers), len(lines))

@@ -9,11 +9,13 @@ one of them is all that there is.
 """
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 
-CTL = sys.argv[1]
+# A program for another machine runs by what meson calls the wrapper.
+CTL = [*shlex.split(os.environ.get("MESON_EXE_WRAPPER", "")), sys.argv[1]]
 REASONS = []
 if len(sys.argv) > 3:
     BOTH = f"{sys.argv[2]}:{sys.argv[3]}"
@@ -23,7 +25,7 @@ if len(sys.argv) > 3:
 
 
 def run(*args, stdin="", **env):
-    result = subprocess.run([CTL, *args], input=stdin, capture_output=True, text=True,
+    result = subprocess.run([*CTL, *args], input=stdin, capture_output=True, text=True,
                             env={**os.environ, **env}, timeout=60)
     return result.returncode, result.stdout, result.stderr
 
