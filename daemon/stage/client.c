@@ -14,28 +14,6 @@
 
 #include "daemon/stage/delivery.h"
 
-bool stg_client_takes_part(const struct stg_client *client)
-{
-    return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_AWAY;
-}
-
-const struct stg_client *stg_client_successor(const struct stg_stage *stage,
-                                              const struct stg_client *away)
-{
-    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_JOINING && c->named &&
-            strcmp(c->client_id, away->client_id) == 0)
-            return c;
-    }
-    return NULL;
-}
-
-bool stg_stage_is_empty(const struct stg_stage *stage)
-{
-    return stage->members.n_attached + stage->members.n_away + stage->members.n_joining ==
-           0;
-}
-
 /* ---- freeing ---- */
 
 static void unmap(struct stg_client *client)
@@ -161,9 +139,11 @@ const char *stg_client_how(const struct stg_client *client)
 
 void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
 {
+    struct stg_err err = {0};
     if (client->has_lease) {
         stg_client_trace(stage, client);
-        stg_client_take_in(stage, client);
+        if (stg_client_take_in(stage, client, &err) < 0)
+            stg_client_expel_violator(stage, client, err.text);
     }
     if (client->state != STG_CLIENT_ATTACHED)
         return; /* before, or for its last releases */
@@ -220,6 +200,19 @@ void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int co
                       const char *text)
 {
     expel(stage, client, true, code, text);
+}
+
+/* A violation costs its author the stream. */
+void stg_client_expel_violator(struct stg_stage *stage, struct stg_client *client,
+                               const char *why)
+{
+    client->n_violations++;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "stagerd detached this client: its control page is broken (%.100s)", why);
+    stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s",
+                  stage->config.name, client->client_id, (int)client->pid, text);
+    stg_client_expel(stage, client, STAGER_INVALID_ARGUMENT, text);
 }
 
 void stg_stage_discard(struct stg_stage *stage)
@@ -300,33 +293,4 @@ void stg_stage_stop_when_left(struct stg_stage *stage)
     stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;
     stage->effects.asks_loop = true;
-}
-
-/* ---- evicting ---- */
-
-/* Of those that hold up the others, who was given something longest ago. */
-static struct stg_client *slowest(const struct stg_stage *stage)
-{
-    struct stg_client *found = NULL;
-    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (stage->kind->holds_up(stage, c) &&
-            (found == NULL || c->last_given_ns < found->last_given_ns))
-            found = c;
-    }
-    return found;
-}
-
-bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
-{
-    struct stg_client *client = stage->kind->together ? slowest(stage) : NULL;
-    if (client == NULL)
-        return false;
-    stg_stage_log(stage, STG_LOG_WARNING,
-                  "pipeline %s: client %s (pid %d) is evicted: %s", stage->config.name,
-                  client->client_id, (int)client->pid, why);
-    stage->counts.n_evicted++;
-    stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
-    stg_stage_stop_when_left(stage);
-    stg_delivery_run(stage);
-    return true;
 }

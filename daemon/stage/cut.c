@@ -7,22 +7,6 @@
 
 #include "daemon/stage/delivery.h"
 
-struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut)
-{
-    if (cut != NULL)
-        atomic_fetch_add(&cut->refs, 1);
-    return cut;
-}
-
-void stg_stage_cut_unref(struct stg_stage_cut *cut)
-{
-    if (cut == NULL || atomic_fetch_sub(&cut->refs, 1) != 1)
-        return;
-    stg_stage_cut_unref(cut->least);
-    stg_cut_destroy(cut->cut);
-    free(cut);
-}
-
 /* ---- what clients need ---- */
 
 int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cuts,

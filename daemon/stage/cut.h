@@ -21,6 +21,7 @@
 #define STG_DAEMON_STAGE_CUT_H
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "ops/partition/cut.h"
 #include "proto/wire.h"
@@ -40,8 +41,22 @@ struct stg_stage_cut {
                          lock */
 };
 
-struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut); /* NULL: NULL */
-void stg_stage_cut_unref(struct stg_stage_cut *cut);                /* NULL is allowed */
+/* NULL is allowed. */
+static inline struct stg_stage_cut *stg_stage_cut_ref(struct stg_stage_cut *cut)
+{
+    if (cut != NULL)
+        atomic_fetch_add(&cut->refs, 1);
+    return cut;
+}
+
+static inline void stg_stage_cut_unref(struct stg_stage_cut *cut)
+{
+    if (cut == NULL || atomic_fetch_sub(&cut->refs, 1) != 1)
+        return;
+    stg_stage_cut_unref(cut->least);
+    stg_cut_destroy(cut->cut);
+    free(cut);
+}
 
 /* What an open request needs of its batches. NOT_FOUND names the nearest;
  * FAILED_PRECONDITION: it lacks what may not run ahead. */

@@ -4,12 +4,14 @@
  * and the three kinds of delivery offer each other and the rest of a stage. All with the
  * stage's lock held, any thread.
  *
- * client_open.c  attaching, coming back
- * client.c     leaving, being away
- * delivery.c   releases, acknowledgements, passes, bells: what all deliveries share
- * split.c broadcast.c round_robin.c    what they do not: one table of functions each
- * expire.c     the clocks
- * account.c    the counters
+ * membership.c  what the state of a client says
+ * releases.c    what a client posted
+ * assign.c      one item to one client
+ * client_open.c client.c    attaching, coming back; leaving, being away
+ * split.c broadcast.c round_robin.c    one table of functions each
+ * delivery.c    all of it in order: releases, deliveries, passes, doorbells
+ * expire.c      timeouts
+ * account.c     counters and measurements; status.c    a report of them
  */
 #ifndef STG_DAEMON_STAGE_DELIVERY_H
 #define STG_DAEMON_STAGE_DELIVERY_H
@@ -63,6 +65,10 @@ bool stg_pass_drawn_out(const struct stg_stage *stage);
 /* The pass that it is in: the running one, or the next to begin. */
 uint64_t stg_client_pass(const struct stg_client *client);
 
+/* Did the client ask for the pass that it is in now? One more than it was told the end of
+ * is the most it can: a client that reads no ends must not have passes run on and on. */
+bool stg_client_wants_pass(const struct stg_client *client);
+
 /* Is it attached, and asks for the pass that is next or runs? */
 bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client);
 
@@ -76,9 +82,9 @@ uint32_t stg_client_credits(const struct stg_stage *stage,
 /* The oldest item that it was given and did not acknowledge, or NULL. */
 const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
 
-/* Releases and acknowledgements that lie in its control page. Whether anything changed.
- */
-bool stg_client_take_in(struct stg_stage *stage, struct stg_client *client);
+/* Takes in what lies in its control page. INVALID_ARGUMENT: the page is broken. */
+int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
+                       struct stg_err *err);
 
 /* Assigns the item to the client. again: it was given before (it is owed already, and the
  * descriptor says redelivered). False: no credit. */
@@ -137,6 +143,10 @@ const char *stg_client_how(const struct stg_client *client);
 void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
                       const char *text);
 
+/* A violation costs its author the stream. `why` names what is wrong with its page. */
+void stg_client_expel_violator(struct stg_stage *stage, struct stg_client *client,
+                               const char *why);
+
 /* Its process is dead, or holds nothing: leases and pages go. */
 void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
 
@@ -158,12 +168,12 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
 /* When nobody is left, and nobody may come back, the stage stops (unless keep_warm). */
 void stg_stage_stop_when_left(struct stg_stage *stage);
 
+/* ---- expire.c ---- */
+
 /* on_timeout: evict. Detaches the client that holds up the others most, with
  * DEADLINE_EXCEEDED and `why` as its last words: there may be room now. False when there
  * is none to evict: under split nobody holds up another. */
 bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why);
-
-/* ---- expire.c ---- */
 
 /* Detaches clients whose clock has run out. now_ns is not before the last assignment.
  * Whether anybody went. */
@@ -187,6 +197,13 @@ void stg_account_work(struct stg_stage *stage, const struct stg_work *work);
 /* Brings stage->observers.measure->load up to this moment; also before n_attached
  * changes. */
 void stg_account_load(struct stg_stage *stage, uint64_t now_ns);
+
+/* A copy that lives in bump. */
+const char *stg_account_keep(struct stg_bump *bump, const char *text);
+
+/* Appends the clients: attached, away, detached, gone. */
+void stg_account_clients(const struct stg_stage *stage, struct stg_bump *bump,
+                         struct stg_pipeline_status *ret);
 
 /* Remembers a client that is gone. */
 void stg_account_gone(struct stg_stage *stage, const struct stg_client *client);

@@ -153,3 +153,32 @@ uint64_t stg_expire_next_ns(const struct stg_stage *stage)
     }
     return next;
 }
+
+/* ---- evicting ---- */
+
+/* Of those that hold up the others, who was given something longest ago. */
+static struct stg_client *slowest(const struct stg_stage *stage)
+{
+    struct stg_client *found = NULL;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (stage->kind->holds_up(stage, c) &&
+            (found == NULL || c->last_given_ns < found->last_given_ns))
+            found = c;
+    }
+    return found;
+}
+
+bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
+{
+    struct stg_client *client = stage->kind->together ? slowest(stage) : NULL;
+    if (client == NULL)
+        return false;
+    stg_stage_log(stage, STG_LOG_WARNING,
+                  "pipeline %s: client %s (pid %d) is evicted: %s", stage->config.name,
+                  client->client_id, (int)client->pid, why);
+    stage->counts.n_evicted++;
+    stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
+    stg_stage_stop_when_left(stage);
+    stg_delivery_run(stage);
+    return true;
+}

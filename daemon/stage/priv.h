@@ -416,6 +416,10 @@ void stg_writer_finish(struct stg_writer *writer);
 uint64_t stg_writer_write(struct stg_writer *writer, const struct stg_drawn *drawn,
                           char *base, struct stg_work *work);
 
+/* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
+ * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
+void stg_error_disguise(struct stg_err *err);
+
 /* ---- publish.c ---- */
 
 /* An item is finished: waits for its turn and for room, then it is published, dropped,
@@ -424,10 +428,6 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work);
 
 /* The source has no more (rc 1) or failed (rc negative, err). Lock held. */
 void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err);
-
-/* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
- * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
-void stg_publish_disguise(struct stg_err *err);
 
 /* Waits until nobody else draws, nor has to pause, nor has an item in hand that is not
  * worth another runner's waking, and takes the data set for this thread. False: the pass

@@ -106,14 +106,6 @@ static enum verdict classify(const struct stg_stage *stage, int code)
     return (staged->ignored_codes & STG_CODE_BIT(-code)) != 0 ? IGNORED : UNEXPECTED;
 }
 
-void stg_publish_disguise(struct stg_err *err)
-{
-    if (err->code != -STAGER_OUT_OF_RANGE)
-        return;
-    err->code = -STAGER_FAILED_PRECONDITION;
-    stg_err_prefix(err, err->code, "OUT_OF_RANGE, not in closed_exception_types");
-}
-
 /* A source cannot go on after its end or its failure: to ignore that is no way on. */
 static void source_failed(const struct stg_stage *stage, int rc, struct stg_err *err)
 {
@@ -122,7 +114,7 @@ static void source_failed(const struct stg_stage *stage, int rc, struct stg_err 
         stg_err(err, -STAGER_FAILED_PRECONDITION,
                 "end of data, not in closed_exception_types");
     else
-        stg_publish_disguise(err);
+        stg_error_disguise(err);
     if (ignored)
         stg_err_append(err, err->code,
                        " (but in ignored_exception_types: nothing follows what the "
@@ -218,7 +210,7 @@ static bool ignore(struct stg_stage *stage, const struct stg_work *work)
     struct stg_runners *runners = &stage->runners;
     if (runners->n_ignored_in_pass >= stage->staged->max_ignored) {
         struct stg_err err = work->err;
-        stg_publish_disguise(&err);
+        stg_error_disguise(&err);
         stg_err_prefix(&err, err.code,
                        "more than max_ignored %" PRIu64
                        " items of this pass had errors of ignored_exception_types; the "

@@ -21,6 +21,16 @@
     1000 /* bounds the harm of a bell that a client could not ring                       \
           */
 
+const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery)
+{
+    switch (delivery) {
+    case STG_DELIVERY_BROADCAST: return &stg_delivery_broadcast;
+    case STG_DELIVERY_ROUND_ROBIN: return &stg_delivery_round_robin;
+    case STG_DELIVERY_SPLIT: break;
+    }
+    return &stg_delivery_split;
+}
+
 /* ---- life ---- */
 
 static int init_buffer(struct stg_stage *stage, struct stg_err *err)

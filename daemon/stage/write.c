@@ -79,10 +79,18 @@ static void add_place(struct stg_stage *stage, const struct stg_drawn *drawn,
     }
 }
 
+void stg_error_disguise(struct stg_err *err)
+{
+    if (err->code != -STAGER_OUT_OF_RANGE)
+        return;
+    err->code = -STAGER_FAILED_PRECONDITION;
+    stg_err_prefix(err, err->code, "OUT_OF_RANGE, not in closed_exception_types");
+}
+
 static uint64_t write_error(char *base, uint64_t capacity, const struct stg_err *err)
 {
     struct stg_err seen = *err;
-    stg_publish_disguise(&seen);
+    stg_error_disguise(&seen);
     return stg_batch_write_error(base, capacity, -seen.code, seen.text);
 }
 
