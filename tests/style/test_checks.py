@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 
+import check_cycles
 import check_effects
 import check_exports
 import check_format
@@ -304,6 +305,16 @@ def a_kernel_that_is_not_vectorised_is_found():
     assert check_kernels.too_few("x.a", code, check_kernels.PACKED, 2)
     assert not check_kernels.too_few("x.a", code, check_kernels.PACKED, 1)
     assert not check_kernels.too_few("x.a", "", check_kernels.PACKED, 1)
+
+
+def a_cycle_of_files_is_found():
+    above, below = check_cycles.symbols("top T 0 1\nlow U\n"), check_cycles.symbols("low T 0 1\n")
+    back = check_cycles.symbols("low T 0 1\ntop U\n")
+    assert not check_cycles.cycles({"d/above.c": above, "d/below.c": below}, set())
+    found = check_cycles.cycles({"d/above.c": above, "d/below.c": back}, set())
+    assert found == ["d/above.c:1: a cycle of files: d/above.c -> d/below.c -> d/above.c"], found
+    assert not check_cycles.cycles({"d/above.c": above, "e/below.c": back}, set())
+    assert "no cycle any more" in check_cycles.cycles({"d/above.c": above, "d/below.c": below}, {"d"})[0]
 
 
 def what_leaves_a_stage_by_another_way_is_found():
