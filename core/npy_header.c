@@ -101,7 +101,7 @@ static bool take_number(struct text *text, int64_t *ret)
 
 static int damaged(struct stg_err *err)
 {
-    return stg_err(err, -STAGER_DATA_LOSS, "its header is damaged");
+    return stg_err(err, -STAGER_DATA_LOSS, "it is damaged");
 }
 
 static const struct {
@@ -120,6 +120,7 @@ static int take_descr(struct text *text, struct stg_npy_header *header,
     if (text->at < text->end && *text->at == '[')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "its elements have several fields, which are not read");
+    const char *begin = text->at;
     if (!take_string(text, descr, sizeof(descr)))
         return damaged(err);
     const char *name = descr + (strchr("<>|=", descr[0]) != NULL && descr[0] != '\0');
@@ -130,6 +131,7 @@ static int take_descr(struct text *text, struct stg_npy_header *header,
             return 0;
         }
     }
+    text->at = begin;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "its elements are \"%s\"%s; what is read is numbers of 1 to 8 bytes "
                    "and booleans",
@@ -183,20 +185,18 @@ static int take_entry(struct text *text, struct stg_npy_header *header,
     return damaged(err);
 }
 
-int stg_npy_header_parse(const char *at, uint64_t n, struct stg_npy_header *ret,
-                         struct stg_err *err)
+static int parse_text(struct text *text, struct stg_npy_header *ret, struct stg_err *err)
 {
-    struct text text = {at + prefix_bytes(at), at + n};
-    struct stg_npy_header header = {.bytes = n};
+    struct stg_npy_header header = *ret;
     bool fortran_order = false;
     unsigned seen = 0;
-    if (!take(&text, '{'))
+    if (!take(text, '{'))
         return damaged(err);
-    while (!take(&text, '}')) {
-        int rc = take_entry(&text, &header, &fortran_order, &seen, err);
+    while (!take(text, '}')) {
+        int rc = take_entry(text, &header, &fortran_order, &seen, err);
         if (rc < 0)
             return rc;
-        take(&text, ',');
+        take(text, ',');
     }
     if (seen != 7)
         return damaged(err);
@@ -207,6 +207,18 @@ int stg_npy_header_parse(const char *at, uint64_t n, struct stg_npy_header *ret,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "its rows do not lie one after the other (the order of Fortran): "
                        "write it with numpy.ascontiguousarray");
+    *ret = header;
+    return 0;
+}
+
+int stg_npy_header_parse(const char *at, uint64_t n, struct stg_npy_header *ret,
+                         struct stg_err *err)
+{
+    struct text text = {at + prefix_bytes(at), at + n};
+    struct stg_npy_header header = {.bytes = n};
+    int rc = parse_text(&text, &header, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "header (offset %td)", text.at - at);
     *ret = header;
     return 0;
 }

@@ -42,12 +42,18 @@ static void npy_start(void *reader, struct stg_source *source)
 
 /* ---- what cannot be had ---- */
 
-static int lose(struct npy *r, int code, const char *what, struct stg_records *ret)
+/* ret->bad is filled. */
+static int lost(struct npy *r, struct stg_records *ret)
 {
-    stg_err(&ret->bad, code, "%s", what);
     r->lost = true;
     ret->n = 0;
     return STG_FORMAT_RECORDS;
+}
+
+static int lose(struct npy *r, int code, const char *what, struct stg_records *ret)
+{
+    stg_err(&ret->bad, code, "%s", what);
+    return lost(r, ret);
 }
 
 static int truncated(struct npy *r, struct stg_records *ret)
@@ -56,9 +62,7 @@ static int truncated(struct npy *r, struct stg_records *ret)
             "record %" PRIu64 " (offset %" PRIu64
             "): the file ends inside of the row, which is one of %" PRIu64,
             r->record, stg_window_offset(&r->window), r->n_rows);
-    r->lost = true;
-    ret->n = 0;
-    return STG_FORMAT_RECORDS;
+    return lost(r, ret);
 }
 
 /* ---- the header ---- */
@@ -108,9 +112,12 @@ static int set_row(struct npy *r, struct stg_err *err)
 static int parse_header(struct npy *r, uint64_t bytes, struct stg_err *err)
 {
     int rc = stg_npy_header_parse(stg_window_at(&r->window), bytes, &r->header, err);
+    if (rc < 0)
+        return rc;
+    rc = check_row(r, err);
     if (rc == 0)
-        rc = check_row(r, err);
-    return rc == 0 ? set_row(r, err) : rc;
+        rc = set_row(r, err);
+    return rc == 0 ? 0 : stg_err_prefix(err, rc, "header (offset 0)");
 }
 
 /* 0; bad.code is set when the file is not what it should be; or a negative code. */
@@ -122,17 +129,19 @@ static int need_header(struct npy *r, uint64_t *ret_bytes, struct stg_records *r
         if (rc < 0)
             return rc;
         if (rc == STG_WINDOW_SHORT)
-            return lose(r, -STAGER_DATA_LOSS, "the file ends inside of its header", ret);
+            return lose(r, -STAGER_DATA_LOSS,
+                        "header (offset 0): the file ends inside of it", ret);
         bytes =
             stg_npy_header_bytes(stg_window_at(&r->window), stg_window_left(&r->window));
         if (bytes == 0)
-            return lose(r, -STAGER_DATA_LOSS,
-                        "it is no NumPy file of version 1, 2 or 3, or it is compressed "
-                        "(see compression_type)",
-                        ret);
+            return lose(
+                r, -STAGER_DATA_LOSS,
+                "header (offset 0): it is no NumPy file of version 1, 2 or 3, or it "
+                "is compressed (see compression_type)",
+                ret);
         if (bytes > STG_NPY_MAX_HEADER)
-            return lose(r, -STAGER_DATA_LOSS, "its header has more than 65536 bytes",
-                        ret);
+            return lose(r, -STAGER_DATA_LOSS,
+                        "header (offset 0): it has more than 65536 bytes", ret);
         if (bytes <= stg_window_left(&r->window)) {
             *ret_bytes = bytes;
             return 0;
@@ -147,11 +156,8 @@ static int read_header(struct npy *r, struct stg_records *ret, struct stg_err *e
     if (rc < 0 || ret->bad.code != 0)
         return rc;
     rc = parse_header(r, bytes, &ret->bad);
-    if (rc < 0) {
-        r->lost = true;
-        ret->n = 0;
-        return STG_FORMAT_RECORDS;
-    }
+    if (rc < 0)
+        return lost(r, ret);
     ret->bad.code = 0;
     r->window.scan += bytes;
     r->in_header = false;
@@ -216,10 +222,12 @@ static int finish(struct npy *r, bool same_chunk, struct stg_records *ret,
         return rc < 0 ? rc : STG_FORMAT_END;
     if (same_chunk)
         return STG_FORMAT_FULL;
-    return lose(r, -STAGER_DATA_LOSS,
-                "the file goes on behind its last row: several arrays in a file are not "
-                "read, or its header is damaged",
-                ret);
+    stg_err(&ret->bad, -STAGER_DATA_LOSS,
+            "record %" PRIu64 " (offset %" PRIu64
+            "): the file goes on behind its last row: several arrays in a file are not "
+            "read, or its header is damaged",
+            r->record, stg_window_offset(&r->window));
+    return lost(r, ret);
 }
 
 /* Rows of two files are not in one block: they need not follow one another in memory. */

@@ -141,9 +141,10 @@ static void what_is_not_read_is_refused_by_name(void)
     REFUSED(&grid, npy_scalar, invalid, "a single value");
     REFUSED(&grid, npy_objects, invalid, "\"|O\", Python objects");
     REFUSED(&grid, npy_fields, invalid, "several fields");
-    REFUSED(&grid, npy_strings, invalid, "its elements are \"<U2\"");
+    REFUSED(&grid, npy_strings, invalid, "header (offset 20): its elements are \"<U2\"");
     REFUSED(&grid, npy_line, invalid,
-            "its rows are int64 of shape [], not float32 of shape [2, 3]");
+            "header (offset 0): its rows are int64 of shape [], not float32 of shape [2, "
+            "3]");
     const struct stg_npy_options other = row(STAGER_FLOAT32, 2, 2, 4);
     REFUSED(&other, npy_grid, invalid,
             "its rows are float32 of shape [2, 3], not float32 of shape [2, 4]");
@@ -165,8 +166,17 @@ static void a_file_that_is_cut_or_goes_on_is_told(void)
     }
     unsigned char longer[sizeof(npy_grid) + 1] = {0};
     memcpy(longer, npy_grid, sizeof(npy_grid));
-    REFUSED(&options, longer, -STAGER_DATA_LOSS, "the file goes on behind its last row");
-    REFUSED(&options, "this is text", -STAGER_DATA_LOSS, "it is no NumPy file");
+    REFUSED(&options, longer, -STAGER_DATA_LOSS,
+            "record 5 (offset 248): the file goes on behind its last row");
+    REFUSED(&options, "this is text", -STAGER_DATA_LOSS,
+            "header (offset 0): it is no NumPy file");
+    unsigned char damaged[sizeof(npy_grid)];
+    memcpy(damaged, npy_grid, sizeof(npy_grid));
+    memset(memchr(damaged, '(', sizeof(damaged)), '?', 1);
+    char where[64];
+    snprintf(where, sizeof(where), "header (offset %td): it is damaged",
+             (unsigned char *)memchr(damaged, '?', sizeof(damaged)) - damaged);
+    REFUSED(&options, damaged, -STAGER_DATA_LOSS, where);
 }
 
 static void sizes_beyond_all_memory_take_none(void)
