@@ -93,12 +93,34 @@ static bool take_head(struct lz4 *lz4, const struct stg_coding *io)
     return true;
 }
 
+/* The library's names of what is wrong with a stream, and ours. */
+static const char *words_of(const char *name)
+{
+    static const char *const words[][2] = {
+        {"ERROR_frameType_unknown", "it does not begin as such a stream does"},
+        {"ERROR_headerVersion_wrong", "its header is of a version that is not read"},
+        {"ERROR_headerChecksum_invalid", "its header does not match its checksum"},
+        {"ERROR_blockChecksum_invalid", "its data do not match their checksum"},
+        {"ERROR_contentChecksum_invalid", "its data do not match their checksum"},
+        {"ERROR_frameSize_wrong", "its data have another size than its header says"},
+        {"ERROR_maxBlockSize_invalid", "its header is damaged"},
+        {"ERROR_blockMode_invalid", "its header is damaged"},
+        {"ERROR_contentChecksumFlag_invalid", "its header is damaged"},
+        {"ERROR_reservedFlag_set", "its header is damaged"},
+    };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(words[i][0], name) == 0)
+            return words[i][1];
+    }
+    return "its data are damaged";
+}
+
 static int refuse(size_t rc, struct stg_err *err)
 {
     const char *name = LZ4F_getErrorName(rc);
     if (strcmp(name, "ERROR_allocation_failed") == 0)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    return stg_err(err, -STAGER_DATA_LOSS, "%s", name);
+    return stg_err(err, -STAGER_DATA_LOSS, "%s", words_of(name));
 }
 
 static int lz4_decode(void *state, struct stg_coding *io, struct stg_err *err)

@@ -301,6 +301,18 @@ static void check_message(const char *type, const void *data, size_t bytes,
     close_source(&opened);
 }
 
+/* No name of a library's. */
+static void check_plain_words(const char *type, const void *data, size_t bytes)
+{
+    struct opened opened;
+    struct stg_err err = {0};
+    size_t n;
+    open_source(&opened, type, data, bytes);
+    if (read_all(&opened, 3000, out, &n, &err) < 0 && strstr(err.text, "ERROR_") != NULL)
+        FAIL("%s", err.text);
+    close_source(&opened);
+}
+
 static void what_is_wrong_is_said(void)
 {
     unsigned char copy[sizeof(text_gzip) + 16];
@@ -323,7 +335,16 @@ static void what_is_wrong_is_said(void)
         "/the/file: the gzip stream at offset 0, after 0 bytes of data: it does "
         "not begin as such a stream does; the rest of the file is lost");
     check_message("zstd", "plain text", 10, "Unknown frame descriptor");
-    check_message("lz4", "plain text", 10, "ERROR_frameType_unknown");
+    check_message("lz4", "plain text", 10, "it does not begin as such a stream does");
+    static unsigned char lz4[sizeof(text_lz4)];
+    for (size_t i = 4; i < sizeof(lz4); i++) { /* each byte behind the magic */
+        memcpy(lz4, text_lz4, sizeof(lz4));
+        lz4[i] ^= 0x40;
+        check_plain_words("lz4", lz4, sizeof(lz4));
+    }
+    memcpy(lz4, text_lz4, sizeof(lz4));
+    lz4[sizeof(lz4) - 1] ^= 1;
+    check_message("lz4", lz4, sizeof(lz4), "its data do not match their checksum");
     check_message("snappy", "plain text", 10, "it is damaged, or no such stream");
     check_message("snappy", "\0\0\0\x05garbage", 11, "a block ");
     unsigned char framed[sizeof(text_framed)];
