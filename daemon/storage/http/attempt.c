@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "daemon/storage/http/sigv4.h"
+#include "daemon/storage/storage.h"
 
 #define BUFFER_BYTES (256l << 10)
 #define MAX_REDIRECTIONS 5l
@@ -270,6 +271,21 @@ static bool is_of_tls(CURLcode result)
            result == CURLE_SSL_ISSUER_ERROR;
 }
 
+/* Names the place that the server sent us to, without what may be secret. */
+static void name_redirection(struct stg_fetch *fetch, struct stg_err *err)
+{
+    char shown[256];
+    const char *to = NULL;
+    long n = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_REDIRECT_COUNT, &n);
+    curl_easy_getinfo(fetch->easy, CURLINFO_REDIRECT_URL, &to);
+    if (to == NULL && n > 0)
+        curl_easy_getinfo(fetch->easy, CURLINFO_EFFECTIVE_URL, &to);
+    if (to != NULL)
+        stg_err_append(err, err->code, ": the server redirects to %s",
+                       stg_storage_shown_query(to, shown, sizeof(shown)));
+}
+
 static void fail_by_curl(struct stg_fetch *fetch, CURLcode result)
 {
     const char *shown = fetch->plan.object->shown;
@@ -290,6 +306,7 @@ static void fail_by_curl(struct stg_fetch *fetch, CURLcode result)
                result == CURLE_TOO_MANY_REDIRECTS) {
         fetch->failed = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s: %s", shown,
                                 curl_easy_strerror(result));
+        name_redirection(fetch, err);
     } else {
         fetch->failed =
             stg_err(err, -STAGER_UNAVAILABLE, "%s: at offset %" PRIu64 ": %s", shown,

@@ -354,10 +354,13 @@ static void a_redirection_is_followed_on_the_web_alone(void)
                 200000);
     check_fails(stg_test_server_url("/object/a?to=file:///etc/passwd"),
                 -STAGER_INVALID_ARGUMENT, "rotocol");
-    check_fails(stg_test_server_url("/object/a?to=gopher://127.0.0.1/x"),
-                -STAGER_INVALID_ARGUMENT, "rotocol");
+    check_fails(stg_test_server_url("/object/a?to=file:///etc/passwd"),
+                -STAGER_INVALID_ARGUMENT, "the server redirects to file:///etc/passwd");
+    check_fails(stg_test_server_url("/object/a?to=gopher://127.0.0.1/x%%3Fkey=secret"),
+                -STAGER_INVALID_ARGUMENT,
+                "the server redirects to gopher://127.0.0.1/x?…");
     check_fails(stg_test_server_url("/object/loop?to="), -STAGER_INVALID_ARGUMENT,
-                "redirects");
+                "maximum amount: the server redirects to http://127.0.0.1:");
     check_fails(stg_test_server_url("/object/a?to=http://169.254.169.254/latest"),
                 -STAGER_PERMISSION_DENIED, "169.254.169.254 is link-local");
     stg_test_server_stop();
