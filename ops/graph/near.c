@@ -10,7 +10,6 @@
 #include "ops/graph/priv.h"
 
 #define OUTPUT_NAME_BYTES 320
-#define SHOWN_BYTES 300 /* of a list of names */
 
 int stg_graph_find_node(const struct stg_graph *graph, const char *name, size_t bytes)
 {
@@ -85,8 +84,7 @@ static const char *nearest_output(const struct stg_graph *graph, const char *nam
     return best;
 }
 
-/* Appends a name to a list of them; what is too long ends in "…". */
-__attribute__((format(printf, 2, 3))) static void show(char *list, const char *fmt, ...)
+void stg_list_name(char *list, const char *fmt, ...)
 {
     char name[OUTPUT_NAME_BYTES];
     va_list args;
@@ -94,11 +92,11 @@ __attribute__((format(printf, 2, 3))) static void show(char *list, const char *f
     vsnprintf(name, sizeof(name), fmt, args);
     va_end(args);
     size_t used = strlen(list), bytes = strlen(name), comma = used > 0 ? strlen(", ") : 0;
-    if (used + comma + bytes + sizeof(", …") <= SHOWN_BYTES) {
+    if (used + comma + bytes + sizeof(", …") <= STG_LIST_BYTES) {
         memcpy(list + used, ", ", comma);
         memcpy(list + used + comma, name, bytes + 1);
     } else if (used >= sizeof("…") && strcmp(list + used - strlen("…"), "…") != 0)
-        snprintf(list + used, SHOWN_BYTES - used, ", …");
+        snprintf(list + used, STG_LIST_BYTES - used, ", …");
 }
 
 /* The outputs of the node of "node:label" that have names. False: none has. */
@@ -110,15 +108,15 @@ static bool show_outputs(const struct stg_graph *graph, const char *name, char *
     if (op == NULL)
         return false;
     while (op->next_output(&graph->spec->nodes[node], &output))
-        show(list, "%s:%.*s%s", graph->spec->nodes[node].name, (int)output.entry_bytes,
-             output.entry, output.part);
+        stg_list_name(list, "%s:%.*s%s", graph->spec->nodes[node].name,
+                      (int)output.entry_bytes, output.entry, output.part);
     return list[0] != '\0';
 }
 
 int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,
                         struct stg_err *err)
 {
-    char buf[OUTPUT_NAME_BYTES], list[SHOWN_BYTES] = "";
+    char buf[OUTPUT_NAME_BYTES], list[STG_LIST_BYTES] = "";
     const char *near = nearest_output(graph, name, buf, sizeof(buf));
     if (near == NULL && show_outputs(graph, name, list))
         return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such output; there are %s",
@@ -137,7 +135,7 @@ int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,
                        "\"%s\": no such node or component; did you mean \"%s\"?", name,
                        near);
     for (size_t i = 0; i < graph->element.n; i++) /* a client knows none */
-        show(list, "%s", graph->element.components[i].name);
+        stg_list_name(list, "%s", graph->element.components[i].name);
     return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such node or component%s%s", name,
                    list[0] != '\0' ? "; the dataset yields " : "", list);
 }

@@ -112,6 +112,11 @@ struct stg_contest {
 void stg_contest_enter(struct stg_contest *contest, const char *name);
 const char *stg_contest_end(struct stg_contest *contest);
 
+/* Appends a name to a list of them; what is too long ends in "…". */
+#define STG_LIST_BYTES 300
+void stg_list_name(char *list, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* NOT_FOUND for a name that neither a node nor a component has: with the nearest, or with
  * the outputs of the node or the components that there are. */
 int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,

@@ -111,8 +111,12 @@ static int resolve_staged(const struct stg_graph *graph, const char *path,
         return stg_err(err, -STAGER_NOT_FOUND,
                        "\"staged:%s\": no such feature; did you mean \"staged:%s\"?",
                        path, near);
+    char list[STG_LIST_BYTES] = "";
+    for (size_t i = 0; i < n; i++)
+        stg_list_name(list, "%s", boundary_name(graph, i));
     return stg_err(err, -STAGER_NOT_FOUND,
-                   "\"staged:%s\": no such feature in staged.features", path);
+                   "\"staged:%s\": no such feature in staged.features; there %s %s", path,
+                   n == 1 ? "is" : "are", n == 0 ? "none" : list);
 }
 
 static int output_error(const struct stg_graph_node *node, const char *name,

@@ -61,6 +61,8 @@ static const struct {
      "\"y:7\": node y has 1 output"},
     {"feature ids = record\ny = identity(staged:idz)\n",
      "\"staged:idz\": no such feature; did you mean \"staged:ids\"?"},
+    {"feature ids = record\nfeature label = key\ny = identity(staged:nope)\n",
+     "\"staged:nope\": no such feature in staged.features; there are ids, label"},
     {"feature r = record\ny = identity(key)\ntarget y\n",
      "target y: \"y\" is computed before the boundary and is not staged; add it to "
      "staged.features"},
