@@ -258,8 +258,7 @@ static int start_with(struct stg_twin_start *start, struct stg_twin_process *pro
     if (process->pidfd < 0) {
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no descriptor of stager-gpu: %s",
                      strerror(errno));
-        kill(process->pid, SIGKILL); /* a child of ours that nobody has reaped */
-        waitpid(process->pid, NULL, 0);
+        stg_helper_end(process->pid);
         return rc;
     }
     int number = send_start(start, process->control, ends);

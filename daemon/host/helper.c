@@ -8,11 +8,14 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/status.h"
 
 #define END_FD 3
+#define END_LOOKS 1000 /* a millisecond each */
 
 int stg_helper_find(const char *folder, const char *name, char *path, size_t bytes,
                     struct stg_err *err)
@@ -62,4 +65,16 @@ int stg_helper_spawn(const char *program, char *const *argv, char *const *env, i
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return number;
+}
+
+bool stg_helper_end(pid_t pid)
+{
+    struct timespec moment = {.tv_nsec = 1000000};
+    kill(pid, SIGKILL);
+    pid_t ended = waitpid(pid, NULL, WNOHANG);
+    for (int i = 0; i < END_LOOKS && ended == 0; i++) {
+        nanosleep(&moment, NULL);
+        ended = waitpid(pid, NULL, WNOHANG);
+    }
+    return ended != 0;
 }

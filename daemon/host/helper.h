@@ -6,6 +6,7 @@
 #ifndef STG_DAEMON_HOST_HELPER_H
 #define STG_DAEMON_HOST_HELPER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -22,5 +23,9 @@ int stg_helper_find(const char *folder, const char *name, char *path, size_t byt
  * child's parent is the calling thread. */
 int stg_helper_spawn(const char *program, char *const *argv, char *const *env, int end_fd,
                      pid_t *ret);
+
+/* Kills a child and waits for its end for a second at most. Returns false if it has not
+ * ended: a debugger has it, or it hangs in a driver. */
+bool stg_helper_end(pid_t pid);
 
 #endif

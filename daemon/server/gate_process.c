@@ -220,8 +220,7 @@ static int watch(struct stg_gate *gate, pid_t pid, int fd)
         free(process);
     }
     if (number != 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+        stg_helper_end(pid);
         if (pidfd >= 0)
             close(pidfd);
         close(fd);
