@@ -13,7 +13,7 @@
 
 #define STG_COMPUTE_ABI 8u
 #define STG_COMPUTE_SYMBOL "stager_compute"
-#define STG_COMPUTE_LIBRARY "libstager-compute.so.0"
+#define STG_COMPUTE_LIBRARY "libstager-compute.so"
 
 struct stg_compute_graph;    /* the graph of one pipeline and its variables */
 struct stg_compute_executor; /* one list of fetches */

@@ -5,33 +5,49 @@
 #include "client/run/load.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/stager.h"
 
-static void *load_library(struct stg_err *err)
+/* The folder that libstager lies in, or the program that it is linked into; "": unknown.
+ */
+static void find_folder(char *buf, size_t bytes)
 {
     Dl_info info;
-    char path[4096];
-    path[0] = '\0';
-    if (dladdr((void *)(uintptr_t)stager_version, &info) != 0 && info.dli_fname != NULL) {
-        const char *slash = strrchr(info.dli_fname, '/');
-        if (slash != NULL)
-            snprintf(path, sizeof(path), "%.*s/" STG_COMPUTE_LIBRARY,
-                     (int)(slash - info.dli_fname), info.dli_fname);
+    const char *slash = NULL;
+    if (dladdr((void *)(uintptr_t)stager_version, &info) != 0 && info.dli_fname != NULL)
+        slash = strrchr(info.dli_fname, '/');
+    snprintf(buf, bytes, "%.*s", slash != NULL ? (int)(slash - info.dli_fname) : 0,
+             slash != NULL ? info.dli_fname : "");
+}
+
+/* The private folder of an installation first, then a build or a Python package, which
+ * have both libraries in one folder. A program that libstager is linked into may lie
+ * anywhere: hence the linker's path, and the folder of the configuration. */
+static void *load_library(struct stg_err *err)
+{
+    static const char *const places[] = {"/stager/" STG_COMPUTE_LIBRARY,
+                                         "/" STG_COMPUTE_LIBRARY, STG_COMPUTE_LIBRARY,
+                                         STAGER_COMPUTE_DIR "/" STG_COMPUTE_LIBRARY};
+    char folder[4096], path[4096 + 64];
+    find_folder(folder, sizeof(folder));
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        bool is_beside = i < 2;
+        if (is_beside && folder[0] == '\0')
+            continue;
+        snprintf(path, sizeof(path), "%s%s", is_beside ? folder : "", places[i]);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library != NULL)
+            return library;
     }
-    void *library = path[0] != '\0' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library == NULL)
-        library = dlopen(STG_COMPUTE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        const char *why = dlerror();
-        stg_err(err, -STAGER_UNAVAILABLE,
-                "stager_run needs " STG_COMPUTE_LIBRARY
-                ", which is neither %s nor where the linker looks: %s",
-                path[0] != '\0' ? path : "beside libstager", why != NULL ? why : "");
-    }
-    return library;
+    const char *why = dlerror();
+    stg_err(err, -STAGER_UNAVAILABLE,
+            "stager_run needs " STG_COMPUTE_LIBRARY ", which is neither in %s/stager, in "
+            "%s, where the linker looks nor in " STAGER_COMPUTE_DIR ": %s",
+            folder, folder, why != NULL ? why : "");
+    return NULL;
 }
 
 static int check_table(const struct stg_compute *table, struct stg_err *err)

@@ -7,9 +7,9 @@
 
 #include "client/compute/compute.h"
 
-/* Of the library beside libstager.so, else where the linker looks. UNAVAILABLE: it is in
- * neither; FAILED_PRECONDITION: it is of another build than this. It stays loaded:
- * threads of its own pools may still be on their way out. */
+/* From the folder stager/ beside libstager.so, else from places that builds and packages
+ * use. UNAVAILABLE: it is in none; FAILED_PRECONDITION: it is of another build than this.
+ * It stays loaded: threads of its own pools may still be on their way out. */
 int stg_compute_load(const struct stg_compute **ret, struct stg_err *err);
 
 #endif
