@@ -26,6 +26,14 @@
  *
  * Every function that can fail returns 0 or a negative status code; outputs come last and
  * are untouched on failure; stager_error_text says why in words.
+ *
+ * A struct that later releases may extend begins with struct_size. The caller sets it to
+ * the size that its stager.h gives the struct, and all other fields to zero:
+ *
+ *     struct stager_options options = {.struct_size = sizeof(options)};
+ *
+ * The library reads and writes no byte behind struct_size. A field that an older caller
+ * does not know has its default. See docs/compatibility.md.
  */
 #ifndef STAGER_H
 #define STAGER_H
@@ -101,6 +109,7 @@ struct stager_batch;  /* a batch in hand: a lease on shared memory */
 
 /* What a GPU is, and what of it stager can use. */
 struct stager_gpu_info {
+    size_t struct_size;    /* set by the caller */
     char name[64];         /* "NVIDIA H200" */
     int32_t major, minor;  /* compute capability */
     uint64_t memory_bytes; /* all of it */
@@ -112,16 +121,18 @@ struct stager_gpu_info {
     uint32_t ipc;                /* 1: processes can share its memory */
     uint32_t memory_fds;         /* 1: memory can be passed on as a descriptor */
     uint32_t mps;                /* 1: this process shares it through MPS */
-    uint32_t reserved[5];
+    uint32_t reserved0;
 };
 
 /* GPU `device` of this process, from 0. Loads libstager-cuda.so, which stays. Errors:
  * UNAVAILABLE says what is not there (the library, the driver, a device);
- * INVALID_ARGUMENT: no device of that number. Any thread. */
+ * INVALID_ARGUMENT: no device of that number, or ret->struct_size is not set. Any thread.
+ */
 int stager_gpu(int device, struct stager_gpu_info *ret);
 
-/* How to open a stream. Zero-initialise; zero means the default. */
+/* How to open a stream. Zero means the default, but for struct_size. */
 struct stager_options {
+    size_t struct_size;    /* sizeof(struct stager_options) */
     const char *client_id; /* name of this consumer in status; default "PROGRAM-PID". One
                               that is given (at most 127 bytes) is a place to come back
                               to: who left in the middle of a pass goes on there within
@@ -164,7 +175,7 @@ struct stager_options {
     const char *const *fetches;
     uint32_t n_fields, n_fetches;
     uint32_t intra_op_threads_num; /* as inter_op_threads_num */
-    uint32_t reserved[1];
+    uint32_t reserved0;
 };
 
 /* What a tensor is to its feature. A sparse feature "ids" is three tensors in a row,
@@ -177,7 +188,8 @@ enum stager_part {
     STAGER_PART_DENSE_SHAPE = 3, /* int64 [rank] */
 };
 
-/* A view of one tensor, row-major. All pointers point into the batch (or, from
+/* A view of one tensor, row-major. It stays as it is, since arrays of it are passed. All
+ * pointers point into the batch (or, from
  * stager_run, into the stream) and are read-only, but for data with copy_on_write; valid
  * until stager_release (or the next stager_run). */
 struct stager_tensor {
@@ -209,6 +221,7 @@ struct stager_ragged {
 /* What a batch says of itself (DESIGN: number, pass, epoch, index). Of a slice n_rows is
  * its own; all else up to redelivered is of the staged batch. */
 struct stager_batch_info {
+    size_t struct_size;  /* set by the caller */
     uint64_t generation; /* of the pipeline: counts changes of its content */
     uint64_t number;     /* position in the stage's output within the run */
     uint64_t pass;       /* run of the dataset from its start */
@@ -229,7 +242,8 @@ struct stager_batch_info {
 
 /* Counters of a stream, since it was opened. */
 struct stager_stream_info {
-    uint64_t batches; /* that stager_next gave, slices each */
+    size_t struct_size; /* set by the caller */
+    uint64_t batches;   /* that stager_next gave, slices each */
     uint64_t
         errors; /* error items: stager_next said their code, and the stream goes on */
     uint64_t wait_ns;  /* time asleep in stager_next */
@@ -263,7 +277,8 @@ void stager_disconnect(struct stager *client);
  * pipeline's memory read-only. Errors: NOT_FOUND (no such pipeline, names near ones),
  * RESOURCE_EXHAUSTED (num_clients are attached, or a place is kept for one that may come
  * back; or memory, with the arithmetic), ALREADY_EXISTS (client_id is attached: its pid),
- * INVALID_ARGUMENT (batch_size does not divide the pipeline's, or a tensor has no rows to
+ * INVALID_ARGUMENT (options->struct_size is not set, or a field behind those that this
+ * library knows is; batch_size does not divide the pipeline's, or a tensor has no rows to
  * cut; client_id is too long; device is no such name, or does not go with another
  * option), PERMISSION_DENIED, UNAVAILABLE (also: no such device here, says what is
  * missing; without `device` all goes on); NOT_FOUND also for a field or a fetch that the
@@ -309,8 +324,8 @@ int stager_batch_ragged(const struct stager_batch *batch, const char *path,
                         struct stager_ragged *ret);
 
 /* What the batch says of itself. Of a damaged batch only number, bytes, assigned_ns and
- * redelivered are known; the rest is 0. */
-void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret);
+ * redelivered are known; the rest is 0. INVALID_ARGUMENT: ret->struct_size is not set. */
+int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret);
 
 /* Gives the batch back; its memory may be reused at once, all views of it are dead. In
  * any order. NULL is allowed. On a device: work that was enqueued on device_stream before
@@ -400,9 +415,9 @@ const char *stager_target(const struct stager_stream *stream, size_t i);
  * a mapping of all components: {"ids":{"ragged":{"values":"ids/values", …}}}. */
 const char *stager_structure(const struct stager_stream *stream);
 
-/* Counters. */
-void stager_stream_info(const struct stager_stream *stream,
-                        struct stager_stream_info *ret);
+/* Counters. INVALID_ARGUMENT: ret->struct_size is not set. */
+int stager_stream_info(const struct stager_stream *stream,
+                       struct stager_stream_info *ret);
 
 /* A descriptor for poll(2): call stager_next with timeout 0 until DEADLINE_EXCEEDED,
  * which arms it, then poll it for POLLIN, then call stager_next again. A wake-up may turn

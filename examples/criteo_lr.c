@@ -137,7 +137,7 @@ static int find_tensor(const struct stager_batch *batch, const char *name, int d
 
 static int find_rows(const struct stager_batch *batch, struct rows *ret)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     ret->n = (int64_t)info.n_rows;
     const void *label, *dense, *ids;
@@ -295,7 +295,8 @@ int main(int argc, char **argv)
     if (model_init(&model, &options) != 0)
         return 1;
 
-    struct stager_options stream_options = {.client_id = options.name};
+    struct stager_options stream_options = {.struct_size = sizeof(stream_options),
+                                            .client_id = options.name};
     struct stager_stream *stream;
     int rc = stager_open(NULL, options.pipeline, &stream_options, &stream);
     if (rc < 0) {
@@ -309,7 +310,7 @@ int main(int argc, char **argv)
     status = train(stream, &model, &options, &tally);
     double seconds = now_s() - begin_s;
 
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     if (status == 0)
         status = write_report(&options, &tally, seconds, (double)info.wait_ns / 1e9);

@@ -9,6 +9,7 @@
 #include "client/stream/field.h"
 #include "client/stream/stream.h"
 #include "client/stream/view.h"
+#include "client/transport/sized.h"
 #include "core/batch.h"
 
 static int enter(const struct stager_batch *batch)
@@ -141,21 +142,10 @@ int stager_batch_ragged(const struct stager_batch *batch, const char *path,
 
 /* ---- what a batch says of itself ---- */
 
-void stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
+static void look_inside(const struct stager_batch *batch, struct stager_batch_info *ret)
 {
-    const struct stg_lent *lent = batch->lent;
+    const struct stg_batch_header *header = batch->lent->base;
     bool is_slice = batch->stream->batch_size != 0;
-    *ret = (struct stager_batch_info){
-        .number = lent->number,
-        .bytes = lent->bytes,
-        .assigned_ns = lent->assigned_ns,
-        .redelivered = lent->redelivered,
-        .slice = batch->slice,
-        .n_slices = is_slice ? lent->n_slices : 1,
-    };
-    if (enter(batch) < 0)
-        return;
-    const struct stg_batch_header *header = lent->base;
     ret->generation = header->generation;
     ret->run_id = header->run_id;
     ret->pass = header->pass;
@@ -165,6 +155,24 @@ void stager_batch_info(const struct stager_batch *batch, struct stager_batch_inf
     ret->n_rows = is_slice ? (uint64_t)batch->n_rows : header->n_rows;
     ret->feed_version = header->feed_version;
     ret->n_tensors = stg_batch_n_shown(batch);
+}
+
+int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
+{
+    const struct stg_lent *lent = batch->lent;
+    bool is_slice = batch->stream->batch_size != 0;
+    struct stager_batch_info info = {
+        .number = lent->number,
+        .bytes = lent->bytes,
+        .assigned_ns = lent->assigned_ns,
+        .redelivered = lent->redelivered,
+        .slice = batch->slice,
+        .n_slices = is_slice ? lent->n_slices : 1,
+    };
+    if (enter(batch) == 0)
+        look_inside(batch, &info);
+    return stg_sized_write(&info, STG_SIZE_TO(stager_batch_info, run_id), sizeof(info),
+                           "stager_batch_info", ret, &batch->stream->err);
 }
 
 /* ---- when it is on the device ---- */

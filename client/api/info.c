@@ -2,9 +2,22 @@
  *
  * What a stream says of itself.
  */
+#include <assert.h>
+
 #include "client/device/copier.h"
 #include "client/stager.h"
 #include "client/stream/stream.h"
+#include "client/transport/sized.h"
+
+/* A field that later fills padding would not change the size: there is none. */
+static_assert(sizeof(struct stager_options) == STG_SIZE_TO(stager_options, reserved0) &&
+                  sizeof(struct stager_batch_info) ==
+                      STG_SIZE_TO(stager_batch_info, run_id) &&
+                  sizeof(struct stager_stream_info) ==
+                      STG_SIZE_TO(stager_stream_info, dropped_rows) &&
+                  sizeof(struct stager_gpu_info) ==
+                      STG_SIZE_TO(stager_gpu_info, reserved0),
+              "a struct that may grow ends with its last field");
 
 size_t stager_target_count(const struct stager_stream *stream)
 {
@@ -21,11 +34,10 @@ const char *stager_structure(const struct stager_stream *stream)
     return stream->structure;
 }
 
-void stager_stream_info(const struct stager_stream *stream,
-                        struct stager_stream_info *ret)
+int stager_stream_info(const struct stager_stream *stream, struct stager_stream_info *ret)
 {
     bool ours = stg_stream_is_ours(stream); /* a forked child has no ring page */
-    *ret = (struct stager_stream_info){
+    struct stager_stream_info info = {
         .batches = stream->n_batches,
         .errors = stream->n_errors,
         .wait_ns = stream->wait_ns,
@@ -41,6 +53,8 @@ void stager_stream_info(const struct stager_stream *stream,
         .dropped_batches = ours ? stg_ring_dropped_batches(&stream->ring) : 0,
         .dropped_rows = ours ? stg_ring_dropped_rows(&stream->ring) : 0,
     };
+    return stg_sized_write(&info, STG_SIZE_TO(stager_stream_info, dropped_rows),
+                           sizeof(info), "stager_stream_info", ret, stg_client_err());
 }
 
 const char *stager_error_text(const struct stager_stream *stream)

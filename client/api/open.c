@@ -17,6 +17,7 @@
 #include "client/stream/lent.h"
 #include "client/stream/slice.h"
 #include "client/stream/stream.h"
+#include "client/transport/sized.h"
 
 /* Names of boundary and targets of one pipeline: the message has 64 KiB. */
 #define BUMP_BYTES (4u << 20)
@@ -319,8 +320,12 @@ static int open_stream(struct stager *client, const char *name,
 int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret)
 {
-    static const struct stager_options defaults;
+    struct stager_options known = {0};
     struct stg_err *err = stg_client_err();
     *err = (struct stg_err){0};
-    return open_stream(client, name, options != NULL ? options : &defaults, ret, err);
+    int rc = options == NULL
+                 ? 0
+                 : stg_sized_read(options, STG_SIZE_TO(stager_options, reserved0),
+                                  sizeof(known), "stager_options", &known, err);
+    return rc < 0 ? rc : open_stream(client, name, &known, ret, err);
 }

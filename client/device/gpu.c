@@ -3,6 +3,7 @@
 
 #include "client/stager.h"
 #include "client/transport/connect.h"
+#include "client/transport/sized.h"
 #include "core/device.h"
 
 static int look(int device, struct stager_gpu_info *ret, struct stg_err *err)
@@ -20,7 +21,7 @@ static int look(int device, struct stager_gpu_info *ret, struct stg_err *err)
         rc = cuda->facts(device, &facts, err);
     if (rc < 0)
         return rc;
-    *ret = (struct stager_gpu_info){
+    struct stager_gpu_info info = {
         .major = facts.major,
         .minor = facts.minor,
         .memory_bytes = facts.memory_bytes,
@@ -32,8 +33,9 @@ static int look(int device, struct stager_gpu_info *ret, struct stg_err *err)
         .memory_fds = facts.memory_fds,
         .mps = facts.mps,
     };
-    snprintf(ret->name, sizeof(ret->name), "%s", facts.name);
-    return 0;
+    snprintf(info.name, sizeof(info.name), "%s", facts.name);
+    return stg_sized_write(&info, STG_SIZE_TO(stager_gpu_info, reserved0), sizeof(info),
+                           "stager_gpu_info", ret, err);
 }
 
 int stager_gpu(int device, struct stager_gpu_info *ret)

@@ -6,7 +6,7 @@ PyObject *stg_py_gpu(PyObject *module, PyObject *argument)
     long number = PyLong_AsLong(argument);
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    struct stager_gpu_info gpu;
+    struct stager_gpu_info gpu = {.struct_size = sizeof(gpu)};
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
     int rc = stager_gpu(number < 0 || number > INT32_MAX ? -1 : (int)number, &gpu);

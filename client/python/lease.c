@@ -32,7 +32,7 @@ void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held)
 
 PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch *batch)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     struct stg_py_held *held = malloc(sizeof(*held));
     struct stg_py_lease *lease =
@@ -172,7 +172,7 @@ static PyObject *lease_info(PyObject *self, PyObject *ignored)
     const struct stager_batch *batch = open_batch(lease);
     if (batch == NULL)
         return NULL;
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     return Py_BuildValue(
         "{sK sK sK sK sK sK sK sK sK sI sO sI sI sK sK}", "generation",

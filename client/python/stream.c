@@ -119,7 +119,8 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                           &max_held, &private_run, &ack_explicit, &batch_size, &writable,
                           &gpu, &gpu_capacity, &fields, &fetches, &inter_op, &intra_op))
         return NULL;
-    struct stager_options options = {.client_id = client_id,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = client_id,
                                      .runtime_dir = runtime_dir,
                                      .max_held = max_held,
                                      .private_run = private_run != 0,
@@ -455,7 +456,7 @@ static PyObject *stream_run(PyObject *object, PyObject *args)
 static PyObject *stream_info(PyObject *object, PyObject *ignored)
 {
     struct stg_py_stream *self = (struct stg_py_stream *)object;
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
         "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK}", "batches",
@@ -484,7 +485,7 @@ static PyObject *stream_held(PyObject *object, PyObject *ignored)
     PyObject *numbers = PyList_New(0);
     for (struct stg_py_held *held = self->held; numbers != NULL && held != NULL;
          held = held->next) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(held->batch, &info);
         PyObject *number = PyLong_FromUnsignedLongLong(info.number);
         if (number == NULL || PyList_Insert(numbers, 0, number) < 0)
@@ -552,7 +553,7 @@ static PyObject *get_closed(PyObject *object, void *ignored)
 
 static PyObject *get_dropped(PyObject *object, void *ignored)
 {
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(((struct stg_py_stream *)object)->stream, &info);
     return PyLong_FromUnsignedLongLong(info.dropped_batches);
 }

@@ -147,7 +147,7 @@ static void print_rows(const struct stager_batch *batch,
 static void print_batch(const struct stager_batch *batch,
                         const struct stg_ctl_options *options)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     if (options->json) {
         print_json(batch, &info);
@@ -173,7 +173,7 @@ static int print_all(struct stager_stream *stream, const struct stg_ctl_options 
             continue;
         }
         n++;
-        struct stager_stream_info info;
+        struct stager_stream_info info = {.struct_size = sizeof(info)};
         stager_stream_info(stream, &info);
         if (info.at_end)
             break;
@@ -188,6 +188,7 @@ int stg_ctl_cat(const struct stg_ctl_options *options)
 {
     static const char *const none[] = {NULL};
     struct stager_options open_options = {
+        .struct_size = sizeof(open_options),
         .fetches = none, /* nothing is computed ahead for who looks at features */
         .client_id = "stagerctl-cat",
         .runtime_dir = options->runtime_dir,

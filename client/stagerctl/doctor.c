@@ -37,6 +37,7 @@ static void look_at_gpus(struct findings *ret)
     int rc = 0;
     for (uint32_t n = 1; ret->n_gpus < n && n <= MAX_GPUS && rc == 0;) {
         struct stager_gpu_info *gpu = &ret->gpus[ret->n_gpus];
+        gpu->struct_size = sizeof(*gpu);
         rc = stager_gpu((int)ret->n_gpus, gpu);
         n = rc == 0 ? gpu->n_devices : 0;
         ret->n_gpus += rc == 0;

@@ -42,8 +42,11 @@ int main(int argc, char **argv)
         return 2;
     }
     struct stager_stream *stream;
-    struct stager_options options = {
-        .fields = fetches, .n_fields = 0, .fetches = fetches, .n_fetches = 2};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .fields = fetches,
+                                     .n_fields = 0,
+                                     .fetches = fetches,
+                                     .n_fetches = 2};
     int rc = stager_open(NULL, argv[1], &options, &stream);
     if (rc < 0)
         return fail("open", rc, NULL) != 0;

@@ -178,7 +178,8 @@ static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct runner *runner = arg;
     static const char *const nothing[1];
-    struct stager_options options = {.runtime_dir = fixture->runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
                                      .fields = nothing,
                                      .fetches = &runner->fetch,
                                      .n_fetches = 1};

@@ -90,13 +90,14 @@ static size_t stream_wakeups(struct stager_stream *stream, double seconds,
 {
     size_t n = 0;
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
-    struct stager_stream_info before, after;
+    struct stager_stream_info before = {.struct_size = sizeof(before)},
+                              after = {.struct_size = sizeof(after)};
     while (bench_now_ns() < end && n < MAX_SAMPLES) {
         stager_stream_info(stream, &before);
         struct stager_batch *batch = take(stream);
         uint64_t now = bench_now_ns();
         stager_stream_info(stream, &after);
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(batch, &info);
         if (after.sleeps > before.sleeps && now > info.assigned_ns)
             samples[n++] = now - info.assigned_ns;

@@ -209,7 +209,10 @@ void fake_join(struct fake *fake)
 
 struct stager_stream *fake_open(struct fake *fake, const struct stager_options *options)
 {
-    struct stager_options own = options != NULL ? *options : (struct stager_options){0};
+    struct stager_options own =
+        options != NULL
+            ? *options
+            : (struct stager_options){.struct_size = sizeof(struct stager_options)};
     own.runtime_dir = fake->dir;
     struct stager_stream *stream;
     fake_serve(fake);
@@ -222,7 +225,8 @@ struct stager_stream *fake_open(struct fake *fake, const struct stager_options *
 
 int fake_open_fails(struct fake *fake)
 {
-    struct stager_options options = {.runtime_dir = fake->dir};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fake->dir};
     struct stager_stream *stream = NULL;
     fake_serve(fake);
     int rc = stager_open(NULL, "fake", &options, &stream);

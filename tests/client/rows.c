@@ -278,7 +278,7 @@ static void check_sparse(const struct stager_batch *batch, int64_t first, int64_
 
 void rows_check(const struct stager_batch *batch, int64_t first, int64_t n)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     CHECK_INT(info.n_rows, n);
     CHECK_INT(info.n_tensors, N);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/c-api.md compile, without a warning; every step of pipeline.proto has its section in
-docs/dataset.md, which describes its fields or names the document that does.
+"""The examples of docs/c-api.md and docs/compatibility.md compile, without a warning; every step of pipeline.proto
+has its section in docs/dataset.md, which describes its fields or names the document that does.
 
     test_docs.py SOURCE_ROOT COMPILER...
 """
@@ -38,10 +38,10 @@ def check_steps(root):
 
 
 def main(root, compiler):
-    page = os.path.join(root, "docs/c-api.md")
-    blocks = re.findall(r"^```c\n(.*?)^```$", read(root, "docs/c-api.md"), re.S | re.M)
-    assert len(blocks) >= 4, f"{page}: only {len(blocks)} examples"
-    for number, block in enumerate(blocks, 1):
+    blocks = [(page, block) for page in ("docs/c-api.md", "docs/compatibility.md")
+              for block in re.findall(r"^```c\n(.*?)^```$", read(root, page), re.S | re.M)]
+    assert len(blocks) >= 5, f"only {len(blocks)} examples"
+    for number, (page, block) in enumerate(blocks, 1):
         result = subprocess.run(
             [*compiler, *WARNINGS, "-x", "c", "-fsyntax-only", "-I", os.path.join(root, "client"), "-"],
             input=block, capture_output=True, text=True)

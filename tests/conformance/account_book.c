@@ -106,7 +106,7 @@ static struct book_entry *write_down(struct trainer_state *t, int rc,
     *entry = (struct book_entry){.rc = rc};
     atomic_store(&entry->state, rc == 0 ? ENTRY_HELD : ENTRY_RELEASED);
     if (rc == 0) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         struct stager_tensor tensor;
         stager_batch_info(batch, &info);
         CHECK_INT(stager_batch_tensor_at(batch, 0, &tensor), 0);
@@ -128,7 +128,7 @@ static int take(struct trainer_state *t, int64_t millis)
 {
     struct book_life *life = t->life;
     struct stager_batch *batch;
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     if (!t->book->plan.ack_explicit[life->slot]) {
         for (int i = 0; i < t->n_held; i++)
             disown(t, &life->entries[t->entries[i]]);
@@ -165,7 +165,7 @@ static void nap(struct trainer_state *t)
 /* Whether there is another pass. */
 static bool end_pass(struct trainer_state *t)
 {
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(t->stream, &info);
     atomic_fetch_add(&t->life->n_ends, 1);
     if (info.end_pass + 1 >= (uint64_t)t->book->plan.n_passes)
@@ -204,7 +204,7 @@ static bool step(struct trainer_state *t)
         return true;
     }
     if (rc == -STAGER_DEADLINE_EXCEEDED) {
-        struct stager_stream_info info;
+        struct stager_stream_info info = {.struct_size = sizeof(info)};
         stager_stream_info(t->stream, &info);
         if (!info.finished)
             return wait_on(t);
@@ -229,6 +229,7 @@ void book_trainer_body(struct fixture *fixture, int fd, void *arg)
         snprintf(t.life->client_id, sizeof(t.life->client_id), "%.100s-%d",
                  program_invocation_short_name, (int)getpid());
     struct stager_options options = {
+        .struct_size = sizeof(options),
         .client_id = named ? t.life->client_id : NULL,
         .runtime_dir = fixture->runtime,
         .max_held = (uint32_t)t.max_held,

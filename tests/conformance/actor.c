@@ -43,7 +43,7 @@ struct player {
 
 static void describe(const struct stager_batch *batch, struct actor_result *ret)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     struct stager_tensor tensor;
     stager_batch_info(batch, &info);
     ret->number = info.number;
@@ -65,7 +65,7 @@ static void play_next(struct player *player, const struct command *command,
     CHECK(player->n_held < MAX_HELD);
     ret->rc = stager_next(player->stream, command->timeout_millis, &batch);
     if (ret->rc < 0) {
-        struct stager_stream_info info;
+        struct stager_stream_info info = {.struct_size = sizeof(info)};
         stager_stream_info(player->stream, &info);
         ret->over = info.at_end || info.finished;
         return;
@@ -77,7 +77,7 @@ static void play_next(struct player *player, const struct command *command,
 static void play_release(struct player *player, uint64_t number)
 {
     for (uint32_t i = 0; i < player->n_held; i++) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(player->held[i], &info);
         if (number != UINT64_MAX && info.number != number)
             continue;
@@ -123,6 +123,7 @@ static void actor_body(struct fixture *fixture, int fd, void *arg)
     const struct actor_options *options = arg;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no actor */
     struct stager_options open = {
+        .struct_size = sizeof(open),
         .client_id = options->client_id,
         .runtime_dir = fixture->runtime,
         .max_held = options->max_held,

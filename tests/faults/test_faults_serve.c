@@ -43,7 +43,8 @@ static void apply_rows(const char *name, const char *staged)
 static int open_stream(const char *name, bool private_run, struct stager_stream **ret,
                        char text[512])
 {
-    struct stager_options options = {.runtime_dir = in.runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = in.runtime,
                                      .private_run = private_run};
     int rc = stager_open(NULL, name, &options, ret);
     if (rc < 0)
@@ -68,7 +69,7 @@ static int turn(struct stager_stream *stream, unsigned seen[N_LINES], int *item_
                 char text[512])
 {
     struct stager_batch *batch;
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     int rc = stager_next(stream, inside_millis(4000), &batch);
     if (rc == 0) {
         add_numbers(batch, seen);
@@ -195,7 +196,8 @@ static void a_broadcast_survives_every_fault(void)
 /* One batch at once: one bell. */
 static struct stager_stream *open_sleeper(void)
 {
-    struct stager_options options = {.runtime_dir = in.runtime, .max_held = 1};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = in.runtime, .max_held = 1};
     struct stager_stream *stream;
     if (stager_open(NULL, "both", &options, &stream) < 0)
         FAIL("%s", stager_error_text(NULL));

@@ -133,7 +133,8 @@ static void reading_settings_again_survives_every_fault(void)
 /* Whatever the trainer was told, the daemon ends. */
 static int serve_and_stop(struct inside *inside, char text[512])
 {
-    struct stager_options options = {.runtime_dir = inside->runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = inside->runtime};
     struct stager_stream *stream = NULL;
     struct stager_batch *batch = NULL;
     inside_start(inside);
@@ -147,7 +148,8 @@ static int serve_and_stop(struct inside *inside, char text[512])
 
 static void serve_again(struct inside *inside)
 {
-    struct stager_options options = {.runtime_dir = inside->runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = inside->runtime};
     struct stager_stream *stream;
     struct stager_batch *batch;
     inside_start(inside);

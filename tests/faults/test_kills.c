@@ -140,7 +140,7 @@ static void check_value(const struct life *life, const struct stager_batch *batc
 
 static void note_batch(struct life *life, struct stager_batch *batch)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     struct entry *entry = entry_of(life, info.number);
     int number = (int)info.number;
@@ -201,7 +201,7 @@ static void check_pass(const struct life *life, uint64_t pass)
 static void take_end(struct life *life)
 {
     struct client *self = &ledger->clients[life->id];
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(life->stream, &info);
     uint32_t ends = atomic_load(&self->ends);
     if (info.end_pass != ends && info.end_pass + 1 != ends)
@@ -255,7 +255,8 @@ static void open_stream(struct fixture *fixture, struct life *life)
 {
     char client_id[16];
     snprintf(client_id, sizeof(client_id), "client-%u", life->id);
-    struct stager_options options = {.client_id = client_id,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = client_id,
                                      .runtime_dir = fixture->runtime,
                                      .max_held = now.max_held,
                                      .ack_explicit = life->ack_explicit};

@@ -47,7 +47,8 @@ static double batch_rate(struct stager_stream *stream, const struct rig *rig,
 static struct stager_stream *open_stream(const struct fixture *fixture,
                                          const char *device, const struct rig *rig)
 {
-    struct stager_options options = {.runtime_dir = fixture->runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
                                      .max_held = 2,
                                      .device = device,
                                      .device_stream = rig_native(rig),

@@ -98,8 +98,10 @@ struct trainer {
 static void trainer_open(struct trainer *trainer, const struct rig *rig,
                          struct source *source)
 {
-    struct stager_options options = {
-        .device = "cuda:0", .device_stream = rig_native(rig), .device_capacity = 3};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .device = "cuda:0",
+                                     .device_stream = rig_native(rig),
+                                     .device_capacity = 3};
     size_t bytes = WORK_ELEMENTS * sizeof(float);
     *trainer = (struct trainer){.rig = rig, .source = source};
     must(rig->device->alloc(0, bytes, &trainer->x, &err), "device memory");

@@ -52,9 +52,11 @@ static uint64_t take(struct stager_stream *stream, double seconds)
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct course *course = arg;
-    struct stager_options options = {
-        .runtime_dir = fixture->runtime, .device = "cuda:0", .device_capacity = 3};
-    struct stager_stream_info info;
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
+                                     .device = "cuda:0",
+                                     .device_capacity = 3};
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     struct stager_stream *stream;
     struct stg_err err = {0};
     struct rig rig;

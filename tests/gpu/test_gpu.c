@@ -155,8 +155,10 @@ static void take_all(struct source *source, bool beside)
     CHECK_OK(
         rig.device->host_alloc(BATCHES * LOOKS * sizeof(*looked), (void **)&looked, &err),
         err);
-    struct stager_options options = {
-        .device = "cuda:0", .device_stream = rig_native(&rig), .device_capacity = 3};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .device = "cuda:0",
+                                     .device_stream = rig_native(&rig),
+                                     .device_capacity = 3};
     struct stager_stream *stream = source_open(source, &options);
     for (int n = 0; n < BATCHES; n++) {
         struct stager_batch *batch;
@@ -174,7 +176,7 @@ static void take_all(struct source *source, bool beside)
     CHECK_OK(rig.device->event_record(rig.event, other, &err), err);
     CHECK_OK(rig.device->event_wait(rig.event, &err), err);
     check_looks(looked);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.device_bytes, BATCHES * ELEMENTS * sizeof(int64_t));
     stager_close(stream);
@@ -230,7 +232,8 @@ static void work_that_is_late_reads_its_own_batch(void)
         CHECK_OK(rig.device->alloc(0, BUSY_BYTES, &busy[i], &err), err);
     CHECK_OK(rig.device->host_alloc(BATCHES * LOOKS * sizeof(*got), (void **)&got, &err),
              err);
-    struct stager_options options = {.device = "cuda", .device_capacity = 2};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .device = "cuda", .device_capacity = 2};
     struct stager_stream *stream = source_open(&source, &options);
     for (int n = 0; n < BATCHES; n++) {
         struct stager_batch *batch;
@@ -278,7 +281,9 @@ static void results_arrive_whole(void)
     size_t bytes = BATCHES * LOOKS * sizeof(*got);
     CHECK_OK(rig.device->host_alloc(bytes, (void **)&got, &err), err);
     CHECK_OK(rig.device->host_alloc(bytes, (void **)&buckets, &err), err);
-    struct stager_options options = {.device = "cuda", .device_stream = rig_native(&rig)};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .device = "cuda",
+                                     .device_stream = rig_native(&rig)};
     struct stager_stream *stream = source_open(&source, &options);
     for (int n = 0; n < BATCHES; n++) {
         struct stager_batch *batch;
@@ -322,7 +327,8 @@ static void train(const char *runtime_dir, int to)
     struct stager_stream *stream;
     struct stager_batch *batch;
     int64_t *got;
-    struct stager_options options = {.runtime_dir = runtime_dir, .device = "cuda:0"};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = runtime_dir, .device = "cuda:0"};
     if (rig_open(&rig, &err) < 0 ||
         rig.device->host_alloc(100 * sizeof(*got), (void **)&got, &err) < 0 ||
         stager_open(NULL, "p", &options, &stream) < 0)
@@ -428,10 +434,11 @@ static void train_together(const char *runtime_dir, int to)
     struct rig rig;
     struct stager_stream *stream;
     struct stager_batch *batch;
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     struct course course = {0};
     int64_t *got;
-    struct stager_options options = {.runtime_dir = runtime_dir, .device = "cuda:0"};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = runtime_dir, .device = "cuda:0"};
     if (rig_open(&rig, &err) < 0 ||
         rig.device->host_alloc(100 * sizeof(*got), (void **)&got, &err) < 0 ||
         stager_open(NULL, "p", &options, &stream) < 0)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 
+import check_abi
 import check_cycles
 import check_effects
 import check_exports
@@ -171,6 +172,21 @@ def prototypes_in_one_paragraph_share_a_comment():
 
 def a_header_without_prototypes_is_found():
     finds(check_prototypes, "no prototype found", client__stager_DOT_h="struct s;\n")
+
+
+def a_changed_binary_interface_is_found():
+    if check_abi.why_not() is not None:
+        return
+    header = ("enum stager_code {\n    STAGER_OK = 0,\n};\nstruct stager_info {\n    long struct_size;\n    int n;\n};\n"
+              "int stager_info(struct stager_info *ret);\nint stager_close(void);\n")
+    with Tree(client__stager_DOT_h=header) as root:
+        check_abi.describe(root, os.path.join(root, check_abi.DESCRIPTION))
+        assert check_abi.problems(root) == []
+        for old, new in (("int n;", "int n, more;"), ("_close(void)", "_close(int x)"), ("OK = 0", "OK = 1"),
+                         ("int stager_close(void);\n", ""), ("int n;", "long n;")):
+            with open(os.path.join(root, check_abi.HEADER), "w", encoding="utf-8") as file:
+                file.write(header.replace(old, new))
+            assert "another binary interface" in check_abi.problems(root)[0], (old, new)
 
 
 def differing_status_codes_are_found():

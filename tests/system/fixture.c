@@ -371,8 +371,10 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
                                    const char *client_id, uint32_t max_held)
 {
-    struct stager_options options = {
-        .client_id = client_id, .runtime_dir = fixture->runtime, .max_held = max_held};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = client_id,
+                                     .runtime_dir = fixture->runtime,
+                                     .max_held = max_held};
     struct stager_stream *stream;
     if (stager_open(NULL, name, &options, &stream) < 0)
         FAIL("open %s: %s", name, stager_error_text(NULL));
@@ -390,7 +392,7 @@ struct stager_batch *fixture_take(struct stager_stream *stream)
 bool fixture_expect_value(struct stager_stream *stream, int64_t value)
 {
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     struct stager_tensor tensor;
     stager_batch_info(batch, &info);
     CHECK_INT(stager_batch_tensor(batch, "value", &tensor), 0);

@@ -11,7 +11,8 @@
 
 int main(int argc, char **argv)
 {
-    struct stager_options options = {.client_id = argc == 3 ? argv[2] : NULL};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = argc == 3 ? argv[2] : NULL};
     struct stager_stream *stream;
     if (argc != 3 || stager_open(NULL, argv[1], &options, &stream) < 0) {
         fprintf(stderr, "%s\n", argc == 3 ? stager_error_text(NULL) : "two arguments");

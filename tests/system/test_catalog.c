@@ -41,7 +41,7 @@ static size_t list(struct fixture *fixture,
 
 static uint64_t generation_of(const struct stager_batch *batch)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     return info.generation;
 }
@@ -135,7 +135,8 @@ static void an_unknown_name_suggests_the_nearest(void)
     char yaml[512];
     fixture_start(&fixture, "");
     fixture_apply(&fixture, yaml_of("criteo", 10, yaml));
-    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime};
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "crieto", &options, &stream), -STAGER_NOT_FOUND);
     CHECK_CONTAINS(stager_error_text(NULL), "did you mean criteo?");
@@ -210,7 +211,7 @@ static void a_later_run_of_the_same_script_replaces_what_is_idle(void)
 
 static uint64_t run_of(const struct stager_batch *batch)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     return info.run_id;
 }
@@ -412,7 +413,8 @@ static void nobody_body(struct fixture *fixture, int fd, void *arg)
         struct stg_err err = {0};
         CHECK_INT(fixture_try_apply(fixture, what->yaml, false, &err), 0);
     }
-    struct stager_options options = {.runtime_dir = fixture->runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime};
     struct stager_stream *stream = NULL;
     struct stager_batch *batch;
     int rc = stager_open(NULL, what->open, &options, &stream);

@@ -37,13 +37,16 @@ static void who_comes_back_for_other_fields_gets_those(void)
                             "dataset: [{range: {stop: 64}}, {batch: {batch_size: 1}}]\n"
                             "graph: [{name: w, op: negative, input: [value]}]\n"
                             "staged: {features: {v: value, w: w}, capacity: 4}\n");
-    struct stager_options some = {.client_id = "a", .fields = &v, .n_fields = 1};
+    struct stager_options some = {
+        .struct_size = sizeof(some), .client_id = "a", .fields = &v, .n_fields = 1};
     struct stager_stream *stream = open_with(&fixture, some);
     struct stager_batch *batch = fixture_take(stream);
     CHECK_INT(first_of(batch, "v"), 0);
     stager_release(batch);
     stager_close(stream);
-    stream = open_with(&fixture, (struct stager_options){.client_id = "a"});
+    stream = open_with(
+        &fixture, (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                          .client_id = "a"});
     batch = fixture_take(stream);
     CHECK(first_of(batch, "v") > 0);
     CHECK_INT(first_of(batch, "w"), -first_of(batch, "v"));
@@ -71,8 +74,10 @@ static void what_was_run_ahead_of_a_whole_batch_is_in_no_slice(void)
                             "staged: {features: {v: value}, num_clients: 2,\n"
                             "         capacity: 4}\n"
                             "targets: [y]\nsmart_stage: on\n");
-    struct stager_options whole = {.client_id = "a"},
-                          sliced = {.client_id = "b", .batch_size = 2};
+    struct stager_options whole = {.struct_size = sizeof(whole), .client_id = "a"},
+                          sliced = {.struct_size = sizeof(sliced),
+                                    .client_id = "b",
+                                    .batch_size = 2};
     struct stager_stream *a = open_with(&fixture, whole);
     struct stager_batch *batch = fixture_take(a);
     struct stager_stream *b = open_with(&fixture, sliced);
@@ -111,8 +116,9 @@ static void what_was_run_ahead_for_each_row_is_in_its_slice(void)
         "  - {name: y, op: add, input: [square, bias]}\n"
         "staged: {features: {v: value}}\n"
         "targets: [y]\nsmart_stage: on\n");
-    struct stager_stream *stream =
-        open_with(&fixture, (struct stager_options){.batch_size = 2});
+    struct stager_stream *stream = open_with(
+        &fixture, (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                          .batch_size = 2});
     for (int64_t i = 0; i < 64; i += 2) {
         struct stager_batch *batch = fixture_take(stream);
         struct stager_tensor y;
@@ -144,8 +150,10 @@ static void a_feature_called_as_an_output_keeps_the_node_where_it_is(void)
                   "staged: {features: {v: value, \"u:0\": w}}\n"
                   "targets: [y]\nsmart_stage: on\n");
     struct stager_stream *stream = open_with(
-        &fixture,
-        (struct stager_options){.fields = names, .fetches = names + 1, .n_fetches = 1});
+        &fixture, (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                          .fields = names,
+                                          .fetches = names + 1,
+                                          .n_fetches = 1});
     for (int64_t i = 0; i < 4; i++) {
         struct stager_batch *batch = fixture_take(stream);
         struct stager_tensor y;

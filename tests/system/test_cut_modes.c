@@ -54,7 +54,8 @@ static void explain(const char *name, struct told *ret)
 static struct stager_stream *open_target(const char *name, uint32_t batch_size)
 {
     static const char *const fetches[] = {"target"};
-    struct stager_options options = {.runtime_dir = fixture.runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime,
                                      .batch_size = batch_size,
                                      .fetches = fetches,
                                      .n_fetches = 1};
@@ -115,7 +116,7 @@ static void set_next(struct stager_stream *stream, int64_t *n)
 static void step_fed(struct stager_stream *stream, int64_t *next_row)
 {
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     const int64_t *values = run_target(stream, batch, BATCH);
     for (int64_t i = 0; i < BATCH; i++)

@@ -72,7 +72,8 @@ static const struct kind kinds[] = {
 static int try_open(struct fixture *fixture, const struct kind *kind, const char *id,
                     uint32_t max_held, struct stager_stream **ret)
 {
-    struct stager_options options = {.runtime_dir = fixture->runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
                                      .client_id = id,
                                      .max_held = max_held,
                                      .fields = kind->fields,
@@ -139,7 +140,7 @@ static int64_t check_batch(struct stager_stream *stream, struct stager_batch *ba
                            const struct kind *kind)
 {
     static const char *const targets[] = {"sum", "row"};
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     struct stager_tensor t, results[4];
     stager_batch_info(batch, &info);
     size_t n_fields = kind->fields != NULL ? kind->n_fields : 4;
@@ -249,7 +250,7 @@ static void what_nobody_needs_is_not_sent(void)
     apply(&fixture, 9, "on", "");
     struct stager_stream *stream = open_kind(&fixture, &kinds[1], NULL);
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     CHECK(info.bytes < 1024);
     CHECK_INT(check_batch(stream, batch, &kinds[1]), 0);
@@ -292,7 +293,7 @@ static void all_features_are_there_while_a_place_is_free(void)
 {
     struct fixture fixture;
     struct stager_batch *batch;
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     fixture_start(&fixture, "");
     apply(&fixture, 64, "off", "  num_clients: 2\n  capacity: 2\n");
     struct stager_stream *a = open_kind(&fixture, &kinds[1], NULL);

@@ -28,7 +28,7 @@ static void apply_range(struct fixture *fixture, const char *name, const char *s
 /* Checks that the batch holds what its number says. */
 static uint64_t check_batch(const struct stager_batch *batch)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     struct stager_tensor value;
     stager_batch_info(batch, &info);
     CHECK_INT(stager_batch_tensor(batch, "value", &value), 0);
@@ -66,7 +66,7 @@ static void one_trainer_gets_every_batch_in_order_and_then_the_end(void)
     struct stager_stream *stream = fixture_open(&fixture, "rows", "a", 2);
     for (int i = 0; i < N_ITEMS; i++) {
         struct stager_batch *batch = fixture_take(stream);
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(batch, &info);
         CHECK_INT(info.number, i);
         CHECK_INT(info.index, i);
@@ -95,7 +95,7 @@ static void a_rewind_begins_the_next_pass(void)
         CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
     }
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     CHECK_INT(info.pass, 3);
     CHECK_INT(info.number, 3 * N_ITEMS);
@@ -301,7 +301,9 @@ static void one_client_more_than_num_clients_is_refused_by_name(void)
     fixture_start(&fixture, "");
     apply_range(&fixture, "rows", "num_clients: 1");
     struct stager_stream *a = fixture_open(&fixture, "rows", "alice", 2);
-    struct stager_options options = {.client_id = "bob", .runtime_dir = fixture.runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = "bob",
+                                     .runtime_dir = fixture.runtime};
     struct stager_stream *b;
     CHECK_INT(stager_open(NULL, "rows", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "alice");
@@ -361,7 +363,7 @@ static void a_bad_row_costs_its_batch_and_the_stream_goes_on(void)
     struct stager_tensor n;
     CHECK_INT(stager_batch_tensor(batch, "n", &n), 0);
     CHECK_INT(((const int32_t *)n.data)[0], 5);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     CHECK_INT(info.number, 2); /* the error took number 1 */
     stager_release(batch);
@@ -421,8 +423,10 @@ static void a_private_run_starts_at_the_start_and_disturbs_nobody(void)
     struct stager_stream *shared = fixture_open(&fixture, "rows", "a", 2);
     struct stager_batch *batch = fixture_take(shared);
     stager_release(batch);
-    struct stager_options options = {
-        .client_id = "cat", .runtime_dir = fixture.runtime, .private_run = 1};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = "cat",
+                                     .runtime_dir = fixture.runtime,
+                                     .private_run = 1};
     struct stager_stream *private;
     CHECK_INT(stager_open(NULL, "rows", &options, &private), 0);
     bool seen[N_ITEMS] = {false};

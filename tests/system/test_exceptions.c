@@ -84,7 +84,7 @@ static void an_unexpected_error_is_an_item_and_the_stream_goes_on(void)
         CHECK_INT(take_number(stream, NULL), 0);
         CHECK_INT(take_number(stream, NULL), 1);
         expect(stream, STAGER_INVALID_ARGUMENT, "is no valid int32");
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         CHECK_INT(take_number(stream, &info), 3);
         CHECK_INT(info.number, 3);
         CHECK_INT(info.n_dropped, 0);
@@ -106,7 +106,7 @@ static void an_ignored_error_leaves_out_its_item_alone(void)
                  "ignored_exception_types: [INVALID_ARGUMENT], %s", many_threads[i]);
         apply_lines(&fixture, "0\nx\nx\n3\nx\n5\n", staged);
         struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         CHECK_INT(take_number(stream, &info), 0);
         CHECK_INT(info.n_dropped, 0);
         CHECK_INT(take_number(stream, &info), 3);
@@ -214,7 +214,7 @@ static void a_closed_error_ends_the_pass_in_its_place(void)
         struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
         for (int pass = 0; pass < 3; pass++) {
             for (int n = 0; n < 3; n++) {
-                struct stager_batch_info info;
+                struct stager_batch_info info = {.struct_size = sizeof(info)};
                 CHECK_INT(take_number(stream, &info), n);
                 CHECK_INT(info.number, 3 * pass + n);
                 CHECK_INT(info.pass, pass);

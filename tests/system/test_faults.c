@@ -23,7 +23,7 @@ static void holder_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", "holder", 2);
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     pid_t child = 0;
     if (arg != NULL) {
@@ -70,7 +70,7 @@ static void kill_a_holder(bool with_child)
     bool redelivered = false;
     for (int i = 0; i < 50; i++) {
         struct stager_batch *batch = fixture_take(other);
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(batch, &info);
         redelivered = redelivered || (info.redelivered && info.number == (uint64_t)held);
         fixture_check_pad(batch);

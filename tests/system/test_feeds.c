@@ -161,7 +161,7 @@ static void what_a_client_sets_holds_from_the_next_item_drawn(void)
             CHECK_INT(feed_rate(stream, 1000 + (int64_t)version, &got), 0);
             CHECK_INT(got, version);
         }
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         uint64_t n_old = 0;
         do {
             struct stager_batch *batch = fixture_take(stream);
@@ -196,7 +196,7 @@ static void strings_may_be_set_and_other_values_stay(void)
     uint64_t version;
     CHECK_INT(stager_feed(stream, "word", &words, &version), 0);
     CHECK_INT(version, 2);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     struct stager_batch *batch = fixture_take(stream);
     for (stager_batch_info(batch, &info); info.feed_version < version;
          stager_batch_info(batch, &info)) {

@@ -56,7 +56,8 @@ static void be_older(void)
 static int try_open(struct fixture *fixture, const char *id, const char *fetch,
                     uint32_t batch_size, struct stager_stream **ret)
 {
-    struct stager_options options = {.runtime_dir = fixture->runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
                                      .client_id = id,
                                      .batch_size = batch_size,
                                      .fetches = fetch != NULL ? &fetch : NULL,
@@ -102,7 +103,7 @@ static int64_t value_of(const char *fetch, int64_t i)
 static uint64_t step(struct stager_stream *stream, const char *fetch)
 {
     struct stager_batch *batch;
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     struct stager_tensor t;
     int rc = stager_next(stream, fixture_millis(20000), &batch);
     if (rc == -STAGER_OUT_OF_RANGE)

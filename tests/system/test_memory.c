@@ -202,7 +202,8 @@ static void check_floats(const struct stager_batch *batch, uint64_t n)
 
 static int try_open(struct fixture *fixture, const char *name, struct stager_stream **ret)
 {
-    struct stager_options options = {.runtime_dir = fixture->runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime};
     return stager_open(NULL, name, &options, ret);
 }
 
@@ -396,7 +397,8 @@ static void the_budget_counts_all_pipelines_together(void)
     apply_floats(&fixture, "one", 4000000, "capacity: 1"); /* 5 x 15.3 MiB + 8 */
     apply_floats(&fixture, "two", 4000000, "capacity: 1");
     struct stager_stream *one = fixture_open(&fixture, "one", "a", 2);
-    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime};
     struct stager_stream *two;
     CHECK_INT(stager_open(NULL, "two", &options, &two), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "memory_budget is 150.0 MiB");
@@ -419,7 +421,8 @@ static void more_credits_than_there_is_memory_for_are_refused(void)
     fixture_start(&fixture, "");
     apply_floats(&fixture, "x", 100000, "num_clients: 2");
     struct stager_stream *a = fixture_open(&fixture, "x", "a", 2);
-    struct stager_options options = {.runtime_dir = fixture.runtime, .max_held = 100};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = fixture.runtime, .max_held = 100};
     struct stager_stream *b;
     CHECK_INT(stager_open(NULL, "x", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "max_held 100 is too much");
@@ -481,7 +484,8 @@ static uint64_t mib_available(void)
 
 static void open_body(struct fixture *fixture, int fd, void *arg)
 {
-    struct stager_options options = {.runtime_dir = fixture->runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime};
     struct stager_stream *stream;
     trainer_send(fd, stager_open(NULL, "x", &options, &stream));
 }

@@ -75,7 +75,7 @@ static void sum_all(struct fixture *fixture, int fd, void *arg)
         stager_release(batch);
     }
     CHECK_INT(rc, -STAGER_OUT_OF_RANGE);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     trainer_send(fd, sum);
     trainer_send(fd, getpid());
@@ -89,7 +89,7 @@ static void hold_two(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", "holder", 2);
     struct stager_batch *first = fixture_take(stream), *second = fixture_take(stream);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     trainer_send(fd, first_value(second)); /* the first is acknowledged by then */
     trainer_send(fd, info.unseen);
@@ -136,7 +136,7 @@ static void check_burial(struct fixture *fixture, struct trainer *trainer, bool 
     struct stager_stream *stream = fixture_open(fixture, "rows", "heir", 2);
     trainer_kill(trainer);
     struct stager_batch *batch;
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     do {
         batch = fixture_take(stream);
         stager_batch_info(batch, &info);
@@ -214,7 +214,7 @@ static void an_unseen_trainer_that_dies_gives_back_after_a_while(void)
     struct stager_stream *stream = fixture_open(&fixture, "rows", "heir", 2);
     trainer_kill(&trainer);
     /* Who waits gets its batches at once; its memory stays for a while. */
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     do {
         struct stager_batch *batch = fixture_take(stream);
         stager_batch_info(batch, &info);

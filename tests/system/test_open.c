@@ -153,16 +153,28 @@ static void a_refused_open_begins_nothing(void)
         fixture_start(&fixture, "");
         fixture_apply_range(&fixture, 12, staged);
         /* The first to come: what it made does not stay. */
-        refuse(&fixture, (struct stager_options){.batch_size = 3},
+        refuse(&fixture,
+               (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                       .batch_size = 3},
                STAGER_INVALID_ARGUMENT);
         struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
-        refuse(&fixture, (struct stager_options){.fields = no_field, .n_fields = 1},
+        refuse(&fixture,
+               (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                       .fields = no_field,
+                                       .n_fields = 1},
                STAGER_NOT_FOUND);
-        refuse(&fixture, (struct stager_options){.fetches = no_field, .n_fetches = 1},
+        refuse(&fixture,
+               (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                       .fetches = no_field,
+                                       .n_fetches = 1},
                STAGER_NOT_FOUND);
-        refuse(&fixture, (struct stager_options){.batch_size = 3},
+        refuse(&fixture,
+               (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                       .batch_size = 3},
                STAGER_INVALID_ARGUMENT);
-        refuse(&fixture, (struct stager_options){.max_held = 200},
+        refuse(&fixture,
+               (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                       .max_held = 200},
                STAGER_RESOURCE_EXHAUSTED);
         kill_at(&fixture, HALF_OPEN);
         fixture_wait(&fixture, "p", 10000, none_is_joining, &one);

@@ -153,7 +153,8 @@ static void the_place_of_who_may_come_back_is_kept(void)
     for (int i = 0; i < 4; i++)
         fixture_expect_value(other, i);
     kill_victim(&fixture, &victim);
-    struct stager_options options = {.client_id = "third",
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = "third",
                                      .runtime_dir = fixture.runtime};
     CHECK_INT(stager_open(NULL, "p", &options, &third), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "victim (its place is kept for ");
@@ -168,7 +169,8 @@ static void a_name_that_is_attached_is_refused(void)
     fixture_start(&fixture, "");
     fixture_apply_range(&fixture, 12, "num_clients: 3");
     struct stager_stream *a = fixture_open(&fixture, "p", "a", 2), *b;
-    struct stager_options options = {.client_id = "a", .runtime_dir = fixture.runtime};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .client_id = "a", .runtime_dir = fixture.runtime};
     char pid[32];
     snprintf(pid, sizeof(pid), "pid %d", (int)getpid());
     CHECK_INT(stager_open(NULL, "p", &options, &b), -STAGER_ALREADY_EXISTS);
@@ -194,7 +196,8 @@ static void a_client_id_is_taken_whole_or_refused(void)
         names[i][128] = '\0';
         names[i][126] = (char)('0' + i);
     }
-    struct stager_options options = {.client_id = names[0],
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = names[0],
                                      .runtime_dir = fixture.runtime};
     struct stager_stream *refused, *streams[2];
     CHECK_INT(stager_open(NULL, "p", &options, &refused), -STAGER_INVALID_ARGUMENT);
@@ -220,7 +223,8 @@ static void a_split_pass_waits_for_the_last_one_that_left(void)
     CHECK_INT(status.n_away, 1);
     CHECK_INT(status.n_attached, 0);
     CHECK_STR(status.state, "running");
-    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime};
     struct stager_stream *unnamed;
     CHECK_INT(stager_open(NULL, "p", &options, &unnamed), 0);
     for (int i = 2; i < 12; i++)
@@ -285,7 +289,8 @@ static void a_warm_stage_fills_its_buffer_and_waits(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     fixture_apply_range(&fixture, 40, "capacity: 5, keep_warm: true");
-    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime};
     for (int i = 0; i < 12; i += 3) {
         struct stager_stream *a;
         CHECK_INT(stager_open(NULL, "p", &options, &a), 0);
@@ -326,8 +331,10 @@ static void a_private_run_ends_with_its_client(void)
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 160000000\n"); /* for one run */
     fixture_apply_range(&fixture, 12, "keep_warm: true");
-    struct stager_options options = {
-        .runtime_dir = fixture.runtime, .client_id = "cat", .private_run = 1};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime,
+                                     .client_id = "cat",
+                                     .private_run = 1};
     for (int i = 0; i < 3; i++) {
         struct stager_stream *cat;
         CHECK_INT(stager_open(NULL, "p", &options, &cat), 0);

@@ -230,8 +230,10 @@ static void no_rank_is_offered_a_round_that_another_is_not(void)
 /* Takes two batches, releases the first, and waits to be killed. */
 static void rank_body(struct fixture *fixture, int fd, void *arg)
 {
-    struct stager_options options = {
-        .client_id = arg, .runtime_dir = fixture->runtime, .ack_explicit = 1};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = arg,
+                                     .runtime_dir = fixture->runtime,
+                                     .ack_explicit = 1};
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "p", &options, &stream), 0);
     trainer_send(fd, 1);
@@ -264,7 +266,7 @@ static void a_rank_that_comes_back_goes_on_where_it_was(void)
     CHECK_INT(stager_next(first, 100, &batch), -STAGER_DEADLINE_EXCEEDED);
     struct stager_stream *again = fixture_open(&fixture, "p", "second", 2);
     for (int i = 3; i <= 9; i += 2) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         batch = fixture_take(again);
         stager_batch_info(batch, &info);
         CHECK_INT(value_of(batch), i);
@@ -309,7 +311,8 @@ static void a_rank_without_a_name_that_leaves_ends_it_at_once(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     apply_lines(&fixture, ten, "num_clients: 2");
-    struct stager_options options = {.runtime_dir = fixture.runtime};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime};
     struct stager_stream *stay = fixture_open(&fixture, "p", "stay", 2), *leave;
     CHECK_INT(stager_open(NULL, "p", &options, &leave), 0);
     expect_value(stay, 0);

@@ -56,7 +56,8 @@ static void apply(struct fixture *fixture, const char *staged, const char *batch
 static struct stager_stream *open_sliced(struct fixture *fixture, uint32_t batch_size,
                                          const char *client_id)
 {
-    struct stager_options options = {.client_id = client_id,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = client_id,
                                      .runtime_dir = fixture->runtime,
                                      .batch_size = batch_size};
     struct stager_stream *stream;
@@ -118,7 +119,7 @@ static int take_pass(struct stager_stream *stream, int n_rows)
     struct stager_batch *batch;
     int rc, row = 0, n = 0;
     while ((rc = stager_next(stream, fixture_millis(20000), &batch)) == 0) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(batch, &info);
         check_rows(batch, row, (int)info.n_rows);
         row += (int)info.n_rows;
@@ -176,7 +177,9 @@ static void a_size_that_does_not_divide_is_refused_with_both_numbers(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     apply(&fixture, "", "batch_size: 4096"); /* the shape itself is not static */
-    struct stager_options options = {.runtime_dir = fixture.runtime, .batch_size = 1000};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime,
+                                     .batch_size = 1000};
     struct stager_stream *stream = NULL;
     CHECK_INT(stager_open(NULL, "lines", &options, &stream), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(stager_error_text(NULL), "1000 does not divide the 4096 rows");
@@ -226,7 +229,7 @@ static void take_one_slice(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = open_sliced(fixture, 1024, "dies");
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     stager_release(batch);
     trainer_send(fd, (int64_t)info.number);
@@ -257,7 +260,7 @@ static void who_dies_or_leaves_within_a_staged_batch_leaves_all_of_it_to_the_oth
         struct stager_batch *batch;
         int rc, n = 0;
         while ((rc = stager_next(heir, fixture_millis(20000), &batch)) == 0) {
-            struct stager_batch_info info;
+            struct stager_batch_info info = {.struct_size = sizeof(info)};
             stager_batch_info(batch, &info);
             check_rows(batch, (int)info.number * STAGED + (int)info.slice * 2048,
                        (int)info.n_rows);

@@ -79,7 +79,8 @@ static void train(const char *name, struct told *ret)
 {
     static const char *const nothing[1];
     static const char *const fetches[] = {"target"};
-    struct stager_options options = {.runtime_dir = fixture.runtime,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime,
                                      .fields = nothing,
                                      .fetches = fetches,
                                      .n_fetches = 1};

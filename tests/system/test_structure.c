@@ -67,7 +67,7 @@ static void check_features(const char *features, const char *structure,
     struct stager_stream *stream = fixture_open(&fixture, "s", "test", 2);
     CHECK_STR(stager_structure(stream), structure);
     struct stager_batch *batch = fixture_take(stream);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     for (uint32_t i = 0; i < info.n_tensors; i++) {
         struct stager_tensor t;

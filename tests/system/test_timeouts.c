@@ -70,7 +70,7 @@ static void a_dropped_item_is_counted_and_seen_in_the_next(void)
     uint64_t left_out = 0;
     bool gap = false;
     for (int64_t i = 1; i < 900; i++) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         int64_t value = take_value(stream, &info);
         CHECK_INT(value, info.number); /* a number is the place in the source */
         CHECK_INT(info.number, i + (int64_t)info.n_dropped);
@@ -85,7 +85,7 @@ static void a_dropped_item_is_counted_and_seen_in_the_next(void)
     CHECK(status.dropped >= left_out);
     CHECK_INT(status.dropped, status.timeouts);
     CHECK_INT(status.dropped_rows, status.dropped);
-    struct stager_stream_info counts;
+    struct stager_stream_info counts = {.struct_size = sizeof(counts)};
     stager_stream_info(stream, &counts);
     CHECK(counts.dropped_batches >= left_out && counts.dropped_batches <= status.dropped);
     CHECK_INT(counts.dropped_rows, counts.dropped_batches);
@@ -106,7 +106,7 @@ static void an_item_that_waits_on_is_not_lost(void)
     fixture_wait(&fixture, "p", 20000, timed_out, &n);
     stager_release(first);
     for (int64_t i = 1; i < 40; i++) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         CHECK_INT(take_value(stream, &info), i);
         CHECK_INT(info.n_dropped, 0);
     }
@@ -165,7 +165,7 @@ static void the_time_runs_only_for_the_item_whose_turn_it_is(void)
                    "timeout_millis: 250, on_timeout: drop, num_threads: 8, capacity: 8");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     for (int64_t value = 700000; value > -4; value -= 100001) {
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         if (value < 0)
             break;
         CHECK_INT(take_value(stream, &info), value);
@@ -195,7 +195,7 @@ static void without_deterministic_an_item_is_published_when_it_is_finished(void)
     apply_sleepers(&fixture, 1500000, -1, -1500000,
                    "num_threads: 2, deterministic: false");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     CHECK_INT(take_value(stream, &info), 0);
     CHECK_INT(info.number, 0); /* the place in the output */
     CHECK_INT(info.index, 1);  /* the place in the epoch */

@@ -50,11 +50,12 @@ static int64_t look(const struct stager_batch *batch)
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct course *course = arg;
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     struct stager_stream *stream;
     struct stager_batch *batch;
     on_device_load();
-    struct stager_options options = {.client_id = course->client_id,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = course->client_id,
                                      .runtime_dir = fixture->runtime,
                                      .device = "cuda:0"};
     if (stager_open(NULL, "p", &options, &stream) < 0)
@@ -475,11 +476,13 @@ static void a_batch_is_not_written_over_while_work_reads_it(void)
     struct fixture fixture;
     struct stager_stream *stream;
     struct stager_batch *batch;
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     begin(&fixture);
     on_device_load();
     apply(&fixture, 200, 1, "", shared);
-    struct stager_options options = {.runtime_dir = fixture.runtime, .device = "cuda:0"};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime,
+                                     .device = "cuda:0"};
     CHECK_INT(stager_open(NULL, "p", &options, &stream), 0);
     int64_t *late;
     struct stg_stream *work;

@@ -63,8 +63,10 @@ static void the_batch_after_one_that_is_done_with_expires_too(void)
 /* Takes every batch and keeps the first, unacknowledged, for as long as it can. */
 static void keeper_body(struct fixture *fixture, int fd, void *arg)
 {
-    struct stager_options options = {
-        .runtime_dir = fixture->runtime, .client_id = "keeper", .ack_explicit = 1};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
+                                     .client_id = "keeper",
+                                     .ack_explicit = 1};
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "rows", &options, &stream), 0);
     trainer_send(fd, 1);
@@ -320,7 +322,7 @@ static void a_trainer_that_waits_for_a_slow_runner_does_not_wake_the_loop(void)
     if (n > N_SLOW / 2)
         FAIL("the loop woke %ld times for %d items", n, N_SLOW);
 
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     struct fixture_status status;
     stager_stream_info(stream, &info);
     fixture_status(&fixture, "slow", &status);

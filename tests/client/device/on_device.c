@@ -42,7 +42,8 @@ struct stager_stream *on_device_start(struct fake *fake)
     *fake = (struct fake){0};
     fake_start(fake);
     fake->max_held = 4;
-    return on_device_open(fake, (struct stager_options){0});
+    return on_device_open(
+        fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
 }
 
 void on_device_stop(struct fake *fake)
@@ -89,7 +90,7 @@ int64_t on_device_seen(const struct stager_batch *batch)
 
 uint64_t on_device_number(const struct stager_batch *batch)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     return info.number;
 }

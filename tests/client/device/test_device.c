@@ -36,7 +36,7 @@ static void tensors_are_on_the_device(void)
     CHECK_INT(x.shape[0], 5);
     CHECK_INT(x.data_bytes, 40);
     CHECK_INT(((const int64_t *)standin->see(x.data))[4], 1004);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.device_bytes, 40);
     CHECK_INT(info.batches, 1);
@@ -81,7 +81,8 @@ static void strings_stay_where_they_are(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.boundary = (struct stg_schema){.components = mixed, .n = 4};
-    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(
+        &fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
     for (int only_text = 0; only_text < 2; only_text++) {
         struct stg_descriptor d =
             fake_descriptor(&fake, 0, 1, write_mixed(&fake, 100, only_text != 0));
@@ -146,7 +147,9 @@ static void batches_are_copied_ahead(void)
     fake_start(&fake);
     fake.max_held = 6;
     struct stager_stream *stream = on_device_open(
-        &fake, (struct stager_options){.device_capacity = 3, .max_held = 3});
+        &fake, (struct stager_options){.struct_size = sizeof(struct stager_options),
+                                       .device_capacity = 3,
+                                       .max_held = 3});
     CHECK_INT(fake.opened.max_held, 6);
     struct stager_batch *batches[5];
     for (uint32_t i = 0; i < 5; i++)
@@ -224,8 +227,10 @@ static struct stager_stream *start_beside(struct fake *fake, struct stg_stream *
     *fake = (struct fake){.pipeline = *spec};
     fake_start(fake);
     fake->max_held = 3;
-    struct stager_options options = {
-        .device_stream = *trainer, .max_held = 2, .device_capacity = 1};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .device_stream = *trainer,
+                                     .max_held = 2,
+                                     .device_capacity = 1};
     return on_device_open(fake, options);
 }
 
@@ -325,7 +330,8 @@ static void without_read_only_page_locking_a_copy_bounces(void)
     fake.max_held = 4;
     on_device_load();
     standin->no_read_only = true;
-    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(
+        &fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
     CHECK_INT(standin->n_registered, 0);
     struct stager_batch *batches[3];
     for (uint32_t i = 0; i < 3; i++)

@@ -36,7 +36,7 @@ static void the_end_comes_after_what_is_ahead(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     fake_publish(&fake, 0, 1, 1, 1);
     fake_publish(&fake, 1, 2, 2, 1);
     fake_publish_end(&fake, 0);
@@ -200,7 +200,8 @@ static void what_is_no_device_is_refused(void)
 {
     static const char *const names[] = {"",        "gpu",     "cuda:", "cuda:x",
                                         "cuda:-1", "cuda:0x", "CUDA",  "cuda:99999"};
-    struct stager_options options = {.runtime_dir = "/nowhere"};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = "/nowhere"};
     on_device_load();
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         options.device = names[i];

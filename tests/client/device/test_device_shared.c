@@ -44,7 +44,7 @@ static void finish(struct fake *fake, struct stager_stream *stream, char *memory
 
 static void was_shared(struct stager_stream *stream, uint64_t n_shared, uint64_t n_copied)
 {
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.device_shared, n_shared);
     CHECK_INT(info.device_bytes, n_copied * 40);
@@ -55,7 +55,8 @@ static void was_shared(struct stager_stream *stream, uint64_t n_shared, uint64_t
 static void is_copied(struct fake *fake, char *memory)
 {
     fake_publish(fake, 2, 7, 500, 5);
-    struct stager_stream *stream = on_device_open(fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(
+        fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
     struct stager_batch *batch = on_device_take(stream);
     standin->settle();
     CHECK_INT(on_device_seen(batch), 500);
@@ -68,7 +69,8 @@ static void a_shared_batch_is_read_where_it_lies(void)
 {
     struct fake fake;
     char *memory = offer(&fake);
-    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(
+        &fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
     CHECK(fake.opened.wants_device);
     CHECK_INT(standin->n_shared, 1);
     fake_publish(&fake, 2, 7, 500, 5);
@@ -87,7 +89,8 @@ static void its_lease_goes_back_when_the_trainers_work_is_over(void)
 {
     struct fake fake;
     char *memory = offer(&fake);
-    struct stager_stream *stream = on_device_open(&fake, (struct stager_options){0});
+    struct stager_stream *stream = on_device_open(
+        &fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
     fake_publish(&fake, 0, 1, 500, 5);
     fake_publish(&fake, 1, 2, 600, 5);
     struct stager_batch *first = on_device_take(stream);

@@ -156,7 +156,8 @@ static void the_first_program_computes_what_tensorflow_computes(void)
 
 static void it_does_on_threads_too(void)
 {
-    struct stager_options options = {.inter_op_threads_num = 3,
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .inter_op_threads_num = 3,
                                      .intra_op_threads_num = 2};
     check_program(&options, 20);
     options.inter_op_threads_num = 65;

@@ -59,7 +59,8 @@ static struct stager_stream *open_with(struct fake *fake, const char *how, int s
     if (device->kernels == NULL)
         SKIP("built without CUDA");
     start(fake, how, stream_id);
-    return on_device_open(fake, (struct stager_options){0});
+    return on_device_open(
+        fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
 }
 
 static void stop(struct fake *fake, struct stager_stream *stream)

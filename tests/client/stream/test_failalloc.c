@@ -87,7 +87,8 @@ static void *serve(void *owner)
 static int open_and_close(void *owner)
 {
     struct canned *canned = owner;
-    struct stager_options options = {.runtime_dir = canned->fake.dir};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = canned->fake.dir};
     struct stager_stream *stream = NULL;
     int rc = stager_open(NULL, "fake", &options, &stream);
     if (rc < 0) {
@@ -118,7 +119,8 @@ static void opening_a_stream_survives_every_failed_allocation(void)
 static int take_slices(void *owner)
 {
     struct canned *canned = owner;
-    struct stager_options options = {.runtime_dir = canned->fake.dir, .batch_size = 1};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = canned->fake.dir, .batch_size = 1};
     struct stager_stream *stream = NULL;
     struct stager_batch *slices[20];
     int failed = stager_open(NULL, "fake", &options, &stream), n = 0;

@@ -98,7 +98,7 @@ static void strings_of_a_slice_are_fed_as_they_are_seen(void)
 {
     struct fake fake = {0};
     static struct answer answer = {.version = 1};
-    struct stager_options options = {.batch_size = 2};
+    struct stager_options options = {.struct_size = sizeof(options), .batch_size = 2};
     fake_start(&fake);
     fake.boundary = rows_boundary(4);
     fake.batch_rows = 4;

@@ -65,7 +65,7 @@ static void a_child_is_refused_and_may_close(void)
         CHECK_INT(stager_pollfd(stream), -STAGER_FAILED_PRECONDITION);
         const char *fetch = "staged:x";
         CHECK_INT(stager_run(stream, batch, &fetch, 1, &x), -STAGER_FAILED_PRECONDITION);
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         stager_batch_info(batch, &info);
         CHECK_INT(info.n_rows, 0);
         stager_release(batch);

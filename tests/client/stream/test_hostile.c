@@ -161,7 +161,7 @@ static void a_batch_whose_header_lies_is_refused_at_the_first_look(void)
         }
         struct stager_batch *batch;
         struct stager_tensor x;
-        struct stager_batch_info info;
+        struct stager_batch_info info = {.struct_size = sizeof(info)};
         const char *fetch = "staged:x";
         CHECK_INT(stager_next(stream, 0, &batch), 0);
         CHECK_INT(stager_batch_tensor(batch, "x", &x), -STAGER_DATA_LOSS);
@@ -247,7 +247,7 @@ static void noise_in_shared_memory_never_crashes(void)
             target[(size_t)rand_r(&seed) % bytes] = (char)rand_r(&seed);
         struct stager_batch *batch;
         int rc = stager_next(stream, 0, &batch);
-        struct stager_stream_info info;
+        struct stager_stream_info info = {.struct_size = sizeof(info)};
         stager_stream_info(stream, &info);
         if (info.finished) { /* FINAL, or a kind that is none: a fresh stream */
             fake_finish(&fake, stream);
@@ -262,7 +262,7 @@ static void noise_in_shared_memory_never_crashes(void)
         if (rc < 0)
             continue;
         struct stager_tensor tensor;
-        struct stager_batch_info batch_info;
+        struct stager_batch_info batch_info = {.struct_size = sizeof(batch_info)};
         stager_batch_info(batch, &batch_info);
         uint64_t sum = 0;
         for (uint32_t i = 0; i < batch_info.n_tensors; i++) {

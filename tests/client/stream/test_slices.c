@@ -13,7 +13,8 @@
 static struct stager_stream *open_slices(struct fake *fake, uint32_t batch_size,
                                          int64_t rows)
 {
-    struct stager_options options = {.batch_size = batch_size};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .batch_size = batch_size};
     fake_start(fake);
     fake->boundary = rows_boundary(rows);
     fake->batch_rows = rows > 0 ? (uint64_t)rows : 0;
@@ -32,7 +33,7 @@ static struct stager_batch *take(struct stager_stream *stream)
 static void check_place(const struct stager_batch *batch, uint64_t number, uint32_t slice,
                         uint32_t n_slices)
 {
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     CHECK_INT(info.number, number);
     CHECK_INT(info.slice, slice);
@@ -195,7 +196,7 @@ static void max_held_counts_staged_batches(void)
     CHECK_CONTAINS(stager_error_text(stream),
                    "2 of 2 staged batches are in hand (70: 1 of 2 slices, 71: 2 of 2 "
                    "slices): release all slices of one");
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.held, 2);
     CHECK_INT(info.batches, 4);
@@ -311,7 +312,9 @@ static void check_refused(uint32_t batch_size, uint64_t batch_rows,
     fake_start(&fake);
     fake.boundary = boundary;
     fake.batch_rows = batch_rows;
-    struct stager_options options = {.runtime_dir = fake.dir, .batch_size = batch_size};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fake.dir,
+                                     .batch_size = batch_size};
     struct stager_stream *stream = NULL;
     fake_serve(&fake);
     CHECK_INT(stager_open(NULL, "fake", &options, &stream), -STAGER_INVALID_ARGUMENT);
@@ -363,7 +366,7 @@ static void a_batch_whose_tensors_differ_in_rows_is_an_error_and_the_stream_goes
         {.name = "y", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}},
     };
     struct fake fake = {0};
-    struct stager_options options = {.batch_size = 2};
+    struct stager_options options = {.struct_size = sizeof(options), .batch_size = 2};
     fake_start(&fake);
     fake.boundary = (struct stg_schema){.components = pair, .n = 2};
     struct stager_stream *stream = fake_open(&fake, &options);
@@ -373,7 +376,7 @@ static void a_batch_whose_tensors_differ_in_rows_is_an_error_and_the_stream_goes
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(stager_error_text(stream), "batch 5: tensor y has 3 rows, tensor x 4");
     CHECK_INT(fake_releases(&fake), 1);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.errors, 1);
     CHECK_INT(info.held, 0);
@@ -473,7 +476,7 @@ static void parts_without_their_feature_make_a_batch_damaged(void)
                        : rc == -STAGER_DATA_LOSS || rc == 0 ||
                              rc == -STAGER_INVALID_ARGUMENT);
             for (; rc == 0; rc = stager_next(stream, 0, &batch)) {
-                struct stager_batch_info info;
+                struct stager_batch_info info = {.struct_size = sizeof(info)};
                 stager_batch_info(batch, &info);
                 for (uint32_t k = 0; k < info.n_tensors; k++) {
                     struct stager_tensor t;
@@ -490,7 +493,7 @@ static void rows_without_number_are_refused(void)
 {
     static struct stg_component scalar = {.name = "x", .dtype = STAGER_INT64};
     struct fake fake = {0};
-    struct stager_options options = {.batch_size = 1};
+    struct stager_options options = {.struct_size = sizeof(options), .batch_size = 1};
     fake_start(&fake);
     fake.boundary = (struct stg_schema){.components = &scalar, .n = 1};
     struct stager_stream *stream = fake_open(&fake, &options);

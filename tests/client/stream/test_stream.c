@@ -67,7 +67,7 @@ static void a_batch_is_a_view_of_shared_memory(void)
     ((int64_t *)mine.data)[4] = -1;
     CHECK_INT(((const int64_t *)x.data)[4], -1);
 
-    struct stager_batch_info info;
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     CHECK_INT(info.number, 41);
     CHECK_INT(info.n_rows, 5);
@@ -138,7 +138,7 @@ static void batches_in_hand_are_bounded_and_named(void)
     struct stager_batch *first = take(stream), *second = take(stream);
     CHECK_INT(next_code(stream), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "70, 71");
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.held, 2);
     CHECK_INT(info.max_held, 2);
@@ -159,7 +159,7 @@ static void batches_are_released_in_any_order(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.max_held = 8;
-    struct stager_options options = {.max_held = 8};
+    struct stager_options options = {.struct_size = sizeof(options), .max_held = 8};
     struct stager_stream *stream = fake_open(&fake, &options);
     CHECK_INT(fake.opened.max_held, 8);
     struct stager_batch *batches[8];
@@ -188,7 +188,7 @@ static void an_error_item_is_told_and_the_stream_goes_on(void)
     CHECK_INT(next_code(stream), -STAGER_INVALID_ARGUMENT);
     CHECK_STR(stager_error_text(stream), "a.csv: line 3: bad field");
     CHECK_INT(fake_releases(&fake), 1); /* its memory went back by itself */
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.errors, 1);
     CHECK_INT(info.held, 0);
@@ -210,7 +210,7 @@ static void the_end_stays_until_rewind(void)
     fake_publish_end(&fake, 0);
     for (int i = 0; i < 3; i++)
         CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.at_end, 1);
 
@@ -239,7 +239,7 @@ static void last_words_are_told_again_and_again(void)
         CHECK_STR(stager_error_text(stream), "replaced by generation 2");
     }
     CHECK_INT(stager_rewind(stream), -STAGER_ABORTED);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.finished, 1);
     CHECK_INT(first_value(batch), 3);
@@ -323,8 +323,11 @@ static void options_reach_the_daemon(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
-    struct stager_options options = {
-        .client_id = "rank-3", .max_held = 2, .private_run = 1, .ack_explicit = 1};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = "rank-3",
+                                     .max_held = 2,
+                                     .private_run = 1,
+                                     .ack_explicit = 1};
     struct stager_stream *stream = fake_open(&fake, &options);
     CHECK_STR(fake.client_id, "rank-3");
     CHECK_INT(fake.opened.private_run, true);
@@ -366,7 +369,7 @@ static void what_is_written_on_copies_is_seen_by_nobody_and_forgotten_at_release
 {
     struct fake fake = {0};
     fake_start(&fake);
-    struct stager_options options = {.copy_on_write = 1};
+    struct stager_options options = {.struct_size = sizeof(options), .copy_on_write = 1};
     struct stager_stream *stream = fake_open(&fake, &options);
     fake_publish(&fake, 2, 0, 10, 3);
     struct stager_batch *batch = take(stream);

@@ -100,14 +100,15 @@ static void run(bool by_poll, uint32_t spin_ns)
     static struct stress stress;
     fake_start(&stress.fake);
     stress.fake.max_held = SLOTS;
-    struct stager_options options = {.max_held = SLOTS, .spin_ns = spin_ns};
+    struct stager_options options = {
+        .struct_size = sizeof(options), .max_held = SLOTS, .spin_ns = spin_ns};
     struct stager_stream *stream = fake_open(&stress.fake, &options);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, play_daemon, &stress) == 0);
     consume(stream, by_poll);
     pthread_join(thread, NULL);
     CHECK_INT(stress.n_polls_timed_out, 0);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.batches, ROUNDS);
     stager_close(stream);

@@ -26,7 +26,7 @@ static void no_wait_does_not_sleep(void)
     struct stager_batch *batch;
     for (int i = 0; i < 1000; i++)
         CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.sleeps, 0);
     CHECK_INT(info.wait_ns, 0);
@@ -43,7 +43,7 @@ static void a_deadline_is_kept(void)
     CHECK_INT(stager_next(stream, 30, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stream), "30 ms");
     CHECK(millis_since(begin_ns) >= 30);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK(info.sleeps >= 1);
     CHECK(info.wait_ns >= 29000000);
@@ -130,7 +130,8 @@ static void a_spinner_needs_no_bell(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
-    struct stager_options options = {.spin_ns = 2000000000};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .spin_ns = 2000000000};
     struct stager_stream *stream = fake_open(&fake, &options);
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
@@ -139,7 +140,7 @@ static void a_spinner_needs_no_bell(void)
     CHECK(pthread_create(&thread, NULL, publish_silently, &fake) == 0);
     CHECK_INT(stager_next(stream, -1, &batch), 0);
     pthread_join(thread, NULL);
-    struct stager_stream_info info;
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.sleeps, 0);
     stager_release(batch);

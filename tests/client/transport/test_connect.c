@@ -76,7 +76,7 @@ static void without_a_daemon_the_text_says_how_to_start_it(void)
              dir);
     CHECK_INT(stager_connect(dir, &client), -STAGER_UNAVAILABLE);
     CHECK_STR(stager_error_text(NULL), want);
-    struct stager_options options = {.runtime_dir = dir};
+    struct stager_options options = {.struct_size = sizeof(options), .runtime_dir = dir};
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "x", &options, &stream), -STAGER_UNAVAILABLE);
     CHECK_STR(stager_error_text(NULL), want);
