@@ -293,20 +293,29 @@ static inline struct stg_turn *stg_turn_of(struct stg_runners *runners, uint64_t
 
 /* ---- produce.c ---- */
 
-/* An item in a runner's hand. */
+/* A batch in a runner's hand, from drawing to publishing. */
 struct stg_work {
-    uint64_t sequence, epoch;
+    struct stg_runner *runner;
+
+    /* The element, and its place in the stage's output. */
+    bool is_drawn;
+    struct stg_block *block; /* one reference, until it is made */
+    uint64_t sequence, pass, epoch, index;
+    struct stg_feed_set *feeds;      /* one reference */
+    struct stg_stage_cut *drawn_cut; /* in force when it was drawn; one reference, until
+                                        it is made */
+    uint64_t draw_ns, draw_cpu_ns;   /* cpu 0: nobody looked */
+
+    /* What was made of it. */
     uint32_t extent;
     uint32_t device; /* as of an item */
     uint64_t bytes;
     struct stg_err err;            /* code != 0: what is in the extent is this error */
+    struct stg_stage_cut *cut;     /* that it was made by; one reference */
+    bool cut_failed;               /* it was made by the pipeline's own */
     uint64_t busy_ns;              /* without drawing */
-    uint64_t draw_ns, draw_cpu_ns; /* cpu 0: nobody looked */
     uint64_t cpu_ns;               /* of all of it; for the tuners alone, else 0 */
     struct stg_profiler *profiler; /* of the runner */
-    struct stg_feed_set *feeds;    /* one reference */
-    struct stg_stage_cut *cut;     /* one reference */
-    bool cut_failed;               /* it was made by the pipeline's own */
 };
 
 /* Makes what runners wait on, then starts them. On failure some may run: stop and join.
@@ -380,15 +389,6 @@ void stg_trace_client_item(const struct stg_stage *stage, const struct stg_clien
 
 /* ---- write.c: an element becomes a batch at rest ---- */
 
-/* An element with its place in the stage's output. */
-struct stg_drawn {
-    struct stg_block *block;
-    uint64_t sequence, pass, epoch, index;
-    struct stg_feed_set *feeds;
-    struct stg_stage_cut *cut;
-    uint64_t took_ns, cpu_ns; /* cpu 0: nobody looked */
-};
-
 /* What runs the stage subgraph of one cut. */
 struct stg_executor {
     struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
@@ -413,8 +413,7 @@ void stg_writer_finish(struct stg_writer *writer);
 
 /* Fills the extent at base with the batch or with its error; returns its bytes. Of *work
  * err, profiler, cut and cut_failed are set; the last two begin as none. */
-uint64_t stg_writer_write(struct stg_writer *writer, const struct stg_drawn *drawn,
-                          char *base, struct stg_work *work);
+uint64_t stg_writer_write(struct stg_writer *writer, struct stg_work *work, char *base);
 
 /* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
  * look like an end, becomes FAILED_PRECONDITION, and the text says so. */

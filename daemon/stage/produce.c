@@ -117,12 +117,12 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }
 
-static int read_element(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
+static int read_element(struct stg_stage *stage, struct stg_work *work,
                         struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
     struct stg_block *block = NULL;
-    int rc = open_dataset(stage, pass, err);
+    int rc = open_dataset(stage, work->pass, err);
     if (rc == 0)
         rc = stg_dataset_next(runners->dataset, &block, err);
     if (rc != 0)
@@ -131,28 +131,23 @@ static int read_element(struct stg_stage *stage, uint64_t pass, struct stg_drawn
         runners->draw_epoch = block->epoch;
         runners->draw_index = 0;
     }
-    *ret = (struct stg_drawn){
-        .block = block,
-        .pass = pass,
-        .epoch = runners->draw_epoch,
-        .index = runners->draw_index++,
-    };
+    work->block = block;
+    work->epoch = runners->draw_epoch;
+    work->index = runners->draw_index++;
     return 0;
 }
 
 /* The clock of a thread is a system call: one draw in a few is looked at. */
-static int read_timed(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret,
-                      struct stg_err *err)
+static int read_timed(struct stg_stage *stage, struct stg_work *work, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
     bool is_sampled = runners->n_draws++ % STG_SAMPLE_EVERY == 0;
     uint64_t began = stg_now_ns();
     atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
     uint64_t cpu = is_sampled ? stg_thread_cpu_ns() : 0;
-    int rc = read_element(stage, pass, ret, err);
-    if (is_sampled && rc == 0)
-        ret->cpu_ns = stg_thread_cpu_ns() - cpu + 1;
-    ret->took_ns = stg_now_ns() - began;
+    int rc = read_element(stage, work, err);
+    work->draw_cpu_ns = is_sampled && rc == 0 ? stg_thread_cpu_ns() - cpu + 1 : 0;
+    work->draw_ns = stg_now_ns() - began;
     return rc;
 }
 
@@ -169,11 +164,11 @@ static void count_ignored(struct stg_stage *stage)
 
 /* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
  * the pass is over. */
-static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
+static bool draw(struct stg_stage *stage, struct stg_work *work)
 {
     struct stg_runners *runners = &stage->runners;
     struct stg_err err = {0};
-    int rc = read_timed(stage, pass, ret, &err);
+    int rc = read_timed(stage, work, &err);
 
     pthread_mutex_lock(&stage->lock);
     atomic_store_explicit(&runners->draw_began_ns, 0, memory_order_relaxed);
@@ -182,12 +177,12 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
     stg_draw_pass_on(stage, false);
     /* Another item may have ended the pass meanwhile, and the next one begun. */
     bool running = !stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING &&
-                   stage->pass.n_ended == pass;
+                   stage->pass.n_ended == work->pass;
     bool ok = running && rc == 0;
     if (ok) {
-        ret->sequence = runners->draw_sequence++;
-        ret->feeds = stg_feed_set_ref(stage->boundary.feeds);
-        ret->cut = stg_stage_cut_ref(stage->boundary.cut);
+        work->sequence = runners->draw_sequence++;
+        work->feeds = stg_feed_set_ref(stage->boundary.feeds);
+        work->drawn_cut = stg_stage_cut_ref(stage->boundary.cut);
         stage->counts.n_made++;
         stage->counts.n_in_hand++;
     } else if (running) {
@@ -195,30 +190,28 @@ static bool draw(struct stg_stage *stage, uint64_t pass, struct stg_drawn *ret)
     }
     stg_stage_commit(stage);
     if (rc == 0 && !ok)
-        stg_block_unref(ret->block);
+        stg_block_unref(work->block);
     return ok;
 }
 
 /* ---- computing ---- */
 
 /* All but the number, which is given when the item is published. */
-static void write_coordinates(struct stg_stage *stage, const struct stg_drawn *drawn,
-                              const struct stg_work *work,
+static void write_coordinates(struct stg_stage *stage, const struct stg_work *work,
                               struct stg_batch_header *header)
 {
     header->cut = work->cut != NULL ? work->cut->number : 0;
     header->generation = stage->config.generation;
     header->run_id = stage->config.run_id;
-    header->pass = drawn->pass;
-    header->epoch = drawn->epoch;
-    header->index = drawn->index;
-    header->n_rows = (uint64_t)drawn->block->n_rows;
-    header->feed_version = drawn->feeds != NULL ? drawn->feeds->version : 0;
+    header->pass = work->pass;
+    header->epoch = work->epoch;
+    header->index = work->index;
+    header->n_rows = (uint64_t)work->block->n_rows;
+    header->feed_version = work->feeds != NULL ? work->feeds->version : 0;
 }
 
 /* Takes the reference on the element: once it is read, its memory need not wait. */
-static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
-                    struct stg_work *work)
+static void compute(struct stg_runner *runner, struct stg_work *work)
 {
     struct stg_stage *stage = runner->stage;
     uint64_t began = stg_now_ns();
@@ -228,17 +221,12 @@ static void compute(struct stg_runner *runner, const struct stg_drawn *drawn,
     work->err.text[0] = '\0';
     work->cut = NULL;
     work->cut_failed = false;
-    work->bytes = stg_writer_write(&runner->writer, drawn, base, work);
-    write_coordinates(stage, drawn, work, (struct stg_batch_header *)base);
-    stg_stage_cut_unref(drawn->cut);
-    work->sequence = drawn->sequence;
-    work->epoch = drawn->epoch;
-    work->feeds = drawn->feeds;
+    work->bytes = stg_writer_write(&runner->writer, work, base);
+    write_coordinates(stage, work, (struct stg_batch_header *)base);
+    stg_stage_cut_unref(work->drawn_cut);
     if (stg_trace_is_on(stage->config.trace))
-        stg_trace_make(stage, began, drawn->block->n_rows);
-    stg_block_unref(drawn->block);
-    work->draw_ns = drawn->took_ns;
-    work->draw_cpu_ns = drawn->cpu_ns;
+        stg_trace_make(stage, began, work->block->n_rows);
+    stg_block_unref(work->block);
     work->busy_ns = stg_now_ns() - began;
 }
 
@@ -258,27 +246,20 @@ static void copy_to_twin(const struct stg_runner *runner, struct stg_work *work)
     work->busy_ns += stg_now_ns() - began;
 }
 
-/* What a thread of a pool does for a runner. */
-struct task {
-    struct stg_runner *runner;
-    uint64_t pass;
-    struct stg_work work;
-    bool is_made;
-};
-
+/* Of a thread of a pool, for a runner. */
 static void draw_and_compute(void *arg)
 {
-    struct task *task = arg;
-    struct stg_drawn drawn = {0};
-    bool tuned = task->runner->stage->observers.tune.is_on;
+    struct stg_work *work = arg;
+    struct stg_runner *runner = work->runner;
+    bool tuned = runner->stage->observers.tune.is_on;
     /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
     uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
-    task->is_made = draw(task->runner->stage, task->pass, &drawn);
-    if (!task->is_made)
+    work->is_drawn = draw(runner->stage, work);
+    if (!work->is_drawn)
         return;
-    stg_block_read_ahead(drawn.block);
-    compute(task->runner, &drawn, &task->work);
-    task->work.cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
+    stg_block_read_ahead(work->block);
+    compute(runner, work);
+    work->cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
 }
 
 static void give_draw_back(struct stg_stage *stage)
@@ -293,19 +274,19 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
 {
     struct stg_stage *stage = runner->stage;
     struct stg_pool_user *pool = &stage->runners.pool;
-    struct task task;
-    task.runner = runner;
-    task.work.extent = extent;
-    task.is_made = false;
-    if (stg_draw_take(stage, &task.pass)) {
+    struct stg_work work;
+    work.runner = runner;
+    work.extent = extent;
+    work.is_drawn = false;
+    if (stg_draw_take(stage, &work.pass)) {
         if (pool->pool == NULL)
-            draw_and_compute(&task);
-        else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &task))
+            draw_and_compute(&work);
+        else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &work))
             give_draw_back(stage);
     }
-    if (task.is_made) {
-        copy_to_twin(runner, &task.work);
-        stg_publish(stage, &task.work);
+    if (work.is_drawn) {
+        copy_to_twin(runner, &work);
+        stg_publish(stage, &work);
     } else {
         unreserve(stage, extent);
     }

@@ -46,13 +46,13 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
 
 /* What no row is to blame for ("mod:f: ValueError: …", an element that is behind a split)
  * gets the file and line of the first row, and how many rows follow. */
-static void add_first_place(struct stg_stage *stage, const struct stg_drawn *drawn,
+static void add_first_place(struct stg_stage *stage, const struct stg_work *work,
                             struct stg_err *err)
 {
-    const struct stg_block *block = drawn->block;
+    const struct stg_block *block = work->block;
     if (block->rows == NULL || block->n_rows < 1) {
-        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64,
-                       drawn->index, drawn->epoch);
+        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64, work->index,
+                       work->epoch);
         return;
     }
     char place[512];
@@ -65,17 +65,17 @@ static void add_first_place(struct stg_stage *stage, const struct stg_drawn *dra
 }
 
 /* "node columns (decode_csv): …" gets the file and line of the row to blame. */
-static void add_place(struct stg_stage *stage, const struct stg_drawn *drawn,
+static void add_place(struct stg_stage *stage, const struct stg_work *work,
                       struct stg_err *err)
 {
-    const struct stg_block *block = drawn->block;
+    const struct stg_block *block = work->block;
     if (err->row >= 0 && block->rows != NULL && err->row < block->n_rows) {
         char place[512];
         stg_provenance_text(stage->runners.dataset, &block->rows[err->row], place,
                             sizeof(place));
         stg_err_prefix(err, err->code, "%s", place);
     } else {
-        add_first_place(stage, drawn, err);
+        add_first_place(stage, work, err);
     }
 }
 
@@ -104,7 +104,7 @@ static void feed(struct stg_executor *executor, const struct stg_feed_set *feeds
 
 /* Returns its bytes, or 0 and the error. */
 static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executor,
-                         const struct stg_drawn *drawn, const struct stg_tensor *element,
+                         const struct stg_work *work, const struct stg_tensor *element,
                          char *base, struct stg_err *err)
 {
     struct stg_stage *stage = writer->stage;
@@ -115,9 +115,8 @@ static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executo
     struct stg_extent_room place;
     struct stg_batch_room room;
     struct stg_sink sink = stg_sink_of_batch(&batch);
-    struct stg_key key = {
-        .pass = drawn->pass, .epoch = drawn->epoch, .index = drawn->index};
-    feed(executor, drawn->feeds);
+    struct stg_key key = {.pass = work->pass, .epoch = work->epoch, .index = work->index};
+    feed(executor, work->feeds);
     uint64_t capacity = stg_stage_extent_room(stage, base, &place, &room);
     int rc = stg_batch_writer_begin_growing(&batch, base, capacity, &room, schema, err);
     if (rc == 0)
@@ -133,9 +132,8 @@ static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executo
 /* 0: that cut does not work for this item, or there is no memory for it, and the error.
  */
 static uint64_t write_other(struct stg_writer *writer, struct stg_stage_cut *cut,
-                            const struct stg_drawn *drawn,
-                            const struct stg_tensor *element, char *base,
-                            struct stg_err *err)
+                            const struct stg_work *work, const struct stg_tensor *element,
+                            char *base, struct stg_err *err)
 {
     struct stg_executor *other = &writer->other;
     if (other->cut != cut) {
@@ -146,7 +144,7 @@ static uint64_t write_other(struct stg_writer *writer, struct stg_stage_cut *cut
             return 0;
         }
     }
-    return write_by(writer, other, drawn, element, base, err);
+    return write_by(writer, other, work, element, base, err);
 }
 
 static void count_call(struct stg_stage *stage, uint64_t began, bool ends)
@@ -182,17 +180,17 @@ static void trace_call(struct stg_stage *stage, uint64_t began, int64_t n_rows)
 }
 
 /* What it gave is in writer->given until the worker is released. */
-static int call_function(struct stg_writer *writer, const struct stg_drawn *drawn,
+static int call_function(struct stg_writer *writer, const struct stg_work *work,
                          struct stg_worker **ret, struct stg_err *err)
 {
     struct stg_stage *stage = writer->stage;
     struct stg_work_call call = {
-        .block = drawn->block,
-        .pass = drawn->pass,
-        .epoch = drawn->epoch,
-        .index = drawn->index,
+        .block = work->block,
+        .pass = work->pass,
+        .epoch = work->epoch,
+        .index = work->index,
         .max_output_bytes = stage->plan.max_batch_bytes,
-        .is_computed = drawn->cut != NULL || stg_run_computes(writer->own.run),
+        .is_computed = work->drawn_cut != NULL || stg_run_computes(writer->own.run),
         .start_timeout_millis = stage->staged->start_timeout_millis,
         .stopped = &stage->stop.flag,
     };
@@ -200,9 +198,9 @@ static int call_function(struct stg_writer *writer, const struct stg_drawn *draw
     count_call(stage, began, false);
     int rc = stg_work_call(stage->config.workers, &call, writer->given, ret, err);
     count_call(stage, began, true);
-    trace_call(stage, began, drawn->block->n_rows);
+    trace_call(stage, began, work->block->n_rows);
     if (rc < 0)
-        add_first_place(stage, drawn, err);
+        add_first_place(stage, work, err);
     return rc;
 }
 
@@ -214,16 +212,15 @@ static void clear(struct stg_err *err)
 
 /* By the item's cut, and when that fails by the one that is there instead: the pipeline's
  * own, or the least one. 0: an error. */
-static uint64_t write_tensors(struct stg_writer *writer, const struct stg_drawn *drawn,
-                              const struct stg_tensor *element, char *base,
-                              struct stg_work *work)
+static uint64_t write_tensors(struct stg_writer *writer, struct stg_work *work,
+                              const struct stg_tensor *element, char *base)
 {
     uint64_t bytes = 0;
-    struct stg_stage_cut *cut = drawn->cut, *last = cut;
+    struct stg_stage_cut *cut = work->drawn_cut, *last = cut;
     for (; bytes == 0 && cut != NULL; cut = cut->least) {
         clear(&work->err);
-        work->cut_failed = cut != drawn->cut;
-        bytes = write_other(writer, cut, drawn, element, base, &work->err);
+        work->cut_failed = cut != work->drawn_cut;
+        bytes = write_other(writer, cut, work, element, base, &work->err);
         last = cut;
     }
     if (bytes != 0) {
@@ -234,28 +231,26 @@ static uint64_t write_tensors(struct stg_writer *writer, const struct stg_drawn 
     if (last == NULL || !last->is_least) {
         work->cut_failed = last != NULL;
         clear(&work->err);
-        bytes = write_by(writer, &writer->own, drawn, element, base, &work->err);
+        bytes = write_by(writer, &writer->own, work, element, base, &work->err);
     }
     if (bytes == 0)
-        add_place(writer->stage, drawn, &work->err);
+        add_place(writer->stage, work, &work->err);
     return bytes;
 }
 
-uint64_t stg_writer_write(struct stg_writer *writer, const struct stg_drawn *drawn,
-                          char *base, struct stg_work *work)
+uint64_t stg_writer_write(struct stg_writer *writer, struct stg_work *work, char *base)
 {
     struct stg_stage *stage = writer->stage;
     struct stg_worker *worker = NULL;
-    const struct stg_tensor *element = drawn->block->tensors;
+    const struct stg_tensor *element = work->block->tensors;
     work->profiler = &writer->own.profiler;
-    if (drawn->block->error.code != 0)
-        work->err = drawn->block->error;
+    if (work->block->error.code != 0)
+        work->err = work->block->error;
     if (work->err.code == 0 && stage->config.workers != NULL) {
-        call_function(writer, drawn, &worker, &work->err);
+        call_function(writer, work, &worker, &work->err);
         element = writer->given;
     }
-    uint64_t bytes =
-        work->err.code == 0 ? write_tensors(writer, drawn, element, base, work) : 0;
+    uint64_t bytes = work->err.code == 0 ? write_tensors(writer, work, element, base) : 0;
     stg_work_release(worker);
     return bytes != 0 ? bytes : write_error(base, STG_GRANULE_BYTES, &work->err);
 }

@@ -55,7 +55,7 @@ def problems(build, nm):
         if source.startswith(("tests", "build")) or not source.endswith(".c") or not os.path.exists(path):
             continue
         sources[path] = source
-    listing = subprocess.run([nm, "-P", "-A", *sources], check=True, capture_output=True, text=True).stdout
+    listing = subprocess.run([nm, "-P", "-A", *sources], check=False, capture_output=True, text=True).stdout
     lines = {source: [] for source in sources.values()}
     for path, _, line in (line.partition(": ") for line in listing.split("\n")):
         if path in sources:
