@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "tests/conformance/pipelines.h"
+#include "tests/faults/points.h"
 
 #define BOOK_MAX_CLIENTS 4
 #define BOOK_MAX_LIVES 16
@@ -32,6 +33,8 @@ struct book_event {
     bool wait_seen;  /* it starts when stagerd has seen the end of the one before */
     uint64_t at;     /* after so many batches were taken by all */
     uint64_t resume; /* EVENT_STOP: so many batches later it goes on */
+    enum point dies; /* before the successor, a process of its name dies at that point of
+                        its opening; POINT_NONE: none does */
 };
 
 /* Everything that a seed chooses. */

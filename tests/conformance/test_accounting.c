@@ -70,6 +70,14 @@ static void choose_events(struct book_plan *plan)
         event->wait_seen = draw(2) == 0;
         event->resume = 1 + (uint64_t)draw(60);
     }
+    /* Drawn last: the other choices of a seed stay what they are. Without a name, or
+     * where none comes back, it would be a client of its own. */
+    for (int i = 0; i < plan->n_events; i++) {
+        struct book_event *event = &plan->events[i];
+        if (plan->rejoin && event->same_id && event->kind != EVENT_STOP && draw(2) == 0)
+            event->dies =
+                (enum point)(POINT_CONNECTED + draw(POINT_ASKED - POINT_CONNECTED + 1));
+    }
 }
 
 static void choose(uint64_t seed, int delivery, struct book_plan *plan)
@@ -103,8 +111,11 @@ static void print_plan(const struct book_plan *plan)
            plan->num_threads, plan->drop ? "drop" : "wait", plan->timeout_millis,
            plan->redeliver, plan->rejoin);
     for (int i = 0; i < plan->n_events; i++)
-        printf(" %s %d at %llu,", event_names[plan->events[i].kind], plan->events[i].slot,
-               (unsigned long long)plan->events[i].at);
+        printf(" %s %d at %llu%s%s,", event_names[plan->events[i].kind],
+               plan->events[i].slot, (unsigned long long)plan->events[i].at,
+               plan->events[i].dies != POINT_NONE ? ", dies " : "",
+               plan->events[i].dies != POINT_NONE ? point_name(plan->events[i].dies)
+                                                  : "");
     printf("\n");
     fflush(stdout);
 }
@@ -232,6 +243,33 @@ static void end_life(struct run *run, const struct book_event *event)
     atomic_store(&life->fate, FATE_LEAVES);
 }
 
+/* Opens under the name of the slot's last life, and dies there. */
+static void die_early(struct run *run, const struct book_event *event)
+{
+    static _Atomic int died;
+    const struct book_life *life = &run->book->lives[run->current[event->slot]];
+    int status;
+    fflush(NULL);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        struct stager_options options = {
+            .client_id = life->client_id,
+            .runtime_dir = run->fixture.runtime,
+            .max_held = (uint32_t)run->book->plan.max_held[life->slot]};
+        struct stager_stream *stream;
+        struct stager_batch *batch;
+        point_plan(event->dies, 1, &died);
+        if (stager_open(NULL, "rows", &options, &stream) < 0)
+            FAIL("open of %s: %s", life->client_id, stager_error_text(NULL));
+        point_reach(POINT_OPENED);
+        (void)stager_next(stream, fixture_millis(20000), &batch);
+        FAIL("%s did not die", life->client_id);
+    }
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 static void happen(struct run *run, const struct book_event *event)
 {
     int slot = event->slot;
@@ -246,6 +284,8 @@ static void happen(struct run *run, const struct book_event *event)
     end_life(run, event);
     if (event->wait_seen)
         fixture_wait(&run->fixture, "rows", 20000, is_gone, &run->book->plan.n_clients);
+    if (event->dies != POINT_NONE)
+        die_early(run, event);
     start_life(run, slot, event->same_id);
 }
 
