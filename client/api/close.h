@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a stream, and who holds it off: its batches in hand, and pins of bindings.
+ * The end of a stream, and what delays it: batches in hand, and pins of bindings.
  */
 #ifndef STG_CLIENT_API_CLOSE_H
 #define STG_CLIENT_API_CLOSE_H

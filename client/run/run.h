@@ -16,7 +16,7 @@ struct stg_result;
  * it; in a forked child (ours false) leaves that alone. NULL is allowed. */
 void stg_computer_destroy(struct stg_computer *computer, bool ours);
 
-/* What went wrong in runs on a device and was not told yet; waits for them. */
+/* Waits for the runs on a device. Returns their first error that was not reported yet. */
 int stg_computer_settle(struct stager_stream *stream);
 
 /* What the last stager_run gave on the device stays, and pins the stream, until

@@ -93,7 +93,7 @@ struct stg_lent *stg_lent_take(struct stager_stream *stream,
         .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
     };
     stream->held++;
-    if (stream->copy_on_write) /* who wrote to it when it was not its own any more? */
+    if (stream->copy_on_write) /* drops pages that were written after the last release */
         stg_map_forget(&stream->segment, base, d->length);
     return lent;
 }

@@ -33,9 +33,9 @@ void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);
 /* As that, and the lease goes back. */
 void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
 
-/* Gives back what lies in the ring and was not taken: nobody here will read it. Only when
- * the daemon has let go of this client; before, it would acknowledge, and the batches
- * would be lost to the others. */
+/* Returns the items of the ring that were not taken and will not be read. Called only
+ * once the daemon has detached this client: before, it would acknowledge them, and other
+ * clients would not get them. */
 void stg_stream_return_untaken(struct stager_stream *stream);
 
 /* Hands out a handle on the staged batch. One is free. */

@@ -103,31 +103,20 @@ CURL *__wrap_curl_easy_init(void)
     return fails(EASY_INIT) ? NULL : __real_curl_easy_init();
 }
 
-/* A long and a pointer are passed alike. */
-static void *argument(va_list args)
-{
-    return va_arg(args, void *);
-}
+/* Calls whose last argument is a long or a pointer, which are passed alike. */
+#define WRAP_OPTION(code, option, function, call, failure)                               \
+    code __wrap_##function(void *handle, option number, ...)                             \
+    {                                                                                    \
+        va_list args;                                                                    \
+        va_start(args, number);                                                          \
+        void *value = va_arg(args, void *);                                              \
+        va_end(args);                                                                    \
+        return fails(call) ? failure : __real_##function(handle, number, value);         \
+    }
 
-CURLcode __wrap_curl_easy_setopt(CURL *easy, CURLoption option, ...)
-{
-    va_list args;
-    va_start(args, option);
-    void *value = argument(args);
-    va_end(args);
-    return fails(EASY_SETOPT) ? CURLE_OUT_OF_MEMORY
-                              : __real_curl_easy_setopt(easy, option, value);
-}
-
-CURLcode __wrap_curl_easy_getinfo(CURL *easy, CURLINFO info, ...)
-{
-    va_list args;
-    va_start(args, info);
-    void *value = argument(args);
-    va_end(args);
-    return fails(EASY_GETINFO) ? CURLE_UNKNOWN_OPTION
-                               : __real_curl_easy_getinfo(easy, info, value);
-}
+WRAP_OPTION(CURLcode, CURLoption, curl_easy_setopt, EASY_SETOPT, CURLE_OUT_OF_MEMORY)
+WRAP_OPTION(CURLcode, CURLINFO, curl_easy_getinfo, EASY_GETINFO, CURLE_UNKNOWN_OPTION)
+WRAP_OPTION(CURLMcode, CURLMoption, curl_multi_setopt, MULTI_SETOPT, CURLM_UNKNOWN_OPTION)
 
 struct curl_slist *__wrap_curl_slist_append(struct curl_slist *list, const char *text)
 {
@@ -137,16 +126,6 @@ struct curl_slist *__wrap_curl_slist_append(struct curl_slist *list, const char 
 CURLM *__wrap_curl_multi_init(void)
 {
     return fails(MULTI_INIT) ? NULL : __real_curl_multi_init();
-}
-
-CURLMcode __wrap_curl_multi_setopt(CURLM *multi, CURLMoption option, ...)
-{
-    va_list args;
-    va_start(args, option);
-    void *value = argument(args);
-    va_end(args);
-    return fails(MULTI_SETOPT) ? CURLM_UNKNOWN_OPTION
-                               : __real_curl_multi_setopt(multi, option, value);
 }
 
 CURLMcode __wrap_curl_multi_add_handle(CURLM *multi, CURL *easy)
