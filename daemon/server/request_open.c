@@ -83,6 +83,40 @@ static int reply_open(struct stg_session *session, struct stg_reply *reply,
     return rc;
 }
 
+/* Sends the reply to an open; its client then has to join. */
+static void answer_open(struct stg_session *session, const struct stg_request *request,
+                        struct stg_instance *instance, const char *client_id,
+                        const struct stg_attached *attached)
+{
+    session->instance = instance;
+    session->client = attached->client;
+    session->joining = true;
+    struct stg_reply reply = reply_to(request);
+    reply.name = instance->config.name;
+    reply.generation = instance->generation;
+    reply.segment_bytes = attached->segment_bytes;
+    reply.max_held = request->max_held;
+    reply.client_id = client_id;
+    reply.structure = instance->definition->spec->staged.structure;
+    reply.boundary = *stg_graph_boundary(instance->definition->graph);
+    reply.slots = stg_definition_slots(instance->definition);
+    reply.pipeline = instance->definition->spec;
+    reply.batch_rows = stg_definition_batch_rows(instance->definition);
+    reply.unseen = session->unseen;
+    reply.wants_reports = true;
+    if (session->unseen)
+        stg_log(
+            STG_LOG_WARNING,
+            "pipeline %s: the process of client %s cannot be watched (it is in another "
+            "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
+            "its socket counts as its death",
+            reply.name, client_id);
+    if (reply_open(session, &reply, attached) < 0)
+        stg_session_close(session); /* the memory did not reach it */
+    else
+        stg_session_await_join(session);
+}
+
 static int attach(struct stg_session *session, const struct stg_request *request,
                   struct stg_instance *instance, struct stg_err *err)
 {
@@ -119,33 +153,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         stg_cut_needs_destroy(params.needs);
         return rc;
     }
-    session->instance = instance;
-    session->client = attached.client;
-    session->joining = true;
-    struct stg_reply reply = reply_to(request);
-    reply.name = instance->config.name;
-    reply.generation = instance->generation;
-    reply.segment_bytes = attached.segment_bytes;
-    reply.max_held = request->max_held;
-    reply.client_id = client_id;
-    reply.structure = instance->definition->spec->staged.structure;
-    reply.boundary = *stg_graph_boundary(instance->definition->graph);
-    reply.slots = stg_definition_slots(instance->definition);
-    reply.pipeline = instance->definition->spec;
-    reply.batch_rows = stg_definition_batch_rows(instance->definition);
-    reply.unseen = session->unseen;
-    reply.wants_reports = true;
-    if (session->unseen)
-        stg_log(
-            STG_LOG_WARNING,
-            "pipeline %s: the process of client %s cannot be watched (it is in another "
-            "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
-            "its socket counts as its death",
-            reply.name, client_id);
-    if (reply_open(session, &reply, &attached) < 0)
-        stg_session_close(session); /* the memory did not reach it */
-    else
-        stg_session_await_join(session);
+    answer_open(session, request, instance, client_id, &attached);
     return 0;
 }
 
