@@ -4,11 +4,11 @@
 What needs a tool that is not there is left out."""
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
 import check_abi
-import check_cycles
 import check_effects
 import check_exports
 import check_format
@@ -20,6 +20,7 @@ import check_links
 import check_man
 import check_prototypes
 import check_public_header
+import check_shape
 import check_shell
 import check_units
 import check_words
@@ -189,6 +190,63 @@ def a_changed_binary_interface_is_found():
             assert "another binary interface" in check_abi.problems(root)[0], (old, new)
 
 
+def a_cycle_of_files_is_found():
+    uses = {"a/x.c": {"a/y.c"}, "a/y.c": {"a/z.c"}, "a/z.c": {"a/x.c"}, "b/x.c": {"a/x.c"}}
+    assert check_shape.cycles(uses, {}) == [
+        "a/x.c:1: a cycle of 3 files, by their symbols: a/x.c, a/y.c, a/z.c"]
+    uses["a/z.c"] = set()
+    assert check_shape.cycles(uses, {}) == []
+
+
+def a_cycle_is_read_from_objects():
+    compiler = os.environ.get("CC", "cc").split()
+    with Tree(a__x_DOT_c="void y(void);\nvoid x(void);\nvoid x(void) { y(); }\n",
+              a__y_DOT_c="void x(void);\nvoid y(void);\nvoid y(void) { x(); }\n") as root:
+        objects = {}
+        for name in ("a/x.c", "a/y.c"):
+            path = os.path.join(root, name[:-1] + "o")
+            subprocess.run([*compiler, "-c", os.path.join(root, name), "-o", path], check=True)
+            objects[path] = name
+        found = check_shape.problems(root, check_shape.symbols(objects))
+    assert any("a cycle of 2 files" in line for line in found), found
+
+
+def a_table_may_close_a_cycle_and_is_not_included():
+    uses = {"ops/table.c": {"ops/base/x.c"}, "ops/base/x.c": {"ops/table.c"}}
+    assert check_shape.cycles(uses, {}) == []
+    assert "includes a table" in check_shape.cycles(uses, {"ops/base/x.c": {"ops/table.c"}})[0]
+    for table in check_shape.TABLES:
+        uses.update({table: {"x/x.c"}, "x/x.c": set(check_shape.TABLES)})
+    assert any("more than two tables" in line for line in check_shape.cycles(uses, {}))
+
+
+def a_cycle_of_folders_by_symbols_is_found():
+    uses = {"a/x.c": {"b/y.c"}, "b/z.c": {"a/w.c"}}
+    assert check_shape.cycles(uses, {}) == ["a:1: a cycle of folders: a, b"]
+    assert check_shape.cycles({"a/x.c": {"b/y.c"}}, {"b/z.h": {"a/w.h"}}) == ["a:1: a cycle of folders: a, b"]
+
+
+def an_unfinished_cycle_may_only_shrink():
+    folder, names = next((f, n.split()) for f, n in check_shape.UNFINISHED.items() if n != "*")
+    first, second = (f"{folder}/{name}.c" for name in names[:2])
+    assert check_shape.cycles({first: {second}, second: {first}}, {}) == []
+    other = f"{folder}/new.c"
+    assert "a cycle of 3 files" in check_shape.cycles({first: {second}, second: {other}, other: {first}}, {})[0]
+    assert "no cycle of files any more" in check_shape.cycles({first: {second}}, {})[0]
+
+
+def a_folder_of_too_many_files_is_found():
+    assert check_shape.sizes([f"a/{i}.c" for i in range(check_shape.MAX_FILES)]) == []
+    assert "a:1: has 41 source files" in check_shape.sizes([f"a/{i}.c" for i in range(41)])[0]
+
+
+def a_tag_that_means_two_types_is_found():
+    finds(check_shape, "stg_a is another type in b/y.c", a__x_DOT_h="struct stg_a {\n    int x;\n};\n",
+          b__y_DOT_c="struct stg_a {\n    long x;\n};\n")
+    finds_nothing(check_shape, a__x_DOT_h="struct stg_a;\nstruct a {\n    int x;\n};\n",
+                  b__y_DOT_c="struct stg_a {\n    long x;\n};\nstruct a {\n    long x;\n};\n")
+
+
 def differing_status_codes_are_found():
     block = "#ifndef STAGER_STATUS_DEFINED\nenum e { A = %d };\n#endif\n"
     finds(check_public_header, "says 'enum e { A = 2 };'", core__status_DOT_h=block % 1,
@@ -321,16 +379,6 @@ def a_kernel_that_is_not_vectorised_is_found():
     assert check_kernels.too_few("x.a", code, check_kernels.PACKED, 2)
     assert not check_kernels.too_few("x.a", code, check_kernels.PACKED, 1)
     assert not check_kernels.too_few("x.a", "", check_kernels.PACKED, 1)
-
-
-def a_cycle_of_files_is_found():
-    above, below = check_cycles.symbols("top T 0 1\nlow U\n"), check_cycles.symbols("low T 0 1\n")
-    back = check_cycles.symbols("low T 0 1\ntop U\n")
-    assert not check_cycles.cycles({"d/above.c": above, "d/below.c": below}, set())
-    found = check_cycles.cycles({"d/above.c": above, "d/below.c": back}, set())
-    assert found == ["d/above.c:1: a cycle of files: d/above.c -> d/below.c -> d/above.c"], found
-    assert not check_cycles.cycles({"d/above.c": above, "e/below.c": back}, set())
-    assert "no cycle any more" in check_cycles.cycles({"d/above.c": above, "d/below.c": below}, {"d"})[0]
 
 
 def what_leaves_a_stage_by_another_way_is_found():
