@@ -83,6 +83,7 @@ struct stg_step {
     const struct stg_feature *outputs; /* what that yields */
     size_t n_outputs;
     const struct stg_step *reader; /* of interleave: what it runs for each file */
+    bool is_full; /* what is inferred is of its largest batch; never of a file's */
     int line, column;
 };
 

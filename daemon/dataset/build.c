@@ -286,6 +286,36 @@ int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bum
     return rc;
 }
 
+static const struct stg_step *copy_full(const struct stg_step *steps, size_t n,
+                                        struct stg_bump *bump)
+{
+    struct stg_step *copy = stg_bump_alloc(bump, (n + 1) * sizeof(*copy));
+    for (size_t i = 0; copy != NULL && i < n; i++) {
+        copy[i] = steps[i];
+        copy[i].is_full = true;
+    }
+    return copy;
+}
+
+int stg_dataset_infer_full(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                           struct stg_schema *ret, struct stg_err *err)
+{
+    struct stg_pipeline_spec full = {.n_steps = spec->n_steps,
+                                     .n_branches = spec->n_branches};
+    struct stg_branch *branches =
+        stg_bump_alloc(bump, (spec->n_branches + 1) * sizeof(*branches));
+    full.steps = copy_full(spec->steps, spec->n_steps, bump);
+    full.branches = branches;
+    bool ok = full.steps != NULL && branches != NULL;
+    for (size_t i = 0; ok && i < spec->n_branches; i++) {
+        branches[i] = spec->branches[i];
+        branches[i].steps = copy_full(branches[i].steps, branches[i].n_steps, bump);
+        ok = branches[i].steps != NULL;
+    }
+    return ok ? stg_dataset_infer(&full, bump, ret, err)
+              : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");
+}
+
 int stg_build_iter(const struct stg_pipeline_spec *spec, struct stg_dataset *dataset,
                    struct stg_iter **ret, struct stg_err *err)
 {

@@ -32,6 +32,8 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
     }
     if (env->fund != NULL)
         stg_quota_set_fund(dataset->quota, env->fund);
+    if (env->adviser != NULL)
+        stg_quota_set_adviser(dataset->quota, env->adviser);
     rc = stg_build_iter(spec, dataset, &dataset->last, err);
     if (rc < 0)
         goto fail;

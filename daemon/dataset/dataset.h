@@ -52,6 +52,7 @@ void stg_block_unref(struct stg_block *block); /* NULL is allowed */
 
 struct stg_tuning;
 struct stg_fund;
+struct stg_adviser;
 
 /* What a dataset may do and for whom: given at creation, borrowed for the dataset's life.
  */
@@ -65,7 +66,9 @@ struct stg_dataset_env {
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
     const struct stg_fund *fund; /* where they come from, as they are needed; or NULL */
-    const _Atomic int *stopped;  /* not 0: next returns CANCELLED soon */
+    const struct stg_adviser
+        *adviser;                    /* of what to raise where they do not do; or NULL */
+    const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */
     struct stg_tuning *tuning;     /* what `auto` found in passes before; NULL: nothing */
     struct stg_activity *activity; /* gets step and file; or NULL */
@@ -87,6 +90,11 @@ void stg_dataset_destroy(struct stg_dataset *dataset);
  */
 int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                       struct stg_schema *ret, struct stg_err *err);
+
+/* As that, of a full item: in place of a dimension that varies because batches do stands
+ * the most that it comes to. */
+int stg_dataset_infer_full(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                           struct stg_schema *ret, struct stg_err *err);
 
 /* The next item: a block with n_records 1 (or an error block), whose tensors have had the
  * leading record dimension removed: shape is the item's own. 0 and a block (caller

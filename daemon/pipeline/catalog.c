@@ -362,9 +362,10 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     struct stg_definition *definition = pipeline->definition;
     uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
     struct stg_stage_plan plan;
-    int rc = stg_stage_plan(definition->spec, definition->cuts, num_clients,
-                            max_held < 2 ? 2 : max_held,
-                            catalog->settings->default_pipeline_memory, &plan, err);
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, num_clients, max_held < 2 ? 2 : max_held,
+                             catalog->settings->default_pipeline_memory);
+    int rc = stg_stage_plan(&asked, &plan, err);
     if (rc < 0)
         return rc;
     struct stg_instance *instance = calloc(1, sizeof(*instance));

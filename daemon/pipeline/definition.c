@@ -140,6 +140,9 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
         rc = load_vocabularies(definition, err);
     if (rc == 0)
         rc = check_open_fits(definition, err);
+    if (rc == 0)
+        stg_sizes_find(definition->spec, definition->graph, definition->cuts,
+                       &definition->sizes);
     return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
 }
 
@@ -347,12 +350,11 @@ size_t stg_definition_advice(const struct stg_definition *definition,
             "py_function: %s runs in worker processes: `stager.open` in Python starts "
             "them; for other trainers run `stager worker` with the pipeline's name",
             stg_attr_string(function->attrs, function->n_attrs, "function", ""));
-    if (staged->max_batch_bytes == 0 && stg_graph_batch_bytes(definition->graph) == 0)
+    if (staged->max_batch_bytes == 0 && definition->sizes.batch_bytes == 0)
         lines[n_lines++] = stg_bump_printf(
-            bump, "the size of a batch is not known beforehand (strings, or no "
-                  "drop_remainder): max_batch_bytes is the pipeline's memory "
-                  "over the number of extents; set staged.max_batch_bytes to "
-                  "choose");
+            bump, "the size of a batch is not known beforehand (strings, or shapes that "
+                  "vary): max_batch_bytes is the batches' part of the pipeline's memory "
+                  "over the number of extents; set staged.max_batch_bytes to choose");
     if (spec->smart_stage != STG_SMART_STAGE_OFF && !stg_cuts_may_move(definition->cuts))
         lines[n_lines++] = stg_bump_printf(
             bump, "smart_stage has no effect: the targets depend on no node that may run "
@@ -409,6 +411,18 @@ uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
         }
     }
     return 1;
+}
+
+struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,
+                                           uint32_t num_clients, uint32_t max_held,
+                                           uint64_t default_bytes)
+{
+    return (struct stg_plan_asked){.staged = &definition->spec->staged,
+                                   .for_device = definition->spec->gpu.device != NULL,
+                                   .sizes = definition->sizes,
+                                   .num_clients = num_clients,
+                                   .max_held = max_held,
+                                   .default_bytes = default_bytes};
 }
 
 struct stg_schema stg_definition_slots(const struct stg_definition *definition)

@@ -21,6 +21,7 @@ struct stg_definition {
     struct stg_container *container; /* NULL: none */
     struct stg_graph *graph;
     struct stg_cuts *cuts;
+    struct stg_sizes sizes;
     struct stg_vocabularies vocabularies;
     const char *text;
     size_t text_bytes;
@@ -46,6 +47,11 @@ void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed
 /* Rows of a staged batch that is whole: what the last `batch` or `rebatch` makes, that no
  * `unbatch` takes apart; 1 without one, 0 when it makes batches of several sizes. */
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
+
+/* What its memory follows from, for so many clients. Borrows the definition. */
+struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,
+                                           uint32_t num_clients, uint32_t max_held,
+                                           uint64_t default_bytes);
 
 /* What batches may carry beside the boundary: nothing without smart_stage. */
 struct stg_schema stg_definition_slots(const struct stg_definition *definition);

@@ -112,21 +112,22 @@ static int describe(struct stg_session *session, const struct stg_definition *de
                     struct stg_err *err)
 {
     struct stg_stage_plan plan;
-    int rc = stg_stage_plan(
-        definition->spec, definition->cuts, definition->spec->staged.num_clients, 2,
-        session->server->settings->default_pipeline_memory, &plan, err);
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, definition->spec->staged.num_clients, 2,
+                             session->server->settings->default_pipeline_memory);
+    int rc = stg_stage_plan(&asked, &plan, err);
     if (rc < 0)
         return rc;
-    uint64_t needs = plan.reserved_bytes;
+    uint64_t needs = plan.full_bytes;
     if (needs > session->server->budget.total)
         return stg_err(
             err, -STAGER_RESOURCE_EXHAUSTED,
             "the pipeline needs %.1f MiB (%" PRIu64 " batches of at most %" PRIu64
             " bytes, and read buffers), and stagerd's memory_budget is %.1f MiB: "
             "lower capacity, num_threads or batch_size, or raise memory_budget in "
-            "stagerd.yaml",
+            "stagerd.yaml to %" PRIu64 "MiB",
             (double)needs / 1048576.0, plan.n_extents, plan.max_batch_bytes,
-            (double)session->server->budget.total / 1048576.0);
+            (double)session->server->budget.total / 1048576.0, (needs + 1048575) >> 20);
     const size_t max = MAX_PROBLEMS + MAX_ADVICE;
     const char **advice = stg_bump_alloc(bump, max * sizeof(*advice));
     reply->name = name;

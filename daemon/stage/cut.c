@@ -98,11 +98,14 @@ static int check_size(const struct stg_stage *stage, const struct stg_cut_needs 
     free(needs);
     if (rc < 0 || bytes <= stage->plan.max_batch_bytes)
         return rc;
-    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                   "batches with what the trainers' builds of libstager-compute cannot "
-                   "compute have %" PRIu64 " bytes, and max_batch_bytes is %" PRIu64
-                   ": raise it, or install the build of stagerd for the trainers",
-                   bytes, stage->plan.max_batch_bytes);
+    rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                 "batches with what the trainers' builds of libstager-compute cannot "
+                 "compute have %" PRIu64 " bytes, and max_batch_bytes is %" PRIu64
+                 ": install the build of stagerd for the trainers, or ",
+                 bytes, stage->plan.max_batch_bytes);
+    if (err != NULL)
+        stg_stage_advise_batch(stage, bytes, err);
+    return rc;
 }
 
 int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,

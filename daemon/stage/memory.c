@@ -7,6 +7,7 @@
  * reserved when the stage is made. Elsewhere the arena is sparse: an extent lies in a
  * slot of max_batch_bytes, a slot begins with a granule, and grows with its batches.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,8 @@ static int take(struct stg_stage *stage, uint64_t have, uint64_t least, uint64_t
     int rc = stg_budget_take(budget, least - have, stage->memory.holder, err);
     if (rc < 0 && err != NULL)
         stg_err_append(err, rc,
-                       "; set memory_budget or max_batch_bytes of the pipeline to have "
-                       "its memory reserved when it is opened");
+                       "; with memory_budget or max_batch_bytes the pipeline's memory is "
+                       "reserved when it is opened");
     return rc;
 }
 
@@ -139,4 +140,64 @@ const struct stg_fund *stg_stage_fund(struct stg_stage *stage, struct stg_fund *
                              .owner = stage,
                              .taken = plan->reserved_buffer_bytes};
     return plan->reserved_buffer_bytes < plan->buffer_bytes ? ret : NULL;
+}
+
+/* ---- what would do ---- */
+
+/* Appends "raise staged.memory_budget to N", and what stagerd's must be for that, where
+ * it is less. */
+static void say_budget(const struct stg_stage *stage, uint64_t budget,
+                       struct stg_err *err)
+{
+    if (budget == 0) {
+        stg_err_append(err, err->code, "no staged.memory_budget is enough");
+        return;
+    }
+    uint64_t total = stage->config.budget->total;
+    stg_err_append(err, err->code, "raise staged.memory_budget to %" PRIu64 "MiB",
+                   budget >> 20);
+    if (budget > total)
+        stg_err_append(err, err->code,
+                       ", and memory_budget in stagerd.yaml, of %" PRIu64
+                       "MiB, to as much at least",
+                       total >> 20);
+}
+
+/* Each runner holds a batch that it drew. */
+static void advise(void *owner, uint64_t limit_bytes, uint64_t in_hand,
+                   struct stg_err *err)
+{
+    struct stg_stage *stage = owner;
+    const struct stg_stage_plan *plan = &stage->plan;
+    uint64_t held = in_hand * plan->most_threads, batch = plan->max_batch_bytes;
+    say_budget(stage, stg_plan_budget(&plan->asked, limit_bytes + held, batch), err);
+}
+
+/* max_batch_bytes where it is written, and memory_budget where batches of that size do
+ * not fit the one that is. */
+void stg_stage_advise_batch(const struct stg_stage *stage, uint64_t bytes,
+                            struct stg_err *err)
+{
+    const struct stg_stage_plan *plan = &stage->plan;
+    struct stg_plan_asked asked = plan->asked;
+    struct stg_staged staged = *asked.staged;
+    bytes = stg_granules(bytes);
+    asked.staged = &staged;
+    uint64_t budget = stg_plan_budget(&asked, plan->buffer_bytes, bytes);
+    if (budget != 0) {
+        say_budget(stage, budget, err);
+        return;
+    }
+    staged.max_batch_bytes = bytes;
+    stg_err_append(err, err->code, "raise staged.max_batch_bytes to %" PRIu64, bytes);
+    budget = stg_plan_budget(&asked, plan->buffer_bytes, bytes);
+    if (staged.memory_budget == 0 || budget <= staged.memory_budget)
+        return;
+    stg_err_append(err, err->code, ", and ");
+    say_budget(stage, budget, err);
+}
+
+struct stg_adviser stg_stage_adviser(struct stg_stage *stage)
+{
+    return (struct stg_adviser){.advise = advise, .owner = stage};
 }

@@ -343,6 +343,13 @@ uint64_t stg_stage_arena_bytes(const struct stg_stage *stage);
 /* Where the dataset's buffers come from as they grow; NULL: all of them are reserved. */
 const struct stg_fund *stg_stage_fund(struct stg_stage *stage, struct stg_fund *ret);
 
+/* Which memory_budget gives the dataset more, and the daemon's where it is less. */
+struct stg_adviser stg_stage_adviser(struct stg_stage *stage);
+
+/* Appends what to raise, and to what, for a batch of so many bytes. */
+void stg_stage_advise_batch(const struct stg_stage *stage, uint64_t bytes,
+                            struct stg_err *err);
+
 /* A place in the arena for one batch. */
 struct stg_extent_room {
     struct stg_stage *stage;

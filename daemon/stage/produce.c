@@ -100,6 +100,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
     runners->draw_index = 0;
     runners->n_ignored_seen = 0;
     struct stg_fund fund;
+    struct stg_adviser adviser = stg_stage_adviser(stage);
     struct stg_dataset_env env = {
         .uid = stage->config.uid,
         .gid = stage->config.gid,
@@ -108,6 +109,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .pass = pass,
         .buffer_bytes = stage->plan.buffer_bytes,
         .fund = stg_stage_fund(stage, &fund),
+        .adviser = &adviser,
         .trace = stage->config.trace,
         .stopped = &stage->stop.flag,
         .container = stage->config.container,

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
@@ -102,6 +103,48 @@ static void feed(struct stg_executor *executor, const struct stg_feed_set *feeds
     executor->feed_version = feeds->version;
 }
 
+static uint64_t align(uint64_t bytes)
+{
+    return (bytes + STG_TENSOR_ALIGN - 1) / STG_TENSOR_ALIGN * STG_TENSOR_ALIGN;
+}
+
+static uint64_t tensor_bytes(const struct stg_tensor *tensor)
+{
+    int64_t n = stg_tensor_n(tensor);
+    if (tensor->dtype != STAGER_STRING)
+        return align((uint64_t)n * stg_dtype_bytes(tensor->dtype));
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < n; i++)
+        bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
+    return align((uint64_t)(n + 1) * sizeof(int64_t)) + align(bytes);
+}
+
+/* A batch that does not fit is computed once more outside of the arena, for its size:
+ * which tensor came first says little of it. Ops count strings before they know their
+ * bytes: an eighth to spare. */
+static void tell_size(struct stg_stage *stage, struct stg_executor *executor,
+                      const struct stg_schema *schema, const struct stg_tensor *element,
+                      const struct stg_key *key, struct stg_err *err)
+{
+    struct stg_err none = {0};
+    uint64_t bytes = stg_graph_schema_least_bytes(&(struct stg_schema){0}) +
+                     schema->n * (sizeof(struct stg_tensor_entry) + STG_TENSOR_ALIGN);
+    struct stg_tensor *tensors = calloc(schema->n + 1, sizeof(*tensors));
+    if (tensors == NULL ||
+        stg_run_exec(executor->run, element, key, NULL, tensors, &none) < 0) {
+        free(tensors);
+        return;
+    }
+    for (size_t i = 0; i < schema->n; i++)
+        bytes += tensor_bytes(&tensors[i]) + strlen(schema->components[i].name);
+    free(tensors);
+    bytes += bytes / 8;
+    if (bytes <= stage->plan.max_batch_bytes)
+        return;
+    stg_err_append(err, err->code, "; for all of this batch, ");
+    stg_stage_advise_batch(stage, bytes, err);
+}
+
 /* Returns its bytes, or 0 and the error. */
 static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executor,
                          const struct stg_work *work, const struct stg_tensor *element,
@@ -121,6 +164,8 @@ static uint64_t write_by(struct stg_writer *writer, struct stg_executor *executo
     int rc = stg_batch_writer_begin_growing(&batch, base, capacity, &room, schema, err);
     if (rc == 0)
         rc = stg_run_exec(executor->run, element, &key, &sink, NULL, err);
+    if (rc == -STAGER_RESOURCE_EXHAUSTED)
+        tell_size(stage, executor, schema, element, &key, err);
     uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&batch) : 0;
     if (rc == 0)
         rc = stg_batch_check_parts(base, true, err);

@@ -17,6 +17,8 @@
 #define MAX_NEAR_BYTES (64u << 20) /* … of those that stg_chunk_create_near made */
 
 #define LARGE_SHARE 4
+#define SPARE_SHARE 4 /* of what is needed, to spare */
+#define MOST_LIMIT (UINT64_MAX / 8)
 
 /* The one that came back last is the first. */
 struct kept {
@@ -29,9 +31,10 @@ struct stg_quota {
     uint64_t limit;
     pthread_mutex_t lock; /* guards used, kept */
     uint64_t used;
-    struct kept kept[2];  /* [is_near] */
-    struct stg_fund fund; /* take NULL: there is none */
-    uint64_t funded;      /* of the fund's, at least `used` */
+    struct kept kept[2];        /* [is_near] */
+    struct stg_fund fund;       /* take NULL: there is none */
+    uint64_t funded;            /* of the fund's, at least `used` */
+    struct stg_adviser adviser; /* advise NULL: there is none */
 };
 
 int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret)
@@ -50,6 +53,11 @@ void stg_quota_set_fund(struct stg_quota *quota, const struct stg_fund *fund)
 {
     quota->fund = *fund;
     quota->funded = fund->taken;
+}
+
+void stg_quota_set_adviser(struct stg_quota *quota, const struct stg_adviser *adviser)
+{
+    quota->adviser = *adviser;
 }
 
 struct stg_quota *stg_quota_ref(struct stg_quota *quota)
@@ -98,14 +106,36 @@ void stg_quota_unref(struct stg_quota *quota)
     free(quota);
 }
 
-static int refuse(struct stg_quota *quota, uint64_t bytes, const char *what,
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a < MOST_LIMIT && b < MOST_LIMIT - a ? a + b : MOST_LIMIT;
+}
+
+void stg_quota_advise(const struct stg_quota *quota, uint64_t limit_bytes,
+                      uint64_t in_hand, struct stg_err *err)
+{
+    if (err == NULL)
+        return;
+    if (quota->adviser.advise != NULL)
+        quota->adviser.advise(quota->adviser.owner, limit_bytes, in_hand, err);
+    else
+        stg_err_append(err, err->code,
+                       "raise staged.memory_budget by so much that the dataset's buffers "
+                       "may take %" PRIu64 " bytes",
+                       limit_bytes);
+}
+
+/* Near: a batch, of which users of the dataset may hold some. */
+static int refuse(struct stg_quota *quota, uint64_t bytes, bool is_near, const char *what,
                   struct stg_err *err)
 {
-    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                   "%s needs %" PRIu64 " bytes; the dataset holds %" PRIu64
-                   " of the %" PRIu64
-                   " bytes that its buffers may take: raise staged.memory_budget",
-                   what, bytes, quota->used, quota->limit);
+    uint64_t limit = add(quota->used, bytes);
+    int rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                     "%s needs %" PRIu64 " bytes; the dataset holds %" PRIu64
+                     " of the %" PRIu64 " bytes that its buffers may take: ",
+                     what, bytes, quota->used, quota->limit);
+    stg_quota_advise(quota, add(limit, limit / SPARE_SHARE), is_near ? bytes : 0, err);
+    return rc;
 }
 
 /* A piece at once, or what is needed. The lock is held. */
@@ -124,13 +154,13 @@ static int draw_fund(struct stg_quota *quota, struct stg_err *err)
 }
 
 /* The lock is held. */
-static int take_locked(struct stg_quota *quota, uint64_t bytes, const char *what,
-                       struct stg_err *err)
+static int take_locked(struct stg_quota *quota, uint64_t bytes, bool is_near,
+                       const char *what, struct stg_err *err)
 {
     if (bytes > quota->limit - quota->used)
         drop_free_chunks(quota);
     if (bytes > quota->limit - quota->used)
-        return refuse(quota, bytes, what, err);
+        return refuse(quota, bytes, is_near, what, err);
     quota->used += bytes;
     int rc = draw_fund(quota, err);
     if (rc == 0)
@@ -145,7 +175,7 @@ int stg_quota_take(struct stg_quota *quota, uint64_t bytes, const char *what,
                    struct stg_err *err)
 {
     pthread_mutex_lock(&quota->lock);
-    int rc = take_locked(quota, bytes, what, err);
+    int rc = take_locked(quota, bytes, false, what, err);
     pthread_mutex_unlock(&quota->lock);
     return rc;
 }
@@ -230,7 +260,7 @@ static int create(struct stg_quota *quota, uint64_t capacity, bool is_near,
         capacity = ALIGN;
     pthread_mutex_lock(&quota->lock);
     struct stg_chunk *chunk = reuse(quota, capacity, is_near);
-    int rc = chunk == NULL ? take_locked(quota, capacity, what, err) : 0;
+    int rc = chunk == NULL ? take_locked(quota, capacity, is_near, what, err) : 0;
     pthread_mutex_unlock(&quota->lock);
     if (rc < 0)
         return rc;

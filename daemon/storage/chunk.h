@@ -34,21 +34,39 @@ struct stg_fund {
     uint64_t taken; /* before: the quota does not give less than that back */
 };
 
+/* Knows the setting that a quota's limit follows from. */
+struct stg_adviser {
+    /* Appends "raise SETTING to N", by which the limit is at least so many bytes;
+     * in_hand: bytes that each user of the dataset may hold of it, at the most. Any
+     * thread, with the quota's lock or without. */
+    void (*advise)(void *owner, uint64_t limit_bytes, uint64_t in_hand,
+                   struct stg_err *err);
+    void *owner;
+};
+
 /* limit_bytes 0: no limit. RESOURCE_EXHAUSTED when out of memory. */
 int stg_quota_create(uint64_t limit_bytes, struct stg_quota **ret);
 /* From now on what the quota counts comes from there, in pieces, as it is needed; all of
  * it but fund->taken goes back with the quota. Before the first take. */
 void stg_quota_set_fund(struct stg_quota *quota, const struct stg_fund *fund);
+/* Before the first take. The adviser's owner outlives every refusal. */
+void stg_quota_set_adviser(struct stg_quota *quota, const struct stg_adviser *adviser);
 struct stg_quota *stg_quota_ref(struct stg_quota *quota);
 void stg_quota_unref(struct stg_quota *quota); /* NULL is allowed */
 
 /* Counts bytes, or refuses: RESOURCE_EXHAUSTED "WHAT needs N bytes; the dataset holds U
- * of L bytes …" with what to do. */
+ * of L bytes …" with the setting to raise, and a number by which as much more as is
+ * missing, and a quarter, fits. */
 int stg_quota_take(struct stg_quota *quota, uint64_t bytes, const char *what,
                    struct stg_err *err);
 void stg_quota_give(struct stg_quota *quota, uint64_t bytes);
 uint64_t stg_quota_used(const struct stg_quota *quota);
 uint64_t stg_quota_limit(const struct stg_quota *quota); /* UINT64_MAX: none */
+
+/* Appends what to raise, and to what, for a limit of at least so many bytes, and in_hand
+ * as in stg_adviser: "raise staged.memory_budget to N". Err may be NULL. */
+void stg_quota_advise(const struct stg_quota *quota, uint64_t limit_bytes,
+                      uint64_t in_hand, struct stg_err *err);
 
 /* Whether so many bytes at once are more than a quarter of the limit. A size that a file
  * claims, that large, which cannot be had, is an error of the file: the dataset has

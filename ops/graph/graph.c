@@ -472,25 +472,49 @@ static uint64_t align64(uint64_t bytes)
     return (bytes + STG_TENSOR_ALIGN - 1) & ~(uint64_t)(STG_TENSOR_ALIGN - 1);
 }
 
+/* each: bytes of an element. False: not known, or more than can be counted. */
+static bool count_component(const struct stg_component *c, uint64_t each, uint64_t *total)
+{
+    uint64_t bytes = each;
+    for (int d = 0; d < c->ndim; d++) {
+        if (c->shape[d] < 0 ||
+            __builtin_mul_overflow(bytes, (uint64_t)c->shape[d], &bytes))
+            return false;
+    }
+    return bytes < UINT64_MAX / 2 &&
+           !__builtin_add_overflow(*total, align64(bytes), total);
+}
+
+static uint64_t head_bytes(const struct stg_schema *schema)
+{
+    uint64_t names = 0;
+    for (size_t i = 0; i < schema->n; i++)
+        names += strlen(schema->components[i].name) + 1;
+    return align64(sizeof(struct stg_batch_header) +
+                   schema->n * sizeof(struct stg_tensor_entry) + names);
+}
+
 uint64_t stg_graph_schema_bytes(const struct stg_schema *schema)
 {
-    uint64_t names = 0, total = 0;
+    uint64_t total = 0;
     for (size_t i = 0; i < schema->n; i++) {
         const struct stg_component *c = &schema->components[i];
-        uint64_t bytes = stg_dtype_bytes(c->dtype);
-        if (bytes == 0)
+        uint64_t each = stg_dtype_bytes(c->dtype);
+        if (each == 0 || !count_component(c, each, &total))
             return 0;
-        for (int d = 0; d < c->ndim; d++) {
-            if (c->shape[d] < 0 ||
-                __builtin_mul_overflow(bytes, (uint64_t)c->shape[d], &bytes))
-                return 0;
-        }
-        if (__builtin_add_overflow(total, align64(bytes), &total))
-            return 0;
-        names += strlen(c->name) + 1;
     }
-    return total + align64(sizeof(struct stg_batch_header) +
-                           schema->n * sizeof(struct stg_tensor_entry) + names);
+    return total + head_bytes(schema);
+}
+
+uint64_t stg_graph_schema_least_bytes(const struct stg_schema *schema)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < schema->n; i++) {
+        const struct stg_component *c = &schema->components[i];
+        uint64_t each = stg_dtype_bytes(c->dtype);
+        count_component(c, each != 0 ? each : sizeof(int64_t), &total);
+    }
+    return total + head_bytes(schema);
 }
 
 uint64_t stg_graph_batch_bytes(const struct stg_graph *graph)

@@ -77,6 +77,10 @@ const struct stg_schema *stg_graph_boundary(const struct stg_graph *graph);
  * dtype is string; 0 when it is not known. */
 uint64_t stg_graph_batch_bytes(const struct stg_graph *graph);
 
+/* Bytes of a batch at rest of these tensors as far as shapes are known; of strings, their
+ * offsets. */
+uint64_t stg_graph_schema_least_bytes(const struct stg_schema *schema);
+
 /* What the output "node", "node:k" of any inferred node is. NOT_FOUND names the nearest.
  */
 int stg_graph_describe(const struct stg_graph *graph, const char *tensor,

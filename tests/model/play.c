@@ -307,9 +307,9 @@ static void set_up(void)
     };
     struct stg_stage_plan plan;
     struct stg_err err = {0};
-    CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, config.num_clients, 2,
-                            1 << 20, &plan, &err),
-             err);
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, config.num_clients, 2, 1 << 20);
+    CHECK_OK(stg_stage_plan(&asked, &plan, &err), err);
     plan.is_sparse = false; /* the arena lies in the region, which is all there is */
     CHECK_OK(stg_stage_create(&config, &plan, &play->stage, &err), err);
     if (cast->tiny)

@@ -403,7 +403,7 @@ static void what_two_of_them_lack_has_to_fit_together(void)
     CHECK_CONTAINS(stager_error_text(NULL),
                    "batches with what the trainers' builds of libstager-compute cannot "
                    "compute have 8");
-    CHECK_CONTAINS(stager_error_text(NULL), "max_batch_bytes is 65536: raise it");
+    CHECK_CONTAINS(stager_error_text(NULL), "raise staged.max_batch_bytes to 131072");
     stager_close(left);
     CHECK_INT(try_open(&fixture, NULL, "right", 0, &right), 0);
     stager_close(right);

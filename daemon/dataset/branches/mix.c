@@ -52,8 +52,11 @@ static int merge_component(const struct stg_step *step, const struct stg_input *
         return differ(step, a, b, err, "component %s has %d and %d dimensions", to->name,
                       to->ndim, from->ndim);
     for (int d = 0; d < to->ndim; d++) {
-        if (to->shape[d] != from->shape[d])
+        bool is_largest = step->is_full && to->shape[d] >= 0 && from->shape[d] >= 0;
+        if (to->shape[d] != from->shape[d] && !is_largest)
             to->shape[d] = -1;
+        else if (to->shape[d] < from->shape[d])
+            to->shape[d] = from->shape[d];
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,9 @@ struct listing {
     size_t scheme_bytes;
     const char **names;
     size_t n, size;
-    uint64_t taken; /* of the quota */
+    uint64_t taken;            /* of the quota */
+    bool is_counted;           /* it does not fit: the rest is counted, and not kept */
+    uint64_t n_all, all_bytes; /* then: names, and bytes of those */
 };
 
 static int out_of_memory(const struct stg_iter *iter, struct stg_err *err)
@@ -118,15 +121,30 @@ static int listing_grow(struct listing *list, struct stg_err *err)
     return 0;
 }
 
+/* What is missing is counted to the end, so that the error can tell it. */
+static int listing_count(struct listing *list, uint64_t bytes)
+{
+    if (!list->is_counted) {
+        list->n_all = list->n;
+        list->all_bytes = list->taken - list->size * sizeof(char *);
+    }
+    list->is_counted = true;
+    list->n_all++;
+    list->all_bytes += bytes;
+    return 0;
+}
+
 static int listing_add(void *owner, const char *path, struct stg_err *err)
 {
     struct listing *list = owner;
+    uint64_t room = stg_block_room(list->scheme_bytes + strlen(path) + 1);
     int rc = stg_iter_stopped(list->iter, err);
-    if (rc == 0 && list->n == list->size)
-        rc = listing_grow(list, err);
-    if (rc == 0)
-        rc = listing_take(list, stg_block_room(list->scheme_bytes + strlen(path) + 1),
-                          err);
+    if (rc == 0 && !list->is_counted && list->n == list->size)
+        rc = listing_grow(list, NULL);
+    if (rc == 0 && !list->is_counted)
+        rc = listing_take(list, room, NULL);
+    if (list->is_counted || rc == -STAGER_RESOURCE_EXHAUSTED)
+        return listing_count(list, room);
     if (rc < 0)
         return rc;
     size_t bytes = list->scheme_bytes + strlen(path);
@@ -193,7 +211,7 @@ static int list_patterns(struct listing *list, struct stg_err *err)
         if (rc < 0)
             return rc;
     }
-    return sort_names(list, err);
+    return list->is_counted ? 0 : sort_names(list, err);
 }
 
 /* Behind those, and as they stand. */
@@ -212,6 +230,22 @@ static int read_listings(struct listing *list, struct stg_err *err)
     return 0;
 }
 
+/* What all of it takes is asked for at once, for the text. */
+static int too_many(const struct listing *list, struct stg_err *err)
+{
+    struct stg_quota *quota = list->iter->dataset->quota;
+    uint64_t bytes = list->all_bytes + 2 * list->n_all * sizeof(char *) +
+                     stg_paths_sort_bytes(list->n_all);
+    char what[64];
+    snprintf(what, sizeof(what), "the list of %" PRIu64 " files", list->n_all);
+    int rc = stg_quota_take(quota, bytes - list->taken, what, err);
+    if (rc == 0) {
+        stg_quota_give(quota, bytes - list->taken);
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", what);
+    }
+    return rc;
+}
+
 static int list_files(struct files *files, struct stg_err *err)
 {
     struct stg_dataset *dataset = files->iter.dataset;
@@ -219,6 +253,8 @@ static int list_files(struct files *files, struct stg_err *err)
     int rc = list_patterns(&list, err);
     if (rc == 0)
         rc = read_listings(&list, err);
+    if (rc == 0 && list.is_counted)
+        rc = too_many(&list, err);
     dataset->kept_bytes += list.taken;
     if (rc < 0) {
         free(list.names);

@@ -26,6 +26,19 @@ static int fixed_length_infer(const struct stg_step *step, const struct stg_sche
     return rc == 0 ? check_bytes(step, "footer_bytes", 0, err) : rc;
 }
 
+static int too_large(const struct stg_step *step,
+                     const struct stg_fixed_length_options *options,
+                     const struct stg_format_config *config, struct stg_err *err)
+{
+    return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err,
+                        "record_bytes and footer_bytes are %llu and %llu, more than the "
+                        "%llu that a record may have; %s",
+                        (unsigned long long)options->record_bytes,
+                        (unsigned long long)options->footer_bytes,
+                        (unsigned long long)config->max_record_bytes,
+                        config->advice != NULL ? config->advice : "");
+}
+
 static int fixed_length_create(struct stg_dataset *dataset, const struct stg_step *step,
                                const struct stg_schema *schema, struct stg_iter *input,
                                struct stg_iter **ret, struct stg_err *err)
@@ -38,13 +51,7 @@ static int fixed_length_create(struct stg_dataset *dataset, const struct stg_ste
         stg_reader_options(dataset, step, &stg_format_fixed_length, "none");
     uint64_t most = config.config.max_record_bytes;
     if (options.record_bytes > most || options.footer_bytes > most)
-        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err,
-                            "record_bytes and footer_bytes are %llu and %llu, more than "
-                            "the %llu that a record may have: raise "
-                            "staged.memory_budget",
-                            (unsigned long long)options.record_bytes,
-                            (unsigned long long)options.footer_bytes,
-                            (unsigned long long)most);
+        return too_large(step, &options, &config.config, err);
     config.config.options = &options;
     dataset->has_records = true;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);

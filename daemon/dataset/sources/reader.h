@@ -39,7 +39,7 @@ int stg_reader_infer_record(const struct stg_step *step, const struct stg_schema
 
 /* A config with the options that all readers have, as far as the dataset's budget bears
  * them; `compression` is the default. The step was checked. */
-struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
+struct stg_reader_config stg_reader_options(struct stg_dataset *dataset,
                                             const struct stg_step *step,
                                             const struct stg_format *format,
                                             const char *compression);

@@ -82,7 +82,22 @@ static uint64_t chunk_bytes(uint64_t read_bytes)
     return large > CHUNK_BYTES ? large : at_most(CHUNK_READS * read_bytes, CHUNK_BYTES);
 }
 
-struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
+/* What gives records of max_record_bytes their room. */
+static const char *advise(struct stg_dataset *dataset, uint64_t most)
+{
+    struct stg_err err = {.code = -STAGER_RESOURCE_EXHAUSTED};
+    uint64_t limit;
+    if (__builtin_mul_overflow(most, 2 * BUDGET_SHARE, &limit))
+        limit = UINT64_MAX / 8;
+    stg_err_append(&err, err.code,
+                   "that is an eighth of the dataset's buffers, less than "
+                   "max_record_bytes: if it is data, ");
+    stg_quota_advise(dataset->quota, limit, 0, &err);
+    char *text = stg_bump_alloc_raw(&dataset->bump, strlen(err.text) + 1);
+    return text != NULL ? strcpy(text, err.text) : NULL;
+}
+
+struct stg_reader_config stg_reader_options(struct stg_dataset *dataset,
                                             const struct stg_step *step,
                                             const struct stg_format *format,
                                             const char *compression)
@@ -91,10 +106,6 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
     uint64_t chunk_share = share / dataset->n_sharing + 64;
     uint64_t buffer = (uint64_t)stg_step_int(step, "buffer_size", READ_BYTES);
     uint64_t most = (uint64_t)stg_step_int(step, "max_record_bytes", 64 * MIB);
-    const char *advice =
-        most <= share ? "raise max_record_bytes if it is data"
-                      : "that is an eighth of the dataset's buffers, less than "
-                        "max_record_bytes: raise staged.memory_budget if it is data";
     return (struct stg_reader_config){
         .format = format,
         .compression = compression_of(step, compression),
@@ -102,7 +113,8 @@ struct stg_reader_config stg_reader_options(const struct stg_dataset *dataset,
         .config = {.read_bytes = at_most(buffer, chunk_share),
                    .chunk_bytes = at_most(chunk_bytes(buffer), chunk_share),
                    .max_record_bytes = at_most(most, share),
-                   .advice = advice},
+                   .advice = most <= share ? "raise max_record_bytes if it is data"
+                                           : advise(dataset, most)},
     };
 }
 

@@ -115,17 +115,6 @@ static int find_length(const struct stg_step *step, const struct stg_schema *in,
     return rc;
 }
 
-/* The size of a batch where it is always the same, else -1. */
-static int64_t batch_dimension(const struct stg_step *step)
-{
-    const struct stg_attr *sizes =
-        stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes");
-    bool same = stg_step_bool(step, "drop_remainder", false);
-    for (size_t i = 0; i < sizes->n_values; i++)
-        same &= sizes->values[i].i == sizes->values[0].i;
-    return same ? sizes->values[0].i : -1;
-}
-
 static int bucket_infer(const struct stg_step *step, const struct stg_schema *in,
                         struct stg_bump *bump, struct stg_schema *ret,
                         struct stg_err *err)
@@ -146,7 +135,8 @@ static int bucket_infer(const struct stg_step *step, const struct stg_schema *in
     if (rc < 0)
         return rc;
     stg_func_destroy(func);
-    int64_t size = batch_dimension(step);
+    int64_t size = stg_batch_dimension(
+        step, stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes"));
     if (!stg_step_bool(step, "no_padding", false))
         return stg_padding_schema(padding, size, bump, ret, err);
     rc = stg_schema_create(bump, in->n, ret, err);
@@ -167,6 +157,8 @@ static int make_batch(struct buckets *buckets, struct bucket *bucket, struct stg
             ? stg_collector_stack(iter, records, &batch, err)
             : stg_padding_batch(buckets->padding, iter->dataset->quota, records->blocks,
                                 records->n, bucket->most, &batch, err);
+    if (rc < 0)
+        rc = stg_collector_too_large(iter, records, rc, &batch, err);
     if (rc < 0)
         return rc;
     stg_pieces_clear(records);

@@ -103,8 +103,17 @@ static int keep(struct cache *cache, struct stg_block *block, struct stg_err *er
 
 static int too_large(struct cache *cache, int rc, struct stg_err *err)
 {
-    if (rc == -STAGER_RESOURCE_EXHAUSTED)
-        stg_err_append(err, rc, ", or give `cache` a filename");
+    if (rc == -STAGER_RESOURCE_EXHAUSTED && err != NULL) {
+        const struct stg_quota *quota = cache->iter.dataset->quota;
+        uint64_t used = stg_quota_used(quota), limit = stg_quota_limit(quota);
+        stg_err(
+            err, rc,
+            "what is cached so far takes %" PRIu64 " of the %" PRIu64
+            " bytes that the dataset's buffers may take: give `cache` a filename, and "
+            "it takes no memory, or, for twice as much, ",
+            used, limit);
+        stg_quota_advise(quota, 2 * limit + limit / 4, 0, err);
+    }
     return stg_step_prefix(cache->iter.step, rc, err);
 }
 

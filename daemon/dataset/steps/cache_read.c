@@ -290,6 +290,18 @@ static uint64_t sum_of(const struct stg_block *block, const char *tensors)
     return sum;
 }
 
+static int too_large(const struct stg_cache_reader *reader, uint64_t bytes,
+                     const struct stg_quota *quota, struct stg_err *err)
+{
+    int rc = stg_err(err, -STAGER_FAILED_PRECONDITION,
+                     "%s (offset %" PRIu64 "): the cache was made with more memory: a "
+                     "block of it has %" PRIu64 " bytes, more than a quarter of the "
+                     "dataset's buffers: delete the file, and it is made anew, or ",
+                     reader->path, reader->at, bytes);
+    stg_quota_advise(quota, bytes < UINT64_MAX / 64 ? 5 * bytes : UINT64_MAX / 8, 0, err);
+    return rc;
+}
+
 static int read_block(struct stg_cache_reader *reader, const struct stg_cache_block *head,
                       struct stg_quota *quota, const struct stg_schema *schema,
                       struct stg_block **ret, struct stg_err *err)
@@ -298,12 +310,7 @@ static int read_block(struct stg_cache_reader *reader, const struct stg_cache_bl
     int rc = stg_block_create(quota, head->n_components, head->bytes, NULL,
                               "a block of a cache", &block, err);
     if (rc < 0 && stg_quota_is_large(quota, head->bytes))
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s (offset %" PRIu64 "): the cache was made with more memory: a "
-                       "block of it has %" PRIu64 " bytes, more than a quarter of the "
-                       "dataset's buffers: raise staged.memory_budget, or delete the "
-                       "file, and it is made anew",
-                       reader->path, reader->at, head->bytes);
+        return too_large(reader, head->bytes, quota, err);
     if (rc < 0)
         return rc;
     struct rest all = {.at = stg_block_carve(block, head->bytes), .bytes = head->bytes};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/steps/collect.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,10 +42,18 @@ int64_t stg_collector_dimension(const struct stg_step *step)
 {
     const struct stg_attr *sizes =
         stg_attr_find(step->attrs, step->n_attrs, "batch_size");
+    return stg_batch_dimension(step, sizes);
+}
+
+int64_t stg_batch_dimension(const struct stg_step *step, const struct stg_attr *sizes)
+{
     bool fixed = stg_step_bool(step, "drop_remainder", false);
-    for (size_t i = 1; i < sizes->n_values; i++)
-        fixed &= sizes->values[i].i == sizes->values[0].i;
-    return fixed ? sizes->values[0].i : -1;
+    int64_t most = sizes->values[0].i;
+    for (size_t i = 1; i < sizes->n_values; i++) {
+        fixed &= sizes->values[i].i == most;
+        most = sizes->values[i].i > most ? sizes->values[i].i : most;
+    }
+    return fixed || step->is_full ? most : -1;
 }
 
 void stg_collector_init(struct stg_collector *collector,
@@ -114,6 +123,24 @@ int stg_collector_stack(struct stg_iter *iter, struct stg_pieces *pieces,
     return 0;
 }
 
+int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces, int rc,
+                            struct stg_block **ret, struct stg_err *err)
+{
+    const struct stg_block *first = pieces->blocks[0];
+    if (rc != -STAGER_RESOURCE_EXHAUSTED || err == NULL)
+        return rc;
+    struct stg_err error = *err;
+    if (first->rows != NULL && first->n_rows > 0) {
+        char place[512];
+        stg_provenance_text(iter->dataset, &first->rows[0], place, sizeof(place));
+        stg_err_prefix(&error, rc, "%s, the first of %" PRId64 " elements", place,
+                       pieces->n_records);
+    }
+    uint64_t epoch = first->epoch;
+    stg_pieces_clear(pieces);
+    return stg_block_create_error(iter->dataset->quota, &error, epoch, ret, err);
+}
+
 int stg_collector_refuse(struct stg_iter *iter, const struct stg_block *block,
                          int64_t record, const struct stg_err *error,
                          struct stg_block **ret, struct stg_err *err)
@@ -167,6 +194,32 @@ static int collect(struct stg_collector *collector, int64_t want, struct stg_blo
     return rc < 0 ? stg_step_prefix(collector->iter.step, rc, err) : 0;
 }
 
+/* No room for the next element, and the ones before it have much of it: what all of a
+ * batch take, and the batch, is told. Returns rc. */
+static int too_many(const struct stg_collector *collector, int64_t size, int rc,
+                    struct stg_err *err)
+{
+    const struct stg_pieces *pieces = &collector->pieces;
+    const struct stg_quota *quota = collector->iter.dataset->quota;
+    uint64_t limit = stg_quota_limit(quota), held = 0, all;
+    for (size_t i = 0; i < pieces->n; i++)
+        held += pieces->blocks[i]->bytes;
+    if (rc != -STAGER_RESOURCE_EXHAUSTED || err == NULL || held < limit / 4)
+        return rc;
+    /* They keep the chunks that they lie in. */
+    uint64_t each = stg_quota_used(quota) / (uint64_t)pieces->n_records + 1;
+    if (__builtin_mul_overflow(each, (uint64_t)size, &all) || all > UINT64_MAX / 16)
+        all = UINT64_MAX / 16;
+    stg_step_err(collector->iter.step, rc, err,
+                 "batch_size %" PRId64 " x %" PRIu64
+                 " bytes an element (the mean of %" PRId64 " so far) = %" PRIu64
+                 " bytes, and as many for the batch; the dataset's buffers may take "
+                 "%" PRIu64 " bytes: lower batch_size, or ",
+                 size, each, pieces->n_records, all, limit);
+    stg_quota_advise(quota, 2 * all + all / 2, all, err);
+    return rc;
+}
+
 int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                        struct stg_err *err)
 {
@@ -178,7 +231,7 @@ int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     while (pieces->n_records < size) {
         int rc = collect(collector, size - pieces->n_records, ret, err);
         if (rc < 0 || *ret != NULL)
-            return rc;
+            return too_many(collector, size, rc, err);
         if (rc == 0)
             continue;
         if (collector->drop_remainder)

@@ -41,8 +41,18 @@ int stg_collector_infer(const struct stg_step *step, const struct stg_schema *in
 int stg_collector_check_ranks(const struct stg_step *step, const struct stg_schema *in,
                               struct stg_err *err);
 
-/* The size of a batch as a dimension: -1 unless all are equally large. */
+/* The size of a batch as a dimension, by the step's batch_size: -1 unless all are equally
+ * large, the largest one where the step is_full. */
 int64_t stg_collector_dimension(const struct stg_step *step);
+
+/* As that, by those sizes, of which there is one at least. */
+int64_t stg_batch_dimension(const struct stg_step *step, const struct stg_attr *sizes);
+
+/* There is no room for the batch of these pieces, whose size depends on what is in them:
+ * an error item that names its first row stands for it. Clears the pieces. Errors of any
+ * other kind are returned. */
+int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces, int rc,
+                            struct stg_block **ret, struct stg_err *err);
 
 /* Sets what the step's attributes say. */
 void stg_collector_init(struct stg_collector *collector,

@@ -27,9 +27,10 @@ static int padded_make(struct stg_collector *collector, struct stg_block **ret,
     struct stg_pieces *pieces = &collector->pieces;
     int rc = stg_padding_batch(padded->padding, collector->iter.dataset->quota,
                                pieces->blocks, pieces->n, -1, ret, err);
-    if (rc == 0)
-        stg_pieces_clear(pieces);
-    return rc;
+    if (rc < 0)
+        return stg_collector_too_large(&collector->iter, pieces, rc, ret, err);
+    stg_pieces_clear(pieces);
+    return 0;
 }
 
 static int padded_check(const struct stg_collector *collector,

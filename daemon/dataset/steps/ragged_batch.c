@@ -114,8 +114,10 @@ static int ragged_make(struct stg_collector *collector, struct stg_block **ret,
     int rc = stg_block_create(collector->iter.dataset->quota,
                               (uint32_t)collector->iter.schema->n, bytes, NULL,
                               "a ragged batch", &block, err);
-    if (rc < 0)
-        return stg_step_prefix(collector->iter.step, rc, err);
+    if (rc < 0) {
+        stg_step_prefix(collector->iter.step, rc, err);
+        return stg_collector_too_large(&collector->iter, pieces, rc, ret, err);
+    }
     for (uint32_t c = 0, at = 0; c < in->n; c++) {
         bool flat = is_ragged(&in->components[c]);
         stg_block_join(block, at++, pieces->blocks, pieces->n, c, flat);

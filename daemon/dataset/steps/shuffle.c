@@ -112,21 +112,27 @@ static int out_of_memory(const struct shuffle *shuffle, struct stg_err *err)
                         "out of memory");
 }
 
-static int too_large(struct shuffle *shuffle, struct stg_err *err)
+/* more: bytes that are missing. What a full buffer takes is what it takes so far, by
+ * records. */
+static int too_large(struct shuffle *shuffle, uint64_t more, struct stg_err *err)
 {
     const struct stg_record_store *store = &shuffle->store;
     const struct stg_quota *quota = shuffle->iter.dataset->quota;
-    uint64_t mean = store->n > 0 ? store->n_bytes / store->n : 0, product;
+    uint64_t used = stg_quota_used(quota), n = store->n > 0 ? store->n : 1;
+    uint64_t mean = store->n > 0 ? store->n_bytes / store->n : 0, product, full;
     if (__builtin_mul_overflow(shuffle->buffer_size, mean, &product))
         product = UINT64_MAX;
-    return stg_step_err(shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
-                        "buffer_size %" PRIu64 " x %" PRIu64
-                        " bytes a record (the mean of %" PRIu64 " so far) = %" PRIu64
-                        " bytes; the dataset's buffers may take %" PRIu64
-                        " bytes, of which %" PRIu64
-                        " are taken: lower buffer_size, or raise staged.memory_budget",
-                        shuffle->buffer_size, mean, store->n, product,
-                        stg_quota_limit(quota), stg_quota_used(quota));
+    stg_step_err(
+        shuffle->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+        "buffer_size %" PRIu64 " x %" PRIu64 " bytes a record (the mean of %" PRIu64
+        " so far) = %" PRIu64 " bytes; the dataset's buffers may take %" PRIu64
+        " bytes, of which %" PRIu64 " are taken: lower buffer_size, or ",
+        shuffle->buffer_size, mean, store->n, product, stg_quota_limit(quota), used);
+    if (__builtin_mul_overflow((used + more) / n + 1, shuffle->buffer_size, &full))
+        full = UINT64_MAX / 2;
+    full = full > used + more ? full : used + more;
+    stg_quota_advise(quota, full + full / 4, 0, err);
+    return -STAGER_RESOURCE_EXHAUSTED;
 }
 
 /* Room for n slots. */
@@ -140,7 +146,7 @@ static int grow_slots(struct shuffle *shuffle, struct epoch *epoch, uint64_t n,
         size = shuffle->buffer_size;
     uint64_t more = (size - epoch->size) * sizeof(struct stg_record);
     if (stg_quota_take(shuffle->iter.dataset->quota, more, "", NULL) < 0)
-        return too_large(shuffle, err);
+        return too_large(shuffle, more, err);
     struct stg_record *slots = realloc(epoch->slots, size * sizeof(*slots));
     if (slots == NULL) {
         stg_quota_give(shuffle->iter.dataset->quota, more);
@@ -201,7 +207,7 @@ static int take(struct shuffle *shuffle, int64_t left, struct stg_err *err)
         shuffle->mixed = true;
     shuffle->last_epoch = block->epoch;
     if (stg_record_take(&shuffle->store, block, shuffle->block_at, n, shuffle->fresh) < 0)
-        return too_large(shuffle, err);
+        return too_large(shuffle, block->bytes, err);
     shuffle->first_fresh = 0;
     shuffle->n_fresh = n;
     shuffle->block_at += n;
@@ -230,9 +236,13 @@ static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *er
 {
     struct stg_iter *input = shuffle->iter.input;
     struct stg_block *block;
+    uint64_t limit = stg_quota_limit(shuffle->iter.dataset->quota);
     int rc = stg_iter_stopped(&shuffle->iter, err);
     if (rc == 0)
         rc = stg_iter_next(input, PULL_RECORDS, &block, err);
+    /* What is in the buffer has much of the memory: it is the reason, whoever asked. */
+    if (rc == -STAGER_RESOURCE_EXHAUSTED && shuffle->store.n_bytes >= limit / 4)
+        return too_large(shuffle, 0, err);
     if (rc < 0)
         return rc;
     if (rc == 1)

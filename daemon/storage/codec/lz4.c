@@ -13,6 +13,7 @@
  * checksum of both, at most. */
 #define FLAG_BYTES 6
 #define HEAD_BYTES 19
+#define SPARE 5 /* times what the blocks take, of the dataset's buffers */
 #define HISTORY_BYTES ((uint64_t)128 << 10)
 static const uint8_t magic[4] = {0x04, 0x22, 0x4d, 0x18};
 
@@ -62,6 +63,16 @@ static unsigned head_bytes(const struct lz4 *lz4)
     return FLAG_BYTES + 1 + ((flags & 8) != 0 ? 8 : 0) + ((flags & 1) != 0 ? 4 : 0);
 }
 
+static int too_large(const struct lz4 *lz4, uint64_t bytes, struct stg_err *err)
+{
+    int rc = stg_err(err, -STAGER_DATA_LOSS,
+                     "its blocks take %" PRIu64 " bytes, more than a quarter of the "
+                     "dataset's buffers: ",
+                     bytes);
+    stg_quota_advise(lz4->quota, SPARE * bytes, 0, err);
+    return rc;
+}
+
 /* The library keeps a block as it was read, one decoded, and what came before it. Blocks
  * of 4 MiB are usual; a dataset that has no room for them cannot read the file. */
 static int count(struct lz4 *lz4, struct stg_err *err)
@@ -74,10 +85,7 @@ static int count(struct lz4 *lz4, struct stg_err *err)
         return 0;
     int rc = stg_quota_take(lz4->quota, bytes - lz4->taken, "decompressing", err);
     if (rc < 0 && stg_quota_is_large(lz4->quota, bytes))
-        return stg_err(err, -STAGER_DATA_LOSS,
-                       "its blocks take %" PRIu64 " bytes, more than a quarter of the "
-                       "dataset's buffers: raise staged.memory_budget",
-                       bytes);
+        return too_large(lz4, bytes, err);
     if (rc == 0)
         lz4->taken = bytes;
     return rc;

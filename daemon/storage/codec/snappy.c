@@ -95,12 +95,17 @@ static uint64_t most_of_block(const struct snappy *snappy)
 
 static int too_long(const struct snappy *snappy, uint64_t bytes, struct stg_err *err)
 {
-    return stg_err(err, -STAGER_DATA_LOSS,
-                   "a block says that it has %" PRIu64 " bytes, more than the %" PRIu64
-                   " that it may have (64 MiB, and an eighth of the dataset's buffers): "
-                   "it is damaged, or no such stream; raise staged.memory_budget if it "
-                   "is data",
-                   bytes, most_of_block(snappy));
+    int rc =
+        stg_err(err, -STAGER_DATA_LOSS,
+                "a block says that it has %" PRIu64 " bytes, more than the %" PRIu64
+                " that it may have (64 MiB, and an eighth of the dataset's buffers): "
+                "it is damaged, or no such stream",
+                bytes, most_of_block(snappy));
+    if (bytes <= MAX_BLOCK && err != NULL) {
+        stg_err_append(err, rc, "; if it is data, ");
+        stg_quota_advise(snappy->quota, 4 * BLOCK_SHARE * bytes, 0, err);
+    }
+    return rc;
 }
 
 /* ---- a block ---- */

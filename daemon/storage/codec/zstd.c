@@ -3,6 +3,7 @@
  * Zstandard frames (RFC 8878), by libzstd.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -69,15 +70,49 @@ static int zstd_create(struct stg_quota *quota, void **ret, struct stg_err *err)
     return 0;
 }
 
-static int refuse(size_t rc, struct stg_err *err)
+/* The window that a frame's head asks for; 0: these bytes are not its whole head. */
+static uint64_t window_of(const uint8_t *head, uint64_t n)
+{
+    static const uint8_t n_id[4] = {0, 1, 2, 4}, n_size[4] = {0, 2, 4, 8};
+    if (n < 6 || memcmp(head, stg_codec_zstd.magic, 4) != 0)
+        return 0;
+    unsigned flags = head[4];
+    if ((flags & 32) == 0) { /* no single segment: a byte says it */
+        unsigned log = 10 + (head[5] >> 3);
+        return (UINT64_C(1) << log) + ((UINT64_C(1) << log) / 8) * (head[5] & 7);
+    }
+    unsigned at = 5 + n_id[flags & 3], bytes = flags >> 6 == 0 ? 1 : n_size[flags >> 6];
+    uint64_t size = flags >> 6 == 1 ? 256 : 0;
+    for (unsigned i = 0; i < bytes; i++)
+        size += at + i < n ? (uint64_t)head[at + i] << (8 * i) : 0;
+    return at + bytes <= n ? size : 0;
+}
+
+/* A head that came in two pieces is not there any more: twice the window that may be. */
+static int too_wide(const struct zstd *zstd, const struct stg_coding *io,
+                    struct stg_err *err)
+{
+    uint64_t most = UINT64_C(1) << window_log(zstd->quota);
+    uint64_t window = window_of((const uint8_t *)io->in, io->in_bytes);
+    int rc = stg_err(err, -STAGER_DATA_LOSS,
+                     "its window is larger than an eighth of the dataset's buffers: ");
+    uint64_t wanted = window > most ? window : 2 * most;
+    while (most < wanted)
+        most *= 2;
+    if (most <= UINT64_C(1) << MAX_WINDOW_LOG)
+        stg_quota_advise(zstd->quota, WINDOW_SHARE * most, 0, err);
+    else
+        stg_err_append(err, rc, "no stagerd reads a window above 2 GiB");
+    return rc;
+}
+
+static int refuse(const struct zstd *zstd, const struct stg_coding *io, size_t rc,
+                  struct stg_err *err)
 {
     switch (ZSTD_getErrorCode(rc)) {
     case ZSTD_error_memory_allocation:
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    case ZSTD_error_frameParameter_windowTooLarge:
-        return stg_err(err, -STAGER_DATA_LOSS,
-                       "its window is larger than an eighth of the dataset's buffers: "
-                       "raise staged.memory_budget");
+    case ZSTD_error_frameParameter_windowTooLarge: return too_wide(zstd, io, err);
     default: return stg_err(err, -STAGER_DATA_LOSS, "%s", ZSTD_getErrorName(rc));
     }
 }
@@ -89,7 +124,7 @@ static int zstd_decode(void *state, struct stg_coding *io, struct stg_err *err)
     ZSTD_outBuffer out = {.dst = io->out, .size = io->out_bytes};
     size_t rc = ZSTD_decompressStream(zstd->stream, &out, &in);
     if (ZSTD_isError(rc))
-        return refuse(rc, err);
+        return refuse(zstd, io, rc, err);
     int counted = count(zstd, err);
     if (counted < 0)
         return counted;

@@ -145,8 +145,11 @@ static void too_much_for_the_memory_says_so(void)
     while ((rc = stg_dataset_next(dataset, &block, &err)) == 0)
         stg_block_unref(block);
     CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(err.text, "step cache (line 3): what is cached needs ");
-    CHECK_CONTAINS(err.text, "raise staged.memory_budget, or give `cache` a filename");
+    CHECK_CONTAINS(err.text, "step cache (line 3): what is cached so far takes ");
+    CHECK_CONTAINS(
+        err.text,
+        "give `cache` a filename, and it takes no memory, or, for twice as much, raise "
+        "staged.memory_budget ");
     stg_dataset_destroy(dataset);
     stg_pipeline_spec_destroy(spec);
 }

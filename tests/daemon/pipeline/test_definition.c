@@ -35,6 +35,15 @@ static void refuse(const char *text, int code, const char *part)
     CHECK_CONTAINS(err.text, part);
 }
 
+static int plan_for(const struct stg_definition *definition, uint32_t num_clients,
+                    uint32_t max_held, uint64_t default_bytes, struct stg_stage_plan *ret,
+                    struct stg_err *err)
+{
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, num_clients, max_held, default_bytes);
+    return stg_stage_plan(&asked, ret, err);
+}
+
 static const char *const batches_of_floats =
     "dataset:\n  - range: {stop: 10}\n"
     "graph:\n  - {name: x, op: constant, value: 1.0, shape: [262144]}\n"
@@ -47,9 +56,7 @@ static void the_plan_is_capacity_threads_credits_and_one(void)
     struct stg_definition *definition = define(text);
     struct stg_stage_plan plan;
     struct stg_err err = {0};
-    CHECK_OK(
-        stg_stage_plan(definition->spec, definition->cuts, 2, 2, 1 << 27, &plan, &err),
-        err);
+    CHECK_OK(plan_for(definition, 2, 2, 1 << 27, &plan, &err), err);
     CHECK_INT(plan.n_extents, 3 + 2 + 2 * 2 + 1);
     /* 1 MiB of floats and a head: 17 granules of 64 KiB. */
     CHECK_INT(plan.max_batch_bytes, 17 * 65536);
@@ -62,8 +69,7 @@ static void plan_auto(const char *text, struct stg_stage_plan *ret)
 {
     struct stg_definition *definition = define(text);
     struct stg_err err = {0};
-    CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, 1, 2, 1 << 27, ret, &err),
-             err);
+    CHECK_OK(plan_for(definition, 1, 2, 1 << 27, ret, &err), err);
     CHECK_INT(ret->n_extents, ret->capacity + ret->num_threads + 2 + 1);
     stg_definition_unref(definition);
 }
@@ -87,9 +93,10 @@ static void auto_is_counted_with_what_the_memory_allows(void)
     plan_auto(FLOATS "6, memory_budget: 16MiB}\n", &plan); /* what is given is kept */
     CHECK_INT(plan.capacity, 2);
     CHECK_INT(plan.num_threads, 6);
-    plan_auto("dataset:\n  - range: {stop: 10}\n  - batch: {batch_size: 4}\n"
-              "staged: {capacity: auto, num_threads: auto}\n",
-              &plan);
+    plan_auto(
+        "dataset:\n  - files: {pattern: /x}\n  - text_line\n  - batch: {batch_size: 4}\n"
+        "staged: {capacity: auto, num_threads: auto}\n",
+        &plan);
     CHECK_INT(plan.n_extents, 16);
     CHECK_INT(plan.max_batch_bytes, (1 << 27) / 16);
 }
@@ -101,9 +108,8 @@ static void a_share_that_is_too_small_is_refused_with_the_numbers(void)
     struct stg_definition *definition = define(text);
     struct stg_stage_plan plan;
     struct stg_err err = {0};
-    CHECK_INT(
-        stg_stage_plan(definition->spec, definition->cuts, 2, 2, 1 << 27, &plan, &err),
-        -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(plan_for(definition, 2, 2, 1 << 27, &plan, &err),
+              -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text,
                    "capacity 3 + num_threads 2 + num_clients 2 x max_held 2 + 1");
     CHECK_CONTAINS(err.text, "8.0 MiB");
@@ -119,10 +125,10 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
     } rows[] = {
         {"memory_budget: 300KiB",
          "+ 1) x the least bytes of a batch, 65536 = 0.3 MiB, and 0.1 MiB for read "
-         "buffers, do not fit the pipeline's memory_budget of 0.3 MiB: raise it"},
+         "buffers, do not fit the pipeline's memory_budget of 0.3 MiB: raise it to 1MiB"},
         {"capacity: 2",
          "+ 1) x the least bytes of a batch, 65536 = 0.4 MiB do not fit stagerd's "
-         "default_pipeline_memory of 0.3 MiB: give the pipeline a memory_budget"},
+         "default_pipeline_memory of 0.3 MiB: give the pipeline a memory_budget of 1MiB"},
         {"max_batch_bytes: 4000000000000000000",
          "x max_batch_bytes 4000000000000000000 = 19073486328125.0 MiB are more than can "
          "be counted: lower max_batch_bytes"},
@@ -130,14 +136,13 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[256];
         snprintf(text, sizeof(text),
-                 "dataset:\n  - range: {stop: 1}\n  - batch: {batch_size: 2}\n"
-                 "staged: {%s}\n",
+                 "dataset:\n  - files: {pattern: /x}\n  - text_line\n"
+                 "  - batch: {batch_size: 2}\nstaged: {%s}\n",
                  rows[i].budget);
         struct stg_definition *definition = define(text);
         struct stg_stage_plan plan;
         struct stg_err err = {0};
-        CHECK_INT(stg_stage_plan(definition->spec, definition->cuts, 1, 2, 320 << 10,
-                                 &plan, &err),
+        CHECK_INT(plan_for(definition, 1, 2, 320 << 10, &plan, &err),
                   -STAGER_RESOURCE_EXHAUSTED);
         CHECK_CONTAINS(err.text, rows[i].says);
         stg_definition_unref(definition);
@@ -177,23 +182,23 @@ static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
                                                "text_line\n  - batch: {batch_size: 2}\n");
     struct stg_stage_plan plan;
     struct stg_err err = {0};
-    CHECK_OK(
-        stg_stage_plan(definition->spec, definition->cuts, 1, 2, 10 << 20, &plan, &err),
-        err);
+    CHECK_OK(plan_for(definition, 1, 2, 10 << 20, &plan, &err), err);
     CHECK_INT(plan.n_extents, 5);
     CHECK_INT(plan.max_batch_bytes, 2 << 20);
     stg_definition_unref(definition);
 }
 
+/* Without a budget 5 batches of unknown size have 128 MiB in granules. */
 static void a_budget_is_for_batches_and_then_for_the_dataset(void)
 {
-    static const struct {
+    const uint64_t gib = 1 << 30, batches = (1 << 27) / 5 / 65536 * 65536 * 5;
+    const struct {
         const char *budget;
         uint64_t buffer_bytes;
     } rows[] = {
         {"max_batch_bytes: 1MiB, memory_budget: 1GiB", (1024ull - 5) << 20},
         {"max_batch_bytes: 1MiB, memory_budget: 8MiB", 3 << 20},
-        {"memory_budget: 1GiB", 256 << 20},
+        {"memory_budget: 1GiB", gib - gib * batches / (batches + (256 << 20))},
         {"max_batch_bytes: 1MiB", 256 << 20},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -205,9 +210,7 @@ static void a_budget_is_for_batches_and_then_for_the_dataset(void)
         struct stg_definition *definition = define(text);
         struct stg_stage_plan plan;
         struct stg_err err = {0};
-        CHECK_OK(stg_stage_plan(definition->spec, definition->cuts, 1, 2, 1 << 27, &plan,
-                                &err),
-                 err);
+        CHECK_OK(plan_for(definition, 1, 2, 1 << 27, &plan, &err), err);
         CHECK_INT(plan.buffer_bytes, rows[i].buffer_bytes);
         stg_definition_unref(definition);
     }
@@ -220,9 +223,8 @@ static void numbers_that_would_overflow_are_refused(void)
                "staged: {max_batch_bytes: 4000000000000000000, capacity: 60000}\n");
     struct stg_stage_plan plan;
     struct stg_err err = {0};
-    CHECK_INT(
-        stg_stage_plan(definition->spec, definition->cuts, 1, 2, 1 << 27, &plan, &err),
-        -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(plan_for(definition, 1, 2, 1 << 27, &plan, &err),
+              -STAGER_RESOURCE_EXHAUSTED);
     stg_definition_unref(definition);
 }
 
