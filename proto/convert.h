@@ -37,15 +37,6 @@ void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump, size_t li
 int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
                         struct stg_err *err);
 
-/* Parts of that: convert_staged.c, and what it needs of convert.c. Leaves: NULL when out
- * of memory. */
-int stg_convert_staged(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
-                       struct stg_err *err);
-int stg_convert_attribute(const Stager__Attribute *a, struct stg_bump *bump,
-                          struct stg_attr *ret, struct stg_err *err);
-const struct stg_feature *stg_convert_leaves(const Stager__Features *from,
-                                             struct stg_bump *bump);
-
 /* A message that points into the spec, arrays in `bump`; without the dataset, which is
  * the daemon's business. NULL: out of memory. */
 Stager__Pipeline *stg_convert_from_spec(const struct stg_pipeline_spec *spec,

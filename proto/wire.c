@@ -241,6 +241,61 @@ static void gate_fill(Stager__Request *message, const struct stg_request *from)
     message->has_if_generation = from->has_if_generation;
 }
 
+/* ---- report ---- */
+
+static int report_fill(const struct stg_report *from, struct stg_bump *bump,
+                       Stager__Report *to)
+{
+    stager__report__init(to);
+    STG_PUT(to, elapsed_ns, from->elapsed_ns);
+    STG_PUT(to, n_batches, from->n_batches);
+    STG_PUT(to, wait_ns, from->wait_ns);
+    STG_PUT(to, n_runs, from->n_runs);
+    STG_PUT(to, run_ns, from->run_ns);
+    STG_PUT(to, cpu_ns, from->cpu_ns);
+    to->node = stg_wire_messages(bump, from->n_nodes, sizeof(Stager__ReportNode));
+    if (to->node == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_node = from->n_nodes;
+    for (size_t i = 0; i < from->n_nodes; i++) {
+        const struct stg_report_node *node = &from->nodes[i];
+        stager__report_node__init(to->node[i]);
+        to->node[i]->node = node->node;
+        to->node[i]->n = node->n;
+        to->node[i]->ns = node->ns;
+        to->node[i]->n_bytes = node->n_bytes;
+        STG_PUT(to->node[i], on_device, node->on_device);
+        to->node[i]->bytes = (uint64_t *)(uintptr_t)node->bytes;
+    }
+    return 0;
+}
+
+static int report_take(const Stager__Report *from, struct stg_bump *bump,
+                       struct stg_report *ret, struct stg_err *err)
+{
+    struct stg_report_node *nodes = stg_bump_alloc(bump, from->n_node * sizeof(*nodes));
+    if (nodes == NULL)
+        return stg_wire_fail_memory(err);
+    for (size_t i = 0; i < from->n_node; i++)
+        nodes[i] = (struct stg_report_node){.node = from->node[i]->node,
+                                            .n = from->node[i]->n,
+                                            .ns = from->node[i]->ns,
+                                            .bytes = from->node[i]->bytes,
+                                            .n_bytes = from->node[i]->n_bytes,
+                                            .on_device = from->node[i]->on_device != 0};
+    *ret = (struct stg_report){.elapsed_ns = from->elapsed_ns,
+                               .n_batches = from->n_batches,
+                               .wait_ns = from->wait_ns,
+                               .n_runs = from->n_runs,
+                               .run_ns = from->run_ns,
+                               .cpu_ns = from->cpu_ns,
+                               .nodes = nodes,
+                               .n_nodes = from->n_node};
+    return 0;
+}
+
+/* ---- requests ---- */
+
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
                              size_t capacity)
 {
@@ -262,7 +317,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_WORK: message.work = work_fill(&parts.work, request); break;
     case STG_REQUEST_EXPLAIN: message.explain = name_fill(&parts.name, request); break;
     case STG_REQUEST_REPORT:
-        ret = stg_wire_report_fill(&request->report, &bump, &parts.report);
+        ret = report_fill(&request->report, &bump, &parts.report);
         message.report = &parts.report;
         break;
     case STG_REQUEST_TRACE: message.trace = trace_fill(&parts.trace, request); break;
@@ -431,8 +486,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
         return 0;
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
-    case STG_REQUEST_REPORT:
-        return stg_wire_report_take(m->report, bump, &ret->report, err);
+    case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;
         ret->millis = m->trace->millis;

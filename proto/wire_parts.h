@@ -29,10 +29,6 @@ void stg_wire_client_take(const Stager__ClientStatus *from,
 
 /* ---- wire_explain.c ---- */
 
-int stg_wire_report_fill(const struct stg_report *from, struct stg_bump *bump,
-                         Stager__Report *to);
-int stg_wire_report_take(const Stager__Report *from, struct stg_bump *bump,
-                         struct stg_report *ret, struct stg_err *err);
 int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
                           Stager__ExplainReply **ret);
 int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,

@@ -10,20 +10,6 @@ static const struct stg_image_codec *const codecs[] = {&stg_image_jpeg, &stg_ima
 
 #define N_CODECS (sizeof(codecs) / sizeof(codecs[0]))
 
-void *stg_image_room(struct stg_image_memory *memory, enum stg_image_room room,
-                     uint64_t bytes)
-{
-    if (memory->rooms[room].bytes >= bytes && memory->rooms[room].data != NULL)
-        return memory->rooms[room].data;
-    /* The next image may be a little larger. */
-    if (bytes > SIZE_MAX / 2)
-        return NULL;
-    size_t size = (size_t)bytes + (size_t)bytes / 2;
-    memory->rooms[room].data = stg_bump_alloc_raw(memory->bump, size);
-    memory->rooms[room].bytes = memory->rooms[room].data != NULL ? size : 0;
-    return memory->rooms[room].data;
-}
-
 static bool begins_with(const uint8_t *bytes, size_t n, const char *magic)
 {
     return n >= strlen(magic) && memcmp(bytes, magic, strlen(magic)) == 0;
@@ -62,17 +48,6 @@ static int find_codec(struct stg_image_reader *reader, const uint8_t *bytes, siz
     }
     return stg_err(err, -STAGER_INVALID_ARGUMENT, "the %zu bytes are no %s%s", n,
                    wanted[formats], other_format(bytes, n));
-}
-
-int stg_image_check_size(const struct stg_image_reader *reader, int64_t height,
-                         int64_t width, struct stg_err *err)
-{
-    if (height > 0 && width > 0 && height <= reader->options->max_pixels / width)
-        return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "the %s image is %" PRId64 " x %" PRId64
-                   " pixels; max_pixels is %" PRId64,
-                   reader->codec->name, width, height, reader->options->max_pixels);
 }
 
 int stg_image_reader_open(struct stg_image_reader *reader, const uint8_t *bytes, size_t n,
