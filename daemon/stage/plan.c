@@ -350,8 +350,10 @@ static void reserve(const struct demand *demand, struct stg_stage_plan *plan)
     plan->reserved_bytes =
         plan->reserved_buffer_bytes +
         (plan->is_sparse ? plan->n_extents * STG_GRANULE_BYTES : plan->arena_bytes);
-    plan->full_bytes = making + times(plan->n_extents, demand->least);
-    plan->full_bytes = at_least(plan->full_bytes, plan->reserved_bytes);
+    plan->full_bytes = plan->reserved_bytes;
+    if (!has_budget) /* with one, all of it is reserved */
+        plan->full_bytes =
+            at_least(plan->full_bytes, making + times(plan->n_extents, demand->least));
 }
 
 int stg_stage_plan(const struct stg_plan_asked *asked, struct stg_stage_plan *ret,

@@ -29,8 +29,9 @@ struct kept {
 struct stg_quota {
     _Atomic uint32_t refs;
     uint64_t limit;
-    pthread_mutex_t lock; /* guards used, kept */
+    pthread_mutex_t lock; /* guards used, n_refused, kept */
     uint64_t used;
+    uint64_t n_refused;
     struct kept kept[2];        /* [is_near] */
     struct stg_fund fund;       /* take NULL: there is none */
     uint64_t funded;            /* of the fund's, at least `used` */
@@ -159,12 +160,15 @@ static int take_locked(struct stg_quota *quota, uint64_t bytes, bool is_near,
 {
     if (bytes > quota->limit - quota->used)
         drop_free_chunks(quota);
-    if (bytes > quota->limit - quota->used)
+    if (bytes > quota->limit - quota->used) {
+        quota->n_refused++;
         return refuse(quota, bytes, is_near, what, err);
+    }
     quota->used += bytes;
     int rc = draw_fund(quota, err);
     if (rc == 0)
         return 0;
+    quota->n_refused++;
     quota->used -= bytes;
     if (err != NULL)
         stg_err_prefix(err, rc, "%s", what);
@@ -207,6 +211,15 @@ uint64_t stg_quota_used(const struct stg_quota *quota)
     uint64_t used = m->used;
     pthread_mutex_unlock(&m->lock);
     return used;
+}
+
+uint64_t stg_quota_n_refused(const struct stg_quota *quota)
+{
+    struct stg_quota *m = (struct stg_quota *)quota;
+    pthread_mutex_lock(&m->lock);
+    uint64_t n = m->n_refused;
+    pthread_mutex_unlock(&m->lock);
+    return n;
 }
 
 uint64_t stg_quota_limit(const struct stg_quota *quota)

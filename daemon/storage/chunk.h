@@ -63,6 +63,9 @@ void stg_quota_give(struct stg_quota *quota, uint64_t bytes);
 uint64_t stg_quota_used(const struct stg_quota *quota);
 uint64_t stg_quota_limit(const struct stg_quota *quota); /* UINT64_MAX: none */
 
+/* How often the quota had no room: tells that from malloc's want of memory. */
+uint64_t stg_quota_n_refused(const struct stg_quota *quota);
+
 /* Appends what to raise, and to what, for a limit of at least so many bytes, and in_hand
  * as in stg_adviser: "raise staged.memory_budget to N". Err may be NULL. */
 void stg_quota_advise(const struct stg_quota *quota, uint64_t limit_bytes,

@@ -254,6 +254,7 @@ static void die_early(struct run *run, const struct book_event *event)
     CHECK(pid >= 0);
     if (pid == 0) {
         struct stager_options options = {
+            .struct_size = sizeof(options),
             .client_id = life->client_id,
             .runtime_dir = run->fixture.runtime,
             .max_held = (uint32_t)run->book->plan.max_held[life->slot]};

@@ -94,7 +94,7 @@ static const char *advise(struct stg_dataset *dataset, uint64_t most)
                    "max_record_bytes: if it is data, ");
     stg_quota_advise(dataset->quota, limit, 0, &err);
     char *text = stg_bump_alloc_raw(&dataset->bump, strlen(err.text) + 1);
-    return text != NULL ? strcpy(text, err.text) : NULL;
+    return text != NULL ? strcpy(text, err.text) : "raise staged.memory_budget";
 }
 
 struct stg_reader_config stg_reader_options(struct stg_dataset *dataset,

@@ -151,14 +151,15 @@ static int make_batch(struct buckets *buckets, struct bucket *bucket, struct stg
 {
     struct stg_iter *iter = &buckets->iter;
     struct stg_pieces *records = &bucket->records;
+    struct stg_quota *quota = iter->dataset->quota;
+    uint64_t n_refused = stg_quota_n_refused(quota);
     struct stg_block *batch;
-    int rc =
-        buckets->no_padding
-            ? stg_collector_stack(iter, records, &batch, err)
-            : stg_padding_batch(buckets->padding, iter->dataset->quota, records->blocks,
-                                records->n, bucket->most, &batch, err);
+    int rc = buckets->no_padding
+                 ? stg_collector_stack(iter, records, &batch, err)
+                 : stg_padding_batch(buckets->padding, quota, records->blocks, records->n,
+                                     bucket->most, &batch, err);
     if (rc < 0)
-        rc = stg_collector_too_large(iter, records, rc, &batch, err);
+        rc = stg_collector_too_large(iter, records, n_refused, rc, &batch, err);
     if (rc < 0)
         return rc;
     stg_pieces_clear(records);

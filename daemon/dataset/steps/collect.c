@@ -123,12 +123,14 @@ int stg_collector_stack(struct stg_iter *iter, struct stg_pieces *pieces,
     return 0;
 }
 
-int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces, int rc,
-                            struct stg_block **ret, struct stg_err *err)
+int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces,
+                            uint64_t n_refused, int rc, struct stg_block **ret,
+                            struct stg_err *err)
 {
-    const struct stg_block *first = pieces->blocks[0];
-    if (rc != -STAGER_RESOURCE_EXHAUSTED || err == NULL)
+    if (rc != -STAGER_RESOURCE_EXHAUSTED || err == NULL || pieces->n == 0 ||
+        stg_quota_n_refused(iter->dataset->quota) == n_refused)
         return rc;
+    const struct stg_block *first = pieces->blocks[0];
     struct stg_err error = *err;
     if (first->rows != NULL && first->n_rows > 0) {
         char place[512];

@@ -48,11 +48,13 @@ int64_t stg_collector_dimension(const struct stg_step *step);
 /* As that, by those sizes, of which there is one at least. */
 int64_t stg_batch_dimension(const struct stg_step *step, const struct stg_attr *sizes);
 
-/* There is no room for the batch of these pieces, whose size depends on what is in them:
- * an error item that names its first row stands for it. Clears the pieces. Errors of any
- * other kind are returned. */
-int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces, int rc,
-                            struct stg_block **ret, struct stg_err *err);
+/* If the quota has refused memory since n_refused was read: the batch of these pieces,
+ * whose size depends on its data, is too large. Replaces it by an error item that names
+ * the first row, and clears the pieces. Returns other errors, such as a malloc that
+ * failed, as they are. */
+int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces,
+                            uint64_t n_refused, int rc, struct stg_block **ret,
+                            struct stg_err *err);
 
 /* Sets what the step's attributes say. */
 void stg_collector_init(struct stg_collector *collector,

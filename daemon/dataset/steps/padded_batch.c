@@ -25,10 +25,12 @@ static int padded_make(struct stg_collector *collector, struct stg_block **ret,
 {
     const struct padded_batch *padded = (struct padded_batch *)collector;
     struct stg_pieces *pieces = &collector->pieces;
-    int rc = stg_padding_batch(padded->padding, collector->iter.dataset->quota,
-                               pieces->blocks, pieces->n, -1, ret, err);
+    struct stg_quota *quota = collector->iter.dataset->quota;
+    uint64_t n_refused = stg_quota_n_refused(quota);
+    int rc = stg_padding_batch(padded->padding, quota, pieces->blocks, pieces->n, -1, ret,
+                               err);
     if (rc < 0)
-        return stg_collector_too_large(&collector->iter, pieces, rc, ret, err);
+        return stg_collector_too_large(&collector->iter, pieces, n_refused, rc, ret, err);
     stg_pieces_clear(pieces);
     return 0;
 }

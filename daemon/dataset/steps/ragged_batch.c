@@ -111,12 +111,13 @@ static int ragged_make(struct stg_collector *collector, struct stg_block **ret,
         bytes += stg_block_join_room(pieces->blocks, pieces->n, c) +
                  (is_ragged(&in->components[c]) ? splits : 0);
     struct stg_block *block;
-    int rc = stg_block_create(collector->iter.dataset->quota,
-                              (uint32_t)collector->iter.schema->n, bytes, NULL,
+    struct stg_quota *quota = collector->iter.dataset->quota;
+    uint64_t n_refused = stg_quota_n_refused(quota);
+    int rc = stg_block_create(quota, (uint32_t)collector->iter.schema->n, bytes, NULL,
                               "a ragged batch", &block, err);
     if (rc < 0) {
         stg_step_prefix(collector->iter.step, rc, err);
-        return stg_collector_too_large(&collector->iter, pieces, rc, ret, err);
+        return stg_collector_too_large(&collector->iter, pieces, n_refused, rc, ret, err);
     }
     for (uint32_t c = 0, at = 0; c < in->n; c++) {
         bool flat = is_ragged(&in->components[c]);
