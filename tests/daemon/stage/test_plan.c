@@ -51,6 +51,7 @@ static void make(struct rows *rows, uint64_t seed)
         sizes->least_bytes = any_size(rows, 28);
     if (sizes->batch_bytes != 0 && below(rows, 2))
         sizes->cut_bytes = sizes->batch_bytes + any_size(rows, 28);
+    rows->asked.for_device = false;
     rows->asked.staged = &rows->staged;
     rows->asked.num_clients = 1 + (uint32_t)below(rows, 9);
     rows->asked.max_held = 2 + (uint32_t)below(rows, 5);

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "daemon/pipeline/definition.h"
+#include "daemon/stage/commit.h"
 #include "daemon/stage/delivery.h"
 #include "tests/check.h"
 
@@ -41,6 +42,7 @@ static void spend(uint64_t millis)
 }
 
 struct scene {
+    struct stg_turn turn;
     struct stg_definition *definition;
     struct stg_stage stage;
     struct stg_client client;
@@ -68,6 +70,8 @@ static void scene_init(struct scene *s)
     stage->staged = &stage->config.spec->staged;
     stage->kind = stg_delivery_kind(STG_DELIVERY_SPLIT);
     stage->buffer.round_items = 1;
+    stage->runners.turns = &s->turn;
+    stage->runners.n_turns = 1;
     pthread_mutex_init(&stage->lock, NULL);
     stage->observers.measure = stg_measure_create(stage->config.graph, 1);
     CHECK(stage->observers.measure != NULL);
@@ -109,7 +113,7 @@ static void give(struct scene *s, int n)
         s->client.n_given++;
         pthread_mutex_lock(&s->stage.lock);
         stg_tune_item(&s->stage, &work);
-        pthread_mutex_unlock(&s->stage.lock);
+        stg_stage_commit(&s->stage);
     }
 }
 
