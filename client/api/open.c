@@ -44,7 +44,8 @@ static void asked_finish(struct asked *asked)
     *asked = (struct asked){0};
 }
 
-/* Who has no libstager-compute.so computes nothing, and is told so by stager_run. */
+/* Without libstager-compute.so a client computes nothing: stager_run returns the reason.
+ */
 static int look(struct stager *client, const struct stg_reply *reply, struct asked *asked,
                 struct stg_request *request, struct stg_err *err)
 {

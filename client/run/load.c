@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libstager-compute.so, for who computes.
+ * libstager-compute.so, for clients that compute.
  */
 #include "client/run/load.h"
 

@@ -115,7 +115,7 @@ struct stager_stream {
     struct stg_computer *computer; /* NULL before the first stager_run */
     struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
 
-    uint32_t pins; /* who still looks at memory after it was given back */
+    uint32_t pins; /* readers of memory that was already given back */
 
     struct stg_err err; /* of the last call */
 };
@@ -127,13 +127,13 @@ int stg_stream_enter(struct stager_stream *stream);
 /* False in a forked child. Half-made streams have no guard yet, and are ours. */
 bool stg_stream_is_ours(const struct stager_stream *stream);
 
-/* When a span of this stream begins: 0 when nobody traces its pipeline. One load. */
+/* When a span of this stream begins: 0 while its pipeline is not traced. One load. */
 static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
 {
     return stg_ring_is_traced(&stream->ring) ? stg_now_ns() : 0;
 }
 
-/* Leaves a span that ends now for who traces. batch: which it is about, or NULL. */
+/* Leaves a span that ends now for the trace. batch: the batch of the span, or NULL. */
 void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
                          uint64_t began_ns, const struct stager_batch *batch);
 

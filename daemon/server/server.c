@@ -255,8 +255,8 @@ static void remove_socket(void *owner)
         unlink(server->socket_path);
 }
 
-/* Who hangs in a read cannot be joined; the end of the process takes all of it along, and
- * nothing of it is on disk. */
+/* A runner that hangs in a read cannot be joined. The end of the process frees all that
+ * it holds, and nothing of it is on disk. */
 static void on_stop_timeout(uv_timer_t *timer)
 {
     struct stg_server *server = timer->data;

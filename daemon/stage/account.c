@@ -37,7 +37,7 @@ void stg_account_waits(struct stg_stage *stage)
 
 /* ---- the pace ---- */
 
-/* Who has left since the last look takes with it what it slept after that. */
+/* The sleep of a client that left since the last look is not counted. */
 static uint64_t new_waits(struct stg_stage *stage, uint64_t now)
 {
     uint64_t sum = 0;

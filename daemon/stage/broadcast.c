@@ -38,7 +38,7 @@ static bool give(struct stg_stage *stage)
     }
     for (; stage->buffer.first < slowest; changed = true)
         stg_buffer_pop(&stage->buffer, &stage->effects); /* also when nothing was given:
-                                  who was slowest may have left */
+                                  the slowest client may have left */
     return changed;
 }
 

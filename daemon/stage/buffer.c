@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The buffer, and what becomes of each item. An item ends when it has left the buffer and
- * nobody has it unacknowledged; it is then counted once, so that at every moment
+ * no client has it unacknowledged; it is then counted once, so that at every moment
  *
  *   published = acknowledged + lost + discarded_published + buffered + unacknowledged
  *

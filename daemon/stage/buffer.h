@@ -14,7 +14,7 @@
 struct stg_stage_cut;
 
 /* One item of the stage's output; its slot is its extent's id. It lives from publishing
- * until it has left the buffer and nobody has it unacknowledged; then it is counted,
+ * until it has left the buffer and no client has it unacknowledged; then it is counted,
  * once, as acknowledged, lost or discarded. */
 struct stg_item {
     uint64_t number;
@@ -24,9 +24,9 @@ struct stg_item {
     uint32_t n_owed;  /* unacknowledged assignments, and places where it waits to be given
                          again */
     bool is_error;
-    bool unqueued;   /* it left the buffer */
-    bool acked;      /* somebody acknowledged it */
-    bool lost;       /* somebody had it, did not, and it is not given again */
+    bool unqueued; /* it left the buffer */
+    bool acked;    /* a client acknowledged it */
+    bool lost; /* a client had it, did not acknowledge it, and it is not given again */
     bool is_aside;   /* it waits to be given for the first time, out of the buffer */
     bool lender;     /* the stage still holds its reference on the extent */
     uint32_t device; /* number of the memory on a device that has it too; 0: none has */
@@ -79,7 +79,7 @@ void stg_buffer_advance(struct stg_buffer *buffer, uint64_t ordinal);
 /* The first item leaves the buffer. */
 void stg_buffer_pop(struct stg_buffer *buffer, struct stg_effects *effects);
 
-/* Nobody will take what is published and not given, or waits to be given again. */
+/* Discards the items that are published and not given, or wait to be given again. */
 void stg_buffer_discard(struct stg_buffer *buffer, struct stg_effects *effects);
 
 /* One of those that it is owed by acknowledged it, or lost it, or gave it up. */

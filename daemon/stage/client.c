@@ -219,7 +219,7 @@ void stg_stage_discard(struct stg_stage *stage)
 {
     stg_buffer_discard(&stage->buffer, &stage->effects);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        c->cursor = stage->buffer.next; /* nobody is given what is no more */
+        c->cursor = stage->buffer.next; /* earlier items are gone */
 }
 
 void stg_stage_abort(struct stg_stage *stage, const char *text)

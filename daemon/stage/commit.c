@@ -293,11 +293,11 @@ static void note_unrung(struct stg_stage *stage)
 }
 
 /* Without the lock. Returns whether it is to be taken again. */
-static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_told)
+static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_sent)
 {
     bool unrung = call_all(out);
     if (out->reply != NULL && !out->reply->tell(out->reply->owner))
-        *ret_told = false;
+        *ret_sent = false;
     if (out->asks_loop)
         stage->config.wake(stage->config.owner);
     log_all(stage, out);
@@ -307,23 +307,23 @@ static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_tol
 bool stg_stage_commit(struct stg_stage *stage)
 {
     struct outgoing out;
-    bool told = true, unrung = false, more;
+    bool is_sent = true, unrung = false, more;
     do {
         if (unrung)
             note_unrung(stage);
         wake_runners(stage);
         if (!is_outgoing(&stage->effects)) {
             pthread_mutex_unlock(&stage->lock);
-            return told;
+            return is_sent;
         }
         collect(stage, &out);
         more = stage->effects.bells;
         pthread_mutex_unlock(&stage->lock);
-        unrung = perform(stage, &out, &told);
+        unrung = perform(stage, &out, &is_sent);
         if (unrung || more)
             pthread_mutex_lock(&stage->lock);
     } while (unrung || more);
-    return told;
+    return is_sent;
 }
 
 /* Of one that began before the trace, too: there may be no other. */

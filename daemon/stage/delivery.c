@@ -41,7 +41,8 @@ static bool end_pass(struct stg_stage *stage)
     return true;
 }
 
-/* Who asked for a pass that is over gets its end, also who came too late for it. */
+/* A client that asked for a pass that is over gets its end, also if it joined too late.
+ */
 static bool end_for_late(struct stg_stage *stage)
 {
     bool changed = false;
@@ -55,7 +56,8 @@ static bool end_for_late(struct stg_stage *stage)
     return changed;
 }
 
-/* May the next pass begin? Split: the first who asks begins it; the others: all must. */
+/* May the next pass begin? Split: the first client that asks begins it; else all clients
+ * must ask. */
 static bool may_begin(const struct stg_stage *stage, bool *ret_any)
 {
     bool all = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets which item, and when a pass ends: what delivery.c, client.c, expire.c
+ * Which client gets which item, and when a pass ends: what delivery.c, client.c, expire.c
  * and the three kinds of delivery offer each other and the rest of a stage. All with the
  * stage's lock held, any thread.
  *
@@ -48,8 +48,8 @@ const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery);
 /* ---- delivery.c ---- */
 
 /* Takes in releases and acknowledgements of every client, gives out what can be given,
- * ends the pass, begins the next one, frees clients that nobody knows any more. Records
- * which doorbells are to ring and which runners are to wake. */
+ * ends the pass, begins the next one, frees clients that have left and hold nothing.
+ * Records which doorbells are to ring and which runners are to wake. */
 void stg_delivery_run(struct stg_stage *stage);
 
 /* Does what clients do change anything before the next item is published? While it does
@@ -65,8 +65,8 @@ bool stg_pass_drawn_out(const struct stg_stage *stage);
 /* The pass that it is in: the running one, or the next to begin. */
 uint64_t stg_client_pass(const struct stg_client *client);
 
-/* Did the client ask for the pass that it is in now? One more than it was told the end of
- * is the most it can: a client that reads no ends must not have passes run on and on. */
+/* Did the client ask for the pass that it is in now? It can ask for one pass more than it
+ * has the ends of, so that a client that reads no ends does not start pass after pass. */
 bool stg_client_wants_pass(const struct stg_client *client);
 
 /* Is it attached, and asks for the pass that is next or runs? */
@@ -109,12 +109,12 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
                     struct stg_client *client, struct stg_err *err);
 
 /* May a client that is joining attach, as things are now? Else the stage is stopping, or
- * who came meanwhile cannot be there together with it. */
+ * a client that joined meanwhile cannot be attached together with it. */
 int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *client,
                         struct stg_err *err);
 
-/* Attaches it: it was told so. It takes over the place of the one that is away under its
- * name. A stage that stops meanwhile tells it that next. */
+/* Attaches it, after the reply was sent. It takes over the place of the one that is away
+ * under its name. A stage that stops meanwhile tells it that next. */
 void stg_client_join(struct stg_stage *stage, struct stg_client *client);
 
 /* ---- client.c ---- */
@@ -155,7 +155,7 @@ void stg_clients_bury(struct stg_stage *stage);
 
 void stg_client_free(struct stg_client *client);
 
-/* Nobody will take what is in the buffer. */
+/* Discards what is in the buffer: no client will take it. */
 void stg_stage_discard(struct stg_stage *stage);
 
 /* Nobody can go on: ABORTED to all, and the stage stops. */

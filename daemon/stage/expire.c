@@ -156,7 +156,7 @@ uint64_t stg_expire_next_ns(const struct stg_stage *stage)
 
 /* ---- evicting ---- */
 
-/* Of those that hold up the others, who was given something longest ago. */
+/* Of the clients that hold up the others, the one that was given an item longest ago. */
 static struct stg_client *slowest(const struct stg_stage *stage)
 {
     struct stg_client *found = NULL;

@@ -48,8 +48,6 @@ uint64_t stg_client_pass(const struct stg_client *client)
     return client->base_pass + client->ends;
 }
 
-/* Did the client ask for the pass that it is in now? One more than it was told the end of
- * is the most it can: a client that reads no ends must not have passes run on and on. */
 bool stg_client_wants_pass(const struct stg_client *client)
 {
     return client->ends == 0 ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory of a stage's batches: what of the arena has memory, what of it counts on the
- * budget, and who keeps some of it after it left.
+ * budget, and which clients keep some of it after they left.
  *
  * Where the size of a batch is known, or memory_budget is given, the whole arena is
  * reserved when the stage is made. Elsewhere the arena is sparse: an extent lies in a

@@ -279,7 +279,8 @@ struct stg_stage {
     struct stg_effects effects;
 };
 
-/* Somebody waits for a client: the loop is to look at them now and then. Lock held. */
+/* Something waits for a client: makes the loop look at all of them regularly. Lock held.
+ */
 static inline void stg_stage_sweep_on(struct stg_stage *stage)
 {
     stage->effects.asks_loop |= !stage->effects.is_swept;
@@ -304,7 +305,7 @@ struct stg_work {
     struct stg_feed_set *feeds;      /* one reference */
     struct stg_stage_cut *drawn_cut; /* in force when it was drawn; one reference, until
                                         it is made */
-    uint64_t draw_ns, draw_cpu_ns;   /* cpu 0: nobody looked */
+    uint64_t draw_ns, draw_cpu_ns;   /* cpu 0: not measured */
 
     /* What was made of it. */
     uint32_t extent;
@@ -368,7 +369,7 @@ int stg_tune_init(struct stg_stage *stage, struct stg_err *err);
 void stg_tune_finish(struct stg_stage *stage); /* also when it was not initialised */
 
 /* All of them with the lock held. An item is out of a runner's hands. May change both
- * numbers, and says in stage->effects.wake whom that wakes. */
+ * numbers, and records in stage->effects.wake which runners to wake. */
 void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
 
 /* A client has come or gone, or the cut has moved. */

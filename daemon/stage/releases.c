@@ -84,7 +84,7 @@ int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
 {
     int rc = take_releases(stage, client, err);
     if (client->state != STG_CLIENT_ATTACHED)
-        return 0; /* nobody listens to it any more */
+        return 0; /* no thread listens to it any more */
     if (rc < 0)
         return rc;
     take_acks(stage, client);

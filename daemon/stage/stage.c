@@ -269,11 +269,11 @@ int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
     pthread_mutex_lock(&stage->lock);
     int rc = stg_client_may_join(stage, client, err);
     stage->effects.reply = rc == 0 ? join : NULL;
-    bool told = stg_stage_commit(stage);
+    bool is_sent = stg_stage_commit(stage);
     if (rc < 0)
         return rc;
-    if (!told)
-        return stg_err(err, -STAGER_UNAVAILABLE, "the client cannot be told");
+    if (!is_sent)
+        return stg_err(err, -STAGER_UNAVAILABLE, "the reply to join cannot be sent");
     pthread_mutex_lock(&stage->lock);
     stg_client_join(stage, client);
     stg_delivery_run(stage);
@@ -329,7 +329,7 @@ void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
     stg_stage_commit(stage);
 }
 
-/* How long until somebody has to be looked at, whatever happens meanwhile. */
+/* How long until a client must be looked at, if no event comes before. */
 static int sweep_again(struct stg_stage *stage, uint64_t now)
 {
     bool armed = stage->runners.n_waiting > 0 || stage->stop.is_on;

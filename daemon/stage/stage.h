@@ -87,8 +87,8 @@ struct stg_attach {
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
 };
 
-/* How a client is told that it joined: sends it the reply and does not block. No lock is
- * held. False: it could not be sent. */
+/* Sends the reply to a join without blocking. Called without a lock. Returns false if the
+ * reply could not be sent. */
 struct stg_join {
     bool (*tell)(void *owner);
     void *owner;

@@ -82,7 +82,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret)
 {
     pthread_mutex_lock(&stage->lock);
-    stg_delivery_run(stage); /* what clients posted and nobody rang for counts too */
+    stg_delivery_run(stage); /* counts releases that came without a doorbell, too */
     ret->state = state_name(stage);
     ret->last_error = stg_account_keep(bump, stage->counts.last_error);
     ret->pass = stage->pass.n_ended;

@@ -196,8 +196,8 @@ static int collect(struct stg_collector *collector, int64_t want, struct stg_blo
     return rc < 0 ? stg_step_prefix(collector->iter.step, rc, err) : 0;
 }
 
-/* No room for the next element, and the ones before it have much of it: what all of a
- * batch take, and the batch, is told. Returns rc. */
+/* Replaces the error of an element that finds no room, if the elements before it hold
+ * much of the memory, by the need of a whole batch. Returns rc. */
 static int too_many(const struct stg_collector *collector, int64_t size, int rc,
                     struct stg_err *err)
 {

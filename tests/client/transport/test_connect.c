@@ -134,31 +134,25 @@ static void a_daemon_of_another_protocol_is_refused_with_both_versions(void)
     fake_stop(&fake);
 }
 
-static void the_daemons_own_refusal_is_told_word_for_word(void)
+/* Opens against a fake that refuses with that code and text, and finishes it. */
+static void expect_refusal(struct fake *fake, int code)
 {
-    struct fake fake = {0};
-    fake_start(&fake);
-    fake.hello_code = -STAGER_FAILED_PRECONDITION;
-    fake.text = "stagerd speaks protocol 3 to 4, the client 2 to 2";
-    CHECK_INT(fake_open_fails(&fake), -STAGER_FAILED_PRECONDITION);
-    CHECK_STR(stager_error_text(NULL), fake.text);
-    fake_stop(&fake);
+    fake_start(fake);
+    CHECK_INT(fake_open_fails(fake), code);
+    CHECK_STR(stager_error_text(NULL), fake->text);
+    fake_stop(fake);
+}
 
-    struct fake other = {0};
-    fake_start(&other);
-    other.open_code = -STAGER_RESOURCE_EXHAUSTED;
-    other.text = "2 of 2 clients are attached: a, b";
-    CHECK_INT(fake_open_fails(&other), -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_STR(stager_error_text(NULL), other.text);
-    fake_stop(&other);
-
-    struct fake last = {0};
-    fake_start(&last);
-    last.join_code = -STAGER_ABORTED;
-    last.text = "replaced by generation 2";
-    CHECK_INT(fake_open_fails(&last), -STAGER_ABORTED);
-    CHECK_STR(stager_error_text(NULL), last.text);
-    fake_stop(&last);
+static void the_daemons_own_refusal_is_repeated_word_for_word(void)
+{
+    struct fake hello = {.hello_code = -STAGER_FAILED_PRECONDITION,
+                         .text = "stagerd speaks protocol 3 to 4, the client 2 to 2"};
+    expect_refusal(&hello, -STAGER_FAILED_PRECONDITION);
+    struct fake open = {.open_code = -STAGER_RESOURCE_EXHAUSTED,
+                        .text = "2 of 2 clients are attached: a, b"};
+    expect_refusal(&open, -STAGER_RESOURCE_EXHAUSTED);
+    struct fake join = {.join_code = -STAGER_ABORTED, .text = "replaced by generation 2"};
+    expect_refusal(&join, -STAGER_ABORTED);
 }
 
 static void bells_and_late_replies_do_not_disturb_a_request(void)
@@ -329,7 +323,7 @@ static const struct stg_test tests[] = {
     TEST(a_socket_that_nobody_listens_at_is_unreachable),
     TEST(a_closed_door_names_its_group),
     TEST(a_daemon_of_another_protocol_is_refused_with_both_versions),
-    TEST(the_daemons_own_refusal_is_told_word_for_word),
+    TEST(the_daemons_own_refusal_is_repeated_word_for_word),
     TEST(bells_and_late_replies_do_not_disturb_a_request),
     TEST(a_daemon_that_hangs_up_in_the_middle_is_unavailable),
     TEST(an_answer_that_does_not_come_ends_with_the_deadline),
