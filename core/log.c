@@ -401,7 +401,7 @@ void stg_log_flush(void)
 
 void stg_log_stop(void)
 {
-    if (!atomic_load(&is_started) || !lock_queue())
+    if (!atomic_load(&is_started) || lock_in_time() != 0)
         return;
     queue.is_stopping = true;
     pthread_cond_signal(&queue.more);

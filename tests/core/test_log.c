@@ -270,7 +270,7 @@ static void abort_alone(void)
 }
 
 /* Linux writes nothing where a process aborts. qemu-user does, into the full pipe. */
-static bool abort_is_told(void)
+static bool abort_is_written(void)
 {
     struct reader reader;
     int n = 0;
@@ -284,7 +284,7 @@ static bool abort_is_told(void)
 static void an_assertion_ends_the_process_where_nothing_reads(void)
 {
     struct reader reader;
-    if (abort_is_told())
+    if (abort_is_written())
         SKIP("an abort is written to standard error here, as qemu-user does");
     pipe_as_stderr(&reader);
     int status = run_child(break_a_promise_unheard);
