@@ -9,6 +9,9 @@
  * done without the GIL and outside of libstager, in poll. The calls that do wait inside
  * (open, feed, run, close) mark their stream busy: what other threads give back meanwhile
  * is kept until they are done.
+ *
+ * A file uses those before it: call, owner, dlpack, tensor, lease, stream (and work,
+ * admin), module.
  */
 #ifndef STG_PYTHON_BINDING_H
 #define STG_PYTHON_BINDING_H
@@ -91,12 +94,12 @@ struct stg_py_tensor {
     Py_ssize_t shape[8], strides[8];
 };
 
-/* ---- module.c ---- */
+/* ---- call.c ---- */
 
 /* Sets the exception of that status code. NULL. */
 PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *text);
 
-/* A tp_new that sets TypeError: of types that only this module makes. */
+/* A tp_new that sets TypeError: for types that only this module instantiates. */
 PyObject *stg_py_refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* What a call that waits without the GIL needs for Ctrl-C: libstager asks it. */
@@ -111,24 +114,23 @@ struct stg_py_wait {
 void stg_py_wait_begin(struct stg_py_wait *wait);
 void stg_py_wait_end(struct stg_py_wait *wait);
 
-/* ---- stream.c, lease.c, tensor.c, work.c: types; each returns a new reference or NULL
- * ---- */
+/* Returns a tuple; a size below 0 is None. NULL: an exception is set. */
+PyObject *stg_py_shape(int ndim, const int64_t *sizes);
 
-PyObject *stg_py_stream_type(PyObject *module);
-PyObject *stg_py_lease_type(PyObject *module);
-PyObject *stg_py_tensor_type(PyObject *module);
-PyObject *stg_py_worker_type(PyObject *module);
-
-/* Takes the batch over, also when it fails. */
-PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch *batch);
-
-/* A view; owner: a lease or what else keeps the memory. NULL: an exception is set. */
-PyObject *stg_py_tensor_create(struct stg_py_state *state, PyObject *owner,
-                               struct stg_py_lease *lease,
-                               const struct stager_tensor *tensor);
+/* ---- owner.c ---- */
 
 /* Gives the batch back, now or when the stream is not busy any more. */
 void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held);
+
+/* Returns a capsule of what the last run gave on the device. NULL: an exception is set.
+ */
+PyObject *stg_py_result_create(struct stg_py_stream *stream);
+
+/* Returns the result that a tensor on a device belongs to; NULL: it is a batch's. */
+struct stg_py_result *stg_py_result_of(const struct stg_py_tensor *tensor);
+
+/* The stream is not busy any more: releases the results that were dropped meanwhile. */
+void stg_py_results_drop(struct stg_py_stream *stream);
 
 /* May its memory be written to? */
 bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor);
@@ -136,35 +138,37 @@ bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor);
 /* Is the memory of that tensor still its own? Else BufferError is set. */
 bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor);
 
-/* ---- work.c ---- */
-
-/* tell_end(channel, status) */
-PyObject *stg_py_tell_end(PyObject *module, PyObject *args);
-
-/* ---- result.c ---- */
-
-/* A capsule of what the last run gave on the device. NULL: an exception is set. */
-PyObject *stg_py_result_create(struct stg_py_stream *stream);
-
-/* That of a tensor on a device; NULL: it is a batch's. */
-struct stg_py_result *stg_py_result_of(const struct stg_py_tensor *tensor);
-
-/* The stream is not busy any more: gives back what was let go meanwhile. */
-void stg_py_results_drop(struct stg_py_stream *stream);
-
 /* ---- dlpack.c ---- */
 
 /* Of a tensor: __dlpack__(stream=None, max_version=None, dl_device=None, copy=None). */
 PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 
-/* ---- gpu.c ---- */
+/* ---- tensor.c, lease.c, stream.c, work.c: each type is a new reference or NULL ---- */
 
-/* gpu(number) -> {"name", …} */
-PyObject *stg_py_gpu(PyObject *module, PyObject *argument);
+PyObject *stg_py_tensor_type(PyObject *module);
+
+/* Returns a view; owner: a lease, or another object that keeps the memory. NULL: an
+ * exception is set. */
+PyObject *stg_py_tensor_create(struct stg_py_state *state, PyObject *owner,
+                               struct stg_py_lease *lease,
+                               const struct stager_tensor *tensor);
+
+PyObject *stg_py_lease_type(PyObject *module);
+
+/* Takes the batch over, also when it fails. */
+PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch *batch);
+
+PyObject *stg_py_stream_type(PyObject *module);
+
+PyObject *stg_py_worker_type(PyObject *module);
+
+/* tell_end(channel, status) */
+PyObject *stg_py_tell_end(PyObject *module, PyObject *args);
 
 /* ---- admin.c ---- */
 
-/* request(kind, runtime_dir, name, text, file, replace, if_generation) -> JSON. */
+/* request(kind, runtime_dir, name, text, file, replace, if_generation, script,
+ * script_run) -> JSON. */
 PyObject *stg_py_request(PyObject *module, PyObject *args);
 
 #endif

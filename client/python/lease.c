@@ -7,28 +7,7 @@
 
 #include "client/python/binding.h"
 
-/* ---- what is in hand ---- */
-
-static void unlink_held(struct stg_py_held *held)
-{
-    *held->link = held->next;
-    if (held->next != NULL)
-        held->next->link = held->link;
-    free(held);
-}
-
-void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held)
-{
-    if (stream->is_busy) {
-        held->is_dead = true;
-        return;
-    }
-    if (held->has_consumer)
-        stager_release_after(held->batch, held->consumer);
-    else
-        stager_release(held->batch);
-    unlink_held(held);
-}
+/* ---- life ---- */
 
 PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch *batch)
 {

@@ -1,50 +1,33 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The module stager._core: its types and its functions.
+ */
 #include "client/python/binding.h"
 
-/* ---- errors ---- */
+/* ---- functions ---- */
 
-PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *text)
+static PyObject *gpu_info(PyObject *module, PyObject *argument)
 {
-    PyObject *words = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-    if (words == NULL)
+    long number = PyLong_AsLong(argument);
+    if (number == -1 && PyErr_Occurred())
         return NULL;
-    PyObject *error =
-        PyObject_CallFunction(state->error_of, "iN", code < 0 ? -code : code, words);
-    if (error != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-        Py_DECREF(error);
-    }
-    return NULL;
-}
-
-PyObject *stg_py_refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    return PyErr_Format(PyExc_TypeError, "%R comes from a stream, and cannot be made",
-                        (PyObject *)type);
-}
-
-/* ---- waits ---- */
-
-static bool ask_signals(void *arg)
-{
-    struct stg_py_wait *wait = arg;
-    PyEval_RestoreThread(wait->thread);
-    wait->is_over = wait->is_over || PyErr_CheckSignals() < 0;
-    wait->thread = PyEval_SaveThread();
-    return wait->is_over;
-}
-
-void stg_py_wait_begin(struct stg_py_wait *wait)
-{
-    *wait = (struct stg_py_wait){.patience = {.is_over = ask_signals, .arg = wait}};
-    stg_socket_set_patience(&wait->patience);
-    wait->thread = PyEval_SaveThread();
-}
-
-void stg_py_wait_end(struct stg_py_wait *wait)
-{
-    PyEval_RestoreThread(wait->thread);
-    stg_socket_set_patience(NULL);
+    struct stager_gpu_info gpu = {.struct_size = sizeof(gpu)};
+    struct stg_py_wait wait;
+    stg_py_wait_begin(&wait);
+    int rc = stager_gpu(number < 0 || number > INT32_MAX ? -1 : (int)number, &gpu);
+    stg_py_wait_end(&wait);
+    if (wait.is_over)
+        return NULL;
+    if (rc < 0)
+        return stg_py_raise(PyModule_GetState(module), rc, stager_error_text(NULL));
+    PyObject *capability = PyUnicode_FromFormat("%d.%d", gpu.major, gpu.minor);
+    return Py_BuildValue(
+        "{ss sN sK si si sI sN sN sN sN}", "name", gpu.name, "compute_capability",
+        capability, "memory_bytes", (unsigned long long)gpu.memory_bytes, "driver",
+        gpu.driver, "runtime", gpu.runtime, "n_devices", gpu.n_devices,
+        "register_read_only", PyBool_FromLong(gpu.register_read_only != 0), "ipc",
+        PyBool_FromLong(gpu.ipc != 0), "memory_fds", PyBool_FromLong(gpu.memory_fds != 0),
+        "mps", PyBool_FromLong(gpu.mps != 0));
 }
 
 /* ---- the module ---- */
@@ -103,7 +86,7 @@ static PyMethodDef functions[] = {
     {"request", stg_py_request, METH_VARARGS,
      "request(kind, runtime_dir, name, text, file, replace, if_generation, script, "
      "script_run) -> JSON"},
-    {"gpu", stg_py_gpu, METH_O, "gpu(number) -> what it is"},
+    {"gpu", gpu_info, METH_O, "gpu(number) -> what it is"},
     {"tell_end", stg_py_tell_end, METH_VARARGS,
      "tell_end(channel, status): how the worker of that channel ended."},
     {NULL, NULL, 0, NULL},

@@ -436,17 +436,11 @@ static PyObject *stream_run(PyObject *object, PyObject *args)
         return NULL;
     if (!enter(self) || !check_lease(self, (struct stg_py_lease *)lease))
         return NULL;
-    Py_ssize_t n = PyTuple_Size(names);
-    const char **fetches = PyMem_Calloc((size_t)n + 1, sizeof(*fetches));
-    if (fetches == NULL)
-        return PyErr_NoMemory();
-    bool good = true;
-    for (Py_ssize_t i = 0; good && i < n; i++) {
-        fetches[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
-        good = fetches[i] != NULL;
-    }
-    PyObject *list =
-        good ? run_fetches(self, (struct stg_py_lease *)lease, fetches, (size_t)n) : NULL;
+    const char **fetches;
+    uint32_t n;
+    if (!read_names(names, &fetches, &n))
+        return NULL;
+    PyObject *list = run_fetches(self, (struct stg_py_lease *)lease, fetches, n);
     PyMem_Free(fetches);
     return list;
 }
@@ -510,28 +504,15 @@ static PyObject *stream_targets(PyObject *object, PyObject *ignored)
     return names;
 }
 
-static PyObject *component_tuple(const struct stg_component *c)
-{
-    PyObject *shape = PyTuple_New(c->ndim);
-    for (int i = 0; shape != NULL && i < c->ndim; i++) {
-        PyObject *size =
-            c->shape[i] < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(c->shape[i]);
-        if (size == NULL)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SetItem(shape, i, size);
-    }
-    return Py_BuildValue("(ssN)", c->name, stager_dtype_name(c->dtype), shape);
-}
-
 /* What a batch holds, as known beforehand: [(name, dtype, shape)]. */
 static PyObject *stream_schema(PyObject *object, PyObject *ignored)
 {
     const struct stager_stream *stream = ((struct stg_py_stream *)object)->stream;
     PyObject *list = PyList_New((Py_ssize_t)stream->n_shown);
     for (uint32_t i = 0; list != NULL && i < stream->n_shown; i++) {
-        PyObject *component =
-            component_tuple(&stream->boundary.components[stream->shown[i]]);
+        const struct stg_component *c = &stream->boundary.components[stream->shown[i]];
+        PyObject *component = Py_BuildValue("(ssN)", c->name, stager_dtype_name(c->dtype),
+                                            stg_py_shape(c->ndim, c->shape));
         if (component == NULL)
             Py_CLEAR(list);
         else

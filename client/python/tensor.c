@@ -76,20 +76,6 @@ static void dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor)
-{
-    if (tensor->lease == NULL || tensor->lease->held != NULL)
-        return true;
-    PyErr_Format(PyExc_BufferError, "batch %llu was released", tensor->lease->number);
-    return false;
-}
-
-bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor)
-{
-    return tensor->device >= 0 ||
-           (tensor->lease != NULL && tensor->lease->stream->is_writable);
-}
-
 /* ---- the buffer protocol ---- */
 
 static int get_buffer(PyObject *self, Py_buffer *buffer, int flags)
@@ -131,22 +117,10 @@ static int get_buffer(PyObject *self, Py_buffer *buffer, int flags)
 
 /* ---- what it says of itself ---- */
 
-static PyObject *shape_tuple(const struct stg_py_tensor *tensor)
-{
-    PyObject *shape = PyTuple_New(tensor->ndim);
-    for (int i = 0; shape != NULL && i < tensor->ndim; i++) {
-        PyObject *size = PyLong_FromSsize_t(tensor->shape[i]);
-        if (size == NULL)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SetItem(shape, i, size);
-    }
-    return shape;
-}
-
 static PyObject *get_shape(PyObject *self, void *ignored)
 {
-    return shape_tuple((struct stg_py_tensor *)self);
+    const struct stg_py_tensor *tensor = (struct stg_py_tensor *)self;
+    return stg_py_shape(tensor->ndim, tensor->shape);
 }
 
 static PyObject *get_dtype(PyObject *self, void *ignored)
@@ -177,8 +151,9 @@ static PyObject *get_array_interface(PyObject *self, void *ignored)
         return NULL;
     }
     return Py_BuildValue("{si ss sN s(NO)}", "version", 3, "typestr",
-                         element_of(tensor->dtype)->typestr, "shape", shape_tuple(tensor),
-                         "data", PyLong_FromVoidPtr((void *)(uintptr_t)tensor->data),
+                         element_of(tensor->dtype)->typestr, "shape",
+                         stg_py_shape(tensor->ndim, tensor->shape), "data",
+                         PyLong_FromVoidPtr((void *)(uintptr_t)tensor->data),
                          stg_py_tensor_is_writable(tensor) ? Py_False : Py_True);
 }
 
@@ -264,7 +239,7 @@ static PyObject *strings(PyObject *self, PyObject *ignored)
 
 static PyObject *repr(PyObject *self)
 {
-    PyObject *shape = shape_tuple((struct stg_py_tensor *)self);
+    PyObject *shape = get_shape(self, NULL);
     if (shape == NULL)
         return NULL;
     PyObject *text = PyUnicode_FromFormat(

@@ -59,21 +59,6 @@ static PyObject *get_function(PyObject *self, void *ignored)
     return PyUnicode_FromString(((struct stg_py_worker *)self)->work->function);
 }
 
-static PyObject *shape_of(const struct stg_component *component)
-{
-    PyObject *shape = PyTuple_New(component->ndim);
-    for (int d = 0; shape != NULL && d < component->ndim; d++) {
-        bool is_known = component->shape[d] >= 0;
-        PyObject *size =
-            is_known ? PyLong_FromLongLong(component->shape[d]) : Py_NewRef(Py_None);
-        if (size == NULL)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SetItem(shape, d, size);
-    }
-    return shape;
-}
-
 static PyObject *get_output(PyObject *self, void *ignored)
 {
     const struct stg_schema *output = &((struct stg_py_worker *)self)->work->output;
@@ -81,7 +66,7 @@ static PyObject *get_output(PyObject *self, void *ignored)
     for (size_t i = 0; list != NULL && i < output->n; i++) {
         const struct stg_component *c = &output->components[i];
         PyObject *one = Py_BuildValue("(ssNI)", c->name, stager_dtype_name(c->dtype),
-                                      shape_of(c), c->part);
+                                      stg_py_shape(c->ndim, c->shape), c->part);
         if (one == NULL)
             Py_CLEAR(list);
         else

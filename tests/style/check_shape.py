@@ -32,7 +32,6 @@ TABLES = {
 UNFINISHED = {
     "daemon/pipeline": "*",
     "daemon/server": "*",
-    "client/python": "admin dlpack gpu lease module result stream tensor work",
     "ops/exec": "ready run",
     "ops/graph": "feed fold graph resolve rows transfer",
     "ops/kernels/image": "normalize_image run",

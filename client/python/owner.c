@@ -1,12 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results of stager_run on a device: their memory stays until the last tensor of them
- * goes.
+ * What keeps a tensor's memory: a batch in hand, or the results of a stager_run on a
+ * device, which stay until the last tensor of them goes.
  */
 #include <stdlib.h>
 
 #include "client/api/close.h"
 #include "client/python/binding.h"
+
+/* ---- batches in hand ---- */
+
+static void unlink_held(struct stg_py_held *held)
+{
+    *held->link = held->next;
+    if (held->next != NULL)
+        held->next->link = held->link;
+    free(held);
+}
+
+void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held)
+{
+    if (stream->is_busy) {
+        held->is_dead = true;
+        return;
+    }
+    if (held->has_consumer)
+        stager_release_after(held->batch, held->consumer);
+    else
+        stager_release(held->batch);
+    unlink_held(held);
+}
+
+bool stg_py_tensor_is_alive(const struct stg_py_tensor *tensor)
+{
+    if (tensor->lease == NULL || tensor->lease->held != NULL)
+        return true;
+    PyErr_Format(PyExc_BufferError, "batch %llu was released", tensor->lease->number);
+    return false;
+}
+
+bool stg_py_tensor_is_writable(const struct stg_py_tensor *tensor)
+{
+    return tensor->device >= 0 ||
+           (tensor->lease != NULL && tensor->lease->stream->is_writable);
+}
+
+/* ---- results on a device ---- */
 
 static const char name[] = "stager.result";
 
