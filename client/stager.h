@@ -218,8 +218,8 @@ struct stager_ragged {
     struct stager_tensor values, row_splits;
 };
 
-/* What a batch says of itself (DESIGN: number, pass, epoch, index). Of a slice n_rows is
- * its own; all else up to redelivered is of the staged batch. */
+/* The coordinates of a batch (docs/delivery.md). n_rows is that of a slice; the other
+ * fields up to redelivered are those of the staged batch. */
 struct stager_batch_info {
     size_t struct_size;  /* set by the caller */
     uint64_t generation; /* of the pipeline: counts changes of its content */

@@ -125,7 +125,7 @@ struct stg_feed {
 /* A set of status codes: bit c is code c, 0 is not in it. */
 #define STG_CODE_BIT(code) (UINT32_C(1) << (code))
 
-/* Parameters and names of tf.staged (DESIGN.md section 4). */
+/* Parameters and names of tf.staged (docs/pipeline.md). */
 struct stg_staged {
     const struct stg_feature *features;
     size_t n_features;

@@ -3,7 +3,7 @@
  * Where bytes come from: one storage scheme, one file, one line in table.c. A reader
  * sees a source that it can read at an offset and nothing else. Everything is done on
  * behalf of an identity: what that user may not read or list is refused, whatever the
- * daemon itself may do (DESIGN.md section 3, "Whose files?").
+ * daemon itself may do (docs/stagerd.md).
  *
  * Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (no regular file), DATA_LOSS
  * (the device failed), RESOURCE_EXHAUSTED, UNIMPLEMENTED (unknown scheme). Texts begin

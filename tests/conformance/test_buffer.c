@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The buffer between the runners and the trainers: STAGE-C1 to C12 of the stage contract
- * (DESIGN.md section 4), each with a real daemon and trainers in processes of their own.
+ * (docs/delivery.md), each with a real daemon and trainers in processes of their own.
  */
 #include <string.h>
 
@@ -241,7 +241,7 @@ static void stage_c11_stopping_twice_is_stopping_once(void)
     fixture_finish(&fixture);
 }
 
-/* DESIGN.md instead of DeepRec, which loses the item: a batch names its tensors. */
+/* Unlike DeepRec, which loses the item: a batch names its tensors. */
 static void stage_c12_asking_for_what_is_not_in_a_batch_loses_nothing(void)
 {
     struct fixture fixture;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where stager differs from DeepRec's Stage on purpose: STAGE-D1 to D9 of the stage
- * contract (DESIGN.md section 4), each with a real daemon and trainers in processes of
+ * contract (docs/delivery.md), each with a real daemon and trainers in processes of
  * their own.
  */
 #include <poll.h>

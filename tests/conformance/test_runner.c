@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Trainers side by side, and the runners behind the buffer: STAGE-C13 to C24 of the stage
- * contract (DESIGN.md section 4), each with a real daemon and trainers in processes of
+ * contract (docs/delivery.md), each with a real daemon and trainers in processes of
  * their own.
  */
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void stage_c13_takers_get_disjoint_items_all_of_them_and_one_end_each(voi
     fixture_finish(&fixture);
 }
 
-/* DESIGN.md instead of DeepRec, where num_clients says nothing of who may take. */
+/* Unlike DeepRec, where num_clients says nothing of who may take. */
 static void stage_c14_one_taker_more_than_num_clients_is_refused_by_name(void)
 {
     struct fixture fixture;
@@ -167,7 +167,7 @@ static void stage_c18_an_end_that_is_not_closed_is_an_error(void)
     fixture_finish(&fixture);
 }
 
-/* DESIGN.md instead of DeepRec, which hangs: there is no hook, and what lacks its clients
+/* Unlike DeepRec, which hangs: there is no hook, and what lacks its clients
  * says so. */
 static void stage_c19_nothing_has_to_be_started_and_nothing_hangs(void)
 {

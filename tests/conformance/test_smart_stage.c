@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which nodes behind the boundary may run before it, and what crosses then: STAGE-C25 to
- * C33, D10 and D11 of the stage contract (DESIGN.md section 7).
+ * C33, D10 and D11 of the stage contract (docs/pipeline.md).
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No timeout hangs or desynchronises (DESIGN.md section 4): what stopped, killed, slow
+ * No timeout hangs or desynchronises (docs/delivery.md): what stopped, killed, slow
  * trainers, dropped items and error items do to the others, in all three deliveries.
  */
 #include <stdio.h>

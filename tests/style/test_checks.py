@@ -23,6 +23,7 @@ import check_public_header
 import check_shape
 import check_shell
 import check_units
+import check_ways
 import check_words
 import house
 
@@ -299,6 +300,30 @@ def a_word_left_behind_is_found():
     for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):
         finds(check_words, f"core/a.c:2: {word}", core__a_DOT_c=SPDX + f"/* {word}: later */\n")
     finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a' + "X" * 6 + '";\n')
+
+
+def a_wall_clock_that_decides_is_found():
+    finds(check_words, "core/a.c:2: CLOCK_REALTIME", core__a_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")
+    finds_nothing(check_words, core__log_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")
+
+
+WAY = "| folder | function | called as | what |\n|---|---|---|---|\n"
+TAKE = "static int take(void)\n{\n    return 0;\n}\n"
+NEXT = "int stager_next(struct stream *stream)\n{\n    return stream->impl->take();\n}\n"
+
+
+def a_way_that_the_code_does_not_go_is_found():
+    row = "| `client/api` | `stager_next` | | |\n| `client/stream` | `take` |{} | |\n"
+    files = {"client__api__next_DOT_c": NEXT, "client__stream__take_DOT_c": TAKE}
+    finds_nothing(check_ways, docs__architecture_DOT_md=WAY + row.format(" `->take`"), **files)
+    back = "| `client/stream` | `take` | | |\n| `client/api` | `stager_next` | `->take` | |\n"
+    finds_nothing(check_ways, docs__architecture_DOT_md=WAY + back, **files)
+    finds(check_ways, "take is not called from the row before it",
+          docs__architecture_DOT_md=WAY + row.format(" `pull`"), **files)
+    finds(check_ways, "client/stream has no function take", docs__architecture_DOT_md=WAY + row.format(""),
+          client__api__next_DOT_c=NEXT)
+    finds(check_ways, "the chain comes back to client/api",
+          docs__architecture_DOT_md=WAY + row.format("") + "| `client/api` | `stager_next` | | |\n", **files)
 
 
 def a_link_to_nowhere_is_found():
