@@ -12,9 +12,9 @@
 
 #define POOLS                                                                            \
     "thread_pools:\n"                                                                    \
-    "  - {global_name: io, nice: 3}\n"                                                   \
+    "  - {global_name: io, nice: 10}\n"                                                   \
     "  - {global_name: parse, inter_op_threads_num: 2}\n"                                \
-    "  - {global_name: wide, nice: 3, intra_op_threads_num: 3}\n"
+    "  - {global_name: wide, nice: 10, intra_op_threads_num: 3}\n"
 
 static void apply(struct fixture *fixture, const char *name, int pool, const char *staged)
 {
@@ -94,7 +94,7 @@ static void the_work_is_done_by_the_pools_threads(void)
     CHECK(thread_of(&fixture, "parse/0") != 0);
     CHECK(thread_of(&fixture, "parse/1") != 0);
     CHECK(thread_of(&fixture, "parse/2") == 0);
-    CHECK_INT(stat_field(&fixture, io, 19), 3); /* nice */
+    CHECK_INT(stat_field(&fixture, io, 19), 10); /* nice */
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     for (int i = 0; i < 300; i++)
         take(stream, i);
@@ -147,7 +147,7 @@ static void an_op_of_many_rows_is_done_by_all_threads_of_its_pool(void)
     CHECK(thread_of(&fixture, "wide/0") != 0);
     CHECK(thread_of(&fixture, "wide/1") == 0 && thread_of(&fixture, "wide+3") == 0);
     CHECK(thread_of(&fixture, "io+1") == 0);
-    CHECK_INT(stat_field(&fixture, second, 19), 3); /* nice */
+    CHECK_INT(stat_field(&fixture, second, 19), 10); /* nice */
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     int64_t i = 0;
     while (sleeps_of(&fixture, first) < 5 || sleeps_of(&fixture, second) < 5)
