@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "daemon/host/heap.h"
 #include "daemon/host/limit.h"
+#include "daemon/host/text_file.h"
 #include "daemon/pipeline/definition.h"
 #include "daemon/server/check_config.h"
 #include "daemon/server/config.h"
@@ -95,7 +96,7 @@ static int check(const char *path, const char *config)
     size_t bytes;
     struct stg_definition *definition = NULL;
     struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
-    int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, &err);
+    int rc = stg_text_file_read(path, STG_TEXT_MAX_BYTES, NULL, &text, &bytes, &err);
     if (rc == 0)
         rc = stg_definition_create(text, bytes, path, &identity, NULL, &definition, &err);
     if (rc == 0)

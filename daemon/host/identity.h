@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The user of a peer, as the kernel reports it.
+ * The user of a peer, as the kernel reports it, and the group of a name. getgrnam is
+ * not safe for threads: the loop alone asks for a name.
  */
 #ifndef STG_DAEMON_HOST_IDENTITY_H
 #define STG_DAEMON_HOST_IDENTITY_H
@@ -16,5 +17,8 @@ struct stg_identity {
     gid_t groups[STG_MAX_GROUPS];
     size_t n_groups;
 };
+
+/* Returns (gid_t)-1 if no group has the name. */
+gid_t stg_group_id(const char *name);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/pipeline/catalog.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/log.h"
 #include "core/param.h"
@@ -13,7 +13,51 @@
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
+#include "daemon/pipeline/difference.h"
+#include "daemon/pipeline/store.h"
 #include "daemon/pyworker/work.h"
+
+#define CONTAINERS "containers" /* of the budget */
+
+/* ---- containers that pipelines share ---- */
+
+static int take_memory(void *owner, uint64_t bytes, const char *what, struct stg_err *err)
+{
+    int rc = stg_budget_take(owner, bytes, CONTAINERS, err);
+    if (rc < 0 && err != NULL)
+        stg_err_prefix(err, rc, "%s", what);
+    return rc;
+}
+
+static void give_memory(void *owner, uint64_t bytes)
+{
+    stg_budget_give(owner, bytes, CONTAINERS);
+}
+
+static void reclaim_memory(void *owner, uint64_t bytes)
+{
+    stg_containers_reclaim(owner, bytes);
+}
+
+static int make_containers(struct stg_catalog *catalog, struct stg_budget *budget,
+                           struct stg_err *err)
+{
+    struct stg_container_memory memory = {
+        .owner = budget, .take = take_memory, .give = give_memory};
+    int rc = stg_containers_create(&memory, &catalog->containers, err);
+    if (rc < 0)
+        return rc;
+    budget->owner = catalog->containers;
+    budget->reclaim = reclaim_memory;
+    return 0;
+}
+
+struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog)
+{
+    return catalog->containers;
+}
+
+/* ---- life ---- */
 
 int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
                        struct stg_budget *budget, uint64_t instance_id,
@@ -25,7 +69,7 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     catalog->loop = loop;
     catalog->settings = settings;
-    int rc = stg_catalog_make_containers(catalog, budget, err);
+    int rc = make_containers(catalog, budget, err);
     if (rc < 0) {
         free(catalog);
         return rc;
@@ -84,14 +128,6 @@ static void free_pipeline(struct stg_pipeline *pipeline)
     free(pipeline);
 }
 
-void stg_catalog_free_instance(struct stg_instance *instance)
-{
-    stg_stage_destroy(instance->stage);
-    stg_workers_unref(instance->config.workers);
-    stg_definition_unref(instance->definition);
-    free(instance);
-}
-
 void stg_catalog_destroy(struct stg_catalog *catalog)
 {
     if (catalog == NULL)
@@ -106,7 +142,8 @@ void stg_catalog_destroy(struct stg_catalog *catalog)
         free_pipeline(catalog->pipelines);
         catalog->pipelines = next;
     }
-    stg_catalog_drop_containers(catalog);
+    catalog->budget->reclaim = NULL;
+    stg_containers_destroy(catalog->containers);
     free(catalog);
 }
 
@@ -150,20 +187,6 @@ static void make_up_name(struct stg_catalog *catalog, char *buf, size_t bytes)
         snprintf(buf, bytes, "prefetch_%u", i);
 }
 
-int stg_catalog_check_name(const char *name, struct stg_err *err)
-{
-    static const char characters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
-    size_t n = strlen(name);
-    if (n >= 1 && n <= 64 && strspn(name, characters) == n && name[0] != '.')
-        return 0;
-    return stg_err(
-        err, -STAGER_INVALID_ARGUMENT,
-        "\"%s\" is no name for a pipeline: 1 to 64 of A-Z a-z 0-9 _ . -, the first "
-        "not a dot",
-        name);
-}
-
 /* The shared instance belongs to the past: its clients get the rest, then ABORTED. */
 static void retire(struct stg_pipeline *pipeline, const char *text)
 {
@@ -177,12 +200,57 @@ static void retire(struct stg_pipeline *pipeline, const char *text)
         stg_stage_stop(instance->stage, STAGER_ABORTED, text, true);
 }
 
-static uint64_t make_id(void)
+/* ---- replacing ---- */
+
+static bool busy(const struct stg_pipeline *pipeline)
 {
-    uint64_t id;
-    if (getrandom(&id, sizeof(id), 0) < 0 || id >> 1 == 0)
-        id = uv_hrtime();
-    return id;
+    return pipeline->instance != NULL && pipeline->instance->stage != NULL &&
+           stg_stage_is_used(pipeline->instance->stage);
+}
+
+/* Returns whether a later run of the same script applies `after`. */
+static bool same_script(const struct stg_definition *before,
+                        const struct stg_definition *after)
+{
+    return before->script != NULL && after->script != NULL &&
+           strcmp(before->script, after->script) == 0 &&
+           before->script_run != after->script_run &&
+           before->applier.uid == after->applier.uid;
+}
+
+static bool may_replace(const struct stg_pipeline *pipeline,
+                        const struct stg_definition *definition, enum stg_replace replace)
+{
+    if (busy(pipeline))
+        return replace == STG_REPLACE_ALL;
+    return replace != STG_REPLACE_OWN || same_script(pipeline->definition, definition);
+}
+
+static int refuse(const struct stg_pipeline *pipeline,
+                  const struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_definition *before = pipeline->definition;
+    char text[512];
+    stg_difference(before->text, before->text_bytes, definition->text,
+                   definition->text_bytes, text, sizeof(text));
+    stg_err(err, -STAGER_FAILED_PRECONDITION,
+            "pipeline %s is there with other content: %s", pipeline->name,
+            text[0] != '\0' ? text : "lines in another order, or another vocabulary");
+    if (busy(pipeline)) {
+        stg_err_append(err, err->code, "; clients are attached:");
+        stg_stage_name_clients(pipeline->instance->stage, err);
+    }
+    return stg_err_append(
+        err, err->code, "; use --replace (replace=True in Python)%s, or another name",
+        busy(pipeline) ? ", by which they get what is published, then ABORTED" : "");
+}
+
+static int check_replace(const struct stg_pipeline *pipeline,
+                         const struct stg_definition *definition,
+                         enum stg_replace replace, struct stg_err *err)
+{
+    return may_replace(pipeline, definition, replace) ? 0
+                                                      : refuse(pipeline, definition, err);
 }
 
 static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
@@ -190,12 +258,12 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
                               struct stg_err *err)
 {
     struct stg_workers *workers = NULL;
-    int rc = stg_catalog_check_replace(pipeline, definition, replace, err);
+    int rc = check_replace(pipeline, definition, replace, err);
     if (rc == 0)
         rc = make_workers(catalog, pipeline->name, definition, &workers, err);
     if (rc == 0)
-        rc = stg_catalog_save(catalog, pipeline->name, definition,
-                              pipeline->generation + 1, err);
+        rc = stg_store_save(catalog->settings, pipeline->name, false, definition,
+                            pipeline->generation + 1, err);
     if (rc < 0) {
         stg_workers_unref(workers);
         return rc;
@@ -208,7 +276,7 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     pipeline->workers = workers;
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
-    pipeline->run_id = make_id() >> 1;
+    pipeline->run_id = stg_catalog_make_id() >> 1;
     pipeline->next_number = 0;
     pipeline->next_pass = 0;
     pipeline->past = (struct stg_pipeline_status){0};
@@ -221,9 +289,9 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     return 0;
 }
 
-int stg_catalog_add(struct stg_catalog *catalog, const char *name,
-                    struct stg_definition *definition, uint64_t generation,
-                    struct stg_pipeline **ret, struct stg_err *err)
+static int add(struct stg_catalog *catalog, const char *name,
+               struct stg_definition *definition, uint64_t generation,
+               struct stg_pipeline **ret, struct stg_err *err)
 {
     struct stg_pipeline *pipeline = calloc(1, sizeof(*pipeline));
     if (pipeline == NULL)
@@ -236,8 +304,8 @@ int stg_catalog_add(struct stg_catalog *catalog, const char *name,
     snprintf(pipeline->name, sizeof(pipeline->name), "%s", name);
     pipeline->definition = definition;
     pipeline->generation = generation;
-    pipeline->id = make_id();
-    pipeline->run_id = make_id() >> 1; /* a number of JSON, below 2^63 */
+    pipeline->id = stg_catalog_make_id();
+    pipeline->run_id = stg_catalog_make_id() >> 1; /* a number of JSON, below 2^63 */
     struct stg_pipeline **at = &catalog->pipelines;
     while (*at != NULL && strcmp((*at)->name, name) < 0)
         at = &(*at)->next;
@@ -261,10 +329,10 @@ static int add_and_save(struct stg_catalog *catalog, const char *name,
                         struct stg_err *err)
 {
     struct stg_pipeline *pipeline;
-    int rc = stg_catalog_add(catalog, name, definition, 1, &pipeline, err);
+    int rc = add(catalog, name, definition, 1, &pipeline, err);
     if (rc < 0)
         return rc;
-    rc = stg_catalog_save(catalog, pipeline->name, definition, 1, err);
+    rc = stg_store_save(catalog->settings, pipeline->name, false, definition, 1, err);
     if (rc < 0) {
         unlink_pipeline(catalog, pipeline);
         stg_workers_unref(pipeline->workers);
@@ -286,7 +354,7 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
         make_up_name(catalog, made_up, sizeof(made_up));
         name = made_up;
     }
-    int rc = stg_catalog_check_name(name, err);
+    int rc = stg_store_check_name(name, err);
     if (rc < 0)
         return rc;
     struct stg_pipeline *pipeline = stg_catalog_find(catalog, name);
@@ -316,7 +384,7 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                        struct stg_err *err)
 {
-    int rc = stg_catalog_forget(catalog, pipeline->name, err);
+    int rc = stg_store_forget(catalog->settings, pipeline->name, err);
     if (rc < 0)
         return rc;
     retire(pipeline, "the pipeline was deleted");
@@ -327,117 +395,72 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     return 0;
 }
 
-/* ---- instances ---- */
+/* ---- loading ---- */
 
-static void create_stage(uv_work_t *work)
+static int load_file(struct stg_catalog *catalog, const char *path, bool from_dir,
+                     struct stg_err *err)
 {
-    struct stg_instance *instance = work->data;
-    stg_stage_create(&instance->config, &instance->plan, &instance->at_work,
-                     &instance->error);
-}
-
-static void created_stage(uv_work_t *work, int status)
-{
-    struct stg_instance *instance = work->data;
-    struct stg_catalog *catalog = instance->catalog;
-    instance->stage = instance->at_work;
-    instance->at_work = NULL;
-    instance->state = instance->stage != NULL ? STG_INSTANCE_LIVE : STG_INSTANCE_FAILED;
-    if (instance->stage != NULL && instance->abandoned)
-        stg_stage_stop(instance->stage, STAGER_ABORTED, "replaced", false);
-    catalog->hooks.changed(catalog->hooks.owner);
-    if (instance->state ==
-        STG_INSTANCE_FAILED) /* who asked knows; who comes now did not */
-        stg_catalog_discard(instance);
-    /* Whoever asked for it has attached by now, or gave up. */
-    if (instance->stage != NULL && !stg_stage_is_used(instance->stage))
-        stg_stage_stop(instance->stage, STAGER_CANCELLED,
-                       "no client waits for it any more", false);
-}
-
-static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                        bool private_run, uint32_t max_held, struct stg_instance **ret,
-                        struct stg_err *err)
-{
-    struct stg_definition *definition = pipeline->definition;
-    uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
-    struct stg_stage_plan plan;
-    struct stg_plan_asked asked =
-        stg_definition_asked(definition, num_clients, max_held < 2 ? 2 : max_held,
-                             catalog->settings->default_pipeline_memory);
-    int rc = stg_stage_plan(&asked, &plan, err);
+    struct stg_store_source source = {.settings = catalog->settings,
+                                      .containers = catalog->containers,
+                                      .path = path,
+                                      .from_dir = from_dir};
+    struct stg_stored stored;
+    struct stg_pipeline *pipeline;
+    int rc = stg_store_read(&source, &stored, err);
     if (rc < 0)
         return rc;
-    struct stg_instance *instance = calloc(1, sizeof(*instance));
-    if (instance == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    instance->catalog = catalog;
-    instance->pipeline = private_run ? NULL : pipeline;
-    instance->definition = stg_definition_ref(definition);
-    instance->generation = pipeline->generation;
-    instance->pipeline_id = pipeline->id;
-    instance->told_state = "";
-    instance->private_run = private_run;
-    instance->plan = plan;
-    instance->n_gone = catalog->n_gone;
-    instance->config = (struct stg_stage_config){
-        .spec = definition->spec,
-        .graph = definition->graph,
-        .cuts = definition->cuts,
-        .generation = pipeline->generation,
-        .run_id = private_run ? make_id() >> 1 : pipeline->run_id,
-        .first_number = private_run ? 0 : pipeline->next_number,
-        .first_pass = private_run ? 0 : pipeline->next_pass,
-        .instance = catalog->instance_id,
-        .uid = definition->applier.uid,
-        .gid = definition->applier.gid,
-        .groups = definition->applier.groups,
-        .n_groups = definition->applier.n_groups,
-        .container = definition->container,
-        .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
-        .private_run = private_run,
-        .num_clients = num_clients,
-        .budget = catalog->budget,
-        .pool = definition->spec->staged.use_thread_pool
-                    ? stg_pools_get(catalog->hooks.pools,
-                                    definition->spec->staged.thread_pool_id)
-                    : NULL,
-        .workers = stg_workers_ref(pipeline->workers),
-        .tuning = private_run ? NULL : definition->tuning,
-        .trace = private_run ? NULL : &definition->trace,
-        .cancelled = &instance->abandoned,
-        .wake = catalog->hooks.wake,
-        .owner = catalog->hooks.owner,
-    };
-    snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
-    instance->work.data = instance;
-    instance->next = catalog->instances;
-    catalog->instances = instance;
-    if (!private_run)
-        pipeline->instance = instance;
-    uv_queue_work(catalog->loop, &instance->work, create_stage, created_stage);
-    *ret = instance;
+    bool is_known = stg_catalog_find(catalog, stored.name) != NULL;
+    if (!is_known)
+        rc = add(catalog, stored.name, stored.definition, stored.generation, &pipeline,
+                 err);
+    if (is_known || rc < 0) {
+        stg_definition_unref(stored.definition);
+        return rc; /* what was applied wins over pipeline_dir */
+    }
+    pipeline->from_dir = from_dir;
+    /* The pipeline can be served without it. */
+    if (!stored.is_saved && stg_store_save(catalog->settings, stored.name, from_dir,
+                                           stored.definition, stored.generation, err) < 0)
+        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s",
+                stored.name, err->text);
     return 0;
 }
 
-int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                         bool private_run, uint32_t max_held, struct stg_instance **ret,
-                         struct stg_err *err)
+static void load_directory(struct stg_catalog *catalog, const char *directory,
+                           bool from_dir)
 {
-    struct stg_instance *instance = private_run ? NULL : pipeline->instance;
-    if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
-        stg_stage_stopping(instance->stage)) {
-        if (!stg_stage_quiet(instance->stage))
-            return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
-                           pipeline->name);
-        /* Who left and keeps batches keeps their memory, and nobody from the pipeline. */
-        stg_catalog_keep_counts(instance);
-        instance->pipeline = NULL;
-        instance = NULL;
+    struct dirent **entries;
+    int n = stg_store_list(directory, &entries);
+    if (n < 0) {
+        if (errno != ENOENT)
+            stg_log(STG_LOG_WARNING, "cannot list %s: %s", directory, strerror(errno));
+        return;
     }
-    if (instance != NULL) {
-        *ret = instance;
-        return 0;
+    for (int i = 0; i < n; i++) {
+        char path[4096];
+        struct stg_err err = {0};
+        snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
+        if (load_file(catalog, path, from_dir, &err) < 0)
+            stg_log(STG_LOG_ERROR, "pipeline left out: %s", err.text);
+        free(entries[i]);
     }
-    return new_instance(catalog, pipeline, private_run, max_held, ret, err);
+    free(entries);
+}
+
+void stg_catalog_load(struct stg_catalog *catalog)
+{
+    char path[4096];
+    if (stg_store_make_folders(catalog->settings) < 0)
+        stg_log(
+            STG_LOG_WARNING,
+            "cannot make state_dir %s: %s; no pipeline can be applied until it is there "
+            "(stagerd.yaml names another)",
+            catalog->settings->state_dir, strerror(errno));
+    if (stg_store_folder(catalog->settings, path, sizeof(path)))
+        load_directory(catalog, path, false);
+    load_directory(catalog, catalog->settings->pipeline_dir, true);
+    unsigned n = 0;
+    for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next)
+        n++;
+    stg_log(STG_LOG_INFO, "%u pipeline%s loaded", n, n == 1 ? "" : "s");
 }

@@ -84,10 +84,6 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
 /* Of its pipelines. */
 struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog);
 
-/* Makes state_dir/pipelines and the missing folders above it: the home of a new user may
- * have no ~/.local yet. Returns 0, or -1 with errno. */
-int stg_catalog_make_folders(const struct stg_settings *settings);
-
 /* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
 void stg_catalog_load(struct stg_catalog *catalog);
 

@@ -72,6 +72,19 @@ static void show_workers(struct stg_workers *workers, struct stg_pipeline_status
     ret->workers_lost = counts.n_lost;
 }
 
+static void show_container(const struct stg_definition *definition,
+                           struct stg_pipeline_status *ret)
+{
+    struct stg_container_usage usage;
+    if (definition->container == NULL)
+        return;
+    stg_container_usage(definition->container, &usage);
+    ret->container = definition->spec->container;
+    ret->container_tables = usage.n_tables;
+    ret->container_caches = usage.n_caches;
+    ret->container_bytes = usage.bytes;
+}
+
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret)
 {
@@ -104,7 +117,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->num_clients = staged->num_clients;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;
-    stg_catalog_show_container(pipeline->definition, ret);
+    show_container(pipeline->definition, ret);
     if (pipeline->workers != NULL)
         show_workers(pipeline->workers, ret);
 }

@@ -14,7 +14,8 @@
 #include "daemon/host/helper.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
-#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/host/text_file.h"
+#include "daemon/pipeline/store.h"
 #include "daemon/server/config.h"
 
 struct check {
@@ -124,7 +125,7 @@ static int check_pipeline(struct check *check, const char *path, struct stg_err 
     size_t bytes;
     struct stat st;
     struct stg_definition *definition = NULL;
-    int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, err);
+    int rc = stg_text_file_read(path, STG_TEXT_MAX_BYTES, NULL, &text, &bytes, err);
     if (rc < 0)
         return rc;
     struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
@@ -142,7 +143,7 @@ static void check_pipelines(struct check *check)
 {
     const char *dir = check->settings.pipeline_dir;
     struct dirent **entries;
-    int n = stg_catalog_list_files(dir, &entries);
+    int n = stg_store_list(dir, &entries);
     if (n < 0 && errno != ENOENT)
         say(check, "pipeline_dir", "%s: %s", dir, strerror(errno));
     for (int i = 0; i < n; i++) {
@@ -167,9 +168,8 @@ int stg_check_config(const char *path)
         return 1;
     }
     stg_config_find(path, check.path, sizeof(check.path));
-    if (stg_config_read(check.path, STG_TEXT_MAX_BYTES, &check.text, &bytes, &err) == 0)
-        check.text[bytes] = '\0';
-    else
+    if (stg_text_file_read(check.path, STG_TEXT_MAX_BYTES, NULL, &check.text, &bytes,
+                           &err) < 0)
         check.path[0] = '\0';
     check_folder(&check, "runtime_dir", check.settings.runtime_dir);
     check_socket_path(&check);

@@ -1,55 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/host/text_file.h"
 #include "proto/load.h"
-
-static int open_error(const char *path, struct stg_err *err)
-{
-    int code = errno == ENOENT                     ? -STAGER_NOT_FOUND
-               : errno == EACCES || errno == EPERM ? -STAGER_PERMISSION_DENIED
-                                                   : -STAGER_UNAVAILABLE;
-    return stg_err(err, code, "%s: %s", path, strerror(errno));
-}
-
-int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_bytes,
-                    struct stg_err *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return open_error(path, err);
-    char *text = malloc(limit + 1);
-    size_t n = 0;
-    ssize_t m = text != NULL ? 1 : 0;
-    while (m > 0 && n <= limit) {
-        m = read(fd, text + n, limit + 1 - n);
-        n += m > 0 ? (size_t)m : 0;
-    }
-    int rc = 0;
-    if (text == NULL)
-        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", path);
-    else if (m < 0)
-        rc = open_error(path, err);
-    else if (n > limit)
-        rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s: longer than %zu bytes", path,
-                     limit);
-    close(fd);
-    if (rc < 0) {
-        free(text);
-        return rc;
-    }
-    *ret = text;
-    *ret_bytes = n;
-    return 0;
-}
 
 /* Returns whether key begins here, as a key of a block or of a {flow} map. */
 static bool is_key(const char *line, const char *at, const char *key)
@@ -143,12 +102,10 @@ int stg_config_load(const char *given, struct stg_settings *ret, struct stg_err 
     bool asked = given != NULL;
     bool user = !asked && geteuid() != 0;
     stg_config_find(given, path, sizeof(path));
-    int rc = stg_config_read(path, STG_TEXT_MAX_BYTES, &text, &bytes, err);
+    int rc = stg_text_file_read(path, STG_TEXT_MAX_BYTES, NULL, &text, &bytes, err);
     if (rc < 0 && (asked || rc != -STAGER_NOT_FOUND))
         return rc;
     bool found = rc == 0;
-    if (found)
-        text[bytes] = '\0';
     rc = stg_load_settings(found ? text : "", bytes, path, ret, err);
     unsigned line = found ? stg_config_line(text, "log_level") : 0;
     free(text);

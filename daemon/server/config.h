@@ -21,9 +21,4 @@ void stg_config_find(const char *asked, char *ret, size_t bytes);
 /* Returns the line of a settings text that sets a key, from 1; 0: none does. */
 unsigned stg_config_line(const char *text, const char *key);
 
-/* Reads a text file of at most `limit` bytes, with room for one more byte; the caller
- * frees. NOT_FOUND, PERMISSION_DENIED … with the path and the system's reason. */
-int stg_config_read(const char *path, size_t limit, char **ret, size_t *ret_bytes,
-                    struct stg_err *err);
-
 #endif

@@ -17,7 +17,7 @@
 
 #include "core/log.h"
 #include "daemon/host/helper.h"
-#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/host/identity.h"
 #include "daemon/server/gate_priv.h"
 
 #define FRAMES_A_TURN 16

@@ -12,7 +12,7 @@
 
 #include "core/log.h"
 #include "core/status.h"
-#include "daemon/pipeline/catalog.h"
+#include "daemon/pipeline/store.h"
 
 #define TRIES 16
 
@@ -130,7 +130,7 @@ static int take_state(const struct stg_settings *settings, int *ret_fd,
 {
     char path[4096];
     struct holder holder;
-    if (stg_catalog_make_folders(settings) < 0)
+    if (stg_store_make_folders(settings) < 0)
         return 0;
     lock_path(settings->state_dir, path, sizeof(path));
     int number = take(path, settings->runtime_dir, ret_fd, &holder);

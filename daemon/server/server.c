@@ -20,7 +20,6 @@
 #include "core/log.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
-#include "daemon/pipeline/catalog_priv.h"
 #include "daemon/server/config.h"
 #include "daemon/server/gate.h"
 #include "daemon/server/loop.h"

@@ -11,10 +11,10 @@
  * vocabulary, is another generation. A pipeline of pipeline_dir has a file NAME.seen with
  * these lines alone.
  */
-#include <dirent.h>
+#include "daemon/pipeline/store.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +23,11 @@
 #include <unistd.h>
 
 #include "core/log.h"
-#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/host/text_file.h"
 #include "proto/load.h"
 
 #define HEADER_BYTES 16384 /* more than all groups and the longest script take */
 #define SCRIPT "# stager: script "
-
-gid_t stg_group_id(const char *name)
-{
-    struct group *group = getgrnam(name);
-    return group != NULL ? group->gr_gid : (gid_t)-1;
-}
 
 static int state_path(const struct stg_settings *settings, const char *name,
                       const char *suffix, char *buf, size_t bytes)
@@ -50,7 +44,21 @@ static int io_error(const char *what, const char *path, struct stg_err *err)
                    what, path, strerror(errno));
 }
 
-int stg_catalog_make_folders(const struct stg_settings *settings)
+int stg_store_check_name(const char *name, struct stg_err *err)
+{
+    static const char characters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    size_t n = strlen(name);
+    if (n >= 1 && n <= 64 && strspn(name, characters) == n && name[0] != '.')
+        return 0;
+    return stg_err(
+        err, -STAGER_INVALID_ARGUMENT,
+        "\"%s\" is no name for a pipeline: 1 to 64 of A-Z a-z 0-9 _ . -, the first "
+        "not a dot",
+        name);
+}
+
+int stg_store_make_folders(const struct stg_settings *settings)
 {
     char path[4096];
     if (state_path(settings, "", "", path, sizeof(path)) < 0) {
@@ -65,6 +73,12 @@ int stg_catalog_make_folders(const struct stg_settings *settings)
         *slash = '/';
     }
     return 0;
+}
+
+bool stg_store_folder(const struct stg_settings *settings, char *ret, size_t bytes)
+{
+    int n = snprintf(ret, bytes, "%s/pipelines", settings->state_dir);
+    return n > 0 && (size_t)n < bytes;
 }
 
 /* Fills the lines before a text. The name of the file is cut where it leaves no room. */
@@ -98,10 +112,10 @@ static int write_all(int fd, const char *bytes, size_t n)
     return 0;
 }
 
-static void sync_directory(const struct stg_catalog *catalog)
+static void sync_directory(const struct stg_settings *settings)
 {
     char path[4096];
-    if (state_path(catalog->settings, "", "", path, sizeof(path)) < 0)
+    if (state_path(settings, "", "", path, sizeof(path)) < 0)
         return;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) < 0)
@@ -112,24 +126,24 @@ static void sync_directory(const struct stg_catalog *catalog)
         close(fd);
 }
 
-static int save(struct stg_catalog *catalog, const char *name, const char *suffix,
-                const struct stg_definition *definition, uint64_t generation,
-                struct stg_err *err)
+int stg_store_save(const struct stg_settings *settings, const char *name, bool from_dir,
+                   const struct stg_definition *definition, uint64_t generation,
+                   struct stg_err *err)
 {
-    bool has_text = strcmp(suffix, ".yaml") == 0;
+    const char *suffix = from_dir ? ".seen" : ".yaml";
     char path[4096], temporary[4096], header[HEADER_BYTES];
-    if (state_path(catalog->settings, name, suffix, path, sizeof(path)) < 0 ||
-        state_path(catalog->settings, name, ".new", temporary, sizeof(temporary)) < 0)
+    if (state_path(settings, name, suffix, path, sizeof(path)) < 0 ||
+        state_path(settings, name, ".new", temporary, sizeof(temporary)) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(temporary, flags, 0600);
-    if (fd < 0 && errno == ENOENT && stg_catalog_make_folders(catalog->settings) == 0)
+    if (fd < 0 && errno == ENOENT && stg_store_make_folders(settings) == 0)
         fd = open(temporary, flags, 0600);
     if (fd < 0)
         return io_error("write", temporary, err);
     header_lines(definition, generation, header, sizeof(header));
     if (write_all(fd, header, strlen(header)) < 0 ||
-        (has_text && write_all(fd, definition->text, definition->text_bytes) < 0) ||
+        (!from_dir && write_all(fd, definition->text, definition->text_bytes) < 0) ||
         fsync(fd) < 0) {
         io_error("write", temporary, err);
         close(fd);
@@ -142,54 +156,23 @@ static int save(struct stg_catalog *catalog, const char *name, const char *suffi
         unlink(temporary);
         return -STAGER_UNAVAILABLE;
     }
-    sync_directory(catalog);
+    sync_directory(settings);
     return 0;
 }
 
-int stg_catalog_save(struct stg_catalog *catalog, const char *name,
-                     const struct stg_definition *definition, uint64_t generation,
+int stg_store_forget(const struct stg_settings *settings, const char *name,
                      struct stg_err *err)
 {
-    return save(catalog, name, ".yaml", definition, generation, err);
-}
-
-int stg_catalog_forget(struct stg_catalog *catalog, const char *name, struct stg_err *err)
-{
     char path[4096];
-    if (state_path(catalog->settings, name, ".yaml", path, sizeof(path)) < 0)
+    if (state_path(settings, name, ".yaml", path, sizeof(path)) < 0)
         return 0;
     if (unlink(path) < 0 && errno != ENOENT)
         return io_error("remove", path, err);
-    sync_directory(catalog);
+    sync_directory(settings);
     return 0;
 }
 
 /* ---- reading ---- */
-
-/* A whole file, NUL-terminated; the caller frees. */
-static char *read_file(const char *path, size_t limit, size_t *ret_bytes,
-                       struct stat *ret_stat)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return NULL;
-    char *text = NULL;
-    if (fstat(fd, ret_stat) == 0 && S_ISREG(ret_stat->st_mode) &&
-        (uint64_t)ret_stat->st_size <= limit)
-        text = malloc((size_t)ret_stat->st_size + 1);
-    size_t n = 0;
-    while (text != NULL && n < (size_t)ret_stat->st_size) {
-        ssize_t m = read(fd, text + n, (size_t)ret_stat->st_size - n);
-        if (m <= 0)
-            break;
-        n += (size_t)m;
-    }
-    close(fd);
-    if (text != NULL)
-        text[n] = '\0';
-    *ret_bytes = n;
-    return text;
-}
 
 /* What the lines before a text say. */
 struct header {
@@ -249,19 +232,17 @@ static uint64_t generation_of(const struct header *header,
 }
 
 /* Reads NAME.seen of a file of pipeline_dir. */
-static void read_seen(struct stg_catalog *catalog, const char *name, struct header *ret)
+static void read_seen(const struct stg_settings *settings, const char *name,
+                      struct header *ret)
 {
-    char path[4096];
+    char path[4096], *text;
     size_t bytes;
     struct stat st;
     struct stg_identity identity;
-    *ret = (struct header){0};
-    if (state_path(catalog->settings, name, ".seen", path, sizeof(path)) < 0)
+    if (state_path(settings, name, ".seen", path, sizeof(path)) < 0 ||
+        stg_text_file_read(path, HEADER_BYTES, &st, &text, &bytes, NULL) < 0)
         return;
-    char *text = read_file(path, HEADER_BYTES, &bytes, &st);
-    if (text != NULL)
-        parse_header(text, ret, &identity);
-    ret->script = NULL;
+    parse_header(text, ret, &identity);
     free(text);
 }
 
@@ -279,79 +260,78 @@ static void keep_file(struct stg_definition *definition, const char *header, siz
 }
 
 /* The owner of a file of pipeline_dir applies it. */
-static void identity_of_file(const struct stat *st, struct stg_identity *ret)
+static struct stg_identity identity_of_file(const struct stat *st)
 {
-    *ret = (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
+    return (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
 }
 
-/* Takes the definition's reference. */
-static int add_loaded(struct stg_catalog *catalog, const char *path, const char *name,
-                      bool from_state, struct stg_definition *definition,
-                      struct header *header, struct stg_err *err)
+/* Makes the definition of a text after its header lines. */
+static int define(const struct stg_store_source *source, const char *text, size_t bytes,
+                  const struct header *header, const struct stg_identity *identity,
+                  struct stg_definition **ret, struct stg_err *err)
 {
-    if (!from_state && definition->spec->name != NULL)
-        name = definition->spec->name;
-    struct stg_pipeline *pipeline;
-    if (stg_catalog_find(catalog, name) != NULL) {
-        stg_definition_unref(definition);
-        return 0; /* what was applied wins over pipeline_dir */
-    }
-    int rc = stg_catalog_check_name(name, err);
-    if (rc < 0) {
-        stg_err_prefix(err, rc, "%s", path);
-    } else {
-        if (!from_state)
-            read_seen(catalog, name, header);
-        rc = stg_catalog_add(catalog, name, definition, generation_of(header, definition),
-                             &pipeline, err);
-    }
-    if (rc < 0) {
-        stg_definition_unref(definition);
+    struct stg_definition *definition = NULL;
+    int rc =
+        stg_definition_create(text + header->bytes, bytes - header->bytes, source->path,
+                              identity, source->containers, &definition, err);
+    if (rc < 0)
         return rc;
-    }
-    pipeline->from_dir = !from_state;
-    /* The pipeline can be served without it. */
-    if (pipeline->generation != header->generation &&
-        save(catalog, name, from_state ? ".yaml" : ".seen", definition,
-             pipeline->generation, err) < 0)
-        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s", name,
-                err->text);
+    keep_file(definition, text, header->bytes > 0 ? strcspn(text, "\n") : 0);
+    if (header->script_bytes > 0)
+        definition->script =
+            stg_bump_strndup(&definition->bump, header->script, header->script_bytes);
+    rc = stg_definition_check_settings(definition, source->settings, err);
+    if (rc < 0)
+        stg_definition_unref(definition);
+    else
+        *ret = definition;
+    return rc;
+}
+
+/* Names the pipeline, and finds its generation. */
+static int place(const struct stg_store_source *source, const char *name,
+                 struct header *header, struct stg_definition *definition,
+                 struct stg_stored *ret, struct stg_err *err)
+{
+    if (source->from_dir && definition->spec->name != NULL)
+        name = definition->spec->name;
+    int rc = stg_store_check_name(name, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "%s", source->path);
+    if (source->from_dir)
+        read_seen(source->settings, name, header);
+    *ret = (struct stg_stored){.definition = definition,
+                               .generation = generation_of(header, definition)};
+    ret->is_saved = ret->generation == header->generation;
+    snprintf(ret->name, sizeof(ret->name), "%.64s", name);
     return 0;
 }
 
-static int load_file(struct stg_catalog *catalog, const char *path, const char *name,
-                     bool from_state, struct stg_err *err)
+int stg_store_read(const struct stg_store_source *source, struct stg_stored *ret,
+                   struct stg_err *err)
 {
+    char *text, name[256];
+    const char *base = strrchr(source->path, '/') + 1;
     size_t bytes;
     struct stat st;
-    char *text = read_file(path, STG_TEXT_MAX_BYTES + HEADER_BYTES, &bytes, &st);
-    if (text == NULL)
-        return stg_err(err, -STAGER_UNAVAILABLE,
-                       "%s: cannot be read, or is longer than %u bytes", path,
-                       STG_TEXT_MAX_BYTES);
-    struct stg_identity identity;
-    identity_of_file(&st, &identity);
     struct header header = {0};
-    if (from_state)
-        parse_header(text, &header, &identity);
-    char *body = text + header.bytes;
-    struct stg_definition *definition = NULL;
-    int rc = stg_definition_create(body, bytes - header.bytes, path, &identity,
-                                   catalog->containers, &definition, err);
-    if (rc == 0)
-        keep_file(definition, text, header.bytes > 0 ? strcspn(text, "\n") : 0);
-    if (rc == 0 && header.script_bytes > 0)
-        definition->script =
-            stg_bump_strndup(&definition->bump, header.script, header.script_bytes);
-    free(text);
-    header.script = NULL;
-    if (rc == 0)
-        rc = stg_definition_check_settings(definition, catalog->settings, err);
-    if (rc < 0) {
-        stg_definition_unref(definition);
+    struct stg_definition *definition;
+    int rc = stg_text_file_read(source->path, STG_TEXT_MAX_BYTES + HEADER_BYTES, &st,
+                                &text, &bytes, err);
+    if (rc < 0)
         return rc;
-    }
-    return add_loaded(catalog, path, name, from_state, definition, &header, err);
+    struct stg_identity identity = identity_of_file(&st);
+    if (!source->from_dir)
+        parse_header(text, &header, &identity);
+    rc = define(source, text, bytes, &header, &identity, &definition, err);
+    free(text);
+    if (rc < 0)
+        return rc;
+    snprintf(name, sizeof(name), "%.*s", (int)(strrchr(base, '.') - base), base);
+    rc = place(source, name, &header, definition, ret, err);
+    if (rc < 0)
+        stg_definition_unref(definition);
+    return rc;
 }
 
 static int has_suffix(const char *name)
@@ -367,51 +347,7 @@ static int choose(const struct dirent *entry)
     return entry->d_name[0] != '.' && has_suffix(entry->d_name);
 }
 
-int stg_catalog_list_files(const char *directory, struct dirent ***ret)
+int stg_store_list(const char *directory, struct dirent ***ret)
 {
     return scandir(directory, ret, choose, alphasort);
-}
-
-static void load_directory(struct stg_catalog *catalog, const char *directory,
-                           bool from_state)
-{
-    struct dirent **entries;
-    int n = stg_catalog_list_files(directory, &entries);
-    if (n < 0) {
-        if (errno != ENOENT)
-            stg_log(STG_LOG_WARNING, "cannot list %s: %s", directory, strerror(errno));
-        return;
-    }
-    for (int i = 0; i < n; i++) {
-        char path[4096], name[256];
-        struct stg_err err = {0};
-        snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
-        snprintf(name, sizeof(name), "%.*s",
-                 (int)(strrchr(entries[i]->d_name, '.') - entries[i]->d_name),
-                 entries[i]->d_name);
-        if (load_file(catalog, path, name, from_state, &err) < 0)
-            stg_log(STG_LOG_ERROR, "pipeline left out: %s", err.text);
-        free(entries[i]);
-    }
-    free(entries);
-}
-
-void stg_catalog_load(struct stg_catalog *catalog)
-{
-    char path[4096];
-    if (stg_catalog_make_folders(catalog->settings) < 0)
-        stg_log(
-            STG_LOG_WARNING,
-            "cannot make state_dir %s: %s; no pipeline can be applied until it is there "
-            "(stagerd.yaml names another)",
-            catalog->settings->state_dir, strerror(errno));
-    if (state_path(catalog->settings, "", "", path, sizeof(path)) == 0) {
-        path[strlen(path) - 1] = '\0'; /* the slash before no name */
-        load_directory(catalog, path, true);
-    }
-    load_directory(catalog, catalog->settings->pipeline_dir, false);
-    unsigned n = 0;
-    for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next)
-        n++;
-    stg_log(STG_LOG_INFO, "%u pipeline%s loaded", n, n == 1 ? "" : "s");
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/host/text_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/status.h"
+
+static int system_error(const char *path, struct stg_err *err)
+{
+    int code = errno == ENOENT                     ? -STAGER_NOT_FOUND
+               : errno == EACCES || errno == EPERM ? -STAGER_PERMISSION_DENIED
+                                                   : -STAGER_UNAVAILABLE;
+    return stg_err(err, code, "%s: %s", path, strerror(errno));
+}
+
+static int read_all(int fd, const char *path, size_t limit, char *text, size_t *ret_bytes,
+                    struct stg_err *err)
+{
+    size_t n = 0;
+    ssize_t m = 1;
+    while (m > 0 && n <= limit) {
+        m = read(fd, text + n, limit + 1 - n);
+        n += m > 0 ? (size_t)m : 0;
+    }
+    if (m < 0)
+        return system_error(path, err);
+    if (n > limit)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s: longer than %zu bytes", path,
+                       limit);
+    text[n] = '\0';
+    *ret_bytes = n;
+    return 0;
+}
+
+int stg_text_file_read(const char *path, size_t limit, struct stat *ret_stat, char **ret,
+                       size_t *ret_bytes, struct stg_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | (ret_stat != NULL ? O_NONBLOCK : 0));
+    if (fd < 0)
+        return system_error(path, err);
+    char *text = malloc(limit + 1);
+    int rc = 0;
+    if (text == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+    else if (ret_stat != NULL && fstat(fd, ret_stat) < 0)
+        rc = system_error(path, err);
+    else if (ret_stat != NULL && !S_ISREG(ret_stat->st_mode))
+        rc = stg_err(err, -STAGER_FAILED_PRECONDITION, "%s is no regular file", path);
+    if (rc == 0)
+        rc = read_all(fd, path, limit, text, ret_bytes, err);
+    close(fd);
+    if (rc < 0)
+        free(text);
+    else
+        *ret = text;
+    return rc;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Instances of pipelines: the making of one, events of it, its sweeps, and its end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "daemon/host/pool.h"
+#include "daemon/pipeline/catalog_priv.h"
+#include "daemon/pyworker/work.h"
+
+uint64_t stg_catalog_make_id(void)
+{
+    uint64_t id;
+    if (getrandom(&id, sizeof(id), 0) < 0 || id >> 1 == 0)
+        id = uv_hrtime();
+    return id;
+}
+
+/* ---- events ---- */
+
+void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,
+                      uint64_t pipeline_id)
+{
+    catalog->hooks.event(catalog->hooks.owner, kind, pipeline_id);
+}
+
+static void note_state(struct stg_instance *instance)
+{
+    static const struct {
+        const char *state;
+        enum stg_event_kind kind;
+    } kinds[] = {{"running", STG_EVENT_STARTED},
+                 {"ended", STG_EVENT_ENDED},
+                 {"failed", STG_EVENT_FAILED},
+                 {"stopping", STG_EVENT_STOPPED}};
+    const char *state = stg_stage_state(instance->stage);
+    if (strcmp(instance->told_state, state) == 0)
+        return;
+    instance->told_state = state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(kinds[i].state, state) == 0)
+            stg_catalog_tell(instance->catalog, kinds[i].kind, instance->pipeline_id);
+    }
+}
+
+void stg_catalog_note(struct stg_instance *instance)
+{
+    if (instance->private_run || instance->stage == NULL)
+        return;
+    uint32_t n = stg_stage_n_clients(instance->stage);
+    for (; instance->told_clients < n; instance->told_clients++)
+        stg_catalog_tell(instance->catalog, STG_EVENT_ATTACHED, instance->pipeline_id);
+    for (; instance->told_clients > n; instance->told_clients--)
+        stg_catalog_tell(instance->catalog, STG_EVENT_DETACHED, instance->pipeline_id);
+    note_state(instance);
+}
+
+/* ---- the end ---- */
+
+void stg_catalog_free_instance(struct stg_instance *instance)
+{
+    stg_stage_destroy(instance->stage);
+    stg_workers_unref(instance->config.workers);
+    stg_definition_unref(instance->definition);
+    free(instance);
+}
+
+bool stg_catalog_stopping(const struct stg_catalog *catalog)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_ENDING || i->shrinks ||
+            (i->state == STG_INSTANCE_LIVE && stg_stage_stopping(i->stage) && !i->quiet))
+            return true;
+    }
+    return false;
+}
+
+bool stg_catalog_kept(const struct stg_catalog *catalog)
+{
+    const struct stg_instance *i = catalog->instances;
+    while (i != NULL && (i->state != STG_INSTANCE_LIVE || !i->quiet))
+        i = i->next;
+    return i != NULL;
+}
+
+uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog)
+{
+    return catalog->n_gone;
+}
+
+void stg_catalog_discard(struct stg_instance *instance)
+{
+    if (instance->pipeline != NULL)
+        instance->pipeline->instance = NULL;
+    instance->pipeline = NULL;
+}
+
+void stg_catalog_abandon(struct stg_instance *instance)
+{
+    instance->abandoned = 1;
+    if (instance->stage != NULL)
+        stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                       "no client waits for it any more", false);
+}
+
+static void remove_instance(struct stg_instance *instance)
+{
+    struct stg_instance **at = &instance->catalog->instances;
+    while (*at != instance)
+        at = &(*at)->next;
+    *at = instance->next;
+    stg_catalog_free_instance(instance);
+}
+
+static void destroy_stage(uv_work_t *work)
+{
+    struct stg_instance *instance = work->data;
+    stg_stage_destroy(instance->at_work);
+}
+
+static void destroyed_stage(uv_work_t *work, int status)
+{
+    struct stg_instance *instance = work->data;
+    struct stg_catalog *catalog = instance->catalog;
+    catalog->n_gone++;
+    remove_instance(instance);
+    stg_heap_trim(&catalog->trim, catalog->loop);
+    catalog->hooks.changed(catalog->hooks.owner);
+}
+
+/* A worker destroys the stage: unmapping a large arena takes as long as faulting it in.
+ */
+static void end_instance(struct stg_instance *instance)
+{
+    stg_catalog_keep_counts(instance);
+    instance->state = STG_INSTANCE_ENDING;
+    instance->at_work = instance->stage;
+    instance->stage = NULL;
+    uv_queue_work(instance->catalog->loop, &instance->work, destroy_stage,
+                  destroyed_stage);
+}
+
+static void shrink_stage(uv_work_t *work)
+{
+    struct stg_instance *instance = work->data;
+    stg_stage_shrink(instance->stage);
+}
+
+static void shrunk_stage(uv_work_t *work, int status)
+{
+    struct stg_instance *instance = work->data;
+    struct stg_catalog *catalog = instance->catalog;
+    instance->shrinks = false;
+    catalog->n_gone++;
+    stg_heap_trim(&catalog->trim, catalog->loop);
+    catalog->hooks.changed(catalog->hooks.owner);
+}
+
+/* Gives back the memory that a stage without clients does not need. */
+static void shrink(struct stg_instance *instance)
+{
+    instance->shrinks = true;
+    uv_queue_work(instance->catalog->loop, &instance->work, shrink_stage, shrunk_stage);
+}
+
+static void sooner(int millis, int *next_millis)
+{
+    if (millis >= 0 && (*next_millis < 0 || millis < *next_millis))
+        *next_millis = millis;
+}
+
+/* Returns whether its runners have ended since the last sweep: an open may wait for
+ * that. */
+static bool sweep_live(struct stg_instance *instance, int *next_millis)
+{
+    stg_catalog_note(instance);
+    if (instance->shrinks) {
+        sooner(stg_stage_sweep(instance->stage), next_millis);
+        return false;
+    }
+    if (stg_stage_finished(instance->stage)) {
+        end_instance(instance);
+        return true;
+    }
+    sooner(stg_stage_sweep(instance->stage), next_millis);
+    sooner(stg_stage_choose_cut(instance->stage), next_millis);
+    bool quiet = stg_stage_quiet(instance->stage);
+    bool became = quiet && !instance->quiet;
+    instance->quiet = quiet;
+    if (became && !stg_stage_finished(instance->stage))
+        shrink(instance);
+    return became;
+}
+
+int stg_catalog_sweep(struct stg_catalog *catalog)
+{
+    int next_millis = -1;
+    bool went = false;
+    struct stg_instance *next;
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = next) {
+        next = i->next;
+        if (i->state == STG_INSTANCE_LIVE) {
+            went |= sweep_live(i, &next_millis);
+        } else if (i->state == STG_INSTANCE_FAILED) {
+            stg_catalog_keep_counts(i);
+            remove_instance(i);
+            went = true;
+        }
+    }
+    if (went)
+        catalog->hooks.changed(catalog->hooks.owner);
+    return next_millis;
+}
+
+void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        i->abandoned = 1;
+        if (i->stage != NULL)
+            stg_stage_stop(i->stage, code, text, false);
+    }
+}
+
+bool stg_catalog_working(const struct stg_catalog *catalog)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_CREATING || i->state == STG_INSTANCE_ENDING ||
+            i->shrinks)
+            return true;
+    }
+    return catalog->trim.is_running;
+}
+
+bool stg_catalog_quiet(const struct stg_catalog *catalog)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->state == STG_INSTANCE_LIVE && !stg_stage_quiet(i->stage))
+            return false;
+    }
+    return !stg_catalog_working(catalog);
+}
+
+/* ---- making ---- */
+
+static void create_stage(uv_work_t *work)
+{
+    struct stg_instance *instance = work->data;
+    stg_stage_create(&instance->config, &instance->plan, &instance->at_work,
+                     &instance->error);
+}
+
+static void created_stage(uv_work_t *work, int status)
+{
+    struct stg_instance *instance = work->data;
+    struct stg_catalog *catalog = instance->catalog;
+    instance->stage = instance->at_work;
+    instance->at_work = NULL;
+    instance->state = instance->stage != NULL ? STG_INSTANCE_LIVE : STG_INSTANCE_FAILED;
+    if (instance->stage != NULL && instance->abandoned)
+        stg_stage_stop(instance->stage, STAGER_ABORTED, "replaced", false);
+    catalog->hooks.changed(catalog->hooks.owner);
+    if (instance->state ==
+        STG_INSTANCE_FAILED) /* who asked knows; who comes now did not */
+        stg_catalog_discard(instance);
+    /* Whoever asked for it has attached by now, or gave up. */
+    if (instance->stage != NULL && !stg_stage_is_used(instance->stage))
+        stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                       "no client waits for it any more", false);
+}
+
+static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                        bool private_run, uint32_t max_held, struct stg_instance **ret,
+                        struct stg_err *err)
+{
+    struct stg_definition *definition = pipeline->definition;
+    uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
+    struct stg_stage_plan plan;
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, num_clients, max_held < 2 ? 2 : max_held,
+                             catalog->settings->default_pipeline_memory);
+    int rc = stg_stage_plan(&asked, &plan, err);
+    if (rc < 0)
+        return rc;
+    struct stg_instance *instance = calloc(1, sizeof(*instance));
+    if (instance == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    instance->catalog = catalog;
+    instance->pipeline = private_run ? NULL : pipeline;
+    instance->definition = stg_definition_ref(definition);
+    instance->generation = pipeline->generation;
+    instance->pipeline_id = pipeline->id;
+    instance->told_state = "";
+    instance->private_run = private_run;
+    instance->plan = plan;
+    instance->n_gone = catalog->n_gone;
+    instance->config = (struct stg_stage_config){
+        .spec = definition->spec,
+        .graph = definition->graph,
+        .cuts = definition->cuts,
+        .generation = pipeline->generation,
+        .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
+        .first_number = private_run ? 0 : pipeline->next_number,
+        .first_pass = private_run ? 0 : pipeline->next_pass,
+        .instance = catalog->instance_id,
+        .uid = definition->applier.uid,
+        .gid = definition->applier.gid,
+        .groups = definition->applier.groups,
+        .n_groups = definition->applier.n_groups,
+        .container = definition->container,
+        .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
+        .private_run = private_run,
+        .num_clients = num_clients,
+        .budget = catalog->budget,
+        .pool = definition->spec->staged.use_thread_pool
+                    ? stg_pools_get(catalog->hooks.pools,
+                                    definition->spec->staged.thread_pool_id)
+                    : NULL,
+        .workers = stg_workers_ref(pipeline->workers),
+        .tuning = private_run ? NULL : definition->tuning,
+        .trace = private_run ? NULL : &definition->trace,
+        .cancelled = &instance->abandoned,
+        .wake = catalog->hooks.wake,
+        .owner = catalog->hooks.owner,
+    };
+    snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
+    instance->work.data = instance;
+    instance->next = catalog->instances;
+    catalog->instances = instance;
+    if (!private_run)
+        pipeline->instance = instance;
+    uv_queue_work(catalog->loop, &instance->work, create_stage, created_stage);
+    *ret = instance;
+    return 0;
+}
+
+int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                         bool private_run, uint32_t max_held, struct stg_instance **ret,
+                         struct stg_err *err)
+{
+    struct stg_instance *instance = private_run ? NULL : pipeline->instance;
+    if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
+        stg_stage_stopping(instance->stage)) {
+        if (!stg_stage_quiet(instance->stage))
+            return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
+                           pipeline->name);
+        /* Who left and keeps batches keeps their memory, and nobody from the pipeline. */
+        stg_catalog_keep_counts(instance);
+        instance->pipeline = NULL;
+        instance = NULL;
+    }
+    if (instance != NULL) {
+        *ret = instance;
+        return 0;
+    }
+    return new_instance(catalog, pipeline, private_run, max_held, ret, err);
+}
