@@ -12,7 +12,7 @@
 
 #define POOLS                                                                            \
     "thread_pools:\n"                                                                    \
-    "  - {global_name: io, nice: 10}\n"                                                   \
+    "  - {global_name: io, nice: 10}\n"                                                  \
     "  - {global_name: parse, inter_op_threads_num: 2}\n"                                \
     "  - {global_name: wide, nice: 10, intra_op_threads_num: 3}\n"
 
