@@ -332,6 +332,12 @@ def a_link_to_nowhere_is_found():
                   b_DOT_md="")
 
 
+def a_long_README_is_found():
+    finds(check_links, "README.md:151: 151 lines", README_DOT_md="line\n" * 151)
+    finds(check_links, "1801 words", README_DOT_md="word " * 1801)
+    finds_nothing(check_links, README_DOT_md="line\n" * 150, docs__a_DOT_md="word\n" * 2000)
+
+
 def a_careless_script_is_found():
     if shutil.which("shellcheck") is not None:
         finds(check_shell, "SC2086", quickstart="#!/bin/sh\necho $1\n")
