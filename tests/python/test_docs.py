@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python of docs/python.md runs; blocks that import a framework, where that is."""
+"""The Python of docs/python.md and docs/getting-started.md runs; blocks that import a framework, where that is."""
 import contextlib
 import importlib.util
 import io
@@ -13,7 +13,8 @@ import zlib
 import case
 
 FRAMEWORK = re.compile(r"^import (jax|tensorflow|torch)\b", re.M)
-PAGE = os.path.join(case.HERE, "../../docs/python.md")
+DOCS = os.path.join(case.HERE, "../../docs")
+PAGE = os.path.join(DOCS, "python.md")
 
 
 class Docs(case.Case):
@@ -43,24 +44,38 @@ class Docs(case.Case):
             with open(path, "wb") as file:
                 file.write(png)
 
-    def test_every_block_runs(self):
+    def run_blocks(self, page):
+        """Runs each block, in order, in one namespace."""
         os.environ["STAGERD"] = os.path.join(case.BUILD, "daemon/stagerd")
-        rows = "label,amount,word\n" + "".join(f"{i % 2},{i},word{i}\n" for i in range(640))
-        self.file("rows.csv", rows)
-        with open(PAGE, encoding="utf-8") as file:
+        with open(os.path.join(DOCS, page), encoding="utf-8") as file:
             blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.S | re.M)
         self.assertGreaterEqual(len(blocks), 6)
-        self.write_modules()
-        self.write_photos()
         names = {}
+        said = io.StringIO()
         for number, block in enumerate(blocks, 1):
             framework = FRAMEWORK.search(block)
             if framework is not None and importlib.util.find_spec(framework.group(1)) is None:
                 print(f"skipped: block {number}, no {framework.group(1)}")
                 continue
             code = block.replace("/data/criteo", self.daemon.folder).replace("/data", self.daemon.folder)
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile(code, f"block {number} of python.md", "exec"), names)
+            with contextlib.redirect_stdout(said):
+                exec(compile(code, f"block {number} of {page}", "exec"), names)
+        return said.getvalue()
+
+    def test_getting_started(self):
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.daemon.folder)
+        said = self.run_blocks("getting-started.md")
+        self.assertIn('field 1: "two" is no valid float32', said)
+        self.assertIn("line 602", said)
+
+    def test_the_page_of_the_package(self):
+        rows = "label,amount,word\n" + "".join(f"{i % 2},{i},word{i}\n" for i in range(640))
+        self.file("rows.csv", rows)
+        self.write_modules()
+        self.write_photos()
+        self.run_blocks("python.md")
 
 
 if __name__ == "__main__":
