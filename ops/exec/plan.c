@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ops/exec/priv.h"
-#include "ops/exec/resource.h"
 #include "ops/partition/priv.h"
 
 /* ---- steps ---- */

@@ -86,7 +86,7 @@ struct stg_run {
     struct stg_run_ready *ready;     /* NULL: one node after the other */
     struct stg_run_watcher *watchers;
 
-    struct stg_tensor *on_device; /* run_device.c: one a slot, then `hosts` of one op;
+    struct stg_tensor *on_device; /* device.c: one a slot, then `hosts` of one op;
                                      NULL until something is launched */
 
     /* while an exec runs */
@@ -94,7 +94,7 @@ struct stg_run {
     uint64_t watched_ns; /* somebody watches: the end of the last node; else 0 */
 };
 
-/* run_watch.c: asks each watcher, and sets watched_ns; tells that a step has run; and
+/* watch.c: asks each watcher, and sets watched_ns; tells that a step has run; and
  * that the exec has ended. */
 void stg_run_watch_begin(struct stg_run *run, const struct stg_key *key);
 void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step);
@@ -104,23 +104,28 @@ void stg_run_watch_end(struct stg_run *run, int rc);
 int stg_run_take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
                        struct stg_err *err);
 
-/* run.c: one step, by that worker. Errors name the node. */
+/* step.c: one step, by that worker. Errors name the node. */
 int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
                  const struct stg_key *key, struct stg_err *err);
 
-/* run_ready.c: all steps, each once those before it have run; returns the error of the
+/* ready.c: all steps, each once those before it have run; returns the error of the
  * first one, in their order, that failed. */
 int stg_run_ready_exec(struct stg_run *run, const struct stg_key *key,
                        struct stg_err *err);
 void stg_run_ready_destroy(struct stg_run_ready *ready); /* NULL is allowed */
 
-/* run_buffers.c: which outputs share memory, once the steps are known. at_once: steps may
+/* buffers.c: which outputs share memory, once the steps are known. at_once: steps may
  * run in any order that their inputs allow, so none do. Before the first exec.
  * RESOURCE_EXHAUSTED. */
 int stg_run_plan_buffers(struct stg_run *run, bool at_once, struct stg_err *err);
 
-/* run_buffers.c: at least so many bytes, aligned to 64. What was in it is forgotten.
+/* buffers.c: at least so many bytes, aligned to 64. What was in it is forgotten.
  * NULL: out of memory. */
 void *stg_run_room(struct stg_run_buffer *buffer, uint64_t bytes);
+
+/* resource.c: the memory of variable node `index` (position in the pipeline's graph), or
+ * NULL when that node is no variable. */
+const struct stg_tensor *stg_resources_tensor(const struct stg_resources *resources,
+                                              uint32_t index);
 
 #endif

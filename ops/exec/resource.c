@@ -1,9 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "ops/exec/resource.h"
-
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The variables of a graph: no op owns state; it belongs to the component that runs the
+ * graph, and is an input. Made and initialised once, then read by any thread while none
+ * runs a STATEFUL op.
+ */
 #include <stdlib.h>
 
-#include "ops/graph/priv.h"
+#include "ops/exec/priv.h"
 
 struct stg_resources {
     size_t n;

@@ -28,4 +28,10 @@ int stg_composite_staged(const struct stg_schema *schema, const struct stg_node 
                          size_t n_nodes, struct stg_bump *bump,
                          struct stg_staged *staged);
 
+/* May component i of a boundary be the part of a sparse or ragged feature that it is said
+ * to be, as far as dtypes and shapes tell? The ones before it are known; the rest is
+ * checked in each batch (stg_batch_check_parts). INVALID_ARGUMENT. */
+int stg_composite_check_part(const struct stg_schema *boundary, size_t i,
+                             struct stg_err *err);
+
 #endif

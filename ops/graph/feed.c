@@ -16,46 +16,6 @@ static int blame(const struct stg_feed *feed, int code, struct stg_err *err)
                           feed->line);
 }
 
-bool stg_ref_same(const struct stg_ref *a, const struct stg_ref *b)
-{
-    return a->kind == b->kind && a->index == b->index && a->output == b->output;
-}
-
-struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref)
-{
-    for (size_t i = 0; i < graph->n_feeds; i++) {
-        if (stg_ref_same(&graph->feeds[i].target, &ref))
-            return (struct stg_ref){.kind = STG_REF_FEED, .index = (uint32_t)i};
-    }
-    return ref;
-}
-
-/* Does the feed hold for that node? */
-static bool is_carried_of(const struct stg_graph *graph, size_t feed, uint32_t node)
-{
-    return graph->feeds[feed].is_carried &&
-           graph->nodes[graph->feeds[feed].target.index].same_as == node;
-}
-
-struct stg_ref stg_graph_carried(const struct stg_graph *graph, struct stg_ref ref)
-{
-    for (size_t i = 0; ref.kind == STG_REF_NODE && i < graph->n_feeds; i++) {
-        if (is_carried_of(graph, i, ref.index) &&
-            graph->feeds[i].target.output == ref.output)
-            return (struct stg_ref){.kind = STG_REF_FEED, .index = (uint32_t)i};
-    }
-    return ref;
-}
-
-bool stg_graph_is_carried(const struct stg_graph *graph, uint32_t node)
-{
-    for (size_t i = 0; i < graph->n_feeds; i++) {
-        if (is_carried_of(graph, i, node))
-            return true;
-    }
-    return false;
-}
-
 /* ---- linking ---- */
 
 static int link_target(struct stg_graph *graph, size_t i, struct stg_err *err)
@@ -174,16 +134,6 @@ static int link_all_fed(struct stg_graph *graph, struct stg_err *err)
     return 0;
 }
 
-int stg_graph_fed_component(const struct stg_graph *graph, const char *name)
-{
-    for (size_t i = 0; i < graph->n_feeds; i++) {
-        if (graph->feeds[i].target.kind == STG_REF_UNKNOWN &&
-            strcmp(graph->feeds[i].spec->name, name) == 0)
-            return (int)i;
-    }
-    return -1;
-}
-
 int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err)
 {
     if (!graph->has_element)
@@ -207,19 +157,6 @@ int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err)
             return blame(&staged->feeds[i], rc, err);
     }
     return rc;
-}
-
-const struct stg_ref *stg_graph_awaited(const struct stg_graph *graph,
-                                        const struct stg_ref *ref)
-{
-    if (ref->kind == STG_REF_FEED) {
-        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
-        ref = !feed->has_source ? &feed->target
-              : feed->source.kind != STG_REF_FEED
-                  ? &feed->source
-                  : &graph->feeds[feed->source.index].target;
-    }
-    return ref->kind == STG_REF_NODE ? ref : NULL;
 }
 
 /* ---- what a feed is ---- */
@@ -341,33 +278,6 @@ int stg_graph_settle_feeds(struct stg_graph *graph, struct stg_err *err)
 }
 
 /* ---- what is needed ---- */
-
-void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
-                    bool *needed, bool *fed)
-{
-    if (ref->kind == STG_REF_STAGED && graph->has_element)
-        ref = &graph->features[ref->index];
-    while (ref->kind == STG_REF_FEED) {
-        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
-        if (fed != NULL)
-            fed[ref->index] = true;
-        if (!feed->has_source)
-            return;
-        ref = &feed->source;
-    }
-    if (ref->kind != STG_REF_NODE || needed[ref->index])
-        return;
-    needed[ref->index] = true;
-    const struct stg_graph_node *node = &graph->nodes[ref->index];
-    if (node->values != NULL)
-        return;
-    for (size_t i = 0; i < node->n_inputs; i++)
-        stg_graph_mark(graph, &node->inputs[i], needed, fed);
-    for (size_t i = 0; i < node->n_controls; i++) {
-        struct stg_ref control = {.kind = STG_REF_NODE, .index = node->controls[i]};
-        stg_graph_mark(graph, &control, needed, fed);
-    }
-}
 
 int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err)
 {

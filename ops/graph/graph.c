@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/layout.h"
+#include "ops/graph/composite.h"
 #include "ops/graph/priv.h"
 
 /* Constants are made when a pipeline is applied: one file must not take the machine's
@@ -15,57 +16,6 @@ struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n)
     ctx->outputs = stg_bump_alloc(ctx->bump, n * sizeof(*ctx->outputs));
     ctx->n_outputs = ctx->outputs != NULL ? n : 0;
     return ctx->outputs;
-}
-
-const struct stg_component *stg_graph_component(const struct stg_graph *graph,
-                                                const struct stg_ref *ref)
-{
-    switch (ref->kind) {
-    case STG_REF_NODE: {
-        const struct stg_graph_node *node = &graph->nodes[ref->index];
-        if (!node->inferred || ref->output >= node->n_outputs)
-            return NULL;
-        return &node->outputs[ref->output];
-    }
-    case STG_REF_ELEMENT: return &graph->element.components[ref->index];
-    case STG_REF_STAGED:
-        return ref->index < graph->boundary.n ? &graph->boundary.components[ref->index]
-                                              : NULL;
-    case STG_REF_FEED: {
-        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
-        return feed->has_source ? stg_graph_component(graph, &feed->source)
-                                : &feed->component;
-    }
-    case STG_REF_UNKNOWN: return NULL;
-    }
-    return NULL;
-}
-
-const struct stg_ref *stg_graph_follow(const struct stg_graph *graph,
-                                       const struct stg_ref *ref)
-{
-    if (ref->kind == STG_REF_STAGED && graph->has_element)
-        ref = &graph->features[ref->index];
-    if (ref->kind == STG_REF_FEED && graph->feeds[ref->index].has_source)
-        ref = &graph->feeds[ref->index].source;
-    return ref;
-}
-
-const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
-                                            const struct stg_ref *ref)
-{
-    if (ref->kind == STG_REF_FEED) {
-        const struct stg_graph_feed *feed = &graph->feeds[ref->index];
-        if (feed->has_source)
-            return stg_graph_constant(graph, &feed->source);
-        return feed->is_settled && !feed->spec->client ? &feed->value : NULL;
-    }
-    if (ref->kind != STG_REF_NODE)
-        return NULL;
-    const struct stg_graph_node *node = &graph->nodes[ref->index];
-    return node->values != NULL && ref->output < node->n_outputs
-               ? &node->values[ref->output]
-               : NULL;
 }
 
 /* ---- inference ---- */
@@ -217,7 +167,7 @@ static int resolve_feature(struct stg_graph *graph, size_t i, struct stg_err *er
     graph->boundary.components[i] = *component;
     graph->boundary.components[i].name = feature->path;
     graph->boundary.components[i].part = feature->part;
-    return stg_graph_check_part(&graph->boundary, i, err);
+    return stg_composite_check_part(&graph->boundary, i, err);
 }
 
 static int make_boundary(struct stg_graph *graph, struct stg_err *err)

@@ -93,118 +93,33 @@ struct stg_graph {
     uint32_t *order; /* nodes, each after its inputs and controls */
 };
 
-/* ---- graph_near.c: names that are there, and those that are not ---- */
-
-/* The node whose name is these bytes, or -1. */
-int stg_graph_find_node(const struct stg_graph *graph, const char *name, size_t bytes);
-
-/* Of "node:label": the op of that node, if its outputs have names; else NULL. */
-const struct stg_op *stg_graph_named_op(const struct stg_graph *graph, const char *name,
-                                        int *ret_node);
-
-/* The nearest of many names, without memory for all of them at once: the best so far
- * competes with the next few. Begin with `wanted` set; `end` gives it, or NULL. */
-struct stg_contest {
-    const char *wanted;
-    const char *names[32];
-    size_t n;
-};
-void stg_contest_enter(struct stg_contest *contest, const char *name);
-const char *stg_contest_end(struct stg_contest *contest);
-
-/* Appends a name to a list of them; what is too long ends in "…". */
-#define STG_LIST_BYTES 300
-void stg_list_name(char *list, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* NOT_FOUND for a name that neither a node nor a component has: with the nearest, or with
- * the outputs of the node or the components that there are. */
-int stg_graph_no_tensor(const struct stg_graph *graph, const char *name,
-                        struct stg_err *err);
-
-/* ---- graph_resolve.c: names -> references, order, what depends on what ---- */
-
-/* Finds `name` ("node", "node:k", "staged:path", a component). NOT_FOUND suggests the
- * nearest; the text has no prefix. k is checked only when the node's outputs are known.
- */
-int stg_graph_resolve(const struct stg_graph *graph, const char *name,
-                      struct stg_ref *ret, struct stg_err *err);
-
-/* As stg_graph_resolve, and does not look into feed_dict. */
-int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
-                            struct stg_ref *ret, struct stg_err *err);
-
-/* Finds the node's op. In a client, one that is not there leaves the node out. */
-int stg_graph_find_op(struct stg_graph *graph, struct stg_graph_node *node,
-                      struct stg_err *err);
-
-/* Fills nodes: ops found, arity and attributes checked, inputs resolved, order and
- * depends set. */
-int stg_graph_link(struct stg_graph *graph, struct stg_err *err);
+/* ---- ref.c: what is known of a tensor or of a node ---- */
 
 bool stg_ref_same(const struct stg_ref *a, const struct stg_ref *b);
+
+/* What is known of a tensor, or NULL when its node is not inferred. OUT_OF_RANGE of an
+ * output number is NULL too. */
+const struct stg_component *stg_graph_component(const struct stg_graph *graph,
+                                                const struct stg_ref *ref);
+
+/* The tensor itself: of a feed that is another tensor, that one. */
+const struct stg_ref *stg_graph_source(const struct stg_graph *graph,
+                                       const struct stg_ref *ref);
+
+/* Likewise; of a boundary tensor, where the element is, the feature. */
+const struct stg_ref *stg_graph_follow(const struct stg_graph *graph,
+                                       const struct stg_ref *ref);
+
+/* The value of a tensor that is known when the pipeline is applied, or NULL. */
+const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
+                                            const struct stg_ref *ref);
 
 /* What the tensor comes from. */
 unsigned stg_graph_depends(const struct stg_graph *graph, const struct stg_ref *ref);
 
-/* Puts "node NAME (OP), line N" before the text. Returns the code. */
-int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err);
-
-/* When a pipeline is applied, a name that is not found is an INVALID_ARGUMENT. Returns
- * that. */
-int stg_graph_invalid(struct stg_err *err);
-
-/* ---- graph_transfer.c ---- */
-
-/* Makes the nodes of staged.transfer, for which there is room; before any name is
- * resolved. */
-int stg_graph_add_transfers(struct stg_graph *graph, struct stg_err *err);
-
-/* Gives them their inputs, once feed_dict is linked. */
-int stg_graph_link_transfers(struct stg_graph *graph, struct stg_err *err);
-
-/* That of the feature, or NULL. */
+/* The transfer of the feature, or NULL. */
 const struct stg_graph_transfer *stg_graph_transfer(const struct stg_graph *graph,
                                                     size_t feature);
-
-/* ---- graph_rows.c ---- */
-
-/* Sets in_rows of a node, once those before it have theirs. */
-void stg_graph_follow_rows(const struct stg_graph *graph, struct stg_graph_node *node);
-
-/* ---- graph_fold.c ---- */
-
-/* Makes the node's inputs those that are computed. Is there an equal node among the first
- * n_before of the order? Then the node is that one, and inferred. */
-bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
-                     size_t n_before);
-
-/* Sets the values of an inferred node whose inputs are known, unless it fails or gets
- * large. RESOURCE_EXHAUSTED. */
-int stg_graph_fold(struct stg_graph *graph, struct stg_graph_node *node,
-                   struct stg_err *err);
-
-/* ---- graph_part.c ---- */
-
-/* May feature i be the part of a sparse or ragged feature that it is said to be? The ones
- * before it are known. INVALID_ARGUMENT. */
-int stg_graph_check_part(const struct stg_schema *boundary, size_t i,
-                         struct stg_err *err);
-
-/* ---- graph_absent.c ---- */
-
-/* rc is why the node could not be made. In a client, whose daemon could make it, it is
- * left out then (why), and that is 0; else rc: in a daemon, or out of memory. */
-int stg_graph_leave_out(struct stg_graph *graph, struct stg_graph_node *node, int rc,
-                        struct stg_err *err);
-
-/* In a client: the node of "node:label" whose op this build does not have, or -1. */
-int stg_graph_find_absent(const struct stg_graph *graph, const char *name);
-
-/* ---- graph_feed.c: tensors that are something else ---- */
-
-/* Resolves feed_dict, in a client what is fed; before any other name is resolved. */
-int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err);
 
 /* The feed that replaces this tensor, or the tensor itself. */
 struct stg_ref stg_graph_fed(const struct stg_graph *graph, struct stg_ref ref);
@@ -219,9 +134,46 @@ struct stg_ref stg_graph_carried(const struct stg_graph *graph, struct stg_ref r
 /* In a client: is there such a feed of any output of that node? */
 bool stg_graph_is_carried(const struct stg_graph *graph, uint32_t node);
 
-/* The node that has to be inferred before who reads this tensor, or NULL. */
+/* The node that has to be inferred before the nodes that read this tensor, or NULL. */
 const struct stg_ref *stg_graph_awaited(const struct stg_graph *graph,
                                         const struct stg_ref *ref);
+
+/* Marks nodes (and, unless NULL, feeds) that the tensor needs. */
+void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
+                    bool *needed, bool *fed);
+
+/* Puts "node NAME (OP), line N" before the text. Returns the code. */
+int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err);
+
+/* When a pipeline is applied, a name that is not found is an INVALID_ARGUMENT. Returns
+ * that. */
+int stg_graph_invalid(struct stg_err *err);
+
+/* ---- resolve.c: names -> references ---- */
+
+#define STG_STAGED_PREFIX "staged:"
+#define STG_STAGED_PREFIX_BYTES (sizeof(STG_STAGED_PREFIX) - 1)
+
+/* The node whose name is these bytes, or -1. */
+int stg_graph_find_node(const struct stg_graph *graph, const char *name, size_t bytes);
+
+/* The component of the element of that name, or -1. */
+int stg_graph_find_component(const struct stg_graph *graph, const char *name);
+
+/* Finds `name` ("node", "node:k", "staged:path", a component). NOT_FOUND suggests the
+ * nearest; the text has no prefix. k is checked only when the node's outputs are known.
+ */
+int stg_graph_resolve(const struct stg_graph *graph, const char *name,
+                      struct stg_ref *ret, struct stg_err *err);
+
+/* As stg_graph_resolve, and does not look into feed_dict. */
+int stg_graph_resolve_unfed(const struct stg_graph *graph, const char *name,
+                            struct stg_ref *ret, struct stg_err *err);
+
+/* ---- feed.c: tensors that are something else ---- */
+
+/* Resolves feed_dict, in a client what is fed; before any other name is resolved. */
+int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err);
 
 /* Makes value and component of a feed that is a value, once what it replaces is inferred.
  */
@@ -232,31 +184,41 @@ int stg_graph_settle_value(struct stg_graph *graph, const struct stg_ref *ref,
  */
 int stg_graph_settle_feeds(struct stg_graph *graph, struct stg_err *err);
 
-/* Marks nodes (and, unless NULL, feeds) that the tensor needs. */
-void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
-                    bool *needed, bool *fed);
-
 /* What the features need: no placeholder that nothing feeds; says which feeds. */
 int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err);
 
-/* ---- graph.c ---- */
+/* ---- link.c: ops, inputs, order, what depends on what ---- */
 
-/* What is known of a tensor, or NULL when its node is not inferred. OUT_OF_RANGE of an
- * output number is NULL too. */
-const struct stg_component *stg_graph_component(const struct stg_graph *graph,
-                                                const struct stg_ref *ref);
+/* Fills nodes, those of staged.transfer too: ops found, arity and attributes checked,
+ * inputs resolved, order and depends set. */
+int stg_graph_link(struct stg_graph *graph, struct stg_err *err);
+
+/* rc is why the node could not be made. In a client, whose daemon could make it, it is
+ * left out then (why), and that is 0; else rc: in a daemon, or out of memory. */
+int stg_graph_leave_out(struct stg_graph *graph, struct stg_graph_node *node, int rc,
+                        struct stg_err *err);
+
+/* ---- rows.c ---- */
+
+/* Sets in_rows of a node, once those before it have theirs. */
+void stg_graph_follow_rows(const struct stg_graph *graph, struct stg_graph_node *node);
+
+/* ---- fold.c ---- */
+
+/* Makes the node's inputs those that are computed. Is there an equal node among the first
+ * n_before of the order? Then the node is that one, and inferred. */
+bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
+                     size_t n_before);
+
+/* Sets the values of an inferred node whose inputs are known, unless it fails or gets
+ * large. RESOURCE_EXHAUSTED. */
+int stg_graph_fold(struct stg_graph *graph, struct stg_graph_node *node,
+                   struct stg_err *err);
+
+/* ---- graph.c ---- */
 
 /* Upper bound in bytes of a batch at rest of these tensors; 0 when it is not known. */
 uint64_t stg_graph_schema_bytes(const struct stg_schema *schema);
-
-/* The tensor itself: of a feed that is another tensor, that one; of a boundary tensor,
- * where the element is, the feature. */
-const struct stg_ref *stg_graph_follow(const struct stg_graph *graph,
-                                       const struct stg_ref *ref);
-
-/* The value of a tensor that is known when the pipeline is applied, or NULL. */
-const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
-                                            const struct stg_ref *ref);
 
 /* May the compute side fetch it? FAILED_PRECONDITION names the tensor to stage. */
 int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref *ref,

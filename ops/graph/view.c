@@ -21,15 +21,6 @@ size_t stg_view_n_graph_nodes(const struct stg_graph *graph)
     return graph->n_nodes;
 }
 
-/* Through feed_dict to what is read in the end. */
-static const struct stg_ref *settled(const struct stg_graph *graph,
-                                     const struct stg_ref *ref)
-{
-    while (ref->kind == STG_REF_FEED && graph->feeds[ref->index].has_source)
-        ref = &graph->feeds[ref->index].source;
-    return ref;
-}
-
 /* ---- what is in it ---- */
 
 static bool is_shown(const struct maker *m, uint32_t index)
@@ -41,7 +32,7 @@ static bool is_shown(const struct maker *m, uint32_t index)
 
 static void mark_component(struct maker *m, const struct stg_ref *ref)
 {
-    ref = settled(m->graph, ref);
+    ref = stg_graph_source(m->graph, ref);
     if (ref->kind == STG_REF_ELEMENT)
         m->components[ref->index] = true;
 }
@@ -80,10 +71,10 @@ static bool make_edge(const struct maker *m, const struct stg_ref *ref,
                       struct stg_view_edge *ret)
 {
     *ret = (struct stg_view_edge){.from = UINT32_MAX};
-    ref = settled(m->graph, ref);
+    ref = stg_graph_source(m->graph, ref);
     if (ref->kind == STG_REF_STAGED) {
         ret->staged = m->graph->boundary.components[ref->index].name;
-        ref = settled(m->graph, &m->graph->features[ref->index]);
+        ref = stg_graph_source(m->graph, &m->graph->features[ref->index]);
     }
     if (ref->kind == STG_REF_ELEMENT)
         ret->from = m->component_at[ref->index];

@@ -17,6 +17,16 @@ bool stg_cut_is_widening(const struct stg_graph *graph, uint32_t node)
     return false;
 }
 
+void stg_cut_spread_up(const struct stg_graph_node *node, bool *set)
+{
+    for (size_t i = 0; i < node->n_inputs; i++) {
+        if (node->inputs[i].kind == STG_REF_NODE)
+            set[node->inputs[i].index] = true;
+    }
+    for (size_t i = 0; i < node->n_controls; i++)
+        set[node->controls[i]] = true;
+}
+
 /* ---- which nodes may move ---- */
 
 /* A node may move, or may run on both sides (pure, and from no staged tensor), or stays;
@@ -275,120 +285,4 @@ size_t stg_cuts_n_nodes(const struct stg_cuts *cuts)
 const char *stg_cuts_node(const struct stg_cuts *cuts, size_t i)
 {
     return cuts->graph->nodes[cuts->nodes[i]].spec->name;
-}
-
-/* ---- sets of nodes ---- */
-
-static bool is_good(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
-                    size_t n, size_t i)
-{
-    bool above = false;
-    for (size_t k = 0; k < n; k++) {
-        if (needs[k]->stays[i] || (needs[k]->in_slices && !cuts->in_rows[i]))
-            return false;
-        above = above || needs[k]->above[i];
-    }
-    return above;
-}
-
-void stg_cuts_largest(const struct stg_cuts *cuts,
-                      const struct stg_cut_needs *const *needs, size_t n, bool *ret_moved)
-{
-    for (size_t i = 0; i < cuts->n_nodes; i++)
-        ret_moved[i] = is_good(cuts, needs, n, i);
-}
-
-bool stg_cuts_may_move(const struct stg_cuts *cuts)
-{
-    struct stg_cut_needs *needs = NULL;
-    bool any = false;
-    if (stg_cut_needs_create(cuts, &(struct stg_cut_wanted){0}, &needs, NULL) < 0)
-        return false;
-    const struct stg_cut_needs *all = needs;
-    for (size_t i = 0; i < cuts->n_nodes && !any; i++)
-        any = is_good(cuts, &all, 1, i);
-    stg_cut_needs_destroy(needs);
-    return any;
-}
-
-/* The first node before node i that may move and is not in the set; -1: none. */
-static long missing_before(const struct stg_cuts *cuts, const bool *moved, size_t i)
-{
-    const struct stg_graph_node *node = &cuts->graph->nodes[cuts->nodes[i]];
-    for (size_t k = 0; k < node->n_inputs; k++) {
-        const struct stg_ref *ref = &node->inputs[k];
-        if (ref->kind == STG_REF_NODE && cuts->place[ref->index] != STG_NOT_MOVABLE &&
-            !moved[cuts->place[ref->index]])
-            return (long)cuts->place[ref->index];
-    }
-    for (size_t k = 0; k < node->n_controls; k++) {
-        uint32_t place = cuts->place[node->controls[k]];
-        if (place != STG_NOT_MOVABLE && !moved[place])
-            return (long)place;
-    }
-    return -1;
-}
-
-int stg_cuts_check(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
-                   size_t n, const bool *moved, struct stg_err *err)
-{
-    for (size_t i = 0; i < cuts->n_nodes; i++) {
-        if (!moved[i])
-            continue;
-        if (!is_good(cuts, needs, n, i))
-            return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "node %s cannot move: it is fetched or depends on what is, or "
-                           "no fetch depends on it, or batches are cut into rows and it "
-                           "does not treat each by itself",
-                           stg_cuts_node(cuts, i));
-        long before = missing_before(cuts, moved, i);
-        if (before >= 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "node %s cannot move without %s, which comes before it",
-                           stg_cuts_node(cuts, i), stg_cuts_node(cuts, (size_t)before));
-    }
-    return 0;
-}
-
-/* A node more: the next that can be added behind the last. Where there is none, the last
- * one makes room for those behind it. */
-static bool next_set(const struct stg_cuts *cuts, const bool *largest, bool *set)
-{
-    size_t n = cuts->n_nodes;
-    size_t from = n;
-    while (from > 0 && !set[from - 1])
-        from--;
-    for (;;) {
-        for (size_t i = from; i < n; i++) {
-            if (largest[i] && !set[i] && missing_before(cuts, set, i) < 0) {
-                set[i] = true;
-                return true;
-            }
-        }
-        while (from > 0 && !set[from - 1])
-            from--;
-        if (from == 0)
-            return false;
-        set[from - 1] = false;
-    }
-}
-
-size_t stg_cuts_enumerate(const struct stg_cuts *cuts,
-                          const struct stg_cut_needs *const *needs, size_t n,
-                          bool *ret_sets, size_t max)
-{
-    size_t n_nodes = cuts->n_nodes, n_sets = 0;
-    bool *largest = calloc(n_nodes + 1, sizeof(*largest));
-    bool *set = calloc(n_nodes + 1, sizeof(*set));
-    if (largest != NULL && set != NULL) {
-        stg_cuts_largest(cuts, needs, n, largest);
-        do {
-            if (n_sets == max)
-                break;
-            memcpy(ret_sets + n_sets++ * n_nodes, set, n_nodes * sizeof(*set));
-        } while (next_set(cuts, largest, set));
-    }
-    free(largest);
-    free(set);
-    return n_sets;
 }

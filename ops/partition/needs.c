@@ -74,16 +74,6 @@ static bool any_of(const struct stg_graph_node *node, const bool *set)
     return false;
 }
 
-void stg_cut_spread_up(const struct stg_graph_node *node, bool *set)
-{
-    for (size_t i = 0; i < node->n_inputs; i++) {
-        if (node->inputs[i].kind == STG_REF_NODE)
-            set[node->inputs[i].index] = true;
-    }
-    for (size_t i = 0; i < node->n_controls; i++)
-        set[node->controls[i]] = true;
-}
-
 /* above, below: one a node of the graph, false. A fetch of a feature that crosses in half
  * its width is of the feature, and keeps nothing back. */
 static void find_sides(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
@@ -161,6 +151,43 @@ void stg_cut_needs_destroy(struct stg_cut_needs *needs)
         return;
     stg_bump_finish(&needs->bump);
     free(needs);
+}
+
+/* ---- among clients ---- */
+
+bool stg_cut_needs_compute(const struct stg_cut_needs *needs)
+{
+    bool any = false;
+    for (size_t i = 0; i < needs->n_fetches; i++)
+        any = any || needs->fetches[i].kind == STG_REF_NODE;
+    return any;
+}
+
+bool stg_cut_needs_ahead(const struct stg_cuts *cuts, const struct stg_cut_needs *needs)
+{
+    bool any = false;
+    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++)
+        any = any || needs->ahead[i];
+    return any;
+}
+
+int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *lacking,
+                        const struct stg_cut_needs *other, struct stg_err *err)
+{
+    for (size_t i = 0; lacking->ahead != NULL && i < cuts->n_nodes; i++) {
+        const struct stg_graph_node *node = &cuts->graph->nodes[cuts->nodes[i]];
+        bool in_rows = !other->in_slices || cuts->in_rows[i];
+        if (!lacking->ahead[i] || (!other->stays[i] && in_rows))
+            continue;
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "it has to run in stagerd, for the build of one trainer cannot compute "
+                "it or what follows from it, and it has to run in the other, which %s",
+                other->stays[i] ? "fetches it or what it depends on"
+                                : "cuts batches into rows that it does not treat each "
+                                  "by itself");
+        return stg_graph_blame(node, -STAGER_FAILED_PRECONDITION, err);
+    }
+    return 0;
 }
 
 static bool has_fetch(const struct stg_cut_needs *needs, const struct stg_ref *fetch)

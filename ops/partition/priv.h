@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of a partition: cut.c (which nodes may move, which slots there are), needs.c
- * (what clients need), make.c (what crosses). Outside of this folder only ops/exec/plan.c
+ * The inside of a partition. Each file uses those before it: cut.c (which nodes may move,
+ * which slots there are), lacks.c (what a client cannot compute), needs.c (what clients
+ * need), make.c (what crosses), view.c. Outside of this folder only ops/exec/plan.c
  * includes it.
  */
 #ifndef STG_OPS_PARTITION_PRIV_H
@@ -56,14 +57,14 @@ void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs
 bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const bool *given, bool *seen, bool *wanted);
 
-/* cut_lacks.c: is there anything in the graph that this client cannot compute? */
+/* lacks.c: is there anything in the graph that this client cannot compute? */
 bool stg_cut_any_lacking(const struct stg_cuts *cuts,
                          const struct stg_cut_wanted *wanted);
 
 /* Is it a vocabulary? */
 bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref);
 
-/* cut_lacks.c: fills lacks and ahead; the rest is there. FAILED_PRECONDITION names a node
+/* lacks.c: fills lacks and ahead; the rest is there. FAILED_PRECONDITION names a node
  * that the client cannot compute, and why it cannot run ahead. */
 int stg_cut_place_lacking(const struct stg_cuts *cuts,
                           const struct stg_cut_wanted *wanted,

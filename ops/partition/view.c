@@ -15,23 +15,15 @@ struct maker {
     struct stg_cut_view view;
 };
 
-static const struct stg_ref *settled(const struct stg_graph *graph,
-                                     const struct stg_ref *ref)
-{
-    while (ref->kind == STG_REF_FEED && graph->feeds[ref->index].has_source)
-        ref = &graph->feeds[ref->index].source;
-    return ref;
-}
-
 /* Is it the slot that the reference reads? What is made wide again behind the boundary
  * crosses narrow. */
 static bool reads_slot(const struct stg_cuts *cuts, const struct stg_ref *ref,
                        size_t slot)
 {
     const struct stg_graph *graph = cuts->graph;
-    ref = settled(graph, ref);
+    ref = stg_graph_source(graph, ref);
     if (ref->kind == STG_REF_NODE && stg_cut_is_widening(graph, ref->index))
-        ref = settled(graph, &graph->nodes[ref->index].inputs[0]);
+        ref = stg_graph_source(graph, &graph->nodes[ref->index].inputs[0]);
     if (slot < graph->boundary.n)
         return ref->kind == STG_REF_STAGED && ref->index == slot;
     return stg_ref_same(&cuts->ref[slot], ref);
@@ -56,8 +48,8 @@ static void identify(const struct maker *m, size_t slot, struct stg_cut_tensor *
 {
     const struct stg_graph *graph = m->cuts->graph;
     bool is_feature = slot < graph->boundary.n;
-    const struct stg_ref *ref =
-        settled(graph, is_feature ? &graph->features[slot] : &m->cuts->ref[slot]);
+    const struct stg_ref *ref = stg_graph_source(
+        graph, is_feature ? &graph->features[slot] : &m->cuts->ref[slot]);
     to->producer = NOWHERE;
     to->is_component = ref->kind == STG_REF_ELEMENT;
     to->is_constant = !to->is_component && (ref->kind != STG_REF_NODE ||

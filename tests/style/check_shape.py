@@ -31,10 +31,6 @@ TABLES = {
 # rebuilt.
 UNFINISHED = {
     "daemon/server": "*",
-    "ops/exec": "ready run",
-    "ops/graph": "feed fold graph resolve rows transfer",
-    "ops/kernels/image": "normalize_image run",
-    "ops/partition": "cut lacks needs",
     "proto": "load_features load_read load_rules load_shape",
 }
 

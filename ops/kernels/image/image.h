@@ -89,7 +89,7 @@ struct stg_image_plan {
     struct stg_image_normalize normalize;
 };
 
-/* ---- when the pipeline is applied: image_plan.c ---- */
+/* ---- when the pipeline is applied: plan.c ---- */
 
 /* A zeroed plan and one output like the input, of rank 3 or 4 and a dtype that is a
  * number. An input of strings is encoded images where `options` is not NULL. */
@@ -117,22 +117,20 @@ int stg_image_numbers(const struct stg_node *node, const char *name, size_t n,
 int stg_image_read_options(struct stg_op_infer *ctx, unsigned formats, int channels,
                            struct stg_image_options *ret, struct stg_err *err);
 
-/* ---- when a batch flows: image_run.c ---- */
+/* ---- when a batch flows: run.c ---- */
 
-/* As struct stg_op. Errors: a window that is not inside; what image_reader.h says. */
+/* As struct stg_op. Errors: a window that is not inside; what reader.h says. */
 int stg_image_run(struct stg_op_run *ctx, struct stg_err *err);
 
-/* normalize_image.c: as that, on a device, of a plan that does nothing but normalize. */
-int stg_image_normalize_launch(struct stg_op_run *ctx, struct stg_err *err);
 const void *stg_image_absorb(const void *plan, struct stg_absorb *readers, size_t n,
                              struct stg_bump *bump);
 
-/* image_window.c: the window of image `row`, of that size. INVALID_ARGUMENT. */
+/* window.c: the window of image `row`, of that size. INVALID_ARGUMENT. */
 int stg_image_window(const struct stg_image_crop *crop, const struct stg_op_run *ctx,
                      uint64_t row, int64_t height, int64_t width,
                      struct stg_image_window *ret, struct stg_err *err);
 
-/* image_draw.c: the image, resized, flipped and normalized, as the plan says. Errors are
+/* draw.c: the image, resized, flipped and normalized, as the plan says. Errors are
  * the reader's. */
 struct stg_image_memory;
 int stg_image_draw(const struct stg_image_plan *plan, const struct stg_image *image,

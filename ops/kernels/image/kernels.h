@@ -38,7 +38,7 @@ const struct stg_image_kernels *stg_image_kernels(void);
 /* All that this CPU can run, the reference first; for tests. */
 const struct stg_image_kernels *const *stg_image_kernels_all(size_t *ret_n);
 
-/* The tables that image_rows.c is compiled into; named by image_kernels.c alone. */
+/* The tables that rows.c is compiled into; named by draw.c alone. */
 extern const struct stg_image_kernels stg_image_kernels_plain, stg_image_kernels_avx2;
 
 #endif

@@ -104,7 +104,7 @@ static bool launches(const void *plan, const struct stg_component *inputs,
            (inputs[0].dtype == STAGER_UINT8 || inputs[0].dtype == STAGER_FLOAT32);
 }
 
-int stg_image_normalize_launch(struct stg_op_run *ctx, struct stg_err *err)
+static int launch(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct stg_image_plan *plan = ctx->plan;
     const struct stg_tensor *input = &ctx->inputs[0];
@@ -135,6 +135,11 @@ int stg_image_normalize_launch(struct stg_op_run *ctx, struct stg_err *err)
                                                           output.data, input->data, err);
 }
 
+static int run(struct stg_op_run *ctx, struct stg_err *err)
+{
+    return ctx->device != NULL ? launch(ctx, err) : stg_image_run(ctx, err);
+}
+
 const struct stg_op stg_op_normalize_image = {
     .name = "normalize_image",
     .summary = "(x - mean) / std in each channel, and the channels first; as "
@@ -144,7 +149,7 @@ const struct stg_op stg_op_normalize_image = {
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,
-    .run = stg_image_run,
+    .run = run,
     .absorb = stg_image_absorb,
     .launches = launches,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoded images: what is in them, and the pixels of a window. image_jpeg.c and
- * image_png.c alone see the libraries; those keep quiet, never end the process, and
+ * Encoded images: what is in them, and the pixels of a window. jpeg.c and
+ * png.c alone see the libraries; those keep quiet, never end the process, and
  * what they refuse comes back as an error. A reader is one thread's and lives on the
  * stack of who reads; its memory is a struct stg_image_memory.
  */
@@ -86,7 +86,7 @@ int stg_image_reader_end(struct stg_image_reader *reader, struct stg_err *err);
 /* Also after an open that failed. */
 void stg_image_reader_close(struct stg_image_reader *reader);
 
-/* ---- for image_jpeg.c and image_png.c ---- */
+/* ---- for jpeg.c and png.c ---- */
 
 struct stg_image_codec {
     const char *name;

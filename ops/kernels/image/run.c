@@ -206,8 +206,6 @@ int stg_image_run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct stg_tensor *input = &ctx->inputs[0];
     bool encoded = input->dtype == STAGER_STRING;
-    if (ctx->device != NULL)
-        return stg_image_normalize_launch(ctx, err);
     struct work work = {.ctx = ctx, .plan = ctx->plan, .memory = {.bump = ctx->scratch}};
     work.is_batch = input->ndim == (encoded ? 1 : 4);
     work.n_images = work.is_batch ? input->shape[0] : 1;
@@ -246,7 +244,7 @@ const void *stg_image_absorb(const void *plan, struct stg_absorb *readers, size_
     *ret = *(const struct stg_image_plan *)plan;
     for (size_t i = 0; i < n; i++) {
         const struct stg_image_plan *reader = readers[i].plan;
-        if (readers[i].op->run != stg_image_run)
+        if (readers[i].op->absorb != stg_image_absorb)
             continue;
         unsigned first = reader->stages & -reader->stages;
         /* A whole image that is damaged behind the window is an error. */
