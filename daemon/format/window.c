@@ -111,7 +111,7 @@ int stg_window_align(struct stg_window *window, struct stg_err *err)
     return make_room(window, 0, 0, err);
 }
 
-static int check_stopped(const struct stg_window *window, struct stg_err *err)
+int stg_window_check_stopped(const struct stg_window *window, struct stg_err *err)
 {
     const _Atomic int *stopped = window->config.stopped;
     if (stopped != NULL && atomic_load_explicit(stopped, memory_order_relaxed) != 0)
@@ -140,7 +140,7 @@ int stg_window_need(struct stg_window *window, uint64_t bytes, bool same_chunk,
     while (stg_window_left(window) < bytes) {
         if (window->at_end)
             return STG_WINDOW_SHORT;
-        int rc = check_stopped(window, err);
+        int rc = stg_window_check_stopped(window, err);
         if (rc < 0)
             return rc;
         if (window->chunk == NULL || window->chunk->capacity - window->scan < bytes) {
@@ -154,6 +154,21 @@ int stg_window_need(struct stg_window *window, uint64_t bytes, bool same_chunk,
             return rc;
     }
     return STG_WINDOW_THERE;
+}
+
+bool stg_window_append(struct stg_window *window, struct stg_chunk *chunk, uint64_t at,
+                       uint64_t bytes)
+{
+    uint64_t left = stg_window_left(window);
+    if (chunk != window->chunk) {
+        if (left > at)
+            return false;
+        move_to(window, chunk->data, at - left);
+        stg_chunk_unref(window->chunk);
+        window->chunk = stg_chunk_ref(chunk);
+    }
+    window->fill += bytes;
+    return true;
 }
 
 /* Of what is skipped, the last byte is read: it says whether the file has that much. */

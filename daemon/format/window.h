@@ -55,6 +55,15 @@ int stg_window_need(struct stg_window *window, uint64_t bytes, bool same_chunk,
 /* Goes on behind the next `bytes` without holding them. SHORT: the file ends before. */
 int stg_window_skip(struct stg_window *window, uint64_t bytes, struct stg_err *err);
 
+/* The next `bytes` of the file lie from `at` on in that chunk already, which is the
+ * window's, where its bytes end, or another: then what is left is copied before them.
+ * False: there is no room for it; nothing changed. */
+bool stg_window_append(struct stg_window *window, struct stg_chunk *chunk, uint64_t at,
+                       uint64_t bytes);
+
+/* CANCELLED once config.stopped is set; stg_window_need asks before each read. */
+int stg_window_check_stopped(const struct stg_window *window, struct stg_err *err);
+
 /* What comes from scan on lies at a multiple of 64 from now on, in this file. */
 int stg_window_align(struct stg_window *window, struct stg_err *err);
 

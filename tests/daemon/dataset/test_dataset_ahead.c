@@ -14,7 +14,7 @@
 
 #define N_LINES 40000
 #define BATCH 1000
-#define MAX_LINE 400000
+#define MAX_LINE 700000
 
 /* Line i is its number and letters; more in a read than are remembered are empty but for
  * it, a few longer than the room that a chunk has for a line that is cut, one in three
@@ -24,7 +24,7 @@ static size_t line_text(uint64_t i, char *to)
     size_t n = (size_t)sprintf(to, "%llu:", (unsigned long long)i);
     if (i >= 10000 && i < 32000)
         return n;
-    size_t letters = i % 701 == 500 ? 300000 + i : (i * 2654435761u >> 7) % 600;
+    size_t letters = i % 701 == 500 ? 600000 + i : (i * 2654435761u >> 7) % 600;
     memset(to + n, 'a' + (int)(i % 26), letters);
     return n + letters;
 }
