@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch in hand: tensors as pointers. Owns nothing by itself: whoever made the memory
- * (an extent, an arena of the executor, a chunk of a reader) keeps it alive. Reading a
+ * A batch as pointers to tensors. It owns no memory: the maker of the memory (an extent,
+ * an arena of the executor, a chunk of a reader) keeps it alive. Reading a
  * batch at rest (core/layout.h) into this form is checked, because the bytes come from
  * another process.
  */
@@ -148,8 +148,8 @@ uint32_t stg_batch_part(const void *base, uint32_t i);
 /* Do the parts of sparse and ragged features fit one another? Of ranks, dtypes and sizes
  * alone; with `content` also that row_splits begin with 0, never fall and end with the
  * rows of the values, and that indices lie inside of dense_shape. INVALID_ARGUMENT names
- * the tensor. stg_batch_check does it too; who has written a batch calls it after seal,
- * because parts come from ops that know nothing of one another. */
+ * the tensor. stg_batch_check does it too. A writer calls it after seal, because
+ * separate ops make the parts. */
 int stg_batch_check_parts(const void *base, bool content, struct stg_err *err);
 
 /* Of a checked batch: from its first to its last byte that belongs on a device. Strings

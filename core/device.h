@@ -2,7 +2,7 @@
  *
  * The table of a device: what a place that can hold batches must offer. The CPU's is here
  * and is always there; CUDA's comes from libstager-cuda.so (cuda/), which is loaded at
- * run time and exports one function that returns one table. Nobody links it.
+ * run time and exports one function that returns one table. No program links it.
  */
 #ifndef STG_CORE_DEVICE_H
 #define STG_CORE_DEVICE_H
@@ -51,7 +51,7 @@ struct stg_device_shared {
  * time. No call changes the calling thread's current device. */
 struct stg_device {
     uint32_t abi;          /* STG_DEVICE_ABI */
-    uint32_t struct_bytes; /* sizeof(struct stg_device) of who built it */
+    uint32_t struct_bytes; /* sizeof(struct stg_device) of the plugin */
     const char *name;      /* "cpu", "cuda" */
 
     /* How many devices there are. UNAVAILABLE with the reason (no driver, no device). */
@@ -65,8 +65,8 @@ struct stg_device {
     int (*alloc)(int device, size_t bytes, void **ret, struct stg_err *err);
     void (*free)(int device, void *ptr);
 
-    /* Memory that others may have too, by a descriptor of it, which is the caller's to
-     * close. It lives as long as somebody has it or such a descriptor. UNIMPLEMENTED:
+    /* Memory that other processes can import by a descriptor, which the caller closes.
+     * It lives as long as a process has it or the descriptor. UNIMPLEMENTED:
      * this device passes no memory on as one. INVALID_ARGUMENT for 0 bytes. */
     int (*shared_make)(int device, size_t bytes, struct stg_device_shared *ret,
                        int *ret_fd, struct stg_err *err);
@@ -92,7 +92,7 @@ struct stg_device {
 
     /* An order of work of its own, which no default stream of the process orders. */
     int (*stream_create)(int device, struct stg_stream **ret, struct stg_err *err);
-    /* One that somebody else made and goes on to own: `native` is its cudaStream_t, NULL
+    /* Wraps a stream that the caller made and keeps: `native` is its cudaStream_t, NULL
      * the device's default stream. */
     int (*stream_wrap)(int device, void *native, struct stg_stream **ret,
                        struct stg_err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An error that a person will read: what, where, what to do. Filled by whoever notices
- * it, carried by value, never allocated. Functions that may fail for a reason worth
+ * An error for a person to read: what, where, what to do. Filled where it is found,
+ * carried by value, never allocated. Functions that may fail for a reason worth
  * reading take a `struct stg_err *` last; NULL is allowed and drops the text.
  */
 #ifndef STG_CORE_ERR_H

@@ -11,7 +11,8 @@
  *   control page        RW, hostile RW    SHRINK GROW SEAL
  *   input of a worker   RW       RO       FUTURE_WRITE SHRINK GROW SEAL
  *   scratch of a worker RW, hostile RW    SHRINK GROW SEAL
- *   trace page          RW       RO       FUTURE_WRITE SHRINK GROW SEAL  (of who traces)
+ *   trace page          RW       RO       FUTURE_WRITE SHRINK GROW SEAL  (of stagerctl
+ * trace)
  *
  * Invariants (numbers as everywhere in this house):
  * I1  A byte of an extent is written only while FILLING; READY and LENT are immutable.
@@ -70,10 +71,10 @@ enum stg_span_kind {
     STG_SPAN_WAIT_DRAW = 8,   /* for the data set, which another one has */
     STG_SPAN_WAIT_PASS = 9,   /* for a pass to begin */
     STG_SPAN_PUBLISH = 10,    /* number: of the batch; value: its KiB, rounded up */
-    STG_SPAN_ASSIGN = 11,     /* at once. number: of the batch; value: track of whom */
-    STG_SPAN_RELEASE = 12,    /* at once. likewise */
-    STG_SPAN_NEXT = 13,       /* a client in stager_next; number: of the batch, or none */
-    STG_SPAN_RUN = 14,        /* a client in stager_run; likewise */
+    STG_SPAN_ASSIGN = 11,  /* at once. number: of the batch; value: the client's track */
+    STG_SPAN_RELEASE = 12, /* at once. likewise */
+    STG_SPAN_NEXT = 13,    /* a client in stager_next; number: of the batch, or none */
+    STG_SPAN_RUN = 14,     /* a client in stager_run; likewise */
     STG_SPAN_WAIT_PARKED = 15, /* for its turn to be needed: `auto` uses fewer */
     STG_SPAN_LAST = STG_SPAN_WAIT_PARKED
 };
@@ -103,7 +104,7 @@ enum stg_descriptor_kind {
 
 /* One cache line. Filled by the daemon before `head` passes it; never changed while the
  * lease lives.
- *   who     calls                changes
+ *   side    calls                changes
  *   daemon  stg_ring_push        the slot at head, then head (release)
  *   daemon  stg_ring_finish      final, then as push; nothing afterwards
  *   daemon  stg_ring_cut         cut (release), after stg_ring_finish
@@ -179,7 +180,7 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
 #define STG_RELEASE_ENTRIES 1024u
 #define STG_CONTROL_SPANS 240u
 
-/*   who     calls                      changes
+/*   side    calls                      changes
  *   client  stg_control_release        an entry, then released (release)
  *   client  next                       asked, taken; waiting_since_ns, then waiting
  *   client  rewind                     pass_wanted
@@ -214,7 +215,7 @@ static_assert(offsetof(struct stg_control_page, noted) == 8512, "ABI");
 static_assert(offsetof(struct stg_control_page, spans) == 8576, "ABI");
 static_assert(sizeof(struct stg_control_page) <= STG_CONTROL_BYTES, "ABI");
 
-/* ---- trace page: daemon -> who traces a pipeline ---- */
+/* ---- trace page: daemon -> the process that traces a pipeline ---- */
 
 #define STG_TRACE_TRACKS 64u
 #define STG_TRACE_CHUNKS 512u /* of all tracks; each has one at least */
@@ -240,7 +241,7 @@ struct stg_trace_track {
 };
 static_assert(sizeof(struct stg_trace_track) == 1280, "ABI");
 
-/*   who     calls             changes
+/*   side    calls             changes
  *   daemon  stg_trace_start   all but tracks and spans; the names of the graph's nodes
  *   daemon  stg_trace_add     a name, then n_names; a track, then n_tracks; a chunk of a
  *                             track, then its n_chunks; a span, then its n (release each)
@@ -271,7 +272,7 @@ static_assert(offsetof(struct stg_trace_page, names) == 224, "ABI");
 static_assert(offsetof(struct stg_trace_page, tracks) % 64 == 0, "ABI");
 
 /* ---- batch at rest: the start of an extent ----
- *   who     calls                changes
+ *   side    calls                changes
  *   daemon  stg_batch_writer_*   all of it, while the extent is FILLING (I1)
  *   client  stg_batch_check      nothing, and copies what it checks (I3) */
 
@@ -336,8 +337,9 @@ static_assert(offsetof(struct stg_tensor_entry, data_offset) == 88, "ABI");
  * The daemon writes a batch at rest into the input, which the worker may only read; the
  * worker answers with one in the scratch, which the daemon treats as hostile: it copies
  * what it checks, then uses the copy. Their channel is a SEQPACKET socket pair: one job
- * at a time, and one answer to each. A batch of kind ERROR is an answer too. Who started
- * the worker may have the worker's end, too, and says there how it ended. */
+ * at a time, and one answer to each. A batch of kind ERROR is an answer too. The process
+ * that started the worker may hold the worker's end too, and reports there how it ended.
+ */
 #define STG_MAGIC_WORK 0x4b524f57u /* "WORK" */
 
 /* Which memory comes with a job, in this order; it holds until the next of its kind. */

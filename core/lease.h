@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lease core: who may read which extent until when. Pure: no IO, no clock, no system
- * call, no allocation after create; inputs are events, outputs are states. Driven by the
- * daemon's stage and, unchanged, by a simulator in the tests. One thread at a time (the
- * stage's lock).
+ * The lease core: which client may read which extent until when. Pure: no IO, no clock,
+ * no system call, no allocation after create; inputs are events, outputs are states.
+ * Driven by the daemon's stage and, unchanged, by a simulator in the tests. One thread at
+ * a time (the stage's lock).
  *
  *   FREE -> FILLING -> READY -> LENT -> FREE
  *                                  \-> QUARANTINED -> FREE

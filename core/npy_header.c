@@ -136,7 +136,7 @@ static int take_descr(struct text *text, struct stg_npy_header *header,
                    "its elements are \"%s\"%s; what is read is numbers of 1 to 8 bytes "
                    "and booleans",
                    descr,
-                   name[0] == 'O' ? ", Python objects, which nobody can check" : "");
+                   name[0] == 'O' ? ", Python objects, which cannot be checked" : "");
 }
 
 static int take_order(struct text *text, bool *ret, struct stg_err *err)

@@ -17,7 +17,7 @@ static size_t smallest(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* Levenshtein; names longer than NAME_MAX_BYTES are nobody's typing error. */
+/* Levenshtein; names longer than NAME_MAX_BYTES are no typing error. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t a_bytes = strlen(a), b_bytes = strlen(b);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Who draws: with equal seeds they draw from different streams. */
+/* The purpose of a number: with equal seeds, each purpose has another stream. */
 enum stg_random_purpose {
     STG_RANDOM_SHUFFLE = 1,
     STG_RANDOM_FILES = 2,

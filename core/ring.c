@@ -24,7 +24,7 @@ static void full_fence(void)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* Version last: who sees it sees the rest. */
+/* Version last: a reader that sees it sees the rest. */
 static void format_header(struct stg_object_header *header, uint64_t magic,
                           uint64_t total_bytes, uint64_t instance, uint32_t entry_bytes,
                           uint32_t n_entries)
@@ -96,7 +96,7 @@ void stg_ring_want_bell(struct stg_ring_writer *writer)
 }
 
 /* I3: the counter is loaded once and an impossible one refused; the entry is copied in
- * one load before anybody looks at it. */
+ * one load before it is used. */
 int stg_control_poll(struct stg_control_reader *reader, struct stg_release_entry *ret)
 {
     struct stg_control_page *page = reader->page;

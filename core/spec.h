@@ -152,7 +152,7 @@ struct stg_staged {
     uint32_t thread_pool_id;
     uint32_t stream_id;
     enum stg_smart_stage smart_stage_gpu; /* what of stager_run is a device's */
-    uint64_t rejoin_millis;               /* 0: who left is gone */
+    uint64_t rejoin_millis;               /* 0: a client that left is gone */
     bool keep_warm;
     const struct stg_attr
         *transfers; /* by feature: the dtype that crosses, half as wide */
@@ -217,7 +217,7 @@ struct stg_remote_store_spec {
     const char *region;           /* of S3 */
     const char *credentials_file; /* of AWS's form */
     const char *profile;          /* in it */
-    const char *const *users;     /* who may use them, beside root */
+    const char *const *users;     /* may use them, beside root */
     const char *const *groups;
     size_t n_users, n_groups;
 };

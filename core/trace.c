@@ -74,7 +74,8 @@ static void leave(struct stg_trace *trace)
     atomic_fetch_sub_explicit(&trace->n_inside, 1, memory_order_release);
 }
 
-/* The place of a new name; 0: no room. The lock is held, or nobody else is there yet. */
+/* The place of a new name; 0: no room. The lock is held, or no other thread has the page.
+ */
 static uint32_t add_name(struct stg_trace_page *page, const char *text)
 {
     size_t bytes = strlen(text);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace: who did what from when to when, on CLOCK_MONOTONIC. What is traced has a
- * struct stg_trace, which is off nearly always; then a span costs one load. While it is
- * on, spans go into a trace page (core/layout.h), a ring for each thread, which grows
- * while there is room in the page: the last spans of each thread are there. Nobody waits
- * for who reads it.
+ * A trace: spans of time of threads and clients, on CLOCK_MONOTONIC. What is traced has a
+ * struct stg_trace. It is nearly always off; a span then costs one load. While it is on,
+ * spans go into a trace page (core/layout.h), a ring for each thread. A ring grows while
+ * the page has room, and holds the last spans of its thread. No writer waits for a
+ * reader.
  *
- * Whoever may write spans sees a struct stg_trace that lives; its page lives from start
- * to stop.
+ * A struct stg_trace outlives all its writers; its page lives from start to stop.
  */
 #ifndef STG_CORE_TRACE_H
 #define STG_CORE_TRACE_H
@@ -46,8 +45,8 @@ struct stg_trace_plan {
 void stg_trace_start(struct stg_trace *trace, struct stg_trace_page *page,
                      const struct stg_trace_plan *plan);
 
-/* Waits (for less than a millisecond, as a rule) until nobody writes to the page. Nothing
- * happens when it is off. */
+/* Waits (for less than a millisecond, as a rule) until no thread writes to the page. Does
+ * nothing if the trace is off. */
 void stg_trace_stop(struct stg_trace *trace);
 
 /* ---- any thread ---- */
@@ -83,7 +82,7 @@ uint16_t stg_trace_known(const struct stg_trace *trace,
 uint16_t stg_trace_name(struct stg_trace *trace, struct stg_trace_label *label,
                         const char *text);
 
-/* A ring for somebody who is no thread here: its place from 1, 0: there is none. */
+/* Makes a ring for a thread of another process. Returns its place from 1, or 0. */
 uint32_t stg_trace_track(struct stg_trace *trace, uint32_t pid, const char *process,
                          const char *name);
 
@@ -97,7 +96,7 @@ void stg_trace_lose(struct stg_trace *trace, uint64_t n);
 void stg_span_store(struct stg_trace_span *to, const struct stg_trace_span *from);
 void stg_span_load(struct stg_trace_span *to, const struct stg_trace_span *from);
 
-/* ---- who reads, perhaps in another process ---- */
+/* ---- readers, perhaps in another process ---- */
 
 /* Copies what is left of a track's spans, in the order in which they ended, into memory
  * that the caller frees. Those that were written over, also while they were copied, are

@@ -12,7 +12,7 @@
 
 #include "core/status.h"
 
-/* LAUNCH(grid, stream, kernel)(arguments…). Who compiles for no GPU has another. */
+/* LAUNCH(grid, stream, kernel)(arguments…). A build for no GPU has another one. */
 #ifndef LAUNCH
 #define BLOCK 256
 #define MAX_BLOCKS 4096

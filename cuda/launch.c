@@ -26,8 +26,8 @@ static bool is_float(int dtype)
            dtype == STAGER_FLOAT16 || dtype == STAGER_BFLOAT16;
 }
 
-/* 1: entered, with n to do; else what the kernel returns. A device that is not there is
- * told even where there is nothing to do. */
+/* 1: entered, with n to do; else what the kernel returns. Reports a missing device
+ * even if n is 0. */
 static int begin(struct stg_stream *stream, size_t n, struct stg_cuda_scope *scope,
                  struct stg_err *err)
 {

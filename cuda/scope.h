@@ -17,7 +17,7 @@ struct CUevent_st;
 struct stg_stream {
     int device;
     struct CUstream_st *cuda;
-    bool foreign; /* somebody else's: not ours to destroy */
+    bool foreign; /* wrapped: not destroyed with this */
 };
 
 struct stg_device_event {

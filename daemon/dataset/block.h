@@ -31,8 +31,8 @@ void *stg_block_carve(struct stg_block *block, uint64_t bytes);
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err);
 
-/* From now on the block, which shows nobody else's memory, counts on that quota, which
- * has no limit. */
+/* Counts the block, which is no view, on that quota from now on. The quota has no limit.
+ */
 void stg_block_move(struct stg_block *block, struct stg_quota *to);
 
 /* ---- views: blocks that show the memory of another one, of which they take a reference

@@ -82,7 +82,7 @@ void stg_calls_waited(struct stg_calls *calls, uint64_t ns)
     calls->window.wait_ns += ns;
 }
 
-/* Somebody else tries something: nothing is measured until that is over. */
+/* Another tuner has a trial: nothing is measured until it is over. */
 static bool is_held(struct stg_calls *calls)
 {
     bool held = stg_tuning_is_held(calls->tuning) && !stg_tuner_in_trial(&calls->tuner);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * num_parallel_calls: auto. How many threads of a step work: a tuner (tuner.h) that is
- * told what the step's threads did and how long who draws from the step waited for them.
- * One thread at a time, but for the clocks.
+ * num_parallel_calls: auto. How many threads of a step work: a tuner (tuner.h) over what
+ * the step's threads did and how long the step's consumer waited for them. One thread at
+ * a time, but for the clocks.
  */
 #ifndef STG_DAEMON_CALLS_H
 #define STG_DAEMON_CALLS_H
@@ -35,8 +35,8 @@ void stg_calls_now(struct stg_calls_time *ret);
 void stg_calls_since(const struct stg_calls_time *since, struct stg_calls_time *ret);
 
 /* It goes on where the pass before ended, else begins with `start`; at least min, which
- * is 0 where who draws does without, and at most max, which are there. A zeroed one is
- * off: nothing changes. */
+ * is 0 if the consumer can do without threads, and at most max, the threads that exist.
+ * A zeroed one is off: nothing changes. */
 void stg_calls_init(struct stg_calls *calls, const struct stg_dataset *dataset,
                     const struct stg_step *step, unsigned start, unsigned min,
                     unsigned max);
@@ -47,10 +47,10 @@ void stg_calls_finish(struct stg_calls *calls);
 /* A thread of the step was at work. */
 void stg_calls_worked(struct stg_calls *calls, const struct stg_calls_time *spent);
 
-/* Who draws waited for them. */
+/* The consumer waited for the threads. */
 void stg_calls_waited(struct stg_calls *calls, uint64_t ns);
 
-/* Who draws took so many records, all in one. True: calls->tuner.value has changed. */
+/* The consumer took so many records at once. True: calls->tuner.value has changed. */
 bool stg_calls_took(struct stg_calls *calls, int64_t n_records);
 
 #endif

@@ -127,7 +127,7 @@ void stg_containers_destroy(struct stg_containers *containers)
     free(containers);
 }
 
-/* Takes the entry that nobody has used for longest out of its container, or NULL. */
+/* Takes the entry that was unused for longest out of its container, or NULL. */
 static struct entry *take_oldest(struct stg_containers *containers)
 {
     struct entry *oldest = NULL;

@@ -4,8 +4,8 @@
  * and counted once on the daemon's memory. Two things are: the tables of vocabularies
  * with the same bytes in them, and what steps `cache` of the same content keep in memory.
  * A container lives as long as a pipeline that names it is applied or runs, and what was
- * cached stays in it: a later pass, or another pipeline, reads nothing. What nobody uses
- * goes when the memory is wanted for something else. Any thread.
+ * cached stays in it: a later pass, or another pipeline, reads nothing. Unused
+ * content is dropped when its memory is needed. Any thread.
  */
 #ifndef STG_DAEMON_CONTAINER_H
 #define STG_DAEMON_CONTAINER_H
@@ -28,7 +28,7 @@ int stg_containers_create(const struct stg_container_memory *memory,
 /* Everybody has left. NULL is allowed. */
 void stg_containers_destroy(struct stg_containers *containers);
 
-/* Drops what nobody uses, the longest unused first, until so many bytes were given back
+/* Drops unused content, the longest unused first, until so many bytes were given back
  * or nothing is left to drop. */
 void stg_containers_reclaim(struct stg_containers *containers, uint64_t bytes);
 
@@ -76,7 +76,7 @@ struct stg_shared *stg_container_find(struct stg_container *container,
                                       const struct stg_content *content);
 
 /* Keeps n blocks in memory of their own, without an error among them; on success they are
- * no longer counted on the quota of who made them. If the content is there by now, that
+ * no longer counted on the quota of their maker. If the content is there by now, that
  * is *ret, and the blocks stay the caller's; else the caller's references are the
  * container's. 1: that is so. RESOURCE_EXHAUSTED: nothing has changed. */
 int stg_container_keep(struct stg_container *container, const struct stg_content *content,

@@ -9,8 +9,8 @@
 #include "daemon/dataset/step.h"
 
 /* Of what comes out of `iter`, of a dataset in a container. Opens every file of the
- * dataset on behalf of its user, so that whoever finds the content has the right to read
- * it. 1: it cannot be told (a file on another machine). Errors: those of the storage;
+ * dataset on behalf of its user, so that a pipeline that finds the content may read it.
+ * 1: unknown (a file on another machine). Errors: those of the storage;
  * CANCELLED. */
 int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
                    struct stg_err *err);

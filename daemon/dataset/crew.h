@@ -16,11 +16,11 @@
 
 struct stg_crew;
 
-/* Memory of who gives it, until it is done or the crew was cleared. */
+/* Belongs to the caller until it is done or the crew was cleared. */
 struct stg_task {
     void (*run)(struct stg_task *task, unsigned worker); /* worker: 0 to n - 1 */
     struct stg_task *next;
-    atomic_bool is_done; /* what it has written is seen by who reads true */
+    atomic_bool is_done; /* a thread that reads true sees what it has written */
 };
 
 /* n threads called NAME/i. RESOURCE_EXHAUSTED. */

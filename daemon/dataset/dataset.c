@@ -101,8 +101,8 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
 /* Also for a block that took none. */
 #define MIN_AT_ONCE 4
 
-/* More than the block took, so that who lags behind catches up: else each thread would do
- * the reads that the next one waits for. */
+/* More reads than the block took, so that a thread that lags behind catches up: else each
+ * thread would do the reads that the next one waits for. */
 void stg_block_read_ahead(const struct stg_block *block)
 {
     unsigned n = block->ahead != NULL ? MIN_AT_ONCE + 2 * block->n_reads : 0;

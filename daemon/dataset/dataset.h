@@ -54,8 +54,7 @@ struct stg_tuning;
 struct stg_fund;
 struct stg_adviser;
 
-/* What a dataset may do and for whom: given at creation, borrowed for the dataset's life.
- */
+/* What a dataset may do, and its user: given at creation, borrowed for its life. */
 struct stg_dataset_env {
     uid_t uid; /* of the applier: files are opened, then checked against it */
     gid_t gid;

@@ -2,8 +2,8 @@
  *
  * Records out of blocks, copied, so that they may stay while the block goes: packed into
  * a slab when their components are scalars; else (after `batch`) each a block of its own.
- * Many at once: they lie anywhere in memory that is larger than the caches, and only who
- * knows the next ones can ask for them before they are needed. One thread.
+ * Many at once: they lie anywhere in memory that is larger than the caches, and only a
+ * caller that knows the next ones can prefetch them. One thread.
  */
 #ifndef STG_DAEMON_RECORD_H
 #define STG_DAEMON_RECORD_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of daemon/dataset: what a transformation is, and what its running form, an
- * iterator, must do. An iterator owns its input. Blocks go from input to output; who gets
- * one owns it alone and may change its shapes and epoch before it hands it on.
+ * iterator, must do. An iterator owns its input. Blocks go from input to output; the
+ * receiver owns a block alone, and may change its shapes and epoch before passing it on.
  */
 #ifndef STG_DAEMON_STEP_H
 #define STG_DAEMON_STEP_H

@@ -131,7 +131,7 @@ static double threads_needed(const struct stg_tuner *tuner, const struct times *
 
 /* How many threads the CPUs can feed. One that sleeps uses less than a CPU; with more
  * threads than CPUs one that is ready waits for a CPU, and may seem to use less of it
- * than it would. Who draws does as much as a thread where it can do without. */
+ * than it would. The consumer does as much as a thread, if it can do without threads. */
 static uint32_t most_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *all)
 {
     const struct stg_tuner_limits *limits = &tuner->limits;

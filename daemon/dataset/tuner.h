@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A number that `auto` stands for, found by measurement: how many threads work, or how
- * many items may wait. Pure: told what was measured in one window of items after the
- * other, it says what to change, and why. The rules are the definition's:
+ * many items may wait. Pure: its inputs are the measurements of one window of items
+ * after the other; it returns what to change, and why. The rules are the definition's:
  *
  *   threads  >= time to make an item / time between two that the consumer asks for
  *   capacity ~  time between two that the consumer asks for / time to make one
@@ -36,7 +36,7 @@ struct stg_tuner_sample {
 };
 
 struct stg_tuner_limits {
-    uint32_t min, max; /* min 0: who draws can do without threads */
+    uint32_t min, max; /* min 0: the consumer can do without threads */
     double cpus;       /* that threads share; 0: it is not threads */
 };
 
@@ -85,8 +85,8 @@ bool stg_tuner_in_trial(const struct stg_tuner *tuner);
 /* Something else has changed: what was measured so far counts no more. Not in a trial. */
 void stg_tuner_start_over(struct stg_tuner *tuner);
 
-/* Who consumes has changed: likewise, and what was tried in vain may be tried again. A
- * trial is kept as it is. */
+/* The consumer has changed: likewise, and what was tried in vain may be tried again. A
+ * trial goes on. */
 void stg_tuner_forget(struct stg_tuner *tuner);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `auto` found in one pipeline: the last changes with their reasons, for whoever
- * asks, and the numbers, which the next pass and the next stage begin with. And who tries
- * something now: a change whose worth is being measured says nothing when something else
- * changes meanwhile. Any thread.
+ * What `auto` found in one pipeline: the last changes with their reasons, and
+ * the numbers, which the next pass and the next stage begin with. Also the tuner that has
+ * a trial: a measurement is worthless if something else changes meanwhile. Any thread.
  */
 #ifndef STG_DAEMON_TUNING_H
 #define STG_DAEMON_TUNING_H

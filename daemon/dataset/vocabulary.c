@@ -98,7 +98,7 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
     char *text = NULL;
     size_t bytes = 0;
     int rc = stg_storage_find(file, &storage, &path, err);
-    /* Whoever applies it would hold up the loop. */
+    /* A read over the network would hold up the loop. */
     if (rc == 0 && storage->remote)
         rc =
             stg_err(err, -STAGER_UNIMPLEMENTED,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vocabularies of a graph: files that are read on behalf of who applied the pipeline;
- * those of the pipeline's graph when it is applied, by the loop; those of a step's graph
- * when a pass begins.
+ * The vocabularies of a graph: files that are read on behalf of the applier of the
+ * pipeline; those of the pipeline's graph when it is applied, by the loop; those of a
+ * step's graph when a pass begins.
  */
 #ifndef STG_DAEMON_VOCABULARY_H
 #define STG_DAEMON_VOCABULARY_H
@@ -12,7 +12,7 @@
 #include "daemon/dataset/container.h"
 #include "ops/graph/graph.h"
 
-/* On behalf of whom. */
+/* The user on whose behalf files are read. */
 struct stg_vocabulary_reader {
     uid_t uid;
     gid_t gid;

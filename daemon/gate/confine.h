@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How stager-gate gives up what it does not need: whoever takes it over by a hole in
- * libnanomsg has a process that opens no file, starts no program, and connects to nobody.
+ * Takes all rights from stager-gate that it does not need: an attacker that takes it over
+ * by a hole in libnanomsg can open no file, start no program, and connect nowhere.
  */
 #ifndef STG_DAEMON_GATE_CONFINE_H
 #define STG_DAEMON_GATE_CONFINE_H

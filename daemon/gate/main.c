@@ -5,7 +5,8 @@
  * process of its own, without rights, and knows nothing. What comes in on the REP socket
  * goes to stagerd as it is; what stagerd sends goes to its asker, or to all subscribers.
  *
- * The last event is published again while nothing happens: who lost one learns of it.
+ * The last event is published again while nothing happens, so that a subscriber that lost
+ * one learns of it.
  */
 #include <errno.h>
 #include <nanomsg/ipc.h>
@@ -58,7 +59,7 @@ static int open_door(int protocol, const char *path, gid_t gid, struct stg_err *
         nn_bind(door, url) < 0)
         return stg_err(err, -STAGER_UNAVAILABLE, "cannot bind %s: %s", url,
                        nn_strerror(nn_errno()));
-    /* Nobody else could connect until here: umask. */
+    /* The umask kept all other users off until here. */
     struct stat st;
     if (gid != (gid_t)-1 &&
         (stat(path, &st) < 0 || (st.st_gid != gid && chown(path, (uid_t)-1, gid) < 0) ||
@@ -105,7 +106,7 @@ static void publish(struct gate *gate)
         nn_send(gate->events, gate->last_event, gate->last_event_bytes, NN_DONTWAIT);
 }
 
-/* A reply to who left meanwhile goes nowhere: nanomsg sees to it. */
+/* nanomsg drops a reply to a peer that left meanwhile. */
 static void take_frame(struct gate *gate)
 {
     static char buf[sizeof(struct stg_gate_frame) + STG_GATE_PAYLOAD_MAX_BYTES];
@@ -191,7 +192,7 @@ static int start(struct gate *gate, char **argv, struct stg_err *err)
     if (parse_id(argv[2], &uid) < 0 || parse_id(argv[3], &gid) < 0 ||
         parse_id(argv[4], &group) < 0 || parse_id(argv[5], &parent) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "not a number");
-    /* A folder above it may be closed to whom we become. */
+    /* The user that this process becomes may not pass a folder above it. */
     if (chdir(argv[1]) < 0)
         return stg_err(err, -STAGER_UNAVAILABLE, "%s: %s", argv[1], strerror(errno));
     int rc = stg_gate_confine((uid_t)uid, (gid_t)gid, (pid_t)parent, err);

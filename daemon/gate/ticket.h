@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tickets: 32 random bytes that stand for a user, given to who asks on attach.sock and
- * shown with each request at the gate, which does not know its peers. Bounded in number,
+ * Tickets: 32 random bytes that stand for a user, given on attach.sock and shown with
+ * each request at the gate, which does not know its peers. Bounded in number,
  * for each user and in all; forgotten with the daemon. Belongs to the loop.
  */
 #ifndef STG_DAEMON_GATE_TICKET_H
@@ -24,14 +24,15 @@ struct stg_tickets {
     struct stg_ticket *newest;
 };
 
-/* A ticket for `who`, valid for STG_TICKET_SECONDS from now_ns; the oldest of a user with
- * STG_TICKETS_A_USER goes. RESOURCE_EXHAUSTED: out of memory, or STG_TICKETS are valid.
+/* Makes a ticket for a user, valid for STG_TICKET_SECONDS from now_ns; the oldest of a
+ * user with STG_TICKETS_A_USER goes. RESOURCE_EXHAUSTED: out of memory, or STG_TICKETS
+ * are valid.
  */
 int stg_tickets_give(struct stg_tickets *tickets, const struct stg_identity *identity,
                      uint64_t now_ns, unsigned char ret[STG_TICKET_BYTES],
                      struct stg_err *err);
 
-/* Whose it is; NULL: nobody's, or expired. Takes the same time for each wrong one. The
+/* Returns its user; NULL: unknown or expired. Takes the same time for each wrong one. The
  * identity lives until the next call of stg_tickets_give. */
 const struct stg_identity *stg_tickets_find(const struct stg_tickets *tickets,
                                             const void *ticket, size_t bytes,

@@ -31,8 +31,8 @@ struct stg_twin_start {
     char name[64];                 /* of the device */
 };
 
-/* Starts one, waits until it is ready. A device that cannot be used is an error as it
- * told it; one that breaks the rules or takes too long is ended. CANCELLED: stop. */
+/* Starts one, waits until it is ready. If it cannot use the device, returns its
+ * error. If it breaks the rules or takes too long, ends it. CANCELLED: stop. */
 int stg_twin_process_start(struct stg_twin_start *start, struct stg_twin_process **ret,
                            struct stg_err *err);
 

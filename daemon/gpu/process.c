@@ -16,7 +16,7 @@
 #include "daemon/gpu/priv.h"
 #include "daemon/host/helper.h"
 
-#define START_MILLIS 30000 /* a driver that nobody used before takes its time */
+#define START_MILLIS 30000 /* a driver needs long at its first use */
 #define COPY_MILLIS 10000
 #define REAP_MILLIS 2000
 #define N_FDS (STG_GPU_CHANNELS + 2)

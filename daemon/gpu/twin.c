@@ -267,7 +267,7 @@ void stg_twin_destroy(struct stg_twin *twin)
     free_twin(twin);
 }
 
-/* ---- what is told of it ---- */
+/* ---- reports ---- */
 
 void stg_twin_memory(struct stg_twin *twin, struct stg_twin_memory *ret)
 {

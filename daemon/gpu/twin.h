@@ -35,7 +35,8 @@ struct stg_twin_config {
 int stg_twin_create(const struct stg_twin_config *config, struct stg_twin **ret,
                     struct stg_err *err);
 
-/* Ends stager-gpu; waits for it, 2 s at most. Nobody copies any more. NULL is allowed. */
+/* Ends stager-gpu; waits for it, 2 s at most. No thread copies any more. NULL is allowed.
+ */
 void stg_twin_destroy(struct stg_twin *twin);
 
 /* These bytes of the segment are as they are going to stay: copies them. The number of

@@ -2,9 +2,9 @@
  *
  * Thread pools of the daemon (settings: thread_pools): where stages that say
  * use_stage_subgraph_thread_pool draw and compute. A job occupies a thread until it
- * returns; whoever waits for room, memory, a turn or a pass is no job. Stages that share
- * a pool take turns, however many jobs each of them has. Beside the threads that do jobs
- * a pool may have some that help a job in its ops (stg_pool_parallel).
+ * returns; a runner that waits for room, memory, a turn or a pass has no thread. Stages
+ * that share a pool take turns, however many jobs each of them has. Beside the threads
+ * that do jobs a pool may have some that help a job in its ops (stg_pool_parallel).
  *
  * Pools and their threads live from the start of the daemon to its end.
  */

@@ -10,7 +10,7 @@
 
 #define LOOK_NS UINT64_C(1000000000)
 
-/* user nice system idle iowait irq softirq steal: two of them are of nobody. */
+/* user nice system idle iowait irq softirq steal: two of them are idle time. */
 static bool read_stat(uint64_t *ret_idle, uint64_t *ret_all)
 {
     uint64_t n[8] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many cores nobody uses, as the system counts them for all programs together.
+ * How many cores are idle, as the system counts them for all programs together.
  * Zero-initialise; one thread.
  */
 #ifndef STG_DAEMON_PLACEMENT_CORES_H

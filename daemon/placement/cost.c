@@ -138,7 +138,7 @@ static int64_t capacity(double ns)
 }
 
 /* Vertices: nodes, slots, source (the daemon), sink (the trainer). What a slot costs is
- * the edge from who makes it to the slot; who reads it holds the slot on its side. */
+ * the edge from its maker to the slot; a reader holds the slot on its side. */
 static void build(const struct sweep *sweep, double weight)
 {
     const struct stg_cost_problem *p = sweep->problem;

@@ -10,7 +10,7 @@
 #define MS UINT64_C(1000000)
 
 #define WARM_UP_NS (700 * MS)
-#define UNMEASURED_NS (5000 * MS) /* then people are told what is waited for */
+#define UNMEASURED_NS (5000 * MS) /* then `explain` names what is missing */
 #define WINDOW_NS (150 * MS)
 #define WINDOW_MAX_NS (4000 * MS) /* then it has to do with fewer batches */
 #define WINDOW_BATCHES 24u
@@ -326,7 +326,7 @@ static void disturb(struct stg_smart *smart, const struct stg_smart_view *view)
         smart->since_ns = 0;
 }
 
-/* Once nobody tries anything else. */
+/* Once no other trial runs. */
 static void begin_first(struct stg_smart *smart, const struct stg_smart_view *view)
 {
     if (!view->is_tuning || view->now_ns - smart->trial_began_ns >= TUNING_MAX_NS)

@@ -28,7 +28,7 @@ struct stg_smart_view {
     bool is_running;    /* a pass runs: batches are made, or wait to be taken */
     bool is_tuning;     /* a number of `auto` is being tried: it has to be judged first */
     bool is_measured;   /* nodes of both sides are */
-    double free_cores;  /* that nobody uses */
+    double free_cores;  /* idle */
 };
 
 /* A cut to try. */

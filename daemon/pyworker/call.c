@@ -185,7 +185,7 @@ static int send_job(struct stg_worker *worker, uint64_t bytes, struct stg_err *e
     return stg_work_expel(worker, err, "does not take its work (%s)", strerror(errno));
 }
 
-/* As who started it says, who may say anything. */
+/* As the starter of the worker reports it, unchecked. */
 static int say_ended(struct stg_worker *worker, int32_t status, struct stg_err *err)
 {
     if (status >= 0)
@@ -244,8 +244,8 @@ static int say_late(struct stg_worker *worker, bool is_stopped, bool is_gone,
 }
 
 /* What a worker that was stopped in the middle of a call could answer in a moment, it
- * may: else it would have to be started again. How one that is gone ended is said in a
- * moment, where somebody started it who says so. */
+ * may: else it would have to be started again. If the starter of a worker reports how it
+ * ended, the report comes in a moment. */
 static int wait_for_answer(struct stg_worker *worker, const struct stg_work_call *call,
                            uint64_t *ret, struct stg_err *err)
 {

@@ -19,7 +19,8 @@ enum stg_worker_state {
     STG_WORKER_GONE,     /* it is; its runner, if it has one, has not noticed yet */
 };
 
-/* Fields are guarded by the workers' lock, but for those of whoever has it BUSY. */
+/* Fields are guarded by the workers' lock, but for those of the runner that has it BUSY.
+ */
 struct stg_worker {
     struct stg_worker *next;
     struct stg_workers *workers;
@@ -28,7 +29,7 @@ struct stg_worker {
     pid_t pid;
     uint64_t busy_ns; /* since when it has been BUSY */
 
-    /* While it is BUSY its runner's alone; else nobody's. */
+    /* While it is BUSY its runner's alone; else unused. */
     int channel;
     struct stg_segment input, scratch;
     struct stg_segment copy; /* private memory: no descriptor. What came back */

@@ -4,15 +4,16 @@
  * user that run a function on whole batches. The daemon starts none of them and imports
  * nothing; it hands a batch to one that is free, waits with a clock, and checks what
  * comes back. A worker that dies, is too slow or breaks the rules costs its batch (an
- * error item) and is let go of; who started it starts another one.
+ * error item) and is disconnected; its starter starts another one.
  *
  *   loop:    admit, ready, leave, stop
  *   runner:  call (take a free one -> write its input -> wait -> check its answer),
  *            release
  *
- * One lock guards who is free; a worker that is at work belongs to its runner, which
- * waits on the worker's channel without any lock. When a worker leaves meanwhile, the
- * runner waits a little longer for who started it to say there how it ended.
+ * One lock guards the list of free workers; a worker that is at work belongs to its
+ * runner, which waits on the worker's channel without any lock. When a worker leaves
+ * meanwhile, the runner waits a little longer for its starter to report there how it
+ * ended.
  */
 #ifndef STG_DAEMON_PYWORKER_WORK_H
 #define STG_DAEMON_PYWORKER_WORK_H
@@ -61,7 +62,7 @@ void stg_worker_leave(struct stg_worker *worker);
 /* Is its connection to be closed? */
 bool stg_worker_is_expelled(struct stg_worker *worker);
 
-/* All of them are to go, calls end with ABORTED and text, nobody is admitted any more. */
+/* Disconnects all of them, ends calls with ABORTED and text, and admits none any more. */
 void stg_workers_stop(struct stg_workers *workers, const char *text);
 
 /* "module:name", and what it has to give. */

@@ -25,17 +25,17 @@
 /* To measure its CPU time takes a good part of a run that is no longer than that: each
  * fourth is measured. */
 #define SAMPLED 4
-/* Who takes and has waited for so long needs another thread: those at work are stuck. */
+/* A taker that has waited for so long needs another thread: those at work are stuck. */
 #define STUCK_NS 50000000
-/* Who takes runs another lane rather than wait for one, where that takes no longer. */
+/* A taker runs another lane rather than wait for one, if that takes no longer. */
 #define SHORT_NS 500000
 
 enum state { FREE, IDLE, RUNNING };
 
 struct lane {
     struct stg_one_path *one; /* its input */
-    struct stg_iter *reader;  /* reads from one; NULL: not made yet. Whoever runs the lane
-                                 may touch it */
+    struct stg_iter *reader;  /* reads from one; NULL: not made yet. Belongs to the thread
+                                 that runs the lane */
     enum state state;
     bool counted;      /* among those that are runnable */
     bool fresh;        /* the reader is still at the file before */
@@ -67,7 +67,7 @@ struct stg_lanes {
     unsigned n_running, n_runnable; /* lanes */
     unsigned n_waiting, n_woken;    /* threads; of those, that do not know it yet */
     int64_t run_ns, open_ns;        /* what a run takes; and the first one of a file */
-    bool awaits_any;                /* who takes sleeps until some lane has run, … */
+    bool awaits_any;                /* the taker sleeps until some lane has run, … */
     const struct lane *awaited;     /* … or this one; NULL: awake */
     uint64_t n_started, n_ready, n_runs;
     struct stg_err failure; /* of the lane that failed first */
@@ -106,7 +106,7 @@ static void wake_one(struct stg_lanes *lanes)
     pthread_cond_signal(&lanes->work);
 }
 
-/* Who takes has nothing to do meanwhile. The lock is held. */
+/* The taker has nothing to do meanwhile. The lock is held. */
 static void wake_for_all(struct stg_lanes *lanes)
 {
     while (lanes->n_woken < lanes->n_waiting && lanes->n_woken < lanes->n_runnable) {
@@ -382,8 +382,8 @@ static void wait_for(struct stg_lanes *lanes, const struct lane *lane)
     stg_calls_waited(&lanes->calls, stg_now_ns() - began_ns);
 }
 
-/* What who takes does while a lane has nothing yet: what nobody else is at, or something
- * that will be wanted soon. NULL: sleep. The lock is held. */
+/* Returns the lane that the taker runs while `lane` has nothing yet: `lane` itself, if no
+ * thread runs it, or one that is wanted soon. NULL: sleep. The lock is held. */
 static struct lane *find_for_taker(struct stg_lanes *lanes, struct lane *lane)
 {
     if (lane->state == IDLE)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Readers that run at once: a lane is a reader step with one file after the other as its
- * input. Threads of the lanes' own open the files, read them and make the blocks, a few
- * ahead of who takes them. In which order lanes are taken from is the taker's business:
- * what comes out of one lane never depends on timing.
+ * input. The threads of the lanes open the files, read them and make the blocks, a
+ * few ahead of the taker. The taker decides the order of lanes; what comes out of one
+ * lane never depends on timing.
  *
  * All calls come from one thread at a time (the dataset's), in which a lane is also run
  * when it is asked for something that no other thread is at; and, where reads are short,

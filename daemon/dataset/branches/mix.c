@@ -193,7 +193,7 @@ int stg_mix_add(struct stg_mix *mix, struct stg_cursor *cursor, int64_t n, bool 
     return 0;
 }
 
-/* One run: a view, or the block itself when it is whole and nobody else's. */
+/* One run: a view, or the block itself when it is whole and has one owner. */
 static int emit_run(struct stg_mix *mix, struct stg_quota *quota, struct stg_block **ret,
                     struct stg_err *err)
 {

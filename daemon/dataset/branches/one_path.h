@@ -12,7 +12,7 @@ struct stg_one_path {
     struct stg_iter iter;
     struct stg_block *block; /* the path; its own reference */
     bool given;
-    bool asked_again; /* whoever reads from it knows that the file has no more */
+    bool asked_again; /* the reader knows that there is no more */
 };
 
 extern const struct stg_iter_impl stg_one_path_impl;

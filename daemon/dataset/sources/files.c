@@ -200,8 +200,8 @@ static int add_files(struct files *files, const struct listing *list, struct stg
     return 0;
 }
 
-/* Sorted by bytes, over all patterns together: the order of a directory is nobody's
- * promise. A file that two patterns match is there twice, as in tf.data. */
+/* Sorted by bytes, over all patterns together: no file system promises
+ * an order. A file that two patterns match is there twice, as in tf.data. */
 static int list_patterns(struct listing *list, struct stg_err *err)
 {
     size_t n;

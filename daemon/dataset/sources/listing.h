@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A listing: a file of names of files, one a line, each a whole path or a url. Names are
- * not patterns, and are not looked for: one that is not there is told when it is opened.
+ * not patterns, and are not looked up: a missing file is an error when it is opened.
  */
 #ifndef STG_DAEMON_LISTING_H
 #define STG_DAEMON_LISTING_H

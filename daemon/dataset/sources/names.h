@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The files that a reader step opens, one after the other. While it reads one, the names
- * of the next few are known already, and who has nothing better to do opens them
+ * of the next few are known already, and an idle thread opens them
  * (daemon/storage/ahead.h): opening a small file takes as long as reading it. One thread
  * at a time.
  */
@@ -24,7 +24,7 @@ struct stg_names {
     struct stg_iter *input; /* yields the names; borrowed, as is all above the queue */
     const struct stg_step *step;
     const struct stg_file_user *identity;
-    struct stg_ahead *ahead; /* nobody else's; NULL: none is opened before its turn */
+    struct stg_ahead *ahead; /* owned; NULL: none is opened before its turn */
     struct stg_name queue[STG_MAX_NAMES];
     unsigned first, n;
     int ended; /* not 0: what the input said behind the last of them */
@@ -33,8 +33,8 @@ struct stg_names {
 
 /* Zero bytes with the borrowed fields set are initialised. */
 
-/* The next one, which the caller owns, and the file, open, if somebody opened it before,
- * or NULL. Otherwise as stg_iter_impl.next. */
+/* The next one, which the caller owns, and the file, if it was opened ahead, or
+ * NULL. Otherwise as stg_iter_impl.next. */
 int stg_names_next(struct stg_names *names, struct stg_name *ret,
                    struct stg_source **ret_source, struct stg_err *err);
 

@@ -22,8 +22,7 @@ struct path {
 };
 
 struct sorting {
-    uint64_t
-        random; /* pivots are drawn, so that nobody can name files for the worst case */
+    uint64_t random; /* pivots are drawn, so that no names of files are the worst case */
 };
 
 static uint64_t key_at(const struct path *path, size_t depth)

@@ -17,7 +17,7 @@ enum from {
     UNDECIDED,
     THE_FILE,
     THE_INPUT,     /* and into the file */
-    THE_INPUT_ONLY /* somebody else writes the file, or an error went by */
+    THE_INPUT_ONLY /* another dataset writes the file, or there was an error */
 };
 
 struct cache {
@@ -57,7 +57,7 @@ static int cache_infer(const struct stg_step *step, const struct stg_schema *in,
     return 0;
 }
 
-/* More at once from time to time: who takes only the first few does not wait for more. */
+/* More at once from time to time: a consumer of the first few does not wait for more. */
 static int64_t next_pull(struct cache *cache, int64_t want)
 {
     int64_t pull = cache->pull > want ? cache->pull : want;

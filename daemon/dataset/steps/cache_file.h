@@ -2,10 +2,10 @@
  *
  * Blocks in a file, for `cache`: written once, in order, and valid only when whole. The
  * writer works on PATH.part, which it has locked, and gives it its name when every byte
- * is on the disk: a crash leaves a .part that nobody holds, which the next writer takes
- * over. A reader believes nothing: what is no cache, is of another pipeline, another
- * list of files, another user or another version, is cut short or damaged, is refused
- * with its path and what to do; no file is ever replaced.
+ * is on the disk: a crash leaves a .part without a lock, which the next writer takes
+ * over. A reader trusts nothing: it refuses a file that is no cache, belongs to another
+ * pipeline, list of files, user or version, or is cut short or damaged. The error has the
+ * path and what to do. No file is ever replaced.
  *
  * The file is the daemon's own, in a folder where the applier may write. One thread at a
  * time.
@@ -20,7 +20,7 @@
 /* Raised when blocks are written otherwise. */
 #define STG_CACHE_VERSION 1
 
-/* Whose blocks they are. */
+/* Identifies the content. */
 struct stg_cache_key {
     uint64_t pipeline; /* its fingerprint */
     uint64_t files;    /* of the list of files of the pass */
@@ -42,7 +42,7 @@ int stg_cache_read(struct stg_cache_reader *reader, struct stg_quota *quota,
                    struct stg_err *err);
 void stg_cache_close(struct stg_cache_reader *reader); /* NULL is allowed */
 
-/* 1: somebody else is writing it now. */
+/* 1: another dataset is writing it now. */
 int stg_cache_create(const char *path, const struct stg_file_user *identity,
                      const struct stg_cache_key *key, struct stg_cache_writer **ret,
                      struct stg_err *err);

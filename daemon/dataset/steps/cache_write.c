@@ -57,8 +57,8 @@ static int open_folder(struct stg_cache_writer *writer,
     return rc;
 }
 
-/* The .part is ours: a file of this user that has no other name. Whoever else has put
- * something there would have it written over. */
+/* The .part is a file of this user that has no other name. A file of another program is
+ * not written over. */
 static int check_part(const struct stg_cache_writer *writer, struct stg_err *err)
 {
     struct stat st;
@@ -72,8 +72,8 @@ static int check_part(const struct stg_cache_writer *writer, struct stg_err *err
                    writer->path);
 }
 
-/* 1: somebody else has it. Who gets the lock looks whether the name is still that of the
- * file: the one before may have given it its own. */
+/* 1: another writer has it. The owner of the lock checks that the name is still that of
+ * the file: the writer before it may have renamed the file. */
 static int lock_part(struct stg_cache_writer *writer, struct stg_err *err)
 {
     struct stat mine, named;

@@ -2,8 +2,8 @@
  *
  * map: a graph over each element. The input is drawn by the thread that draws from the
  * map, in groups of records; a group is cut into jobs for the threads of the map (or is
- * one job, done at once). Groups are handed on in the order in which they were drawn, so
- * that nothing depends on who did a job and when.
+ * one job, done at once). Groups leave in the order in which they were drawn, so that
+ * nothing depends on threads or time.
  */
 #include "daemon/dataset/steps/map.h"
 

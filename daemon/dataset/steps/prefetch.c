@@ -64,7 +64,7 @@ static int prefetch_infer(const struct stg_step *step, const struct stg_schema *
 /* ---- the thread ---- */
 
 /* What works ahead must not take the memory that the steps need to go on: a quarter of it
- * stays free. When nothing waits, somebody else is to say that it does not do. */
+ * stays free. When nothing waits, a step that needs memory reports the lack. */
 static bool has_memory(const struct prefetch *prefetch)
 {
     const struct stg_quota *quota = prefetch->iter.dataset->quota;

@@ -240,7 +240,8 @@ static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *er
     int rc = stg_iter_stopped(&shuffle->iter, err);
     if (rc == 0)
         rc = stg_iter_next(input, PULL_RECORDS, &block, err);
-    /* What is in the buffer has much of the memory: it is the reason, whoever asked. */
+    /* What is in the buffer has much of the memory: it is the reason, whichever step
+     * asked. */
     if (rc == -STAGER_RESOURCE_EXHAUSTED && shuffle->store.n_bytes >= limit / 4)
         return too_large(shuffle, 0, err);
     if (rc < 0)
