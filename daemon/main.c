@@ -15,7 +15,6 @@
 #include "daemon/server/config.h"
 #include "daemon/server/server.h"
 #include "daemon/server/stop.h"
-#include "daemon/server/version.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 

@@ -154,6 +154,15 @@ void stg_catalog_note(struct stg_instance *instance);
  * or -1. */
 int stg_catalog_sweep(struct stg_catalog *catalog);
 
+/* Returns whether a pipeline, or a shared instance of an earlier one, is of the
+ * definition. */
+bool stg_catalog_has(const struct stg_catalog *catalog,
+                     const struct stg_definition *definition);
+
+/* Passes stg_stage_trace on to the stages of the definition's shared instances. */
+void stg_catalog_trace(const struct stg_catalog *catalog,
+                       const struct stg_definition *definition, bool last);
+
 /* Tells every client `text` with that code. Returns at once. */
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
 

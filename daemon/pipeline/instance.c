@@ -357,3 +357,28 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
     }
     return new_instance(catalog, pipeline, private_run, max_held, ret, err);
 }
+
+/* ---- traces ---- */
+
+bool stg_catalog_has(const struct stg_catalog *catalog,
+                     const struct stg_definition *definition)
+{
+    for (const struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next) {
+        if (p->definition == definition)
+            return true;
+    }
+    for (const struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->definition == definition && !i->private_run)
+            return true;
+    }
+    return false;
+}
+
+void stg_catalog_trace(const struct stg_catalog *catalog,
+                       const struct stg_definition *definition, bool last)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->definition == definition && i->stage != NULL && !i->private_run)
+            stg_stage_trace(i->stage, last);
+    }
+}

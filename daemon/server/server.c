@@ -18,14 +18,14 @@
 
 #include "core/device.h"
 #include "core/log.h"
+#include "daemon/gate/gate.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
 #include "daemon/server/config.h"
-#include "daemon/server/gate.h"
+#include "daemon/server/connection.h"
 #include "daemon/server/loop.h"
-#include "daemon/server/session.h"
+#include "daemon/server/request.h"
 #include "daemon/server/stop.h"
-#include "daemon/server/version.h"
 #include "daemon/storage/http/disk.h"
 #include "daemon/storage/http/fetcher.h"
 #include "daemon/storage/http/store.h"
@@ -175,7 +175,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
         int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            stg_session_create(server, fd);
+            stg_connection_create(server, fd);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
@@ -187,31 +187,28 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 
 /* ---- sweeping ---- */
 
-void stg_server_sweep_sessions(struct stg_server *server)
-{
-    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
-        stg_session_sweep(s);
-}
-
 static void on_sweep(uv_timer_t *timer)
 {
     struct stg_server *server = timer->data;
-    stg_server_sweep_sessions(server);
+    stg_session_sweep_all(server);
     int millis = stg_catalog_sweep(server->catalog);
-    stg_session_retry_brief(server->sessions);
+    stg_request_retry_opens(server, true);
     if (millis >= 0)
         uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
     if (server->stopping && stg_catalog_quiet(server->catalog))
         uv_stop(&server->loop);
 }
 
-void stg_server_sweep_soon(struct stg_server *server)
+/* Before the loop waits: performs what stg_server_sweep_soon recorded. */
+static void on_prepare(uv_prepare_t *prepare)
 {
+    struct stg_server *server = prepare->data;
     uv_timer_t *timer = &server->sweep_timer;
     bool soon =
         uv_is_active((uv_handle_t *)timer) && uv_timer_get_due_in(timer) <= SOON_MILLIS;
-    if (!soon && !uv_is_closing((uv_handle_t *)timer))
+    if (server->sweeps_soon && !soon && !uv_is_closing((uv_handle_t *)timer))
         uv_timer_start(timer, on_sweep, 1, 0);
+    server->sweeps_soon = false;
 }
 
 static void stop(struct stg_server *server, const char *why);
@@ -233,8 +230,7 @@ static void wake(void *owner)
 static void catalog_changed(void *owner)
 {
     struct stg_server *server = owner;
-    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
-        stg_session_retry(s);
+    stg_request_retry_opens(server, false);
     stg_server_sweep_soon(server);
 }
 
@@ -397,6 +393,9 @@ static int start_loop(struct stg_server *server, struct stg_err *err)
     uv_timer_init(loop, &server->accept_timer);
     uv_timer_init(loop, &server->stop_timer);
     uv_timer_init(loop, &server->watchdog_timer);
+    uv_prepare_init(loop, &server->prepare);
+    server->prepare.data = server;
+    uv_prepare_start(&server->prepare, on_prepare);
     server->sweep_timer.data = server;
     server->accept_timer.data = server;
     server->stop_timer.data = server;
@@ -421,6 +420,21 @@ static int start_catalog(struct stg_server *server, struct stg_err *err)
     stg_budget_init(&server->budget, server->settings->memory_budget);
     return stg_catalog_create(&server->loop, server->settings, &server->budget,
                               server->instance, &hooks, &server->catalog, err);
+}
+
+static void serve_gate(void *owner, uint64_t tag, const void *payload, size_t bytes)
+{
+    stg_request_serve_gate(owner, tag, payload, bytes);
+}
+
+static int create_gate(struct stg_server *server, struct stg_err *err)
+{
+    struct stg_gate_config config = {.loop = &server->loop,
+                                     .settings = server->settings,
+                                     .instance = server->instance,
+                                     .serve = serve_gate,
+                                     .owner = server};
+    return stg_gate_create(&config, &server->gate, err);
 }
 
 /* At the start: loading the driver takes milliseconds, and the loop has none to give. */
@@ -457,7 +471,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
     if (rc == 0)
         rc = open_socket(server, err);
     if (rc == 0)
-        rc = stg_gate_create(server, &server->gate, err);
+        rc = create_gate(server, err);
     if (rc < 0)
         return rc;
     look_for_cuda(server);
@@ -533,6 +547,7 @@ void stg_server_finish(struct stg_server *server)
     if (server->has_loop)
         stg_loop_finish(&server->loop);
     stg_gate_destroy(server->gate);
+    stg_kept_finish(&server->kept);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     if (server->spare_fd >= 0)

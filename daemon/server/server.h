@@ -8,9 +8,15 @@
 
 #include <uv.h>
 
+#include "daemon/gate/kept.h"
 #include "daemon/host/memory.h"
 #include "daemon/pipeline/catalog.h"
 #include "daemon/server/lock.h"
+
+#ifndef STG_RELEASE /* of meson.build */
+#define STG_RELEASE "0.0.0"
+#endif
+#define STG_VERSION STG_RELEASE
 
 struct stg_gate;
 struct stg_session;
@@ -24,6 +30,7 @@ struct stg_server {
     struct stg_pools *pools;
     struct stg_catalog *catalog;
     struct stg_gate *gate;
+    struct stg_kept kept; /* replies to changes through the gate */
     uint64_t instance;
     char cuda[256]; /* what there is, or why there is none */
 
@@ -36,6 +43,8 @@ struct stg_server {
     uv_poll_t listen_poll, input_poll;
     uv_async_t async; /* any thread: sweep, or stop */
     uv_timer_t sweep_timer;
+    uv_prepare_t prepare; /* starts sweep_timer */
+    bool sweeps_soon;
     uv_timer_t accept_timer; /* a pause after EMFILE */
     uv_timer_t stop_timer;
     uv_timer_t watchdog_timer; /* tells systemd that the loop turns */
@@ -60,10 +69,10 @@ void stg_server_run(struct stg_server *server);
 /* Closes and frees everything. Half-started ones are fine. */
 void stg_server_finish(struct stg_server *server);
 
-/* Something may have changed in a stage: look soon. Loop thread. */
-void stg_server_sweep_soon(struct stg_server *server);
-
-/* Forgets clients that left and have released all they held. */
-void stg_server_sweep_sessions(struct stg_server *server);
+/* Records that something may have changed in a stage: the loop sweeps before it waits. */
+static inline void stg_server_sweep_soon(struct stg_server *server)
+{
+    server->sweeps_soon = true;
+}
 
 #endif

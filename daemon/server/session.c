@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/param.h"
 #include "daemon/host/limit.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/tracing.h"
@@ -20,8 +21,6 @@
 #endif
 
 #define HELLO_MILLIS 2000
-#define JOIN_MILLIS 25000
-#define MESSAGES_A_TURN 16
 
 /* ---- life ---- */
 
@@ -61,7 +60,7 @@ static void end(struct stg_session *session)
     close_handle(&session->deadline);
 }
 
-static void stop_waiting(struct stg_session *session)
+void stg_session_stop_waiting(struct stg_session *session)
 {
     if (session->open_private != NULL)
         stg_catalog_abandon(session->open_private);
@@ -102,7 +101,7 @@ void stg_session_close(struct stg_session *session)
         return;
     session->closing = true;
     session->joining = false;
-    stop_waiting(session);
+    stg_session_stop_waiting(session);
     stop_working(session);
     stg_tracing_end(session);
     bool gone = true;
@@ -144,7 +143,7 @@ static void on_death(uv_poll_t *poll, int status, int events)
     stg_server_sweep_soon(session->server);
 }
 
-void stg_session_sweep(struct stg_session *session)
+static void sweep(struct stg_session *session)
 {
     if (session->worker != NULL && stg_worker_is_expelled(session->worker))
         stg_session_close(session);
@@ -158,6 +157,12 @@ void stg_session_sweep(struct stg_session *session)
     end(session);
 }
 
+void stg_session_sweep_all(struct stg_server *server)
+{
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        sweep(s);
+}
+
 void stg_session_abort(struct stg_session *session)
 {
     session->client = NULL;
@@ -165,7 +170,7 @@ void stg_session_abort(struct stg_session *session)
     stg_tracing_end(session);
     if (!session->closing) {
         session->closing = true;
-        stop_waiting(session);
+        stg_session_stop_waiting(session);
         uv_poll_stop(&session->poll);
         close_handle(&session->poll);
         close(session->fd);
@@ -258,19 +263,58 @@ void stg_session_fail(struct stg_session *session, uint64_t id, int code,
         stg_session_close(session);
 }
 
-/* ---- requests ---- */
+void stg_session_fail_with(struct stg_session *session, const struct stg_request *request,
+                           const struct stg_err *err)
+{
+    stg_session_fail(session, request->id, err->code, err->text);
+}
+
+struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
+                                               const struct stg_request *request)
+{
+    const char *names[256];
+    size_t n = 0;
+    struct stg_catalog *catalog = session->server->catalog;
+    for (struct stg_pipeline *p = stg_catalog_first(catalog); p != NULL; p = p->next) {
+        bool allowed = stg_catalog_allowed(catalog, p, &session->identity);
+        if (strcmp(p->name, request->name) == 0 && allowed)
+            return p;
+        if (strcmp(p->name, request->name) == 0) {
+            char text[256];
+            snprintf(text, sizeof(text),
+                     "pipeline %s belongs to uid %u; ask to be put into group %s",
+                     p->name, (unsigned)p->definition->applier.uid,
+                     session->server->settings->access_group);
+            stg_session_fail(session, request->id, -STAGER_PERMISSION_DENIED, text);
+            return NULL;
+        }
+        if (allowed && n < 256)
+            names[n++] = p->name;
+    }
+    const char *near = stg_nearest(request->name, names, n);
+    char text[512];
+    snprintf(text, sizeof(text),
+             "no pipeline %.64s here%s%s%s; see `stagerctl list`, or `stagerctl "
+             "apply FILE` it (stager.list and stager.apply in Python)",
+             request->name, near != NULL ? ": did you mean " : "",
+             near != NULL ? near : "", near != NULL ? "?" : "");
+    stg_session_fail(session, request->id, -STAGER_NOT_FOUND, text);
+    return NULL;
+}
+
+/* ---- deadlines ---- */
 
 static void on_deadline(uv_timer_t *timer)
 {
     struct stg_session *session = timer->data;
     if (session->open_waits) {
         uint64_t id = session->open.id;
-        stop_waiting(session);
+        stg_session_stop_waiting(session);
         stg_session_fail(session, id, session->open_code, session->open_why);
     } else if (session->joining) {
         stg_log(STG_LOG_WARNING,
                 "pid %d opened pipeline %s and did not join it within %d ms",
-                (int)session->pid, session->instance->config.name, JOIN_MILLIS);
+                (int)session->pid, session->instance->config.name, STG_JOIN_MILLIS);
         stg_session_close(session);
     } else if (!session->greeted) {
         stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
@@ -278,132 +322,9 @@ static void on_deadline(uv_timer_t *timer)
     }
 }
 
-/* Arms the deadline of an open that waits. Each reason has its time, counted from the
- * first try. */
-static void arm_open(struct stg_session *session)
+void stg_session_set_deadline(struct stg_session *session, uint64_t millis)
 {
-    uint64_t now = uv_now(&session->server->loop);
-    uint64_t due = session->open_since + session->open_millis;
-    uv_timer_start(&session->deadline, on_deadline, due > now ? due - now : 1, 0);
-}
-
-static void wait_with_open(struct stg_session *session, uint64_t id, const void *bytes,
-                           size_t n)
-{
-    struct stg_err err = {0};
-    if (session->open_waits)
-        return;
-    stg_bump_reset(&session->open_bump);
-    /* Decoded once more: its strings have to outlive this message. */
-    int rc = stg_wire_decode_request(bytes, n, &session->open_bump, &session->open, &err);
-    if (rc < 0) {
-        stop_waiting(session);
-        stg_session_fail(session, id, rc, err.text);
-        return;
-    }
-    session->open_waits = true;
-    session->open_since = uv_now(&session->server->loop);
-    arm_open(session);
-}
-
-void stg_session_retry(struct stg_session *session)
-{
-    if (!session->open_waits)
-        return;
-    if (stg_request_open(session, &session->open) == 0) {
-        session->open_private = NULL;
-        session->open_waits = false;
-        if (!session->joining)
-            uv_timer_stop(&session->deadline);
-    } else {
-        arm_open(session);
-    }
-}
-
-void stg_session_retry_brief(struct stg_session *first)
-{
-    for (struct stg_session *s = first; s != NULL; s = s->next) {
-        if (s->open_brief)
-            stg_session_retry(s);
-    }
-}
-
-void stg_session_await_join(struct stg_session *session)
-{
-    uv_timer_start(&session->deadline, on_deadline, JOIN_MILLIS, 0);
-}
-
-void stg_session_joined(struct stg_session *session)
-{
-    session->joining = false;
-    uv_timer_stop(&session->deadline);
-}
-
-static void serve_message(struct stg_session *session, const void *bytes, size_t n)
-{
-    struct stg_bump bump;
-    struct stg_request request;
-    struct stg_err err = {0};
-    stg_bump_init(&bump, 1u << 20);
-    int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
-    if (rc < 0) {
-        stg_session_fail(session, 0, rc, err.text);
-        if (rc != -STAGER_RESOURCE_EXHAUSTED || session->client == NULL)
-            stg_session_close(session); /* a stream outlives a request without memory */
-    } else if (!session->greeted && request.kind != STG_REQUEST_HELLO) {
-        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
-                         "the first request of a connection is hello");
-        stg_session_close(session);
-    } else if (session->tracing != NULL) {
-        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
-                         "this connection traces a pipeline: make another one for "
-                         "requests");
-    } else if (session->open_waits || session->worker != NULL ||
-               (session->client != NULL && request.kind != STG_REQUEST_FEED &&
-                request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&
-                request.kind != STG_REQUEST_WHY)) {
-        stg_session_fail(
-            session, request.id, -STAGER_FAILED_PRECONDITION,
-            "this connection is a stream's or a worker's: make another one for "
-            "requests");
-    } else if (request.kind == STG_REQUEST_OPEN) {
-        if (stg_request_open(session, &request) == 1)
-            wait_with_open(session, request.id, bytes, n);
-    } else {
-        stg_request_serve(session, &request);
-    }
-    stg_bump_finish(&bump);
-}
-
-static void ring(struct stg_session *session)
-{
-    if (session->client != NULL)
-        stg_stage_bell(session->instance->stage, session->client);
-    if (session->worker != NULL)
-        stg_worker_ready(session->worker);
-    stg_server_sweep_soon(session->server);
-}
-
-static void on_readable(uv_poll_t *poll, int status, int events)
-{
-    static char buf[STG_MESSAGE_MAX_BYTES + 1];
-    struct stg_session *session = poll->data;
-    bool bell = false;
-    for (int i = 0; i < MESSAGES_A_TURN && !session->closing; i++) {
-        ssize_t n = recv(session->fd, buf, sizeof(buf), MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-            break;
-        if (n <= 0 || (size_t)n > STG_MESSAGE_MAX_BYTES) {
-            stg_session_close(session);
-            return;
-        }
-        if (n == 1)
-            bell = true;
-        else
-            serve_message(session, buf, (size_t)n);
-    }
-    if (bell && !session->closing)
-        ring(session);
+    uv_timer_start(&session->deadline, on_deadline, millis, 0);
 }
 
 /* ---- peers ---- */
@@ -468,8 +389,7 @@ static int init_handles(struct stg_session *session)
         uv_poll_start(&session->pid_poll, UV_READABLE, on_death);
     }
     if (rc == 0) {
-        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
-        uv_timer_start(&session->deadline, on_deadline, HELLO_MILLIS, 0);
+        stg_session_set_deadline(session, HELLO_MILLIS);
         return 0;
     }
     session->closing = true;
@@ -502,7 +422,7 @@ void stg_session_refuse(int fd, int number)
     close(fd);
 }
 
-void stg_session_create(struct stg_server *server, int fd)
+struct stg_session *stg_session_create(struct stg_server *server, int fd)
 {
     struct stg_session *session = calloc(1, sizeof(*session));
     errno = 0;
@@ -512,7 +432,7 @@ void stg_session_create(struct stg_server *server, int fd)
         else
             close(fd);
         free(session);
-        return;
+        return NULL;
     }
     session->server = server;
     session->fd = fd;
@@ -525,7 +445,7 @@ void stg_session_create(struct stg_server *server, int fd)
             close(session->pidfd);
         stg_session_refuse(fd, -rc);
         session->fd = session->pidfd = -1;
-        return;
+        return NULL;
     }
     server->n_sessions++;
     if (server->n_sessions > server->settings->max_clients) {
@@ -537,5 +457,7 @@ void stg_session_create(struct stg_server *server, int fd)
         stg_log(STG_LOG_WARNING, "pid %d was refused: %s", (int)session->pid, text);
         stg_session_fail(session, 0, -STAGER_RESOURCE_EXHAUSTED, text);
         stg_session_close(session);
+        return NULL;
     }
+    return session;
 }

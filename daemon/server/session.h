@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One connection: its process (SO_PEERCRED, pidfd), its requests, and at most one stream.
- * A message of one byte is a doorbell. Belongs to the loop.
+ * One connection: its process (SO_PEERCRED, pidfd), its replies, and at most one stream.
+ * Belongs to the loop.
  *
  * I4  No call blocks on an object whose file description a client shares: every send and
- * recv is MSG_DONTWAIT; a client that does not read its replies is disconnected. I5  No
- * descriptor is accepted from a client: recv has no control buffer. I11 Any input ends in
- * an answer or in the end of that connection.
+ * recv is MSG_DONTWAIT; a client that does not read its replies is disconnected. I11 Any
+ * input ends in a reply or in the end of that connection.
  */
 #ifndef STG_DAEMON_SERVER_SESSION_H
 #define STG_DAEMON_SERVER_SESSION_H
@@ -18,6 +17,8 @@
  * process cannot be watched: its pid is of another namespace, and the kernel has no
  * SO_PEERPIDFD (before Linux 6.5). hold_timeout_millis may be shorter. */
 #define STG_UNSEEN_MILLIS 30000u
+
+#define STG_JOIN_MILLIS 25000 /* from the reply to an open to the join */
 
 /* A reply that is not sent on a socket. */
 struct stg_session_answer {
@@ -61,61 +62,52 @@ struct stg_session {
     uint64_t open_gone; /* it waits for memory: n_gone at the last try, plus 1; or 0 */
 };
 
-/* Takes the accepted socket; on failure it is closed. */
-void stg_session_create(struct stg_server *server, int fd);
+/* Makes a session of an accepted socket, and watches its process. NULL: the socket is
+ * closed. */
+struct stg_session *stg_session_create(struct stg_server *server, int fd);
 
 /* Tells an accepted socket why there is no session (number: as errno), and closes it. -1:
  * logs alone. */
 void stg_session_refuse(int fd, int number);
 
-/* Sends a reply, with n descriptors when n > 0. A session that cannot take it is closed;
- * one that can is told an error when there is no memory for the reply. Then the code is
- * negative, and no descriptor was sent. */
+static inline struct stg_reply stg_reply_to(const struct stg_request *request)
+{
+    return (struct stg_reply){.id = request->id, .kind = request->kind, .text = ""};
+}
+
+/* Sends a reply, with n descriptors when n > 0. Closes a session that cannot take it;
+ * sends an error instead without memory for the reply. Then the code is negative, and no
+ * descriptor was sent. */
 int stg_session_reply(struct stg_session *session, const struct stg_reply *reply,
                       const int *fds, size_t n);
 
-/* Sends a reply without blocking; closes nothing. Whether it was sent. */
+/* Sends a reply without blocking; closes nothing. Returns whether it was sent. */
 bool stg_session_post(struct stg_session *session, const struct stg_reply *reply);
 
 void stg_session_fail(struct stg_session *session, uint64_t id, int code,
                       const char *text);
+void stg_session_fail_with(struct stg_session *session, const struct stg_request *request,
+                           const struct stg_err *err);
 
-/* Tries an open that waits again. */
-void stg_session_retry(struct stg_session *session);
+/* Returns the pipeline that the request names if the user may see it. NULL: the request
+ * failed with the names that are near. */
+struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
+                                               const struct stg_request *request);
 
-/* Open was answered: the session is closed unless join follows in time. */
-void stg_session_await_join(struct stg_session *session);
-void stg_session_joined(struct stg_session *session);
+/* Ends the wait of an open, the hello or the join that has not come in time. */
+void stg_session_set_deadline(struct stg_session *session, uint64_t millis);
 
-/* Those of the list whose open waits for a process to release, or to end. */
-void stg_session_retry_brief(struct stg_session *first);
+/* Forgets an open that waits. */
+void stg_session_stop_waiting(struct stg_session *session);
 
-/* Reaps what a closed session's living process released late; closes that of a worker who
- * is to go. */
-void stg_session_sweep(struct stg_session *session);
+/* Reaps what the living processes of closed sessions released late; closes sessions of
+ * workers that are disconnected. */
+void stg_session_sweep_all(struct stg_server *server);
 
 /* Closes the socket; the session goes when its process holds nothing. */
 void stg_session_close(struct stg_session *session);
 
 /* Forgets everything, at the end of the daemon. */
 void stg_session_abort(struct stg_session *session);
-
-/* request.c: one row a request. */
-void stg_request_serve(struct stg_session *session, const struct stg_request *request);
-
-/* request.c: the pipeline of that name if the caller may see it; else NULL, and it was
- * told an error that names near ones. */
-struct stg_pipeline *stg_request_pipeline(struct stg_session *session,
-                                          const struct stg_request *request);
-
-/* work_request.c: to be a worker. */
-void stg_request_work(struct stg_session *session, const struct stg_request *request);
-
-/* request_open.c: open, when its instance is live. Returns 0 when answered, 1: still
- * waiting. */
-int stg_request_open(struct stg_session *session, const struct stg_request *request);
-
-/* request_open.c: the open takes effect. */
-void stg_request_join(struct stg_session *session, const struct stg_request *request);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "daemon/pipeline/catalog_priv.h"
 
 /* How often clients are asked for their spans, and how long who waits has, at the end, to
  * say so. */
@@ -15,7 +14,6 @@
 #define TICK_MILLIS 10
 
 struct stg_tracing {
-    struct stg_session *session;
     struct stg_definition *definition;
     struct stg_segment segment;
     uint64_t until_ns;
@@ -31,41 +29,17 @@ static void name_node(void *owner, uint32_t node, char *buf, size_t bytes)
     snprintf(buf, bytes, "%s (%s)", spec->name, spec->op);
 }
 
-/* One that was replaced or deleted, and runs no more, never does anything again. */
-static bool is_over(const struct stg_tracing *tracing)
-{
-    const struct stg_catalog *catalog = tracing->session->server->catalog;
-    for (const struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next) {
-        if (p->definition == tracing->definition)
-            return false;
-    }
-    for (const struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
-        if (i->definition == tracing->definition && !i->private_run)
-            return false;
-    }
-    return true;
-}
-
-static void look_at_stages(struct stg_tracing *tracing, bool last)
-{
-    struct stg_instance *instance = tracing->session->server->catalog->instances;
-    for (; instance != NULL; instance = instance->next) {
-        if (instance->definition == tracing->definition && instance->stage != NULL &&
-            !instance->private_run)
-            stg_stage_trace(instance->stage, last);
-    }
-}
-
 static void on_tick(uv_timer_t *timer)
 {
     struct stg_session *session = timer->data;
     struct stg_tracing *tracing = session->tracing;
-    if (tracing->is_last || is_over(tracing)) {
+    struct stg_catalog *catalog = session->server->catalog;
+    if (tracing->is_last || !stg_catalog_has(catalog, tracing->definition)) {
         stg_tracing_end(session);
         return;
     }
     tracing->is_last = stg_now_ns() >= tracing->until_ns;
-    look_at_stages(tracing, tracing->is_last);
+    stg_catalog_trace(catalog, tracing->definition, tracing->is_last);
 }
 
 /* ---- begin and end ---- */
@@ -101,8 +75,8 @@ static int take_memory(struct stg_session *session, struct stg_segment *ret,
     return rc;
 }
 
-static int begin(struct stg_session *session, struct stg_pipeline *pipeline,
-                 uint32_t millis, struct stg_err *err)
+int stg_tracing_begin(struct stg_session *session, struct stg_pipeline *pipeline,
+                      uint32_t millis, int *ret_fd, struct stg_err *err)
 {
     int rc = check(pipeline, millis, err);
     if (rc < 0)
@@ -115,7 +89,6 @@ static int begin(struct stg_session *session, struct stg_pipeline *pipeline,
         free(tracing);
         return rc;
     }
-    tracing->session = session;
     tracing->definition = stg_definition_ref(pipeline->definition);
     tracing->until_ns = stg_now_ns() + millis * UINT64_C(1000000);
     struct stg_trace_plan plan = {
@@ -129,25 +102,12 @@ static int begin(struct stg_session *session, struct stg_pipeline *pipeline,
     };
     stg_trace_start(&tracing->definition->trace, tracing->segment.base, &plan);
     session->tracing = tracing;
-    look_at_stages(tracing, false);
+    stg_catalog_trace(session->server->catalog, tracing->definition, false);
     uv_timer_start(&session->deadline, on_tick, TICK_MILLIS, TICK_MILLIS);
     stg_log(STG_LOG_INFO, "pipeline %s: traced for %u ms by pid %d", pipeline->name,
             millis, (int)session->pid);
+    *ret_fd = tracing->segment.fd;
     return 0;
-}
-
-void stg_tracing_begin(struct stg_session *session, struct stg_pipeline *pipeline,
-                       const struct stg_request *request)
-{
-    struct stg_err err = {0};
-    struct stg_reply reply = {.id = request->id,
-                              .kind = request->kind,
-                              .text = "",
-                              .page_bytes = sizeof(struct stg_trace_page)};
-    if (begin(session, pipeline, request->millis, &err) < 0)
-        stg_session_fail(session, request->id, err.code, err.text);
-    else if (stg_session_reply(session, &reply, &session->tracing->segment.fd, 1) < 0)
-        stg_tracing_end(session);
 }
 
 /* What clients left until now is taken in, and they are asked no more. */
@@ -156,10 +116,11 @@ void stg_tracing_end(struct stg_session *session)
     struct stg_tracing *tracing = session->tracing;
     if (tracing == NULL)
         return;
+    struct stg_catalog *catalog = session->server->catalog;
     uv_timer_stop(&session->deadline);
-    look_at_stages(tracing, false);
+    stg_catalog_trace(catalog, tracing->definition, false);
     stg_trace_stop(&tracing->definition->trace);
-    look_at_stages(tracing, false);
+    stg_catalog_trace(catalog, tracing->definition, false);
     stg_segment_destroy(&tracing->segment);
     stg_budget_give(&session->server->budget, sizeof(struct stg_trace_page),
                     TRACE_HOLDER);

@@ -13,11 +13,11 @@
 
 #define STG_TRACE_MAX_MILLIS 600000u
 
-/* Begins and answers, with the page's descriptor. One trace of a pipeline at a time:
- * RESOURCE_EXHAUSTED says for how long there is one yet; likewise without memory.
- * INVALID_ARGUMENT: millis. */
-void stg_tracing_begin(struct stg_session *session, struct stg_pipeline *pipeline,
-                       const struct stg_request *request);
+/* Begins a trace, and returns the descriptor of its page, which belongs to the trace. One
+ * trace of a pipeline at a time: RESOURCE_EXHAUSTED says for how long there is one yet;
+ * likewise without memory. INVALID_ARGUMENT: millis. */
+int stg_tracing_begin(struct stg_session *session, struct stg_pipeline *pipeline,
+                      uint32_t millis, int *ret_fd, struct stg_err *err);
 
 /* Nothing happens when there is none. */
 void stg_tracing_end(struct stg_session *session);

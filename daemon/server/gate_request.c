@@ -1,74 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/server/gate.h"
-
-#include <stdlib.h>
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A request that came through the gate: served by the table of attach.sock, for the user
+ * of its ticket. A change that is sent again is done once.
+ */
 #include <string.h>
 
-#include "daemon/server/gate_priv.h"
-#include "daemon/server/session.h"
+#include "daemon/gate/gate.h"
+#include "daemon/server/request.h"
 #include "ops/base/hash.h"
-
-int stg_gate_create(struct stg_server *server, struct stg_gate **ret, struct stg_err *err)
-{
-    struct stg_gate *gate = calloc(1, sizeof(*gate));
-    if (gate == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    gate->server = server;
-    uv_timer_init(&server->loop, &gate->restart);
-    gate->restart.data = gate;
-    *ret = gate;
-    return 0;
-}
-
-void stg_gate_destroy(struct stg_gate *gate)
-{
-    if (gate == NULL)
-        return;
-    stg_tickets_finish(&gate->tickets);
-    stg_kept_finish(&gate->kept);
-    explicit_bzero(gate->ticket, sizeof(gate->ticket));
-    free(gate);
-}
-
-/* ---- events ---- */
-
-void stg_gate_event(struct stg_gate *gate, enum stg_event_kind kind, uint64_t pipeline)
-{
-    if (gate == NULL)
-        return;
-    struct stg_event event = {.instance = gate->server->instance,
-                              .sequence = ++gate->sequence,
-                              .pipeline = pipeline,
-                              .kind = kind};
-    char buf[STG_EVENT_MAX_BYTES];
-    long bytes = stg_wire_encode_event(&event, buf, sizeof(buf));
-    if (bytes > 0)
-        stg_gate_send(gate, STG_GATE_EVENT, 0, buf, (size_t)bytes);
-}
-
-/* ---- tickets ---- */
-
-int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *identity,
-                         struct stg_reply *ret, struct stg_err *err)
-{
-    if (!gate->enabled)
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "the gate is turned off: write `gate: {enable: true}` into "
-                       "stagerd.yaml, and reload stagerd");
-    if (gate->why[0] != '\0')
-        return stg_err(err, -STAGER_FAILED_PRECONDITION, "there is no gate: %s",
-                       gate->why);
-    int rc = stg_tickets_give(&gate->tickets, identity, uv_hrtime(), gate->ticket, err);
-    if (rc < 0)
-        return rc;
-    ret->ticket = gate->ticket;
-    ret->seconds = STG_TICKET_SECONDS;
-    ret->admin_url = gate->admin_url;
-    ret->events_url = gate->events_url;
-    return 0;
-}
-
-/* ---- requests ---- */
 
 static bool is_change(const struct stg_request *request)
 {
@@ -117,12 +56,12 @@ static uint64_t fingerprint(const struct stg_request *request)
     return mix(sum, request->text, request->text_bytes);
 }
 
-static void serve_as(struct stg_gate *gate, const struct stg_request *request,
+static void serve_as(struct stg_server *server, const struct stg_request *request,
                      const struct stg_identity *identity,
                      struct stg_session_answer *answer)
 {
     struct stg_session session = {
-        .server = gate->server,
+        .server = server,
         .fd = -1,
         .pidfd = -1,
         .greeted = true,
@@ -135,7 +74,7 @@ static void serve_as(struct stg_gate *gate, const struct stg_request *request,
     int rc = check_request(request, &err);
     const struct stg_kept_reply *kept = NULL;
     if (rc == 0 && is_change(request))
-        kept = stg_kept_find(&gate->kept, identity->uid, request->request_id,
+        kept = stg_kept_find(&server->kept, identity->uid, request->request_id,
                              request->request_id_bytes, now);
     if (kept != NULL && kept->request != sum)
         rc = stg_err(&err, -STAGER_INVALID_ARGUMENT,
@@ -148,7 +87,7 @@ static void serve_as(struct stg_gate *gate, const struct stg_request *request,
     } else {
         stg_request_serve(&session, request);
         if (is_change(request) && answer->n > 0)
-            stg_kept_add(&gate->kept, identity->uid, request->request_id,
+            stg_kept_add(&server->kept, identity->uid, request->request_id,
                          request->request_id_bytes, sum, answer->bytes, answer->n, now);
     }
 }
@@ -160,8 +99,8 @@ static void refuse(struct stg_session_answer *answer, uint64_t id, int code,
     stg_session_fail(&session, id, code, text);
 }
 
-void stg_gate_serve(struct stg_gate *gate, uint64_t tag, const void *payload,
-                    size_t bytes)
+void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void *payload,
+                            size_t bytes)
 {
     static struct stg_session_answer answer; /* the loop is one thread */
     struct stg_bump bump;
@@ -171,8 +110,7 @@ void stg_gate_serve(struct stg_gate *gate, uint64_t tag, const void *payload,
     stg_bump_init(&bump, 1u << 20);
     int rc = stg_wire_decode_request(payload, bytes, &bump, &request, &err);
     const struct stg_identity *identity =
-        rc == 0 ? stg_tickets_find(&gate->tickets, request.ticket, request.ticket_bytes,
-                                   uv_hrtime())
+        rc == 0 ? stg_gate_find_user(server->gate, request.ticket, request.ticket_bytes)
                 : NULL;
     if (rc < 0)
         refuse(&answer, 0, rc, err.text);
@@ -183,7 +121,7 @@ void stg_gate_serve(struct stg_gate *gate, uint64_t tag, const void *payload,
                    : "the ticket is not known, or has expired (they last an hour, and no "
                      "longer than stagerd): `stagerctl ticket` gives a new one");
     else
-        serve_as(gate, &request, identity, &answer);
-    stg_gate_send(gate, STG_GATE_REPLY, tag, answer.bytes, answer.n);
+        serve_as(server, &request, identity, &answer);
+    stg_gate_reply(server->gate, tag, answer.bytes, answer.n);
     stg_bump_finish(&bump);
 }

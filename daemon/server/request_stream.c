@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The request of a trainer: to be attached to a pipeline.
+ * The requests that make a connection a stream or a worker, and those of a stream.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -10,24 +10,15 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/pyworker/work.h"
 #include "daemon/server/quarantine.h"
-#include "daemon/server/session.h"
+#include "daemon/server/request.h"
 #include "daemon/stage/cut.h"
+#include "daemon/stage/feed.h"
 
 #define CLIENT_ID_MAX_BYTES 127
 #define OPEN_MILLIS 25000 /* for memory that comes back */
 #define BRIEF_MILLIS 1000 /* for a process that may be about to end, or to release */
-
-static struct stg_reply reply_to(const struct stg_request *request)
-{
-    return (struct stg_reply){.id = request->id, .kind = request->kind, .text = ""};
-}
-
-static void fail(struct stg_session *session, const struct stg_request *request,
-                 const struct stg_err *err)
-{
-    stg_session_fail(session, request->id, err->code, err->text);
-}
 
 /* ---- what a client lacks ---- */
 
@@ -51,7 +42,7 @@ static bool must_ask(const struct stg_pipeline *pipeline,
 static void ask(struct stg_session *session, const struct stg_request *request,
                 const struct stg_pipeline *pipeline)
 {
-    struct stg_reply reply = reply_to(request);
+    struct stg_reply reply = stg_reply_to(request);
     reply.asks = true;
     reply.name = pipeline->name;
     reply.generation = pipeline->generation;
@@ -91,7 +82,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     session->instance = instance;
     session->client = attached->client;
     session->joining = true;
-    struct stg_reply reply = reply_to(request);
+    struct stg_reply reply = stg_reply_to(request);
     reply.name = instance->config.name;
     reply.generation = instance->generation;
     reply.segment_bytes = attached->segment_bytes;
@@ -114,7 +105,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     if (reply_open(session, &reply, attached) < 0)
         stg_session_close(session); /* the memory did not reach it */
     else
-        stg_session_await_join(session);
+        stg_session_set_deadline(session, STG_JOIN_MILLIS);
 }
 
 static int attach(struct stg_session *session, const struct stg_request *request,
@@ -146,7 +137,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
     rc = stg_stage_attach(instance->stage, &params, &attached, err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* clients that just left may hold it */
         stg_stage_sweep(instance->stage);
-        stg_server_sweep_sessions(session->server);
+        stg_session_sweep_all(session->server);
         rc = stg_stage_attach(instance->stage, &params, &attached, err);
     }
     if (rc < 0) {
@@ -173,10 +164,10 @@ static bool tell(void *owner)
 }
 
 /* A client that the reply cannot reach does not join; its connection is closed. */
-void stg_request_join(struct stg_session *session, const struct stg_request *request)
+void stg_serve_join(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
-    struct stg_reply reply = reply_to(request);
+    struct stg_reply reply = stg_reply_to(request);
     struct joining joining = {.session = session, .reply = &reply};
     const struct stg_join join = {.tell = tell, .owner = &joining};
     if (!session->joining) {
@@ -189,9 +180,10 @@ void stg_request_join(struct stg_session *session, const struct stg_request *req
     if (joining.is_lost) {
         stg_session_close(session);
     } else if (rc < 0) {
-        fail(session, request, &err);
+        stg_session_fail_with(session, request, &err);
     } else {
-        stg_session_joined(session);
+        session->joining = false;
+        uv_timer_stop(&session->deadline);
         stg_catalog_note(session->instance);
         stg_server_sweep_soon(session->server);
     }
@@ -245,7 +237,7 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
         return wait_briefly(session, &err);
     }
     stg_catalog_discard(instance);
-    fail(session, request, &err);
+    stg_session_fail_with(session, request, &err);
     return 0;
 }
 
@@ -264,14 +256,15 @@ static int check_options(const struct stg_request *request, struct stg_err *err)
     return 0;
 }
 
-int stg_request_open(struct stg_session *session, const struct stg_request *request)
+/* Returns 0 when the request was answered, 1: it waits. */
+static int try_open(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
-    struct stg_pipeline *pipeline = stg_request_pipeline(session, request);
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
     if (pipeline == NULL)
         return 0;
     if (check_options(request, &err) < 0) {
-        fail(session, request, &err);
+        stg_session_fail_with(session, request, &err);
         return 0;
     }
     if (must_ask(pipeline, request)) {
@@ -309,6 +302,143 @@ int stg_request_open(struct stg_session *session, const struct stg_request *requ
         rc = attach(session, request, instance, &err);
     session->open_private = NULL;
     if (rc < 0)
-        fail(session, request, &err);
+        stg_session_fail_with(session, request, &err);
     return 0;
+}
+
+/* Arms the deadline of an open that waits. Each reason has its time, counted from the
+ * first try. */
+static void arm_open(struct stg_session *session)
+{
+    uint64_t now = uv_now(&session->server->loop);
+    uint64_t due = session->open_since + session->open_millis;
+    stg_session_set_deadline(session, due > now ? due - now : 1);
+}
+
+static void wait_with_open(struct stg_session *session, uint64_t id, const void *bytes,
+                           size_t n)
+{
+    struct stg_err err = {0};
+    if (session->open_waits)
+        return;
+    stg_bump_reset(&session->open_bump);
+    /* Decoded once more: its strings have to outlive this message. */
+    int rc = stg_wire_decode_request(bytes, n, &session->open_bump, &session->open, &err);
+    if (rc < 0) {
+        stg_session_stop_waiting(session);
+        stg_session_fail(session, id, rc, err.text);
+        return;
+    }
+    session->open_waits = true;
+    session->open_since = uv_now(&session->server->loop);
+    arm_open(session);
+}
+
+static void retry(struct stg_session *session)
+{
+    if (!session->open_waits)
+        return;
+    if (try_open(session, &session->open) == 0) {
+        session->open_private = NULL;
+        session->open_waits = false;
+        if (!session->joining)
+            uv_timer_stop(&session->deadline);
+    } else {
+        arm_open(session);
+    }
+}
+
+void stg_request_open(struct stg_session *session, const struct stg_request *request,
+                      const void *bytes, size_t n)
+{
+    if (try_open(session, request) == 1)
+        wait_with_open(session, request->id, bytes, n);
+}
+
+void stg_request_retry_opens(struct stg_server *server, bool brief)
+{
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next) {
+        if (s->open_brief || !brief)
+            retry(s);
+    }
+}
+
+/* ---- working ---- */
+
+static int admit(struct stg_session *session, struct stg_pipeline *pipeline,
+                 uint32_t most, int *ret_channel, struct stg_err *err)
+{
+    if (pipeline->workers == NULL)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "pipeline %s has no step py_function, and needs no workers",
+                       pipeline->name);
+    return stg_workers_admit(pipeline->workers, session->pid, most, &session->worker,
+                             ret_channel, err);
+}
+
+void stg_serve_work(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    if (pipeline == NULL)
+        return;
+    int channel;
+    if (admit(session, pipeline, request->most, &channel, &err) < 0) {
+        stg_session_fail(session, request->id, err.code, err.text);
+        return;
+    }
+    struct stg_reply reply = {
+        .id = request->id,
+        .kind = request->kind,
+        .text = "",
+        .name = pipeline->name,
+        .function = stg_workers_function(pipeline->workers),
+        .boundary = *stg_workers_output(pipeline->workers),
+    };
+    if (stg_session_reply(session, &reply, &channel, 1) < 0)
+        stg_session_close(session); /* the channel did not reach it */
+    close(channel);
+}
+
+/* ---- requests of a stream ---- */
+
+void stg_serve_feed(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    int rc;
+    if (session->client == NULL)
+        rc = stg_err(
+            &err, -STAGER_FAILED_PRECONDITION,
+            "a feed is sent on the connection of a stream: open a pipeline first");
+    else
+        rc = stg_stage_feed(session->instance->stage, request, &reply.feed_version, &err);
+    if (rc < 0)
+        stg_session_fail_with(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
+}
+
+/* Of a stream that was stopped meanwhile, too. */
+void stg_serve_report(struct stg_session *session, const struct stg_request *request)
+{
+    if (session->client != NULL)
+        stg_stage_report(session->instance->stage, &request->report);
+    else
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
+                         "a report is sent on the connection of a stream");
+}
+
+void stg_serve_why(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err why = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    if (session->client == NULL) {
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
+                         "`why` is asked on the connection of a stream");
+        return;
+    }
+    stg_stage_why(session->instance->stage, session->client, &why);
+    reply.text = why.text;
+    (void)stg_session_post(session, &reply); /* a stream does not end for want of it */
 }

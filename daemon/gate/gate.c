@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/gate/gate.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,15 +18,14 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/gate/frame.h"
+#include "daemon/gate/ticket.h"
 #include "daemon/host/helper.h"
 #include "daemon/host/identity.h"
-#include "daemon/server/gate_priv.h"
 
 #define FRAMES_A_TURN 16
 #define SOON_MILLIS 50
-#define SOON_DEATHS                                                                      \
-    6 /* so many are followed at once; then it rests, longer and longer                  \
-       */
+#define SOON_DEATHS 6 /* restarted at once; after more, later and later */
 #define REST_MILLIS 200
 #define REST_MAX_MILLIS 10000
 #define LIVED_NS 10000000000u /* a life this long makes up for earlier deaths */
@@ -33,19 +34,48 @@
 #define ADMIN_NAME "admin.sock"
 #define EVENTS_NAME "events.sock"
 
+/* One life of stager-gate. */
+struct process {
+    struct stg_gate *gate; /* NULL: given up, and goes when its handles are closed */
+    uv_poll_t poll, pid_poll;
+    int n_handles;
+    int fd, pidfd;
+    pid_t pid;
+    bool ready; /* its sockets are bound */
+    uint64_t began_ns;
+    uint64_t full_since_ns; /* it has not read since then; 0: it reads */
+};
+
+struct stg_gate {
+    struct stg_gate_config config;
+    bool enabled;
+    char why[STG_ERR_TEXT_BYTES]; /* why there can be none; "": there can */
+    char dir[4096], program[4096];
+    char admin_url[4096], events_url[4096];
+    uid_t uid;        /* what it becomes when we are root */
+    gid_t gid, group; /* group: whose sockets they are; (gid_t)-1: nobody else's */
+    struct process *process;
+    uv_timer_t restart;
+    unsigned n_deaths; /* one soon after the other */
+
+    struct stg_tickets tickets;
+    uint64_t sequence;
+    unsigned char ticket[STG_TICKET_BYTES]; /* the last one that was given */
+};
+
 static void start(struct stg_gate *gate);
 
 /* ---- the process's handles ---- */
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct stg_gate_process *process = handle->data;
+    struct process *process = handle->data;
     if (--process->n_handles == 0)
         free(process);
 }
 
 /* Forgets it: whatever becomes of it is no more of interest. */
-static void drop(struct stg_gate_process *process)
+static void drop(struct process *process)
 {
     process->gate->process = NULL;
     process->gate = NULL;
@@ -77,7 +107,7 @@ static void start_later(struct stg_gate *gate)
     uv_timer_start(&gate->restart, on_restart, millis, 0);
 }
 
-static void say_death(const struct stg_gate_process *process, int status)
+static void log_death(const struct process *process, int status)
 {
     if (WIFSIGNALED(status))
         stg_log(STG_LOG_WARNING,
@@ -93,12 +123,12 @@ static void say_death(const struct stg_gate_process *process, int status)
 
 static void on_death(uv_poll_t *poll, int uv_status, int events)
 {
-    struct stg_gate_process *process = poll->data;
+    struct process *process = poll->data;
     struct stg_gate *gate = process->gate;
     int status = 0;
     if (gate == NULL || waitpid(process->pid, &status, WNOHANG) != process->pid)
         return;
-    say_death(process, status);
+    log_death(process, status);
     gate->n_deaths = uv_hrtime() - process->began_ns >= LIVED_NS ? 1 : gate->n_deaths + 1;
     drop(process);
     start_later(gate);
@@ -106,7 +136,7 @@ static void on_death(uv_poll_t *poll, int uv_status, int events)
 
 /* ---- frames ---- */
 
-static void end(struct stg_gate_process *process, const char *why)
+static void end(struct process *process, const char *why)
 {
     stg_log(STG_LOG_WARNING, "stager-gate (pid %d) %s: it is ended", (int)process->pid,
             why);
@@ -114,48 +144,10 @@ static void end(struct stg_gate_process *process, const char *why)
     kill(process->pid, SIGKILL); /* ours until on_death reaps it */
 }
 
-static void take_frame(struct stg_gate_process *process, const char *bytes, size_t n)
+static void send_frame(struct stg_gate *gate, enum stg_gate_frame_kind kind, uint64_t tag,
+                       const void *payload, size_t bytes)
 {
-    struct stg_gate *gate = process->gate;
-    struct stg_gate_frame frame;
-    if (n < sizeof(frame) || n > sizeof(frame) + STG_GATE_PAYLOAD_MAX_BYTES) {
-        end(process, "sent a frame of a wrong size");
-        return;
-    }
-    memcpy(&frame, bytes, sizeof(frame));
-    if (frame.kind == STG_GATE_READY && !process->ready && n == sizeof(frame)) {
-        process->ready = true;
-        stg_log(STG_LOG_INFO, "stager-gate (pid %d) ready on %s", (int)process->pid,
-                gate->admin_url);
-        stg_gate_event(gate, STG_EVENT_GATE, 0);
-    } else if (frame.kind == STG_GATE_REQUEST && process->ready && frame.zero == 0) {
-        stg_gate_serve(gate, frame.tag, bytes + sizeof(frame), n - sizeof(frame));
-    } else {
-        end(process, "sent a frame that makes no sense");
-    }
-}
-
-static void on_readable(uv_poll_t *poll, int status, int events)
-{
-    static char buf[sizeof(struct stg_gate_frame) + STG_GATE_PAYLOAD_MAX_BYTES + 1];
-    struct stg_gate_process *process = poll->data;
-    for (int i = 0; i < FRAMES_A_TURN && uv_is_active((uv_handle_t *)poll); i++) {
-        ssize_t n = recv(process->fd, buf, sizeof(buf), MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-            return;
-        if (n <= 0) {
-            uv_poll_stop(poll);
-            kill(process->pid, SIGKILL); /* it ends, or has closed its door to us */
-            return;
-        }
-        take_frame(process, buf, (size_t)n);
-    }
-}
-
-void stg_gate_send(struct stg_gate *gate, enum stg_gate_frame_kind kind, uint64_t tag,
-                   const void *payload, size_t bytes)
-{
-    struct stg_gate_process *process = gate->process;
+    struct process *process = gate->process;
     if (process == NULL || !process->ready)
         return;
     struct stg_gate_frame frame = {.kind = kind, .tag = tag};
@@ -178,6 +170,65 @@ void stg_gate_send(struct stg_gate *gate, enum stg_gate_frame_kind kind, uint64_
         end(process, "has not read for 5 s");
 }
 
+void stg_gate_reply(struct stg_gate *gate, uint64_t tag, const void *payload,
+                    size_t bytes)
+{
+    send_frame(gate, STG_GATE_REPLY, tag, payload, bytes);
+}
+
+void stg_gate_event(struct stg_gate *gate, enum stg_event_kind kind, uint64_t pipeline)
+{
+    if (gate == NULL)
+        return;
+    struct stg_event event = {.instance = gate->config.instance,
+                              .sequence = ++gate->sequence,
+                              .pipeline = pipeline,
+                              .kind = kind};
+    char buf[STG_EVENT_MAX_BYTES];
+    long bytes = stg_wire_encode_event(&event, buf, sizeof(buf));
+    if (bytes > 0)
+        send_frame(gate, STG_GATE_EVENT, 0, buf, (size_t)bytes);
+}
+
+static void take_frame(struct process *process, const char *bytes, size_t n)
+{
+    struct stg_gate *gate = process->gate;
+    struct stg_gate_frame frame;
+    if (n < sizeof(frame) || n > sizeof(frame) + STG_GATE_PAYLOAD_MAX_BYTES) {
+        end(process, "sent a frame of a wrong size");
+        return;
+    }
+    memcpy(&frame, bytes, sizeof(frame));
+    if (frame.kind == STG_GATE_READY && !process->ready && n == sizeof(frame)) {
+        process->ready = true;
+        stg_log(STG_LOG_INFO, "stager-gate (pid %d) ready on %s", (int)process->pid,
+                gate->admin_url);
+        stg_gate_event(gate, STG_EVENT_GATE, 0);
+    } else if (frame.kind == STG_GATE_REQUEST && process->ready && frame.zero == 0) {
+        gate->config.serve(gate->config.owner, frame.tag, bytes + sizeof(frame),
+                           n - sizeof(frame));
+    } else {
+        end(process, "sent a frame that makes no sense");
+    }
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    static char buf[sizeof(struct stg_gate_frame) + STG_GATE_PAYLOAD_MAX_BYTES + 1];
+    struct process *process = poll->data;
+    for (int i = 0; i < FRAMES_A_TURN && uv_is_active((uv_handle_t *)poll); i++) {
+        ssize_t n = recv(process->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            return;
+        if (n <= 0) {
+            uv_poll_stop(poll);
+            kill(process->pid, SIGKILL); /* it ends, or has closed its door to us */
+            return;
+        }
+        take_frame(process, buf, (size_t)n);
+    }
+}
+
 /* ---- birth ---- */
 
 static void on_half_closed(uv_handle_t *handle)
@@ -186,7 +237,7 @@ static void on_half_closed(uv_handle_t *handle)
 }
 
 /* Its two handles are on the loop, or none is and it is freed when the loop turns. */
-static int init_handles(uv_loop_t *loop, struct stg_gate_process *process)
+static int init_handles(uv_loop_t *loop, struct process *process)
 {
     process->poll.data = process;
     process->pid_poll.data = process;
@@ -206,7 +257,7 @@ static int init_handles(uv_loop_t *loop, struct stg_gate_process *process)
  * it is ended. fd becomes its own. */
 static int watch(struct stg_gate *gate, pid_t pid, int fd)
 {
-    struct stg_gate_process *process = calloc(1, sizeof(*process));
+    struct process *process = calloc(1, sizeof(*process));
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     int number = process == NULL ? ENOMEM : pidfd < 0 ? errno : 0;
     if (number == 0) {
@@ -215,7 +266,7 @@ static int watch(struct stg_gate *gate, pid_t pid, int fd)
         process->pidfd = pidfd;
         process->pid = pid;
         process->began_ns = uv_hrtime();
-        number = -init_handles(&gate->server->loop, process);
+        number = -init_handles(gate->config.loop, process);
     } else {
         free(process);
     }
@@ -283,7 +334,7 @@ static int find_program(struct stg_gate *gate, struct stg_err *err)
 
 static int choose_paths(struct stg_gate *gate, struct stg_err *err)
 {
-    const char *dir = gate->server->settings->runtime_dir;
+    const char *dir = gate->config.settings->runtime_dir;
     snprintf(gate->dir, sizeof(gate->dir), "%.3000s/gate", dir);
     int n = snprintf(gate->events_url, sizeof(gate->events_url), "ipc://%.3000s/gate/%s",
                      dir, EVENTS_NAME) -
@@ -314,7 +365,7 @@ static bool is_member(gid_t gid)
 /* Root's gate is the user stager's, or nobody's. Its sockets are the access_group's. */
 static void choose_identity(struct stg_gate *gate)
 {
-    gid_t group = stg_group_id(gate->server->settings->access_group);
+    gid_t group = stg_group_id(gate->config.settings->access_group);
     gate->group = group != (gid_t)-1 && is_member(group) ? group : (gid_t)-1;
     gate->uid = geteuid();
     gate->gid = getegid();
@@ -349,7 +400,7 @@ static int make_folder(struct stg_gate *gate, struct stg_err *err)
     if (gate->group != (gid_t)-1 && give(gate->dir, &st, gate->uid, gate->group) < 0) {
         stg_log(STG_LOG_INFO,
                 "group %s cannot be given %s (%s): only uid %u and root use the gate",
-                gate->server->settings->access_group, gate->dir, strerror(errno),
+                gate->config.settings->access_group, gate->dir, strerror(errno),
                 (unsigned)gate->uid);
         gate->group = (gid_t)-1;
     }
@@ -386,9 +437,37 @@ void stg_gate_enable(struct stg_gate *gate, bool enable)
     start(gate);
 }
 
+/* ---- tickets ---- */
+
+int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *identity,
+                         struct stg_reply *ret, struct stg_err *err)
+{
+    if (!gate->enabled)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "the gate is turned off: write `gate: {enable: true}` into "
+                       "stagerd.yaml, and reload stagerd");
+    if (gate->why[0] != '\0')
+        return stg_err(err, -STAGER_FAILED_PRECONDITION, "there is no gate: %s",
+                       gate->why);
+    int rc = stg_tickets_give(&gate->tickets, identity, uv_hrtime(), gate->ticket, err);
+    if (rc < 0)
+        return rc;
+    ret->ticket = gate->ticket;
+    ret->seconds = STG_TICKET_SECONDS;
+    ret->admin_url = gate->admin_url;
+    ret->events_url = gate->events_url;
+    return 0;
+}
+
+const struct stg_identity *stg_gate_find_user(const struct stg_gate *gate,
+                                              const void *ticket, size_t bytes)
+{
+    return stg_tickets_find(&gate->tickets, ticket, bytes, uv_hrtime());
+}
+
 /* ---- the end ---- */
 
-static void reap(const struct stg_gate_process *process)
+static void reap(const struct process *process)
 {
     struct pollfd dead = {.fd = process->pidfd, .events = POLLIN};
     kill(process->pid, SIGKILL);
@@ -415,4 +494,26 @@ void stg_gate_stop(struct stg_gate *gate)
         unlink(path);
     }
     rmdir(gate->dir);
+}
+
+int stg_gate_create(const struct stg_gate_config *config, struct stg_gate **ret,
+                    struct stg_err *err)
+{
+    struct stg_gate *gate = calloc(1, sizeof(*gate));
+    if (gate == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    gate->config = *config;
+    uv_timer_init(config->loop, &gate->restart);
+    gate->restart.data = gate;
+    *ret = gate;
+    return 0;
+}
+
+void stg_gate_destroy(struct stg_gate *gate)
+{
+    if (gate == NULL)
+        return;
+    stg_tickets_finish(&gate->tickets);
+    explicit_bzero(gate->ticket, sizeof(gate->ticket));
+    free(gate);
 }

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server/connection.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "daemon/pyworker/work.h"
+#include "daemon/server/request.h"
+
+#define MESSAGES_A_TURN 16
+
+static void serve_message(struct stg_session *session, const void *bytes, size_t n)
+{
+    struct stg_bump bump;
+    struct stg_request request;
+    struct stg_err err = {0};
+    stg_bump_init(&bump, 1u << 20);
+    int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
+    if (rc < 0) {
+        stg_session_fail(session, 0, rc, err.text);
+        if (rc != -STAGER_RESOURCE_EXHAUSTED || session->client == NULL)
+            stg_session_close(session); /* a stream outlives a request without memory */
+    } else if (!session->greeted && request.kind != STG_REQUEST_HELLO) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "the first request of a connection is hello");
+        stg_session_close(session);
+    } else if (session->tracing != NULL) {
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "this connection traces a pipeline: make another one for "
+                         "requests");
+    } else if (session->open_waits || session->worker != NULL ||
+               (session->client != NULL && request.kind != STG_REQUEST_FEED &&
+                request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&
+                request.kind != STG_REQUEST_WHY)) {
+        stg_session_fail(
+            session, request.id, -STAGER_FAILED_PRECONDITION,
+            "this connection is a stream's or a worker's: make another one for "
+            "requests");
+    } else if (request.kind == STG_REQUEST_OPEN) {
+        stg_request_open(session, &request, bytes, n);
+    } else {
+        stg_request_serve(session, &request);
+    }
+    stg_bump_finish(&bump);
+}
+
+static void ring(struct stg_session *session)
+{
+    if (session->client != NULL)
+        stg_stage_bell(session->instance->stage, session->client);
+    if (session->worker != NULL)
+        stg_worker_ready(session->worker);
+    stg_server_sweep_soon(session->server);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES + 1];
+    struct stg_session *session = poll->data;
+    bool bell = false;
+    for (int i = 0; i < MESSAGES_A_TURN && !session->closing; i++) {
+        ssize_t n = recv(session->fd, buf, sizeof(buf), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            break;
+        if (n <= 0 || (size_t)n > STG_MESSAGE_MAX_BYTES) {
+            stg_session_close(session);
+            return;
+        }
+        if (n == 1)
+            bell = true;
+        else
+            serve_message(session, buf, (size_t)n);
+    }
+    if (bell && !session->closing)
+        ring(session);
+}
+
+void stg_connection_create(struct stg_server *server, int fd)
+{
+    struct stg_session *session = stg_session_create(server, fd);
+    if (session != NULL)
+        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+}

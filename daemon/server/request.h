@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The requests that the daemon serves. Each sends exactly one reply. Belongs to the loop.
+ */
+#ifndef STG_DAEMON_SERVER_REQUEST_H
+#define STG_DAEMON_SERVER_REQUEST_H
+
+#include "daemon/server/session.h"
+
+typedef void stg_request_handler(struct stg_session *session,
+                                 const struct stg_request *request);
+
+/* request_admin.c */
+stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,
+    stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_ticket,
+    stg_serve_trace;
+
+/* request_stream.c */
+stg_request_handler stg_serve_join, stg_serve_feed, stg_serve_report, stg_serve_why,
+    stg_serve_work;
+
+/* request_stream.c: attaches to a pipeline. The open may wait for memory, or for the end
+ * of another instance; then its message is decoded again. */
+void stg_request_open(struct stg_session *session, const struct stg_request *request,
+                      const void *bytes, size_t n);
+
+/* request_stream.c: tries the opens that wait; brief: those that wait for a process to
+ * release, or to end. */
+void stg_request_retry_opens(struct stg_server *server, bool brief);
+
+/* request.c: any other request, by the table. */
+void stg_request_serve(struct stg_session *session, const struct stg_request *request);
+
+/* gate_request.c: a message that came through the gate. */
+void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void *payload,
+                            size_t bytes);
+
+#endif

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The requests of an administrator, each with one reply.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "daemon/gate/gate.h"
+#include "daemon/pipeline/explain.h"
+#include "daemon/pipeline/probe.h"
+#include "daemon/server/quarantine.h"
+#include "daemon/server/request.h"
+#include "daemon/server/tracing.h"
+
+#define MAX_ADVICE 16
+#define MAX_PROBLEMS 8
+/* How long a request waits for the file system. */
+#define PROBE_NS 200000000u
+#define SCRIPT_MAX_BYTES 4096
+#define MAX_QUARANTINED 16 /* entries that a long reply still has */
+
+static struct stg_catalog *catalog_of(struct stg_session *session)
+{
+    return session->server->catalog;
+}
+
+/* ---- hello ---- */
+
+void stg_serve_hello(struct stg_session *session, const struct stg_request *request)
+{
+    if (request->min_version > STG_PROTOCOL_MAX ||
+        request->max_version < STG_PROTOCOL_MIN) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "stagerd %s speaks protocol versions %u to %u, the client %u to %u: "
+                 "update the "
+                 "older of the two",
+                 STG_VERSION, STG_PROTOCOL_MIN, STG_PROTOCOL_MAX, request->min_version,
+                 request->max_version);
+        stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION, text);
+        stg_session_close(session);
+        return;
+    }
+    if (!session->greeted)
+        uv_timer_stop(&session->deadline);
+    session->greeted = true;
+    snprintf(session->program, sizeof(session->program), "%s",
+             request->client != NULL ? request->client : "?");
+    struct stg_reply reply = stg_reply_to(request);
+    reply.version =
+        request->max_version < STG_PROTOCOL_MAX ? request->max_version : STG_PROTOCOL_MAX;
+    reply.daemon = STG_VERSION;
+    reply.instance = session->server->instance;
+    reply.pid = (uint32_t)getpid();
+    reply.cuda = session->server->cuda;
+    stg_session_reply(session, &reply, NULL, 0);
+}
+
+/* ---- check, apply ---- */
+
+static int define(struct stg_session *session, const struct stg_request *request,
+                  struct stg_definition **ret, struct stg_err *err)
+{
+    const char *file =
+        request->file != NULL && request->file[0] != '\0' ? request->file : "<text>";
+    struct stg_definition *definition = NULL;
+    int rc = stg_definition_create(
+        request->text, request->text_bytes, file, &session->identity,
+        stg_catalog_containers(session->server->catalog), &definition, err);
+    if (rc == 0)
+        rc = stg_definition_check_settings(definition, session->server->settings, err);
+    if (rc < 0)
+        stg_definition_unref(definition);
+    else
+        *ret = definition;
+    return rc;
+}
+
+/* Lists the problems that the first batch would fail with. */
+static size_t try_files(const struct stg_definition *definition, struct stg_bump *bump,
+                        const char **ret, size_t n)
+{
+    struct stg_probe_config config = {.text = definition->text,
+                                      .text_bytes = definition->text_bytes,
+                                      .uid = definition->applier.uid,
+                                      .gid = definition->applier.gid,
+                                      .groups = definition->applier.groups,
+                                      .n_groups = definition->applier.n_groups,
+                                      .wait_ns = PROBE_NS};
+    return stg_probe(&config, bump, ret, n);
+}
+
+static int describe(struct stg_session *session, const struct stg_definition *definition,
+                    const char *name, struct stg_bump *bump, struct stg_reply *reply,
+                    struct stg_err *err)
+{
+    struct stg_stage_plan plan;
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, definition->spec->staged.num_clients, 2,
+                             session->server->settings->default_pipeline_memory);
+    int rc = stg_stage_plan(&asked, &plan, err);
+    if (rc < 0)
+        return rc;
+    uint64_t needs = plan.full_bytes;
+    if (needs > session->server->budget.total)
+        return stg_err(
+            err, -STAGER_RESOURCE_EXHAUSTED,
+            "the pipeline needs %.1f MiB (%" PRIu64 " batches of at most %" PRIu64
+            " bytes, and read buffers), and stagerd's memory_budget is %.1f MiB: "
+            "lower capacity, num_threads or batch_size, or raise memory_budget in "
+            "stagerd.yaml to %" PRIu64 "MiB",
+            (double)needs / 1048576.0, plan.n_extents, plan.max_batch_bytes,
+            (double)session->server->budget.total / 1048576.0, (needs + 1048575) >> 20);
+    const size_t max = MAX_PROBLEMS + MAX_ADVICE;
+    const char **advice = stg_bump_alloc(bump, max * sizeof(*advice));
+    reply->name = name;
+    reply->boundary = *stg_graph_boundary(definition->graph);
+    reply->advice = advice;
+    size_t n = advice != NULL ? try_files(definition, bump, advice, MAX_PROBLEMS) : 0;
+    reply->n_advice = n;
+    if (advice != NULL)
+        reply->n_advice += stg_definition_advice(definition, bump, advice + n, max - n);
+    reply->max_batch_bytes = plan.max_batch_bytes;
+    reply->memory_bytes = plan.arena_bytes + plan.reserved_buffer_bytes;
+    return 0;
+}
+
+void stg_serve_check(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_definition *definition = NULL;
+    struct stg_reply reply = stg_reply_to(request);
+    int rc = define(session, request, &definition, &err);
+    if (rc == 0)
+        rc = describe(session, definition,
+                      definition->spec->name != NULL ? definition->spec->name : "", &bump,
+                      &reply, &err);
+    if (rc < 0)
+        stg_session_fail_with(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
+    stg_definition_unref(definition);
+    stg_bump_finish(&bump);
+}
+
+/* Is the pipeline what the caller thinks it is? An unseen one is refused later. */
+static int check_generation(struct stg_session *session,
+                            const struct stg_request *request, const char *name,
+                            struct stg_err *err)
+{
+    if (!request->has_if_generation)
+        return 0;
+    struct stg_catalog *catalog = catalog_of(session);
+    const struct stg_pipeline *p =
+        name != NULL && name[0] != '\0' ? stg_catalog_find(catalog, name) : NULL;
+    uint64_t generation = p != NULL ? p->generation : 0;
+    if (generation == request->if_generation ||
+        (p != NULL && !stg_catalog_allowed(catalog, p, &session->identity)))
+        return 0;
+    return stg_err(err, -STAGER_ABORTED,
+                   "if_generation is %" PRIu64 ", and pipeline %.64s is at generation "
+                   "%" PRIu64 "%s: look at its status, then decide again",
+                   request->if_generation, name != NULL ? name : "", generation,
+                   generation == 0 ? " (there is none)" : "");
+}
+
+static const char *name_of(const struct stg_request *request,
+                           const struct stg_definition *definition)
+{
+    bool given = request->name != NULL && request->name[0] != '\0';
+    return given ? request->name : definition->spec->name;
+}
+
+/* A request that names the current generation knows what it replaces. */
+static enum stg_replace how_to_replace(const struct stg_request *request)
+{
+    if (request->replace)
+        return STG_REPLACE_ALL;
+    return request->has_if_generation ? STG_REPLACE_IDLE : STG_REPLACE_OWN;
+}
+
+static void keep_script(struct stg_definition *definition,
+                        const struct stg_request *request)
+{
+    const char *script = request->script;
+    if (script == NULL || script[0] != '/' || strlen(script) > SCRIPT_MAX_BYTES ||
+        strchr(script, '\n') != NULL)
+        return;
+    definition->script = stg_bump_strndup(&definition->bump, script, strlen(script));
+    definition->script_run = request->script_run;
+}
+
+void stg_serve_apply(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_definition *definition = NULL;
+    struct stg_pipeline *pipeline = NULL;
+    struct stg_reply reply = stg_reply_to(request);
+    int rc = define(session, request, &definition, &err);
+    if (rc == 0)
+        rc = describe(session, definition, "", &bump, &reply, &err);
+    if (rc == 0)
+        rc = check_generation(session, request, name_of(request, definition), &err);
+    if (rc == 0)
+        keep_script(definition, request);
+    if (rc == 0)
+        rc =
+            stg_catalog_apply(catalog_of(session), definition, request->name,
+                              how_to_replace(request), &pipeline, &reply.unchanged, &err);
+    if (rc < 0) {
+        stg_definition_unref(definition);
+        stg_session_fail_with(session, request, &err);
+    } else {
+        reply.name = pipeline->name;
+        reply.generation = pipeline->generation;
+        reply.boundary = *stg_graph_boundary(pipeline->definition->graph);
+        stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
+                pipeline->name, pipeline->generation,
+                reply.unchanged ? "confirmed" : "applied",
+                (unsigned)session->identity.uid);
+        stg_session_reply(session, &reply, NULL, 0);
+        stg_server_sweep_soon(session->server);
+    }
+    stg_bump_finish(&bump);
+}
+
+/* ---- list, status, delete ---- */
+
+static bool fits(const struct stg_reply *reply)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
+    return stg_wire_encode_reply(reply, buf, sizeof(buf)) >= 0;
+}
+
+/* A list that is too long for one message loses the names of files, then entries. */
+static void shorten_list(struct stg_reply *reply)
+{
+    while (reply->n_quarantined > MAX_QUARANTINED && !fits(reply))
+        reply->n_quarantined /= 2;
+    for (size_t i = 0; !fits(reply) && i < reply->n_entries; i += 16) {
+        for (size_t k = i; k < i + 16 && k < reply->n_entries; k++)
+            reply->entries[k].file = "";
+    }
+    while (!fits(reply) && reply->n_entries > 0) {
+        size_t n = reply->n_entries / 16 + 1;
+        reply->n_entries -= n;
+        reply->n_left_out += (uint32_t)n;
+    }
+}
+
+static void shorten_status(struct stg_reply *reply)
+{
+    struct stg_pipeline_status *status = &reply->status;
+    while (status->n_quarantined > MAX_QUARANTINED && !fits(reply))
+        status->n_quarantined /= 2;
+    while (!fits(reply) && status->n_clients > 0) {
+        size_t n = status->n_clients / 16 + 1;
+        status->n_clients -= n;
+        status->n_clients_left_out += (uint32_t)n;
+    }
+}
+
+void stg_serve_list(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_reply reply = stg_reply_to(request);
+    size_t n = 0;
+    struct stg_pipeline *first = stg_catalog_first(catalog_of(session));
+    for (struct stg_pipeline *p = first; p != NULL; p = p->next)
+        n++;
+    reply.entries = stg_bump_alloc(&bump, n * sizeof(reply.entries[0]));
+    for (struct stg_pipeline *p = first; p != NULL && reply.entries != NULL;
+         p = p->next) {
+        if (!stg_catalog_allowed(catalog_of(session), p, &session->identity))
+            continue;
+        struct stg_instance *instance = p->instance;
+        struct stg_pipeline_status status;
+        stg_catalog_status(p, &bump, &status);
+        reply.entries[reply.n_entries++] = (struct stg_list_entry){
+            .name = p->name,
+            .state = status.state,
+            .file = p->definition->file,
+            .generation = p->generation,
+            .n_clients = instance != NULL && instance->stage != NULL
+                             ? stg_stage_n_clients(instance->stage)
+                             : 0,
+            .uid = (uint32_t)p->definition->applier.uid,
+            .pipeline = p->id,
+        };
+    }
+    reply.n_quarantined = stg_quarantine_list(session->server, NULL, &session->identity,
+                                              &bump, &reply.quarantined);
+    shorten_list(&reply);
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_bump_finish(&bump);
+}
+
+void stg_serve_status(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_reply reply = stg_reply_to(request);
+    stg_catalog_status(pipeline, &bump, &reply.status);
+    reply.status.n_quarantined =
+        stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
+                            &reply.status.quarantined);
+    shorten_status(&reply);
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_bump_finish(&bump);
+}
+
+/* A graph that is too long for one message loses its last nodes. */
+static void shorten_explain(struct stg_reply *reply)
+{
+    struct stg_explain *explain = &reply->explain;
+    while (!fits(reply) && explain->n_nodes > 0) {
+        size_t n = explain->n_nodes / 16 + 1;
+        explain->n_nodes -= n;
+        explain->n_left_out += (uint32_t)n;
+        for (size_t i = 0; i < explain->n_tensors; i++)
+            explain->tensors[i].is_constant |=
+                explain->tensors[i].from >= explain->n_nodes;
+    }
+}
+
+void stg_serve_explain(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_bump bump;
+    stg_bump_init(&bump, 0);
+    struct stg_err err = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    if (stg_explain_fill(pipeline, &bump, &reply.explain, &err) < 0) {
+        stg_session_fail_with(session, request, &err);
+    } else {
+        shorten_explain(&reply);
+        stg_session_reply(session, &reply, NULL, 0);
+    }
+    stg_bump_finish(&bump);
+}
+
+void stg_serve_delete(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_err err = {0};
+    int rc = check_generation(session, request, request->name, &err);
+    if (rc == 0)
+        rc = stg_catalog_delete(catalog_of(session), pipeline, &err);
+    if (rc < 0) {
+        stg_session_fail_with(session, request, &err);
+        return;
+    }
+    stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", request->name,
+            (unsigned)session->identity.uid);
+    struct stg_reply reply = stg_reply_to(request);
+    reply.name = request->name;
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_server_sweep_soon(session->server);
+}
+
+/* ---- tickets ---- */
+
+void stg_serve_new_ticket(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    if (stg_gate_give_ticket(session->server->gate, &session->identity, &reply, &err) < 0)
+        stg_session_fail_with(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
+}
+
+/* ---- trace ---- */
+
+void stg_serve_trace(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    struct stg_err err = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    int fd;
+    if (pipeline == NULL)
+        return;
+    reply.page_bytes = sizeof(struct stg_trace_page);
+    if (stg_tracing_begin(session, pipeline, request->millis, &fd, &err) < 0)
+        stg_session_fail_with(session, request, &err);
+    else if (stg_session_reply(session, &reply, &fd, 1) < 0)
+        stg_tracing_end(session);
+}
