@@ -20,6 +20,7 @@ import check_links
 import check_man
 import check_prototypes
 import check_public_header
+import check_releases
 import check_shape
 import check_shell
 import check_units
@@ -330,6 +331,17 @@ def a_link_to_nowhere_is_found():
     finds(check_links, "docs/a.md:1: b.md is not there", docs__a_DOT_md="see [b](b.md#part)\n")
     finds_nothing(check_links, docs__a_DOT_md="[b](../b.md), [w](https://x.org/y)\n",
                   b_DOT_md="")
+
+
+def a_release_that_is_no_release_is_found():
+    files = {"meson_DOT_build": "project('stager', 'c', version: '0.2.0')\n", "CHANGELOG_DOT_md": "# C\n\n## 0.2.0\n"}
+    line = "0.2.0 2026-11-22 " + "a" * 40 + "\n"
+    with Tree(RELEASES=line, **files) as root:
+        assert check_releases.problems(root, lambda *_: files["meson_DOT_build"]) == []
+        assert "has version 0.1.0" in check_releases.problems(root, lambda *_: "project('s', version: '0.1.0')")[0]
+    finds(check_releases, "RELEASES:1: is not VERSION DATE COMMIT", RELEASES="0.2.0\n", **files)
+    finds(check_releases, "has no section 0.3.0", RELEASES=line, CHANGELOG_DOT_md=files["CHANGELOG_DOT_md"],
+          meson_DOT_build="project('stager', 'c', version: '0.3.0')\n")
 
 
 def a_long_README_is_found():
