@@ -21,7 +21,6 @@ int stg_buffer_init(struct stg_buffer *buffer, uint64_t arena_bytes, uint64_t sl
 {
     buffer->max_extents = max_extents;
     buffer->queue_size = max_extents;
-    buffer->least = UINT32_MAX;
     buffer->items = calloc(max_extents, sizeof(buffer->items[0]));
     buffer->queue = calloc(max_extents, sizeof(buffer->queue[0]));
     buffer->returned = calloc(max_extents, sizeof(buffer->returned[0]));
@@ -111,8 +110,8 @@ void stg_buffer_pop(struct stg_buffer *buffer, struct stg_effects *effects)
 {
     uint32_t extent = stg_buffer_at(buffer, buffer->first++);
     buffer->items[extent].unqueued = true;
-    uint32_t rounds = stg_buffer_n_rounds(buffer);
-    buffer->least = rounds < buffer->least ? rounds : buffer->least;
+    effects->events.has_taken = true;
+    effects->events.n_rounds = stg_buffer_n_rounds(buffer);
     effects->wake |= STG_WAKE_ROOM;
     settle(buffer, extent, effects);
 }

@@ -45,8 +45,6 @@ struct stg_buffer {
     uint64_t first, next; /* ordinals */
     uint32_t *returned;   /* split: to be delivered again, ascending numbers */
     uint32_t n_returned;
-    uint32_t least; /* rounds: the fewest that were left when one was taken; set to
-                       UINT32_MAX to look anew */
     uint64_t n_published, n_acknowledged, n_lost, n_discarded;
     uint64_t n_rows, n_bytes; /* of published items */
 };

@@ -105,12 +105,15 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
                    const char *why)
 {
     bool middle = stg_client_in_pass(stage, client);
-    client->wait_ns += stg_client_waits_ns(client, stg_now_ns());
+    uint64_t now = stg_now_ns();
+    stg_clients_waited_ns(&stage->members, now);
+    client->wait_ns += stg_client_waits_ns(client, now);
+    client->wait_seen_ns = client->wait_ns;
     client->state = back ? STG_CLIENT_AWAY : STG_CLIENT_DETACHED;
-    stg_account_load(stage, stg_now_ns());
     stage->members.n_attached--;
     stage->members.n_changes++;
-    stg_tune_forget(stage);
+    stage->members.attached_ns += now;
+    stage->effects.events.has_changed = true;
     hand_on(stage, client);
     stg_lease_client_detach(stage->buffer.leases, client->lease_client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
@@ -274,7 +277,7 @@ void stg_clients_bury(struct stg_stage *stage)
         }
         *at = client->next;
         if (!client->adopted)
-            stg_account_gone(stage, client);
+            stg_gone_note(stage, client);
         stg_client_free(client);
     }
 }

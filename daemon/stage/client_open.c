@@ -212,6 +212,7 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     client->n_gaps = old->n_gaps;
     client->n_lost = old->n_lost;
     client->wait_ns = old->wait_ns;
+    client->wait_seen_ns = old->wait_seen_ns;
     client->daemon_wait_ns = old->daemon_wait_ns;
     old->n_owed = 0;
     old->adopted = true;
@@ -314,14 +315,15 @@ void stg_client_join(struct stg_stage *stage, struct stg_client *client)
     else
         begin_anew(stage, client);
     client->state = STG_CLIENT_ATTACHED;
-    stg_account_load(stage, stg_now_ns());
+    uint64_t now = stg_now_ns();
     stage->members.n_changes++;
+    stage->members.attached_ns -= now;
     if (stage->members.n_attached++ == 0) {
-        stage->timeouts.first_attach_ns = stg_now_ns();
+        stage->timeouts.first_attach_ns = now;
         stage->effects.wake |= STG_WAKE_ROOM; /* the runners' clock runs */
     }
     if (stage->members.n_attached == stage->config.num_clients)
         stage->members.begun = true;
     stg_stage_recut(stage);
-    stg_tune_forget(stage);
+    stage->effects.events.has_changed = true;
 }

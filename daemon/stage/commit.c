@@ -2,7 +2,6 @@
 #include "daemon/stage/commit.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -105,47 +104,6 @@ void stg_client_want_bell(struct stg_client *client)
     client->bell_wanted = true;
 }
 
-/* ---- recording ---- */
-
-void stg_stage_ring(struct stg_stage *stage, struct stg_client *client)
-{
-    client->rings = true;
-    stage->effects.bells = true;
-}
-
-void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client)
-{
-    client->disconnects = true;
-    stage->effects.bells = true;
-}
-
-/* A line of the log that waits for the lock to be released. */
-struct stg_line {
-    struct stg_line *before;
-    enum stg_log_level level;
-    char text[];
-};
-
-void stg_stage_log(struct stg_stage *stage, enum stg_log_level level, const char *fmt,
-                   ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    size_t bytes = strlen(text) + 1;
-    struct stg_line *line = malloc(sizeof(*line) + bytes);
-    if (line == NULL) {
-        stage->effects.n_no_line++;
-        return;
-    }
-    line->before = stage->effects.line;
-    line->level = level;
-    memcpy(line->text, text, bytes);
-    stage->effects.line = line;
-}
-
 /* ---- signals: with the lock held ---- */
 
 static void wake_turn(struct stg_stage *stage)
@@ -212,6 +170,19 @@ struct outgoing {
     uint32_t n_no_line;
     const struct stg_join *reply;
 };
+
+static bool is_observed(const struct stg_events *events)
+{
+    return events->published != NULL || events->has_changed || events->has_taken;
+}
+
+/* Signals, and what observers propose before. */
+static void perform_locked(struct stg_stage *stage)
+{
+    if (is_observed(&stage->effects.events))
+        stg_observe(stage);
+    wake_runners(stage);
+}
 
 static bool is_outgoing(const struct stg_effects *effects)
 {
@@ -311,7 +282,7 @@ bool stg_stage_commit(struct stg_stage *stage)
     do {
         if (unrung)
             note_unrung(stage);
-        wake_runners(stage);
+        perform_locked(stage);
         if (!is_outgoing(&stage->effects)) {
             pthread_mutex_unlock(&stage->lock);
             return is_sent;
@@ -332,12 +303,12 @@ void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t dead
 {
     struct stg_trace *trace = stage->config.trace;
     struct stg_trace_span span = {.kind = (uint16_t)kind, .number = STG_NO_NUMBER};
+    perform_locked(stage);
     if (is_outgoing(&stage->effects)) {
         stg_stage_commit(stage);
         pthread_mutex_lock(&stage->lock);
         return;
     }
-    wake_runners(stage);
     if (trace != NULL)
         span.begin_ns = stg_now_ns();
     if (deadline_ns != 0) {

@@ -14,12 +14,10 @@
 #define STG_DAEMON_STAGE_COMMIT_H
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 
 #include "core/err.h"
 #include "core/layout.h"
-#include "core/log.h"
 #include "core/trace.h"
 
 struct stg_stage;
@@ -58,17 +56,6 @@ void stg_client_ask_spans(struct stg_client *client, bool on);
 
 /* Asks it to ring when it releases, acknowledges or asks. */
 void stg_client_want_bell(struct stg_client *client);
-
-/* ---- recorded, with the lock held ---- */
-
-/* Something new lies in the ring of a client that sleeps. */
-void stg_stage_ring(struct stg_stage *stage, struct stg_client *client);
-
-/* Ends the stream of a client: the loop sees the end of its socket and closes it. */
-void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client);
-
-void stg_stage_log(struct stg_stage *stage, enum stg_log_level level, const char *fmt,
-                   ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- performing ---- */
 

@@ -237,7 +237,7 @@ static void replace(struct stg_stage *stage, struct stg_stage_cut *next)
     }
     stg_stage_cut_unref(stage->boundary.cut);
     stage->boundary.cut = next;
-    stg_tune_forget(stage); /* an item takes as long as it does with this one */
+    stage->effects.events.has_changed = true; /* items take another time with it */
 }
 
 /* Without clients, or without memory to make a better one, it is the pipeline's own. */
@@ -284,24 +284,7 @@ bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent)
     return any;
 }
 
-/* ---- for who chooses by measuring ---- */
-
-void stg_stage_look_at_cuts(struct stg_stage *stage,
-                            void (*look)(void *owner, const struct stg_cuts *cuts,
-                                         const struct stg_cut_needs *const *needs,
-                                         size_t n),
-                            void *owner)
-{
-    const struct stg_cut_needs **needs = NULL;
-    pthread_mutex_lock(&stage->lock);
-    size_t n = stage->config.spec->smart_stage != STG_SMART_STAGE_OFF
-                   ? gather(stage, NULL, &needs)
-                   : 0;
-    if (stage->config.cuts != NULL)
-        look(owner, stage->config.cuts, needs, n);
-    free(needs);
-    pthread_mutex_unlock(&stage->lock);
-}
+/* ---- a partition that is proposed ---- */
 
 /* moved: one bool a node; those that have to run ahead are added. */
 static int check(const struct stg_stage *stage, bool *moved, struct stg_err *err)
@@ -356,6 +339,116 @@ int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err
     stg_stage_commit(stage);
     return rc;
 }
+
+/* ---- smart_stage: auto ---- */
+
+static struct stg_smart_view see_trials(const struct stg_stage *stage)
+{
+    return (struct stg_smart_view){
+        .now_ns = stg_now_ns(),
+        .n_made = stage->buffer.next + stage->counts.n_in_hand,
+        .n_taken = stage->buffer.first,
+        .n_changes = stage->members.n_changes,
+        .is_running = stage->pass.state != STG_PASS_NONE &&
+                      stage->members.n_attached > 0 && stage->pass.failure.code == 0,
+        .is_tuning = stg_tune_in_trial(&stage->observers.tune),
+    };
+}
+
+static void show_load(struct stg_stage *stage)
+{
+    const struct stg_stage_cut *cut = stage->boundary.cut;
+    const struct stg_cut_needs **needs;
+    stg_stage_measure(stage);
+    struct stg_partition_load seen = {
+        .measure = stage->observers.measure,
+        .n_needs = gather(stage, NULL, &needs),
+        .moved = cut != NULL ? stg_cut_moved(cut->cut) : NULL,
+        .n_clients = stage->members.n_attached,
+        .shares = stage->config.delivery != STG_DELIVERY_BROADCAST,
+    };
+    seen.needs = needs;
+    seen.n_needs = needs != NULL ? seen.n_needs : 0;
+    stg_partitioner_load(stage->observers.partitioner, &seen);
+    free(needs);
+}
+
+static void plan(struct stg_stage *stage)
+{
+    struct stg_partitioner *p = stage->observers.partitioner;
+    stg_partitioner_search(p);
+    pthread_mutex_lock(&stage->lock);
+    stg_partitioner_plan(p, stg_now_ns());
+    pthread_mutex_unlock(&stage->lock);
+}
+
+static void apply_partition(struct stg_stage *stage)
+{
+    struct stg_partitioner *p = stage->observers.partitioner;
+    struct stg_err err = {0};
+    const bool *moved;
+    if (!stg_partitioner_proposes(p, &moved))
+        return;
+    if (stg_stage_set_cut(stage, moved, &err) == 0) {
+        stg_partitioner_accepted(p);
+        return;
+    }
+    /* Trainers that came meanwhile need something else. */
+    pthread_mutex_lock(&stage->lock);
+    stg_partitioner_refused(p, stg_now_ns(), err.text);
+    pthread_mutex_unlock(&stage->lock);
+    stg_stage_set_cut(stage, NULL, &err);
+}
+
+int stg_stage_choose_cut(struct stg_stage *stage)
+{
+    struct stg_partitioner *p = stage->observers.partitioner;
+    bool plans = false;
+    int millis = -1;
+    if (p == NULL)
+        return -1;
+    stg_partitioner_poll(p, stg_now_ns());
+    pthread_mutex_lock(&stage->lock);
+    bool is_over = stage->observers.measure == NULL || stage->stop.is_on;
+    if (!is_over) {
+        struct stg_smart_view view = see_trials(stage);
+        millis = stg_partitioner_tick(p, &view, stage->observers.measure);
+        plans = stg_partitioner_wants_plan(p);
+    }
+    if (plans)
+        show_load(stage);
+    pthread_mutex_unlock(&stage->lock);
+    if (is_over)
+        return -1;
+    if (plans)
+        plan(stage);
+    stg_tuning_hold(stage->observers.tune.log, stg_partitioner_in_trial(p));
+    apply_partition(stage);
+    return millis;
+}
+
+int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err)
+{
+    const struct stg_stage_config *config = &stage->config;
+    struct stg_observers *observers = &stage->observers;
+    if (config->cuts == NULL || config->spec->smart_stage != STG_SMART_STAGE_AUTO)
+        return 0;
+    observers->partitioner = stg_partitioner_create(
+        config->cuts, stage->plan.max_batch_bytes, &observers->measure->decisions);
+    return observers->partitioner != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+void stg_stage_finish_choice(struct stg_stage *stage)
+{
+    if (stage->observers.partitioner == NULL)
+        return;
+    stg_tuning_hold(stage->observers.tune.log, false);
+    stg_partitioner_destroy(stage->observers.partitioner);
+}
+
+/* ---- reports ---- */
 
 uint64_t stg_stage_cut_number(struct stg_stage *stage)
 {

@@ -63,16 +63,7 @@ static inline void stg_stage_cut_unref(struct stg_stage_cut *cut)
 int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cuts,
                    struct stg_cut_needs **ret, struct stg_err *err);
 
-/* ---- for who chooses by measuring: any thread, takes the lock ---- */
-
-/* What can be cut, with what every client that is there needs: for stg_cuts_enumerate and
- * the like. Calls `look` once, with the lock held. n is 0 when nobody is there, or
- * smart_stage is off. */
-void stg_stage_look_at_cuts(struct stg_stage *stage,
-                            void (*look)(void *owner, const struct stg_cuts *cuts,
-                                         const struct stg_cut_needs *const *needs,
-                                         size_t n),
-                            void *owner);
+/* ---- for the observers: any thread, takes the lock ---- */
 
 /* smart_stage: auto. From the next item drawn on these nodes run before the boundary (one
  * bool each of stg_cuts_n_nodes); NULL: none. Later, when clients come and go, those of
@@ -82,6 +73,10 @@ int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err
 
 /* The number of the cut of the next item drawn. What an item had is in its header. */
 uint64_t stg_stage_cut_number(struct stg_stage *stage);
+
+/* Makes what stg_stage_choose_cut needs, where the pipeline says smart_stage: auto. */
+int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err);
+void stg_stage_finish_choice(struct stg_stage *stage);
 
 /* ---- inside of a stage: the lock is held ---- */
 

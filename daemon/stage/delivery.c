@@ -186,6 +186,36 @@ static bool give_all(struct stg_stage *stage)
     return changed;
 }
 
+/* ---- waits that one client causes ---- */
+
+/* The one client that all wait for, if there is exactly one. */
+static struct stg_client *find_alone(const struct stg_stage *stage)
+{
+    struct stg_client *found = NULL;
+    if (stage->stop.is_on || stage->pass.state == STG_PASS_NONE)
+        return NULL;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (!stage->kind->holds_up(stage, c))
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = c;
+    }
+    return found;
+}
+
+static void account_waits(struct stg_stage *stage)
+{
+    struct stg_client *alone = find_alone(stage);
+    if (alone == stage->members.alone)
+        return;
+    uint64_t now = stg_now_ns();
+    if (stage->members.alone != NULL)
+        stage->members.alone->daemon_wait_ns += now - stage->members.alone_ns;
+    stage->members.alone = alone;
+    stage->members.alone_ns = now;
+}
+
 void stg_delivery_run(struct stg_stage *stage)
 {
     do {
@@ -194,6 +224,6 @@ void stg_delivery_run(struct stg_stage *stage)
         }
     } while (want_bells(stage));
     ring_bells(stage);
-    stg_account_waits(stage);
+    account_waits(stage);
     stg_clients_bury(stage);
 }

@@ -11,7 +11,6 @@
  * split.c broadcast.c round_robin.c    one table of functions each
  * delivery.c    all of it in order: releases, deliveries, passes, doorbells
  * expire.c      timeouts
- * account.c     counters and measurements; status.c    a report of them
  */
 #ifndef STG_DAEMON_STAGE_DELIVERY_H
 #define STG_DAEMON_STAGE_DELIVERY_H
@@ -182,30 +181,22 @@ bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
 /* When the next who is away stops being waited for, or UINT64_MAX. */
 uint64_t stg_expire_next_ns(const struct stg_stage *stage);
 
-/* ---- account.c ---- */
+/* ---- membership.c ---- */
 
 /* Items that it took out of its rings. */
 uint64_t stg_client_taken(const struct stg_client *client);
 
-/* Puts the time since the last call down to the client that all wait for, if there is
- * one. */
-void stg_account_waits(struct stg_stage *stage);
+/* How long clients slept for want of items, ever. Counts what was not counted yet. */
+uint64_t stg_clients_waited_ns(struct stg_membership *members, uint64_t now_ns);
 
-/* What a finished item says of the pace: its times, and what its runner measured. */
-void stg_account_work(struct stg_stage *stage, const struct stg_work *work);
-
-/* Brings stage->observers.measure->load up to this moment; also before n_attached
- * changes. */
-void stg_account_load(struct stg_stage *stage, uint64_t now_ns);
-
-/* A copy that lives in bump. */
-const char *stg_account_keep(struct stg_bump *bump, const char *text);
+/* A copy that lives in bump; "?" without memory. */
+const char *stg_text_keep(struct stg_bump *bump, const char *text);
 
 /* Appends the clients: attached, away, detached, gone. */
-void stg_account_clients(const struct stg_stage *stage, struct stg_bump *bump,
-                         struct stg_pipeline_status *ret);
+void stg_clients_show(const struct stg_stage *stage, struct stg_bump *bump,
+                      struct stg_pipeline_status *ret);
 
 /* Remembers a client that is gone. */
-void stg_account_gone(struct stg_stage *stage, const struct stg_client *client);
+void stg_gone_note(struct stg_stage *stage, const struct stg_client *client);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/log.h"
+
 /* Runners to wake: those that wait for … */
 enum stg_wake {
     STG_WAKE_ROOM = 1,      /* room in the buffer, or a clock of its turn that changes */
@@ -21,8 +23,26 @@ enum stg_wake {
     STG_WAKE_LOOK = 64,     /* anything: they look around, and wait on */
 };
 
-struct stg_line;
+struct stg_stage;
+struct stg_client;
+struct stg_work;
 struct stg_join;
+
+/* What observers hear of at the next commit. Zero: nothing. */
+struct stg_events {
+    const struct stg_work
+        *published;    /* or dropped, or ignored: out of a runner's hands */
+    bool has_changed;  /* clients came or went, or the boundary changed */
+    bool has_taken;    /* items left the buffer, … */
+    uint32_t n_rounds; /* … down to so many rounds */
+};
+
+/* A line of the log that waits for the lock to be released. */
+struct stg_line {
+    struct stg_line *before;
+    enum stg_log_level level;
+    char text[];
+};
 
 /* Zero: nothing. */
 struct stg_effects {
@@ -34,6 +54,18 @@ struct stg_effects {
     struct stg_line *line;        /* of the log, the last one first */
     uint32_t n_no_line;           /* for which there was no memory */
     const struct stg_join *reply; /* to a client that joins; NULL: none */
+    struct stg_events events;
 };
+
+/* The rest records, with the lock held. */
+
+/* Something new lies in the ring of a client that sleeps. */
+void stg_stage_ring(struct stg_stage *stage, struct stg_client *client);
+
+/* Ends the stream of a client: the loop sees the end of its socket and closes it. */
+void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client);
+
+void stg_stage_log(struct stg_stage *stage, enum stg_log_level level, const char *fmt,
+                   ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -12,11 +12,13 @@
 #include "core/clock.h"
 #include "core/ring.h"
 #include "daemon/autotune/measure.h"
+#include "daemon/autotune/tune.h"
 #include "daemon/dataset/activity.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/gpu/twin.h"
 #include "daemon/host/pool.h"
+#include "daemon/placement/partitioner.h"
 #include "daemon/stage/buffer.h"
 #include "daemon/stage/commit.h"
 #include "daemon/stage/cut.h"
@@ -96,13 +98,11 @@ struct stg_client {
     uint64_t taken_before; /* of connections before this one */
     uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
     uint64_t wait_ns, daemon_wait_ns, n_violations;
-    uint64_t wait_seen_ns; /* of its time asleep, what stage->observers.measure counts */
-    struct stg_client_mark { /* when the tuners' window began */
-        uint64_t wait_ns, n_given;
-    } tune_mark;
-    uint64_t trace_session; /* that it is asked for spans of; 0: it is not asked */
-    uint32_t trace_track;   /* where they go */
-    char last_error[256];   /* the last error item; once it left: why */
+    uint64_t wait_seen_ns;         /* of its time asleep, what members.waited_ns counts */
+    struct stg_tune_consumer seen; /* by the tuners */
+    uint64_t trace_session;        /* that it is asked for spans of; 0: it is not asked */
+    uint32_t trace_track;          /* where they go */
+    char last_error[256];          /* the last error item; once it left: why */
 };
 
 enum stg_pass_state {
@@ -165,27 +165,15 @@ struct stg_runners {
     uint64_t pause_until_ns; /* too many were ignored in a row: nobody draws */
 };
 
-/* What `auto` of capacity and num_threads is found by: tune.c. */
-struct stg_stage_tune {
-    bool is_on;
-    struct stg_tuner threads, capacity;
-    struct stg_tuner_sample
-        window; /* so far; times but for busy, serial, cpu at its end */
-    uint64_t began_ns, room_before_ns;
-    uint64_t settle; /* items that come before the next window */
-    struct stg_tuning *log;
-    bool owns_log;
-    bool was_held;   /* by trials of cuts: nothing was measured */
-    uint64_t n_told; /* of its changes, what stage->observers.measure knows */
-};
-
 /* Clients, attached and detached. */
 struct stg_membership {
     struct stg_client *clients;
     uint32_t n_attached, n_away, n_joining;
-    uint64_t n_changes;       /* times that one came or went, ever */
-    uint64_t n_joined;        /* clients, ever */
-    bool begun;               /* all num_clients were there once, and some still are */
+    uint64_t n_changes;   /* times that one came or went, ever */
+    uint64_t n_joined;    /* clients, ever */
+    uint64_t attached_ns; /* of clients that left, less when those came that did not */
+    uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
+    bool begun;           /* all num_clients were there once, and some still are */
     struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;
@@ -235,11 +223,12 @@ struct stg_stage_memory {
                          slot's extent reads it without the lock */
 };
 
+/* They see events and propose numbers and partitions: observe.c. */
 struct stg_observers {
     struct stg_activity activity; /* of the dataset: a lock of its own */
-    struct stg_stage_tune tune;
-    struct stg_measure *measure;   /* NULL once it was taken (stg_stage_take_measure) */
-    struct stg_auto_cut *auto_cut; /* the loop's alone, no lock; NULL: not `auto` */
+    struct stg_tune tune;
+    struct stg_measure *measure; /* NULL once it was taken (stg_stage_take_measure) */
+    struct stg_partitioner *partitioner; /* the loop's; NULL: not smart_stage auto */
 };
 
 struct stg_counts {
@@ -254,6 +243,8 @@ struct stg_counts {
     uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, draw_ns;
+    uint64_t sampled_draw_ns,
+        sampled_cpu_ns;                /* of the draws whose CPU time is measured */
     uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */
     struct stg_trace_label call_label; /* of the step py_function */
     char last_error[512];
@@ -361,22 +352,18 @@ struct stg_extent_room {
 uint64_t stg_stage_extent_room(struct stg_stage *stage, const char *base,
                                struct stg_extent_room *room, struct stg_batch_room *ret);
 
-/* ---- tune.c ---- */
+/* ---- observe.c ---- */
 
-/* From the plan and what the file says: how many runners work and what the buffer holds,
- * to begin with. */
-int stg_tune_init(struct stg_stage *stage, struct stg_err *err);
-void stg_tune_finish(struct stg_stage *stage); /* also when it was not initialised */
+/* After a failure, too, call finish. */
+int stg_observers_init(struct stg_stage *stage, struct stg_err *err);
+void stg_observers_finish(struct stg_observers *observers);
 
-/* All of them with the lock held. An item is out of a runner's hands. May change both
- * numbers, and records in stage->effects.wake which runners to wake. */
-void stg_tune_item(struct stg_stage *stage, const struct stg_work *work);
+/* Brings observers.measure->load up to this moment. Lock held. */
+void stg_stage_measure(struct stg_stage *stage);
 
-/* A client has come or gone, or the cut has moved. */
-void stg_tune_forget(struct stg_stage *stage);
-
-/* Is a number being tried, of the stage or of a step of its dataset? */
-bool stg_tune_in_trial(const struct stg_stage *stage);
+/* Passes the recorded events to the observers, and applies the numbers that they propose.
+ * Of commit alone. Lock held. */
+void stg_observe(struct stg_stage *stage);
 
 /* ---- trace.c ---- */
 

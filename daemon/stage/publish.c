@@ -447,7 +447,11 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     struct stg_runners *runners = &stage->runners;
     stage->counts.busy_ns += work->busy_ns;
     note_busy(runners, work->busy_ns);
-    stg_account_work(stage, work);
+    stage->counts.draw_ns += work->draw_ns;
+    if (work->draw_cpu_ns != 0) {
+        stage->counts.sampled_draw_ns += work->draw_ns;
+        stage->counts.sampled_cpu_ns += work->draw_cpu_ns;
+    }
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)
         key = runners->finish_next++;
@@ -470,7 +474,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     stage->counts.n_in_hand--;
     if (stage->pass.publish_next == key)
         stage->pass.publish_next++;
-    stg_tune_item(stage, work);
+    stage->effects.events.published = work;
     settle_end(stage);
     stg_delivery_run(stage);
     stage->effects.wake |= STG_WAKE_TURN;

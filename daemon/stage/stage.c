@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/stage/auto_cut.h"
 #include "daemon/stage/delivery.h"
 
 #define MAX_DETACHED 64u
@@ -97,22 +96,14 @@ int stg_stage_create(const struct stg_stage_config *config,
     stg_activity_init(&stage->observers.activity);
 
     rc = stg_runners_init(stage, err);
-    stage->observers.measure =
-        stg_measure_create(config->graph, stage->staged->num_threads);
-    if (rc == 0 && stage->observers.measure == NULL)
-        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0)
-        rc = stg_tune_init(stage, err);
+        rc = stg_observers_init(stage, err);
+    if (rc == 0)
+        rc = stg_stage_init_choice(stage, err);
     if (rc == 0)
         rc = stg_stage_make_arena(stage, has_twin(stage), err);
     if (rc == 0)
         rc = init_buffer(stage, err);
-    if (rc == 0 && config->cuts != NULL &&
-        config->spec->smart_stage == STG_SMART_STAGE_AUTO) {
-        stage->observers.auto_cut = stg_auto_cut_create(stage);
-        if (stage->observers.auto_cut == NULL)
-            rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    }
     if (rc == 0)
         rc = make_twin(stage, err);
     if (rc == 0)
@@ -132,13 +123,12 @@ void stg_stage_destroy(struct stg_stage *stage)
     if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
-    stg_auto_cut_destroy(stage->observers.auto_cut);
+    stg_stage_finish_choice(stage);
+    stg_observers_finish(&stage->observers);
     stg_twin_destroy(stage->memory.twin);
-    stg_tune_finish(stage);
     stg_feed_set_unref(stage->boundary.feeds);
     stg_stage_cut_unref(stage->boundary.cut);
     free(stage->boundary.chosen);
-    stg_measure_destroy(stage->observers.measure);
     while (stage->members.clients != NULL) {
         struct stg_client *next = stage->members.clients->next;
         stg_client_free(stage->members.clients);
@@ -365,11 +355,4 @@ int stg_stage_sweep(struct stg_stage *stage)
     int millis = sweep_again(stage, now);
     stg_stage_commit(stage);
     return millis;
-}
-
-int stg_stage_choose_cut(struct stg_stage *stage)
-{
-    return stage->observers.auto_cut != NULL
-               ? stg_auto_cut_tick(stage->observers.auto_cut)
-               : -1;
 }

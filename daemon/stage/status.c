@@ -54,11 +54,10 @@ static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
     size_t n = stg_tuning_changes(stage->observers.tune.log, changes);
     struct stg_tuned *tuned = stg_bump_alloc(bump, n * sizeof(*tuned));
     for (size_t i = 0; i < n && tuned != NULL; i++)
-        tuned[i] =
-            (struct stg_tuned){.what = stg_account_keep(bump, changes[i].what),
-                               .why = stg_account_keep(bump, changes[i].change.why),
-                               .from = changes[i].change.from,
-                               .to = changes[i].change.to};
+        tuned[i] = (struct stg_tuned){.what = stg_text_keep(bump, changes[i].what),
+                                      .why = stg_text_keep(bump, changes[i].change.why),
+                                      .from = changes[i].change.from,
+                                      .to = changes[i].change.to};
     ret->tuned = tuned;
     ret->n_tuned = tuned != NULL ? n : 0;
     ret->capacity = stage->buffer.capacity;
@@ -75,7 +74,7 @@ static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
         return;
     ret->gpu = stage->config.spec->gpu.device;
     ret->gpu_copies = stg_twin_status(stage->memory.twin, why, sizeof(why));
-    ret->gpu_why = stg_account_keep(bump, why);
+    ret->gpu_why = stg_text_keep(bump, why);
 }
 
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
@@ -84,7 +83,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     pthread_mutex_lock(&stage->lock);
     stg_delivery_run(stage); /* counts releases that came without a doorbell, too */
     ret->state = state_name(stage);
-    ret->last_error = stg_account_keep(bump, stage->counts.last_error);
+    ret->last_error = stg_text_keep(bump, stage->counts.last_error);
     ret->pass = stage->pass.n_ended;
     ret->epoch = stage->pass.epoch;
     ret->made = stage->counts.n_made;
@@ -114,7 +113,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     stg_stage_show_cut(stage, bump, ret);
     fill_items(stage, ret);
     fill_memory(stage, ret);
-    stg_account_clients(stage, bump, ret);
+    stg_clients_show(stage, bump, ret);
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
     stg_stage_commit(stage);

@@ -427,7 +427,9 @@ def a_kernel_that_is_not_vectorised_is_found():
 def what_leaves_a_stage_by_another_way_is_found():
     found = check_effects.symbols({"commit.c": {"send"}, "split.c": check_effects.undefined("send U\nrecv U\n"),
                                    "cut.c": check_effects.undefined("send T 0 10\nmalloc U\n")})
-    assert found == ["daemon/stage/split.c:1: refers to send"], found
+    assert found == ["daemon/stage/split.c:1: refers to send, which only commit.c may"], found
+    found = check_effects.symbols({"observe.c": {"stg_tune_look"}, "cut.c": {"stg_tune_look", "stg_tuning_hold"}})
+    assert found == ["daemon/stage/cut.c:1: refers to stg_tune_look, which only observe.c may"], found
     with tempfile.TemporaryDirectory() as root:
         os.makedirs(os.path.join(root, "daemon/stage"))
         for name in ("commit", "stage"):

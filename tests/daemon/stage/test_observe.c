@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tuners of a stage: when they are told nothing, and when they forget. A stage that
- * makes nothing: the test says which items came, how long the trainer waited, and what
- * time it is (the linker's --wrap of clock_gettime), whatever else the machine does.
+ * Events of a stage reach its observers at commit, and commit applies what they propose.
+ * The stage makes nothing: the test publishes items, sets how long the trainer waited,
+ * and sets the time (the linker's --wrap of clock_gettime).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,9 +73,7 @@ static void scene_init(struct scene *s)
     stage->runners.turns = &s->turn;
     stage->runners.n_turns = 1;
     pthread_mutex_init(&stage->lock, NULL);
-    stage->observers.measure = stg_measure_create(stage->config.graph, 1);
-    CHECK(stage->observers.measure != NULL);
-    CHECK_OK(stg_tune_init(stage, &err), err);
+    CHECK_OK(stg_observers_init(stage, &err), err);
 
     struct stg_request request = {.kind = STG_REQUEST_OPEN};
     s->control = aligned_alloc(4096, STG_CONTROL_BYTES);
@@ -87,14 +85,15 @@ static void scene_init(struct scene *s)
     CHECK_OK(stg_needs_read(&request, stage->config.cuts, &s->client.needs, &err), err);
     stage->members.clients = &s->client;
     stage->members.n_attached = 1;
+    pthread_mutex_lock(&stage->lock);
     stg_stage_recut(stage);
-    stg_tune_forget(stage);
+    stage->effects.events.has_changed = true;
+    stg_stage_commit(stage);
 }
 
 static void scene_finish(struct scene *s)
 {
-    stg_tune_finish(&s->stage);
-    stg_measure_destroy(s->stage.observers.measure);
+    stg_observers_finish(&s->stage.observers);
     stg_stage_cut_unref(s->stage.boundary.cut);
     free(s->stage.boundary.chosen);
     stg_cut_needs_destroy(s->client.needs);
@@ -107,21 +106,22 @@ static void scene_finish(struct scene *s)
 static void give(struct scene *s, int n)
 {
     for (int i = 0; i < n; i++) {
-        struct stg_work work = {.busy_ns = 100000000};
+        struct stg_profiler profiler = {0};
+        struct stg_work work = {.busy_ns = 100000000, .profiler = &profiler};
         spend(4);
         s->client.wait_ns += 3500000;
         s->client.n_given++;
         pthread_mutex_lock(&s->stage.lock);
-        stg_tune_item(&s->stage, &work);
+        s->stage.effects.events.published = &work;
         stg_stage_commit(&s->stage);
     }
 }
 
 static void give_until_it_tries(struct scene *s)
 {
-    for (int i = 0; i < 200 && !stg_tune_in_trial(&s->stage); i++)
+    for (int i = 0; i < 200 && !stg_tune_in_trial(&s->stage.observers.tune); i++)
         give(s, 1);
-    CHECK(stg_tune_in_trial(&s->stage));
+    CHECK(stg_tune_in_trial(&s->stage.observers.tune));
 }
 
 static void a_number_that_the_trainer_waits_for_is_tried(void)
@@ -141,7 +141,7 @@ static void while_cuts_are_tried_no_number_is(void)
     scene_init(&s);
     stg_tuning_hold(s.stage.observers.tune.log, true);
     give(&s, 100); /* 400 ms, of which the half is enough */
-    CHECK(!stg_tune_in_trial(&s.stage));
+    CHECK(!stg_tune_in_trial(&s.stage.observers.tune));
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 0);
     CHECK_INT(s.stage.observers.tune.threads.value, 1);
     stg_tuning_hold(s.stage.observers.tune.log, false);
@@ -155,12 +155,12 @@ static void what_is_being_tried_when_cuts_want_to_be_is_judged_first(void)
     scene_init(&s);
     give_until_it_tries(&s);
     stg_tuning_hold(s.stage.observers.tune.log, true);
-    for (int i = 0; i < 1000 && stg_tune_in_trial(&s.stage); i++)
+    for (int i = 0; i < 1000 && stg_tune_in_trial(&s.stage.observers.tune); i++)
         give(&s, 1);
-    CHECK(!stg_tune_in_trial(&s.stage)); /* it brought nothing */
+    CHECK(!stg_tune_in_trial(&s.stage.observers.tune)); /* it brought nothing */
     CHECK_INT(s.stage.observers.tune.threads.value, 1);
     give(&s, 60);
-    CHECK(!stg_tune_in_trial(&s.stage));
+    CHECK(!stg_tune_in_trial(&s.stage.observers.tune));
     scene_finish(&s);
 }
 
@@ -191,12 +191,12 @@ static void the_next_stage_begins_with_what_the_last_one_came_to(void)
     uint32_t found = s.stage.observers.tune.threads.value;
     uint64_t n_changes = stg_tuning_n_changes(s.stage.observers.tune.log);
     CHECK(found > 1 && n_changes > 0);
-    stg_tune_finish(&s.stage);
-    s.stage.observers.tune = (struct stg_stage_tune){0};
-    CHECK_OK(stg_tune_init(&s.stage, &err), err);
+    stg_observers_finish(&s.stage.observers);
+    s.stage.observers = (struct stg_observers){0};
+    CHECK_OK(stg_observers_init(&s.stage, &err), err);
     CHECK_INT(s.stage.observers.tune.threads.value, found);
     CHECK_INT(s.stage.runners.n_active, found);
-    CHECK_INT(s.stage.observers.tune.n_told, n_changes); /* it was said when it was so */
+    CHECK_INT(s.stage.observers.tune.n_reported, n_changes); /* reported once */
     scene_finish(&s);
 }
 
