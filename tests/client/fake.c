@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -344,4 +345,23 @@ unsigned fake_releases(struct fake *fake)
     while (stg_control_poll(&fake->control, &entry) == 1)
         n++;
     return n;
+}
+
+void fake_skip_where_forks_are_hidden(void)
+{
+    char *page =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    if (madvise(page, 4096, MADV_WIPEONFORK) == 0) {
+        int status;
+        *page = 1;
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0)
+            _exit(*page);
+        CHECK(waitpid(pid, &status, 0) == pid);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            SKIP("MADV_WIPEONFORK wipes nothing here, as under qemu-user");
+    }
+    munmap(page, 4096);
 }

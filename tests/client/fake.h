@@ -110,4 +110,8 @@ void fake_wait_asleep(struct fake *fake);
 /* Releases that the client posted since the last call. */
 unsigned fake_releases(struct fake *fake);
 
+/* Skips the test where a child of fork keeps pages with MADV_WIPEONFORK, by which
+ * libstager knows a child. qemu-user accepts the advice and does nothing. */
+void fake_skip_where_forks_are_hidden(void);
+
 #endif

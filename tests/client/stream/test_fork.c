@@ -21,30 +21,10 @@ static void check_child(pid_t pid)
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-/* Linux wipes such a page in a child. qemu-user says so too, and does not. */
-static void skip_where_fork_is_not_noticed(void)
-{
-    char *page =
-        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(page != MAP_FAILED);
-    if (madvise(page, 4096, MADV_WIPEONFORK) == 0) {
-        int status;
-        *page = 1;
-        pid_t pid = fork();
-        CHECK(pid >= 0);
-        if (pid == 0)
-            _exit(*page);
-        CHECK(waitpid(pid, &status, 0) == pid);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            SKIP("MADV_WIPEONFORK wipes nothing here, as under qemu-user");
-    }
-    munmap(page, 4096);
-}
-
 /* TFD-M5 */
 static void a_child_is_refused_and_may_close(void)
 {
-    skip_where_fork_is_not_noticed();
+    fake_skip_where_forks_are_hidden();
     struct fake fake = {0};
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
@@ -113,7 +93,7 @@ static void a_child_may_open_a_stream_of_its_own(void)
 
 static void a_child_may_not_use_a_connection(void)
 {
-    skip_where_fork_is_not_noticed();
+    fake_skip_where_forks_are_hidden();
     struct fake fake = {0};
     fake_start(&fake);
     fake_serve(&fake);
