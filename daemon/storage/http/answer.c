@@ -12,6 +12,8 @@
 #include <strings.h>
 
 #include "daemon/storage/http/fetch_priv.h"
+#include "daemon/storage/http/hdfs.h"
+#include "daemon/storage/http/s3.h"
 
 #define MAX_RETRY_AFTER_S 60
 #define REASON_BYTES 300
@@ -96,32 +98,26 @@ size_t stg_answer_header(char *line, size_t size, size_t n, void *userdata)
 
 /* ---- refusals ---- */
 
-/* The text between `open` and the next `close`, printable; false: there is none. */
-static bool between(const char *said, const char *open, char close, char *buf,
-                    size_t bytes)
+static void make_printable(char *text)
 {
-    const char *from = strstr(said, open);
-    if (from == NULL)
-        return false;
-    from += strlen(open);
-    size_t n = strcspn(from, (char[]){close, '\0'});
-    if (n >= bytes)
-        n = bytes - 1;
-    for (size_t i = 0; i < n; i++)
-        buf[i] = (char)(isprint((unsigned char)from[i]) ? from[i] : ' ');
-    buf[n] = '\0';
-    return n > 0;
+    for (; *text != '\0'; text++) {
+        if (!isprint((unsigned char)*text))
+            *text = ' ';
+    }
 }
 
 /* S3 says why in XML, WebHDFS in JSON. Only those two fields: others repeat what was
  * sent. */
 static void reason(const struct stg_answer *answer, char *buf, size_t bytes)
 {
-    char code[64] = "", message[REASON_BYTES] = "";
-    if (!between(answer->said, "<Code>", '<', code, sizeof(code)))
-        between(answer->said, "\"exception\":\"", '"', code, sizeof(code));
-    if (!between(answer->said, "<Message>", '<', message, sizeof(message)))
-        between(answer->said, "\"message\":\"", '"', message, sizeof(message));
+    char code[64], message[REASON_BYTES];
+    const char *said = answer->said;
+    size_t n = answer->n_said;
+    stg_s3_refusal(said, n, code, sizeof(code), message, sizeof(message));
+    if (code[0] == '\0' && message[0] == '\0')
+        stg_hdfs_refusal(said, n, code, sizeof(code), message, sizeof(message));
+    make_printable(code);
+    make_printable(message);
     snprintf(buf, bytes, "%s%s%s%s", code[0] != '\0' || message[0] != '\0' ? ": " : "",
              code, code[0] != '\0' && message[0] != '\0' ? ", " : "", message);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,4 +116,35 @@ int stg_hdfs_list(const char *text, size_t bytes, stg_hdfs_entry *found, void *o
             return rc;
     } while (stg_json_take(&at, ','));
     return stg_json_take(&at, ']') ? 0 : no_answer(err);
+}
+
+/* A string, cut to the room for it. */
+static void take_text(const struct stg_json_token *value, char *ret, size_t ret_bytes)
+{
+    char text[2048];
+    if (value->kind != '"' || value->bytes >= sizeof(text))
+        return;
+    text[stg_json_unescape(value, text)] = '\0';
+    snprintf(ret, ret_bytes, "%s", text);
+}
+
+void stg_hdfs_refusal(const char *text, size_t bytes, char *exception,
+                      size_t exception_bytes, char *message, size_t message_bytes)
+{
+    struct stg_json at = {.p = text, .end = text + bytes};
+    exception[0] = message[0] = '\0';
+    if (!enter(&at, "RemoteException", '{'))
+        return;
+    do {
+        struct stg_json_token key, value;
+        if (!stg_json_next(&at, &key) || key.kind != '"' || !stg_json_take(&at, ':'))
+            return;
+        struct stg_json before = at;
+        if (!stg_json_skip(&at) || !stg_json_next(&before, &value))
+            return;
+        if (is_text(&key, "exception"))
+            take_text(&value, exception, exception_bytes);
+        else if (is_text(&key, "message"))
+            take_text(&value, message, message_bytes);
+    } while (stg_json_take(&at, ','));
 }

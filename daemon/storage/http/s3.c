@@ -260,8 +260,10 @@ static int list_page(struct listing *list, const struct stg_store *store,
     if (rc < 0)
         return stg_err_append(err, rc, " (listing the bucket)");
     memcpy(before, token, sizeof(before));
-    rc = stg_s3_page(text, take_key, list, token, err);
+    rc = stg_s3_page(text, bytes, take_key, list, token, err);
     free(text);
+    if (rc == -STAGER_DATA_LOSS)
+        stg_err_prefix(err, rc, "s3://%s", list->pattern);
     if (rc == 0 && token[0] != '\0' && strcmp(before, token) == 0)
         return stg_err(err, -STAGER_DATA_LOSS,
                        "s3://%s: the list of the bucket goes on where it was: the server "

@@ -1,67 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Of XML as much as such a list has: elements without attributes, text, references.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/storage/http/s3.h"
+#include "daemon/storage/http/xml.h"
 
-/* The text of the first element `name` from *at on, ended by a NUL that is written over
- * its end tag; *at goes on behind. NULL: there is none. */
-static char *element(char **at, const char *name)
-{
-    char open[64], close[64];
-    snprintf(open, sizeof(open), "<%s>", name);
-    snprintf(close, sizeof(close), "</%s>", name);
-    char *from = strstr(*at, open);
-    char *to = from != NULL ? strstr(from, close) : NULL;
-    if (to == NULL)
-        return NULL;
-    *to = '\0';
-    *at = to + strlen(close);
-    return from + strlen(open);
-}
+/* ---- a page of a list ---- */
 
-/* Characters beyond ASCII come percent-encoded. */
-static size_t reference(const char *text, char *ret)
-{
-    static const struct {
-        const char *text;
-        char c;
-    } named[] = {
-        {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
-    for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
-        size_t n = strlen(named[i].text);
-        if (strncmp(text, named[i].text, n) == 0) {
-            *ret = named[i].c;
-            return n;
-        }
-    }
-    if (text[1] != '#')
-        return 0;
-    bool hex = text[2] == 'x';
-    char *end;
-    unsigned long code = strtoul(text + (hex ? 3 : 2), &end, hex ? 16 : 10);
-    if (*end != ';' || code == 0 || code > 127)
-        return 0;
-    *ret = (char)code;
-    return (size_t)(end + 1 - text);
-}
-
-static void resolve(char *text)
-{
-    char *to = text;
-    while (*text != '\0') {
-        char c = *text;
-        size_t n = c == '&' ? reference(text, &c) : 1;
-        text += n > 0 ? n : 1;
-        *to++ = c;
-    }
-    *to = '\0';
-}
+struct page {
+    bool is_list, is_encoded, is_truncated;
+    bool has_key; /* the object that is read has one */
+    char *token;  /* STG_S3_TOKEN_BYTES */
+    FILE *keys;   /* one after the other, each with its NUL */
+};
 
 static int digit(char c)
 {
@@ -90,54 +43,118 @@ static bool decode(char *text)
     return true;
 }
 
-static int take_contents(char *contents, bool encoded, stg_s3_key *found, void *owner,
-                         struct stg_err *err)
+static int take_key(struct page *page, const char *text, struct stg_err *err)
 {
-    char *key = element(&contents, "Key");
-    if (key == NULL)
-        return stg_err(err, -STAGER_DATA_LOSS,
-                       "the list of the bucket has an object "
-                       "without a key");
-    resolve(key);
-    if (encoded && !decode(key))
-        return stg_err(err, -STAGER_DATA_LOSS,
-                       "the list of the bucket has a key with a "
-                       "NUL");
-    return found(owner, key, err);
-}
-
-/* The token, if there is more. It stands before the objects, or behind them. */
-static int take_token(const char *text, char token[STG_S3_TOKEN_BYTES],
-                      struct stg_err *err)
-{
-    static const char open[] = "<NextContinuationToken>";
-    token[0] = '\0';
-    if (strstr(text, "<IsTruncated>true</IsTruncated>") == NULL)
-        return 0;
-    const char *from = strstr(text, open);
-    size_t n = from != NULL ? strcspn(from + strlen(open), "<") : 0;
-    if (n == 0 || n >= STG_S3_TOKEN_BYTES)
-        return stg_err(err, -STAGER_DATA_LOSS,
-                       "the list of the bucket goes on, and does "
-                       "not say where");
-    memcpy(token, from + strlen(open), n);
-    token[n] = '\0';
-    resolve(token);
+    if (text == NULL)
+        return stg_err(err, -STAGER_DATA_LOSS, "a key of more than %d bytes",
+                       STG_XML_TEXT_BYTES - 1);
+    if (!page->has_key && fwrite(text, strlen(text) + 1, 1, page->keys) != 1)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    page->has_key = true;
     return 0;
 }
 
-int stg_s3_page(char *text, stg_s3_key *found, void *owner,
+static int take_element(void *owner, const char *path, const char *text,
+                        struct stg_err *err)
+{
+    static const char root[] = "ListBucketResult";
+    struct page *page = owner;
+    if (strncmp(path, root, strlen(root)) != 0)
+        return 0;
+    const char *name = path + strlen(root);
+    if (strcmp(name, "/Contents/Key") == 0)
+        return take_key(page, text, err);
+    if (strcmp(name, "/Contents") == 0) {
+        if (!page->has_key)
+            return stg_err(err, -STAGER_DATA_LOSS, "an object without a key");
+        page->has_key = false;
+    } else if (strcmp(name, "/EncodingType") == 0) {
+        page->is_encoded = text != NULL && strcmp(text, "url") == 0;
+    } else if (strcmp(name, "/IsTruncated") == 0) {
+        page->is_truncated = text != NULL && strcmp(text, "true") == 0;
+    } else if (strcmp(name, "/NextContinuationToken") == 0) {
+        bool fits = text != NULL && strlen(text) < STG_S3_TOKEN_BYTES;
+        strcpy(page->token, fits ? text : "");
+    } else if (name[0] == '\0') {
+        page->is_list = true;
+    }
+    return 0;
+}
+
+static int read_page(struct page *page, const char *text, size_t bytes,
+                     struct stg_err *err)
+{
+    int rc = stg_xml_read(text, bytes, take_element, page, err);
+    if (rc == 0 && !page->is_list)
+        rc = stg_err(err, -STAGER_DATA_LOSS, "its root is not ListBucketResult");
+    if (rc == 0 && page->is_truncated && page->token[0] == '\0')
+        rc = stg_err(err, -STAGER_DATA_LOSS, "it goes on, and does not say where");
+    if (!page->is_truncated)
+        page->token[0] = '\0';
+    if (rc != -STAGER_DATA_LOSS)
+        return rc;
+    stg_err_prefix(err, rc, "the server's answer is no list of a bucket");
+    return stg_err_append(err, rc, ": is the endpoint one of S3?");
+}
+
+static int give_keys(const struct page *page, char *keys, size_t bytes, stg_s3_key *found,
+                     void *owner, struct stg_err *err)
+{
+    int rc = 0;
+    char *key = keys, *next;
+    for (; rc == 0 && key < keys + bytes; key = next) {
+        next = key + strlen(key) + 1;
+        rc = page->is_encoded && !decode(key)
+                 ? stg_err(err, -STAGER_DATA_LOSS,
+                           "the list of the bucket has a key with a NUL")
+                 : found(owner, key, err);
+    }
+    return rc;
+}
+
+int stg_s3_page(const char *text, size_t bytes, stg_s3_key *found, void *owner,
                 char token[STG_S3_TOKEN_BYTES], struct stg_err *err)
 {
-    if (strstr(text, "<ListBucketResult") == NULL ||
-        strstr(text, "</ListBucketResult>") == NULL)
-        return stg_err(err, -STAGER_DATA_LOSS,
-                       "the server's answer is no list of a bucket: is the endpoint one "
-                       "of S3?");
-    int rc = take_token(text, token, err);
-    bool encoded = strstr(text, "<EncodingType>url</EncodingType>") != NULL;
-    char *contents;
-    while (rc == 0 && (contents = element(&text, "Contents")) != NULL)
-        rc = take_contents(contents, encoded, found, owner, err);
+    char *keys = NULL;
+    size_t n = 0;
+    struct page page = {.token = token, .keys = open_memstream(&keys, &n)};
+    if (page.keys == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    token[0] = '\0';
+    int rc = read_page(&page, text, bytes, err);
+    if (fclose(page.keys) != 0 && rc == 0)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc == 0)
+        rc = give_keys(&page, keys, n, found, owner, err);
+    free(keys);
     return rc;
+}
+
+/* ---- a refusal ---- */
+
+struct refusal {
+    char *code, *message;
+    size_t code_bytes, message_bytes;
+};
+
+static int take_refusal(void *owner, const char *path, const char *text,
+                        struct stg_err *err)
+{
+    struct refusal *ret = owner;
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || text == NULL)
+        return 0;
+    if (strcmp(slash, "/Code") == 0 && ret->code[0] == '\0')
+        snprintf(ret->code, ret->code_bytes, "%s", text);
+    else if (strcmp(slash, "/Message") == 0 && ret->message[0] == '\0')
+        snprintf(ret->message, ret->message_bytes, "%s", text);
+    return 0;
+}
+
+void stg_s3_refusal(const char *text, size_t bytes, char *code, size_t code_bytes,
+                    char *message, size_t message_bytes)
+{
+    struct refusal ret = {code, message, code_bytes, message_bytes};
+    code[0] = message[0] = '\0';
+    stg_xml_read(text, bytes, take_refusal, &ret, NULL);
 }

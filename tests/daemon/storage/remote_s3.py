@@ -114,7 +114,7 @@ class Handler(remote_server.Handler):
         for name in names[first:first + PAGE]:
             key = xml.sax.saxutils.escape(urllib.parse.quote_plus(name, safe="/&"))
             body += f"<Contents><Key>{key}</Key><Size>{size_of(name)}</Size></Contents>"
-        data = (body + "</ListBucketResult>").encode()
+        data = (body + "</ListBucketResult>").encode() if bucket != "html" else b"<html><p>Welcome</html>"
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

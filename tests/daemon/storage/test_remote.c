@@ -287,7 +287,7 @@ static void a_refusal_names_url_and_status_and_what_to_set(void)
                 -STAGER_FAILED_PRECONDITION, "the server answered 418");
     check_fails(stg_test_server_url("/object/a?size=9&status=403&said=%%3CError%%3E%%3C"
                                     "Code%%3EAccessDenied%%3C/Code%%3E%%3CMessage%%3ENot"
-                                    "%%07you%%3C/Message%%3E"),
+                                    "%%09you%%3C/Message%%3E"),
                 -STAGER_PERMISSION_DENIED,
                 "the server answered 403: AccessDenied, Not you; ");
     CHECK_INT(stg_test_server_asked("status=404"), 1);

@@ -11,7 +11,6 @@
 
 #include "daemon/storage/http/fetcher.h"
 #include "daemon/storage/http/hdfs.h"
-#include "daemon/storage/http/s3.h"
 #include "daemon/storage/http/store.h"
 #include "daemon/storage/storage.h"
 #include "tests/check.h"
@@ -251,6 +250,18 @@ static void a_list_that_goes_round_is_refused(void)
     stop();
 }
 
+static void a_server_that_is_none_of_s3_is_named(void)
+{
+    struct stg_err err = {0};
+    char got[64];
+    start("remote_s3.py");
+    use_store("s3://html/", "default", "eu-test-1");
+    CHECK_INT(list("s3://html/a*", &root, got, sizeof(got), &err), -STAGER_DATA_LOSS);
+    CHECK_STR(err.text, "s3://html/a*: the server's answer is no list of a bucket: XML, "
+                        "line 1: mismatched tag: is the endpoint one of S3?");
+    stop();
+}
+
 static void a_pattern_that_matches_nothing_says_so(void)
 {
     struct stg_err err = {0};
@@ -282,84 +293,6 @@ static void keys_are_for_those_who_are_named(void)
               -STAGER_PERMISSION_DENIED);
     CHECK_INT(stg_test_server_asked("GET"), 0);
     stop();
-}
-
-/* ---- pages ---- */
-
-struct page {
-    char text[1024];
-    char token[STG_S3_TOKEN_BYTES];
-    int rc;
-    struct stg_err err;
-};
-
-static int add_key(void *owner, const char *key, struct stg_err *err)
-{
-    struct page *page = owner;
-    strcat(page->text, key);
-    strcat(page->text, "|");
-    return 0;
-}
-
-static struct page page_of(const char *body)
-{
-    static struct page page;
-    char *text = strdup(body);
-    page = (struct page){0};
-    page.rc = stg_s3_page(text, add_key, &page, page.token, &page.err);
-    free(text);
-    return page;
-}
-
-#define PAGE(body) "<?xml?><ListBucketResult>" body "</ListBucketResult>"
-
-static void a_page_of_a_list_is_taken_apart(void)
-{
-    CHECK_STR(page_of(PAGE("<Contents><Size>1</Size><Key>a&amp;b&lt;&#x41;&#66;</Key>"
-                           "</Contents><CommonPrefixes><Prefix>p/</Prefix>"
-                           "</CommonPrefixes><Contents><Key>c%20d</Key></Contents>"))
-                  .text,
-              "a&b<AB|c%20d|");
-    CHECK_STR(page_of(PAGE("<EncodingType>url</EncodingType><Contents><Key>c%20d+e%2b"
-                           "</Key></Contents>"))
-                  .text,
-              "c d e+|");
-    CHECK_STR(page_of(PAGE("<IsTruncated>true</IsTruncated><NextContinuationToken>1&amp;2"
-                           "</NextContinuationToken>"))
-                  .token,
-              "1&2");
-    CHECK_STR(page_of(PAGE("<NextContinuationToken>1</NextContinuationToken>")).token,
-              "");
-}
-
-static void a_page_that_is_none_is_refused(void)
-{
-    CHECK_INT(page_of("").rc, -STAGER_DATA_LOSS);
-    CHECK_INT(page_of("<html>hello</html>").rc, -STAGER_DATA_LOSS);
-    CHECK_INT(page_of("<ListBucketResult><Contents>").rc, -STAGER_DATA_LOSS);
-    CHECK_INT(page_of(PAGE("<Contents></Contents>")).rc, -STAGER_DATA_LOSS);
-    CHECK_INT(page_of(PAGE("<IsTruncated>true</IsTruncated>")).rc, -STAGER_DATA_LOSS);
-    CHECK_INT(page_of(PAGE("<EncodingType>url</EncodingType><Contents><Key>a%00</Key>"
-                           "</Contents>"))
-                  .rc,
-              -STAGER_DATA_LOSS);
-    CHECK_STR(page_of(PAGE("<Contents><Key>&bad;&#99999999999;&</Key></Contents>")).text,
-              "&bad;&#99999999999;&|");
-}
-
-/* Wherever it is cut, the answer is an error or a part of it, and nothing is read beyond
- * (a sanitizer sees it). */
-static void a_page_may_be_cut_anywhere(void)
-{
-    static const char whole[] =
-        PAGE("<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>"
-             "<NextContinuationToken>1&amp;2</NextContinuationToken>"
-             "<Contents><Key>a%2</Key></Contents><Contents><Key>&#x</Key></Contents>");
-    for (size_t n = 0; n < sizeof(whole); n++) {
-        char *cut = strndup(whole, n);
-        page_of(cut);
-        free(cut);
-    }
 }
 
 /* ---- hdfs ---- */
@@ -470,6 +403,30 @@ static void an_answer_that_is_none_of_webhdfs_is_refused(void)
     CHECK_INT(stg_hdfs_list(list_text, strlen(list_text), take_none, &n, &err), 0);
 }
 
+static void a_refusal_of_webhdfs_says_why(void)
+{
+    static const struct {
+        const char *text, *exception, *message;
+    } rows[] = {
+        {"{\"RemoteException\":{\"exception\":\"E\",\"javaClassName\":\"x\","
+         "\"message\":\"a \\\"b\\\"\"}}",
+         "E", "a \"b\""},
+        {" { \"RemoteException\" : { \"message\" : \"m\" , \"exception\" : \"E\"", "E",
+         "m"},
+        {"{\"RemoteException\":{\"message\":[\"m\"],\"exception\":{}}}", "", ""},
+        {"{\"RemoteException\":{\"exception\":\"E\",\"message\":\"cut", "E", ""},
+        {"{\"exception\":\"E\"}", "", ""},
+        {"", "", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char exception[8], message[16];
+        stg_hdfs_refusal(rows[i].text, strlen(rows[i].text), exception, sizeof(exception),
+                         message, sizeof(message));
+        CHECK_STR(exception, rows[i].exception);
+        CHECK_STR(message, rows[i].message);
+    }
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(an_object_is_read_with_a_signature, 60),
     TEST_SLOW(a_session_is_signed_for, 60),
@@ -479,15 +436,14 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_bucket_is_listed_by_pattern, 60),
     TEST_SLOW(a_list_that_is_cut_is_asked_for_anew, 60),
     TEST_SLOW(a_list_that_goes_round_is_refused, 60),
+    TEST_SLOW(a_server_that_is_none_of_s3_is_named, 60),
     TEST_SLOW(a_pattern_that_matches_nothing_says_so, 60),
     TEST_SLOW(keys_are_for_those_who_are_named, 60),
-    TEST_SLOW(a_page_of_a_list_is_taken_apart, 60),
-    TEST_SLOW(a_page_that_is_none_is_refused, 60),
-    TEST_SLOW(a_page_may_be_cut_anywhere, 60),
     TEST_SLOW(a_file_of_hdfs_is_read_from_its_datanode, 60),
     TEST_SLOW(hdfs_is_listed_by_pattern, 60),
     TEST_SLOW(hdfs_is_read_as_who_applied, 60),
     TEST_SLOW(a_file_of_hdfs_that_is_replaced_is_data_loss, 60),
     TEST_SLOW(an_answer_that_is_none_of_webhdfs_is_refused, 60),
+    TEST(a_refusal_of_webhdfs_says_why),
 };
 TEST_MAIN(tests)
