@@ -10,7 +10,6 @@
 
 #include "core/layout.h"
 #include "proto/load_read.h"
-#include "proto/pipeline.pb-c.h"
 
 #define MAX_PATH_BYTES 255u
 
@@ -88,12 +87,9 @@ static int leaf_add(struct walk *w, const struct stg_text_node *node, const char
                     uint32_t part)
 {
     struct stg_reader *r = w->r;
-    char found[80];
     if (stg_text_is_null(node) || node->s_bytes == 0 || strlen(node->s) != node->s_bytes)
-        return stg_read_fail(r, node->line, node->column,
-                             "found %s; expected the name of a tensor: \"ids\" or "
-                             "\"columns:0\"",
-                             stg_text_found(node, found, sizeof(found)));
+        return stg_read_fail_found(r, node,
+                                   "the name of a tensor: \"ids\" or \"columns:0\"");
     int rc = path_check(r, node, path != NULL ? path : node->s);
     if (rc < 0)
         return rc;

@@ -1,81 +1,31 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "proto/load_read.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tree of load_text.h -> message. Three messages are written in a way of their own and
+ * hold others: a node (its other keys are attributes), a step (one key: the
+ * transformation), a branch (a name and its steps).
+ */
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/param.h"
-#include "proto/pipeline.pb-c.h"
+#include "proto/load_read.h"
+
+/* What to do with the key of an entry that is no field. */
+typedef int read_unknown(struct stg_reader *r, const struct stg_text_node *entry,
+                         ProtobufCMessage *message);
 
 #define MAX_FIELDS 64 /* a message's fields fit the bits of a word */
-
-/* ---- errors and places ---- */
-
-int stg_read_fail(struct stg_reader *r, int line, int column, const char *fmt, ...)
-{
-    char text[640];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    return stg_err(r->err, -STAGER_INVALID_ARGUMENT, "%s:%d:%d: %s%s%s", r->file, line,
-                   column, r->path, r->path_bytes > 0 ? ": " : "", text);
-}
-
-int stg_read_fail_memory(struct stg_reader *r)
-{
-    return stg_err(r->err, -STAGER_RESOURCE_EXHAUSTED,
-                   "%s: out of memory while reading the text", r->file);
-}
-
-size_t stg_read_push(struct stg_reader *r, const char *fmt, ...)
-{
-    size_t mark = r->path_bytes;
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(r->path + mark, sizeof(r->path) - mark, fmt, args);
-    va_end(args);
-    r->path_bytes += n > 0 ? (size_t)n : 0;
-    if (r->path_bytes >= sizeof(r->path))
-        r->path_bytes = sizeof(r->path) - 1;
-    return mark;
-}
-
-void stg_read_pop(struct stg_reader *r, size_t mark)
-{
-    r->path_bytes = mark;
-    r->path[mark] = '\0';
-}
 
 static size_t push_key(struct stg_reader *r, const char *key)
 {
     char shown[64];
     stg_text_printable(key, strlen(key), shown, sizeof(shown));
     return stg_read_push(r, "%s%s", r->path_bytes > 0 ? "." : "", shown);
-}
-
-/* ---- what the descriptor says ---- */
-
-static bool is_position(const ProtobufCFieldDescriptor *field)
-{
-    return field->type == PROTOBUF_C_TYPE_UINT32 &&
-           (strcmp(field->name, "line") == 0 || strcmp(field->name, "column") == 0);
-}
-
-bool stg_read_is_key(const ProtobufCFieldDescriptor *field)
-{
-    return !is_position(field) && (field->descriptor != &stager__attribute__descriptor ||
-                                   field->label != PROTOBUF_C_LABEL_REPEATED);
-}
-
-const ProtobufCFieldDescriptor *stg_read_field(const ProtobufCMessageDescriptor *type,
-                                               const char *name)
-{
-    const ProtobufCFieldDescriptor *field =
-        protobuf_c_message_descriptor_get_field_by_name(type, name);
-    return field != NULL && stg_read_is_key(field) ? field : NULL;
 }
 
 static void *member(ProtobufCMessage *message, unsigned offset)
@@ -106,28 +56,6 @@ static size_t value_bytes(const ProtobufCFieldDescriptor *field)
     }
 }
 
-ProtobufCMessage *stg_read_new(struct stg_reader *r,
-                               const ProtobufCMessageDescriptor *type)
-{
-    ProtobufCMessage *ret = stg_bump_alloc(r->bump, type->sizeof_message);
-    if (ret != NULL)
-        protobuf_c_message_init(type, ret);
-    return ret;
-}
-
-void stg_read_position(const struct stg_reader *r, const struct stg_text_node *node,
-                       ProtobufCMessage *message)
-{
-    for (unsigned i = 0; i < message->descriptor->n_fields && !r->canonical; i++) {
-        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
-        if (!is_position(field))
-            continue;
-        int at = field->name[0] == 'l' ? node->line : node->column;
-        *(uint32_t *)member(message, field->offset) = (uint32_t)at;
-        *(protobuf_c_boolean *)member(message, field->quantifier_offset) = 1;
-    }
-}
-
 /* ---- scalars ---- */
 
 /* A field about to be filled: its place in the message, and the node. */
@@ -137,14 +65,6 @@ struct target {
     const struct stg_text_node *node;
     void *value;
 };
-
-static int fail_found(struct stg_reader *r, const struct target *t, const char *expected,
-                      const char *hint)
-{
-    char found[80];
-    return stg_read_fail(r, t->node->line, t->node->column, "found %s; expected %s%s",
-                         stg_text_found(t->node, found, sizeof(found)), expected, hint);
-}
 
 /* "64KiB", "64 KiB"; quoted too, because JSON has no other way. */
 static bool parse_units(const char *s, int64_t *ret)
@@ -212,7 +132,7 @@ static int fail_integer(struct stg_reader *r, const struct target *t)
         snprintf(expected, sizeof(expected),
                  "an integer from %" PRId64 " to %" PRId64 "%s", range.min, range.max,
                  or_auto);
-    return fail_found(r, t, expected, integer_hint(t));
+    return stg_read_fail_found(r, t->node, "%s%s", expected, integer_hint(t));
 }
 
 static void integer_set(const struct target *t, int64_t number)
@@ -260,7 +180,7 @@ static int number_read(struct stg_reader *r, const struct target *t)
     if (t->node->kind == STG_TEXT_SCALAR && !stg_text_value(t->node, &value))
         value = (struct stg_value){0};
     if (value.kind != STG_VALUE_INT && value.kind != STG_VALUE_FLOAT)
-        return fail_found(r, t, "a number", "");
+        return stg_read_fail_found(r, t->node, "a number");
     if (t->field->type == PROTOBUF_C_TYPE_FLOAT)
         *(float *)t->value = (float)value.f;
     else
@@ -273,7 +193,7 @@ static int bool_read(struct stg_reader *r, const struct target *t)
     struct stg_value value = {0};
     if (t->node->kind != STG_TEXT_SCALAR || !stg_text_value(t->node, &value) ||
         value.kind != STG_VALUE_BOOL)
-        return fail_found(r, t, "true or false", "");
+        return stg_read_fail_found(r, t->node, "true or false");
     *(protobuf_c_boolean *)t->value = value.i != 0;
     return 0;
 }
@@ -307,14 +227,14 @@ static int enum_read(struct stg_reader *r, const struct target *t)
     char hint[80] = "";
     if (near != NULL)
         snprintf(hint, sizeof(hint), "; did you mean %s?", near);
-    return fail_found(r, t, choices, hint);
+    return stg_read_fail_found(r, t->node, "%s%s", choices, hint);
 }
 
 static int string_read(struct stg_reader *r, const struct target *t)
 {
     const struct stg_text_node *node = t->node;
     if (node->kind != STG_TEXT_SCALAR || stg_text_is_null(node))
-        return fail_found(r, t, "a string", "");
+        return stg_read_fail_found(r, t->node, "a string");
     const char *why = strlen(node->s) != node->s_bytes
                           ? "a NUL inside a string"
                           : stg_read_string_rule(t->field, t->type, node->s);
@@ -334,7 +254,7 @@ static int bytes_read(struct stg_reader *r, const struct target *t)
 {
     const struct stg_text_node *node = t->node;
     if (node->kind != STG_TEXT_SCALAR || stg_text_is_null(node))
-        return fail_found(r, t, "a string", "");
+        return stg_read_fail_found(r, t->node, "a string");
     char *copy = stg_bump_strndup(r->bump, node->s, node->s_bytes);
     if (copy == NULL)
         return stg_read_fail_memory(r);
@@ -433,10 +353,9 @@ static int list_read(struct stg_reader *r, const struct target *t,
     else if (node->kind == STG_TEXT_MAPPING && entries_have_names(t->field))
         rc = named_read(r, &list, &n);
     else if (is_message(t->field) || node->kind == STG_TEXT_MAPPING)
-        rc = fail_found(r, t,
-                        entries_have_names(t->field) ? "a mapping by name, or a list"
-                                                     : "a list",
-                        "; begin each entry with \"- \"");
+        rc = stg_read_fail_found(
+            r, t->node, "%s; begin each entry with \"- \"",
+            entries_have_names(t->field) ? "a mapping by name, or a list" : "a list");
     else
         rc = value_read(r, &list);
     if (rc < 0)
@@ -446,7 +365,7 @@ static int list_read(struct stg_reader *r, const struct target *t,
     return 0;
 }
 
-/* ---- messages ---- */
+/* ---- fields ---- */
 
 /* A null is as if the key were not there. */
 static int field_read(struct stg_reader *r, const struct stg_text_node *entry,
@@ -477,8 +396,9 @@ static int field_read(struct stg_reader *r, const struct stg_text_node *entry,
     return 0;
 }
 
-int stg_read_fail_key(struct stg_reader *r, const struct stg_text_node *entry,
-                      const ProtobufCMessageDescriptor *type)
+/* Names the nearest key, or all of them. */
+static int fail_key(struct stg_reader *r, const struct stg_text_node *entry,
+                    const ProtobufCMessageDescriptor *type)
 {
     const char *names[MAX_FIELDS];
     char all[700] = "", shown[64];
@@ -523,8 +443,10 @@ static int required_check(struct stg_reader *r, const struct stg_text_node *node
     return 0;
 }
 
-int stg_read_fields(struct stg_reader *r, const struct stg_text_node *mapping,
-                    ProtobufCMessage *message, stg_read_unknown *unknown)
+/* Reads the entries of a mapping into an initialised message, then checks that required
+ * fields are there. `unknown` NULL: a key that is no field is an error. */
+static int fields_read(struct stg_reader *r, const struct stg_text_node *mapping,
+                       ProtobufCMessage *message, read_unknown *unknown)
 {
     const ProtobufCMessageDescriptor *type = message->descriptor;
     assert(type->n_fields <= MAX_FIELDS);
@@ -537,11 +459,351 @@ int stg_read_fields(struct stg_reader *r, const struct stg_text_node *mapping,
         else if (unknown != NULL)
             rc = unknown(r, e, message);
         else
-            rc = stg_read_fail_key(r, e, type);
+            rc = fail_key(r, e, type);
         if (rc < 0)
             return rc;
     }
     return required_check(r, mapping, type, seen);
+}
+
+/* ---- nodes ---- */
+
+static bool is_identifier(const char *s)
+{
+    if (!isalpha((unsigned char)*s) && *s != '_')
+        return false;
+    size_t n = 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '_')
+        n++;
+    return s[n] == '\0' && n <= 64;
+}
+
+/* "inputs" would be an attribute, and the node would have no input. */
+static bool is_slip(const char *key, const ProtobufCMessageDescriptor *type)
+{
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        size_t n = strlen(field->name);
+        if (field->label == PROTOBUF_C_LABEL_REPEATED && stg_read_is_key(field) &&
+            strncmp(key, field->name, n) == 0 && strcmp(key + n, "s") == 0)
+            return true;
+    }
+    return false;
+}
+
+static int attribute_append(struct stg_reader *r, const struct stg_text_node *entry,
+                            char *name, Stager__Node *node)
+{
+    int rc = stg_read_attribute(r, entry, name, &node->attr[node->n_attr]);
+    if (rc == 0)
+        node->n_attr++;
+    return rc;
+}
+
+/* "features/label/dtype" */
+static char *join_keys(struct stg_reader *r, const char *attr, const char *entry,
+                       const char *field)
+{
+    size_t bytes = strlen(attr) + strlen(entry) + strlen(field) + 3;
+    char *ret = stg_bump_alloc(r->bump, bytes);
+    if (ret != NULL)
+        snprintf(ret, bytes, "%s/%s/%s", attr, entry, field);
+    return ret;
+}
+
+static int fields_add(struct stg_reader *r, const char *attr,
+                      const struct stg_text_node *entry, Stager__Node *node)
+{
+    size_t mark = stg_read_push(r, ".%s", entry->key);
+    if (entry->kind != STG_TEXT_MAPPING || entry->n == 0)
+        return stg_read_fail_found(r, entry, "a mapping with at least one key");
+    for (const struct stg_text_node *e = entry->first; e != NULL; e = e->next) {
+        if (!is_identifier(e->key))
+            return stg_read_fail(r, e->key_line, e->key_column,
+                                 "a key here is a word of letters, digits and '_'");
+        int rc = attribute_append(r, e, join_keys(r, attr, entry->key, e->key), node);
+        if (rc < 0)
+            return rc;
+    }
+    stg_read_pop(r, mark);
+    return 0;
+}
+
+/* A mapping of mappings: each field of each entry is an attribute. Entries come in the
+ * order of their names, however they are written: outputs are numbered by it. */
+static int mapping_add(struct stg_reader *r, const struct stg_text_node *entry,
+                       Stager__Node *node)
+{
+    size_t mark = stg_read_push(r, ".%s", entry->key);
+    struct stg_text_node **entries = stg_text_sorted(entry, r->bump);
+    if (entries == NULL)
+        return stg_read_fail_memory(r);
+    if (entry->n == 0)
+        return stg_read_fail_found(r, entry, "a mapping with at least one entry");
+    for (size_t i = 0; i < entry->n; i++) {
+        int rc = fields_add(r, entry->key, entries[i], node);
+        if (rc < 0)
+            return rc;
+    }
+    stg_read_pop(r, mark);
+    return 0;
+}
+
+static int attribute_add(struct stg_reader *r, const struct stg_text_node *entry,
+                         ProtobufCMessage *message)
+{
+    Stager__Node *node = (Stager__Node *)message;
+    if (!is_identifier(entry->key) || is_slip(entry->key, message->descriptor))
+        return fail_key(r, entry, message->descriptor);
+    if (entry->kind == STG_TEXT_MAPPING)
+        return mapping_add(r, entry, node);
+    return attribute_append(
+        r, entry, stg_bump_strndup(r->bump, entry->key, strlen(entry->key)), node);
+}
+
+/* How many attributes the keys of a node may become. */
+static size_t attribute_count(const struct stg_text_node *mapping)
+{
+    size_t n = mapping->n;
+    for (const struct stg_text_node *e = mapping->first; e != NULL; e = e->next) {
+        for (const struct stg_text_node *k = e->first;
+             e->kind == STG_TEXT_MAPPING && k != NULL; k = k->next)
+            n += k->n;
+    }
+    return n;
+}
+
+/* An input as written: "columns:1..13" is prefix "columns:", first 1, last 13. */
+struct range {
+    size_t prefix;
+    unsigned long first, last;
+    bool is_range; /* otherwise one input, first == last */
+};
+
+static struct range range_parse(const char *input)
+{
+    const char *colon = strrchr(input, ':');
+    const char *dots = colon != NULL ? strstr(colon, "..") : NULL;
+    if (dots == NULL)
+        return (struct range){0};
+    size_t first = strspn(colon + 1, "0123456789"), last = strspn(dots + 2, "0123456789");
+    bool ok = first > 0 && first < 8 && colon + 1 + first == dots && last > 0 &&
+              last < 8 && dots[2 + last] == '\0';
+    return (struct range){.prefix = (size_t)(colon + 1 - input),
+                          .first = ok ? strtoul(colon + 1, NULL, 10) : 1,
+                          .last = ok ? strtoul(dots + 2, NULL, 10) : 0,
+                          .is_range = true};
+}
+
+static int input_count(struct stg_reader *r, const struct stg_text_node *at,
+                       const char *input, size_t *n)
+{
+    struct range range = range_parse(input);
+    if (range.first > range.last)
+        return stg_read_fail(
+            r, at->line, at->column,
+            "\"%s\" is not a range; write it as \"node:0..25\", with the "
+            "smaller number first",
+            input);
+    *n += range.last - range.first + 1;
+    if (r->n_inputs + *n > STG_LOAD_MAX_INPUTS)
+        return stg_read_fail(r, at->line, at->column,
+                             "more than %u inputs in the graph, with all ranges written "
+                             "out",
+                             STG_LOAD_MAX_INPUTS);
+    return 0;
+}
+
+static int input_expand(struct stg_reader *r, char *input, Stager__Node *node)
+{
+    struct range range = range_parse(input);
+    for (unsigned long i = range.first; i <= range.last; i++) {
+        char number[24];
+        int digits = snprintf(number, sizeof(number), "%lu", i);
+        char *s = input;
+        if (range.is_range)
+            s = stg_bump_alloc(r->bump, range.prefix + (size_t)digits + 1);
+        if (s == NULL)
+            return stg_read_fail_memory(r);
+        if (range.is_range) {
+            memcpy(s, input, range.prefix);
+            memcpy(s + range.prefix, number, (size_t)digits);
+        }
+        node->input[node->n_input++] = s;
+    }
+    return 0;
+}
+
+static int inputs_expand(struct stg_reader *r, const struct stg_text_node *mapping,
+                         Stager__Node *node)
+{
+    const struct stg_text_node *e = mapping->first;
+    while (e != NULL && strcmp(e->key, "input") != 0)
+        e = e->next;
+    if (e == NULL || node->n_input == 0)
+        return 0;
+    const struct stg_text_node *at = e->kind == STG_TEXT_LIST ? e->first : e;
+    char **written = node->input;
+    size_t n_written = node->n_input, n = 0;
+    for (size_t i = 0; i < n_written; i++, at = at->next) {
+        size_t mark = stg_read_push(r, ".input[%zu]", i);
+        int rc = input_count(r, at, written[i], &n);
+        if (rc < 0)
+            return rc;
+        stg_read_pop(r, mark);
+    }
+    r->n_inputs += n;
+    node->n_input = 0;
+    node->input = stg_bump_alloc(r->bump, n * sizeof(char *));
+    if (node->input == NULL)
+        return stg_read_fail_memory(r);
+    for (size_t i = 0; i < n_written; i++) {
+        int rc = input_expand(r, written[i], node);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int node_read(struct stg_reader *r, const struct stg_text_node *mapping,
+                     ProtobufCMessage *message)
+{
+    Stager__Node *node = (Stager__Node *)message;
+    if (mapping->kind != STG_TEXT_MAPPING)
+        return stg_read_fail_found(r, mapping,
+                                   "a mapping: {name: ..., op: ..., input: [...]}");
+    node->attr =
+        stg_bump_alloc(r->bump, attribute_count(mapping) * sizeof(Stager__Attribute *));
+    if (node->attr == NULL)
+        return stg_read_fail_memory(r);
+    int rc = fields_read(r, mapping, message, attribute_add);
+    if (rc < 0)
+        return rc;
+    return inputs_expand(r, mapping, node);
+}
+
+/* ---- steps ---- */
+
+static const ProtobufCFieldDescriptor *step_field(struct stg_reader *r,
+                                                  const struct stg_text_node *entry,
+                                                  const ProtobufCMessage *message)
+{
+    const ProtobufCFieldDescriptor *field =
+        stg_read_field(message->descriptor, entry->key);
+    if (field == NULL)
+        fail_key(r, entry, message->descriptor);
+    return field;
+}
+
+static int step_fill(struct stg_reader *r, const struct stg_text_node *entry,
+                     ProtobufCMessage *message)
+{
+    const ProtobufCFieldDescriptor *field = step_field(r, entry, message);
+    if (field == NULL)
+        return -STAGER_INVALID_ARGUMENT;
+    struct stg_text_node arguments = *entry;
+    if (stg_text_is_null(entry)) {
+        arguments.kind = STG_TEXT_MAPPING;
+        arguments.line = entry->key_line;
+        arguments.column = entry->key_column;
+    }
+    size_t mark = stg_read_push(r, ".%s", field->name);
+    const ProtobufCMessageDescriptor *type = field->descriptor;
+    if (arguments.kind != STG_TEXT_MAPPING) {
+        return stg_read_fail_found(r, entry, "its arguments: {%s: ...}",
+                                   type->n_fields > 0 ? type->fields[0].name : "");
+    }
+    ProtobufCMessage **slot = (ProtobufCMessage **)((char *)message + field->offset);
+    int rc = stg_read_message(r, &arguments, type, slot);
+    if (rc < 0)
+        return rc;
+    stg_read_pop(r, mark);
+    return 0;
+}
+
+/* `- shuffle: {…}`, or `- repeat:` or `- repeat` when there are no arguments. */
+static int step_read(struct stg_reader *r, const struct stg_text_node *node,
+                     ProtobufCMessage *message)
+{
+    if (node->kind == STG_TEXT_MAPPING && node->n == 1)
+        return step_fill(r, node->first, message);
+    if (node->kind == STG_TEXT_MAPPING && node->n > 1) {
+        const struct stg_text_node *second = node->first->next;
+        char key[64];
+        stg_text_printable(second->key, strlen(second->key), key, sizeof(key));
+        return stg_read_fail(r, second->key_line, second->key_column,
+                             "a step has one key; begin \"%s\" with \"- \" if it is a "
+                             "step, indent it more if it is an argument",
+                             key);
+    }
+    if (node->kind != STG_TEXT_SCALAR || stg_text_is_null(node) ||
+        strlen(node->s) != node->s_bytes)
+        return stg_read_fail_found(r, node,
+                                   message->descriptor == &stager__reader__descriptor
+                                       ? "a reader: {text_line: {}}"
+                                       : "a step: \"- shuffle: {buffer_size: 1000}\"");
+    struct stg_text_node word = {.kind = STG_TEXT_SCALAR,
+                                 .plain = true,
+                                 .s = "",
+                                 .key = node->s,
+                                 .line = node->line,
+                                 .column = node->column,
+                                 .key_line = node->line,
+                                 .key_column = node->column};
+    return step_fill(r, &word, message);
+}
+
+/* `a: [steps]`, or as an entry of a list {name: a, dataset: [steps]}. */
+static int branch_read(struct stg_reader *r, const struct stg_text_node *node,
+                       ProtobufCMessage *message)
+{
+    if (node->kind == STG_TEXT_MAPPING)
+        return fields_read(r, node, message, NULL);
+    if (node->kind != STG_TEXT_LIST || node->key == NULL)
+        return stg_read_fail_found(r, node,
+                                   "the steps of the branch: [{range: {stop: 5}}, ...]");
+    struct stg_text_node steps = *node, name = {.kind = STG_TEXT_SCALAR,
+                                                .line = node->key_line,
+                                                .column = node->key_column,
+                                                .s = node->key,
+                                                .s_bytes = strlen(node->key),
+                                                .key = "name",
+                                                .key_line = node->key_line,
+                                                .key_column = node->key_column,
+                                                .next = &steps};
+    steps.key = "dataset";
+    steps.next = NULL;
+    struct stg_text_node branch = {.kind = STG_TEXT_MAPPING,
+                                   .line = node->line,
+                                   .column = node->column,
+                                   .first = &name,
+                                   .n = 2};
+    return fields_read(r, &branch, message, NULL);
+}
+
+/* ---- messages ---- */
+
+/* The message types with a shape of their own: NULL for all others. */
+static stg_read_shape *shape_of(const ProtobufCMessageDescriptor *type)
+{
+    static const struct {
+        const ProtobufCMessageDescriptor *type;
+        stg_read_shape *read;
+    } shapes[] = {
+        {&stager__node__descriptor, node_read},
+        {&stager__step__descriptor, step_read},
+        {&stager__reader__descriptor, step_read},
+        {&stager__branch__descriptor, branch_read},
+        {&stager__attribute__descriptor, stg_read_unnamed},
+        {&stager__values__descriptor, stg_read_values},
+        {&stager__codes__descriptor, stg_read_codes},
+        {&stager__features__descriptor, stg_read_features},
+    };
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        if (shapes[i].type == type)
+            return shapes[i].read;
+    }
+    return NULL;
 }
 
 int stg_read_message(struct stg_reader *r, const struct stg_text_node *node,
@@ -551,15 +813,14 @@ int stg_read_message(struct stg_reader *r, const struct stg_text_node *node,
     if (message == NULL)
         return stg_read_fail_memory(r);
     stg_read_position(r, node, message);
-    stg_read_shape *shape = stg_read_shape_of(type);
+    stg_read_shape *shape = shape_of(type);
     int rc;
     if (shape != NULL) {
         rc = shape(r, node, message);
     } else if (node->kind != STG_TEXT_MAPPING) {
-        struct target t = {.node = node};
-        rc = fail_found(r, &t, "a mapping (\"key: value\")", "");
+        rc = stg_read_fail_found(r, node, "a mapping (\"key: value\")");
     } else {
-        rc = stg_read_fields(r, node, message, NULL);
+        rc = fields_read(r, node, message, NULL);
     }
     if (rc < 0)
         return rc;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tree of load_text.h -> protobuf-c message, by descriptors alone. Three messages have a
- * shape of their own (load_shape.c): Node, Step, Features. Fields `line` and `column` of
- * any message are where it stood in the text; they and fields of type Attribute are not
- * keys. Only the files proto/load*.c include this. One thread a reader.
+ * Tree of load_text.h -> protobuf-c message, by descriptors alone; some messages have a
+ * shape of their own (stg_read_shape). Fields `line` and `column` of any message are
+ * where it stood in the text; they and fields of type Attribute are not keys. Only the
+ * files proto/load*.c include this: load_read.c calls the others, and load_reader.c calls
+ * none of them. One thread a reader.
  */
 #ifndef STG_PROTO_LOAD_READ_H
 #define STG_PROTO_LOAD_READ_H
@@ -11,6 +12,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "proto/load_text.h"
+#include "proto/pipeline.pb-c.h"
 
 /* Inputs of all nodes together, after ranges "node:a..b" are written out. */
 #define STG_LOAD_MAX_INPUTS 4096u
@@ -30,6 +32,10 @@ int stg_read_fail(struct stg_reader *r, int line, int column, const char *fmt, .
     __attribute__((format(printf, 4, 5)));
 int stg_read_fail_memory(struct stg_reader *r);
 
+/* "found X; expected …" at the node. */
+int stg_read_fail_found(struct stg_reader *r, const struct stg_text_node *node,
+                        const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
 /* Appends to the path; the returned mark undoes it. */
 size_t stg_read_push(struct stg_reader *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -39,19 +45,6 @@ void stg_read_pop(struct stg_reader *r, size_t mark);
  * the reader's bump: it is never freed by protobuf-c. */
 int stg_read_message(struct stg_reader *r, const struct stg_text_node *node,
                      const ProtobufCMessageDescriptor *type, ProtobufCMessage **ret);
-
-/* What to do with the key of an entry that is no field. */
-typedef int stg_read_unknown(struct stg_reader *r, const struct stg_text_node *entry,
-                             ProtobufCMessage *message);
-
-/* Reads the entries of a mapping into an initialised message, then checks that required
- * fields are there. `unknown` NULL: a key that is no field is an error. */
-int stg_read_fields(struct stg_reader *r, const struct stg_text_node *mapping,
-                    ProtobufCMessage *message, stg_read_unknown *unknown);
-
-/* Fails as an unknown key does: names the nearest key, or all of them. */
-int stg_read_fail_key(struct stg_reader *r, const struct stg_text_node *entry,
-                      const ProtobufCMessageDescriptor *type);
 
 /* The field of that name if it is a key, or NULL. */
 const ProtobufCFieldDescriptor *stg_read_field(const ProtobufCMessageDescriptor *type,
@@ -68,13 +61,17 @@ void stg_read_position(const struct stg_reader *r, const struct stg_text_node *n
 ProtobufCMessage *stg_read_new(struct stg_reader *r,
                                const ProtobufCMessageDescriptor *type);
 
-/* The message types with a shape of their own: NULL for all others. */
+/* Reads a message that a text writes in another way than as a mapping of its fields. */
 typedef int stg_read_shape(struct stg_reader *r, const struct stg_text_node *node,
                            ProtobufCMessage *message);
-stg_read_shape *stg_read_shape_of(const ProtobufCMessageDescriptor *type);
 
-/* `features` (load_features.c). */
-stg_read_shape stg_read_features;
+/* load_features.c: `features`. load_attribute.c: an attribute without a name, values,
+ * codes. */
+stg_read_shape stg_read_features, stg_read_unnamed, stg_read_values, stg_read_codes;
+
+/* load_attribute.c: an attribute of that name; place and value are the entry's. */
+int stg_read_attribute(struct stg_reader *r, const struct stg_text_node *entry,
+                       char *name, Stager__Attribute **ret);
 
 /* Ranges, names and planned keys (load_rules.c). */
 struct stg_read_range {

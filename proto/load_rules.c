@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "proto/load_read.h"
-#include "proto/pipeline.pb-c.h"
 
 /* Ten years: more is a slip of the pen, and fits nanoseconds. */
 #define MAX_MILLIS 315360000000ll

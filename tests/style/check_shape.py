@@ -27,12 +27,6 @@ TABLES = {
     "daemon/storage/table.c": "all schemes",
 }
 
-# Cycles of files that are still to be broken: each may only shrink. "*": any in that folder, which is being
-# rebuilt.
-UNFINISHED = {
-    "proto": "load_features load_read load_rules load_shape",
-}
-
 # A tag that is declared in one header and defined by each implementation behind it.
 OPAQUE = {
     "stg_stream": "core/device.h: what a device puts behind it",
@@ -137,24 +131,9 @@ def folder_graph(*graphs):
     return {here: there - {here} for here, there in folders.items()}
 
 
-def unfinished(part):
-    """The folder whose entry allows this cycle, or None."""
-    folders = {os.path.dirname(source) for source in part}
-    folder = folders.pop()
-    allowed = UNFINISHED.get(folder, "")
-    names = {os.path.basename(source)[:-len(".c")] for source in part}
-    return folder if not folders and (allowed == "*" or names <= set(allowed.split())) else None
-
-
 def cycles(uses, includes):
-    found, seen = [], set()
-    for part in components({source: set() if source in TABLES else others for source, others in uses.items()}):
-        seen.add(unfinished(part))
-        if unfinished(part) is None:
-            found.append(f"{part[0]}:1: a cycle of {len(part)} files, by their symbols: {', '.join(part)}")
-    there = {os.path.dirname(source) for source, others in uses.items() if others}
-    found += [f"{folder}:1: has no cycle of files any more: take it out of UNFINISHED"
-              for folder in sorted((set(UNFINISHED) & there) - seen)]
+    found = [f"{part[0]}:1: a cycle of {len(part)} files, by their symbols: {', '.join(part)}" for part in
+             components({source: set() if source in TABLES else others for source, others in uses.items()})]
     found += [f"{part[0]}:1: a cycle of folders: {', '.join(part)}"
               for part in components(folder_graph(uses, includes))]
     closing = [table for table in TABLES if any(table in part for part in components(uses))]

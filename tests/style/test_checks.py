@@ -228,15 +228,6 @@ def a_cycle_of_folders_by_symbols_is_found():
     assert check_shape.cycles({"a/x.c": {"b/y.c"}}, {"b/z.h": {"a/w.h"}}) == ["a:1: a cycle of folders: a, b"]
 
 
-def an_unfinished_cycle_may_only_shrink():
-    folder, names = next((f, n.split()) for f, n in check_shape.UNFINISHED.items() if n != "*")
-    first, second = (f"{folder}/{name}.c" for name in names[:2])
-    assert check_shape.cycles({first: {second}, second: {first}}, {}) == []
-    other = f"{folder}/new.c"
-    assert "a cycle of 3 files" in check_shape.cycles({first: {second}, second: {other}, other: {first}}, {})[0]
-    assert "no cycle of files any more" in check_shape.cycles({first: {second}}, {})[0]
-
-
 def a_folder_of_too_many_files_is_found():
     assert check_shape.sizes([f"a/{i}.c" for i in range(check_shape.MAX_FILES)]) == []
     assert "a:1: has 41 source files" in check_shape.sizes([f"a/{i}.c" for i in range(41)])[0]
