@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "proto/wire_parts.h"
-#include "proto/wire_scan.h"
 
 /* ---- bytes ---- */
 
@@ -108,20 +107,16 @@ struct parts {
     Stager__TraceRequest trace;
 };
 
-static char *text_of(const char *s)
-{
-    return (char *)(s != NULL ? s : "");
-}
-
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
 {
-    return (ProtobufCBinaryData){.len = s != NULL ? n : 0, .data = (uint8_t *)text_of(s)};
+    return (ProtobufCBinaryData){.len = s != NULL ? n : 0,
+                                 .data = (uint8_t *)stg_wire_required(s)};
 }
 
 static Stager__Name *name_fill(Stager__Name *name, const struct stg_request *from)
 {
     stager__name__init(name);
-    name->name = text_of(from->name);
+    name->name = stg_wire_required(from->name);
     return name;
 }
 
@@ -177,7 +172,7 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
 {
     Stager__Open *open = &parts->open;
     stager__open__init(open);
-    open->name = text_of(from->name);
+    open->name = stg_wire_required(from->name);
     open->client_id = (char *)from->client_id;
     open->max_held = from->max_held;
     open->has_max_held = 1;
@@ -200,7 +195,7 @@ static Stager__FeedRequest *feed_fill(Stager__FeedRequest *feed,
                                       const struct stg_request *from)
 {
     stager__feed_request__init(feed);
-    feed->name = text_of(from->name);
+    feed->name = stg_wire_required(from->name);
     feed->dtype = (uint32_t)from->dtype;
     feed->n_shape = (size_t)from->ndim;
     feed->shape = (int64_t *)(uintptr_t)from->shape;
@@ -214,7 +209,7 @@ static Stager__WorkRequest *work_fill(Stager__WorkRequest *work,
                                       const struct stg_request *from)
 {
     stager__work_request__init(work);
-    work->name = text_of(from->name);
+    work->name = stg_wire_required(from->name);
     work->most = from->most;
     work->has_most = from->most != 0;
     return work;
@@ -224,7 +219,7 @@ static Stager__TraceRequest *trace_fill(Stager__TraceRequest *trace,
                                         const struct stg_request *from)
 {
     stager__trace_request__init(trace);
-    trace->name = text_of(from->name);
+    trace->name = stg_wire_required(from->name);
     trace->millis = from->millis;
     trace->has_millis = 1;
     return trace;
@@ -516,4 +511,49 @@ int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump
     gate_take(m, &request);
     *ret = request;
     return 0;
+}
+
+/* ---- events of the gate ---- */
+
+const char *stg_event_name(enum stg_event_kind kind)
+{
+    static const char *const names[] = {
+        [STG_EVENT_GATE] = "gate",         [STG_EVENT_APPLIED] = "applied",
+        [STG_EVENT_DELETED] = "deleted",   [STG_EVENT_STARTED] = "started",
+        [STG_EVENT_ENDED] = "ended",       [STG_EVENT_FAILED] = "failed",
+        [STG_EVENT_STOPPED] = "stopped",   [STG_EVENT_ATTACHED] = "attached",
+        [STG_EVENT_DETACHED] = "detached",
+    };
+    size_t i = (size_t)kind;
+    return i < sizeof(names) / sizeof(names[0]) && names[i] != NULL ? names[i]
+                                                                    : "unknown";
+}
+
+long stg_wire_encode_event(const struct stg_event *event, void *buf, size_t capacity)
+{
+    Stager__Event message = STAGER__EVENT__INIT;
+    message.instance = event->instance;
+    message.sequence = event->sequence;
+    message.pipeline = event->pipeline;
+    message.kind = (Stager__EventKind)event->kind;
+    return stg_wire_pack(&message.base, buf, capacity);
+}
+
+int stg_wire_decode_event(const void *buf, size_t bytes, struct stg_event *ret,
+                          struct stg_err *err)
+{
+    struct stg_bump bump;
+    stg_bump_init(&bump, 1u << 20);
+    ProtobufCMessage *message;
+    int rc =
+        stg_wire_unpack(&stager__event__descriptor, buf, bytes, &bump, &message, err);
+    if (rc == 0) {
+        const Stager__Event *m = (Stager__Event *)message;
+        *ret = (struct stg_event){.instance = m->instance,
+                                  .sequence = m->sequence,
+                                  .pipeline = m->pipeline,
+                                  .kind = (enum stg_event_kind)m->kind};
+    }
+    stg_bump_finish(&bump);
+    return rc;
 }

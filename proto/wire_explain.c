@@ -4,6 +4,12 @@
  */
 #include "proto/wire_parts.h"
 
+#define EXPLAIN_TEXTS(F) F(state), F(smart_stage), F(bottleneck), F(why)
+#define EXPLAIN_NUMBERS(F)                                                               \
+    F(generation), F(n_left_out), F(n_runners), F(elapsed_ns), F(n_items), F(draw_ns),   \
+        F(compute_ns), F(room_ns), F(trainers_ns), F(trainers_wait_ns), F(cpu_ns),       \
+        F(n_daemon_runs), F(daemon_run_ns), F(n_trainer_runs), F(trainer_run_ns)
+
 /* ---- explain: encoding ---- */
 
 static int inputs_fill(const struct stg_explain_node *from, struct stg_bump *bump,
@@ -91,25 +97,6 @@ static int decisions_fill(const struct stg_explain *from, struct stg_bump *bump,
     return 0;
 }
 
-static void numbers_fill(const struct stg_explain *from, Stager__ExplainReply *to)
-{
-    STG_PUT(to, generation, from->generation);
-    STG_PUT(to, n_left_out, from->n_left_out);
-    STG_PUT(to, n_runners, from->n_runners);
-    STG_PUT(to, elapsed_ns, from->elapsed_ns);
-    STG_PUT(to, n_items, from->n_items);
-    STG_PUT(to, draw_ns, from->draw_ns);
-    STG_PUT(to, compute_ns, from->compute_ns);
-    STG_PUT(to, room_ns, from->room_ns);
-    STG_PUT(to, trainers_ns, from->trainers_ns);
-    STG_PUT(to, trainers_wait_ns, from->trainers_wait_ns);
-    STG_PUT(to, cpu_ns, from->cpu_ns);
-    STG_PUT(to, n_daemon_runs, from->n_daemon_runs);
-    STG_PUT(to, daemon_run_ns, from->daemon_run_ns);
-    STG_PUT(to, n_trainer_runs, from->n_trainer_runs);
-    STG_PUT(to, trainer_run_ns, from->trainer_run_ns);
-}
-
 int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
                           Stager__ExplainReply **ret)
 {
@@ -118,13 +105,10 @@ int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
         return -STAGER_RESOURCE_EXHAUSTED;
     stager__explain_reply__init(to);
     to->name = stg_wire_required(from->name);
-    to->state = stg_wire_optional(from->state);
-    to->smart_stage = stg_wire_optional(from->smart_stage);
-    to->bottleneck = stg_wire_optional(from->bottleneck);
-    to->why = stg_wire_optional(from->why);
     to->step = (char **)(uintptr_t)from->steps;
     to->n_step = from->n_steps;
-    numbers_fill(from, to);
+    EXPLAIN_TEXTS(STG_PUT_TEXT);
+    EXPLAIN_NUMBERS(STG_PUT_NUMBER);
     int rc = nodes_fill(from, bump, to);
     if (rc == 0)
         rc = tensors_fill(from, bump, to);
@@ -231,27 +215,10 @@ int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bum
                           struct stg_explain *ret, struct stg_err *err)
 {
     *ret = (struct stg_explain){.name = from->name,
-                                .state = stg_wire_taken(from->state),
-                                .smart_stage = stg_wire_taken(from->smart_stage),
-                                .bottleneck = stg_wire_taken(from->bottleneck),
-                                .why = stg_wire_taken(from->why),
-                                .generation = from->generation,
                                 .steps = (const char *const *)from->step,
-                                .n_steps = from->n_step,
-                                .n_left_out = from->n_left_out,
-                                .n_runners = from->n_runners,
-                                .elapsed_ns = from->elapsed_ns,
-                                .n_items = from->n_items,
-                                .draw_ns = from->draw_ns,
-                                .compute_ns = from->compute_ns,
-                                .room_ns = from->room_ns,
-                                .trainers_ns = from->trainers_ns,
-                                .trainers_wait_ns = from->trainers_wait_ns,
-                                .cpu_ns = from->cpu_ns,
-                                .n_daemon_runs = from->n_daemon_runs,
-                                .daemon_run_ns = from->daemon_run_ns,
-                                .n_trainer_runs = from->n_trainer_runs,
-                                .trainer_run_ns = from->trainer_run_ns};
+                                .n_steps = from->n_step};
+    EXPLAIN_TEXTS(STG_TAKE_TEXT);
+    EXPLAIN_NUMBERS(STG_TAKE_NUMBER);
     int rc = nodes_take(from, bump, ret, err);
     if (rc == 0)
         rc = tensors_take(from, bump, ret, err);

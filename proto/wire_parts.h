@@ -11,7 +11,7 @@
 /* Packs into buf: bytes, or RESOURCE_EXHAUSTED when it does not fit. */
 long stg_wire_pack(const ProtobufCMessage *message, void *buf, size_t capacity);
 
-/* Checks (wire_scan.h) and unpacks under STG_UNPACK_MAX_BYTES; memory is the bump's and
+/* Checks (stg_wire_scan) and unpacks under STG_UNPACK_MAX_BYTES; memory is the bump's and
  * is not to be freed. */
 int stg_wire_unpack(const ProtobufCMessageDescriptor *type, const void *buf, size_t bytes,
                     struct stg_bump *bump, ProtobufCMessage **ret, struct stg_err *err);
@@ -21,22 +21,16 @@ int stg_wire_unpack(const ProtobufCMessageDescriptor *type, const void *buf, siz
 int stg_wire_text(const ProtobufCBinaryData *bytes, const char *what,
                   struct stg_bump *bump, const char **ret, struct stg_err *err);
 
-/* ---- wire_client.c: one client of a status ---- */
-
-void stg_wire_client_fill(const struct stg_client_status *from, Stager__ClientStatus *to);
-void stg_wire_client_take(const Stager__ClientStatus *from,
-                          struct stg_client_status *ret);
-
-/* ---- wire_explain.c ---- */
-
-int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
-                          Stager__ExplainReply **ret);
-int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,
-                          struct stg_explain *ret, struct stg_err *err);
-
 /* An optional number: sent when it is not zero. */
 #define STG_PUT(to, name, value)                                                         \
     ((to)->name = (value), (to)->has_##name = (to)->name != 0)
+
+/* For lists of fields, which name each field once for both ways: `from`, `to` and `ret`.
+ */
+#define STG_PUT_NUMBER(name) STG_PUT(to, name, from->name)
+#define STG_PUT_TEXT(name) to->name = stg_wire_optional(from->name)
+#define STG_TAKE_NUMBER(name) ret->name = from->name
+#define STG_TAKE_TEXT(name) ret->name = stg_wire_taken(from->name)
 
 /* NULL unless there is something to send; what is required is sent as "". */
 char *stg_wire_optional(const char *s);
@@ -50,37 +44,36 @@ void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size);
 
 int stg_wire_fail_memory(struct stg_err *err);
 
-/* ---- wire_counters.c ---- */
+/* ---- wire_explain.c ---- */
 
-void stg_wire_counters_fill(const struct stg_pipeline_status *from,
-                            Stager__StatusReply *to);
-void stg_wire_counters_take(const Stager__StatusReply *from,
-                            struct stg_pipeline_status *ret);
+int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
+                          Stager__ExplainReply **ret);
+int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                          struct stg_explain *ret, struct stg_err *err);
 
-/* ---- wire_gpu.c ---- */
+/* ---- wire_scan.c ---- */
 
-void stg_wire_gpu_open_fill(const struct stg_reply *from, Stager__OpenReply *to);
-int stg_wire_gpu_open_take(const Stager__OpenReply *from, struct stg_reply *ret,
-                           struct stg_err *err);
-void stg_wire_gpu_status_fill(const struct stg_pipeline_status *from,
-                              Stager__StatusReply *to);
-void stg_wire_gpu_status_take(const Stager__StatusReply *from,
-                              struct stg_pipeline_status *ret);
+/* Fields of a newer peer's schema in one message. */
+#define STG_WIRE_MAX_UNKNOWN 64u
 
-/* ---- wire_quarantined.c; RESOURCE_EXHAUSTED: out of memory ---- */
+/* INVALID_ARGUMENT names the field: "open.name: a NUL inside a string". The schema must
+ * not be recursive (a test walks it). */
+int stg_wire_scan(const ProtobufCMessageDescriptor *type, const void *buf, size_t bytes,
+                  struct stg_err *err);
 
-int stg_wire_quarantined_fill(const struct stg_quarantined *from, size_t n,
+/* ---- wire_status.c; RESOURCE_EXHAUSTED: out of memory ---- */
+
+/* All but the boundary. */
+int stg_wire_status_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,
+                         Stager__StatusReply *to);
+int stg_wire_status_take(const Stager__StatusReply *from, struct stg_bump *bump,
+                         struct stg_pipeline_status *ret);
+
+int stg_wire_quarantined_fill(const struct stg_quarantined *all, size_t n,
                               struct stg_bump *bump, size_t *ret_n,
                               Stager__Quarantined ***ret);
-int stg_wire_quarantined_take(Stager__Quarantined *const *from, size_t n,
+int stg_wire_quarantined_take(Stager__Quarantined *const *messages, size_t n,
                               struct stg_bump *bump, size_t *ret_n,
-                              struct stg_quarantined **ret);
-
-/* ---- wire_tuned.c; RESOURCE_EXHAUSTED: out of memory ---- */
-
-int stg_wire_tuned_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,
-                        Stager__StatusReply *to);
-int stg_wire_tuned_take(const Stager__StatusReply *from, struct stg_bump *bump,
-                        struct stg_pipeline_status *ret);
+                              struct stg_quarantined **ret_all);
 
 #endif

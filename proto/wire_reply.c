@@ -2,6 +2,7 @@
  *
  * Replies, both ways. Zero and "" are not sent: they are what absent decodes to.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/wire_parts.h"
@@ -99,24 +100,23 @@ static int list_fill(const struct stg_reply *from, struct stg_bump *bump,
 static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
                        Stager__Reply *to)
 {
-    const struct stg_pipeline_status *s = &from->status;
+    const struct stg_schema *boundary = &from->status.boundary;
     Stager__StatusReply *status = stg_bump_alloc(bump, sizeof(*status));
-    Stager__ClientStatus **clients =
-        stg_wire_messages(bump, s->n_clients, sizeof(Stager__ClientStatus));
-    if (status == NULL || clients == NULL)
+    if (status == NULL || stg_wire_status_fill(&from->status, bump, status) < 0)
         return -STAGER_RESOURCE_EXHAUSTED;
-    stager__status_reply__init(status);
-    stg_wire_counters_fill(s, status);
-    for (size_t i = 0; i < s->n_clients; i++)
-        stg_wire_client_fill(&s->clients[i], clients[i]);
-    status->client = clients;
-    status->n_client = s->n_clients;
     to->status = status;
-    if (stg_wire_tuned_fill(s, bump, status) < 0 ||
-        stg_wire_quarantined_fill(s->quarantined, s->n_quarantined, bump,
-                                  &status->n_quarantined, &status->quarantined) < 0)
-        return -STAGER_RESOURCE_EXHAUSTED;
-    return boundary_fill(&s->boundary, bump, &status->n_boundary, &status->boundary);
+    return boundary_fill(boundary, bump, &status->n_boundary, &status->boundary);
+}
+
+/* The memory on a GPU that the clients of a pipeline share. */
+static void device_fill(const struct stg_reply *from, Stager__OpenReply *to)
+{
+    STG_PUT(to, device_bytes, from->device_bytes);
+    STG_PUT(to, device_number, from->device_number);
+    to->has_device_uuid = from->device_uuid != NULL;
+    if (from->device_uuid != NULL)
+        to->device_uuid = (ProtobufCBinaryData){
+            .len = STG_WIRE_UUID_BYTES, .data = (uint8_t *)(uintptr_t)from->device_uuid};
 }
 
 static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
@@ -136,7 +136,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->unseen = open->has_unseen = from->unseen;
     STG_PUT(open, wants_reports, from->wants_reports);
     STG_PUT(open, asks, from->asks);
-    stg_wire_gpu_open_fill(from, open);
+    device_fill(from, open);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -345,20 +345,25 @@ static int list_take(const Stager__ListReply *from, struct stg_bump *bump,
 static int status_take(const Stager__StatusReply *from, struct stg_bump *bump,
                        struct stg_reply *ret, struct stg_err *err)
 {
-    stg_wire_counters_take(from, &ret->status);
-    struct stg_client_status *clients =
-        stg_bump_alloc(bump, from->n_client * sizeof(*clients));
-    if (clients == NULL || stg_wire_tuned_take(from, bump, &ret->status) < 0 ||
-        stg_wire_quarantined_take(from->quarantined, from->n_quarantined, bump,
-                                  &ret->status.n_quarantined,
-                                  &ret->status.quarantined) < 0)
+    if (stg_wire_status_take(from, bump, &ret->status) < 0)
         return stg_wire_fail_memory(err);
-    for (size_t i = 0; i < from->n_client; i++)
-        stg_wire_client_take(from->client[i], &clients[i]);
-    ret->status.clients = clients;
-    ret->status.n_clients = from->n_client;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->status.boundary,
                          err);
+}
+
+static int device_take(const Stager__OpenReply *from, struct stg_reply *ret,
+                       struct stg_err *err)
+{
+    if (from->device_bytes == 0)
+        return 0;
+    if (from->device_uuid.len != STG_WIRE_UUID_BYTES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "malformed message: the UUID of a device has %zu bytes, not %d",
+                       from->device_uuid.len, STG_WIRE_UUID_BYTES);
+    ret->device_bytes = from->device_bytes;
+    ret->device_number = from->device_number;
+    ret->device_uuid = from->device_uuid.data;
+    return 0;
 }
 
 static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
@@ -374,7 +379,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->unseen = from->unseen != 0;
     ret->wants_reports = from->wants_reports != 0;
     ret->asks = from->asks != 0;
-    int rc = stg_wire_gpu_open_take(from, ret, err);
+    int rc = device_take(from, ret, err);
     if (rc == 0)
         rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);
     if (rc < 0)
@@ -486,5 +491,37 @@ int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
     if (rc < 0)
         return rc;
     *ret = reply;
+    return 0;
+}
+
+/* ---- the pipeline inside of an open reply ---- */
+
+static int spec_take(const void *buf, size_t bytes, struct stg_pipeline_spec *spec,
+                     struct stg_err *err)
+{
+    ProtobufCMessage *message;
+    int rc = stg_wire_unpack(&stager__reply__descriptor, buf, bytes, &spec->bump,
+                             &message, err);
+    if (rc < 0)
+        return rc;
+    const Stager__Reply *reply = (Stager__Reply *)message;
+    if (reply->open == NULL || reply->open->pipeline == NULL)
+        return stg_err(err, -STAGER_NOT_FOUND, "the reply carries no pipeline");
+    return stg_convert_to_spec(reply->open->pipeline, spec, err);
+}
+
+int stg_wire_decode_pipeline(const void *buf, size_t bytes,
+                             struct stg_pipeline_spec **ret, struct stg_err *err)
+{
+    struct stg_pipeline_spec *spec = calloc(1, sizeof(*spec));
+    if (spec == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a pipeline");
+    stg_bump_init(&spec->bump, 0);
+    int rc = spec_take(buf, bytes, spec, err);
+    if (rc < 0) {
+        stg_pipeline_spec_destroy(spec);
+        return rc;
+    }
+    *ret = spec;
     return 0;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * https://protobuf.dev/programming-guides/encoding/
+ * Looks over the bytes of a message before protobuf-c sees them, by the schema's
+ * descriptors: protobuf-c would cut a string at a NUL, take any number for an enum, keep
+ * any number of unknown fields, merge what is given twice, and say nothing of what is
+ * wrong. Allocates nothing. https://protobuf.dev/programming-guides/encoding/
  */
-#include "proto/wire_scan.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "proto/wire_parts.h"
 
 #define MAX_FIELDS 128
 #define WORD_BITS 64 /* a bit for each field of a message */
