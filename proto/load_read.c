@@ -412,11 +412,6 @@ static int fail_key(struct stg_reader *r, const struct stg_text_node *entry,
         names[n++] = type->fields[i].name;
     }
     stg_text_printable(entry->key, strlen(entry->key), shown, sizeof(shown));
-    if (stg_read_is_planned(type, entry->key))
-        return stg_read_fail(r, entry->key_line, entry->key_column,
-                             "\"%s\" is not supported by this release; leave it out "
-                             "(known here: %s)",
-                             shown, all);
     char place[160];
     if (stg_read_elsewhere(type, entry->key, place, sizeof(place)))
         return stg_read_fail(r, entry->key_line, entry->key_column, "%s", place);

@@ -73,7 +73,7 @@ stg_read_shape stg_read_features, stg_read_unnamed, stg_read_values, stg_read_co
 int stg_read_attribute(struct stg_reader *r, const struct stg_text_node *entry,
                        char *name, Stager__Attribute **ret);
 
-/* Ranges, names and planned keys (load_rules.c). */
+/* Ranges and names (load_rules.c). */
 struct stg_read_range {
     int64_t min, max;
 };
@@ -90,9 +90,6 @@ bool stg_read_auto_of(const ProtobufCFieldDescriptor *field,
 /* Why a string is not allowed in that field, or NULL. */
 const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
                                  const ProtobufCMessageDescriptor *type, const char *s);
-
-/* True for a key that stager's design has and this release has not. */
-bool stg_read_is_planned(const ProtobufCMessageDescriptor *type, const char *key);
 
 /* Does a key that the message has not belong to another place of the file, or is it
  * tf.data's name of a step? What to say of it. */

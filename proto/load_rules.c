@@ -164,23 +164,6 @@ const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
     return NULL;
 }
 
-/* Keys that the design promises for a later release. A row goes when its field comes. */
-static const struct {
-    const ProtobufCMessageDescriptor *type;
-    const char *key;
-} planned[] = {
-    {&stager__settings__descriptor, "metrics"},
-};
-
-bool stg_read_is_planned(const ProtobufCMessageDescriptor *type, const char *key)
-{
-    for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++) {
-        if (planned[i].type == type && strcmp(planned[i].key, key) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* What tf.data calls our steps. */
 static const struct {
     const char *theirs, *ours;

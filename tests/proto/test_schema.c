@@ -99,22 +99,6 @@ static void defaults_lie_in_their_ranges(void)
     walk(&stager__settings__descriptor, above, 0, check_default);
 }
 
-static void check_planned(const ProtobufCMessageDescriptor *type,
-                          const ProtobufCFieldDescriptor *field)
-{
-    if (stg_read_is_planned(type, field->name))
-        FAIL("%s.%s is there: its row among the planned keys goes", type->name,
-             field->name);
-}
-
-static void what_is_planned_is_not_there_yet(void)
-{
-    const ProtobufCMessageDescriptor *above[MAX_DEPTH];
-    walk(&stager__pipeline__descriptor, above, 0, check_planned);
-    walk(&stager__settings__descriptor, above, 0, check_planned);
-    CHECK(stg_read_is_planned(&stager__settings__descriptor, "metrics"));
-}
-
 /* What proto/convert.c makes of the fields of a step that are messages. */
 static bool is_part_of_step(const ProtobufCFieldDescriptor *field)
 {
@@ -151,8 +135,9 @@ static void every_key_of_a_step_is_a_message(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(no_message_contains_itself),       TEST(the_schema_keeps_to_what_is_scanned),
-    TEST(defaults_lie_in_their_ranges),     TEST(what_is_planned_is_not_there_yet),
+    TEST(no_message_contains_itself),
+    TEST(the_schema_keeps_to_what_is_scanned),
+    TEST(defaults_lie_in_their_ranges),
     TEST(every_key_of_a_step_is_a_message),
 };
 
