@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/host/limit.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -37,9 +38,11 @@ int stg_limit_check_memory(const char *root, uint64_t budget, struct stg_err *er
     return stg_err(
         err, -STAGER_INVALID_ARGUMENT,
         "memory_budget is %.1f MiB, and the control group has %.1f MiB (%s): "
-        "lower memory_budget in stagerd.yaml (0: a quarter of what is free), or "
-        "raise MemoryMax= of the unit or the memory limit of the container",
-        (double)budget / MIB, (double)least.bytes / MIB, least.where);
+        "lower memory_budget in stagerd.yaml to at most %" PRIu64
+        "MiB (0: a quarter of what is free), or raise MemoryMax= of the unit or the "
+        "memory limit of the container to at least %" PRIu64 "M",
+        (double)budget / MIB, (double)least.bytes / MIB, least.where, least.bytes >> 20,
+        (budget >> 20) + ((budget & ((1u << 20) - 1)) != 0));
 }
 
 void stg_limit_raise_files(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server/quarantine.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define MIB (1024.0 * 1024.0)
@@ -98,7 +99,9 @@ int stg_quarantine_check(struct stg_server *server, uid_t uid, struct stg_err *e
     if (rc < 0)
         stg_err_append(err, rc,
                        ": let them release those batches, or end them; or raise "
-                       "max_quarantined_memory in stagerd.yaml");
+                       "max_quarantined_memory in stagerd.yaml to at least %" PRIu64
+                       "MiB and reload stagerd",
+                       (bytes >> 20) + 1);
     stg_bump_finish(&bump);
     return rc;
 }

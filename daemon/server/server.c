@@ -359,6 +359,7 @@ static void on_reload(uv_signal_t *signal, int number)
             stg_budget_resize(&server->budget, fresh.memory_budget);
         server->settings->memory_budget = fresh.memory_budget;
         server->settings->max_clients = fresh.max_clients;
+        server->settings->max_quarantined_memory = fresh.max_quarantined_memory;
         server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
         server->settings->gpu = fresh.gpu;
         stg_gate_enable(server->gate, fresh.gate_enable);

@@ -449,11 +449,11 @@ struct stg_session *stg_session_create(struct stg_server *server, int fd)
     }
     server->n_sessions++;
     if (server->n_sessions > server->settings->max_clients) {
-        char text[128];
+        char text[160];
         snprintf(text, sizeof(text),
                  "stagerd has max_clients %u connections already: raise it in "
-                 "stagerd.yaml",
-                 server->settings->max_clients);
+                 "stagerd.yaml to at least %u and reload stagerd, or stop some clients",
+                 server->settings->max_clients, server->n_sessions);
         stg_log(STG_LOG_WARNING, "pid %d was refused: %s", (int)session->pid, text);
         stg_session_fail(session, 0, -STAGER_RESOURCE_EXHAUSTED, text);
         stg_session_close(session);

@@ -51,7 +51,8 @@ static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
                            c->client_id, millis_left(c));
     }
     return stg_err_append(err, err->code,
-                          "; raise num_clients, or wait until one leaves");
+                          "; raise num_clients to %u, or wait until one leaves",
+                          stage->config.num_clients + 1);
 }
 
 static bool has_place(const struct stg_stage *stage, const struct stg_client *back)
@@ -75,12 +76,16 @@ static int refuse_held(const struct stg_stage *stage, uint32_t max_held, uint64_
             "it first (at least 2), and others may hold %" PRIu64 ": ",
             max_held, stage->config.name, stage->config.num_clients, plan->max_held,
             others);
+    uint32_t n = stage->config.num_clients, most = max_held;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        most = c->max_held > most ? c->max_held : most;
     if (over < max_held)
         stg_err_append(err, err->code, "open with at most %" PRIu64 ", or ",
                        max_held - over);
     return stg_err_append(err, err->code,
-                          "let the one that opens it first ask for more, or raise "
-                          "num_clients");
+                          "let the one that opens it first ask for max_held %u, or "
+                          "raise num_clients to %" PRIu64,
+                          most, n + (over + plan->max_held - 1) / plan->max_held);
 }
 
 /* (capacity + num_threads + sum of max_held + 1) x max_batch_bytes must fit the arena;

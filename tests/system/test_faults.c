@@ -493,7 +493,9 @@ static void a_connection_too_many_is_told_so(void)
         n += stager_connect(fixture.runtime, &clients[n]) == 0;
     for (int i = 0; i < 50; i++) {
         CHECK_INT(stager_connect(fixture.runtime, &refused), -STAGER_RESOURCE_EXHAUSTED);
-        CHECK_CONTAINS(stager_error_text(NULL), "max_clients 2 connections already");
+        CHECK_CONTAINS(stager_error_text(NULL),
+                       "max_clients 2 connections already: raise it in "
+                       "stagerd.yaml to at least 3");
     }
     stager_disconnect(clients[0]);
     stager_disconnect(clients[1]);

@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,33 @@ static void wait_for_kept(struct fixture *fixture, const char *name, uint64_t le
     CHECK(bytes >= least && bytes <= most);
 }
 
+/* Gives a running stagerd the limit that the last error names, and checks that it is
+ * enough. */
+static struct stager_stream *open_with_named_limit(struct fixture *fixture)
+{
+    static const char before[] = "in stagerd.yaml to at least ";
+    const char *named = strstr(stager_error_text(NULL), before);
+    CHECK(named != NULL);
+    FILE *file = fopen(fixture->config, "a+");
+    char text[2048] = "";
+    (void)!fread(text, 1, sizeof(text) - 1, file);
+    char *line = strstr(text, "max_quarantined_memory: ");
+    CHECK(line != NULL);
+    *line = '\0';
+    CHECK_INT(ftruncate(fileno(file), 0), 0);
+    fprintf(file, "%smax_quarantined_memory: %luMiB\n", text,
+            strtoul(named + strlen(before), NULL, 10));
+    CHECK_INT(fclose(file), 0);
+    kill(fixture->pid, SIGHUP);
+    struct stager_stream *stream;
+    int rc;
+    do {
+        rc = try_open(fixture, "x", &stream); /* the test's own limit ends the loop */
+    } while (rc == -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(rc, 0);
+    return stream;
+}
+
 static void what_closed_streams_keep_is_shown_and_bounded(void)
 {
     enum { MOST = 20 };
@@ -261,6 +289,7 @@ static void what_closed_streams_keep_is_shown_and_bounded(void)
     CHECK_CONTAINS(stager_error_text(NULL),
                    "let them release those batches, or end them");
     CHECK(n > 1 && n < MOST);
+    stager_close(open_with_named_limit(&fixture));
     wait_for_kept(&fixture, "x", 100 << 20, 200 << 20);
 
     struct stg_reply reply;
@@ -427,8 +456,12 @@ static void more_credits_than_there_is_memory_for_are_refused(void)
     CHECK_INT(stager_open(NULL, "x", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "max_held 100 is too much");
     CHECK_CONTAINS(stager_error_text(NULL), "open with at most 2, or let the one that "
-                                            "opens it first ask for more");
+                                            "opens it first ask for max_held 100, or "
+                                            "raise num_clients to 51");
     b = fixture_open(&fixture, "x", "b", 2);
+    struct stager_stream *c;
+    CHECK_INT(try_open(&fixture, "x", &c), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(stager_error_text(NULL), "; raise num_clients to 3, or");
     stager_close(b);
     stager_close(a);
     fixture_wait(&fixture, "x", 20000, is_idle, NULL);

@@ -17,6 +17,7 @@
 
 #define MAX_RETRY_AFTER_S 60
 #define REASON_BYTES 300
+#define MAX_RANGE_BYTES (1u << 30) /* of remote.range_size */
 
 static const char *shown(const struct stg_fetch *fetch)
 {
@@ -188,13 +189,20 @@ static void other_range(struct stg_fetch *fetch)
 
 static void no_ranges(struct stg_fetch *fetch)
 {
+    const struct stg_progress *progress = &fetch->progress;
+    uint64_t size = progress->version.known ? progress->version.size : progress->got.size;
+    char raise[64] = "raise remote.range_size";
+    if (size > MAX_RANGE_BYTES)
+        raise[0] = '\0';
+    else if (size > 0)
+        snprintf(raise, sizeof(raise), "raise remote.range_size to %" PRIu64, size);
     fetch->failed = stg_err(
         &fetch->failure, -STAGER_UNIMPLEMENTED,
         "%s: the server does not answer ranges (status 200 instead of 206), and the "
         "object has more than the %" PRIu64
-        " bytes that are read without them: raise remote.range_size, or use a server "
-        "that knows ranges",
-        shown(fetch), fetch->plan.end - fetch->plan.begin);
+        " bytes that are read without them: %s%suse a server that knows ranges",
+        shown(fetch), fetch->plan.end - fetch->plan.begin, raise,
+        raise[0] != '\0' ? ", or " : "");
 }
 
 static void cut_short(struct stg_fetch *fetch)

@@ -114,8 +114,10 @@ static enum stg_verdict judge_whole(struct stg_progress *progress,
 {
     enum stg_verdict verdict = STG_VERDICT_GO;
     bool was_known = progress->version.known;
-    if (!was_known && head->has_length && head->length > progress->asked_end)
+    if (!was_known && head->has_length && head->length > progress->asked_end) {
+        progress->got.size = head->length;
         return STG_VERDICT_NO_RANGES;
+    }
     if (head->has_length)
         verdict = pin(progress, head->length);
     else if (was_known)

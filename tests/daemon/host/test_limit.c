@@ -24,7 +24,9 @@ static void a_group_above_limits_the_budget(void)
     CHECK_CONTAINS(err.text, "memory_budget is 1024.0 MiB");
     CHECK_CONTAINS(err.text, "has 512.0 MiB");
     CHECK_CONTAINS(err.text, "/sys/fs/cgroup/machine/pod/memory.max");
-    CHECK_CONTAINS(err.text, "MemoryMax=");
+    CHECK_CONTAINS(err.text, "to at most 512MiB");
+    CHECK_CONTAINS(err.text, "MemoryMax= of the unit or the memory limit of the "
+                             "container to at least 1024M");
     fake_root_end();
 }
 

@@ -339,7 +339,7 @@ static void a_server_without_ranges_serves_small_objects(void)
                 60000);
     check_reads(stg_test_server_url("/object/d?size=0&whole=1"), 0);
     check_fails(stg_test_server_url("/object/e?size=65537&whole=1"),
-                -STAGER_UNIMPLEMENTED, "raise remote.range_size");
+                -STAGER_UNIMPLEMENTED, "raise remote.range_size to 65537, or");
     check_fails(stg_test_server_url("/object/f?size=65537&whole=chunked"),
                 -STAGER_UNIMPLEMENTED, "does not answer ranges");
     stg_test_server_stop();
