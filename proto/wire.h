@@ -300,9 +300,10 @@ struct stg_event {
 /* "applied", …; "unknown" for a kind of a later release. */
 const char *stg_event_name(enum stg_event_kind kind);
 
-/* Encode into buf; returns the bytes or a negative code (RESOURCE_EXHAUSTED: does not
- * fit, or out of memory; INVALID_ARGUMENT: a request of no kind). Of the pipeline of an
- * open reply the steps are left out. */
+/* Encode into buf; returns the bytes or a negative code (RESOURCE_EXHAUSTED: out of
+ * memory, or a request that does not fit; OUT_OF_RANGE: a reply that does not fit;
+ * INVALID_ARGUMENT: a request of no kind). Of the pipeline of an open reply the steps are
+ * left out. */
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
                              size_t capacity);
 long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity);

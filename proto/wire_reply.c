@@ -239,8 +239,10 @@ long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capa
                 reply->kind != STG_REQUEST_NONE ? reply->kind + KIND_FIELD : 0);
         ret = part_fill(reply, &bump, &message);
     }
-    if (ret == 0)
+    if (ret == 0) {
         ret = stg_wire_pack(&message.base, buf, capacity);
+        ret = ret < 0 ? -STAGER_OUT_OF_RANGE : ret;
+    }
     stg_bump_finish(&bump);
     return ret;
 }

@@ -45,6 +45,8 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
     free(buf);
     if (bytes >= 0)
         return 0;
+    if (bytes != -STAGER_OUT_OF_RANGE)
+        return stg_err(err, (int)bytes, "out of memory");
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "the pipeline and its %zu features do not fit the message of %u KiB "
                    "that a client gets when it opens it: use fewer features, or shorter "

@@ -46,23 +46,26 @@ static void add(struct stg_quarantined *all, size_t *n, const struct stg_quarant
     }
 }
 
-size_t stg_quarantine_list(struct stg_server *server, const char *pipeline,
-                           const struct stg_identity *identity, struct stg_bump *bump,
-                           struct stg_quarantined **ret)
+int stg_quarantine_list(struct stg_server *server, const char *pipeline,
+                        const struct stg_identity *identity, struct stg_bump *bump,
+                        struct stg_quarantined **ret, size_t *ret_n, struct stg_err *err)
 {
     struct stg_quarantined one;
     size_t n = 0, most = 0;
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         most += s->closing && s->client != NULL;
     struct stg_quarantined *all = stg_bump_alloc(bump, most * sizeof(*all));
-    for (struct stg_session *s = server->sessions; s != NULL && all != NULL;
-         s = s->next) {
+    if (all == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "out of memory for a list of what %zu clients keep", most);
+    for (struct stg_session *s = server->sessions; s != NULL; s = s->next) {
         if (look(s, &one) && may_see(s, identity) &&
             (pipeline == NULL || strcmp(pipeline, one.pipeline) == 0))
             add(all, &n, &one);
     }
     *ret = all;
-    return n;
+    *ret_n = n;
+    return 0;
 }
 
 static uint64_t limit_of(const struct stg_server *server)
@@ -77,10 +80,10 @@ int stg_quarantine_check(struct stg_server *server, uid_t uid, struct stg_err *e
     struct stg_bump bump;
     struct stg_identity root = {0};
     uint64_t bytes = 0, limit = limit_of(server);
-    size_t n_named = 0;
-    int rc = 0;
+    size_t n = 0, n_named = 0;
     stg_bump_init(&bump, 0);
-    size_t n = stg_quarantine_list(server, NULL, &root, &bump, &all);
+    int rc = stg_quarantine_list(server, NULL, &root, &bump, &all, &n, err);
+    bool listed = rc == 0;
     for (size_t i = 0; i < n; i++)
         bytes += all[i].uid == uid ? all[i].bytes : 0;
     if (bytes >= limit && bytes > 0)
@@ -96,7 +99,7 @@ int stg_quarantine_check(struct stg_server *server, uid_t uid, struct stg_err *e
                        (double)all[i].bytes / MIB, all[i].n_batches, all[i].pipeline);
         n_named++;
     }
-    if (rc < 0)
+    if (rc < 0 && listed)
         stg_err_append(err, rc,
                        ": let them release those batches, or end them; or raise "
                        "max_quarantined_memory in stagerd.yaml to at least %" PRIu64

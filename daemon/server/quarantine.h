@@ -9,11 +9,11 @@
 #include "daemon/server/session.h"
 
 /* Lists the memory that processes keep of a pipeline (NULL: of all), with an entry for
- * each process and pipeline that `identity` may see. Entries live in bump. Returns how
- * many there are; 0 also without memory. */
-size_t stg_quarantine_list(struct stg_server *server, const char *pipeline,
-                           const struct stg_identity *identity, struct stg_bump *bump,
-                           struct stg_quarantined **ret);
+ * each process and pipeline that `identity` may see. Entries live in bump.
+ * RESOURCE_EXHAUSTED without memory. */
+int stg_quarantine_list(struct stg_server *server, const char *pipeline,
+                        const struct stg_identity *identity, struct stg_bump *bump,
+                        struct stg_quarantined **ret, size_t *ret_n, struct stg_err *err);
 
 /* Checks that the processes of a user keep less than max_quarantined_memory.
  * RESOURCE_EXHAUSTED names them, their bytes, and the remedy. */

@@ -233,10 +233,11 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
 
 /* ---- list, status, delete ---- */
 
+/* Without memory to see, the reply itself will fail. */
 static bool fits(const struct stg_reply *reply)
 {
     static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
-    return stg_wire_encode_reply(reply, buf, sizeof(buf)) >= 0;
+    return stg_wire_encode_reply(reply, buf, sizeof(buf)) != -STAGER_OUT_OF_RANGE;
 }
 
 /* A list that is too long for one message loses the names of files, then entries. */
@@ -267,39 +268,57 @@ static void shorten_status(struct stg_reply *reply)
     }
 }
 
+static struct stg_list_entry list_entry(struct stg_pipeline *pipeline,
+                                        struct stg_bump *bump)
+{
+    const struct stg_instance *instance = pipeline->instance;
+    struct stg_pipeline_status status;
+    stg_catalog_status(pipeline, bump, &status);
+    return (struct stg_list_entry){
+        .name = pipeline->name,
+        .state = status.state,
+        .file = pipeline->definition->file,
+        .generation = pipeline->generation,
+        .n_clients = instance != NULL && instance->stage != NULL
+                         ? stg_stage_n_clients(instance->stage)
+                         : 0,
+        .uid = (uint32_t)pipeline->definition->applier.uid,
+        .pipeline = pipeline->id,
+    };
+}
+
+static int fill_list(struct stg_session *session, struct stg_bump *bump,
+                     struct stg_reply *ret, struct stg_err *err)
+{
+    struct stg_catalog *catalog = catalog_of(session);
+    struct stg_pipeline *first = stg_catalog_first(catalog);
+    size_t n = 0;
+    for (struct stg_pipeline *p = first; p != NULL; p = p->next)
+        n++;
+    ret->entries = stg_bump_alloc(bump, n * sizeof(ret->entries[0]));
+    if (ret->entries == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "out of memory for a list of %zu pipelines", n);
+    for (struct stg_pipeline *p = first; p != NULL; p = p->next) {
+        if (stg_catalog_allowed(catalog, p, &session->identity))
+            ret->entries[ret->n_entries++] = list_entry(p, bump);
+    }
+    return stg_quarantine_list(session->server, NULL, &session->identity, bump,
+                               &ret->quarantined, &ret->n_quarantined, err);
+}
+
 void stg_serve_list(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_bump bump;
-    stg_bump_init(&bump, 0);
+    struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
-    size_t n = 0;
-    struct stg_pipeline *first = stg_catalog_first(catalog_of(session));
-    for (struct stg_pipeline *p = first; p != NULL; p = p->next)
-        n++;
-    reply.entries = stg_bump_alloc(&bump, n * sizeof(reply.entries[0]));
-    for (struct stg_pipeline *p = first; p != NULL && reply.entries != NULL;
-         p = p->next) {
-        if (!stg_catalog_allowed(catalog_of(session), p, &session->identity))
-            continue;
-        struct stg_instance *instance = p->instance;
-        struct stg_pipeline_status status;
-        stg_catalog_status(p, &bump, &status);
-        reply.entries[reply.n_entries++] = (struct stg_list_entry){
-            .name = p->name,
-            .state = status.state,
-            .file = p->definition->file,
-            .generation = p->generation,
-            .n_clients = instance != NULL && instance->stage != NULL
-                             ? stg_stage_n_clients(instance->stage)
-                             : 0,
-            .uid = (uint32_t)p->definition->applier.uid,
-            .pipeline = p->id,
-        };
+    stg_bump_init(&bump, 0);
+    if (fill_list(session, &bump, &reply, &err) < 0) {
+        stg_session_fail_with(session, request, &err);
+    } else {
+        shorten_list(&reply);
+        stg_session_reply(session, &reply, NULL, 0);
     }
-    reply.n_quarantined = stg_quarantine_list(session->server, NULL, &session->identity,
-                                              &bump, &reply.quarantined);
-    shorten_list(&reply);
-    stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
 }
 
@@ -309,14 +328,18 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     if (pipeline == NULL)
         return;
     struct stg_bump bump;
+    struct stg_err err = {0};
     stg_bump_init(&bump, 0);
     struct stg_reply reply = stg_reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
-    reply.status.n_quarantined =
-        stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
-                            &reply.status.quarantined);
-    shorten_status(&reply);
-    stg_session_reply(session, &reply, NULL, 0);
+    if (stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
+                            &reply.status.quarantined, &reply.status.n_quarantined,
+                            &err) < 0) {
+        stg_session_fail_with(session, request, &err);
+    } else {
+        shorten_status(&reply);
+        stg_session_reply(session, &reply, NULL, 0);
+    }
     stg_bump_finish(&bump);
 }
 

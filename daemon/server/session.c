@@ -241,10 +241,11 @@ int stg_session_reply(struct stg_session *session, const struct stg_reply *reply
     static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
     long bytes = stg_wire_encode_reply(reply, buf, sizeof(buf));
     if (bytes < 0) {
-        stg_session_fail(session, reply->id, (int)bytes,
-                         "the reply does not fit a message of 64 KiB, or stagerd is out "
-                         "of memory");
-        return (int)bytes;
+        stg_session_fail(session, reply->id, -STAGER_RESOURCE_EXHAUSTED,
+                         bytes == -STAGER_OUT_OF_RANGE
+                             ? "the reply does not fit a message of 64 KiB"
+                             : "stagerd is out of memory for the reply");
+        return -STAGER_RESOURCE_EXHAUSTED;
     }
     return send_message(session, buf, (size_t)bytes, fds, n);
 }

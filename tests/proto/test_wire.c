@@ -529,8 +529,7 @@ static void what_does_not_fit_is_refused(void)
     CHECK_INT(stg_wire_encode_request(&request, buf, sizeof(buf)),
               -STAGER_RESOURCE_EXHAUSTED);
     struct stg_reply reply = {.code = -STAGER_INTERNAL, .text = text};
-    CHECK_INT(stg_wire_encode_reply(&reply, buf, sizeof(buf)),
-              -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(stg_wire_encode_reply(&reply, buf, sizeof(buf)), -STAGER_OUT_OF_RANGE);
     free(text);
 }
 
