@@ -2,6 +2,7 @@
 #include "daemon/pipeline/definition.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,85 +290,121 @@ static const char *any_word_for_dtype(const struct stg_pipeline_spec *spec)
     return word;
 }
 
+/* ---- advice ---- */
+
+struct advice {
+    const struct stg_definition *definition;
+    struct stg_bump *bump;
+    const char **lines;
+    size_t n, most;
+};
+
+static void advise(struct advice *advice, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void advise(struct advice *advice, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (advice->n < advice->most)
+        advice->lines[advice->n] = stg_bump_strndup(advice->bump, text, strlen(text));
+    advice->n += advice->n < advice->most && advice->lines[advice->n] != NULL;
+}
+
+static void advise_on_order(struct advice *advice)
+{
+    const struct stg_pipeline_spec *spec = advice->definition->spec;
+    const struct stg_staged *staged = &spec->staged;
+    if (!any_step(spec, makes_batches))
+        advise(advice,
+               "no `batch` step: every record is an item, which costs a hand-off each; "
+               "add `- batch: {batch_size: …}`");
+    if (staged->on_timeout == STG_ON_TIMEOUT_DROP)
+        advise(advice,
+               "on_timeout: drop: a batch that finds no room for timeout_millis %" PRIu64
+               " is dropped (and counted), so that what trainers get may depend on "
+               "timing; on_timeout: wait drops none",
+               staged->timeout_millis);
+    if (!staged->deterministic)
+        advise(advice, "deterministic: false: items come in the order in which they are "
+                       "finished, which differs from run to run");
+    if (any_step(spec, is_timed))
+        advise(advice,
+               "a dataset step with deterministic: false or sloppy: true: elements come "
+               "in the order in which they are ready, which differs from run to run");
+}
+
+/* Keys that have no effect. */
+static void advise_on_keys(struct advice *advice)
+{
+    const struct stg_definition *definition = advice->definition;
+    const struct stg_staged *staged = &definition->spec->staged;
+    uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
+    if (((staged->closed_codes | staged->ignored_codes) & never) != 0)
+        advise(advice, "CANCELLED in closed_exception_types or ignored_exception_types "
+                       "has no effect: it always ends the pipeline with CANCELLED");
+    if (!staged->use_thread_pool && staged->thread_pool_id != 0)
+        advise(advice, "stage_subgraph_thread_pool_id has no effect without "
+                       "use_stage_subgraph_thread_pool: true");
+    if ((staged->closed_codes & staged->ignored_codes) != 0)
+        advise(advice, "a code in closed_exception_types and in ignored_exception_types "
+                       "is a closed one");
+    for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && advice->n < 10; i++) {
+        if (!stg_graph_feed_needed(definition->graph, i))
+            advise(advice, "feed_dict \"%s\": no feature depends on it; it has no effect",
+                   staged->feeds[i].name);
+    }
+}
+
+static void advise_on_steps(struct advice *advice)
+{
+    const struct stg_pipeline_spec *spec = advice->definition->spec;
+    const char *word = any_word_for_dtype(spec);
+    const struct stg_step *function = stg_py_function_find(spec);
+    if (word != NULL)
+        advise(advice,
+               "record_defaults has the string \"%s\", and so a column of strings whose "
+               "missing values are \"%s\": write 0 for int32, 0.0 for float32, \"\" for "
+               "string, null for a field that must be there",
+               word, word);
+    if (function != NULL)
+        advise(advice,
+               "py_function: %s runs in worker processes: `stager.open` in Python starts "
+               "them; for other trainers run `stager worker` with the pipeline's name",
+               stg_attr_string(function->attrs, function->n_attrs, "function", ""));
+}
+
+static void advise_on_size(struct advice *advice)
+{
+    const struct stg_definition *definition = advice->definition;
+    const struct stg_pipeline_spec *spec = definition->spec;
+    if (spec->staged.max_batch_bytes == 0 && definition->sizes.batch_bytes == 0)
+        advise(advice,
+               "the size of a batch is not known beforehand (strings, or shapes that "
+               "vary): max_batch_bytes is the batches' part of the pipeline's memory "
+               "over the number of extents; set staged.max_batch_bytes to choose");
+    if (spec->smart_stage != STG_SMART_STAGE_OFF && !stg_cuts_may_move(definition->cuts))
+        advise(advice, "smart_stage has no effect: the targets depend on no node that "
+                       "may run before the boundary");
+}
+
 size_t stg_definition_advice(const struct stg_definition *definition,
                              struct stg_bump *bump, const char **ret, size_t n)
 {
-    const struct stg_pipeline_spec *spec = definition->spec;
-    const struct stg_staged *staged = &spec->staged;
-    uint32_t never = STG_CODE_BIT(STAGER_CANCELLED);
-    const char *lines[15];
-    size_t n_lines = 0;
-    if (!any_step(spec, makes_batches))
-        lines[n_lines++] = stg_bump_printf(
-            bump, "no `batch` step: every record is an item of its own, which "
-                  "costs a hand-off each; add `- batch: {batch_size: …}`");
-    if (staged->on_timeout == STG_ON_TIMEOUT_DROP)
-        lines[n_lines++] = stg_bump_printf(
-            bump,
-            "on_timeout: drop: a batch that finds no room for timeout_millis %" PRIu64
-            " is dropped (and counted), so that what trainers get may depend on "
-            "timing; on_timeout: wait drops none",
-            staged->timeout_millis);
-    if (!staged->deterministic)
-        lines[n_lines++] = stg_bump_printf(
-            bump, "deterministic: false: items come in the order in which they are "
-                  "finished, which differs from run to run");
-    if (any_step(spec, is_timed))
-        lines[n_lines++] = stg_bump_printf(
-            bump, "a dataset step with deterministic: false or sloppy: true: elements "
-                  "come in the order in which they are ready, which differs from run to "
-                  "run");
-    if (((staged->closed_codes | staged->ignored_codes) & never) != 0)
-        lines[n_lines++] = stg_bump_printf(
-            bump, "CANCELLED in closed_exception_types or ignored_exception_types "
-                  "has no effect: it always ends the pipeline with CANCELLED");
-    if (!staged->use_thread_pool && staged->thread_pool_id != 0)
-        lines[n_lines++] =
-            stg_bump_printf(bump, "stage_subgraph_thread_pool_id has no effect without "
-                                  "use_stage_subgraph_thread_pool: true");
-    if ((staged->closed_codes & staged->ignored_codes) != 0)
-        lines[n_lines++] =
-            stg_bump_printf(bump, "a code in closed_exception_types and in "
-                                  "ignored_exception_types is a closed one");
-    for (size_t i = 0; i < stg_graph_n_feeds(definition->graph) && n_lines < 10; i++) {
-        if (!stg_graph_feed_needed(definition->graph, i))
-            lines[n_lines++] =
-                stg_bump_printf(bump,
-                                "feed_dict \"%s\": no feature depends on it; it has "
-                                "no effect",
-                                staged->feeds[i].name);
-    }
-    const char *word = any_word_for_dtype(spec);
-    if (word != NULL)
-        lines[n_lines++] = stg_bump_printf(
-            bump,
-            "record_defaults has the string \"%s\", and so a column of strings whose "
-            "missing values are \"%s\": write 0 for int32, 0.0 for float32, \"\" for "
-            "string, null for a field that must be there",
-            word, word);
-    const struct stg_step *function = stg_py_function_find(spec);
-    if (function != NULL)
-        lines[n_lines++] = stg_bump_printf(
-            bump,
-            "py_function: %s runs in worker processes: `stager.open` in Python starts "
-            "them; for other trainers run `stager worker` with the pipeline's name",
-            stg_attr_string(function->attrs, function->n_attrs, "function", ""));
-    if (staged->max_batch_bytes == 0 && definition->sizes.batch_bytes == 0)
-        lines[n_lines++] = stg_bump_printf(
-            bump, "the size of a batch is not known beforehand (strings, or shapes that "
-                  "vary): max_batch_bytes is the batches' part of the pipeline's memory "
-                  "over the number of extents; set staged.max_batch_bytes to choose");
-    if (spec->smart_stage != STG_SMART_STAGE_OFF && !stg_cuts_may_move(definition->cuts))
-        lines[n_lines++] = stg_bump_printf(
-            bump, "smart_stage has no effect: the targets depend on no node that may run "
-                  "before the boundary");
-    size_t kept = 0;
-    for (size_t i = 0; i < n_lines && kept < n; i++) {
-        if (lines[i] != NULL)
-            ret[kept++] = lines[i];
-    }
-    return kept + stg_order_advice(spec, bump, ret + kept, n - kept);
+    struct advice advice = {
+        .definition = definition, .bump = bump, .lines = ret, .most = n};
+    advise_on_order(&advice);
+    advise_on_keys(&advice);
+    advise_on_steps(&advice);
+    advise_on_size(&advice);
+    return advice.n +
+           stg_order_advice(definition->spec, bump, ret + advice.n, n - advice.n);
 }
+
+/* ---- what follows from it ---- */
 
 /* The size that all batches of the step have, or 0. */
 static uint64_t batch_size(const struct stg_step *step)
