@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Giving one item, or the end of a pass, to one client. Lock held.
+ * Applies what the policy emits: items and ends of passes for clients. Lock held.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +21,14 @@ static void note_error(const struct stg_stage *stage, struct stg_client *client,
              (int)header->error_bytes, base + header->error_offset);
 }
 
-bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
-                     bool again)
+/* The client has a credit. again: the item was given before, and a client or the list of
+ * returned items owes it already. */
+static void give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
+                 bool again)
 {
     struct stg_lease lease;
-    if (stg_lease_lend(stage->buffer.leases, extent, client->lease_client, &lease) < 0)
-        return false;
+    int rc = stg_lease_lend(stage->buffer.leases, extent, client->lease_client, &lease);
+    assert(rc == 0);
     struct stg_item *item = &stage->buffer.items[extent];
     bool is_redelivered = again && !item->is_aside;
     item->is_aside = false;
@@ -59,15 +62,13 @@ bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_
     stg_trace_client_item(stage, client, STG_SPAN_ASSIGN, item->number);
     stage->counts.n_assigned++;
     stage->counts.n_redelivered += is_redelivered;
-    return true;
 }
 
 bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client)
 {
     uint32_t n = 0;
-    while (client->state == STG_CLIENT_ATTACHED && n < client->n_owed &&
-           stg_client_give(stage, client, client->owed[n], true))
-        n++;
+    while (n < client->n_owed && stg_client_credits(&stage->buffer, client) > 0)
+        give(stage, client, client->owed[n++], true);
     client->n_owed -= n;
     memmove(&client->owed[0], &client->owed[n], client->n_owed * sizeof(client->owed[0]));
     return n > 0;
@@ -80,4 +81,76 @@ void stg_client_end(struct stg_stage *stage, struct stg_client *client)
                                                      .number = stg_client_pass(client),
                                                      .assigned_ns = stg_now_ns()});
     client->ends++;
+}
+
+/* ---- steps ---- */
+
+/* No client can use the item any more: those that it was made for have left. */
+static void lose(struct stg_stage *stage, uint32_t extent)
+{
+    stg_stage_log(stage, STG_LOG_WARNING,
+                  "pipeline %s: item %" PRIu64
+                  " is lost: it lacks fields that the clients need "
+                  "which came after it was made, and those before them have left",
+                  stage->config.name, stage->buffer.items[extent].number);
+    stg_item_lose(&stage->buffer, extent, &stage->effects);
+}
+
+static void count_gaps(const struct stg_assignment *a)
+{
+    a->client->n_gaps += a->n_gaps;
+    a->client->skipped_seen = a->skipped;
+}
+
+bool stg_stage_assign(struct stg_stage *stage)
+{
+    struct stg_assignments *step = &stage->step;
+    struct stg_buffer *buffer = &stage->buffer;
+    const struct stg_delivery_view view = stg_view_of(stage);
+    stg_assignments_clear(step, &view);
+    if (!stage->policy->give(&view, step))
+        return false;
+    bool again = step->returned != STG_NO_EXTENT;
+    for (uint32_t i = 0; i < step->n; i++) {
+        const struct stg_assignment *a = &step->all[i];
+        if (a->extent != STG_NO_EXTENT)
+            give(stage, a->client, a->extent, again);
+        count_gaps(a);
+        a->client->cursor = a->cursor;
+    }
+    uint32_t extent = again ? stg_item_take_returned(buffer, step->returned) : 0;
+    if (step->is_lost)
+        lose(stage, extent);
+    if (step->front != buffer->first)
+        stg_buffer_advance(buffer, step->front);
+    if (step->is_aside)
+        stg_item_put_aside(buffer, &stage->effects);
+    buffer->gaps_counted = step->gaps_counted;
+    for (uint64_t i = 0; i < step->n_taken; i++)
+        stg_buffer_pop(buffer, &stage->effects);
+    return true;
+}
+
+bool stg_stage_assign_ends(struct stg_stage *stage, bool *changed)
+{
+    struct stg_assignments *step = &stage->step;
+    const struct stg_delivery_view view = stg_view_of(stage);
+    const struct stg_err *failure = &stage->pass.failure;
+    stg_assignments_clear(step, &view);
+    bool all = stage->policy->end(&view, step);
+    if (step->discards) {
+        stage->counts.n_incomplete += stage->buffer.next - stage->buffer.first;
+        stg_stage_discard(stage);
+    }
+    for (uint32_t i = 0; i < step->n; i++) {
+        const struct stg_assignment *a = &step->all[i];
+        count_gaps(a);
+        if (failure->code != 0) {
+            *changed |= stg_client_last_words(a->client, failure);
+        } else {
+            stg_client_end(stage, a->client);
+            *changed = true;
+        }
+    }
+    return all;
 }

@@ -45,6 +45,8 @@ struct stg_buffer {
     uint64_t first, next; /* ordinals */
     uint32_t *returned;   /* split: to be delivered again, ascending numbers */
     uint32_t n_returned;
+    uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
+    uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
     uint64_t n_published, n_acknowledged, n_lost, n_discarded;
     uint64_t n_rows, n_bytes; /* of published items */
 };

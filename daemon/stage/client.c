@@ -56,7 +56,7 @@ static bool may_come_back(const struct stg_stage *stage, const struct stg_client
     return client->named && stage->staged->rejoin_millis > 0 &&
            !stage->config.private_run && !stage->stop.is_on &&
            stage->pass.failure.code == 0 &&
-           (stage->members.begun || !stage->kind->together) && !is_done(client);
+           (stage->members.begun || !stage->policy->together) && !is_done(client);
 }
 
 static void lose(struct stg_stage *stage, struct stg_client *client, uint32_t extent)
@@ -77,7 +77,7 @@ static void hand_on(struct stg_stage *stage, struct stg_client *client)
         if (assigned->acked)
             continue;
         assigned->acked = true;
-        if (again && !stage->kind->together)
+        if (again && !stage->policy->together)
             stg_item_return(&stage->buffer, assigned->extent);
         else if (again && back)
             owed[n++] = assigned->extent;
@@ -96,15 +96,36 @@ static void hand_on(struct stg_stage *stage, struct stg_client *client)
 
 static void nobody_left(struct stg_stage *stage)
 {
-    if (stg_stage_is_empty(stage))
+    if (stg_members_are_none(&stage->members))
         stage->members.begun = false;
+}
+
+/* A pass needs every rank. A client that leaves when nothing runs leaves a place to fill;
+ * before the start, ranks are the order of joining. */
+static void lose_rank(struct stg_stage *stage, const struct stg_client *client,
+                      bool in_the_middle, const char *why)
+{
+    if (!stage->policy->is_ranked)
+        return;
+    if (!stage->members.begun) {
+        for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+            c->rank -= stg_client_takes_part(c) && c->rank > client->rank;
+        return;
+    }
+    if (!in_the_middle || stg_members_are_none(&stage->members))
+        return;
+    char text[512];
+    snprintf(text, sizeof(text),
+             "round_robin cannot go on without rank %u, client %s (pid %d): %s",
+             client->rank, client->client_id, (int)client->pid, why);
+    stg_stage_abort(stage, text);
 }
 
 /* From attached to away or detached. */
 static void detach(struct stg_stage *stage, struct stg_client *client, bool back,
                    const char *why)
 {
-    bool middle = stg_client_in_pass(stage, client);
+    bool middle = stg_client_in_pass(&stage->pass, client);
     uint64_t now = stg_now_ns();
     stg_clients_waited_ns(&stage->members, now);
     client->wait_ns += stg_client_waits_ns(client, now);
@@ -127,8 +148,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
         stage->members.n_away++;
         stage->effects.asks_loop = true;
     } else {
-        if (stage->kind->gone != NULL)
-            stage->kind->gone(stage, client, middle && !stage->stop.is_on, why);
+        lose_rank(stage, client, middle && !stage->stop.is_on, why);
         nobody_left(stage);
     }
     stg_stage_recut(stage);
@@ -175,8 +195,7 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
     stage->members.n_away--;
     hand_on(stage, client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
-    if (stage->kind->gone != NULL)
-        stage->kind->gone(stage, client, middle && !stage->stop.is_on, why);
+    lose_rank(stage, client, middle && !stage->stop.is_on, why);
     nobody_left(stage);
     stg_stage_recut(stage);
     stage->effects.wake |= STG_WAKE_ALL;
@@ -277,7 +296,7 @@ void stg_clients_bury(struct stg_stage *stage)
         }
         *at = client->next;
         if (!client->adopted)
-            stg_gone_note(stage, client);
+            stg_gone_note(&stage->members, client);
         stg_client_free(client);
     }
 }
@@ -286,7 +305,7 @@ void stg_stage_stop_when_left(struct stg_stage *stage)
 {
     bool warm = stage->staged->keep_warm && !stage->config.private_run &&
                 stage->pass.failure.code == 0 && stage->members.n_joined > 0;
-    if (!stg_stage_is_empty(stage) || (warm && !stage->stop.is_on))
+    if (!stg_members_are_none(&stage->members) || (warm && !stage->stop.is_on))
         return;
     if (!stage->stop.is_on) {
         stage->stop.is_on = true;

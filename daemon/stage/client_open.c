@@ -26,8 +26,8 @@ static bool has_own_place(const struct stg_stage *stage, const struct stg_client
                           const struct stg_client *back)
 {
     if (client->state == STG_CLIENT_AWAY)
-        return stage->kind->together && client != back &&
-               stg_client_successor(stage, client) == NULL;
+        return stage->policy->together && client != back &&
+               stg_client_successor(&stage->members, client) == NULL;
     return client->state != STG_CLIENT_DETACHED;
 }
 
@@ -44,7 +44,7 @@ static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
         else if (c->state == STG_CLIENT_JOINING)
             stg_err_append(err, err->code, " %s (pid %d, joining)", c->client_id,
                            (int)c->pid);
-        else if (c->state == STG_CLIENT_AWAY && stage->kind->together)
+        else if (c->state == STG_CLIENT_AWAY && stage->policy->together)
             stg_err_append(err, err->code,
                            " %s (its place is kept for %" PRIu64
                            " ms yet: rejoin_millis)",
@@ -161,7 +161,7 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
  * others are still there, the one that just ended, so that it is told the end at once. */
 static uint64_t pass_to_join(const struct stg_stage *stage)
 {
-    bool late = !stage->kind->together && stage->members.n_attached > 0 &&
+    bool late = !stage->policy->together && stage->members.n_attached > 0 &&
                 stage->pass.state == STG_PASS_NONE &&
                 stage->pass.n_ended > stage->config.first_pass;
     return stage->pass.n_ended - late;
@@ -184,7 +184,7 @@ static void begin_anew(struct stg_stage *stage, struct stg_client *client)
     /* Before all are there nothing is given: what lies in the buffer of a warm stage is
      * for all of them. */
     client->cursor = stage->members.begun ? stage->buffer.next : stage->buffer.first;
-    client->skipped_seen = stage->counts.n_skipped;
+    client->skipped_seen = stage->buffer.n_skipped;
     client->rank = free_rank(stage);
     client->joined = stage->members.n_joined++;
 }
@@ -273,7 +273,7 @@ static int check_open(const struct stg_stage *stage, const struct stg_attach *at
             back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
     if (!has_place(stage, back))
         return refuse_full(stage, err);
-    if (back != NULL && stage->kind->together && wants_more(stage, attach->needs, back))
+    if (back != NULL && stage->policy->together && wants_more(stage, attach->needs, back))
         return refuse_wider(back, stage, err);
     int rc = stg_needs_check(stage, attach->needs, back, err);
     return rc == 0 ? admit(stage, back, attach->max_held, err) : rc;

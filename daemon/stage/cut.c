@@ -54,7 +54,7 @@ static size_t gather(const struct stg_stage *stage, const struct stg_client *but
 static bool must_be_wide(const struct stg_stage *stage)
 {
     uint32_t taken =
-        stage->members.n_attached + (stage->kind->together ? stage->members.n_away : 0);
+        stage->members.n_attached + (stage->policy->together ? stage->members.n_away : 0);
     return stage->staged->keep_warm || taken < stage->config.num_clients;
 }
 
@@ -259,29 +259,6 @@ void stg_stage_recut(struct stg_stage *stage)
     if (stage->boundary.cut->least != NULL)
         stage->boundary.cut->least->n_known = stage->members.n_joined;
     stg_stage_cut_unref(cut);
-}
-
-/* ---- for whom an item is ---- */
-
-bool stg_client_may_have(const struct stg_stage *stage, const struct stg_client *client,
-                         uint32_t extent)
-{
-    const struct stg_item *item = &stage->buffer.items[extent];
-    const struct stg_stage_cut *cut = item->cut;
-    if (item->is_error || stage->config.cuts == NULL)
-        return true;
-    if (cut == NULL)
-        return !stg_cut_needs_ahead(stage->config.cuts, client->needs);
-    return client->joined < cut->n_known || stg_cut_suffices(cut->cut, client->needs);
-}
-
-bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent)
-{
-    bool any = stage->members.n_attached == 0;
-    for (const struct stg_client *c = stage->members.clients; c != NULL && !any;
-         c = c->next)
-        any = stg_client_takes_part(c) && stg_client_may_have(stage, c, extent);
-    return any;
 }
 
 /* ---- a partition that is proposed ---- */

@@ -90,13 +90,6 @@ int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *n
 /* Clients came or went: what crosses from the next item on. */
 void stg_stage_recut(struct stg_stage *stage);
 
-/* Is the item of that extent good for the client? */
-bool stg_client_may_have(const struct stg_stage *stage, const struct stg_client *client,
-                         uint32_t extent);
-
-/* Is it good for anybody who is there, or may come back? */
-bool stg_item_is_for_somebody(const struct stg_stage *stage, uint32_t extent);
-
 /* The number and the moved nodes of the next item's cut; strings are the graph's. */
 void stg_stage_show_cut(const struct stg_stage *stage, struct stg_bump *bump,
                         struct stg_pipeline_status *ret);

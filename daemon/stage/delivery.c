@@ -16,18 +16,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- releases and acknowledgements ---- */
-
-/* ---- giving ---- */
-
 /* ---- passes ---- */
 
 static bool end_pass(struct stg_stage *stage)
 {
     bool changed = false;
-    if (!stg_pass_drawn_out(stage))
+    if (!stg_pass_drawn_out(&stage->pass))
         return false;
-    bool all = stage->kind->end(stage, &changed);
+    bool all = stg_stage_assign_ends(stage, &changed);
     if (stage->pass.failure.code != 0 || !all)
         return changed;
     stage->pass.state = STG_PASS_NONE;
@@ -63,13 +59,13 @@ static bool may_begin(const struct stg_stage *stage, bool *ret_any)
     bool all = true;
     *ret_any = false;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        bool asks = stg_client_asks(stage, c);
+        bool asks = stg_client_asks(&stage->pass, c);
         *ret_any = *ret_any || asks;
         all = all && (asks || !stg_client_takes_part(c));
     }
-    if (!stage->kind->together)
+    if (!stage->policy->together)
         return *ret_any;
-    if (stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
+    if (stage->policy->is_ranked)
         all = all && stage->members.n_attached == stage->config.num_clients;
     return stage->members.begun && *ret_any && all;
 }
@@ -103,8 +99,8 @@ static bool say_last_words(struct stg_stage *stage)
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED || c->ring.finished)
             continue;
-        if (stage->stop.drains && stg_client_in_pass(stage, c) &&
-            (c->n_owed > 0 || stage->kind->has_more(stage, c))) {
+        if (stage->stop.drains && stg_client_in_pass(&stage->pass, c) &&
+            (c->n_owed > 0 || stg_stage_has_more(stage, c))) {
             all = false;
             continue;
         }
@@ -142,7 +138,7 @@ bool stg_awaits_clients(const struct stg_stage *stage)
     for (const struct stg_client *c = stage->members.clients; c != NULL && !any;
          c = c->next)
         any = c->state == STG_CLIENT_ATTACHED &&
-              (c->n_owed > 0 || stage->kind->has_more(stage, c));
+              (c->n_owed > 0 || stg_stage_has_more(stage, c));
     return any;
 }
 
@@ -179,7 +175,8 @@ static bool give_all(struct stg_stage *stage)
     bool changed = begin_pass(stage);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         changed |= c->n_owed > 0 && stg_client_give_owed(stage, c);
-    changed |= stage->kind->give(stage);
+    while (stg_stage_assign(stage))
+        changed = true;
     changed |= end_pass(stage);
     changed |= end_for_late(stage);
     changed |= say_last_words(stage);
@@ -195,7 +192,7 @@ static struct stg_client *find_alone(const struct stg_stage *stage)
     if (stage->stop.is_on || stage->pass.state == STG_PASS_NONE)
         return NULL;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (!stage->kind->holds_up(stage, c))
+        if (!stg_stage_holds_up(stage, c))
             continue;
         if (found != NULL)
             return NULL;

@@ -1,48 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which client gets which item, and when a pass ends: what delivery.c, client.c, expire.c
- * and the three kinds of delivery offer each other and the rest of a stage. All with the
- * stage's lock held, any thread.
- *
- * membership.c  what the state of a client says
- * releases.c    what a client posted
- * assign.c      one item to one client
- * client_open.c client.c    attaching, coming back; leaving, being away
- * split.c broadcast.c round_robin.c    one table of functions each
- * delivery.c    all of it in order: releases, deliveries, passes, doorbells
- * expire.c      timeouts
+ * What delivery.c, client.c and expire.c offer each other and the rest of a stage. All
+ * with the stage's lock held, any thread.
  */
 #ifndef STG_DAEMON_STAGE_DELIVERY_H
 #define STG_DAEMON_STAGE_DELIVERY_H
 
 #include "daemon/stage/priv.h"
 
-/* ---- kinds (constant tables) ---- */
+/* ---- releases.c ---- */
 
-struct stg_delivery_kind {
-    bool together; /* begins when num_clients are there; keeps the place of who may come
-                      back, and what it did not acknowledge */
-    /* Gives out what can be given. Returns whether anything changed. */
-    bool (*give)(struct stg_stage *stage);
-    /* The pass is drawn out: tells its end (stg_client_end), or the stage's failure, to
-     * who has had everything. Returns whether all were told; *changed: anybody. */
-    bool (*end)(struct stg_stage *stage, bool *changed);
-    /* Is something published that this client can still be given? */
-    bool (*has_more)(const struct stg_stage *stage, const struct stg_client *client);
-    /* Do others wait because of what this one did not acknowledge (or, when it is away,
-     * for it)? */
-    bool (*holds_up)(const struct stg_stage *stage, const struct stg_client *client);
-    /* It went for good; in the middle of a pass, or not; `why` completes a sentence.
-     * NULL: the others go on. */
-    void (*gone)(struct stg_stage *stage, const struct stg_client *client,
-                 bool in_the_middle, const char *why);
-};
+/* Takes in what lies in its control page. INVALID_ARGUMENT: the page is broken. */
+int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
+                       struct stg_err *err);
 
-extern const struct stg_delivery_kind stg_delivery_split;
-extern const struct stg_delivery_kind stg_delivery_broadcast;
-extern const struct stg_delivery_kind stg_delivery_round_robin;
+/* ---- assign.c ---- */
 
-const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery);
+/* Gives the client what it is owed since it came back. Whether anything changed. */
+bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
+
+/* Applies one step of the policy. Whether anything changed. */
+bool stg_stage_assign(struct stg_stage *stage);
+
+/* Ends the pass for the clients that had everything; *changed: for any. Returns whether
+ * it is over for all. */
+bool stg_stage_assign_ends(struct stg_stage *stage, bool *changed);
+
+/* Gives the client the end of its pass. */
+void stg_client_end(struct stg_stage *stage, struct stg_client *client);
 
 /* ---- delivery.c ---- */
 
@@ -54,47 +39,6 @@ void stg_delivery_run(struct stg_stage *stage);
 /* Does what clients do change anything before the next item is published? While it does
  * not, nobody is asked to ring: that item's runner looks at what they did. */
 bool stg_awaits_clients(const struct stg_stage *stage);
-
-/* How long it has slept for want of what it was not given yet. */
-uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns);
-
-/* Is every item of the pass published, and none to come? */
-bool stg_pass_drawn_out(const struct stg_stage *stage);
-
-/* The pass that it is in: the running one, or the next to begin. */
-uint64_t stg_client_pass(const struct stg_client *client);
-
-/* Did the client ask for the pass that it is in now? It can ask for one pass more than it
- * has the ends of, so that a client that reads no ends does not start pass after pass. */
-bool stg_client_wants_pass(const struct stg_client *client);
-
-/* Is it attached, and asks for the pass that is next or runs? */
-bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client);
-
-/* Is it attached and in the running pass? Only then it is given new items. */
-bool stg_client_in_pass(const struct stg_stage *stage, const struct stg_client *client);
-
-/* Free credits of an attached client, 0 of another. */
-uint32_t stg_client_credits(const struct stg_stage *stage,
-                            const struct stg_client *client);
-
-/* The oldest item that it was given and did not acknowledge, or NULL. */
-const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
-
-/* Takes in what lies in its control page. INVALID_ARGUMENT: the page is broken. */
-int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
-                       struct stg_err *err);
-
-/* Assigns the item to the client. again: it was given before (it is owed already, and the
- * descriptor says redelivered). False: no credit. */
-bool stg_client_give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
-                     bool again);
-
-/* Gives what the client is owed since it came back. Whether anything changed. */
-bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
-
-/* The end of its pass, or the stage's failure. */
-void stg_client_end(struct stg_stage *stage, struct stg_client *client);
 
 /* ---- client_open.c ---- */
 
@@ -120,16 +64,6 @@ void stg_client_join(struct stg_stage *stage, struct stg_client *client);
 
 /* Frees a client that is joining, as if it had never come. */
 void stg_client_cancel(struct stg_stage *stage, struct stg_client *client);
-
-/* Does it take part in the run: attached, or away? */
-bool stg_client_takes_part(const struct stg_client *client);
-
-/* The client that is joining under the name of this one, which is away; or NULL. */
-const struct stg_client *stg_client_successor(const struct stg_stage *stage,
-                                              const struct stg_client *away);
-
-/* Is no client attached, away or joining? */
-bool stg_stage_is_empty(const struct stg_stage *stage);
 
 /* Its socket is closed: it is away when it may come back, else gone. */
 void stg_client_leave(struct stg_stage *stage, struct stg_client *client);
@@ -180,23 +114,5 @@ bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
 
 /* When the next who is away stops being waited for, or UINT64_MAX. */
 uint64_t stg_expire_next_ns(const struct stg_stage *stage);
-
-/* ---- membership.c ---- */
-
-/* Items that it took out of its rings. */
-uint64_t stg_client_taken(const struct stg_client *client);
-
-/* How long clients slept for want of items, ever. Counts what was not counted yet. */
-uint64_t stg_clients_waited_ns(struct stg_membership *members, uint64_t now_ns);
-
-/* A copy that lives in bump; "?" without memory. */
-const char *stg_text_keep(struct stg_bump *bump, const char *text);
-
-/* Appends the clients: attached, away, detached, gone. */
-void stg_clients_show(const struct stg_stage *stage, struct stg_bump *bump,
-                      struct stg_pipeline_status *ret);
-
-/* Remembers a client that is gone. */
-void stg_gone_note(struct stg_stage *stage, const struct stg_client *client);
 
 #endif

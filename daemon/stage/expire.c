@@ -14,7 +14,7 @@ static bool others_wait(const struct stg_stage *stage, const struct stg_client *
 {
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED && stg_control_waiting(&c->control) &&
-            (c != holder || !stage->kind->together))
+            (c != holder || !stage->policy->together))
             return true;
     }
     return false;
@@ -26,7 +26,8 @@ static const struct stg_assigned *holds(const struct stg_stage *stage,
                                         const struct stg_client *client)
 {
     const struct stg_assigned *held = stg_client_unacknowledged(client);
-    if (held == NULL && client->n_assigned > 0 && stg_client_credits(stage, client) == 0)
+    if (held == NULL && client->n_assigned > 0 &&
+        stg_client_credits(&stage->buffer, client) == 0)
         held = &client->assigned[client->n_assigned - 1];
     return held;
 }
@@ -40,7 +41,7 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
          c = c->next) {
         const struct stg_assigned *held = holds(stage, c);
         if (c->state != STG_CLIENT_ATTACHED || held == NULL ||
-            now - held->assigned_ns < limit || !stage->kind->holds_up(stage, c) ||
+            now - held->assigned_ns < limit || !stg_stage_holds_up(stage, c) ||
             !others_wait(stage, c))
             continue;
         char text[256];
@@ -64,7 +65,7 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
     bool any = false;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_AWAY || now < c->away_until_ns ||
-            stg_client_successor(stage, c) != NULL)
+            stg_client_successor(&stage->members, c) != NULL)
             continue;
         char text[128];
         snprintf(text, sizeof(text),
@@ -72,7 +73,7 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
                  stg_client_how(c), stage->staged->rejoin_millis);
         stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s",
                       stage->config.name, c->client_id, (int)c->pid, text);
-        stage->counts.n_evicted += stage->kind->together;
+        stage->counts.n_evicted += stage->policy->together;
         stg_client_forget(stage, c, text);
         any = true;
     }
@@ -82,7 +83,7 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
 static void list_clients(const struct stg_stage *stage, bool asking, struct stg_err *err)
 {
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (c->state == STG_CLIENT_ATTACHED && stg_client_asks(stage, c) == asking)
+        if (c->state == STG_CLIENT_ATTACHED && stg_client_asks(&stage->pass, c) == asking)
             stg_err_append(err, err->code, " %s", c->client_id);
         else if (c->state == STG_CLIENT_AWAY && !asking)
             stg_err_append(err, err->code, " %s (away)", c->client_id);
@@ -119,14 +120,14 @@ static bool expire_start(struct stg_stage *stage, uint64_t now)
     uint64_t limit = stage->staged->start_timeout_millis * 1000000u;
     uint64_t since =
         stage->members.begun ? stage->timeouts.asked_ns : stage->timeouts.first_attach_ns;
-    if (!stage->kind->together || stage->members.n_attached == 0 || since == 0 ||
+    if (!stage->policy->together || stage->members.n_attached == 0 || since == 0 ||
         stage->stop.is_on || now < since || now - since < limit)
         return false;
     struct stg_err err;
     say_missing(stage, &err);
     bool any = false;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (!stg_client_asks(stage, c))
+        if (!stg_client_asks(&stage->pass, c))
             continue;
         stage->counts.n_evicted++;
         stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
@@ -148,7 +149,7 @@ uint64_t stg_expire_next_ns(const struct stg_stage *stage)
     uint64_t next = UINT64_MAX;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_AWAY && c->away_until_ns < next &&
-            stg_client_successor(stage, c) == NULL)
+            stg_client_successor(&stage->members, c) == NULL)
             next = c->away_until_ns;
     }
     return next;
@@ -161,7 +162,7 @@ static struct stg_client *slowest(const struct stg_stage *stage)
 {
     struct stg_client *found = NULL;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (stage->kind->holds_up(stage, c) &&
+        if (stg_stage_holds_up(stage, c) &&
             (found == NULL || c->last_given_ns < found->last_given_ns))
             found = c;
     }
@@ -170,7 +171,7 @@ static struct stg_client *slowest(const struct stg_stage *stage)
 
 bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
 {
-    struct stg_client *client = stage->kind->together ? slowest(stage) : NULL;
+    struct stg_client *client = stage->policy->together ? slowest(stage) : NULL;
     if (client == NULL)
         return false;
     stg_stage_log(stage, STG_LOG_WARNING,

@@ -1,21 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What the state of a client says: pure functions of the stage's parts. Lock held.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/stage/membership.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "daemon/stage/delivery.h"
 
 bool stg_client_takes_part(const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_AWAY;
 }
 
-const struct stg_client *stg_client_successor(const struct stg_stage *stage,
+const struct stg_client *stg_client_successor(const struct stg_membership *members,
                                               const struct stg_client *away)
 {
-    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = members->clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_JOINING && c->named &&
             strcmp(c->client_id, away->client_id) == 0)
             return c;
@@ -23,16 +20,14 @@ const struct stg_client *stg_client_successor(const struct stg_stage *stage,
     return NULL;
 }
 
-bool stg_stage_is_empty(const struct stg_stage *stage)
+bool stg_members_are_none(const struct stg_membership *members)
 {
-    return stage->members.n_attached + stage->members.n_away + stage->members.n_joining ==
-           0;
+    return members->n_attached + members->n_away + members->n_joining == 0;
 }
 
-bool stg_pass_drawn_out(const struct stg_stage *stage)
+bool stg_pass_drawn_out(const struct stg_pass *pass)
 {
-    return stage->pass.state == STG_PASS_DRAWN &&
-           stage->pass.publish_next >= stage->pass.end_sequence;
+    return pass->state == STG_PASS_DRAWN && pass->publish_next >= pass->end_sequence;
 }
 
 const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client)
@@ -55,24 +50,34 @@ bool stg_client_wants_pass(const struct stg_client *client)
            stg_control_pass_wanted(&client->control) == client->ends + 1;
 }
 
-bool stg_client_asks(const struct stg_stage *stage, const struct stg_client *client)
+bool stg_client_asks(const struct stg_pass *pass, const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED &&
-           stg_client_pass(client) == stage->pass.n_ended &&
-           stg_client_wants_pass(client);
+           stg_client_pass(client) == pass->n_ended && stg_client_wants_pass(client);
 }
 
-bool stg_client_in_pass(const struct stg_stage *stage, const struct stg_client *client)
+bool stg_client_in_pass(const struct stg_pass *pass, const struct stg_client *client)
 {
-    return stage->pass.state != STG_PASS_NONE && stg_client_asks(stage, client);
+    return pass->state != STG_PASS_NONE && stg_client_asks(pass, client);
 }
 
-uint32_t stg_client_credits(const struct stg_stage *stage,
+uint32_t stg_client_credits(const struct stg_buffer *buffer,
                             const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED
-               ? stg_lease_client_credits(stage->buffer.leases, client->lease_client)
+               ? stg_lease_client_credits(buffer->leases, client->lease_client)
                : 0;
+}
+
+bool stg_client_may_have(const struct stg_cuts *cuts, const struct stg_client *client,
+                         const struct stg_item *item)
+{
+    const struct stg_stage_cut *cut = item->cut;
+    if (item->is_error || cuts == NULL)
+        return true;
+    if (cut == NULL)
+        return !stg_cut_needs_ahead(cuts, client->needs);
+    return client->joined < cut->n_known || stg_cut_suffices(cut->cut, client->needs);
 }
 
 /* A sleep that began before the last item came is that item's. */
@@ -126,11 +131,11 @@ static const char *client_state(const struct stg_client *client)
     return client->forgotten ? "gone" : "detached";
 }
 
-static void fill(const struct stg_stage *stage, const struct stg_client *client,
+static void fill(const struct stg_membership *members, const struct stg_client *client,
                  struct stg_client_status *ret)
 {
     uint64_t now = stg_now_ns();
-    uint64_t alone = stage->members.alone == client ? now - stage->members.alone_ns : 0;
+    uint64_t alone = members->alone == client ? now - members->alone_ns : 0;
     *ret = (struct stg_client_status){
         .client_id = client->client_id,
         .program = client->program,
@@ -216,27 +221,27 @@ void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
     }
 }
 
-void stg_gone_note(struct stg_stage *stage, const struct stg_client *client)
+void stg_gone_note(struct stg_membership *members, const struct stg_client *client)
 {
     struct stg_client_status status;
-    fill(stage, client, &status);
-    stg_gone_add(&stage->members.gone, &status);
+    fill(members, client, &status);
+    stg_gone_add(&members->gone, &status);
 }
 
-void stg_clients_show(const struct stg_stage *stage, struct stg_bump *bump,
+void stg_clients_show(const struct stg_membership *members, struct stg_bump *bump,
                       struct stg_pipeline_status *ret)
 {
     size_t n = 0;
-    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+    for (const struct stg_client *c = members->clients; c != NULL; c = c->next)
         n++;
     ret->n_clients = 0;
     if (!grow(bump, n, ret))
         return;
-    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+    for (const struct stg_client *c = members->clients; c != NULL; c = c->next) {
         struct stg_client_status one;
-        fill(stage, c, &one);
+        fill(members, c, &one);
         if (!c->adopted || c->n_assigned > 0)
             append(bump, &one, ret);
     }
-    stg_gone_show(&stage->members.gone, bump, ret);
+    stg_gone_show(&members->gone, bump, ret);
 }

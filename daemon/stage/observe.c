@@ -46,7 +46,7 @@ static struct stg_tune_view see_consumers(struct stg_stage *stage)
     struct stg_tune_view view = {.now_ns = now,
                                  .room_ns = room_ns(stage, now),
                                  .n_rounds = stg_buffer_n_rounds(&stage->buffer),
-                                 .together = stage->kind->together};
+                                 .together = stage->policy->together};
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state != STG_CLIENT_ATTACHED)
             continue;

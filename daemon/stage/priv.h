@@ -24,92 +24,14 @@
 #include "daemon/stage/cut.h"
 #include "daemon/stage/effects.h"
 #include "daemon/stage/feed.h"
+#include "daemon/stage/policy.h"
 #include "daemon/stage/stage.h"
 #include "ops/exec/run.h"
 
-#define STG_NO_CLIENT UINT32_MAX
-#define STG_NO_EXTENT UINT32_MAX
 #define STG_HOLDER_BYTES 224
 /* One item in so many is looked at closely: a prime, so that what comes back every few
  * items is met in all its places. */
 #define STG_SAMPLE_EVERY 13u
-
-/* One descriptor that is out at a client and not yet released, in the order of
- * assignment. */
-struct stg_assigned {
-    struct stg_lease lease;
-    uint32_t extent;
-    uint64_t number;
-    bool acked;
-    uint64_t position; /* of the descriptor in the client's ring */
-    uint64_t assigned_ns;
-};
-
-enum stg_client_state {
-    STG_CLIENT_ATTACHED,
-    STG_CLIENT_JOINING, /* its open is not finished: it has pages and a place, and takes
-                           no part */
-    STG_CLIENT_AWAY, /* it left, and may come back under its name until away_until_ns */
-    STG_CLIENT_DETACHED, /* it is gone; its process may hold memory */
-};
-
-struct stg_client {
-    struct stg_client *next;
-    enum stg_client_state state;
-    bool
-        forgotten; /* the session does not know it any more: may be freed when DETACHED */
-    bool has_lease;        /* lease_client is valid, and the pages are mapped */
-    bool has_left;         /* of its own will; else it died */
-    bool adopted;          /* its place and its counts went to the one that came back */
-    uint32_t lease_client; /* id in the lease core */
-    struct stg_segment ring_segment, control_segment;
-    struct stg_ring_writer ring;
-    struct stg_control_reader control;
-    struct stg_assigned *assigned; /* n_assigned of max_held, oldest first */
-    uint32_t n_assigned;
-    uint32_t max_held;
-    bool ack_explicit;
-    bool named; /* client_id was chosen by the user */
-    char client_id[128];
-    char program[64];
-    pid_t pid;
-    uid_t uid;
-    struct stg_endpoint *endpoint;
-    uint32_t batch_size;
-    struct stg_cut_needs *needs; /* NULL without cuts */
-    uint64_t joined;             /* how many clients there had been when it came */
-
-    uint32_t rank;               /* round_robin */
-    uint64_t cursor;             /* broadcast: ordinal of the next item it gets */
-    uint64_t base_pass;          /* the pass that pass_wanted == 1 means */
-    uint64_t ends;               /* passes whose end it got, counted from base_pass */
-    uint64_t end_position;       /* of the last end in its ring */
-    uint64_t asked;              /* its hint, last seen; at most ring.head + 1 */
-    bool is_asking;              /* the last one that it asked for it has not taken */
-    uint32_t owed[STG_MAX_HELD]; /* not acknowledged before it came back: given first */
-    uint32_t n_owed;
-    uint64_t away_until_ns;
-    bool bell_wanted; /* asked to ring, has not rung since */
-    bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
-    bool rings, disconnects; /* effects that are not performed yet */
-    uint64_t last_given_ns;
-    uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
-
-    uint64_t taken_before; /* of connections before this one */
-    uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
-    uint64_t wait_ns, daemon_wait_ns, n_violations;
-    uint64_t wait_seen_ns;         /* of its time asleep, what members.waited_ns counts */
-    struct stg_tune_consumer seen; /* by the tuners */
-    uint64_t trace_session;        /* that it is asked for spans of; 0: it is not asked */
-    uint32_t trace_track;          /* where they go */
-    char last_error[256];          /* the last error item; once it left: why */
-};
-
-enum stg_pass_state {
-    STG_PASS_NONE,    /* no pass yet, or the last one's end was given to all */
-    STG_PASS_RUNNING, /* runners draw */
-    STG_PASS_DRAWN,   /* the dataset ended or failed; items may be left */
-};
 
 /* Where the pass ends before the data set does, or with more than an end. */
 struct stg_pass_end {
@@ -165,36 +87,9 @@ struct stg_runners {
     uint64_t pause_until_ns; /* too many were ignored in a row: nobody draws */
 };
 
-/* Clients, attached and detached. */
-struct stg_membership {
-    struct stg_client *clients;
-    uint32_t n_attached, n_away, n_joining;
-    uint64_t n_changes;   /* times that one came or went, ever */
-    uint64_t n_joined;    /* clients, ever */
-    uint64_t attached_ns; /* of clients that left, less when those came that did not */
-    uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
-    bool begun;           /* all num_clients were there once, and some still are */
-    struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
-    uint64_t alone_ns;
-    struct stg_gone_list gone;
-};
-
 struct stg_timeouts {
     uint64_t first_attach_ns;
     uint64_t asked_ns; /* since when some ask for a pass and some do not; or 0 */
-};
-
-struct stg_pass {
-    enum stg_pass_state state;
-    uint64_t n_ended; /* the current pass, or the next one when state is NONE */
-    uint64_t epoch;   /* of the last item published */
-    uint64_t
-        publish_next; /* items that are out of the runners' hands; whose turn it is */
-    uint64_t
-        end_sequence; /* DRAWN: the pass has no item with this sequence or a later one */
-    uint64_t next_number; /* of the next item that is published, dropped or ignored */
-    struct stg_err
-        failure; /* code != 0: the source failed; sticky, after what is queued */
 };
 
 struct stg_stop {
@@ -235,8 +130,6 @@ struct stg_counts {
     /* made = published + dropped + ignored + in_hand + discarded, whenever the lock is
      * free. */
     uint64_t n_made, n_dropped, n_ignored, n_in_hand, n_discarded;
-    uint64_t n_skipped; /* numbers dropped or ignored, each counted when its turn came */
-    uint64_t gaps_counted; /* n_skipped up to which gaps were put down to a client */
     uint64_t n_incomplete;
     uint64_t n_assigned, n_released, n_redelivered, n_evicted, n_errors, n_timeouts;
     uint64_t published_ns;       /* when the last item was; 0: none */
@@ -254,7 +147,7 @@ struct stg_stage {
     struct stg_stage_config config;
     struct stg_stage_plan plan;
     const struct stg_staged *staged;
-    const struct stg_delivery_kind *kind;
+    const struct stg_policy *policy;
 
     pthread_mutex_t lock; /* of all that follows */
     struct stg_stage_memory memory;
@@ -268,7 +161,32 @@ struct stg_stage {
     struct stg_observers observers;
     struct stg_counts counts;
     struct stg_effects effects;
+    struct stg_assignments step; /* that the policy emitted last */
 };
+
+/* What the policy decides from. Lock held. */
+static inline struct stg_delivery_view stg_view_of(const struct stg_stage *stage)
+{
+    return (struct stg_delivery_view){.buffer = &stage->buffer,
+                                      .members = &stage->members,
+                                      .pass = &stage->pass,
+                                      .cuts = stage->config.cuts,
+                                      .num_clients = stage->config.num_clients};
+}
+
+static inline bool stg_stage_has_more(const struct stg_stage *stage,
+                                      const struct stg_client *client)
+{
+    struct stg_delivery_view view = stg_view_of(stage);
+    return stage->policy->has_more(&view, client);
+}
+
+static inline bool stg_stage_holds_up(const struct stg_stage *stage,
+                                      const struct stg_client *client)
+{
+    struct stg_delivery_view view = stg_view_of(stage);
+    return stage->policy->holds_up(&view, client);
+}
 
 /* Something waits for a client: makes the loop look at all of them regularly. Lock held.
  */

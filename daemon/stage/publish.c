@@ -223,7 +223,7 @@ static bool ignore(struct stg_stage *stage, const struct stg_work *work)
     if (++runners->n_ignored_in_row > FREE_IN_ROW)
         pause_drawing(runners);
     stage->counts.n_ignored++;
-    stage->counts.n_skipped++;
+    stage->buffer.n_skipped++;
     snprintf(stage->counts.last_error, sizeof(stage->counts.last_error),
              "%s: item %" PRIu64 " was ignored: %.400s", stg_status_name(work->err.code),
              stage->pass.next_number, work->err.text);
@@ -369,7 +369,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
     uint64_t began = stg_trace_begin(stage->config.trace);
     header->number = stage->pass.next_number++;
     stage->counts.published_ns = stg_now_ns();
-    header->n_dropped = stage->counts.n_skipped;
+    header->n_dropped = stage->buffer.n_skipped;
     stg_extent_seal(stage->buffer.leases, work->extent, work->bytes);
     if (is_error)
         note_error(stage, header->number, &work->err);
@@ -382,7 +382,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .is_error = is_error,
                          .cut = work->cut,
                          .device = work->device,
-                         .skipped = stage->counts.n_skipped,
+                         .skipped = stage->buffer.n_skipped,
                      });
     if (began != 0)
         trace_publish(stage, began, header->number, work->bytes);
@@ -397,7 +397,7 @@ static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
                        stg_extent_offset(stage->buffer.leases, work->extent));
     stage->counts.n_dropped++;
     stage->counts.n_dropped_rows += header->n_rows;
-    stage->counts.n_skipped++;
+    stage->buffer.n_skipped++;
     stage->pass.next_number++;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED)

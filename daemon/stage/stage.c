@@ -20,21 +20,15 @@
     1000 /* bounds the harm of a bell that a client could not ring                       \
           */
 
-const struct stg_delivery_kind *stg_delivery_kind(enum stg_delivery delivery)
-{
-    switch (delivery) {
-    case STG_DELIVERY_BROADCAST: return &stg_delivery_broadcast;
-    case STG_DELIVERY_ROUND_ROBIN: return &stg_delivery_round_robin;
-    case STG_DELIVERY_SPLIT: break;
-    }
-    return &stg_delivery_split;
-}
-
 /* ---- life ---- */
 
 static int init_buffer(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_stage_plan *plan = &stage->plan;
+    stage->step.max = stage->config.num_clients;
+    stage->step.all = calloc(stage->step.max, sizeof(stage->step.all[0]));
+    if (stage->step.all == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     /* Extents that detached clients sit on come on top of those that admission counts. */
     uint32_t max_extents = (uint32_t)plan->n_extents * 2 + MAX_DETACHED;
     return stg_buffer_init(&stage->buffer, plan->arena_bytes, plan->max_batch_bytes,
@@ -85,7 +79,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->config = *config;
     stage->plan = *plan;
     stage->staged = &config->spec->staged;
-    stage->kind = stg_delivery_kind(config->delivery);
+    stage->policy = stg_policy(config->delivery);
     stage->buffer.round_items =
         config->delivery == STG_DELIVERY_ROUND_ROBIN ? config->num_clients : 1;
     stage->memory.budget_bytes = bytes;
@@ -135,6 +129,7 @@ void stg_stage_destroy(struct stg_stage *stage)
         stage->members.clients = next;
     }
     stg_buffer_finish(&stage->buffer);
+    free(stage->step.all);
     stg_segment_destroy(&stage->memory.arena);
     stg_budget_give(stage->config.budget, stage->memory.budget_bytes,
                     stage->memory.holder);

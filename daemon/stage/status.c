@@ -113,7 +113,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     stg_stage_show_cut(stage, bump, ret);
     fill_items(stage, ret);
     fill_memory(stage, ret);
-    stg_clients_show(stage, bump, ret);
+    stg_clients_show(&stage->members, bump, ret);
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
     stg_stage_commit(stage);

@@ -48,7 +48,7 @@ static void say_holder(const struct stg_stage *stage, const struct stg_client *c
         say_away(stage, client, now, why);
         return;
     }
-    if (!stg_client_asks(stage, client))
+    if (!stg_client_asks(&stage->pass, client))
         stg_err_append(why, why->code, " has not asked for pass %" PRIu64,
                        stage->pass.n_ended);
     else if (held == NULL)
@@ -70,7 +70,7 @@ static bool holds_up(const struct stg_stage *stage, const struct stg_client *cli
     bool away = client->state == STG_CLIENT_AWAY &&
                 stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
     return client != waiter && stg_client_takes_part(client) &&
-           (away || stage->kind->holds_up(stage, client));
+           (away || stg_stage_holds_up(stage, client));
 }
 
 /* False: no other client holds this one up. */
@@ -123,8 +123,8 @@ static void say_not_asked(const struct stg_stage *stage, const struct stg_client
             stage->pass.n_ended, seconds(stage->timeouts.asked_ns, now));
     unsigned named = 0;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (c == waiter || !stg_client_takes_part(c) || stg_client_asks(stage, c) ||
-            ++named > MAX_NAMED)
+        if (c == waiter || !stg_client_takes_part(c) ||
+            stg_client_asks(&stage->pass, c) || ++named > MAX_NAMED)
             continue;
         stg_err_append(why, why->code, named == 1 ? ": " : "; ");
         name_client(stage, c, why);
@@ -142,7 +142,7 @@ static void say_not_asked(const struct stg_stage *stage, const struct stg_client
 static void say_no_pass(const struct stg_stage *stage, const struct stg_client *waiter,
                         uint64_t now, struct stg_err *why)
 {
-    if (stage->kind->together && !stage->members.begun)
+    if (stage->policy->together && !stage->members.begun)
         say_missing_at_start(stage, now, why);
     else
         say_not_asked(stage, waiter, now, why);
@@ -265,10 +265,11 @@ static void say(struct stg_stage *stage, const struct stg_client *client,
         say_no_pass(stage, client, now, why);
     else if (say_holders(stage, client, now, why))
         return;
-    else if (stg_client_credits(stage, client) == 0)
+    else if (stg_client_credits(&stage->buffer, client) == 0)
         stg_err(why, why->code, "this client has released none of its %u batches",
                 client->n_assigned);
-    else if (stg_pass_drawn_out(stage) && stg_client_unacknowledged(client) != NULL)
+    else if (stg_pass_drawn_out(&stage->pass) &&
+             stg_client_unacknowledged(client) != NULL)
         stg_err(why, why->code,
                 "the pass ends when every batch is acknowledged, and this client holds "
                 "batch %" PRIu64,

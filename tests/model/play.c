@@ -169,7 +169,7 @@ enum {
 static bool would_end(const struct player *player)
 {
     const struct stg_stage *stage = play->stage;
-    bool stays = player->attached && (stage->members.begun || !stage->kind->together);
+    bool stays = player->attached && (stage->members.begun || !stage->policy->together);
     return cast->comes_back && !stays &&
            stage->members.n_attached + stage->members.n_away + stage->members.n_joining <
                2;

@@ -68,7 +68,7 @@ static void scene_init(struct scene *s)
     stage->plan = (struct stg_stage_plan){
         .capacity = 16, .num_threads = 8, .max_batch_bytes = 1 << 20};
     stage->staged = &stage->config.spec->staged;
-    stage->kind = stg_delivery_kind(STG_DELIVERY_SPLIT);
+    stage->policy = stg_policy(STG_DELIVERY_SPLIT);
     stage->buffer.round_items = 1;
     stage->runners.turns = &s->turn;
     stage->runners.n_turns = 1;

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The clients of a stage, and what their state means: pure functions of the parts that
+ * they name. Guarded by the stage's lock.
+ */
+#ifndef STG_DAEMON_STAGE_MEMBERSHIP_H
+#define STG_DAEMON_STAGE_MEMBERSHIP_H
+
+#include "core/ring.h"
+#include "daemon/autotune/tune.h"
+#include "daemon/stage/buffer.h"
+#include "daemon/stage/cut.h"
+#include "daemon/stage/stage.h"
+
+#define STG_NO_EXTENT UINT32_MAX
+
+/* One descriptor that is out at a client and not yet released, in the order of
+ * assignment. */
+struct stg_assigned {
+    struct stg_lease lease;
+    uint32_t extent;
+    uint64_t number;
+    bool acked;
+    uint64_t position; /* of the descriptor in the client's ring */
+    uint64_t assigned_ns;
+};
+
+enum stg_client_state {
+    STG_CLIENT_ATTACHED,
+    STG_CLIENT_JOINING, /* its open is not finished: it has pages and a place, and takes
+                           no part */
+    STG_CLIENT_AWAY, /* it left, and may come back under its name until away_until_ns */
+    STG_CLIENT_DETACHED, /* it is gone; its process may hold memory */
+};
+
+struct stg_client {
+    struct stg_client *next;
+    enum stg_client_state state;
+    bool
+        forgotten; /* the session does not know it any more: may be freed when DETACHED */
+    bool has_lease;        /* lease_client is valid, and the pages are mapped */
+    bool has_left;         /* of its own will; else it died */
+    bool adopted;          /* its place and its counts went to the one that came back */
+    uint32_t lease_client; /* id in the lease core */
+    struct stg_segment ring_segment, control_segment;
+    struct stg_ring_writer ring;
+    struct stg_control_reader control;
+    struct stg_assigned *assigned; /* n_assigned of max_held, oldest first */
+    uint32_t n_assigned;
+    uint32_t max_held;
+    bool ack_explicit;
+    bool named; /* client_id was chosen by the user */
+    char client_id[128];
+    char program[64];
+    pid_t pid;
+    uid_t uid;
+    struct stg_endpoint *endpoint;
+    uint32_t batch_size;
+    struct stg_cut_needs *needs; /* NULL without cuts */
+    uint64_t joined;             /* how many clients there had been when it came */
+
+    uint32_t rank;               /* round_robin */
+    uint64_t cursor;             /* broadcast: ordinal of the next item it gets */
+    uint64_t base_pass;          /* the pass that pass_wanted == 1 means */
+    uint64_t ends;               /* passes whose end it got, counted from base_pass */
+    uint64_t end_position;       /* of the last end in its ring */
+    uint64_t asked;              /* its hint, last seen; at most ring.head + 1 */
+    bool is_asking;              /* the last one that it asked for it has not taken */
+    uint32_t owed[STG_MAX_HELD]; /* not acknowledged before it came back: given first */
+    uint32_t n_owed;
+    uint64_t away_until_ns;
+    bool bell_wanted; /* asked to ring, has not rung since */
+    bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
+    bool rings, disconnects; /* effects that are not performed yet */
+    uint64_t last_given_ns;
+    uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
+
+    uint64_t taken_before; /* of connections before this one */
+    uint64_t n_acknowledged, n_released, n_redelivered, n_given, n_gaps, n_lost;
+    uint64_t wait_ns, daemon_wait_ns, n_violations;
+    uint64_t wait_seen_ns;         /* of its time asleep, what members.waited_ns counts */
+    struct stg_tune_consumer seen; /* by the tuners */
+    uint64_t trace_session;        /* that it is asked for spans of; 0: it is not asked */
+    uint32_t trace_track;          /* where they go */
+    char last_error[256];          /* the last error item; once it left: why */
+};
+
+enum stg_pass_state {
+    STG_PASS_NONE,    /* no pass yet, or the last one's end was given to all */
+    STG_PASS_RUNNING, /* runners draw */
+    STG_PASS_DRAWN,   /* the dataset ended or failed; items may be left */
+};
+
+struct stg_pass {
+    enum stg_pass_state state;
+    uint64_t n_ended; /* the current pass, or the next one when state is NONE */
+    uint64_t epoch;   /* of the last item published */
+    uint64_t
+        publish_next; /* items that are out of the runners' hands; whose turn it is */
+    uint64_t
+        end_sequence; /* DRAWN: the pass has no item with this sequence or a later one */
+    uint64_t next_number; /* of the next item that is published, dropped or ignored */
+    struct stg_err
+        failure; /* code != 0: the source failed; sticky, after what is queued */
+};
+
+/* Clients, attached and detached. */
+struct stg_membership {
+    struct stg_client *clients;
+    uint32_t n_attached, n_away, n_joining;
+    uint64_t n_changes;   /* times that one came or went, ever */
+    uint64_t n_joined;    /* clients, ever */
+    uint64_t attached_ns; /* of clients that left, less when those came that did not */
+    uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
+    bool begun;           /* all num_clients were there once, and some still are */
+    struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
+    uint64_t alone_ns;
+    struct stg_gone_list gone;
+};
+
+/* Does the client take part in the run: attached, or away? */
+bool stg_client_takes_part(const struct stg_client *client);
+
+/* The client that is joining under the name of this one, which is away; or NULL. */
+const struct stg_client *stg_client_successor(const struct stg_membership *members,
+                                              const struct stg_client *away);
+
+/* Is no client attached, away or joining? */
+bool stg_members_are_none(const struct stg_membership *members);
+
+/* Is every item of the pass published, and none to come? */
+bool stg_pass_drawn_out(const struct stg_pass *pass);
+
+/* The pass that the client is in: the running one, or the next to begin. */
+uint64_t stg_client_pass(const struct stg_client *client);
+
+/* Did the client ask for the pass that it is in? It can ask for one pass more than it has
+ * the ends of, so that a client that reads no ends does not start pass after pass. */
+bool stg_client_wants_pass(const struct stg_client *client);
+
+/* Is the client attached, and asks for the pass that is next or runs? */
+bool stg_client_asks(const struct stg_pass *pass, const struct stg_client *client);
+
+/* Is the client attached and in the running pass? Only then it is given new items. */
+bool stg_client_in_pass(const struct stg_pass *pass, const struct stg_client *client);
+
+/* Free credits of an attached client, 0 of another. */
+uint32_t stg_client_credits(const struct stg_buffer *buffer,
+                            const struct stg_client *client);
+
+/* The oldest item that the client was given and did not acknowledge, or NULL. */
+const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
+
+/* Is the item good for the client? cuts NULL: every item is. */
+bool stg_client_may_have(const struct stg_cuts *cuts, const struct stg_client *client,
+                         const struct stg_item *item);
+
+/* How long the client has slept for want of an item that it was not given yet. */
+uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns);
+
+/* How long clients slept for want of items, ever. Counts what was not counted yet. */
+uint64_t stg_clients_waited_ns(struct stg_membership *members, uint64_t now_ns);
+
+/* Items that the client took out of its rings. */
+uint64_t stg_client_taken(const struct stg_client *client);
+
+/* ---- reports ---- */
+
+/* A copy that lives in bump; "?" without memory. */
+const char *stg_text_keep(struct stg_bump *bump, const char *text);
+
+/* Appends the clients: attached, away, detached, gone. */
+void stg_clients_show(const struct stg_membership *members, struct stg_bump *bump,
+                      struct stg_pipeline_status *ret);
+
+/* Remembers a client that is gone. */
+void stg_gone_note(struct stg_membership *members, const struct stg_client *client);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The policies of delivery: split, broadcast, round_robin. A policy is a constant table
+ * of pure functions. It reads a view of the stage's parts and emits assignments; the
+ * stage (delivery.c) applies them. A policy sees no stage, so it can change nothing.
+ */
+#ifndef STG_DAEMON_STAGE_POLICY_H
+#define STG_DAEMON_STAGE_POLICY_H
+
+#include "daemon/stage/membership.h"
+
+/* What a policy decides from. */
+struct stg_delivery_view {
+    const struct stg_buffer *buffer;
+    const struct stg_membership *members;
+    const struct stg_pass *pass;
+    const struct stg_cuts *cuts; /* NULL: the boundary is never cut otherwise */
+    uint32_t num_clients;
+};
+
+/* One client's part of a step. */
+struct stg_assignment {
+    struct stg_client *client;
+    uint32_t extent; /* STG_NO_EXTENT: the client passes over an item, or its pass ends */
+    uint64_t n_gaps; /* numbers before it that are missing, and count as this client's */
+    uint64_t skipped, cursor; /* of the client, afterwards */
+};
+
+/* One step of delivery. What becomes of the buffer follows the assignments. */
+struct stg_assignments {
+    struct stg_assignment *all; /* room for num_clients */
+    uint32_t n, max;
+    uint64_t n_taken;      /* items that leave the front of the buffer */
+    uint64_t front;        /* ordinal of the item that moves to the front before that */
+    uint64_t gaps_counted; /* of the buffer, afterwards */
+    uint32_t returned;     /* index of the returned item that is given; STG_NO_EXTENT */
+    bool is_lost;          /* no client can use that item any more */
+    bool is_aside;         /* the first item waits beside the buffer */
+    bool discards;         /* at the end of a pass: what is in the buffer */
+};
+
+struct stg_policy {
+    const char *name;
+    bool together;  /* begins when num_clients are attached; keeps the place of a client
+                       that may come back, and what it did not acknowledge */
+    bool is_ranked; /* each client has a rank, and a pass needs all of them */
+    /* Emits the next step. False: nothing can be given. */
+    bool (*give)(const struct stg_delivery_view *view, struct stg_assignments *ret);
+    /* The pass is drawn out: emits the clients that had everything, for its end or its
+     * failure. Returns whether the pass is over for all. */
+    bool (*end)(const struct stg_delivery_view *view, struct stg_assignments *ret);
+    /* Is something published that this client can still be given? */
+    bool (*has_more)(const struct stg_delivery_view *view,
+                     const struct stg_client *client);
+    /* Do others wait because of what this client did not acknowledge (or, when it is
+     * away, for it)? */
+    bool (*holds_up)(const struct stg_delivery_view *view,
+                     const struct stg_client *client);
+};
+
+const struct stg_policy *stg_policy(enum stg_delivery delivery);
+
+/* Clears *step for the next call of give or end. */
+void stg_assignments_clear(struct stg_assignments *step,
+                           const struct stg_delivery_view *view);
+
+#endif
