@@ -2,6 +2,12 @@
  *
  * Compiled once for each set of instructions; meson.build says which. STG_CRC32C_TABLE is
  * the name of the table.
+ *
+ * Long pieces are isa-l's. Below 2 KiB its call costs more than it saves (AMD EPYC, isa-l
+ * 2.30, one run; a frame is a record with both of its checksums):
+ *   bytes          8    100   300   500   1,000  2,000  4,096  65,536
+ *   ns a frame   3.0    7.5  16.2  23.4    44.7   83.3    169   2,666
+ *   all isa-l   34.2   22.6  23.8  36.7    56.2   80.7    103   1,188
  */
 #include <string.h>
 
@@ -115,11 +121,40 @@ static inline uint32_t step1(uint32_t crc, uint8_t v)
 #endif
 #endif
 
+#if defined(STG_CRC32C_SSE42) || defined(STG_CRC32C_ARMV8)
+
+#include <isa-l/crc.h>
+
+/* Takes a long piece, and says how much of it. */
+static inline size_t library(uint32_t *crc, const uint8_t *p, size_t n)
+{
+    enum { MIN_BYTES = 2048, MAX_BYTES = 1 << 30 };
+    const uint8_t *begin = p;
+    while (n >= MIN_BYTES) {
+        size_t bytes = n < MAX_BYTES ? n : MAX_BYTES;
+        *crc = crc32_iscsi((unsigned char *)(uintptr_t)p, (int)bytes, *crc);
+        p += bytes;
+        n -= bytes;
+    }
+    return (size_t)(p - begin);
+}
+
+#else
+
+static inline size_t library(uint32_t *crc, const uint8_t *p, size_t n)
+{
+    return 0;
+}
+
+#endif
+
 static inline uint32_t crc_of(uint32_t before, const void *data, size_t n)
 {
     uint32_t crc = ~before;
     const uint8_t *p = data;
     const uint8_t *end = p + n;
+    p += library(&crc, p, n);
+    n = (size_t)(end - p);
     p += lanes(&crc, p, n);
     for (; end - p >= 8; p += 8)
         crc = step8(crc, load64(p));
