@@ -199,17 +199,6 @@ static const struct stg_op *const ops[] = {
 
 #define N_OPS (sizeof(ops) / sizeof(ops[0]))
 
-uint64_t stg_rows_first(const struct stg_op_run *ctx)
-{
-    return 1;
-}
-
-bool stg_launches_all(const void *plan, const struct stg_component *inputs,
-                      size_t n_inputs, uint64_t on_host)
-{
-    return true;
-}
-
 const struct stg_op *const *stg_op_all(size_t *ret_n)
 {
     *ret_n = N_OPS;

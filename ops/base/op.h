@@ -41,6 +41,10 @@ struct stg_op_infer {
  */
 struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n);
 
+/* May this be where that is wanted? Unknown dimensions fit any. */
+bool stg_component_fits(const struct stg_component *is,
+                        const struct stg_component *wanted);
+
 /* ---- when a batch flows ---- */
 struct stg_op_run;
 
@@ -119,6 +123,9 @@ enum stg_op_flags {
     STG_OP_STAYS = 512, /* its error is what it is for: it comes where it was written, and
                            what follows is not computed before */
 };
+
+/* In a descriptor: its attributes. */
+#define STG_PARAMS(list) .params = (list), .n_params = sizeof(list) / sizeof((list)[0])
 
 struct stg_op {
     const char *name;

@@ -175,16 +175,6 @@ static int mismatch(const struct stg_graph_feed *feed, const struct stg_componen
                    stg_shape_text(wanted->shape, wanted->ndim, want, sizeof(want)));
 }
 
-bool stg_component_fits(const struct stg_component *is,
-                        const struct stg_component *wanted)
-{
-    bool same = is->dtype == wanted->dtype && is->ndim == wanted->ndim;
-    for (int d = 0; same && d < is->ndim; d++)
-        same =
-            is->shape[d] < 0 || wanted->shape[d] < 0 || is->shape[d] == wanted->shape[d];
-    return same;
-}
-
 /* The literal as a tensor of the dtype of what it replaces; a scalar fills any shape. */
 static int settle_value(struct stg_graph *graph, struct stg_graph_feed *feed,
                         const struct stg_component *wanted, struct stg_err *err)

@@ -11,13 +11,6 @@
  * memory. */
 #define MAX_BYTES ((size_t)512 << 20)
 
-struct stg_component *stg_op_outputs(struct stg_op_infer *ctx, size_t n)
-{
-    ctx->outputs = stg_bump_alloc(ctx->bump, n * sizeof(*ctx->outputs));
-    ctx->n_outputs = ctx->outputs != NULL ? n : 0;
-    return ctx->outputs;
-}
-
 /* ---- inference ---- */
 
 static int run_infer(struct stg_graph *graph, struct stg_graph_node *node,

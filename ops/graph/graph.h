@@ -86,10 +86,6 @@ uint64_t stg_graph_schema_least_bytes(const struct stg_schema *schema);
 int stg_graph_describe(const struct stg_graph *graph, const char *tensor,
                        struct stg_component *ret, struct stg_err *err);
 
-/* May this be where that is wanted? Unknown dimensions fit any. */
-bool stg_component_fits(const struct stg_component *is,
-                        const struct stg_component *wanted);
-
 /* Entries of feed_dict, in the order of the file; in a client, of what is fed. */
 size_t stg_graph_n_feeds(const struct stg_graph *graph);
 

@@ -66,8 +66,7 @@ const struct stg_op stg_op_assert = {
     .name = "assert",
     .summary = "Inputs from the second on, unchanged, where all of the first is true; "
                "else an error; as tf.debugging.Assert.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = -1,
     .flags = STG_OP_VIEWS | STG_OP_STAYS,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ops/base/element.h"
-#include "ops/graph/graph.h"
 #include "ops/kernels/math/elementwise.h"
 
 typedef void (*add_kernel)(void *variable, const void *value, int64_t n);

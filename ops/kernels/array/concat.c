@@ -84,8 +84,7 @@ static uint64_t rows(const struct stg_op_run *ctx)
 const struct stg_op stg_op_concat = {
     .name = "concat",
     .summary = "Tensors joined along a dimension that they have; as tf.concat.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = -1,
     .flags = STG_OP_VIEWS,

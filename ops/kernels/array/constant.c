@@ -56,8 +56,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
 const struct stg_op stg_op_constant = {
     .name = "constant",
     .summary = "A value known when the pipeline is applied; as tf.constant.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .flags = STG_OP_CONSTANT,
     .infer = infer,
 };

@@ -201,8 +201,7 @@ static uint64_t rows(const struct stg_op_run *ctx)
 const struct stg_op stg_op_gather = {
     .name = "gather",
     .summary = "Slices of a tensor by their numbers; as tf.gather.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 2,
     .infer = infer,

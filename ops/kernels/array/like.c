@@ -78,8 +78,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_zeros_like = {
     .name = "zeros_like",
     .summary = "Zeros (false, empty strings) of the input's shape; as tf.zeros_like.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,
@@ -90,8 +89,7 @@ const struct stg_op stg_op_zeros_like = {
 const struct stg_op stg_op_ones_like = {
     .name = "ones_like",
     .summary = "Ones (true) of the input's shape; as tf.ones_like.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

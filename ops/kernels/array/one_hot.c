@@ -140,8 +140,7 @@ static uint64_t rows(const struct stg_op_run *ctx)
 const struct stg_op stg_op_one_hot = {
     .name = "one_hot",
     .summary = "One value at the index, another elsewhere; as tf.one_hot.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

@@ -174,8 +174,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_pad = {
     .name = "pad",
     .summary = "More elements around a tensor: a constant, or its mirror; as tf.pad.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

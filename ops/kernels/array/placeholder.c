@@ -35,8 +35,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
 const struct stg_op stg_op_placeholder = {
     .name = "placeholder",
     .summary = "What staged.feed_dict says; as tf.compat.v1.placeholder.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .flags = STG_OP_PLACEHOLDER,
     .infer = infer,
 };

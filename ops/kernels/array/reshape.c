@@ -214,8 +214,7 @@ static int run_squeeze(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_reshape = {
     .name = "reshape",
     .summary = "The same elements in another shape, not copied; as tf.reshape.",
-    .params = reshape_params,
-    .n_params = sizeof(reshape_params) / sizeof(reshape_params[0]),
+    STG_PARAMS(reshape_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_VIEWS,
@@ -227,8 +226,7 @@ const struct stg_op stg_op_reshape = {
 const struct stg_op stg_op_expand_dims = {
     .name = "expand_dims",
     .summary = "One dimension of 1 more, not copied; as tf.expand_dims.",
-    .params = expand_params,
-    .n_params = sizeof(expand_params) / sizeof(expand_params[0]),
+    STG_PARAMS(expand_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_VIEWS,
@@ -240,8 +238,7 @@ const struct stg_op stg_op_expand_dims = {
 const struct stg_op stg_op_squeeze = {
     .name = "squeeze",
     .summary = "Without dimensions of 1, not copied; as tf.squeeze.",
-    .params = squeeze_params,
-    .n_params = sizeof(squeeze_params) / sizeof(squeeze_params[0]),
+    STG_PARAMS(squeeze_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_VIEWS,

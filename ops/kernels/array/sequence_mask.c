@@ -89,8 +89,7 @@ static uint64_t rows(const struct stg_op_run *ctx)
 const struct stg_op stg_op_sequence_mask = {
     .name = "sequence_mask",
     .summary = "True for the first n of each row; as tf.sequence_mask.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

@@ -71,8 +71,7 @@ const struct stg_op stg_op_sleep = {
     .name = "sleep",
     .summary = "The first input, after a while; as tf.data.experimental.sleep. For "
                "stages that are emulated.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 2,
     .flags = STG_OP_EACH_BATCH | STG_OP_VIEWS,

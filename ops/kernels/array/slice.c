@@ -281,8 +281,7 @@ static int run_transpose(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_slice = {
     .name = "slice",
     .summary = "A part of a tensor; as tf.slice.",
-    .params = slice_params,
-    .n_params = sizeof(slice_params) / sizeof(slice_params[0]),
+    STG_PARAMS(slice_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer_slice,
@@ -292,8 +291,7 @@ const struct stg_op stg_op_slice = {
 const struct stg_op stg_op_split = {
     .name = "split",
     .summary = "A tensor in parts along a dimension; as tf.split.",
-    .params = split_params,
-    .n_params = sizeof(split_params) / sizeof(split_params[0]),
+    STG_PARAMS(split_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer_split,
@@ -303,8 +301,7 @@ const struct stg_op stg_op_split = {
 const struct stg_op stg_op_transpose = {
     .name = "transpose",
     .summary = "Dimensions in another order; as tf.transpose.",
-    .params = transpose_params,
-    .n_params = sizeof(transpose_params) / sizeof(transpose_params[0]),
+    STG_PARAMS(transpose_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer_transpose,

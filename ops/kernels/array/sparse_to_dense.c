@@ -225,8 +225,7 @@ const struct stg_op stg_op_sparse_to_dense = {
     .name = "sparse_to_dense",
     .summary = "Values at their indices, a default elsewhere; as "
                "tf.compat.v1.sparse_to_dense.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 3,
     .infer = infer,

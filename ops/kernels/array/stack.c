@@ -83,8 +83,7 @@ static uint64_t rows(const struct stg_op_run *ctx)
 const struct stg_op stg_op_stack = {
     .name = "stack",
     .summary = "Tensors of one shape joined along a new dimension; as tf.stack.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = -1,
     .infer = infer,

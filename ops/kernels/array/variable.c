@@ -253,8 +253,7 @@ const struct stg_op stg_op_variable = {
     .name = "variable",
     .summary =
         "Memory of whoever runs the graph, made once; as tf.compat.v1.get_variable.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .flags = STG_OP_VARIABLE,
     .infer = infer,
     .initialize = initialize,

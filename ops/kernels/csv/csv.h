@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of decode_csv: one record taken apart by all the rules (csv_row.c), and the
+ * The parts of decode_csv: one record taken apart by all the rules (row.c), and the
  * kernels that do the ordinary records and fields fast, behind a table chosen by CPU:
- * csv_scalar.c, the reference, and csv_vector.c, compiled for each instruction set. Pure
+ * scalar.c, the reference, and vector.c, compiled for each instruction set. Pure
  * functions; any thread.
  */
 #ifndef STG_OPS_KERNELS_CSV_CSV_H
@@ -177,6 +177,9 @@ const struct stg_csv_kernels *const *stg_csv_kernels_all(size_t *ret_n);
 /* For tests and benchmarks: everybody uses this table from now on. NULL: the best one. */
 void stg_csv_kernels_use(const struct stg_csv_kernels *kernels);
 
-extern const struct stg_csv_kernels stg_csv_kernels_scalar;
+/* The reference, and the tables that vector.c is compiled into, once for each instruction
+ * set. Only kernels.c and tests name those: the CPU may not have what they need. */
+extern const struct stg_csv_kernels stg_csv_kernels_scalar, stg_csv_kernels_avx2,
+    stg_csv_kernels_avx512, stg_csv_kernels_neon;
 
 #endif

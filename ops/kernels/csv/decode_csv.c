@@ -376,8 +376,7 @@ const struct stg_op stg_op_decode_csv = {
     .name = "decode_csv",
     .summary = "CSV records to one tensor a column; every rule as tf.io.decode_csv of "
                "TensorFlow 2.21.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdatomic.h>
 
-#include "ops/kernels/csv/vector.h"
+#include "ops/kernels/csv/csv.h"
 
 /* From the reference to the fastest; each needs what the one before needs. */
 static const struct stg_csv_kernels *const tables[] = {

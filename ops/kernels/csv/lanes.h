@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the vector kernels of decode_csv are written in, for csv_index.c and csv_vector.c
+ * What the vector kernels of decode_csv are written in, for index.c and vector.c
  * alone: each is compiled once for every set of instructions, with STG_CSV_SET (its name)
  * and STG_CSV_LANES (64-bit lanes of a vector) given, and with the compiler's options for
  * the set.
@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "ops/kernels/csv/vector.h"
+#include "ops/kernels/csv/csv.h"
 
 #ifndef STG_CSV_SET /* this file alone */
 #define STG_CSV_SET any

@@ -210,87 +210,38 @@ static inline double short_double(const struct short_number *number)
     return number->negative ? -value : value;
 }
 
-static bool int32_column(const struct stg_csv_block *block, const uint32_t *ends,
-                         const struct stg_csv_rule *rule, int32_t *out)
+static inline int64_t short_int(const struct short_number *number)
 {
-    bool good = true;
-    for (size_t i = 0; i < block->n; i++) {
-        struct stg_span span = stg_csv_field(ends, i);
-        const char *s = block->base[i] + span.start;
-        struct short_number number;
-        if (is_missing(s, span, rule)) {
-            out[i] = rule->i32;
-            good = good && !rule->required;
-        } else if (read_short(s, span.bytes, block->limit, false, &number)) {
-            int32_t value = (int32_t)number.value;
-            out[i] = number.negative ? -value : value;
-        } else {
-            good = stg_parse_int32(s, span.bytes, &out[i]) && good;
-        }
-    }
-    return good;
+    int64_t value = (int64_t)number->value;
+    return number->negative ? -value : value;
 }
 
-static bool int64_column(const struct stg_csv_block *block, const uint32_t *ends,
-                         const struct stg_csv_rule *rule, int64_t *out)
-{
-    bool good = true;
-    for (size_t i = 0; i < block->n; i++) {
-        struct stg_span span = stg_csv_field(ends, i);
-        const char *s = block->base[i] + span.start;
-        struct short_number number;
-        if (is_missing(s, span, rule)) {
-            out[i] = rule->i64;
-            good = good && !rule->required;
-        } else if (read_short(s, span.bytes, block->limit, false, &number)) {
-            int64_t value = (int64_t)number.value;
-            out[i] = number.negative ? -value : value;
-        } else {
-            good = stg_parse_int64(s, span.bytes, &out[i]) && good;
-        }
+/* name, type, the rule's default, whether it has a fraction, of a short number. */
+#define NUMBER_COLUMN(name, type, preset, fraction, of_short)                            \
+    static bool name##_column(const struct stg_csv_block *block, const uint32_t *ends,   \
+                              const struct stg_csv_rule *rule, type *out)                \
+    {                                                                                    \
+        bool good = true;                                                                \
+        for (size_t i = 0; i < block->n; i++) {                                          \
+            struct stg_span span = stg_csv_field(ends, i);                               \
+            const char *s = block->base[i] + span.start;                                 \
+            struct short_number number;                                                  \
+            if (is_missing(s, span, rule)) {                                             \
+                out[i] = rule->preset;                                                   \
+                good = good && !rule->required;                                          \
+            } else if (read_short(s, span.bytes, block->limit, fraction, &number)) {     \
+                out[i] = (type)of_short(&number);                                        \
+            } else {                                                                     \
+                good = stg_parse_##name(s, span.bytes, &out[i]) && good;                 \
+            }                                                                            \
+        }                                                                                \
+        return good;                                                                     \
     }
-    return good;
-}
 
-static bool float32_column(const struct stg_csv_block *block, const uint32_t *ends,
-                           const struct stg_csv_rule *rule, float *out)
-{
-    bool good = true;
-    for (size_t i = 0; i < block->n; i++) {
-        struct stg_span span = stg_csv_field(ends, i);
-        const char *s = block->base[i] + span.start;
-        struct short_number number;
-        if (is_missing(s, span, rule)) {
-            out[i] = rule->f32;
-            good = good && !rule->required;
-        } else if (read_short(s, span.bytes, block->limit, true, &number)) {
-            out[i] = (float)short_double(&number);
-        } else {
-            good = stg_parse_float32(s, span.bytes, &out[i]) && good;
-        }
-    }
-    return good;
-}
-
-static bool float64_column(const struct stg_csv_block *block, const uint32_t *ends,
-                           const struct stg_csv_rule *rule, double *out)
-{
-    bool good = true;
-    for (size_t i = 0; i < block->n; i++) {
-        struct stg_span span = stg_csv_field(ends, i);
-        const char *s = block->base[i] + span.start;
-        struct short_number number;
-        if (is_missing(s, span, rule)) {
-            out[i] = rule->f64;
-            good = good && !rule->required;
-        } else if (read_short(s, span.bytes, block->limit, true, &number)) {
-            out[i] = short_double(&number);
-        } else {
-            good = stg_parse_float64(s, span.bytes, &out[i]) && good;
-        }
-    }
-    return good;
-}
+NUMBER_COLUMN(int32, int32_t, i32, false, short_int)
+NUMBER_COLUMN(int64, int64_t, i64, false, short_int)
+NUMBER_COLUMN(float32, float, f32, true, short_double)
+NUMBER_COLUMN(float64, double, f64, true, short_double)
 
 /* ---- strings ---- */
 

@@ -203,8 +203,7 @@ const struct stg_op stg_op_color_jitter = {
     .name = "color_jitter",
     .summary = "Brightness, contrast, saturation and hue changed at random; as "
                "tf.image.adjust_brightness and its like.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_EACH_BATCH,

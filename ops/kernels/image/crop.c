@@ -180,8 +180,7 @@ static int infer_resized(struct stg_op_infer *ctx, struct stg_err *err)
 const struct stg_op stg_op_center_crop = {
     .name = "center_crop",
     .summary = "The middle of an image; as tf.image.central_crop, or of a given size.",
-    .params = center_params,
-    .n_params = sizeof(center_params) / sizeof(center_params[0]),
+    STG_PARAMS(center_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer_center,
@@ -192,8 +191,7 @@ const struct stg_op stg_op_center_crop = {
 const struct stg_op stg_op_random_crop = {
     .name = "random_crop",
     .summary = "A part of an image, anywhere in it; as tf.image.random_crop.",
-    .params = random_params,
-    .n_params = sizeof(random_params) / sizeof(random_params[0]),
+    STG_PARAMS(random_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_EACH_BATCH,
@@ -206,8 +204,7 @@ const struct stg_op stg_op_random_resized_crop = {
     .name = "random_resized_crop",
     .summary = "A part of an image of random area and shape, resized; as torchvision's "
                "RandomResizedCrop chooses it.",
-    .params = resized_params,
-    .n_params = sizeof(resized_params) / sizeof(resized_params[0]),
+    STG_PARAMS(resized_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_EACH_BATCH,

@@ -101,8 +101,7 @@ const struct stg_op stg_op_decode_jpeg = {
     .name = "decode_jpeg",
     .summary = "The pixels of a JPEG file, or of a window of it; as tf.io.decode_jpeg "
                "and tf.io.decode_and_crop_jpeg.",
-    .params = jpeg_params,
-    .n_params = sizeof(jpeg_params) / sizeof(jpeg_params[0]),
+    STG_PARAMS(jpeg_params),
     .min_inputs = 1,
     .max_inputs = 2,
     .infer = infer_jpeg,
@@ -113,8 +112,7 @@ const struct stg_op stg_op_decode_jpeg = {
 const struct stg_op stg_op_decode_png = {
     .name = "decode_png",
     .summary = "The pixels of a PNG file; as tf.io.decode_png.",
-    .params = png_params,
-    .n_params = sizeof(png_params) / sizeof(png_params[0]),
+    STG_PARAMS(png_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer_png,
@@ -126,8 +124,7 @@ const struct stg_op stg_op_decode_image = {
     .name = "decode_image",
     .summary = "The pixels of a JPEG or PNG file, whichever it is; as "
                "tf.io.decode_image.",
-    .params = image_params,
-    .n_params = sizeof(image_params) / sizeof(image_params[0]),
+    STG_PARAMS(image_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer_image,

@@ -144,8 +144,7 @@ const struct stg_op stg_op_normalize_image = {
     .name = "normalize_image",
     .summary = "(x - mean) / std in each channel, and the channels first; as "
                "torchvision's Normalize.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

@@ -36,8 +36,7 @@ const struct stg_op stg_op_random_flip = {
     .name = "random_flip",
     .summary = "Every other image mirrored; as tf.image.random_flip_left_right and "
                "random_flip_up_down.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_EACH_BATCH,

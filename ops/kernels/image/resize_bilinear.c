@@ -40,8 +40,7 @@ const struct stg_op stg_op_resize_bilinear = {
     .name = "resize_bilinear",
     .summary = "An image in another size, interpolated between pixels; as "
                "tf.image.resize, without antialias.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

@@ -115,8 +115,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_bias_add = {
     .name = "bias_add",
     .summary = "One number added to each channel; as tf.nn.bias_add.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 2,
     .flags = STG_OP_IN_PLACE,

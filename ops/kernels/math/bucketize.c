@@ -105,8 +105,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_bucketize = {
     .name = "bucketize",
     .summary = "Between which boundaries each number lies; as tf.raw_ops.Bucketize.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

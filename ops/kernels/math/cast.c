@@ -197,8 +197,7 @@ const struct stg_op stg_op_cast = {
     .name = "cast",
     .summary = "Numbers of another dtype: integers wrap, floats are truncated towards "
                "zero; as tf.cast.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE | STG_OP_VIEWS,

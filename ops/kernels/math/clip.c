@@ -284,8 +284,7 @@ static uint64_t rows_normalize(const struct stg_op_run *ctx)
 const struct stg_op stg_op_clip_by_value = {
     .name = "clip_by_value",
     .summary = "Numbers kept between two bounds; as tf.clip_by_value.",
-    .params = clip_params,
-    .n_params = sizeof(clip_params) / sizeof(clip_params[0]),
+    STG_PARAMS(clip_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE | STG_OP_IN_PLACE,
@@ -298,8 +297,7 @@ const struct stg_op stg_op_normalize = {
     .name = "normalize",
     .summary = "(x - mean) / std, or (x - min) / (max - min); as tf.cast, tf.subtract "
                "and tf.divide do.",
-    .params = normalize_params,
-    .n_params = sizeof(normalize_params) / sizeof(normalize_params[0]),
+    STG_PARAMS(normalize_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

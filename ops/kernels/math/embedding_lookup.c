@@ -418,8 +418,7 @@ const struct stg_op stg_op_embedding_lookup = {
         "Rows of a table by their ids, or the sum, mean or sqrtn of those of a row; "
         "as tf.nn.embedding_lookup with one table and no max_norm, and "
         "tf.nn.safe_embedding_lookup_sparse.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 5,
     .infer = infer,

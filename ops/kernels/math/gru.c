@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ops/base/element.h"
-#include "ops/graph/graph.h"
 #include "ops/kernels/math/elementwise.h"
 
 static const struct stg_param params[] = {
@@ -264,8 +263,7 @@ const struct stg_op stg_op_gru = {
     .name = "gru",
     .summary = "A gated recurrent unit over sequences, from a state of 0; as "
                "tf.keras.layers.GRU.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 4,
     .max_inputs = 5,
     .infer = infer_gru,
@@ -277,8 +275,7 @@ const struct stg_op stg_op_augru = {
     .name = "augru",
     .summary = "gru whose update gate is scaled by 1 - score in each step; as "
                "VecAttGRUCell of DIEN (arXiv 1809.03672).",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 5,
     .max_inputs = 6,
     .infer = infer_augru,

@@ -288,8 +288,7 @@ const struct stg_op stg_op_matmul = {
     .summary =
         "The product of matrices, with broadcasting of what is before the last two "
         "dimensions; as tf.matmul.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 2,
     .infer = infer,
@@ -300,8 +299,7 @@ const struct stg_op stg_op_matmul = {
 const struct stg_op stg_op_batch_matmul = {
     .name = "batch_matmul",
     .summary = "matmul under its older name; as tf.raw_ops.BatchMatMulV2.",
-    .params = batch_params,
-    .n_params = sizeof(batch_params) / sizeof(batch_params[0]),
+    STG_PARAMS(batch_params),
     .min_inputs = 2,
     .max_inputs = 2,
     .infer = infer_batch,

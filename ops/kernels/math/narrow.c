@@ -113,8 +113,7 @@ const struct stg_op stg_op_narrow = {
     .name = "narrow",
     .summary =
         "Numbers in half the width: floats rounded to nearest, integers as they are.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

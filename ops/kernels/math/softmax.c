@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "ops/base/move.h"
-#include "ops/graph/graph.h"
 #include "ops/kernels/math/elementwise.h"
 
 static const struct stg_param params[] = {
@@ -120,8 +119,7 @@ const struct stg_op stg_op_softmax = {
     .summary =
         "e^x, scaled so that each row sums up to 1; as tf.nn.softmax, with a mask as "
         "tf.keras.layers.Softmax.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 2,
     .infer = infer,

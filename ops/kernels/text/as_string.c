@@ -223,8 +223,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_as_string = {
     .name = "as_string",
     .summary = "Elements as text; as tf.strings.as_string.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

@@ -177,8 +177,7 @@ const struct stg_op stg_op_cross = {
     .name = "cross",
     .summary = "Every combination of the values of a record, hashed into buckets; as "
                "tf.feature_column.crossed_column.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = -1,
     .infer = infer,

@@ -132,8 +132,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_decode_raw = {
     .name = "decode_raw",
     .summary = "The bytes of strings as numbers; as tf.io.decode_raw.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

@@ -74,8 +74,7 @@ const struct stg_op stg_op_string_to_hash_bucket_fast = {
     .name = "string_to_hash_bucket_fast",
     .summary = "FarmHash Fingerprint64 modulo num_buckets; as "
                "tf.strings.to_hash_bucket_fast.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,
@@ -88,8 +87,7 @@ const struct stg_op stg_op_string_to_hash_bucket = {
     .name = "string_to_hash_bucket",
     .summary = "TensorFlow's legacy Hash64 modulo num_buckets; as "
                "tf.compat.v1.string_to_hash_bucket.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

@@ -113,8 +113,7 @@ const struct stg_op stg_op_string_to_hash_bucket_strong = {
     .name = "string_to_hash_bucket_strong",
     .summary = "SipHash-2-4 under a key, modulo num_buckets; as "
                "tf.strings.to_hash_bucket_strong.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

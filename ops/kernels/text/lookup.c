@@ -87,8 +87,7 @@ const struct stg_op stg_op_lookup = {
     .name = "lookup",
     .summary = "The number of each word in a vocabulary; as "
                "tf.lookup.StaticVocabularyTable.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 2,
     .flags = STG_OP_ROW_WISE,

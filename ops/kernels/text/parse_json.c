@@ -445,8 +445,7 @@ const struct stg_op stg_op_parse_json = {
     .name = "parse_json",
     .summary = "Records of JSON, one object each, to a tensor a member; as RFC 8259 "
                "defines them.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

@@ -305,8 +305,7 @@ const struct stg_op stg_op_string_split = {
     .name = "string_split",
     .summary = "Strings taken apart; as tf.strings.split, with delimiter as "
                "tf.compat.v1.string_split.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .infer = infer,

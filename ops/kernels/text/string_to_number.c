@@ -97,8 +97,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_string_to_number = {
     .name = "string_to_number",
     .summary = "Text to numbers; as tf.strings.to_number.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

@@ -192,8 +192,7 @@ static int run_length(struct stg_op_run *ctx, struct stg_err *err)
 const struct stg_op stg_op_string_length = {
     .name = "string_length",
     .summary = "Bytes or characters of each string, as int32; as tf.strings.length.",
-    .params = length_params,
-    .n_params = sizeof(length_params) / sizeof(length_params[0]),
+    STG_PARAMS(length_params),
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STG_OP_ROW_WISE,

@@ -194,8 +194,7 @@ const struct stg_op stg_op_vocabulary = {
     .name = "vocabulary",
     .summary = "The lines of a file, numbered, for lookup; as "
                "tf.lookup.TextFileInitializer.",
-    .params = params,
-    .n_params = sizeof(params) / sizeof(params[0]),
+    STG_PARAMS(params),
     .flags = STG_OP_TABLE,
     .infer = infer,
 };
