@@ -280,7 +280,7 @@ def with_shell(build, redirections, *command, **more):
                              os.path.join(build, command[0]), *command[1:]], **more)
 
 
-def closed_standard_descriptors_are_nobody_elses(daemon):
+def closed_standard_descriptors_are_not_reused(daemon):
     """What is printed must not go into a socket that got the number of standard output."""
     for command in ("list",), ("status", "--json"), ("cat", "endless", "--limit", "1"), ("version",):
         process = with_shell(daemon.build, ">&-", CTL, *command, env=daemon.env(), stderr=subprocess.PIPE)
@@ -402,7 +402,7 @@ def trainers_say_what_is_wrong(daemon):
 TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,
          explain_of_a_name_that_would_end_a_quotation, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
          cat_of_a_bad_row, delete, version,
-         a_closed_pipe_ends_cat, closed_standard_descriptors_are_nobody_elses,
+         a_closed_pipe_ends_cat, closed_standard_descriptors_are_not_reused,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
          the_first_program_prints_the_same_when_its_hash_is_run_ahead, five_models_score_as_numpy_does, a_narrow_feature_is_as_good_as_a_wide_one,
          trainers_say_what_is_wrong]

@@ -62,7 +62,7 @@ static void what_came_after_a_deadline_is_not_taken(void)
     scene_finish();
 }
 
-static void who_is_killed_asleep_took_nothing_more(void)
+static void a_client_killed_while_it_sleeps_has_taken_nothing_more(void)
 {
     static struct wish asleep = {.client_id = "alice", .wait_ns = 1},
                        given = {.client_id = "alice", .assigned = 1},
@@ -89,7 +89,7 @@ static void who_is_killed_asleep_took_nothing_more(void)
 
 /* ---- how it went ---- */
 
-static void who_left_is_told_from_who_died(void)
+static void the_status_of_away_clients_distinguishes_closed_from_killed(void)
 {
     static struct wish wish = {.client_id = "alice"};
     EACH_DELIVERY(d)
@@ -110,7 +110,7 @@ static void who_left_is_told_from_who_died(void)
     }
 }
 
-static void who_is_gone_for_good_is_told_apart_too(void)
+static void the_status_of_gone_clients_distinguishes_closed_from_killed(void)
 {
     static struct wish left = {.client_id = "alice", .state = "gone"},
                        died = {.client_id = "bob", .state = "gone"};
@@ -127,9 +127,9 @@ static void who_is_gone_for_good_is_told_apart_too(void)
 
 static const struct stg_test tests[] = {
     TEST(what_came_after_a_deadline_is_not_taken),
-    TEST(who_is_killed_asleep_took_nothing_more),
-    TEST(who_left_is_told_from_who_died),
-    TEST(who_is_gone_for_good_is_told_apart_too),
+    TEST(a_client_killed_while_it_sleeps_has_taken_nothing_more),
+    TEST(the_status_of_away_clients_distinguishes_closed_from_killed),
+    TEST(the_status_of_gone_clients_distinguishes_closed_from_killed),
 };
 
 TEST_MAIN(tests)

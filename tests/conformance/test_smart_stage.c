@@ -228,7 +228,7 @@ static void c33_a_lookup_of_ids_may_move(void)
 }
 
 /* By name and number run together, output 10 of Split_1 is output 0 of Split_11. */
-static void d10_outputs_are_told_apart_by_node_and_number(void)
+static void d10_outputs_are_identified_by_node_and_number(void)
 {
     struct cutting cutting;
     cutting_init(
@@ -275,7 +275,7 @@ static const struct stg_test tests[] = {
     TEST(c31_without_anything_to_move_the_cut_is_the_users),
     TEST(c32_a_cut_makes_no_cycle),
     TEST(c33_a_lookup_of_ids_may_move),
-    TEST(d10_outputs_are_told_apart_by_node_and_number),
+    TEST(d10_outputs_are_identified_by_node_and_number),
     TEST(d11_what_has_a_side_effect_runs_on_one_side),
 };
 TEST_MAIN(tests)

@@ -148,7 +148,7 @@ static void lease_slots_run_out(void)
     finish();
 }
 
-static void a_lie_costs_nobody_else(void)
+static void a_lying_client_costs_no_other_client(void)
 {
     make(10, 8);
     uint32_t extent = ready(2), a = client(2), b = client(2);
@@ -254,7 +254,7 @@ static const struct stg_test tests[] = {
     TEST(an_extent_lives_until_its_last_reader_is_done),
     TEST(a_client_gets_no_more_than_its_credits),
     TEST(lease_slots_run_out),
-    TEST(a_lie_costs_nobody_else),
+    TEST(a_lying_client_costs_no_other_client),
     TEST(a_detached_client_keeps_its_bytes_and_gets_no_more),
     TEST(a_dead_trainer_gives_back_its_extents),
     TEST(a_dead_client_makes_room_for_another),

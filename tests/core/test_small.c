@@ -35,7 +35,7 @@ static void an_error_keeps_code_row_and_text(void)
     CHECK_STR(err.text, "node x: no number (3)");
 }
 
-static void an_error_that_nobody_reads_keeps_its_code(void)
+static void an_unread_error_keeps_its_code(void)
 {
     CHECK_INT(stg_err(NULL, -STAGER_ABORTED, "x"), -STAGER_ABORTED);
     CHECK_INT(stg_err_row(NULL, -STAGER_ABORTED, 1, "x"), -STAGER_ABORTED);
@@ -289,7 +289,7 @@ static void levels_have_names_and_hold(void)
 
 static const struct stg_test tests[] = {
     TEST(an_error_keeps_code_row_and_text),
-    TEST(an_error_that_nobody_reads_keeps_its_code),
+    TEST(an_unread_error_keeps_its_code),
     TEST(long_texts_are_cut_and_end),
     TEST(codes_have_their_usual_numbers),
     TEST(dtypes_are_numbered_as_in_tensorflow),

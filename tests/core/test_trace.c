@@ -146,7 +146,7 @@ static void a_track_without_spans_keeps_its_room(void)
     stg_trace_finish(&trace);
 }
 
-static void who_finds_no_track_is_counted(void)
+static void a_writer_without_a_free_track_is_counted(void)
 {
     stg_trace_init(&trace);
     start(0);
@@ -274,7 +274,7 @@ static const struct stg_test tests[] = {
     TEST(spans_of_a_thread_come_in_the_order_of_their_ends),
     TEST(more_spans_than_there_is_room_for_are_written_over_and_counted),
     TEST(a_track_without_spans_keeps_its_room),
-    TEST(who_finds_no_track_is_counted),
+    TEST(a_writer_without_a_free_track_is_counted),
     TEST(names_are_kept_once_and_forgotten_with_the_trace),
     TEST(names_that_find_no_room_are_none),
     TEST_SLOW(traces_begin_and_end_while_threads_write, 60),

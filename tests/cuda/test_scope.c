@@ -133,7 +133,7 @@ static void the_device_that_is_current_is_left_as_it_is(void)
     CHECK_INT(machine.n_retained, 0);
 }
 
-static void another_is_current_until_it_is_left_and_nobody_else_gets_a_context(void)
+static void an_entered_device_is_current_until_left_and_no_other_gets_a_context(void)
 {
     struct stg_cuda_scope scope, inner;
     for (int i = 0; i < 3; i++) {
@@ -151,7 +151,7 @@ static void another_is_current_until_it_is_left_and_nobody_else_gets_a_context(v
     CHECK_INT(machine.n_retained, 2);
 }
 
-static void what_is_no_device_is_told_by_its_number(void)
+static void an_invalid_device_is_reported_by_its_number(void)
 {
     static const struct {
         int number;
@@ -205,8 +205,8 @@ static void page_locked_memory_is_made_where_there_is_a_context(void)
 
 static const struct stg_test tests[] = {
     TEST(the_device_that_is_current_is_left_as_it_is),
-    TEST(another_is_current_until_it_is_left_and_nobody_else_gets_a_context),
-    TEST(what_is_no_device_is_told_by_its_number),
+    TEST(an_entered_device_is_current_until_left_and_no_other_gets_a_context),
+    TEST(an_invalid_device_is_reported_by_its_number),
     TEST(errors_are_those_of_the_driver),
     TEST(page_locked_memory_is_made_where_there_is_a_context),
 };

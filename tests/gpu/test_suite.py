@@ -153,7 +153,7 @@ def what_a_row_throws_is_its_own_and_all_is_written_after_each(folder):
     assert "A rehearsal without a GPU" in read(os.path.join(folder.name, "gpu.md"))
 
 
-def figures_are_told_of_a_card_alone(folder):
+def figures_are_reported_of_a_card_alone(folder):
     run = program()
     trainers = [{"n": n, "own_bytes_per_s": 2e9 / n, "shared_bytes_per_s": 2e9, "own_mib": 500 * n, "shared_mib": -1} for n in (1, 2)]
     rows = [{"name": "figures", "state": "passed", "figures": {"bytes_per_s": 5e9, "kernels_bytes_per_s": {"cast": 7e11}}},
@@ -172,7 +172,7 @@ def figures_are_told_of_a_card_alone(folder):
     assert "5.0" not in run.table({"date": "today", "rehearsal": True, "card": None, "driver": "", "rows": rows})
 
 
-def rows_that_have_no_time_left_are_told(folder):
+def rows_without_time_left_are_reported(folder):
     run = program()
     args = argparse.Namespace(build=folder.name, rehearse=False)
     suite = run.Suite(args, {}, os.path.join(folder.name, "log"), row.Clock(0))
@@ -206,7 +206,7 @@ def what_rows_run_is_what_is_built(folder):
 
 # ---- MPS ------------------------------------------------------------------------------------
 
-def a_control_daemon_is_started_and_ends_when_it_is_told_to(folder):
+def a_control_daemon_is_started_and_stops_on_request(folder):
     folder.control(OBEYS)
     with mps.Mps() as server:
         assert server.unavailable == "", server.unavailable
@@ -252,9 +252,9 @@ def without_one_it_says_so(folder):
 TESTS = [a_row_that_hangs_is_ended_with_what_it_began, what_a_row_has_begun_in_a_group_of_its_own_is_ended_too,
          a_row_that_crashes_says_by_which_signal, a_row_that_is_skipped_says_why, a_row_without_its_program_is_a_failed_row,
          the_log_has_what_each_said, what_a_row_throws_is_its_own_and_all_is_written_after_each,
-         rows_that_have_no_time_left_are_told, figures_are_told_of_a_card_alone,
+         rows_without_time_left_are_reported, figures_are_reported_of_a_card_alone,
          kernels_are_checked_where_the_tool_knows_the_device, what_rows_run_is_what_is_built,
-         a_control_daemon_is_started_and_ends_when_it_is_told_to, one_that_does_not_start_says_why,
+         a_control_daemon_is_started_and_stops_on_request, one_that_does_not_start_says_why,
          one_that_does_not_answer_is_ended, one_that_does_not_quit_is_ended_with_its_server, without_one_it_says_so]
 
 

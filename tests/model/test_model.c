@@ -40,7 +40,7 @@ static void two_runners_wake_each_other_and_end_once(void)
                             .n_passes = 1});
 }
 
-static void two_trainers_share_and_both_are_told_the_end(void)
+static void two_trainers_share_and_both_see_the_end(void)
 {
     play_run(&(struct cast){.name = "1 runner, 2 trainers",
                             .staged = "capacity: 1",
@@ -193,7 +193,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_bell_is_never_lost_between_two_looks_at_shared_memory, SECONDS),
     TEST_SLOW(one_runner_and_one_trainer_end_pass_after_pass, SECONDS),
     TEST_SLOW(two_runners_wake_each_other_and_end_once, SECONDS),
-    TEST_SLOW(two_trainers_share_and_both_are_told_the_end, SECONDS),
+    TEST_SLOW(two_trainers_share_and_both_see_the_end, SECONDS),
     TEST_SLOW(a_trainer_killed_at_any_moment_holds_up_nothing, SECONDS),
     TEST_SLOW(a_stop_at_any_moment_reaches_everybody, SECONDS),
     TEST_SLOW(a_wait_for_room_may_run_out_at_any_moment, SECONDS),

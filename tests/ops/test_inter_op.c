@@ -177,7 +177,7 @@ static void random_graphs_give_the_same_bytes_on_any_number_of_threads(void)
     "second = string_to_number(record) out_type=\"float64\"\n"                           \
     "feature a = first\nfeature b = second\n"
 
-static void of_two_that_fail_the_first_in_order_is_told(void)
+static void of_two_failing_nodes_the_first_in_order_is_reported(void)
 {
     struct fixture_stage stage;
     struct threads threads;
@@ -257,7 +257,7 @@ static void a_steady_state_allocates_nothing(void)
 
 static const struct stg_test tests[] = {
     TEST(random_graphs_give_the_same_bytes_on_any_number_of_threads),
-    TEST(of_two_that_fail_the_first_in_order_is_told),
+    TEST(of_two_failing_nodes_the_first_in_order_is_reported),
     TEST(any_allocation_may_fail),
     TEST(a_steady_state_allocates_nothing),
 };

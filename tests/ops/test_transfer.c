@@ -129,7 +129,7 @@ static void an_integer_that_does_not_fit_is_an_error_of_its_row(void)
     sides_finish(&sides);
 }
 
-static void a_tensor_that_is_staged_twice_crosses_each_time_as_it_is_told(void)
+static void a_tensor_staged_twice_crosses_each_time_in_its_own_dtype(void)
 {
     struct sides sides;
     struct stg_err err = {0};
@@ -239,7 +239,7 @@ static void without_memory_nothing_leaks(void)
 static const struct stg_test tests[] = {
     TEST(what_crosses_is_narrow_and_what_is_read_is_wide),
     TEST(an_integer_that_does_not_fit_is_an_error_of_its_row),
-    TEST(a_tensor_that_is_staged_twice_crosses_each_time_as_it_is_told),
+    TEST(a_tensor_staged_twice_crosses_each_time_in_its_own_dtype),
     TEST(without_features_components_may_be_narrow_too),
     TEST(mistakes_are_found_when_the_graph_is_made),
     TEST(what_is_fed_for_a_narrow_tensor_is_wide),

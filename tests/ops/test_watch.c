@@ -84,7 +84,7 @@ static void a_watcher_sees_each_node_that_runs_in_order(void)
     fixture_stage_finish(&stage);
 }
 
-static void a_watcher_that_declines_is_told_nothing_and_another_is(void)
+static void a_watcher_that_declines_is_not_called_and_another_is(void)
 {
     struct fixture_stage stage;
     struct stg_err err = {0};
@@ -287,7 +287,7 @@ static void without_memory_there_is_no_profiler_and_no_leak(void)
 
 static const struct stg_test tests[] = {
     TEST(a_watcher_sees_each_node_that_runs_in_order),
-    TEST(a_watcher_that_declines_is_told_nothing_and_another_is),
+    TEST(a_watcher_that_declines_is_not_called_and_another_is),
     TEST(a_run_that_fails_ends_with_its_code_and_the_node_that_failed),
     TEST(a_profile_has_the_bytes_of_every_output_and_feed),
     TEST(strings_have_their_bytes_though_others_lie_there_now),

@@ -49,7 +49,7 @@ def two_trainers_share_what_is_made_once(found, text):
         assert all(len(cell["steps_per_s"]) == 2 for cell in cells(found, mode=mode, trainers=2)), mode
 
 
-def a_difference_would_be_told(found, text):
+def a_difference_is_detected(found, text):
     cell, = cells(found, model="DLRM", mode="on", trainers=1)
     loss, sums = cell["check"][2]
     for wrong in ([loss + 0.01, sums], [loss, [value + 1 for value in sums]], [float("nan"), sums]):
@@ -74,7 +74,7 @@ def the_seeds_ratios_stand_beside_ours(found, text):
 
 
 TESTS = [every_model_trains_in_every_mode, all_of_them_train_on_the_same_rows_to_the_same_losses,
-         batches_are_not_all_the_same, two_trainers_share_what_is_made_once, a_difference_would_be_told,
+         batches_are_not_all_the_same, two_trainers_share_what_is_made_once, a_difference_is_detected,
          it_says_that_it_is_a_rehearsal, the_seeds_ratios_stand_beside_ours]
 
 

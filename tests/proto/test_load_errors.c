@@ -157,7 +157,7 @@ static void an_unknown_key_suggests_the_nearest(void)
     CHECK_CASES(cases);
 }
 
-static void a_key_of_another_place_is_told_where_it_belongs(void)
+static void a_misplaced_key_is_reported_with_its_proper_place(void)
 {
     static const struct error_case cases[] = {
         {STEPS "num_clients: 2\n", "p:2:1: \"num_clients\" stands below \"staged:\""},
@@ -553,7 +553,7 @@ static const struct stg_test tests[] = {
     TEST(what_is_no_yaml_is_refused_with_its_place),
     TEST(a_text_of_another_shape_says_what_a_pipeline_is),
     TEST(an_unknown_key_suggests_the_nearest),
-    TEST(a_key_of_another_place_is_told_where_it_belongs),
+    TEST(a_misplaced_key_is_reported_with_its_proper_place),
     TEST(exception_types_are_status_codes),
     TEST(a_wrong_type_says_what_was_found_and_expected),
     TEST(a_number_out_of_range_says_the_range),

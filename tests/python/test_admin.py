@@ -124,7 +124,7 @@ class Serve(case.Case):
             with self.assertRaisesRegex(stager.FailedPreconditionError, "this daemon was closed"):
                 ask()
 
-    def test_who_asks_where_no_daemon_is_hears_of_the_one_that_was_served(self):
+    def test_the_error_where_no_daemon_runs_names_the_one_used_before(self):
         for ask in (stager.list, lambda runtime_dir: stager.open("x", runtime_dir=runtime_dir)):
             with self.assertRaisesRegex(stager.UnavailableError, r"have stager.serve\(\) start one"):
                 ask(runtime_dir="/nonexistent")

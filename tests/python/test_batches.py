@@ -285,7 +285,7 @@ class Batches(case.Case):
         batch.release()
         np.testing.assert_array_equal(array, columns()[0][:4])
 
-    def test_a_capsule_that_nobody_takes_keeps_its_batch_until_it_goes(self):
+    def test_an_unconsumed_capsule_keeps_its_batch_until_it_is_freed(self):
         stream = stager.open(self.rows({"l": "c:0"}))
         capsule = stream.next().tensor("l").__dlpack__(max_version=(1, 0))
         self.assertEqual(stream.held, [0])

@@ -106,7 +106,7 @@ class Streams(case.Case):
             self.assertEqual(list(stream), [[0, 1], [2, 3], [4]])
         self.assertEqual(stream.held, [])
 
-    def test_who_keeps_its_batches_gets_as_many_ahead_as_may_be_held(self):
+    def test_a_client_that_keeps_its_batches_gets_as_many_as_it_may_hold(self):
         stream = stager.open(self.numbers(stop=20, capacity=8), device=lambda batch: batch, depth=8)
         self.assertEqual([batch["value"].tolist()[0] for batch in stream], list(range(0, 20, 2)))
 

@@ -67,7 +67,7 @@ def values(tensor, device, **how):
 
 @unittest.skipUnless(IS_STANDIN, "that is a real one")
 class OnAStandIn(case.Case):
-    def test_a_gpu_is_told(self):
+    def test_a_gpu_is_reported(self):
         gpu = FOUND.gpus[0]
         self.assertTrue(stager.gpu_available())
         self.assertEqual((gpu.name, gpu.register_read_only, gpu.mps), ("standin", True, False))

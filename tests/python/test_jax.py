@@ -108,7 +108,7 @@ class BehindTheBack(JaxCase):
                     n_batches += 1
             self.assertEqual((n_batches, bool(jnp.isfinite(total))), (8, True))
 
-    def test_who_keeps_arrays_is_told(self):
+    def test_a_client_that_keeps_arrays_gets_a_hint(self):
         stream = stager.jax.open(self.floats())
         kept = [stager.jax.tree(stream.next()) for _ in range(2)]
         with mock.patch.object(stager._stream, "_SETTLED_S", 0.01):

@@ -106,7 +106,7 @@ class Threads(case.Case):
         self.assertIsInstance(told[0], stager.CancelledError)
         self.assertTrue(stream.closed)
 
-    def test_a_view_that_goes_in_another_thread_makes_room_for_who_waits(self):
+    def test_a_view_freed_in_another_thread_makes_room_for_a_waiting_call(self):
         # One client may hold all the memory there is: the third batch waits for what is given back.
         name = self.numbers(stop=1 << 20, batch_size=1 << 17, drop_remainder=True, capacity=1)
         stream = stager.open(name, max_held=3)

@@ -58,7 +58,7 @@ class NoGpu(case.Case):
             stager.open(self.numbers(), device="cuda:0")
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch")
-    def test_a_device_of_torch_is_refused_by_who_would_copy(self):
+    def test_a_device_of_torch_is_refused_by_functions_that_would_copy(self):
         import stager.torch  # pylint: disable=redefined-outer-name
         name = self.numbers()
         with self.assertRaisesRegex(stager.FailedPreconditionError, "sees 0 CUDA devices here"):

@@ -377,7 +377,7 @@ class Mistakes(case.unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "stager.open\\(stager.apply"):
                 next(iter(what))
 
-    def test_a_function_that_returns_nothing_is_told(self):
+    def test_a_function_that_returns_nothing_is_reported(self):
         def forgets(r):
             ops.negative(r["value"])
         for dataset in (stager.range(4).map(forgets), stager.range(4).map(forgets).batch(2),

@@ -43,7 +43,7 @@ class Passes(case.Case):
         self.assertEqual(next(iter(stream))["value"].tolist(), [0, 1])
         self.assertEqual(values(stream), [[0, 1], [2, 3], [4, 5]])
 
-    def test_of_two_loops_over_a_stream_the_first_is_told_of_the_second(self):
+    def test_of_two_loops_over_a_stream_the_first_fails_naming_the_second(self):
         stream = stager.open(self.numbers(stop=6))
         outer = iter(stream)
         next(outer)
@@ -51,7 +51,7 @@ class Passes(case.Case):
         with self.assertRaisesRegex(stager.FailedPreconditionError, "another loop over this stream"):
             next(outer)
 
-    def test_a_stream_that_nobody_refers_to_leaves_and_its_batches_stay(self):
+    def test_an_unreferenced_stream_closes_and_its_batches_stay(self):
         name = self.numbers(stop=4)
         for _ in range(2):
             for batch in stager.open(name):     # the last batch stays in `batch`
@@ -76,7 +76,7 @@ class Passes(case.Case):
         with stager.open(name):
             pass
 
-    def test_who_shares_a_broadcast_or_has_a_name_may_not_begin_anew(self):
+    def test_a_named_client_or_one_of_a_broadcast_may_not_begin_anew(self):
         name = self.numbers(delivery="broadcast", num_clients=2)
         first, second = stager.open(name), stager.open(name)
         next(iter(first)), next(iter(second))
@@ -103,7 +103,7 @@ class Passes(case.Case):
             len(stager.open(name, private_run=True))
         self.assertEqual(len(values(stager.open(name, private_run=True))), 5)
 
-    def test_a_private_run_disturbs_nobody(self):
+    def test_a_private_run_disturbs_no_other_run(self):
         name = self.numbers(stop=4)
         stream = stager.open(name)
         first = next(iter(stream))
@@ -315,7 +315,7 @@ class Errors(case.Case):
                 with self.assertRaisesRegex(stager.InvalidArgumentError, "this is no state of pipeline"):
                     stream.load_state_dict(state)
 
-    def test_a_second_stream_of_this_process_is_told_of_the_first(self):
+    def test_the_error_for_a_second_stream_of_a_process_names_the_first(self):
         name = self.numbers()
         with stager.open(name), self.assertRaisesRegex(
                 stager.ResourceExhaustedError, f"Pid {os.getpid()} is this process: close the stream"):
@@ -342,7 +342,7 @@ class Errors(case.Case):
                                     'words.csv: line 3 .* and 1 row after it: node numbers .*element 1, "x"'):
             stream.next()
 
-    def test_a_pass_without_a_batch_is_told_in_the_log(self):
+    def test_a_pass_without_a_batch_is_logged(self):
         name = self.numbers(stop=3, batch_size=4, drop_remainder=True)
         with stager.open(name) as stream:
             self.assertEqual((values(stream), values(stream)), ([], []))
@@ -378,7 +378,7 @@ class Errors(case.Case):
 
 
 class Waits(case.Case):
-    def test_a_wait_is_seen_by_who_looks_at_the_status(self):
+    def test_a_wait_is_visible_in_the_status(self):
         name = self.nothing()
         stream = stager.open(name)
         with self.assertRaises(TimeoutError):
@@ -521,7 +521,7 @@ class Position(case.Case):
         with self.assertRaisesRegex(stager.FailedPreconditionError, "has taken batches"):
             stream.load_state_dict(stream.state_dict())
 
-    def test_who_comes_back_under_a_name_goes_on_at_its_state(self):
+    def test_a_client_that_reconnects_under_its_name_resumes_at_its_state(self):
         name = self.shuffled()
         every = values(stager.open(name, private_run=True))
         stream, state = stager.open(name, client_id="ada"), None

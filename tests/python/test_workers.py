@@ -481,7 +481,7 @@ class Errors(WorkerCase):
 
 
 class Life(WorkerCase):
-    def test_an_import_that_fails_is_told_to_who_opens(self):
+    def test_a_failed_import_is_reported_by_open(self):
         with self.assertRaises(stager.NotFoundError) as caught:
             stager.open(self.calling("user_broken:f"), workers=1)
         self.assertIn("importing user_broken failed: ModuleNotFoundError", caught.exception.text)
@@ -490,7 +490,7 @@ class Life(WorkerCase):
             stager.open(self.calling("nothing"))
         self.assertEqual(stager.status(self.name)["workers"], 0)
 
-    def test_an_import_that_ends_the_worker_is_told_to_who_opens(self):
+    def test_an_import_that_ends_the_worker_is_reported_by_open(self):
         for module, lines, text in (
                 ("user_exits", "import sys\nsys.exit(0)\n", "importing user_exits failed: SystemExit: 0"),
                 ("user_dies", "import os\nos.kill(os.getpid(), 9)\n",
@@ -596,7 +596,7 @@ with stager.open({name!r}) as stream:
                 found.append(int(pid))
         return found
 
-    def test_who_open_at_once_start_as_many_workers_as_there_are_threads(self):
+    def test_concurrent_opens_start_as_many_workers_as_there_are_threads(self):
         name = self.calling("pid", stop=100000, staged={"num_clients": 3, "num_threads": 2})
         programs = [Program(self.daemon, f"""
 import sys

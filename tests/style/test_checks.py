@@ -69,7 +69,7 @@ def the_daemon_may_not_include_the_client():
           daemon__main_DOT_c='#include "client/stager.h"\n', client__stager_DOT_h="")
 
 
-def core_may_include_nobody():
+def core_may_include_no_other_folder():
     finds(check_layers, "core/ may not include ops/base/op.h",
           core__err_DOT_c='#include "ops/base/op.h"\n', ops__base__op_DOT_h="")
 

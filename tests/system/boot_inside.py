@@ -201,7 +201,7 @@ def what_the_daemon_starts_runs_in_its_unit():
              "stager-gate runs as the user of the unit")
 
 
-def who_is_not_in_the_group_is_refused():
+def a_user_outside_the_group_is_refused():
     refusal = run(TRAINER, "all", str(N_ROWS), user="stg-stranger", status=1)
     assert "PERMISSION_DENIED" in refusal and "group stager" in refusal, refusal
     run("stagerctl", "list", user="stg-stranger", status=1)
@@ -227,7 +227,7 @@ def two_trainers_share_every_row():
     assert sum(t["missing"] for t in tallies) == N_ROWS and not any(t["twice"] for t in tallies)
 
 
-def reload_reads_the_settings_and_disturbs_nobody():
+def reload_reads_the_settings_and_disturbs_no_client():
     trainers = [Trainer(user, "all", 3) for user in ("stg-one", "stg-two")]
     for trainer in trainers:
         trainer.wait_for("held")
@@ -382,9 +382,9 @@ def uninstall_leaves_settings_and_state_alone():
 CASES = [
     meson_install_is_all_that_it_takes, systemd_has_nothing_to_say_about_the_units,
     start_returns_when_stagerd_answers, the_daemon_is_shut_in,
-    what_the_daemon_starts_runs_in_its_unit, who_is_not_in_the_group_is_refused,
+    what_the_daemon_starts_runs_in_its_unit, a_user_outside_the_group_is_refused,
     two_trainers_under_two_users_get_every_row, two_trainers_share_every_row,
-    reload_reads_the_settings_and_disturbs_nobody, trainers_see_a_restart_and_open_again,
+    reload_reads_the_settings_and_disturbs_no_client, trainers_see_a_restart_and_open_again,
     a_killed_daemon_comes_back_with_its_pipelines, a_daemon_that_hangs_is_started_again,
     stop_leaves_nothing, the_socket_starts_the_daemon_and_outlives_it,
     drop_ins_open_what_they_say, a_user_has_a_daemon_of_their_own,

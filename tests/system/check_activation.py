@@ -77,7 +77,7 @@ def stop(process):
     return said_by(process, 0)
 
 
-def who_connects_before_the_start_is_served_and_the_socket_stays(case):
+def a_client_that_connects_before_the_start_is_served_and_the_socket_stays(case):
     with listen(case.path) as sock:
         for _ in range(2):
             waiting = case.list()
@@ -115,7 +115,7 @@ def what_is_no_such_socket_is_refused(case):
 
 
 def main(build):
-    cases = [who_connects_before_the_start_is_served_and_the_socket_stays,
+    cases = [a_client_that_connects_before_the_start_is_served_and_the_socket_stays,
              a_socket_elsewhere_is_taken_with_a_warning, what_is_no_such_socket_is_refused]
     failed = 0
     for case in cases:

@@ -57,7 +57,7 @@ def watch_tells_what_happens(build):
         assert result.returncode == 0 and b"watching" in result.stdout, result
 
 
-def watch_tells_who_may_come_back_and_how_they_went(build, trainer):
+def watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer):
     with Daemon(build) as daemon:
         daemon.ctl("apply", pipeline(daemon, "rows"))
         watch = subprocess.Popen([os.path.join(build, "client/stagerctl/stagerctl"), "watch", "--json",
@@ -105,7 +105,7 @@ def requests_go_through_the_gate(build):
         daemon.ctl(*gate, "delete", "rows", "--if-generation", "1")
 
 
-def a_long_path_is_told(build):
+def a_path_that_is_too_long_is_reported(build):
     """attach.sock fits into a path of 107 bytes, gate/events.sock does not."""
     daemon = Daemon(build)
     try:
@@ -126,7 +126,7 @@ def a_long_path_is_told(build):
         daemon.close()
 
 
-def a_gate_that_was_taken_over_harms_nobody(build, fake):
+def a_compromised_gate_disturbs_no_client(build, fake):
     copy = tempfile.mkdtemp(prefix="stg-fake-")
     try:
         os.makedirs(os.path.join(copy, "daemon/gate"))
@@ -153,13 +153,13 @@ def main():
     build, fake, trainer = sys.argv[1:4]
     watch_tells_what_happens(build)
     print("ok   watch tells what happens")
-    watch_tells_who_may_come_back_and_how_they_went(build, trainer)
+    watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer)
     print("ok   watch tells who may come back, and how they went")
     requests_go_through_the_gate(build)
     print("ok   requests go through the gate")
-    a_long_path_is_told(build)
+    a_path_that_is_too_long_is_reported(build)
     print("ok   a long path is told")
-    a_gate_that_was_taken_over_harms_nobody(build, fake)
+    a_compromised_gate_disturbs_no_client(build, fake)
     print("ok   a gate that was taken over harms nobody")
     print("5 passed, 0 failed, 0 skipped")
 

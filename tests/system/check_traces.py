@@ -140,7 +140,7 @@ def check_batches(events, clients):
     assert run & set(published)
 
 
-def who_waits_is_seen_to_wait(daemon):
+def a_waiting_runner_is_visible_in_the_trace(daemon):
     """A trainer that takes nothing: the runners wait for room from before the trace until after it."""
     apply(daemon, n_clients=1, name="stuck", num_threads=2)
     with Trainers(daemon, 1, "stuck") as trainers:
@@ -238,7 +238,7 @@ def one_trace_of_a_pipeline_at_a_time(daemon):
     wait_until("the end of the first", lambda: daemon.run(CTL, "trace", "twice", "--seconds", "1", "-o", "-").returncode == 0)
 
 
-def who_dies_while_it_traces_leaves_nothing_behind(daemon):
+def a_tracer_that_is_killed_leaves_nothing_behind(daemon):
     apply(daemon, name="killed")
     with Trainers(daemon, 2, "killed"):
         wait_for_batches(daemon, "killed")
@@ -287,11 +287,11 @@ def a_daemon_that_stops_ends_the_trace(daemon):
         daemon.start()
 
 
-TESTS = [a_trace_of_two_trainers_shows_what_they_and_the_daemon_do, who_waits_is_seen_to_wait,
+TESTS = [a_trace_of_two_trainers_shows_what_they_and_the_daemon_do, a_waiting_runner_is_visible_in_the_trace,
          a_trainer_that_waits_for_a_batch_is_seen_to_wait, a_trace_of_an_idle_pipeline_is_empty_and_good,
          a_pipeline_that_begins_meanwhile_is_traced,
          text_tells_where_the_time_went, what_cannot_be_traced_says_why, one_trace_of_a_pipeline_at_a_time,
-         who_dies_while_it_traces_leaves_nothing_behind, a_pipeline_that_is_deleted_or_replaced_ends_the_trace,
+         a_tracer_that_is_killed_leaves_nothing_behind, a_pipeline_that_is_deleted_or_replaced_ends_the_trace,
          a_daemon_that_stops_ends_the_trace]
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ static int apply_as(struct fixture *fixture, const char *yaml, const char *scrip
     return generation;
 }
 
-static void other_content_under_a_name_in_use_by_nobody_is_refused(void)
+static void other_content_under_an_unused_name_is_refused(void)
 {
     struct fixture fixture;
     char yaml[512];
@@ -398,16 +398,16 @@ static void a_pipeline_without_a_name_gets_one(void)
 
 /* ---- other users ---- */
 
-struct as_nobody {
+struct as_unprivileged {
     const char *yaml;
     const char *open; /* instead: open this pipeline */
     const char *expect;
     int code;
 };
 
-static void nobody_body(struct fixture *fixture, int fd, void *arg)
+static void unprivileged_body(struct fixture *fixture, int fd, void *arg)
 {
-    struct as_nobody *what = arg;
+    struct as_unprivileged *what = arg;
     CHECK(setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
     if (what->yaml != NULL) {
         struct stg_err err = {0};
@@ -453,12 +453,12 @@ static void a_pipeline_reads_only_what_its_applier_may(void)
              "name: theirs\ndataset:\n  - files: {pattern: [%s]}\n  - text_line: {}\n"
              "  - batch: {batch_size: 2}\n",
              path);
-    struct as_nobody what = {.yaml = yaml,
-                             .open = "theirs",
-                             .expect = "may not read",
-                             .code = -STAGER_PERMISSION_DENIED};
+    struct as_unprivileged what = {.yaml = yaml,
+                                   .open = "theirs",
+                                   .expect = "may not read",
+                                   .code = -STAGER_PERMISSION_DENIED};
     struct trainer trainer;
-    trainer_start(&trainer, nobody_body, &fixture, &what);
+    trainer_start(&trainer, unprivileged_body, &fixture, &what);
     trainer_recv(trainer.fd);
     trainer_join(&trainer);
     fixture_finish(&fixture);
@@ -473,10 +473,10 @@ static void another_users_pipeline_cannot_be_opened(void)
     fixture_start(&fixture, "");
     open_the_socket_to_all(&fixture);
     fixture_apply(&fixture, yaml_of("ours", 10, yaml));
-    struct as_nobody what = {
+    struct as_unprivileged what = {
         .open = "ours", .expect = "group stager", .code = -STAGER_PERMISSION_DENIED};
     struct trainer trainer;
-    trainer_start(&trainer, nobody_body, &fixture, &what);
+    trainer_start(&trainer, unprivileged_body, &fixture, &what);
     trainer_recv(trainer.fd);
     trainer_join(&trainer);
     fixture_finish(&fixture);
@@ -596,7 +596,7 @@ static const struct stg_test tests[] = {
     TEST(a_change_under_attached_clients_needs_replace),
     TEST(a_deleted_pipeline_aborts_its_clients_and_is_gone),
     TEST(an_unknown_name_suggests_the_nearest),
-    TEST(other_content_under_a_name_in_use_by_nobody_is_refused),
+    TEST(other_content_under_an_unused_name_is_refused),
     TEST(a_later_run_of_the_same_script_replaces_what_is_idle),
     TEST(a_restart_finds_a_pipeline_with_a_long_name_of_its_file),
     TEST(a_restart_keeps_the_generation_and_another_run_begins),

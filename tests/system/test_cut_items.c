@@ -27,7 +27,7 @@ static int64_t first_of(const struct stager_batch *batch, const char *name)
 
 /* With one place, what it does not name is not made: what was is lost when it wants more.
  */
-static void who_comes_back_for_other_fields_gets_those(void)
+static void a_client_that_reconnects_for_other_fields_gets_those(void)
 {
     static const char *const v = "v";
     struct fixture fixture;
@@ -169,7 +169,7 @@ static void a_feature_called_as_an_output_keeps_the_node_where_it_is(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(who_comes_back_for_other_fields_gets_those),
+    TEST(a_client_that_reconnects_for_other_fields_gets_those),
     TEST(what_was_run_ahead_of_a_whole_batch_is_in_no_slice),
     TEST(what_was_run_ahead_for_each_row_is_in_its_slice),
     TEST(a_feature_called_as_an_output_keeps_the_node_where_it_is),

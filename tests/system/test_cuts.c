@@ -243,7 +243,7 @@ static void a_fetch_is_never_run_ahead(void)
     fixture_finish(&fixture);
 }
 
-static void what_nobody_needs_is_not_sent(void)
+static void unused_outputs_are_not_sent(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -324,7 +324,7 @@ static bool is_full(const struct fixture_status *status, void *arg)
 
 /* v crosses alone while both are there; when they are gone its batches, of which the
  * buffer is full, are good for nobody. */
-static void a_batch_that_is_good_for_nobody_left_is_counted_as_lost(void)
+static void a_batch_that_no_remaining_client_can_use_is_counted_as_lost(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -388,7 +388,7 @@ static void an_error_of_a_node_that_moved_comes_where_it_was_written(void)
     fixture_finish(&fixture);
 }
 
-static void who_comes_back_wanting_more_is_refused(void)
+static void a_client_that_reconnects_and_asks_for_more_is_refused(void)
 {
     struct fixture fixture;
     struct stager_stream *stream;
@@ -573,12 +573,12 @@ static const struct stg_test tests[] = {
     TEST(what_the_targets_depend_on_moves_with_on),
     TEST(nothing_moves_with_off_nor_yet_with_auto),
     TEST(a_fetch_is_never_run_ahead),
-    TEST(what_nobody_needs_is_not_sent),
+    TEST(unused_outputs_are_not_sent),
     TEST(names_that_are_not_there_are_refused_at_open),
     TEST(all_features_are_there_while_a_place_is_free),
-    TEST(a_batch_that_is_good_for_nobody_left_is_counted_as_lost),
+    TEST(a_batch_that_no_remaining_client_can_use_is_counted_as_lost),
     TEST(an_error_of_a_node_that_moved_comes_where_it_was_written),
-    TEST(who_comes_back_wanting_more_is_refused),
+    TEST(a_client_that_reconnects_and_asks_for_more_is_refused),
     TEST(a_feed_is_not_overruled_by_what_was_run_ahead),
     TEST(each_gets_its_own_under_kills_when_items_are_split),
     TEST(each_gets_its_own_under_kills_when_all_get_all),

@@ -231,7 +231,7 @@ static int raw_connect(struct fixture *fixture)
     return fd;
 }
 
-static void a_client_of_another_version_is_told_both_ranges(void)
+static void a_client_of_another_version_receives_both_version_ranges(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -370,7 +370,7 @@ static void liar_body(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-static void a_lying_client_is_detached_and_harms_nobody(void)
+static void a_lying_client_is_detached_and_the_others_continue(void)
 {
     for (int lie = 0; lie < 3; lie++) {
         struct fixture fixture;
@@ -484,7 +484,7 @@ static void a_stopped_trainer_slows_only_itself(void)
 }
 
 /* Whether its hello is sent before stagerd closes the socket, or after. */
-static void a_connection_too_many_is_told_so(void)
+static void a_connection_over_the_limit_receives_an_error(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "max_clients: 2\n");
@@ -510,15 +510,15 @@ static const struct stg_test tests[] = {
     TEST(a_sleeping_trainer_learns_of_the_daemons_end),
     TEST(no_daemon_is_said_at_once_with_the_cure),
     TEST(a_second_daemon_on_one_runtime_dir_is_refused),
-    TEST(a_client_of_another_version_is_told_both_ranges),
+    TEST(a_client_of_another_version_receives_both_version_ranges),
     TEST(descriptors_that_a_client_sends_are_not_taken),
     TEST(garbage_on_the_socket_ends_that_connection_only),
-    TEST(a_lying_client_is_detached_and_harms_nobody),
+    TEST(a_lying_client_is_detached_and_the_others_continue),
     TEST(a_client_cannot_ask_for_all_passes_at_once),
     TEST(shared_memory_cannot_be_written_by_a_client),
     TEST(a_file_in_the_sockets_place_is_not_removed),
     TEST(a_stopped_trainer_slows_only_itself),
-    TEST(a_connection_too_many_is_told_so),
+    TEST(a_connection_over_the_limit_receives_an_error),
 };
 
 TEST_MAIN(tests)

@@ -254,7 +254,7 @@ static bool evicted_one(const struct fixture_status *status, void *arg)
 }
 
 /* x holds the only item that there is room for; y waits for the next one. */
-static void who_was_detached_learns_from_a_feed_why(void)
+static void a_feed_of_a_detached_client_returns_the_reason(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -319,7 +319,7 @@ static const struct stg_test tests[] = {
     TEST(what_a_client_sets_holds_from_the_next_item_drawn),
     TEST(strings_may_be_set_and_other_values_stay),
     TEST(what_may_not_be_set_is_refused_and_the_stream_goes_on),
-    TEST(who_was_detached_learns_from_a_feed_why),
+    TEST(a_feed_of_a_detached_client_returns_the_reason),
     TEST(a_run_that_was_replaced_takes_no_feeds),
 };
 

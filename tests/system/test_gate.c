@@ -230,7 +230,7 @@ static void stagerd_leaves_no_gate_behind(void)
     fixture_finish(&fixture);
 }
 
-static void who_wants_no_gate_has_none(void)
+static void a_disabled_gate_is_not_started(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "gate: {enable: false}\n");
@@ -457,7 +457,7 @@ static struct stg_event next_event(int fd, uint64_t *sequence)
     FAIL("only repeats");
 }
 
-static void what_happens_is_told_in_order_without_a_gap(void)
+static void events_are_reported_in_order_without_a_gap(void)
 {
     static const enum stg_event_kind kinds[] = {
         STG_EVENT_APPLIED,  STG_EVENT_ATTACHED, STG_EVENT_STARTED, STG_EVENT_ENDED,
@@ -502,14 +502,14 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_killed_gate_is_back_within_a_second, 40),
     TEST_SLOW(a_stopped_gate_does_not_hold_up_the_daemon, 60),
     TEST_SLOW(stagerd_leaves_no_gate_behind, 60),
-    TEST(who_wants_no_gate_has_none),
+    TEST(a_disabled_gate_is_not_started),
     TEST(what_attach_sock_answers_the_gate_answers),
     TEST(what_needs_descriptors_is_refused),
     TEST(a_ticket_that_is_none_is_refused),
     TEST(a_strangers_ticket_opens_what_is_the_strangers),
     TEST(a_change_that_is_sent_again_is_done_once),
     TEST(a_change_of_another_generation_is_not_done),
-    TEST_SLOW(what_happens_is_told_in_order_without_a_gap, 40),
+    TEST_SLOW(events_are_reported_in_order_without_a_gap, 40),
 };
 
 TEST_MAIN(tests)

@@ -138,7 +138,7 @@ static void what_a_trainer_lacks_runs_ahead_of_it(void)
     }
 }
 
-static void who_needs_nothing_of_what_it_lacks_forces_nothing(void)
+static void unsupported_nodes_that_are_not_fetched_force_no_partition(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -313,7 +313,7 @@ static void others_get_theirs_while_one_lacks_what_all_get(void)
 
 /* What one fetches runs in its own process, and what the other lacks does not run in its
  * own: who comes second is told. */
-static void who_fetches_what_another_one_lacks_cannot_be_there_with_it(void)
+static void a_client_may_not_fetch_a_node_that_another_client_does_not_support(void)
 {
     struct fixture fixture;
     struct trainer whole;
@@ -335,7 +335,7 @@ static void who_fetches_what_another_one_lacks_cannot_be_there_with_it(void)
 }
 
 /* As that, and the older one is there first. */
-static void who_comes_second_and_fetches_what_is_lacked_is_told(void)
+static void a_second_client_that_fetches_an_unsupported_node_gets_an_error(void)
 {
     struct fixture fixture;
     struct trainer whole;
@@ -354,7 +354,7 @@ static void who_comes_second_and_fetches_what_is_lacked_is_told(void)
 }
 
 /* Its old build is no hindrance to itself. */
-static void who_comes_back_with_another_build_is_taken_as_it_is_then(void)
+static void a_client_that_reconnects_with_another_build_gets_its_new_partition(void)
 {
     struct fixture fixture;
     struct trainer whole;
@@ -412,16 +412,16 @@ static void what_two_of_them_lack_has_to_fit_together(void)
 
 static const struct stg_test tests[] = {
     TEST(what_a_trainer_lacks_runs_ahead_of_it),
-    TEST(who_needs_nothing_of_what_it_lacks_forces_nothing),
+    TEST(unsupported_nodes_that_are_not_fetched_force_no_partition),
     TEST(with_off_the_open_is_refused),
     TEST(what_may_not_run_ahead_is_refused_at_open),
     TEST(an_error_of_what_is_lacked_comes_with_the_batch),
     TEST(a_client_that_cannot_be_asked_is_attached_as_ever),
     TEST(others_get_theirs_while_one_lacks_what_is_split),
     TEST(others_get_theirs_while_one_lacks_what_all_get),
-    TEST(who_fetches_what_another_one_lacks_cannot_be_there_with_it),
-    TEST(who_comes_second_and_fetches_what_is_lacked_is_told),
-    TEST(who_comes_back_with_another_build_is_taken_as_it_is_then),
+    TEST(a_client_may_not_fetch_a_node_that_another_client_does_not_support),
+    TEST(a_second_client_that_fetches_an_unsupported_node_gets_an_error),
+    TEST(a_client_that_reconnects_with_another_build_gets_its_new_partition),
     TEST(what_two_of_them_lack_has_to_fit_together),
 };
 TEST_MAIN(tests)

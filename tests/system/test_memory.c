@@ -549,7 +549,7 @@ static void a_stop_while_memory_is_reserved_is_a_clean_one(void)
 
 /* The daemon is started with fewer descriptors than its clients will need, and its
  * reply to `status` has no room for all of them. */
-static void hundreds_of_clients_are_served_and_told_of(void)
+static void hundreds_of_clients_are_served_and_listed(void)
 {
     enum { N = 400 };
     static struct stager_stream *streams[N];
@@ -579,7 +579,7 @@ static void hundreds_of_clients_are_served_and_told_of(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST_SLOW(hundreds_of_clients_are_served_and_told_of, 60),
+    TEST_SLOW(hundreds_of_clients_are_served_and_listed, 60),
     TEST(a_stop_while_memory_is_reserved_is_a_clean_one),
     TEST(memory_is_reused_and_does_not_grow),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),

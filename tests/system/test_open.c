@@ -202,7 +202,7 @@ static void to_the_end_body(struct fixture *fixture, int fd, void *arg)
     trainer_recv(fd);
 }
 
-static void who_is_killed_at_the_end_is_told_it_again(void)
+static void a_client_killed_at_the_end_gets_the_end_again(void)
 {
     static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
     for (int k = 0; k < 3; k++) {
@@ -230,7 +230,7 @@ static const struct stg_test tests[] = {
     TEST(a_name_killed_before_its_first_request_keeps_its_place),
     TEST(a_split_pass_waits_for_a_name_killed_before_its_first_request),
     TEST(a_refused_open_begins_nothing),
-    TEST(who_is_killed_at_the_end_is_told_it_again),
+    TEST(a_client_killed_at_the_end_gets_the_end_again),
 };
 
 TEST_MAIN(tests)

@@ -47,7 +47,7 @@ static void start_victim(struct fixture *fixture, struct trainer *victim, int n)
     CHECK_INT(trainer_recv(victim->fd), 1);
 }
 
-static void who_comes_back_to_a_broadcast_misses_nothing(void)
+static void a_client_that_reconnects_to_a_broadcast_misses_nothing(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -116,7 +116,7 @@ static void without_redeliver_what_was_not_acknowledged_is_lost(void)
     fixture_finish(&fixture);
 }
 
-static void a_broadcast_goes_on_without_who_does_not_come_back(void)
+static void a_broadcast_continues_without_a_client_that_does_not_reconnect(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -142,7 +142,7 @@ static void a_broadcast_goes_on_without_who_does_not_come_back(void)
     fixture_finish(&fixture);
 }
 
-static void the_place_of_who_may_come_back_is_kept(void)
+static void the_place_of_a_client_that_may_reconnect_is_kept(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -242,7 +242,7 @@ static bool is_idle(const struct fixture_status *status, void *arg)
     return strcmp(status->state, "idle") == 0;
 }
 
-static void who_left_after_the_end_keeps_nothing_alive(void)
+static void a_client_that_left_after_the_end_keeps_nothing_alive(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -260,7 +260,7 @@ static void who_left_after_the_end_keeps_nothing_alive(void)
     fixture_finish(&fixture);
 }
 
-static void who_is_not_waited_for_any_more_takes_the_stage_along(void)
+static void a_client_past_its_reconnect_grace_ends_the_stage(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -345,15 +345,15 @@ static void a_private_run_ends_with_its_client(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(who_comes_back_to_a_broadcast_misses_nothing),
+    TEST(a_client_that_reconnects_to_a_broadcast_misses_nothing),
     TEST(without_redeliver_what_was_not_acknowledged_is_lost),
-    TEST(a_broadcast_goes_on_without_who_does_not_come_back),
-    TEST(the_place_of_who_may_come_back_is_kept),
+    TEST(a_broadcast_continues_without_a_client_that_does_not_reconnect),
+    TEST(the_place_of_a_client_that_may_reconnect_is_kept),
     TEST(a_name_that_is_attached_is_refused),
     TEST(a_client_id_is_taken_whole_or_refused),
     TEST(a_split_pass_waits_for_the_last_one_that_left),
-    TEST(who_left_after_the_end_keeps_nothing_alive),
-    TEST(who_is_not_waited_for_any_more_takes_the_stage_along),
+    TEST(a_client_that_left_after_the_end_keeps_nothing_alive),
+    TEST(a_client_past_its_reconnect_grace_ends_the_stage),
     TEST(a_warm_stage_fills_its_buffer_and_waits),
     TEST(a_warm_stage_that_failed_is_made_anew),
     TEST(a_private_run_ends_with_its_client),

@@ -94,7 +94,7 @@ static void each_rank_gets_its_item_of_each_round(void)
     fixture_finish(&fixture);
 }
 
-static void an_incomplete_last_round_is_for_nobody(void)
+static void an_incomplete_last_round_is_not_delivered(void)
 {
     struct fixture fixture;
     struct stager_stream *ranks[3];
@@ -184,7 +184,7 @@ static void it_begins_when_all_ranks_are_there(void)
     fixture_finish(&fixture);
 }
 
-static void a_rank_that_does_not_come_is_told_of(void)
+static void a_missing_rank_is_reported(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -323,7 +323,7 @@ static void a_rank_without_a_name_that_leaves_ends_it_at_once(void)
     fixture_finish(&fixture);
 }
 
-static void another_takes_the_rank_of_who_left_between_passes(void)
+static void a_new_client_takes_the_rank_of_one_that_left_between_passes(void)
 {
     struct fixture fixture;
     struct stager_stream *ranks[2];
@@ -347,16 +347,16 @@ static void another_takes_the_rank_of_who_left_between_passes(void)
 
 static const struct stg_test tests[] = {
     TEST(each_rank_gets_its_item_of_each_round),
-    TEST(an_incomplete_last_round_is_for_nobody),
+    TEST(an_incomplete_last_round_is_not_delivered),
     TEST(an_error_item_is_a_step_of_every_rank_and_loses_nothing),
     TEST(ignored_items_are_left_out_before_dealing),
     TEST(it_begins_when_all_ranks_are_there),
-    TEST(a_rank_that_does_not_come_is_told_of),
+    TEST(a_missing_rank_is_reported),
     TEST(no_rank_is_offered_a_round_that_another_is_not),
     TEST(a_rank_that_comes_back_goes_on_where_it_was),
     TEST(a_rank_that_does_not_come_back_in_time_ends_it_for_all),
     TEST(a_rank_without_a_name_that_leaves_ends_it_at_once),
-    TEST(another_takes_the_rank_of_who_left_between_passes),
+    TEST(a_new_client_takes_the_rank_of_one_that_left_between_passes),
 };
 
 TEST_MAIN(tests)

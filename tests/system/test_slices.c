@@ -236,7 +236,7 @@ static void take_one_slice(struct fixture *fixture, int fd, void *arg)
     trainer_recv(fd);
 }
 
-static void who_dies_or_leaves_within_a_staged_batch_leaves_all_of_it_to_the_others(void)
+static void a_staged_batch_is_left_whole_to_the_others_if_its_client_dies_or_leaves(void)
 {
     for (int kill = 0; kill < 2; kill++) {
         struct fixture fixture;
@@ -281,7 +281,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_last_batch_that_is_shorter_ends_with_a_shorter_slice, 60),
     TEST(a_size_that_does_not_divide_is_refused_with_both_numbers),
     TEST(stager_run_computes_on_the_slice),
-    TEST_SLOW(who_dies_or_leaves_within_a_staged_batch_leaves_all_of_it_to_the_others,
+    TEST_SLOW(a_staged_batch_is_left_whole_to_the_others_if_its_client_dies_or_leaves,
               60),
 };
 

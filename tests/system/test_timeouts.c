@@ -140,7 +140,7 @@ static void the_slowest_is_evicted_and_the_others_lose_nothing(void)
     fixture_finish(&fixture);
 }
 
-static void evict_is_refused_where_nobody_holds_up_another(void)
+static void evict_is_refused_where_no_client_can_block_another(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -249,7 +249,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_dropped_item_is_counted_and_seen_in_the_next, 60),
     TEST(an_item_that_waits_on_is_not_lost),
     TEST(the_slowest_is_evicted_and_the_others_lose_nothing),
-    TEST(evict_is_refused_where_nobody_holds_up_another),
+    TEST(evict_is_refused_where_no_client_can_block_another),
     TEST(the_time_runs_only_for_the_item_whose_turn_it_is),
     TEST(source_order_is_kept_for_any_number_of_runners),
     TEST(without_deterministic_an_item_is_published_when_it_is_finished),

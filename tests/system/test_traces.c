@@ -119,7 +119,7 @@ static void what_a_client_says_of_itself_is_checked(void)
     fixture_finish(&fixture);
 }
 
-static void a_count_that_jumps_harms_nobody(void)
+static void a_span_count_that_jumps_disturbs_no_other_client(void)
 {
     static const uint64_t jumps[] = {STG_CONTROL_SPANS + 1, UINT64_C(1) << 33,
                                      UINT64_C(1) << 63, UINT64_MAX};
@@ -145,7 +145,7 @@ static void a_count_that_jumps_harms_nobody(void)
     fixture_finish(&fixture);
 }
 
-static void who_traces_cannot_write_what_it_reads(void)
+static void a_tracer_cannot_write_to_the_pages_it_reads(void)
 {
     struct fixture fixture;
     struct trace trace;
@@ -196,8 +196,8 @@ static void a_trace_counts_on_the_memory_budget(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(what_a_client_says_of_itself_is_checked, 60),
-    TEST_SLOW(a_count_that_jumps_harms_nobody, 60),
-    TEST(who_traces_cannot_write_what_it_reads),
+    TEST_SLOW(a_span_count_that_jumps_disturbs_no_other_client, 60),
+    TEST(a_tracer_cannot_write_to_the_pages_it_reads),
     TEST(a_trace_has_a_length),
     TEST(a_trace_counts_on_the_memory_budget),
 };

@@ -420,13 +420,13 @@ static void without_room_on_the_device_each_copies_for_itself(void)
     each_copies_for_itself(shared, "no ", 0);
 }
 
-static void a_device_that_shares_nothing_is_told(void)
+static void a_device_that_cannot_share_memory_is_reported(void)
 {
     setenv("STG_STANDIN_MEMORY", "0", 1);
     each_copies_for_itself(shared, "descriptors", 0);
 }
 
-static void a_device_that_is_not_there_is_told(void)
+static void a_missing_device_is_reported(void)
 {
     each_copies_for_itself("gpu: {device: cuda:3}", "stagerd sees 1", 0);
 }
@@ -521,8 +521,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer, 60),
     TEST_SLOW(without_a_device_each_copies_for_itself, 60),
     TEST_SLOW(without_room_on_the_device_each_copies_for_itself, 60),
-    TEST_SLOW(a_device_that_shares_nothing_is_told, 60),
-    TEST_SLOW(a_device_that_is_not_there_is_told, 60),
+    TEST_SLOW(a_device_that_cannot_share_memory_is_reported, 60),
+    TEST_SLOW(a_missing_device_is_reported, 60),
     TEST_SLOW(what_does_not_fit_the_memory_is_copied_by_each, 60),
     TEST_SLOW(a_client_without_a_device_reads_the_memory_of_the_host, 60),
     TEST_SLOW(a_bad_device_is_refused_when_it_is_applied, 60),

@@ -98,7 +98,7 @@ static void what_is_not_that_array_is_refused(void)
     }
 }
 
-static void a_file_that_is_none_is_told(void)
+static void a_file_of_another_format_is_reported(void)
 {
     float got[6];
     struct stg_err err = {0};
@@ -115,6 +115,6 @@ static void a_file_that_is_none_is_told(void)
 static const struct stg_test tests[] = {
     TEST(both_byte_orders_are_read),
     TEST(what_is_not_that_array_is_refused),
-    TEST(a_file_that_is_none_is_told),
+    TEST(a_file_of_another_format_is_reported),
 };
 TEST_MAIN(tests)

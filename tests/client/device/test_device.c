@@ -198,7 +198,7 @@ static void *end_the_pass(void *arg)
 }
 
 /* The end of a pass waits for what is not given back. */
-static void who_sleeps_keeps_no_lease_back(void)
+static void a_sleeping_client_holds_back_no_lease(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
@@ -379,7 +379,7 @@ static const struct stg_test tests[] = {
     TEST(next_does_not_wait_for_the_copy),
     TEST(batches_are_copied_ahead),
     TEST(a_lease_goes_back_when_its_copy_is_done),
-    TEST(who_sleeps_keeps_no_lease_back),
+    TEST(a_sleeping_client_holds_back_no_lease),
     TEST(memory_is_written_again_after_the_trainers_work),
     TEST(memory_is_written_again_after_work_on_the_stream_that_is_named),
     TEST(the_trainers_stream_waits_for_the_copy),

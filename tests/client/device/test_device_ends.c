@@ -76,7 +76,7 @@ static void a_copy_that_fails_costs_its_batch(void)
     on_device_finish(&fake, stream);
 }
 
-static void a_damaged_batch_is_told_at_once(void)
+static void a_damaged_batch_is_reported_at_once(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
@@ -108,7 +108,7 @@ static void what_is_ahead_of_a_cut_is_dropped(void)
     on_device_finish(&fake, stream);
 }
 
-static void who_holds_all_is_told(void)
+static void a_client_that_holds_every_batch_gets_an_error(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
@@ -250,11 +250,16 @@ static void without_a_device_all_goes_on(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(an_error_item_keeps_its_place),       TEST(the_end_comes_after_what_is_ahead),
-    TEST(a_copy_that_fails_costs_its_batch),   TEST(a_damaged_batch_is_told_at_once),
-    TEST(what_is_ahead_of_a_cut_is_dropped),   TEST(who_holds_all_is_told),
-    TEST(a_batch_in_hand_outlives_its_stream), TEST(close_waits_for_copies_under_way),
-    TEST(a_forked_child_touches_no_device),    TEST(what_is_no_device_is_refused),
+    TEST(an_error_item_keeps_its_place),
+    TEST(the_end_comes_after_what_is_ahead),
+    TEST(a_copy_that_fails_costs_its_batch),
+    TEST(a_damaged_batch_is_reported_at_once),
+    TEST(what_is_ahead_of_a_cut_is_dropped),
+    TEST(a_client_that_holds_every_batch_gets_an_error),
+    TEST(a_batch_in_hand_outlives_its_stream),
+    TEST(close_waits_for_copies_under_way),
+    TEST(a_forked_child_touches_no_device),
+    TEST(what_is_no_device_is_refused),
     TEST(without_a_device_all_goes_on),
 };
 

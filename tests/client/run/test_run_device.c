@@ -366,7 +366,7 @@ static void what_was_written_is_seen(void)
 
 /* ---- what fails ---- */
 
-static void an_id_that_is_no_row_is_told_by_a_later_run(void)
+static void an_id_without_a_row_is_reported_by_a_later_run(void)
 {
     struct fake fake;
     struct stager_stream *stream = open_with(&fake, "on", 0);
@@ -388,7 +388,7 @@ static void an_id_that_is_no_row_is_told_by_a_later_run(void)
     stop(&fake, stream);
 }
 
-static void of_the_last_batches_it_is_told_before_the_end(void)
+static void an_error_of_the_last_batches_is_reported_before_the_end(void)
 {
     struct fake fake;
     struct stager_stream *stream = open_with(&fake, "on", 1);
@@ -418,7 +418,7 @@ static void of_the_last_batches_it_is_told_before_the_end(void)
     stop(&fake, stream);
 }
 
-static void an_error_is_told_when_the_device_is_behind(void)
+static void an_error_is_reported_when_the_device_is_behind(void)
 {
     struct fake fake;
     struct stager_stream *stream = open_with(&fake, "on", 1);
@@ -569,9 +569,9 @@ static const struct stg_test tests[] = {
     TEST(results_that_are_kept_stay),
     TEST(nothing_is_allocated_in_a_steady_state),
     TEST(what_was_written_is_seen),
-    TEST(an_id_that_is_no_row_is_told_by_a_later_run),
-    TEST(of_the_last_batches_it_is_told_before_the_end),
-    TEST(an_error_is_told_when_the_device_is_behind),
+    TEST(an_id_without_a_row_is_reported_by_a_later_run),
+    TEST(an_error_of_the_last_batches_is_reported_before_the_end),
+    TEST(an_error_is_reported_when_the_device_is_behind),
     TEST(it_is_said_where_it_ran_and_why),
     TEST(a_kernel_that_fails_leaves_its_work_to_the_host),
     TEST(memory_that_is_not_there_costs_the_device_its_work),

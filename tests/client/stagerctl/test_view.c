@@ -66,7 +66,7 @@ static void each_span_has_its_own_time_without_those_inside(void)
     finish(&view);
 }
 
-static void who_ends_later_than_what_it_is_in_ends_with_it(void)
+static void a_span_that_outlasts_its_parent_ends_with_it(void)
 {
     struct stg_trace_view view;
     start();
@@ -99,7 +99,7 @@ static void deeper_than_any_program_nests_is_left_out(void)
 
 static const struct stg_test tests[] = {
     TEST(each_span_has_its_own_time_without_those_inside),
-    TEST(who_ends_later_than_what_it_is_in_ends_with_it),
+    TEST(a_span_that_outlasts_its_parent_ends_with_it),
     TEST(deeper_than_any_program_nests_is_left_out),
 };
 TEST_MAIN(tests)

@@ -178,7 +178,7 @@ static void batches_are_released_in_any_order(void)
     fake_finish(&fake, stream);
 }
 
-static void an_error_item_is_told_and_the_stream_goes_on(void)
+static void an_error_item_is_reported_and_the_stream_continues(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -226,7 +226,7 @@ static void the_end_stays_until_rewind(void)
     fake_finish(&fake, stream);
 }
 
-static void last_words_are_told_again_and_again(void)
+static void the_terminal_status_is_returned_by_every_later_call(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -247,7 +247,7 @@ static void last_words_are_told_again_and_again(void)
     fake_finish(&fake, stream);
 }
 
-static void a_dead_daemon_is_told_after_what_it_left_in_the_ring(void)
+static void a_dead_daemon_is_reported_after_the_batches_left_in_the_ring(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -365,7 +365,7 @@ static int64_t *writable(const struct stager_batch *batch)
     return (int64_t *)(uintptr_t)x.data;
 }
 
-static void what_is_written_on_copies_is_seen_by_nobody_and_forgotten_at_release(void)
+static void writes_to_a_copy_are_private_and_discarded_at_release(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -459,15 +459,15 @@ static const struct stg_test tests[] = {
     TEST(calling_next_says_that_what_came_before_is_done_with),
     TEST(batches_in_hand_are_bounded_and_named),
     TEST(batches_are_released_in_any_order),
-    TEST(an_error_item_is_told_and_the_stream_goes_on),
+    TEST(an_error_item_is_reported_and_the_stream_continues),
     TEST(the_end_stays_until_rewind),
-    TEST(last_words_are_told_again_and_again),
-    TEST(a_dead_daemon_is_told_after_what_it_left_in_the_ring),
+    TEST(the_terminal_status_is_returned_by_every_later_call),
+    TEST(a_dead_daemon_is_reported_after_the_batches_left_in_the_ring),
     TEST(batches_stay_readable_after_close_until_each_is_released),
     TEST(close_gives_back_what_was_never_taken_once_the_daemon_let_go),
     TEST(options_reach_the_daemon),
     TEST(a_client_is_called_after_program_and_process),
-    TEST(what_is_written_on_copies_is_seen_by_nobody_and_forgotten_at_release),
+    TEST(writes_to_a_copy_are_private_and_discarded_at_release),
     TEST(a_pinned_stream_keeps_its_memory_after_the_last_release),
     TEST(a_ready_batch_costs_no_system_call),
 };

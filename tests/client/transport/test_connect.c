@@ -83,7 +83,7 @@ static void without_a_daemon_the_text_says_how_to_start_it(void)
     rmdir(dir);
 }
 
-static void a_socket_that_nobody_listens_at_is_unreachable(void)
+static void a_socket_without_a_listener_is_unreachable(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -320,7 +320,7 @@ static const struct stg_test tests[] = {
     TEST(the_socket_is_looked_for_in_order),
     TEST(a_path_that_fits_no_address_is_refused_with_its_length),
     TEST(without_a_daemon_the_text_says_how_to_start_it),
-    TEST(a_socket_that_nobody_listens_at_is_unreachable),
+    TEST(a_socket_without_a_listener_is_unreachable),
     TEST(a_closed_door_names_its_group),
     TEST(a_daemon_of_another_protocol_is_refused_with_both_versions),
     TEST(the_daemons_own_refusal_is_repeated_word_for_word),

@@ -131,7 +131,7 @@ static void runners_that_wait_for_workers_hold_up_by_the_function(void)
     CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
 }
 
-static void when_nobody_works_it_is_the_handing_over(void)
+static void without_other_work_the_bottleneck_is_the_transport(void)
 {
     struct stg_pace pace = a_second();
     pace.draw_ns = 100 * MS;
@@ -270,7 +270,7 @@ static const struct stg_test tests[] = {
     TEST(threads_that_compute_for_a_draw_that_waits_decode_too),
     TEST(runners_that_compute_hold_up_by_the_graph),
     TEST(runners_that_wait_for_workers_hold_up_by_the_function),
-    TEST(when_nobody_works_it_is_the_handing_over),
+    TEST(without_other_work_the_bottleneck_is_the_transport),
     TEST(one_batch_that_takes_longer_than_the_window_holds_up_too),
     TEST(without_batches_nothing_is_said),
     TEST(the_pace_is_that_of_the_last_seconds),

@@ -248,7 +248,7 @@ static void what_is_not_whole_or_has_an_error_is_not_shared(void)
     end();
 }
 
-static void who_may_not_read_the_files_does_not_get_them(void)
+static void a_user_without_read_access_does_not_get_the_files(void)
 {
     if (getuid() != 0)
         SKIP("only root can be somebody else");
@@ -319,7 +319,7 @@ static void without_memory_for_it_each_keeps_its_own(void)
     end();
 }
 
-static void what_nobody_uses_goes_when_the_memory_is_wanted(void)
+static void unused_caches_are_freed_when_memory_is_needed(void)
 {
     begin(100000);
     struct run run;
@@ -428,10 +428,10 @@ static const struct stg_test tests[] = {
     TEST(a_file_that_changes_while_it_is_read_is_not_shared),
     TEST(other_steps_are_another_content),
     TEST(what_is_not_whole_or_has_an_error_is_not_shared),
-    TEST(who_may_not_read_the_files_does_not_get_them),
+    TEST(a_user_without_read_access_does_not_get_the_files),
     TEST(what_a_content_is_called_is_known_to_one_daemon_alone),
     TEST(without_memory_for_it_each_keeps_its_own),
-    TEST(what_nobody_uses_goes_when_the_memory_is_wanted),
+    TEST(unused_caches_are_freed_when_memory_is_needed),
     TEST(tables_of_the_same_bytes_are_one),
     TEST(containers_of_other_names_share_nothing),
     TEST(threads_that_fill_read_and_drop_it_get_all),

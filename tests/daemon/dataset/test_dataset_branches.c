@@ -193,7 +193,7 @@ static const char *choose_text(const char *a, const char *b, const char *c,
 }
 
 /* TFD-E9, TFD-D7: choices out of range, and inputs that end. */
-static void choose_takes_what_it_is_told(void)
+static void choose_takes_elements_in_the_order_of_the_choices(void)
 {
     make_files();
     static const char *const choices =
@@ -247,7 +247,7 @@ static void an_input_without_weight_is_never_drawn(void)
 }
 
 /* TFD-D7 */
-static void epochs_of_samples_differ_only_when_told(void)
+static void epochs_of_samples_differ_only_on_request(void)
 {
 #define TWICE(arguments)                                                                 \
     "datasets: {a: [range: {stop: 40}], b: [range: {start: 100, stop: 140}]}\n"          \
@@ -391,11 +391,11 @@ static const struct stg_test tests[] = {
     TEST(a_row_of_zip_is_where_its_first_file_is),
     TEST(concatenate_hands_on_one_input_after_the_other),
     TEST(branches_take_branches),
-    TEST(choose_takes_what_it_is_told),
+    TEST(choose_takes_elements_in_the_order_of_the_choices),
     TEST(choose_ends_when_all_inputs_have),
     TEST(sample_draws_as_the_definition_says),
     TEST(an_input_without_weight_is_never_drawn),
-    TEST(epochs_of_samples_differ_only_when_told),
+    TEST(epochs_of_samples_differ_only_on_request),
     TEST(draws_have_the_chances_of_their_weights),
     TEST(a_branch_is_steps_below_a_name),
     TEST(a_branch_is_there_taken_and_no_circle),

@@ -473,7 +473,7 @@ static struct stg_dataset *open_with_threads(const char *text, uint32_t n,
     return stg_test_open_spec(*ret_spec, env);
 }
 
-static void who_draws_reads_where_auto_has_come_to_no_threads(void)
+static void the_drawing_thread_reads_when_auto_has_chosen_no_threads(void)
 {
     make_long_files("n", 6, 3000);
     struct stg_dataset_env env = stg_test_env();
@@ -542,7 +542,7 @@ static const struct stg_test tests[] = {
     TEST(files_to_come_are_opened_ahead),
     TEST(a_stalled_file_does_not_stop_the_others_when_order_is_given_up),
     TEST(a_dataset_goes_and_stops_in_the_middle_of_reads),
-    TEST(who_draws_reads_where_auto_has_come_to_no_threads),
+    TEST(the_drawing_thread_reads_when_auto_has_chosen_no_threads),
     TEST(where_order_is_given_up_auto_never_comes_to_no_threads),
     TEST(a_thread_that_is_stuck_is_made_up_for),
 };

@@ -21,7 +21,7 @@ static void step(struct stg_test_spec *spec, const char *name, const char *attr,
 }
 
 /* Batches of 1000 numbers are made while nobody asks: so many as fit the buffer. */
-static void it_works_ahead_while_nobody_asks(void)
+static void it_works_ahead_between_calls(void)
 {
     enum { BATCH_BYTES = 8000, AHEAD = 8 };
     struct stg_test_spec spec = {0};
@@ -174,7 +174,7 @@ static void *stop(void *owner)
 }
 
 /* Nothing ever comes out of the shuffle: the caller waits for the thread. */
-static void who_waits_for_it_hears_of_a_stop(void)
+static void a_waiting_caller_sees_a_stop(void)
 {
     struct stg_test_spec spec = {0};
     stg_test_range(&spec, INT64_MAX);
@@ -212,11 +212,11 @@ static void it_may_go_at_any_time(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(it_works_ahead_while_nobody_asks),
+    TEST(it_works_ahead_between_calls),
     TEST(a_buffer_of_a_million_fits_half_more_than_the_budget_without_it),
     TEST(auto_doubles_when_it_was_full_and_is_empty),
     TEST(auto_does_not_outgrow_the_memory),
-    TEST(who_waits_for_it_hears_of_a_stop),
+    TEST(a_waiting_caller_sees_a_stop),
     TEST(it_may_go_at_any_time),
 };
 

@@ -106,7 +106,7 @@ static void a_file_that_is_missing_costs_interleave_itself_alone(void)
     "num_parallel_calls: 4}"
 
 /* TFD-E12: the order of errors is that of elements, not of their clocks. */
-static void of_two_failures_in_a_parallel_batch_the_lowest_is_told_first(void)
+static void of_two_failures_in_a_parallel_batch_the_lowest_is_reported_first(void)
 {
     struct stg_dataset_env env = stg_test_env();
     struct stg_pipeline_spec *spec;
@@ -146,7 +146,7 @@ static bool epochs_are_alike(const char *text)
 }
 
 /* TFD-D4: `pass` is what a fresh iterator is. */
-static void epochs_and_passes_are_reshuffled_when_told_and_else_never(void)
+static void epochs_and_passes_are_reshuffled_only_on_request(void)
 {
     char *a = items(SHUFFLED("seed: 5"), 0), *b = items(SHUFFLED("seed: 5"), 0);
     char *c = items(SHUFFLED("seed: 5"), 1);
@@ -220,8 +220,8 @@ static const struct stg_test tests[] = {
     TEST(of_three_bad_rows_and_a_good_one_the_good_one_is_left),
     TEST(a_file_that_is_missing_ends_a_reader_also_when_errors_are_ignored),
     TEST(a_file_that_is_missing_costs_interleave_itself_alone),
-    TEST(of_two_failures_in_a_parallel_batch_the_lowest_is_told_first),
-    TEST(epochs_and_passes_are_reshuffled_when_told_and_else_never),
+    TEST(of_two_failures_in_a_parallel_batch_the_lowest_is_reported_first),
+    TEST(epochs_and_passes_are_reshuffled_only_on_request),
     TEST(two_shuffles_of_one_seed_agree_and_of_two_do_not),
     TEST(a_shuffle_by_index_is_refused),
     TEST(steps_of_one_thread_each_come_to_their_end),

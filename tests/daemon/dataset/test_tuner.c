@@ -278,7 +278,7 @@ static struct stg_tuner drawn_tuner(uint32_t start, double cpus)
     return ret;
 }
 
-static void who_draws_needs_a_cpu_too_where_it_does_what_threads_do(void)
+static void a_drawing_thread_that_computes_needs_a_cpu_too(void)
 {
     struct stg_tuner tuner = drawn_tuner(8, 2);
     run_drawn(&tuner, 0.5, 1, 60);
@@ -289,7 +289,7 @@ static void who_draws_needs_a_cpu_too_where_it_does_what_threads_do(void)
 }
 
 /* There the threads would only take the CPU from who draws. */
-static void on_one_cpu_who_draws_computes_alone(void)
+static void on_one_cpu_the_drawing_thread_computes_alone(void)
 {
     struct stg_tuner tuner = drawn_tuner(0, 1);
     run_drawn(&tuner, 1.1, 1, 60);
@@ -330,7 +330,7 @@ static void a_number_that_was_given_stays(void)
     CHECK_INT(tuner.value, 3);
 }
 
-static void a_trial_is_kept_when_who_consumes_has_changed(void)
+static void a_trial_is_kept_when_the_consumers_have_changed(void)
 {
     struct model model = model_of(40, 10, 8, 1);
     struct stg_tuner tuner = tuner_of(1, 16, 8);
@@ -430,12 +430,12 @@ static const struct stg_test tests[] = {
     TEST(noise_of_a_tenth_makes_no_flapping),
     TEST(a_clear_gain_is_found_among_others_that_work),
     TEST(threads_that_are_in_one_anothers_way_are_given_up),
-    TEST(who_draws_needs_a_cpu_too_where_it_does_what_threads_do),
-    TEST(on_one_cpu_who_draws_computes_alone),
+    TEST(a_drawing_thread_that_computes_needs_a_cpu_too),
+    TEST(on_one_cpu_the_drawing_thread_computes_alone),
     TEST(where_reads_sleep_all_threads_come_at_once),
     TEST(threads_come_at_once_when_all_turns_slow),
     TEST(a_number_that_was_given_stays),
-    TEST(a_trial_is_kept_when_who_consumes_has_changed),
+    TEST(a_trial_is_kept_when_the_consumers_have_changed),
     TEST(a_consumer_that_only_takes_is_the_same_however_little_it_takes),
     TEST(a_buffer_grows_while_both_sides_wait_and_no_further),
     TEST(room_that_was_never_needed_is_given_up),

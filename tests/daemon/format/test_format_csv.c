@@ -76,7 +76,7 @@ static void a_quote_inside_of_a_field_opens_nothing(void)
     check_text(&semicolon, 0, "a,\"b\nc;\"d\ne\"\n", "0[a,\"b]\n1[c;\"d\ne\"]\n");
 }
 
-static void a_quote_that_is_not_closed_is_told_at_the_end(void)
+static void an_unclosed_quote_is_reported_at_the_end(void)
 {
     check_text(&plain, 0, "a\nb,\"c\nd",
                "0[a]\n!INVALID_ARGUMENT record 1 (offset 2): the file ends inside of "
@@ -181,7 +181,7 @@ static const struct stg_test tests[] = {
     TEST(records_end_at_every_kind_of_line_end),
     TEST(quotes_keep_line_ends),
     TEST(a_quote_inside_of_a_field_opens_nothing),
-    TEST(a_quote_that_is_not_closed_is_told_at_the_end),
+    TEST(an_unclosed_quote_is_reported_at_the_end),
     TEST(a_header_is_left_out_and_counted),
     TEST(a_record_above_the_limit_is_passed_over),
     TEST(texts_of_all_kinds_split_alike_at_every_border),

@@ -60,7 +60,7 @@ static void a_file_may_hold_no_record(void)
     " and a footer of " #footer ": it was cut, or record_bytes, header_bytes or "        \
     "footer_bytes is another\n"
 
-static void a_file_that_does_not_fit_is_told_behind_its_whole_records(void)
+static void a_ragged_file_is_reported_after_its_whole_records(void)
 {
     check_fixed(
         2, 0, 0, "aab",
@@ -113,7 +113,7 @@ static void blank_lines_are_passed_over_and_counted(void)
 static const struct stg_test tests[] = {
     TEST(records_lie_between_header_and_footer),
     TEST(a_file_may_hold_no_record),
-    TEST(a_file_that_does_not_fit_is_told_behind_its_whole_records),
+    TEST(a_ragged_file_is_reported_after_its_whole_records),
     TEST(a_file_is_one_record),
     TEST(a_file_above_the_limit_is_passed_over),
     TEST(blank_lines_are_passed_over_and_counted),

@@ -152,7 +152,7 @@ static void what_is_not_read_is_refused_by_name(void)
     REFUSED(&hollow, npy_hollow, invalid, "its rows hold nothing");
 }
 
-static void a_file_that_is_cut_or_goes_on_is_told(void)
+static void a_file_that_is_truncated_or_too_long_is_reported(void)
 {
     const struct stg_npy_options options = row(STAGER_FLOAT32, 2, 2, 3);
     struct stg_format_config config = {.options = &options};
@@ -206,7 +206,7 @@ static const struct stg_test tests[] = {
     TEST(an_array_without_rows_has_none),
     TEST(rows_are_aligned),
     TEST(what_is_not_read_is_refused_by_name),
-    TEST(a_file_that_is_cut_or_goes_on_is_told),
+    TEST(a_file_that_is_truncated_or_too_long_is_reported),
     TEST(sizes_beyond_all_memory_take_none),
 };
 

@@ -222,7 +222,7 @@ static void a_damaged_header_costs_the_rest_but_no_sample_before_it(void)
 }
 
 /* Also where a member ends: the mark behind the last one is missing then. */
-static void an_archive_that_is_cut_is_told_wherever_it_is_cut(void)
+static void an_archive_truncated_at_any_byte_is_reported(void)
 {
     struct archive archive = UNPACK(tar_small);
     for (size_t n = 0; n < 4 * 1024 + 512; n++) {
@@ -296,7 +296,7 @@ static const struct stg_test tests[] = {
     TEST(a_sample_that_lacks_a_part_costs_one_record),
     TEST(a_sample_above_the_limit_is_passed_over),
     TEST(a_damaged_header_costs_the_rest_but_no_sample_before_it),
-    TEST(an_archive_that_is_cut_is_told_wherever_it_is_cut),
+    TEST(an_archive_truncated_at_any_byte_is_reported),
     TEST(a_huge_size_takes_no_memory),
     TEST(sparse_files_are_refused),
     TEST(no_damage_does_harm),

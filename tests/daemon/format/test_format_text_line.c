@@ -216,7 +216,7 @@ static void a_line_of_just_the_limit_is_good(void)
     CHECK_LIMITS("1234567890\n1\n", 5, 0);
 }
 
-static void a_bad_line_is_told_with_line_offset_length_and_limit(void)
+static void a_bad_line_is_reported_with_line_offset_length_and_limit(void)
 {
     static const char text[] = "one\n0123456789abcdef\r\nthree\n";
     struct opened opened = open_reader((struct stg_format_config){
@@ -298,7 +298,7 @@ static void a_long_line_does_not_keep_a_large_chunk(void)
     free(text);
 }
 
-static void a_failing_source_is_told_after_the_records_before_it(void)
+static void a_failing_source_is_reported_after_the_records_before_it(void)
 {
     struct opened opened = open_reader((struct stg_format_config){
         .read_bytes = 4, .chunk_bytes = 64, .max_record_bytes = 100});
@@ -339,7 +339,7 @@ static void a_stop_ends_the_search_in_a_long_line(void)
     close_reader(opened);
 }
 
-static void a_quota_that_is_too_small_is_told(void)
+static void a_quota_that_is_too_small_is_reported(void)
 {
     struct stg_quota *quota;
     CHECK_INT(stg_quota_create(10000, &quota), 0);
@@ -370,12 +370,12 @@ static const struct stg_test tests[] = {
     TEST(texts_of_all_kinds_split_alike_at_every_border),
     TEST(header_lines_are_skipped_and_counted),
     TEST(a_line_of_just_the_limit_is_good),
-    TEST(a_bad_line_is_told_with_line_offset_length_and_limit),
+    TEST(a_bad_line_is_reported_with_line_offset_length_and_limit),
     TEST(a_line_of_a_gigabyte_takes_no_more_memory_than_the_limit),
     TEST(a_long_line_does_not_keep_a_large_chunk),
-    TEST(a_failing_source_is_told_after_the_records_before_it),
+    TEST(a_failing_source_is_reported_after_the_records_before_it),
     TEST(a_stop_ends_the_search_in_a_long_line),
-    TEST(a_quota_that_is_too_small_is_told),
+    TEST(a_quota_that_is_too_small_is_reported),
 };
 
 TEST_MAIN(tests)

@@ -215,7 +215,7 @@ static void a_damaged_length_costs_the_rest_of_the_file(void)
 }
 
 /* TFD-E4: TensorFlow takes a file that is cut inside of a header for a whole one. */
-static void a_file_that_is_cut_is_told_wherever_it_is_cut(void)
+static void a_file_truncated_at_any_byte_is_reported(void)
 {
     struct file whole = three_records();
     for (size_t n = 0; n < whole.n; n++) {
@@ -286,7 +286,7 @@ static void a_record_above_the_limit_is_passed_over(void)
     free(file.data);
 }
 
-static void a_failing_source_is_told_after_the_records_before_it(void)
+static void a_failing_source_is_reported_after_the_records_before_it(void)
 {
     struct file file = three_records();
     struct stg_test_memory source = stg_test_memory(file.data, file.n);
@@ -340,10 +340,10 @@ static const struct stg_test tests[] = {
     TEST(an_empty_file_has_no_records),
     TEST(a_damaged_record_costs_one_record),
     TEST(a_damaged_length_costs_the_rest_of_the_file),
-    TEST(a_file_that_is_cut_is_told_wherever_it_is_cut),
+    TEST(a_file_truncated_at_any_byte_is_reported),
     TEST(a_huge_length_that_is_well_signed_takes_no_memory),
     TEST(a_record_above_the_limit_is_passed_over),
-    TEST(a_failing_source_is_told_after_the_records_before_it),
+    TEST(a_failing_source_is_reported_after_the_records_before_it),
     TEST(a_stop_ends_the_reading_of_a_long_record),
     TEST(no_damage_of_a_small_file_does_harm),
 };

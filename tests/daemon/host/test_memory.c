@@ -48,7 +48,7 @@ static void more_than_the_machine_has_is_an_error_and_no_kill(void)
     CHECK_CONTAINS(err.text, "left");
 }
 
-static void memory_that_nobody_wants_any_more_is_not_reserved_to_the_end(void)
+static void a_cancelled_reservation_stops_early(void)
 {
     struct stg_segment segment;
     struct stg_err err = {0};
@@ -123,7 +123,7 @@ static const struct stg_test tests[] = {
     TEST(a_budget_refuses_with_the_arithmetic_and_takes_again_what_was_given),
     TEST(a_budget_that_is_not_set_is_a_part_of_what_there_is),
     TEST(more_than_the_machine_has_is_an_error_and_no_kill),
-    TEST(memory_that_nobody_wants_any_more_is_not_reserved_to_the_end),
+    TEST(a_cancelled_reservation_stops_early),
     TEST(a_segment_is_sealed_against_everybody),
     TEST(a_segment_that_is_open_can_be_written_until_it_is_sealed),
     TEST(a_control_page_can_be_written_but_not_resized),

@@ -74,7 +74,7 @@ static void what_the_machine_has_not_is_refused_with_what_it_has(void)
     refuse(two, 2, "same global_name");
 }
 
-static void an_id_out_of_range_is_told_with_the_pools(void)
+static void an_id_out_of_range_is_reported_with_the_pools(void)
 {
     struct stg_thread_pool_spec specs[] = {spec_of("io"), spec_of("parse")};
     struct stg_err err = {0};
@@ -355,7 +355,7 @@ static void *meet_main(void *arg)
     return NULL;
 }
 
-static void who_has_work_does_it_while_nobody_can_help(void)
+static void a_caller_runs_its_work_itself_while_no_thread_is_free(void)
 {
     struct stg_thread_pool_spec spec;
     struct stg_pools *pools;
@@ -398,7 +398,7 @@ static void *count_main(void *arg)
     return NULL;
 }
 
-static void each_part_runs_once_whoever_asks_at_the_same_time(void)
+static void each_part_runs_once_under_concurrent_callers(void)
 {
     struct stg_thread_pool_spec spec;
     struct stg_pools *pools;
@@ -417,14 +417,14 @@ static const struct stg_test tests[] = {
     TEST(a_list_of_cpus_is_read_as_the_kernel_writes_it),
     TEST(what_is_no_list_of_cpus_is_refused),
     TEST(what_the_machine_has_not_is_refused_with_what_it_has),
-    TEST(an_id_out_of_range_is_told_with_the_pools),
+    TEST(an_id_out_of_range_is_reported_with_the_pools),
     TEST(a_thread_has_its_name_its_cpus_and_its_niceness),
     TEST(users_take_turns_however_many_jobs_each_has),
     TEST(a_cancelled_user_waits_for_no_thread),
     TEST(threads_that_help_have_their_names_and_their_niceness),
     TEST(a_pool_of_one_thread_an_op_has_none_that_help),
-    TEST(who_has_work_does_it_while_nobody_can_help),
-    TEST(each_part_runs_once_whoever_asks_at_the_same_time),
+    TEST(a_caller_runs_its_work_itself_while_no_thread_is_free),
+    TEST(each_part_runs_once_under_concurrent_callers),
 };
 
 TEST_MAIN(tests)

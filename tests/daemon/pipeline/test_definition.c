@@ -228,7 +228,7 @@ static void numbers_that_would_overflow_are_refused(void)
     stg_definition_unref(definition);
 }
 
-static void mistakes_are_told_with_file_and_line(void)
+static void mistakes_are_reported_with_file_and_line(void)
 {
     refuse("dataset:\n  - range: {stop: 1}\nstaged: {capacty: 1}\n",
            -STAGER_INVALID_ARGUMENT, "capacity");
@@ -284,7 +284,7 @@ static void a_pipeline_without_batch_is_advised_to_have_one(void)
     stg_definition_unref(definition);
 }
 
-static void who_may_lose_batches_is_told_how_to_keep_them(void)
+static void a_pipeline_that_may_lose_batches_gets_advice(void)
 {
     struct stg_definition *definition =
         define("dataset:\n  - range: {stop: 2}\n  - batch: {batch_size: 1}\n"
@@ -300,7 +300,7 @@ static void who_may_lose_batches_is_told_how_to_keep_them(void)
     stg_definition_unref(definition);
 }
 
-static void a_dtype_written_as_a_default_is_told(void)
+static void a_dtype_written_as_a_default_is_reported(void)
 {
     struct stg_definition *definition = define(
         "dataset:\n  - files: {pattern: /x}\n  - text_line\n  - batch: {batch_size: 1}\n"
@@ -406,12 +406,12 @@ static const struct stg_test tests[] = {
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
     TEST(a_budget_is_for_batches_and_then_for_the_dataset),
     TEST(numbers_that_would_overflow_are_refused),
-    TEST(mistakes_are_told_with_file_and_line),
+    TEST(mistakes_are_reported_with_file_and_line),
     TEST(a_constant_that_would_take_the_machine_is_refused),
     TEST(a_pipeline_too_large_for_the_reply_to_open_is_refused),
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
-    TEST(who_may_lose_batches_is_told_how_to_keep_them),
-    TEST(a_dtype_written_as_a_default_is_told),
+    TEST(a_pipeline_that_may_lose_batches_gets_advice),
+    TEST(a_dtype_written_as_a_default_is_reported),
     TEST(what_a_branch_does_is_known),
     TEST(what_a_vocabulary_holds_is_part_of_the_fingerprint),
     TEST(a_vocabulary_is_read_with_the_rights_of_the_applier),

@@ -301,7 +301,7 @@ static void trials_take_a_twentieth_of_the_time_at_most(void)
     CHECK(s.n_plans >= 2);
 }
 
-static void who_comes_or_goes_begins_the_window_anew(void)
+static void a_change_of_membership_restarts_the_window(void)
 {
     static const double pace[] = {1000, 1200};
     struct stage s;
@@ -364,7 +364,7 @@ static const struct stg_test tests[] = {
     TEST(a_cut_that_is_kept_is_not_given_up_for_noise),
     TEST(it_does_not_run_after_a_load_that_flaps),
     TEST(trials_take_a_twentieth_of_the_time_at_most),
-    TEST(who_comes_or_goes_begins_the_window_anew),
+    TEST(a_change_of_membership_restarts_the_window),
     TEST(other_trainers_are_a_reason_to_look_again),
     TEST(a_pause_is_no_window),
 };

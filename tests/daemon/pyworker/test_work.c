@@ -336,7 +336,7 @@ static uint64_t flips(const struct stg_work_job *job, const char *input, char *s
 }
 
 /* Whatever it was when it was looked at: the result, its error, or none. */
-static void bytes_that_change_while_they_are_read_harm_nobody(void)
+static void bytes_that_change_while_they_are_read_cause_no_fault(void)
 {
     struct stg_workers *workers = make_workers("");
     struct stg_err err = {0};
@@ -421,7 +421,7 @@ static void a_call_ends_when_all_is_stopped(void)
     stg_workers_unref(workers);
 }
 
-static void workers_that_were_stopped_take_nobody(void)
+static void stopped_workers_admit_no_process(void)
 {
     struct stg_workers *workers = make_workers("");
     struct stg_err err = {0};
@@ -445,7 +445,7 @@ static uint64_t answers_the_next(const struct stg_work_job *job, const char *inp
     return doubles(job, input, scratch);
 }
 
-static void who_answers_what_was_not_asked_is_expelled(void)
+static void a_worker_that_answers_without_a_request_is_expelled(void)
 {
     struct stg_workers *workers = make_workers("");
     struct stg_err err = {0};
@@ -467,7 +467,7 @@ static struct stg_worker *admit(struct stg_workers *workers, int *ret_channel)
     return worker;
 }
 
-static void who_comes_where_there_are_enough_is_not_needed(void)
+static void a_worker_beyond_the_limit_is_not_admitted(void)
 {
     struct stg_workers *workers = make_workers("");
     struct stg_err err = {0};
@@ -563,7 +563,7 @@ static void check_ending(int32_t status, bool leaves, const char *text)
 }
 
 /* Also when its connection was seen to end first. */
-static void how_a_worker_ended_is_told_by_who_started_it(void)
+static void the_exit_of_a_worker_is_reported_by_its_parent(void)
 {
     for (int leaves = 0; leaves < 2; leaves++) {
         check_ending(3, leaves, "its worker, pid 17, ended with exit status 3 (its");
@@ -573,7 +573,7 @@ static void how_a_worker_ended_is_told_by_who_started_it(void)
     }
 }
 
-static void a_worker_that_left_and_of_which_nobody_tells_costs_its_batch(void)
+static void a_worker_whose_exit_is_not_reported_costs_its_batch(void)
 {
     check_ending(0, true, "died or left in the middle of a call");
 }
@@ -582,16 +582,16 @@ static const struct stg_test tests[] = {
     TEST(what_a_worker_gives_is_taken),
     TEST(an_answer_that_is_no_batch_costs_the_worker_its_place),
     TEST(a_worker_that_answers_with_an_error_or_another_shape_keeps_its_place),
-    TEST(bytes_that_change_while_they_are_read_harm_nobody),
+    TEST(bytes_that_change_while_they_are_read_cause_no_fault),
     TEST(a_worker_that_dies_or_hangs_costs_its_batch),
     TEST(a_batch_is_tried_again_where_the_step_says_so),
     TEST(a_call_ends_when_all_is_stopped),
-    TEST(workers_that_were_stopped_take_nobody),
-    TEST(who_answers_what_was_not_asked_is_expelled),
-    TEST(who_comes_where_there_are_enough_is_not_needed),
+    TEST(stopped_workers_admit_no_process),
+    TEST(a_worker_that_answers_without_a_request_is_expelled),
+    TEST(a_worker_beyond_the_limit_is_not_admitted),
     TEST(a_free_worker_that_is_found_lost_costs_no_batch),
-    TEST(how_a_worker_ended_is_told_by_who_started_it),
-    TEST(a_worker_that_left_and_of_which_nobody_tells_costs_its_batch),
+    TEST(the_exit_of_a_worker_is_reported_by_its_parent),
+    TEST(a_worker_whose_exit_is_not_reported_costs_its_batch),
 };
 
 TEST_MAIN(tests)

@@ -87,7 +87,7 @@ static void feeds_that_go_in_a_circle_are_refused(void)
            "these feeds form a cycle");
 }
 
-static void a_feed_that_nobody_needs_is_told(void)
+static void an_unused_feed_is_reported(void)
 {
     struct stg_definition *definition;
     struct stg_err err = {0};
@@ -256,7 +256,7 @@ static const struct stg_test tests[] = {
     TEST(a_feed_that_cannot_be_is_refused),
     TEST(a_placeholder_that_is_needed_has_to_be_fed),
     TEST(feeds_that_go_in_a_circle_are_refused),
-    TEST(a_feed_that_nobody_needs_is_told),
+    TEST(an_unused_feed_is_reported),
     TEST(a_value_of_another_kind_is_refused_with_both),
     TEST(a_set_keeps_what_was_set_before),
 };

@@ -264,7 +264,7 @@ static void check_damaged(const struct kind *kind, const void *data, size_t byte
     close_source(&opened);
 }
 
-static void a_stream_that_is_cut_is_told_wherever_it_is_cut(void)
+static void a_stream_truncated_at_any_byte_is_reported(void)
 {
     for (size_t i = 0; i < N_KINDS; i++) {
         for (size_t n = 0; n < kinds[i].bytes; n += 1 + (n > 300) * 13) {
@@ -454,7 +454,7 @@ static const struct stg_test tests[] = {
     TEST(zeros_behind_gzip_are_no_data),
     TEST(reading_goes_on_behind_what_is_skipped),
     TEST(a_compressed_source_has_no_size),
-    TEST(a_stream_that_is_cut_is_told_wherever_it_is_cut),
+    TEST(a_stream_truncated_at_any_byte_is_reported),
     TEST(no_damage_does_harm),
     TEST(what_is_wrong_is_said),
     TEST(a_bomb_takes_no_more_memory_than_there_is),

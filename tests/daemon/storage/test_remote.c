@@ -262,7 +262,7 @@ static void an_answer_with_another_range_is_none(void)
     stg_test_server_stop();
 }
 
-static void nobody_listens(void)
+static void no_server_listens(void)
 {
     start();
     const char *url = stg_test_server_url("/object/a?size=9");
@@ -456,7 +456,7 @@ static int open_as(const char *url, uid_t uid, struct stg_err *err)
     return rc;
 }
 
-static void secrets_are_for_those_who_are_named(void)
+static void secrets_are_for_the_named_users(void)
 {
     struct stg_err err = {0};
     const char *users[] = {"games"};
@@ -534,7 +534,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_stalled_body_goes_on_at_the_byte, 60),
     TEST_SLOW(a_body_that_is_always_short_is_given_up, 60),
     TEST_SLOW(an_answer_with_another_range_is_none, 60),
-    TEST_SLOW(nobody_listens, 60),
+    TEST_SLOW(no_server_listens, 60),
     TEST_SLOW(a_refusal_names_url_and_status_and_what_to_set, 60),
     TEST_SLOW(a_query_is_never_shown, 60),
     TEST_SLOW(an_object_that_is_replaced_is_data_loss, 60),
@@ -544,7 +544,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(another_user_may_not_read_from_this_machine, 60),
     TEST_SLOW(a_login_comes_from_its_file_for_its_prefix_alone, 60),
     TEST_SLOW(a_login_is_not_sent_to_another_host, 60),
-    TEST_SLOW(secrets_are_for_those_who_are_named, 60),
+    TEST_SLOW(secrets_are_for_the_named_users, 60),
     TEST_SLOW(a_file_of_secrets_that_is_open_to_others_is_refused, 60),
     TEST_SLOW(a_reader_that_is_stopped_returns_at_once, 60),
 };

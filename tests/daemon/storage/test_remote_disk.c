@@ -103,7 +103,7 @@ static void what_says_no_version_is_not_kept(void)
     stop();
 }
 
-static void who_may_not_read_gets_nothing_that_is_kept(void)
+static void a_user_without_read_access_gets_nothing_from_the_cache(void)
 {
     struct stg_err err = {0};
     start(10u << 20);
@@ -233,7 +233,7 @@ static void no_more_is_kept_than_may_be(void)
     stop();
 }
 
-static void a_folder_that_cannot_be_is_told(void)
+static void an_impossible_folder_is_reported(void)
 {
     struct stg_err err = {0};
     CHECK_INT(stg_disk_configure("/proc/none", 1u << 20, &err),
@@ -246,11 +246,11 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_is_kept_is_not_fetched_again, 60),
     TEST_SLOW(an_object_that_was_replaced_is_fetched_anew, 60),
     TEST_SLOW(what_says_no_version_is_not_kept, 60),
-    TEST_SLOW(who_may_not_read_gets_nothing_that_is_kept, 60),
+    TEST_SLOW(a_user_without_read_access_gets_nothing_from_the_cache, 60),
     TEST_SLOW(what_a_crash_left_is_none, 60),
     TEST(what_is_kept_of_another_url_is_not_given_out),
     TEST(what_another_version_kept_is_thrown_away),
     TEST_SLOW(no_more_is_kept_than_may_be, 60),
-    TEST_SLOW(a_folder_that_cannot_be_is_told, 60),
+    TEST_SLOW(an_impossible_folder_is_reported, 60),
 };
 TEST_MAIN(tests)

@@ -278,7 +278,7 @@ static void a_pattern_that_matches_nothing_says_so(void)
     stop();
 }
 
-static void keys_are_for_those_who_are_named(void)
+static void keys_are_for_the_named_users(void)
 {
     struct stg_err err = {0};
     const struct stg_file_user alice = {.uid = 54321, .gid = 54321};
@@ -346,7 +346,7 @@ static void hdfs_is_listed_by_pattern(void)
     stop();
 }
 
-static void hdfs_is_read_as_who_applied(void)
+static void hdfs_is_read_as_the_user_that_applied(void)
 {
     start("remote_hdfs.py");
     check_fails(hdfs_url("/only/ann"), -STAGER_PERMISSION_DENIED,
@@ -438,10 +438,10 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_list_that_goes_round_is_refused, 60),
     TEST_SLOW(a_server_that_is_none_of_s3_is_named, 60),
     TEST_SLOW(a_pattern_that_matches_nothing_says_so, 60),
-    TEST_SLOW(keys_are_for_those_who_are_named, 60),
+    TEST_SLOW(keys_are_for_the_named_users, 60),
     TEST_SLOW(a_file_of_hdfs_is_read_from_its_datanode, 60),
     TEST_SLOW(hdfs_is_listed_by_pattern, 60),
-    TEST_SLOW(hdfs_is_read_as_who_applied, 60),
+    TEST_SLOW(hdfs_is_read_as_the_user_that_applied, 60),
     TEST_SLOW(a_file_of_hdfs_that_is_replaced_is_data_loss, 60),
     TEST_SLOW(an_answer_that_is_none_of_webhdfs_is_refused, 60),
     TEST(a_refusal_of_webhdfs_says_why),

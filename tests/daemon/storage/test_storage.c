@@ -502,7 +502,7 @@ static void a_pattern_that_finds_nothing_says_what_may_be_wrong_with_it(void)
     check_list("classes/*/*", &root, "classes/cat/1.jpg");
 }
 
-static void names_in_a_directory_that_may_not_be_listed_are_not_told(void)
+static void names_in_a_directory_that_may_not_be_listed_stay_hidden(void)
 {
     need_root();
     make_dir("open", BOB, 0755);
@@ -584,7 +584,7 @@ static const struct stg_test tests[] = {
     TEST(what_only_the_daemon_may_not_read_comes_with_the_cure),
     TEST(patterns_match_names_one_directory_at_a_time),
     TEST(a_pattern_that_finds_nothing_says_what_may_be_wrong_with_it),
-    TEST(names_in_a_directory_that_may_not_be_listed_are_not_told),
+    TEST(names_in_a_directory_that_may_not_be_listed_stay_hidden),
     TEST(a_pattern_is_checked_without_touching_files),
 };
 
