@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What must be true of a run, from its plan, the trainers' book and the last status. A
- * number is pass * n_items + value. `acked` and `open` bound what a kill leaves unknown:
- * a trainer that died in a call may or may not have said what it was about to.
+ * Checks a run against its plan, the trainers' book and the last status. A number is
+ * pass * n_items + value. `acked` and `open` bound what a kill leaves unknown: a trainer
+ * killed inside a call may or may not have completed its acknowledgement.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ bool book_may_be_acked(const struct book *book, const struct book_life *life, ui
            (!book->plan.ack_explicit[life->slot] && i < atomic_load(&life->asking));
 }
 
-/* ---- what the plan says of an item ---- */
+/* ---- the plan's entry for an item ---- */
 
 enum kind { KIND_BATCH, KIND_ERROR, KIND_IGNORED };
 
@@ -41,14 +41,14 @@ static uint64_t n_numbers(const struct book_plan *plan)
     return (uint64_t)plan->n_items * (uint64_t)plan->n_passes;
 }
 
-/* ---- what the book says ---- */
+/* ---- the book's entries ---- */
 
 struct tally {
-    uint32_t taken;    /* by how many lives */
+    uint32_t taken;    /* number of lives */
     uint32_t acked;    /* certainly */
     uint32_t open;     /* possibly */
-    uint32_t firsts;   /* not said to be redelivered */
-    uint64_t n_before; /* n_dropped as its takers saw it */
+    uint32_t firsts;   /* not marked as redelivered */
+    uint64_t n_before; /* n_dropped as its takers read it */
 };
 
 static bool is_over(const struct book_life *life)
@@ -109,7 +109,8 @@ static uint64_t count_errors(const struct book_life *life)
     return n;
 }
 
-/* Once to each reader of the stream: of all lives under split, of one slot else. */
+/* Each reader of the stream gets an item once: all lives together under split, the lives
+ * of one slot otherwise. */
 static void check_once(const struct book *book, const struct tally *tallies)
 {
     for (uint64_t i = 0; i < n_numbers(&book->plan); i++) {
@@ -135,8 +136,9 @@ static void check_between(int line, const char *what, int64_t got, int64_t least
              (long long)least, (long long)most);
 }
 
-/* n_dropped of every batch is the number of items left out before it: those ignored, and
- * those dropped. Which were dropped nobody says: they are among those that nobody took.
+/* n_dropped of a batch is the number of items left out before it, ignored and dropped
+ * ones. The daemon does not report which items it dropped: they are among those no client
+ * took.
  */
 static void check_gaps(const struct book *book, const struct tally *tallies, bool exact)
 {
@@ -155,7 +157,7 @@ static void check_gaps(const struct book *book, const struct tally *tallies, boo
     }
 }
 
-/* In one life's log a gap is explained by n_dropped and by error items in between. */
+/* In the log of one life, n_dropped and error items in between explain every gap. */
 static void check_steps(const struct book_life *life)
 {
     const struct book_entry *before = NULL;
@@ -181,11 +183,11 @@ static void check_steps(const struct book_life *life)
     }
 }
 
-/* What each client was told of gaps: under broadcast all of them, else its share. */
+/* Gaps as each client counted them: all of them under broadcast, a share otherwise. */
 static void check_gap_counters(const struct book *book,
                                const struct fixture_status *status)
 {
-    uint64_t skipped = status->dropped + status->ignored, seen = 0, told = 0;
+    uint64_t skipped = status->dropped + status->ignored, seen = 0, counted = 0;
     for (int i = 0; i < book->n_lives; i++) {
         const struct book_life *life = &book->lives[i];
         for (uint32_t k = 0; k < atomic_load(&life->n); k++) {
@@ -197,10 +199,10 @@ static void check_gap_counters(const struct book *book,
         bool anchor = strcmp(status->clients[i].client_id, book->lives[0].client_id) == 0;
         if (book->plan.delivery == 1 && anchor)
             CHECK_INT(status->clients[i].gaps, skipped);
-        told += status->clients[i].gaps;
+        counted += status->clients[i].gaps;
     }
     if (book->plan.delivery != 1)
-        CHECK_BETWEEN(told, seen, skipped);
+        CHECK_BETWEEN(counted, seen, skipped);
 }
 
 /* ---- split ---- */
@@ -235,7 +237,7 @@ static void audit_split(const struct book *book, const struct fixture_status *st
     check_once(book, tallies);
     struct sums sums = sum_up(book, tallies);
     check_gaps(book, tallies, book->plan.redeliver || !book->plan.drop);
-    uint64_t errors = status->errors - sums.errors; /* that nobody wrote down */
+    uint64_t errors = status->errors - sums.errors; /* not recorded by any trainer */
     if (book->plan.redeliver) {
         CHECK_INT(status->lost, 0);
         CHECK_INT(sums.untaken, status->dropped);
@@ -251,8 +253,8 @@ static void audit_split(const struct book *book, const struct fixture_status *st
 
 /* ---- broadcast, round_robin: one slot after the other ---- */
 
-/* Its lives, the first one first; of lives under another client_id, those alone that go
- * on from one another. Returns the last one. */
+/* The lives of a slot, first to last. Of lives with different client_ids it keeps only
+ * those that continue one another. Returns the last one. */
 static int last_of(const struct book *book, int slot)
 {
     for (int i = book->n_lives; i-- > 0;) {
@@ -267,8 +269,8 @@ static bool goes_on(const struct book *book, const struct book_life *life)
     return life->goes_on && book->plan.rejoin;
 }
 
-/* Tallies of the chain of lives that ends with `life`; how many error items came to it,
- * and how many may have. */
+/* Tallies the chain of lives that ends with `life`: how many error items it received, and
+ * how many it may have received. */
 static int tally_chain(const struct book *book, int life, struct tally *tallies,
                        uint64_t *ret_errors, uint64_t *ret_swallows)
 {
@@ -296,8 +298,8 @@ static const struct book_entry *edge(const struct book_life *life, bool last)
     return NULL;
 }
 
-/* Did a successor begin with another pass? Then it was anew: its predecessor had been
- * told the end of its own. */
+/* Returns whether a successor began with another pass. Its predecessor had then reached
+ * the end of its own pass. */
 static bool began_anew(const struct book *book, int slot)
 {
     for (int i = 0; i < book->n_lives; i++) {
@@ -312,7 +314,7 @@ static bool began_anew(const struct book *book, int slot)
     return false;
 }
 
-/* Everything that the anchor was given from the chain's first item on, it was given. */
+/* From the chain's first item on, the chain received exactly what the anchor received. */
 static void check_whole(const struct book *book, int slot, const struct tally *anchor,
                         const struct tally *tallies)
 {
@@ -346,13 +348,13 @@ static void audit_broadcast(const struct book *book, const struct fixture_status
         CHECK_BETWEEN(errors, 0, status->errors);
     }
     if (book->plan.redeliver)
-        CHECK_INT(status->lost, 0); /* the anchor acknowledged all */
+        CHECK_INT(status->lost, 0); /* the anchor acknowledged every batch */
 }
 
 /* ---- round_robin ---- */
 
-/* Which rank each item is for, by the plan (nothing is dropped); -1 for none. Returns how
- * many are in rounds that are not whole. */
+/* Computes the rank of each item from the plan (nothing is dropped); -1 for none. Returns
+ * the number of items in incomplete rounds. */
 static uint64_t deal(const struct book_plan *plan, int *ret)
 {
     uint64_t incomplete = 0;
@@ -415,7 +417,7 @@ static void audit_rounds(const struct book *book, const struct fixture_status *s
                         tallies);
         n_first = slot == 0 ? n : n_first;
         if (book->plan.redeliver) {
-            CHECK_INT(n, n_first); /* ranks never differ by a step */
+            CHECK_INT(n, n_first); /* ranks differ by less than one step */
             CHECK_BETWEEN(errors + swallows, status->errors, status->errors + swallows);
         }
     }
@@ -425,9 +427,10 @@ static void audit_rounds(const struct book *book, const struct fixture_status *s
     CHECK_INT(status->discarded_published, status->incomplete_rounds);
 }
 
-/* ---- what status says of each client ---- */
+/* ---- the status of each client ---- */
 
-/* Of all entries that have its client_id: one that is gone, one that came after. */
+/* Sums all entries with its client_id: one entry may be gone and another one its
+ * successor. */
 struct shown {
     uint64_t assigned, taken, released, acknowledged, redelivered, lost;
 };
@@ -480,7 +483,7 @@ static void audit_client(const struct book *book, const struct fixture_status *s
             again += life->entries[k].redelivered;
         }
     }
-    uint64_t untaken = shown.assigned - taken; /* as far as the book knows */
+    uint64_t untaken = shown.assigned - taken; /* as far as the book shows */
     CHECK_BETWEEN(shown.taken, taken, taken + over);
     CHECK_BETWEEN(shown.acknowledged, acked, open + swallows);
     CHECK_BETWEEN(shown.released, released, released + releasing + untaken);

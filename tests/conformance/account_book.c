@@ -61,7 +61,7 @@ static void disown(struct trainer_state *t, const struct book_entry *entry)
         atomic_compare_exchange_strong(&t->book->owners[entry->number], &me, 0);
 }
 
-/* ---- calls, written down before and after ---- */
+/* ---- calls, recorded before and after ---- */
 
 static void release(struct trainer_state *t, int i)
 {
@@ -123,7 +123,7 @@ static struct book_entry *write_down(struct trainer_state *t, int rc,
     return entry;
 }
 
-/* Returns the code of `next`; 1 for an error item. */
+/* Returns the code of `next`, or 1 for an error item. */
 static int take(struct trainer_state *t, int64_t millis)
 {
     struct book_life *life = t->life;
@@ -151,7 +151,7 @@ static int take(struct trainer_state *t, int64_t millis)
     return rc;
 }
 
-/* ---- a trainer's day ---- */
+/* ---- the life of a trainer ---- */
 
 static void nap(struct trainer_state *t)
 {
@@ -162,7 +162,7 @@ static void nap(struct trainer_state *t)
     }
 }
 
-/* Whether there is another pass. */
+/* Returns whether another pass follows. */
 static bool end_pass(struct trainer_state *t)
 {
     struct stager_stream_info info = {.struct_size = sizeof(info)};
@@ -176,10 +176,10 @@ static bool end_pass(struct trainer_state *t)
     return rc == 0;
 }
 
-/* Nothing came. Whether there is something to wait for. */
+/* Handles a `next` that timed out. Returns whether to try again. */
 static bool wait_on(struct trainer_state *t)
 {
-    release_all(t); /* with ack_explicit, others may wait for them */
+    release_all(t); /* with ack_explicit, other trainers may wait for these batches */
     if (atomic_load(&t->life->order) == ORDER_FINISH)
         return false;
     if (t->waited_since == 0)
@@ -190,7 +190,7 @@ static bool wait_on(struct trainer_state *t)
     return false;
 }
 
-/* One step; whether there is another one. */
+/* Runs one step. Returns whether another one follows. */
 static bool step(struct trainer_state *t)
 {
     if (atomic_load(&t->life->order) == ORDER_LEAVE)
@@ -221,11 +221,11 @@ void book_trainer_body(struct fixture *fixture, int fd, void *arg)
     struct trainer_state t = {.book = trainer->book,
                               .life = &trainer->book->lives[trainer->life],
                               .me = (uint32_t)trainer->life + 1};
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no trainer */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no trainer behind */
     t.random = t.book->plan.seed * 0x9e3779b97f4a7c15u + t.me;
     t.max_held = t.book->plan.max_held[t.life->slot];
     bool named = t.life->client_id[0] != '\0';
-    if (!named) /* what it is called then: stager.h */
+    if (!named) /* the client_id that the daemon chose: see stager.h */
         snprintf(t.life->client_id, sizeof(t.life->client_id), "%.100s-%d",
                  program_invocation_short_name, (int)getpid());
     struct stager_options options = {

@@ -121,7 +121,7 @@ static void play(struct player *player)
 static void actor_body(struct fixture *fixture, int fd, void *arg)
 {
     const struct actor_options *options = arg;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no actor */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no actor behind */
     struct stager_options open = {
         .struct_size = sizeof(open),
         .client_id = options->client_id,
@@ -180,7 +180,7 @@ struct actor_result actor_try_start(struct actor *actor, struct fixture *fixture
     static const struct actor_options defaults;
     trainer_start(&actor->trainer, actor_body, fixture,
                   (void *)(uintptr_t)(options != NULL ? options : &defaults));
-    actor->busy = true; /* the open */
+    actor->busy = true; /* the reply to the open */
     struct actor_result result = actor_end(actor);
     if (result.rc < 0)
         trainer_join(&actor->trainer);

@@ -7,24 +7,24 @@
 
 #include "tests/conformance/actor.h"
 
-/* Applies "rows": n items of one int64 each. graph: more lines of it, or ""; the feature
- * is `value`, or what the graph calls `out`. staged: parameters, "capacity: 2". */
+/* Applies "rows": n items of one int64 each. graph: additional graph lines, or ""; the
+ * feature is `value`, or the graph's `out`. staged: parameters such as "capacity: 2". */
 void apply_rows(struct fixture *fixture, int n, const char *graph, const char *staged);
 
-/* As apply_rows with replace; returns the code. */
+/* Like apply_rows with replace; returns the code. */
 int replace_rows(struct fixture *fixture, int n, const char *graph, const char *staged);
 
-/* delete; returns the code. */
+/* Deletes "rows"; returns the code. */
 int delete_rows(struct fixture *fixture);
 
-/* An op that makes every item fail whose value leaves `rest` when divided by `modulus`,
- * with that status code. For the argument `graph`. */
+/* An op for the argument `graph`. Items whose value modulo `modulus` equals `rest` fail
+ * with that status code. */
 const char *graph_failing(int modulus, int rest, const char *code);
 
 /* An op that takes this long for each item. */
 const char *graph_sleeping(int millis);
 
-/* Waits until a counter of "rows" has a value (or more). */
+/* Waits until a counter of "rows" reaches a value. */
 #define WAIT_FOR(fixture, field, at_least)                                               \
     wait_counter(fixture, offsetof(struct fixture_status, field), at_least)
 void wait_counter(struct fixture *fixture, size_t offset, uint64_t at_least);

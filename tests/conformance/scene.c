@@ -62,7 +62,8 @@ void scene_drain_both(void)
     free(logs);
 }
 
-/* Values of two logs together, each at least once, none but marked ones twice. */
+/* Checks the values of two logs together: each occurs at least once, and only redelivered
+ * ones twice. */
 static void check_together(int first, int n)
 {
     int seen[N_ITEMS] = {0};
@@ -99,7 +100,7 @@ void scene_check_log(const struct actor_log *log, int first, int step, int n, in
     }
 }
 
-/* Both to the end, as if nothing had happened, from that item on. */
+/* Checks that both trainers reach the end, undisturbed, from that item on. */
 void scene_check_both_to_the_end(int first)
 {
     scene_drain_both();
@@ -120,7 +121,7 @@ void scene_check_both_to_the_end(int first)
     actor_leave(&scene.bob);
 }
 
-/* Alice alone, after bob is out of it; he was given the first items. */
+/* Checks that alice continues without bob, which received the first items. */
 void scene_check_alice_goes_on(const char *named)
 {
     scene_drain(&scene.alice, &scene.of_alice);

@@ -18,31 +18,32 @@ extern const char *const scene_deliveries[N_DELIVERIES];
 extern struct scene {
     struct fixture fixture;
     int delivery;
-    bool named; /* alice and bob say who they are */
+    bool named; /* alice and bob set a client_id */
     struct actor alice, bob;
     struct actor_log of_alice, of_bob;
 } scene;
 
-/* A daemon with the pipeline "rows"; alice and bob come by scene_join. */
+/* Starts a daemon with the pipeline "rows". scene_join attaches alice and bob. */
 void scene_set(int delivery, bool named, const char *graph, const char *staged);
 void scene_join(struct actor *actor, const char *name);
 void scene_set_and_join(int delivery, bool named, const char *graph, const char *staged);
 
-/* Checks that every item is accounted for, and ends the daemon. */
+/* Checks that every item is accounted for, and stops the daemon. */
 void scene_finish(void);
 
-/* One or both take until nothing follows; logged. */
+/* One trainer, or both, take until the stream ends. The results are logged. */
 void scene_drain(struct actor *actor, struct actor_log *log);
 void scene_drain_both(void);
 
-/* A log of n batches: first, first + step …, then that code. */
+/* Checks for a log of n batches (first, first + step …), then that code. */
 void scene_check_log(const struct actor_log *log, int first, int step, int n, int code);
 
-/* Both to the end, as if nothing had happened, from that item on; they leave. */
+/* Checks that both trainers reach the end, undisturbed, from that item on. Both then
+ * leave. */
 void scene_check_both_to_the_end(int first);
 
-/* Alice alone, after bob is out of it: she gets all items, or, under round_robin, ABORTED
- * with a text that contains `named`; she leaves. */
+/* Checks that alice continues without bob. Alice gets all items; under round_robin, alice
+ * gets ABORTED with a text that contains `named`. Alice then leaves. */
 void scene_check_alice_goes_on(const char *named);
 
 #endif

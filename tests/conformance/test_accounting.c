@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every item is accounted for: runs in which trainers are killed, stopped, slow, leave
- * and come back, with error items, ignored ones and dropped ones. A seed chooses all of
- * it but the timing; STG_SEED=n makes one run with the choices of seed n again,
- * STG_ACCOUNT_SEEDS=n makes n runs of each delivery.
+ * Every item is accounted for. Trainers are killed, stopped, slow, leave and reconnect;
+ * items fail, are ignored and are dropped. The seed determines all choices but not the
+ * timing. STG_SEED=n repeats the choices of seed n; STG_ACCOUNT_SEEDS=n makes n runs of
+ * each delivery.
  */
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ struct run {
     struct fixture fixture;
     struct book *book;
     struct trainer trainers[BOOK_MAX_LIVES];
-    int current[BOOK_MAX_CLIENTS]; /* the life in that slot */
+    int current[BOOK_MAX_CLIENTS]; /* the current life of that slot */
     uint64_t resume[BOOK_MAX_CLIENTS];
     bool stopped[BOOK_MAX_CLIENTS];
 };
@@ -63,15 +63,15 @@ static void choose_events(struct book_plan *plan)
         event->kind = (enum book_event_kind)draw(3);
         event->slot = draw(plan->n_clients);
         if (event->slot == 0 && event->kind != EVENT_STOP)
-            event->slot = plan->n_clients - 1; /* slot 0 is always there */
+            event->slot = plan->n_clients - 1; /* slot 0 is always used */
         if (event->slot == 0)
             event->kind = EVENT_STOP;
         event->same_id = plan->rejoin || draw(2) == 0;
         event->wait_seen = draw(2) == 0;
         event->resume = 1 + (uint64_t)draw(60);
     }
-    /* Drawn last: the other choices of a seed stay what they are. Without a name, or
-     * where none comes back, it would be a client of its own. */
+    /* Drawn last, so that the other choices of a seed stay the same. Without a client_id,
+     * or if clients may not reconnect, the process would be a new client. */
     for (int i = 0; i < plan->n_events; i++) {
         struct book_event *event = &plan->events[i];
         if (plan->rejoin && event->same_id && event->kind != EVENT_STOP && draw(2) == 0)
@@ -149,7 +149,7 @@ static void apply_plan(struct run *run)
     apply_rows(&run->fixture, plan->n_items, graph, staged);
 }
 
-/* ---- checks at any moment ---- */
+/* ---- checks at any time ---- */
 
 static void check_trainers(const struct book *book)
 {
@@ -163,7 +163,7 @@ static void check_trainers(const struct book *book)
     }
 }
 
-/* The counters add up at every moment, and all ranks were offered as many steps. */
+/* At any time the counters add up and all ranks were offered the same number of steps. */
 static struct fixture_status check_status(struct run *run)
 {
     struct fixture_status s;
@@ -237,13 +237,13 @@ static void end_life(struct run *run, const struct book_event *event)
     }
     resume(run, event->slot);
     atomic_store(&life->order, ORDER_LEAVE);
-    /* It may be done by now, and wait for this; or gone. */
+    /* The life may already be done and wait for this message, or be gone. */
     (void)!send(run->trainers[index].fd, &(int64_t){1}, sizeof(int64_t), MSG_NOSIGNAL);
     trainer_join(&run->trainers[index]);
     atomic_store(&life->fate, FATE_LEAVES);
 }
 
-/* Opens under the name of the slot's last life, and dies there. */
+/* A process opens with the client_id of the slot's last life and dies while it opens. */
 static void die_early(struct run *run, const struct book_event *event)
 {
     static _Atomic int died;
@@ -292,7 +292,7 @@ static void happen(struct run *run, const struct book_event *event)
 
 /* ---- a run ---- */
 
-/* Until something is taken, or nothing for a while. Returns whether it was something. */
+/* Waits until a batch is taken, or for a while. Returns whether one was taken. */
 static bool wait_for_news(struct run *run)
 {
     uint64_t n;
@@ -303,7 +303,8 @@ static bool wait_for_news(struct run *run)
     return news;
 }
 
-/* Those that stopped go on when it is time; when nothing moves, at once. */
+/* Continues stopped trainers when they are due, or at once if no trainer makes
+ * progress. */
 static void resume_some(struct run *run, bool all)
 {
     for (int slot = 0; slot < run->book->plan.n_clients; slot++) {
@@ -335,14 +336,15 @@ static void play_events(struct run *run)
     }
 }
 
-/* A runner that waits for its turn to draw keeps its memory until it sees the end. */
+/* A runner that waits for its turn to draw holds memory until it sees the end. */
 static bool is_settled(const struct fixture_status *status, void *arg)
 {
     return status->n_detached == 0 && status->n_away == 0 &&
            status->unacknowledged == 0 && status->memory_used_bytes == 0;
 }
 
-/* To the end of the last pass. Who began after it has nothing to wait for. */
+/* Runs to the end of the last pass. A life that began after that end waits for
+ * nothing. */
 static void play_to_the_end(struct run *run)
 {
     struct book *book = run->book;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The buffer between the runners and the trainers: STAGE-C1 to C12 of the stage contract
- * (docs/delivery.md), each with a real daemon and trainers in processes of their own.
+ * (docs/delivery.md), each with a real daemon and trainers in separate processes.
  */
 #include <string.h>
 
@@ -34,8 +34,7 @@ static void stage_c2_a_full_buffer_blocks_until_one_is_taken(void)
     fixture_start(&fixture, "");
     apply_rows(&fixture, 50, "", "capacity: 2");
     actor_start(&actor, &fixture, &one_credit);
-    WAIT_FOR(&fixture, made,
-             4); /* one assigned, two buffered, one in the runner's hand */
+    WAIT_FOR(&fixture, made, 4); /* one assigned, two buffered, one held by the runner */
     WAIT_FOR(&fixture, published, 3);
     for (int i = 0; i < 20; i++) {
         struct fixture_status status;
@@ -45,7 +44,7 @@ static void stage_c2_a_full_buffer_blocks_until_one_is_taken(void)
         CHECK_INT(status.in_hand, 1);
     }
     CHECK_INT(actor_take(&actor), 0);
-    CHECK_INT(actor_take(&actor), 1); /* asking again says that the first is done with */
+    CHECK_INT(actor_take(&actor), 1); /* the next call acknowledges the first batch */
     WAIT_FOR(&fixture, published, 5);
     actor_leave(&actor);
     fixture_finish(&fixture);
@@ -64,7 +63,7 @@ static void stage_c3_an_empty_buffer_blocks_until_something_comes(void)
     CHECK_INT(actor_next(&waiter, 0).rc, -STAGER_DEADLINE_EXCEEDED);
     actor_begin_next(&waiter, -1);
     CHECK(!actor_answered(&waiter, 50));
-    actor_kill(&holder); /* what it did not acknowledge comes back */
+    actor_kill(&holder); /* the unacknowledged batch is redelivered */
     struct actor_result got = actor_end(&waiter);
     CHECK_INT(got.rc, 0);
     CHECK_INT(got.value, 1);
@@ -166,7 +165,7 @@ static void stage_c8_the_end_wins_over_a_stop(void)
     CHECK_INT(delete_rows(&fixture), 0);
     CHECK_INT(actor_next(&actor, -1).rc, -STAGER_OUT_OF_RANGE);
     CHECK_INT(actor_next(&actor, -1).rc, -STAGER_OUT_OF_RANGE);
-    CHECK_INT(actor_rewind(&actor), 0); /* only who asks for more hears of the stop */
+    CHECK_INT(actor_rewind(&actor), 0); /* only a further request reports the stop */
     struct actor_result gone = actor_next(&actor, -1);
     CHECK_INT(gone.rc, -STAGER_ABORTED);
     CHECK_CONTAINS(gone.text, "deleted");
@@ -174,7 +173,8 @@ static void stage_c8_the_end_wins_over_a_stop(void)
     fixture_finish(&fixture);
 }
 
-/* Within a generation: what is published stays when the last trainer leaves. */
+/* Within a generation, published items stay in the buffer after the last trainer
+ * leaves. */
 static void stage_c9_leaving_does_not_clear_the_buffer(void)
 {
     struct fixture fixture;
@@ -241,7 +241,7 @@ static void stage_c11_stopping_twice_is_stopping_once(void)
     fixture_finish(&fixture);
 }
 
-/* Unlike DeepRec, which loses the item: a batch names its tensors. */
+/* DeepRec loses the item; in stager a batch names its tensors. */
 static void stage_c12_asking_for_what_is_not_in_a_batch_loses_nothing(void)
 {
     struct fixture fixture;

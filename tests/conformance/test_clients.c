@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What status says of each client.
+ * The status of each client.
  */
 #include <string.h>
 
 #include "tests/check.h"
 #include "tests/conformance/scene.h"
 
-/* ---- one client's line ---- */
+/* ---- the line of one client ---- */
 
 struct wish {
     const char *client_id, *state; /* state NULL: any */
-    uint64_t assigned, wait_ns;    /* at least */
+    uint64_t assigned, wait_ns;    /* lower bounds */
     struct fixture_status seen;
-    int at; /* its place in `seen` */
+    int at; /* the client's index in `seen` */
 };
 
 static bool has_come_true(const struct fixture_status *status, void *arg)
@@ -44,7 +44,7 @@ static uint64_t taken_of(const struct wish *wish)
 
 /* ---- taken ---- */
 
-/* Bob's coming has the first items given to alice. */
+/* The daemon gives the first items to alice only after bob has attached. */
 static void what_came_after_a_deadline_is_not_taken(void)
 {
     static struct wish wish = {.client_id = "alice", .assigned = 1};
@@ -87,7 +87,7 @@ static void a_client_killed_while_it_sleeps_has_taken_nothing_more(void)
     scene_finish();
 }
 
-/* ---- how it went ---- */
+/* ---- how a client left ---- */
 
 static void the_status_of_away_clients_distinguishes_closed_from_killed(void)
 {

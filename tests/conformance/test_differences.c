@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where stager differs from DeepRec's Stage on purpose: STAGE-D1 to D9 of the stage
- * contract (docs/delivery.md), each with a real daemon and trainers in processes of
- * their own.
+ * Intended differences between stager and DeepRec's Stage: STAGE-D1 to D9 of the stage
+ * contract (docs/delivery.md), each with a real daemon and trainers in separate
+ * processes.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void stage_d2_code_and_text_of_an_error_reach_the_trainer(void)
     CHECK_INT(error.rc, -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(error.text, "an item that fails");
     CHECK_CONTAINS(error.text, "out"); /* the node */
-    CHECK_INT(actor_take(&actor), 3);  /* and the stream goes on */
+    CHECK_INT(actor_take(&actor), 3);  /* and the stream continues */
     struct fixture_status status;
     fixture_status(&fixture, "rows", &status);
     CHECK_INT(status.errors, 1);
@@ -86,7 +86,7 @@ static void stage_d3_an_error_is_never_masked_by_a_later_end(void)
     struct actor actor;
     fixture_start(&fixture, "");
     for (int i = 0; i < 10; i++) {
-        /* The last item fails while other runners find the end. */
+        /* The last item fails while other runners reach the end. */
         CHECK_INT(replace_rows(&fixture, 5 + i, graph_failing(5 + i, 4 + i, "DATA_LOSS"),
                                "num_threads: 4, capacity: 4"),
                   0);
@@ -162,12 +162,12 @@ static void stage_d5_nothing_undoes_a_stop(void)
     actor_start(&old, &fixture, NULL);
     CHECK_INT(actor_take(&old), 0);
     CHECK_INT(replace_rows(&fixture, 40, "", "capacity: 2, num_threads: 2"), 0);
-    actor_start(&young, &fixture, NULL); /* while the old run is on its way out */
+    actor_start(&young, &fixture, NULL); /* while the old run stops */
     CHECK_INT(actor_drain(&young, values, 40, &n).rc, -STAGER_OUT_OF_RANGE);
     CHECK_INT(n, 40);
     CHECK_INT(actor_drain(&old, values, 40, &n).rc, -STAGER_ABORTED);
     CHECK(n < 19);
-    CHECK(actor_rewind(&old) < 0); /* it was no end of a pass */
+    CHECK(actor_rewind(&old) < 0); /* the pass had not ended */
     CHECK_INT(actor_next(&old, -1).rc, -STAGER_ABORTED);
     actor_leave(&old);
     actor_leave(&young);
@@ -225,7 +225,8 @@ static void stage_d8_a_runner_that_waits_for_room_holds_no_pool_thread(void)
     fixture_start(&fixture, "thread_pools: [{global_name: one}]\n");
     apply_rows(&fixture, 50, "", "num_threads: 4, use_stage_subgraph_thread_pool: true");
     actor_start(&blocked, &fixture, &one_credit);
-    WAIT_FOR(&fixture, made, 1 + 1 + 4); /* all four runners have one and no room */
+    /* each of the four runners holds an item and finds no room */
+    WAIT_FOR(&fixture, made, 1 + 1 + 4);
     fixture_apply(&fixture, other_yaml);
     actor_start(&other, &fixture, &(struct actor_options){.pipeline = "other"});
     int64_t values[50];
@@ -256,7 +257,8 @@ static void stage_d9_ignored_errors_are_bounded(void)
     CHECK_INT(status.ignored, 10);
     CHECK_INT(actor_next(&actor, -1).rc, -STAGER_DATA_LOSS);
     actor_leave(&actor);
-    /* An end that is ignored and not closed would come for ever: it comes once. */
+    /* Without a limit, an end that is ignored and not closed would repeat for ever. It
+     * occurs once. */
     CHECK_INT(replace_rows(&fixture, 3, "",
                            "closed_exception_types: [], "
                            "ignored_exception_types: [OUT_OF_RANGE]"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of events in docs/delivery.md: one test a row, which goes through its
- * three cells: split, broadcast, round_robin. Two trainers, alice and bob, and twelve
- * items.
+ * The table of events in docs/delivery.md, one test for each row. A test covers the three
+ * cells of its row: split, broadcast, round_robin. The trainers are alice and bob, with
+ * twelve items.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/check.h"
 #include "tests/conformance/scene.h"
 
-/* ---- coming ---- */
+/* ---- clients attach ---- */
 
 static void event_joins_at_the_start(void)
 {
@@ -34,7 +34,7 @@ static void event_joins_late(void)
     EACH_DELIVERY(d)
     {
         scene_set_and_join(d, false, "", "start_timeout_millis: 200");
-        if (d == ROUND_ROBIN) { /* its place is taken by who was there at the start */
+        if (d == ROUND_ROBIN) { /* a client that was there at the start takes its place */
             CHECK_INT(actor_take(&scene.alice), 0);
             CHECK_INT(actor_take(&scene.bob), 1);
             scene_check_both_to_the_end(2);
@@ -52,7 +52,7 @@ static void event_joins_late(void)
         CHECK_INT(scene.of_bob.end.rc, -STAGER_OUT_OF_RANGE);
         if (d == SPLIT)
             CHECK_INT(scene.of_alice.n + scene.of_bob.n, N_ITEMS - 5);
-        else { /* from the next item on, in order, to the end */
+        else { /* from the next item to the end, in order */
             CHECK_INT(scene.of_alice.n, N_ITEMS - 5);
             CHECK(scene.of_bob.n > 0 && scene.of_bob.n < N_ITEMS);
             scene_check_log(&scene.of_bob, N_ITEMS - scene.of_bob.n, 1, scene.of_bob.n,
@@ -83,20 +83,21 @@ static void event_one_too_many(void)
     }
 }
 
-/* ---- going ---- */
+/* ---- clients leave ---- */
 
 static void event_leaves_cleanly(void)
 {
     EACH_DELIVERY(d)
     {
         scene_set_and_join(d, false, "", "");
-        actor_leave(&scene.bob); /* what lies untaken in his ring goes to alice */
+        actor_leave(&scene.bob); /* alice gets the batches that bob left in its ring */
         scene_check_alice_goes_on("rank 1");
         scene_finish();
     }
 }
 
-/* He closes and lives on with a batch: delivered again, and its memory stays. */
+/* Bob closes its stream and lives on with a batch. The batch is redelivered, and its
+ * memory stays mapped. */
 static void event_leaves_holding_a_batch(void)
 {
     EACH_DELIVERY(d)
@@ -152,7 +153,8 @@ static void event_rejoins_too_late(void)
             scene_check_alice_goes_on("bob");
         } else {
             for (int i = 0; i < 8; i++)
-                actor_take(&scene.alice); /* bob is waited for, and no longer */
+                /* the daemon waits for bob, until the grace period ends */
+                actor_take(&scene.alice);
             if (d == BROADCAST)
                 WAIT_FOR(&scene.fixture, evicted, 1);
             scene_join(&scene.bob, "bob");
@@ -172,8 +174,8 @@ static bool is_full(const struct fixture_status *status, void *arg)
     return status->buffered >= 2;
 }
 
-/* What lies in the buffer is kept for whoever comes; one of round_robin ends with a place
- * left in the middle, and is kept after the end of a pass. */
+/* Buffered items are kept for the next client. A round_robin pass ends if a rank leaves
+ * in the middle of it; after the end of a pass the buffer is kept. */
 static void event_all_have_left_and_it_stays_warm(void)
 {
     EACH_DELIVERY(d)
@@ -215,14 +217,14 @@ static void event_all_have_left_and_it_stays_warm(void)
     }
 }
 
-/* ---- slowness ---- */
+/* ---- slow clients ---- */
 
 static void event_is_slow(void)
 {
     EACH_DELIVERY(d)
     {
         scene_set_and_join(d, false, "", "");
-        struct actor_result held = actor_keep(&scene.bob); /* and asks for no more */
+        struct actor_result held = actor_keep(&scene.bob); /* and requests no more */
         int n = 0;
         struct actor_result got;
         while ((got = actor_next(&scene.alice, 100)).rc == 0) {
@@ -230,8 +232,8 @@ static void event_is_slow(void)
             n++;
         }
         CHECK_INT(got.rc, -STAGER_DEADLINE_EXCEEDED);
-        /* He was given two. Split: the rest was hers; broadcast: she is `capacity` ahead;
-         * rounds: she is as far as he was offered. */
+        /* Bob holds two items. Split: alice gets the rest. Broadcast: alice is `capacity`
+         * items ahead. Rounds: alice is as far as bob's offers. */
         CHECK_INT(n, d == SPLIT ? N_ITEMS - 2 : d == BROADCAST ? 4 : 2);
         actor_release(&scene.bob, held.number);
         scene_drain_both();
@@ -251,12 +253,12 @@ static void stopped(int d, bool holding)
     actor_stop(&scene.bob);
     scene_check_alice_goes_on("");
     actor_continue(&scene.bob);
-    struct actor_result told;
+    struct actor_result got;
     do {
-        told = actor_next(&scene.bob, -1);
-    } while (told.rc == 0 && told.held < 2);
-    if (told.rc != 0)
-        CHECK(told.rc == -STAGER_DEADLINE_EXCEEDED || told.rc == -STAGER_ABORTED);
+        got = actor_next(&scene.bob, -1);
+    } while (got.rc == 0 && got.held < 2);
+    if (got.rc != 0)
+        CHECK(got.rc == -STAGER_DEADLINE_EXCEEDED || got.rc == -STAGER_ABORTED);
     actor_leave(&scene.bob);
     scene_finish();
 }
@@ -282,12 +284,12 @@ static void event_never_releases(void)
         scene_drain(&scene.alice, &scene.of_alice);
         CHECK_INT(scene.of_alice.end.rc,
                   d == ROUND_ROBIN ? -STAGER_ABORTED : -STAGER_OUT_OF_RANGE);
-        struct actor_result told;
+        struct actor_result got;
         actor_release(&scene.bob, UINT64_MAX);
-        while ((told = actor_next(&scene.bob, -1)).rc == 0)
-            actor_release(&scene.bob, told.number);
-        CHECK_INT(told.rc, -STAGER_DEADLINE_EXCEEDED);
-        CHECK_CONTAINS(told.text, "hold_timeout_millis");
+        while ((got = actor_next(&scene.bob, -1)).rc == 0)
+            actor_release(&scene.bob, got.number);
+        CHECK_INT(got.rc, -STAGER_DEADLINE_EXCEEDED);
+        CHECK_CONTAINS(got.text, "hold_timeout_millis");
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
         scene_finish();
@@ -299,15 +301,15 @@ static void event_releases_garbage(void)
     EACH_DELIVERY(d)
     {
         scene_set_and_join(d, false, "", "");
-        /* The pass has begun: before it, another client could take the place. */
+        /* The pass has begun: earlier, another client could take the place. */
         CHECK_INT(actor_next(&scene.bob, -1).rc, 0);
         actor_forge(&scene.bob);
         scene_check_alice_goes_on("");
-        struct actor_result told;
-        while ((told = actor_next(&scene.bob, -1)).rc == 0)
-            actor_release(&scene.bob, told.number);
-        CHECK_INT(told.rc, -STAGER_INVALID_ARGUMENT);
-        CHECK_CONTAINS(told.text, "detached");
+        struct actor_result got;
+        while ((got = actor_next(&scene.bob, -1)).rc == 0)
+            actor_release(&scene.bob, got.number);
+        CHECK_INT(got.rc, -STAGER_INVALID_ARGUMENT);
+        CHECK_CONTAINS(got.text, "detached");
         actor_leave(&scene.bob);
         scene_finish();
     }
@@ -334,7 +336,8 @@ static void event_error_item(void)
         } else {
             CHECK_INT(n_errors[0], 1);
             CHECK_INT(n_errors[1], 1);
-            /* Eleven items make five rounds and one over; and the error is a step. */
+            /* Eleven items make five rounds and one item over; the error counts as a
+             * step. */
             CHECK_INT(logs[0]->n, d == BROADCAST ? N_ITEMS : 6);
             CHECK_INT(logs[1]->n, logs[0]->n);
             for (int i = 0; i < logs[0]->n; i++)
@@ -451,7 +454,7 @@ static void event_not_all_ask_for_the_next_pass(void)
         CHECK_INT(actor_rewind(&scene.alice), 0);
         struct actor_result got = actor_next(&scene.alice, -1);
         if (d == SPLIT) {
-            CHECK_INT(got.rc, 0); /* begins for her alone */
+            CHECK_INT(got.rc, 0); /* begins for alice alone */
             CHECK_INT(got.pass, 1);
         } else {
             CHECK_INT(got.rc, -STAGER_DEADLINE_EXCEEDED);
@@ -465,8 +468,8 @@ static void event_not_all_ask_for_the_next_pass(void)
 
 /* ---- the pipeline ---- */
 
-/* What is published still comes; then the reason. */
-static void check_told(int code, const char *text)
+/* Published items are still delivered; then the trainer gets the reason. */
+static void check_both_end_with(int code, const char *text)
 {
     scene_drain_both();
     CHECK_INT(scene.of_alice.end.rc, code);
@@ -486,7 +489,7 @@ static void event_is_replaced(void)
         scene_set_and_join(d, false, "", "");
         WAIT_FOR(&scene.fixture, published, 4);
         CHECK_INT(replace_rows(&scene.fixture, 99, "", ""), 0);
-        check_told(-STAGER_ABORTED, "replaced by generation");
+        check_both_end_with(-STAGER_ABORTED, "replaced by generation");
         CHECK(scene.of_alice.n + scene.of_bob.n >= 4);
         fixture_finish(&scene.fixture);
     }
@@ -499,7 +502,7 @@ static void event_is_deleted(void)
         scene_set_and_join(d, false, "", "");
         WAIT_FOR(&scene.fixture, published, 4);
         CHECK_INT(delete_rows(&scene.fixture), 0);
-        check_told(-STAGER_ABORTED, "deleted");
+        check_both_end_with(-STAGER_ABORTED, "deleted");
         fixture_finish(&scene.fixture);
     }
 }
@@ -514,7 +517,7 @@ static void event_the_daemon_stops(void)
         scene_drain_both();
         CHECK_INT(scene.of_alice.end.rc, -STAGER_UNAVAILABLE);
         CHECK_INT(scene.of_bob.end.rc, -STAGER_UNAVAILABLE);
-        actor_release(&scene.alice, held.number); /* was readable to the end */
+        actor_release(&scene.alice, held.number); /* the batch was readable until here */
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
         fixture_finish(&scene.fixture);

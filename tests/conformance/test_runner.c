@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trainers side by side, and the runners behind the buffer: STAGE-C13 to C24 of the stage
- * contract (docs/delivery.md), each with a real daemon and trainers in processes of
- * their own.
+ * Concurrent trainers, and the runners behind the buffer: STAGE-C13 to C24 of the stage
+ * contract (docs/delivery.md), each with a real daemon and trainers in separate
+ * processes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void stage_c13_takers_get_disjoint_items_all_of_them_and_one_end_each(voi
     fixture_finish(&fixture);
 }
 
-/* Unlike DeepRec, where num_clients says nothing of who may take. */
+/* In DeepRec, num_clients does not limit which clients may take items. */
 static void stage_c14_one_taker_more_than_num_clients_is_refused_by_name(void)
 {
     struct fixture fixture;
@@ -110,7 +110,7 @@ static void stage_c16_an_ignored_code_costs_its_item_and_no_other(void)
     fixture_finish(&fixture);
 }
 
-/* What the trainer sees of ten items of which the fourth fails with `code`. */
+/* Checks what the trainer receives of ten items of which the fourth fails with `code`. */
 static struct actor_result end_of(const char *code, const char *staged, int *n)
 {
     struct fixture fixture;
@@ -167,8 +167,8 @@ static void stage_c18_an_end_that_is_not_closed_is_an_error(void)
     fixture_finish(&fixture);
 }
 
-/* Unlike DeepRec, which hangs: there is no hook, and what lacks its clients
- * says so. */
+/* DeepRec hangs here. stager has no hook, and a stage without all its clients reports an
+ * error. */
 static void stage_c19_nothing_has_to_be_started_and_nothing_hangs(void)
 {
     struct fixture fixture;
@@ -204,7 +204,7 @@ static void stage_c20_a_stage_starts_again_after_it_was_torn_down(void)
     for (int session = 0; session < 4; session++) {
         actor_start(&actor, &fixture, NULL);
         for (int i = 0; i < 3; i++)
-            CHECK_INT(actor_take(&actor), i); /* nothing of the last session */
+            CHECK_INT(actor_take(&actor), i); /* nothing of the last session remains */
         if (session % 2 == 0)
             actor_leave(&actor);
         else

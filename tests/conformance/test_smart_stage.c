@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which nodes behind the boundary may run before it, and what crosses then: STAGE-C25 to
- * C33, D10 and D11 of the stage contract (docs/pipeline.md).
+ * The nodes behind the boundary that may run before it, and the tensors that then cross:
+ * STAGE-C25 to C33, D10 and D11 of the stage contract (docs/pipeline.md).
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static void cutting_finish(struct cutting *cutting)
     fixture_stage_finish(&cutting->stage);
 }
 
-/* The nodes of the largest set for a client that fetches this (NULL: the targets), a
- * blank before each. */
+/* Lists the nodes of the largest set for a client that fetches this (NULL: the targets),
+ * each preceded by a blank. */
 static const char *largest(const struct cutting *cutting, const char *fetch)
 {
     static char text[512];
@@ -61,8 +61,8 @@ static void check_largest(const char *graph, const char *fetch, const char *node
     cutting_finish(&cutting);
 }
 
-/* The names of what crosses when all that may move has, features that nobody reads left
- * out. */
+/* Lists the tensors that cross when every movable node has moved, without unused
+ * features. */
 static const char *crossing(const struct cutting *cutting)
 {
     static char text[512];
@@ -151,7 +151,7 @@ static void c29_a_marked_target_is_not_run_ahead_nor_what_follows_it(void)
     check_largest(graph, "a", "");
 }
 
-/* DeepRec: an error when there are two. Here there is no way to write it. */
+/* DeepRec reports an error if there are two. stager's format cannot express two. */
 static void c30_a_pipeline_has_one_stage(void)
 {
     struct stg_pipeline_spec *spec;
@@ -174,7 +174,7 @@ static void c31_without_anything_to_move_the_cut_is_the_users(void)
     cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
                                    "b = add(staged:x, w)\ntarget b\n");
     CHECK_STR(largest(&cutting, NULL), "");
-    CHECK(!stg_cuts_may_move(cutting.cuts)); /* `check` and `apply` say so */
+    CHECK(!stg_cuts_may_move(cutting.cuts)); /* `check` and `apply` report it */
     CHECK_OK(
         stg_cut_needs_create(cutting.cuts, &(struct stg_cut_wanted){0}, &needs, &err),
         err);
@@ -186,7 +186,7 @@ static void c31_without_anything_to_move_the_cut_is_the_users(void)
     cutting_finish(&cutting);
 }
 
-/* No set that is closed upward makes a cycle; others are refused, and so is a cycle. */
+/* No upward-closed set makes a cycle. Other sets are refused, and so is a cycle. */
 static void c32_a_cut_makes_no_cycle(void)
 {
     struct cutting cutting;
@@ -216,8 +216,8 @@ static void c32_a_cut_makes_no_cycle(void)
     fixture_finish(&fixture);
 }
 
-/* What looks ids up may move, as DeepRec's lookup of ids does; what reads rows of a
- * variable by them may not. */
+/* Nodes that look up ids may move, like DeepRec's lookup of ids. Nodes that read rows of
+ * a variable by id may not. */
 static void c33_a_lookup_of_ids_may_move(void)
 {
     check_largest("element word string [-1]\nfeature word = word\n"
@@ -227,7 +227,8 @@ static void c33_a_lookup_of_ids_may_move(void)
                   NULL, " id");
 }
 
-/* By name and number run together, output 10 of Split_1 is output 0 of Split_11. */
+/* With names and numbers concatenated, output 10 of Split_1 would equal output 0 of
+ * Split_11. */
 static void d10_outputs_are_identified_by_node_and_number(void)
 {
     struct cutting cutting;
@@ -248,7 +249,7 @@ static void d10_outputs_are_identified_by_node_and_number(void)
     cutting_finish(&cutting);
 }
 
-/* A writer of a variable depends on it: it is run by trainers alone, once. */
+/* A node that writes a variable depends on it: only trainers run it, and once. */
 static void d11_what_has_a_side_effect_runs_on_one_side(void)
 {
     struct cutting cutting;

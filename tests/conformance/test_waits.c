@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No timeout hangs or desynchronises (docs/delivery.md): what stopped, killed, slow
- * trainers, dropped items and error items do to the others, in all three deliveries.
+ * No timeout hangs or desynchronises trainers (docs/delivery.md): the effects of stopped,
+ * killed and slow trainers, dropped items and error items on the other trainers, in all
+ * three deliveries.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 enum event { EVENT_STOP, EVENT_KILL };
 static const char *const event_names[] = {"SIGSTOP", "kill"};
 
-/* Items that fail, or are dropped while nobody takes. */
+/* Items that fail, or are dropped while no trainer takes them. */
 enum items { ITEMS_FINE, ITEMS_FAIL, ITEMS_DROP };
 static const char *const items_names[] = {"fine items", "error items", "dropped items"};
 
@@ -58,7 +59,8 @@ static void recover(struct actor *actor, enum event event)
 
 /* ---- the end ---- */
 
-/* Every item of split came to the other one, but what failed or was dropped, counted. */
+/* Under split the other trainer got every item except those that failed or were dropped,
+ * which are counted. */
 static void check_all_came(struct fixture *fixture, const struct actor_log *log,
                            const char *what)
 {
@@ -82,7 +84,8 @@ static void check_all_came(struct fixture *fixture, const struct actor_log *log,
              n_failed, (unsigned long long)status.dropped, N_ITEMS);
 }
 
-/* The struck one holds the first batch of the pass, and a second lies in its ring. */
+/* The stopped trainer holds the first batch of the pass, and a second one lies in its
+ * ring. */
 static void withhold(int delivery, enum event event, enum items items)
 {
     struct fixture fixture;
@@ -125,7 +128,7 @@ static void a_stopped_trainer_does_not_withhold_the_end(void)
 
 /* ---- a pause ---- */
 
-/* All trainers pause, as for an evaluation or a checkpoint, then go on. */
+/* All trainers pause, as for an evaluation or a checkpoint, then continue. */
 static void pause_and_go_on(int delivery, enum items items)
 {
     struct fixture fixture;
@@ -180,8 +183,8 @@ static void a_paused_evaluation_loses_no_batch_without_a_counter(void)
 
 /* ---- ranks ---- */
 
-/* The survivors of a strike after some steps have taken the same steps: as many, and, of
- * broadcast, the very same. */
+/* After a stop the surviving trainers have taken the same number of steps, and under
+ * broadcast the same items. */
 static void ranks_after(int delivery, enum event event, enum items items)
 {
     struct fixture fixture;
@@ -219,7 +222,8 @@ static void ranks_after(int delivery, enum event event, enum items items)
     fixture_finish(&fixture);
 }
 
-/* Nobody is struck: whole rounds to the end, also when one is always the last to ask. */
+/* Without a stopped trainer, rounds run to the end, even if one trainer always asks
+ * last. */
 static void ranks_to_the_end(int delivery, enum items items)
 {
     struct fixture fixture;

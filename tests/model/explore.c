@@ -92,7 +92,8 @@ int fiber_choose(int n, bool (*enabled)(void *arg, int i), void *arg, const char
     return yield();
 }
 
-/* What a fiber may do next: answers for it, 0 goes on, 1 times out; or the choices. */
+/* The next actions of a fiber: values below n continue it with that answer, 0 continues
+ * it, 1 times it out. */
 static int answers_of(const struct fiber *fiber, int *ret)
 {
     int n = 0;
@@ -110,7 +111,7 @@ static int answers_of(const struct fiber *fiber, int *ret)
     return n;
 }
 
-/* ---- exploring ---- */
+/* ---- exploration ---- */
 
 static uint64_t state_hash(void)
 {
@@ -133,7 +134,7 @@ struct level {
     struct step steps[32];
     int n_steps, next;
     bool moved; /* some step led to another state */
-    int last;   /* the fiber that came here */
+    int last;   /* the fiber whose step led here */
     uint32_t preemptions;
 };
 
@@ -166,9 +167,9 @@ void explore_fail(const char *fmt, ...)
     FAIL("%s", text);
 }
 
-/* Open addressing; 0 is empty. */
+/* Uses open addressing; 0 marks an empty slot. */
 static uint64_t *visited;
-static uint8_t *visited_preemptions; /* the fewest that led there */
+static uint8_t *visited_preemptions; /* the fewest interruptions that lead here */
 static uint64_t n_slots, n_visited;
 
 static bool visit(uint64_t hash, uint32_t preemptions)
@@ -184,7 +185,7 @@ static bool visit(uint64_t hash, uint32_t preemptions)
     return true;
 }
 
-/* Is this step one that interrupts? */
+/* Returns whether this step interrupts a fiber. */
 static bool preempts(const struct level *level, const struct step *step)
 {
     if (level->last < 0 || step->fiber == level->last)
@@ -260,7 +261,8 @@ static void end(void)
     region_unmap();
 }
 
-/* The hash of where the step leads; *ret_moved: to another state than this one. */
+/* Returns the hash of the state after the step; *ret_moved: it differs from this
+ * state. */
 static uint64_t follow(struct level *level, const struct step *step, bool *ret_moved)
 {
     run_step(step);
@@ -298,7 +300,7 @@ void explore(const struct scenario *scenario, struct explored *ret)
         const struct step *step = &level->steps[level->next++];
         uint32_t preemptions = level->preemptions + (bound != 0 && preempts(level, step));
         if (preemptions > bound) {
-            level->moved = true; /* there is a way on, which is not gone */
+            level->moved = true; /* a step exists, and its fiber has not ended */
             continue;
         }
         bool moved;

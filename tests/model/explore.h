@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An explorer of every interleaving: threads are fibers, all memory that they use lies in
- * one region, and a state of the program is the bytes of that region. From each state
- * each fiber that can go on is let go on in turn, until every state that can be reached
- * was visited once. The code under test is the daemon's own (linked with its system calls
- * wrapped: wrap.c), not a copy of its ideas.
+ * An explorer of every interleaving. Threads are fibers, all memory they use lies in one
+ * region, and the bytes of that region are a state of the program. From each state the
+ * explorer runs every runnable fiber in turn, until it has visited every reachable state.
+ * The code under test is the daemon's code, linked with its system calls wrapped
+ * (wrap.c), not a model of it.
  *
  * A fiber gives up control only in fiber_block and fiber_choose: before it takes a lock,
- * while it sleeps, and where shared memory is touched. Between two of these nothing else
- * runs, which is what the locks of the program promise anyway.
+ * while it sleeps, and when it touches shared memory. No other fiber runs in between,
+ * which the program's locks guarantee anyway.
  */
 #ifndef STG_TESTS_MODEL_EXPLORE_H
 #define STG_TESTS_MODEL_EXPLORE_H
@@ -21,48 +21,48 @@
 
 /* ---- memory of the region ---- */
 
-/* malloc and free of the program under test; zeroed. */
+/* malloc and free of the program under test. The memory is zeroed. */
 void *region_alloc(size_t bytes, size_t align);
 void region_free(void *pointer);
-size_t region_size(const void *pointer); /* of an allocation */
+size_t region_size(const void *pointer); /* Returns the size of an allocation. */
 bool region_owns(const void *pointer);
 
 /* ---- fibers ---- */
 
 int fiber_start(const char *name, void *(*body)(void *arg), void *arg);
-int fiber_self(void); /* -1: none, the set-up runs */
+int fiber_self(void); /* -1: none, set_up runs */
 bool fiber_ended(int fiber);
 
-/* Waits until ready(arg); looked at by the explorer. may_time_out: it may also come back
- * with false at any moment before, if the scenario lets time pass. */
+/* Blocks until ready(arg) is true; the explorer evaluates it. may_time_out: may also
+ * return false at any earlier time, if the scenario lets time pass. */
 bool fiber_block(bool (*ready)(void *arg), void *arg, bool may_time_out,
                  const char *what);
 
-/* Comes back with any number below n for which enabled(arg, i) is true. */
+/* Returns any number below n for which enabled(arg, i) is true. */
 int fiber_choose(int n, bool (*enabled)(void *arg, int i), void *arg, const char *what);
 
-/* It is never run again, whatever it was doing: its process was killed. */
+/* Never runs the fiber again, whatever its state: its process was killed. */
 void fiber_kill(int fiber);
 
-/* ---- exploring ---- */
+/* ---- exploration ---- */
 
 struct scenario {
     const char *name;
     void (*set_up)(void);
-    /* After every step: what must always hold. Reports by explore_fail. */
+    /* Checks the invariants after every step. Reports through explore_fail. */
     void (*check)(void);
-    /* In a state where nothing can happen any more (or only what changes nothing): is
-     * that where the program may come to rest? */
+    /* Called in a state where no further step exists (or only steps that change nothing).
+     * Returns whether the program may rest there. */
     void (*at_rest)(void);
-    /* Before and after the state is looked at: makes equal what makes no difference
-     * (counters that only ever grow). NULL: nothing. */
+    /* Called before and after the state is hashed. Evens out irrelevant differences, such
+     * as counters that only grow. NULL: none. */
     void (*canonical)(bool before);
-    /* May one more wait with a deadline run out? NULL: never. */
+    /* Returns whether one more wait with a deadline may time out. NULL: never. */
     bool (*time_left)(void);
-    /* How often a fiber may be interrupted that could have gone on; 0: without bound,
-     * every interleaving. Switches where a fiber waits are free. */
+    /* How often a fiber that could continue may be interrupted; 0: without a bound, every
+     * interleaving. Switches at a wait are free. */
     uint32_t max_preemptions;
-    uint64_t max_states; /* more is a failure: the scenario is too large */
+    uint64_t max_states; /* more states are a failure: the scenario is too large */
 };
 
 struct explored {
@@ -70,14 +70,15 @@ struct explored {
     uint32_t depth;
 };
 
-/* Visits every state. Fails the test with the steps that lead to what is wrong. */
+/* Visits every state. On a failure, fails the test with the steps that lead to it. */
 void explore(const struct scenario *scenario, struct explored *ret);
 
-/* Does the program under test run (set_up, or a fiber)? Then its memory is the region's.
+/* Returns whether the program under test runs (set_up, or a fiber). Its memory is then
+ * the region's.
  */
 bool explore_inside(void);
 
-/* From check, at_rest or a fiber. */
+/* Called from check, at_rest or a fiber. */
 void explore_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #endif

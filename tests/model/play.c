@@ -21,10 +21,10 @@ struct player {
     struct stager_stream stream;
     struct stager connection;
     struct stg_lent lents[2];
-    struct stg_client *client; /* NULL: the daemon has forgotten it */
+    struct stg_client *client; /* NULL: the daemon has dropped it */
     int fiber;
     bool attached, closing, killed;
-    bool wants_in; /* comes_back: it opens when it gets to it */
+    bool wants_in; /* comes_back: the loop opens it */
     int n_got, n_ends, end_code;
     struct {
         uint64_t number;
@@ -32,7 +32,7 @@ struct player {
     } got[MAX_GOT];
 };
 
-/* In the region. */
+/* Lies in the region. */
 struct play {
     struct stg_stage *stage;
     struct player players[MAX_TRAINERS];
@@ -68,7 +68,8 @@ static void *trainer_main(void *arg)
         player->end_code = rc;
         if (rc != -STAGER_OUT_OF_RANGE)
             break;
-        player->n_ends = (int)player->stream.end_pass + 1; /* the end may come again */
+        /* the end may be reported again */
+        player->n_ends = (int)player->stream.end_pass + 1;
         if (player->n_ends >= cast->n_passes)
             break;
         stager_rewind(&player->stream);
@@ -126,7 +127,7 @@ static void map_pages(struct player *player)
     CHECK_OK(stg_stream_add_batches(stream, 2, &err), err);
 }
 
-/* The trainer asks for nothing before it runs. */
+/* The trainer requests nothing before it runs. */
 static void join(int i)
 {
     static const char *const names[] = {"trainer 0", "trainer 1"};
@@ -164,8 +165,7 @@ enum {
     N_EVENTS
 };
 
-/* A stage without clients ends, and the next client gets another one: not covered here.
- */
+/* A stage without clients ends, and the next client gets a new one: not covered here. */
 static bool would_end(const struct player *player)
 {
     const struct stg_stage *stage = play->stage;
@@ -202,7 +202,7 @@ static bool event_enabled(void *arg, int i)
     return false;
 }
 
-/* The process ends: by itself after it closed, or killed at any moment. */
+/* The process ends: it closes and exits, or is killed at any moment. */
 static void end_process(struct player *player)
 {
     if (!player->closing) {
@@ -233,12 +233,13 @@ static void hang_up(struct player *player)
 static void sweep(void)
 {
     play->sweep_wanted = outside()->touched = false;
-    /* Not what bounds the harm of a bell that failed: no bell fails here. */
+    /* Does not model the limit on the effects of a failed doorbell: no doorbell fails
+     * here. */
     int millis = stg_stage_sweep(play->stage);
     play->armed = millis >= 0 && millis < 1000;
 }
 
-/* As a tuner does it: the other one of two runners rests, or works. */
+/* Acts like a tuner: the other one of two runners rests or works. */
 static void tune(void)
 {
     struct stg_stage *stage = play->stage;
@@ -310,7 +311,7 @@ static void set_up(void)
     struct stg_plan_asked asked =
         stg_definition_asked(definition, config.num_clients, 2, 1 << 20);
     CHECK_OK(stg_stage_plan(&asked, &plan, &err), err);
-    plan.is_sparse = false; /* the arena lies in the region, which is all there is */
+    plan.is_sparse = false; /* the arena lies in the region, the only memory of a state */
     CHECK_OK(stg_stage_create(&config, &plan, &play->stage, &err), err);
     if (cast->tiny)
         play->stage->runners.mean_busy_ns = 0;
@@ -322,7 +323,7 @@ static void set_up(void)
     fiber_start("loop", loop_main, NULL);
 }
 
-/* ---- what must hold ---- */
+/* ---- invariants ---- */
 
 static int times_got(uint64_t number, int *ret_marked)
 {
@@ -343,15 +344,15 @@ static bool is_broadcast(void)
     return definition->spec->staged.delivery == STG_DELIVERY_BROADCAST;
 }
 
-/* Rounds that lost a rank for good: the other ranks get ABORTED, whatever is left. */
+/* If rounds lost a rank for good, the other ranks get ABORTED, whatever remains. */
 static bool is_broken_round(void)
 {
     return definition->spec->staged.delivery == STG_DELIVERY_ROUND_ROBIN &&
            !cast->comes_back && play->kills_left < cast->n_kills;
 }
 
-/* Each trainer sees numbers that rise, but for what comes again; split: nothing twice
- * unless it says so. */
+/* Each trainer sees rising numbers, except for redelivered items. Split: an item occurs
+ * twice only if it is marked as redelivered. */
 static void check_order(void)
 {
     for (int i = 0; i < cast->n_trainers; i++) {
@@ -386,8 +387,8 @@ static int n_different(const struct player *player)
     return __builtin_popcount(seen);
 }
 
-/* Every live trainer took an end or the reason why there is none, and the stage is
- * finished: no runner left, no lease out. */
+/* Every live trainer received an end or the reason for its absence, and the stage is
+ * finished: no runner and no lease remains. */
 static void at_rest(void)
 {
     for (int i = 0; i < cast->n_trainers; i++) {
@@ -414,7 +415,7 @@ static void at_rest(void)
     if (usage.lent != 0 || usage.quarantined != 0)
         explore_fail("%d bytes are still lent, %d quarantined", (int)usage.lent,
                      (int)usage.quarantined);
-    /* Split: if any trainer lived to the end, every item came to a trainer. */
+    /* Split: if any trainer lived to the end, some trainer received every item. */
     bool any_lived = false;
     for (int i = 0; i < cast->n_trainers; i++)
         any_lived |= !play->players[i].killed;
@@ -427,7 +428,7 @@ static void at_rest(void)
     }
 }
 
-/* A request for a bell is answered or not; how many there were does not matter, nor how
+/* A doorbell request is answered or not. The number of requests does not matter, nor how
  * often a trainer slept. */
 static void canonical(bool before)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A play: the daemon's own stage with runners, trainers and the loop, of a cast; and what
- * must hold in each of its states.
+ * A play: the daemon's stage with a cast of runners, trainers and the loop, and the
+ * invariants of each of its states.
  */
 #ifndef STG_TESTS_MODEL_PLAY_H
 #define STG_TESTS_MODEL_PLAY_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What happens, beside runners that make items and trainers that take them. */
+/* Events besides runners that make items and trainers that take them. */
 struct cast {
     const char *name;
     const char *staged;
@@ -18,7 +18,7 @@ struct cast {
     bool comes_back;   /* trainers have names; a killed one opens again */
     bool may_stop;     /* the pipeline is replaced (draining) at any moment */
     bool may_abort;    /* the stage is stopped without draining at any moment */
-    uint32_t timeouts; /* waits for room that may run out */
+    uint32_t timeouts; /* waits for room may time out */
     bool tiny;         /* items are known to take no time */
     int n_tunes;       /* of one runner or two, at any moment */
     bool fine;
@@ -26,7 +26,7 @@ struct cast {
     uint64_t max_states;
 };
 
-/* Explores it; fails the test with the steps that lead to what is wrong. */
+/* Explores it. On a failure, fails the test with the steps that lead to it. */
 void play_run(const struct cast *cast);
 
 #endif

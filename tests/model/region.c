@@ -16,13 +16,13 @@
 struct region *region;
 static char *stack_base;
 
-/* Most of the region never changes after set_up. Pages are write-protected until
- * something writes to them; from then on they vary, and belong to every state. */
-static char *baseline; /* the region as set_up left it */
+/* Most of the region never changes after set_up. Pages are write-protected until the
+ * first write. From then on they vary, and belong to every state. */
+static char *baseline; /* the region after set_up */
 static size_t set_up_used;
 static uint32_t *varying;
 static uint32_t n_varying;
-static uint64_t *baseline_hashes; /* by place in `varying` */
+static uint64_t *baseline_hashes; /* by index in `varying` */
 
 /* ---- memory ---- */
 
@@ -32,7 +32,7 @@ static void on_write(int signal, siginfo_t *info, void *context)
 {
     char *at = info->si_addr;
     if (at < (char *)region || at >= (char *)(region + 1))
-        abort(); /* a fault of the program's own */
+        abort(); /* a fault of the program itself */
     uint32_t page = (uint32_t)((size_t)(at - (char *)region) / PAGE_BYTES);
     mprotect((char *)region + (size_t)page * PAGE_BYTES, PAGE_BYTES,
              PROT_READ | PROT_WRITE);
@@ -63,7 +63,8 @@ void region_map(void)
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
 }
 
-/* What set_up left is where every state begins. What it freed is not used again. */
+/* Every state starts from the memory that set_up left. Chunks freed by set_up are not
+ * reused. */
 void region_protect(void)
 {
     memset(region->free_chunks, 0, sizeof(region->free_chunks));
@@ -72,8 +73,7 @@ void region_protect(void)
     memcpy(baseline, region, offsetof(struct region, heap) + region->heap_used);
     n_varying = 0;
     CHECK(mprotect(region->heap, HEAP_BYTES, PROT_READ) == 0);
-    /* The kernel writes to contexts, and gets no signal for it: they vary from the start.
-     */
+    /* The kernel writes to contexts without a signal: their pages vary from the start. */
     for (; n_varying * PAGE_BYTES < offsetof(struct region, heap); n_varying++) {
         varying[n_varying] = n_varying;
         baseline_hashes[n_varying] = page_hash(n_varying, baseline);
@@ -127,7 +127,8 @@ void *region_alloc(size_t bytes, size_t align)
     return (void *)at;
 }
 
-/* The chunk that a pointer lies in. Aligned ones are not at its start. */
+/* Returns the chunk that contains a pointer. Aligned pointers do not lie at the start of
+ * their chunk. */
 static struct chunk *chunk_of(const void *pointer)
 {
     for (size_t at = 0; at < region->heap_used;) {
@@ -151,7 +152,7 @@ void region_free(void *pointer)
     assert(chunk != NULL);
     uint64_t *word = (void *)(chunk + 1);
     for (uint64_t i = 0; i < chunk->bytes / sizeof(*word); i++) {
-        if (word[i] != 0) /* a page that is zero need not vary */
+        if (word[i] != 0) /* a page of zeros need not vary */
             word[i] = 0;
     }
     unsigned class = class_of(chunk->bytes);
@@ -162,7 +163,8 @@ void region_free(void *pointer)
 
 /* ---- a state ---- */
 
-/* Addresses in the heap make no difference: who allocated first is no state. */
+/* Addresses in the heap make no difference: the order of allocations is not part of the
+ * state. */
 static uint64_t plain(uint64_t word)
 {
     return word - (uint64_t)(uintptr_t)region < sizeof(struct region) ? 1 : word;
@@ -180,7 +182,7 @@ static uint64_t mix(uint64_t h, const void *bytes, size_t n)
     return h ^ h >> 32;
 }
 
-/* What of a fiber's stack is alive: from its stack pointer on. */
+/* Hashes the live part of a fiber's stack: from its stack pointer on. */
 static char *stack_from(const struct fiber *fiber)
 {
 #if defined(__x86_64__)
@@ -196,7 +198,7 @@ static uint64_t page_hash(uint32_t page, const char *base)
     return mix(page + 1, base + (size_t)page * PAGE_BYTES, PAGE_BYTES);
 }
 
-/* Memory that was allocated since: what lies in it, wherever. */
+/* Hashes the contents of memory allocated since set_up, independent of its address. */
 static uint64_t chunks_hash(void)
 {
     uint64_t h = 0;
@@ -218,8 +220,8 @@ static uint64_t fiber_hash(uint64_t h, int i)
     return mix(h, from, (size_t)(fiber->stack + STACK_BYTES - from));
 }
 
-/* Pages that are as set_up left them count as nothing, so that it does not matter how
- * many vary by now. */
+/* Pages equal to those of set_up count as nothing, so the number of varying pages does
+ * not matter. */
 uint64_t region_hash(void)
 {
     uint64_t h = 0x51ab1e + chunks_hash();

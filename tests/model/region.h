@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The explorer's inside: the memory that is a state, and the fibers in it.
+ * The internals of the explorer: the memory that makes a state, and the fibers in it.
  */
 #ifndef STG_TESTS_MODEL_REGION_H
 #define STG_TESTS_MODEL_REGION_H
@@ -26,18 +26,18 @@ struct fiber {
     void *wait_arg;
     bool may_time_out;
     int n_choices;
-    int answer; /* of the step that lets it go on */
+    int answer; /* of the step that resumes it */
     char *stack;
 };
 
 struct chunk {
-    uint64_t bytes; /* of what follows */
+    uint64_t bytes; /* of the step after */
     struct chunk *next_free;
     bool used;
     uint64_t reserved;
 };
 
-/* All that changes lies in here, at an address that never does. */
+/* All memory that changes lies in here, at a fixed address. */
 struct region {
     size_t heap_used;
     struct chunk *free_chunks[N_CLASSES];
@@ -48,14 +48,15 @@ struct region {
 
 extern struct region *region;
 
-/* Maps a fresh one; what set_up leaves in it is protected from then on; unmaps. */
+/* Maps a new region; protects what set_up left in it; unmaps it. */
 void region_map(void);
 void region_protect(void);
 void region_unmap(void);
 char *region_stack(int fiber);
 
 struct snapshot {
-    uint32_t n_pages; /* that varied then; the others were as set_up left them */
+    /* pages that varied then; the others were equal to those of set_up */
+    uint32_t n_pages;
     char *bytes;
     size_t n, capacity;
 };
@@ -63,7 +64,7 @@ struct snapshot {
 void region_save(struct snapshot *s);
 void region_restore(const struct snapshot *s);
 
-/* Equal for states between which no difference matters. Never 0. */
+/* Equal for states without a relevant difference. Never 0. */
 uint64_t region_hash(void);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The buffer's state machine, all of it: the daemon's own stage, runners and delivery,
- * and the client's own stager_next, in every interleaving of k runners, n trainers and
- * the loop, with kills, stops, restarts and timeouts where a scenario has them. What must
- * hold in every state is checked in every state, and the program comes to rest only where
- * it should: a lost wake-up would leave somebody asleep, a masked end somebody without
- * one.
+ * The complete state machine of the buffer. The daemon's stage, runners and delivery and
+ * the client's stager_next run in every interleaving of k runners, n trainers and the
+ * loop, with the kills, stops, restarts and timeouts of a scenario. Every state is
+ * checked against the invariants. The program may rest only in a final state: a lost
+ * wake-up would leave a trainer asleep, a masked end would leave one without an end.
  */
 #include "tests/check.h"
 #include "tests/model/play.h"
@@ -80,7 +79,7 @@ static void a_wait_for_room_may_run_out_at_any_moment(void)
                             .timeouts = 1});
 }
 
-/* ---- larger ones, with so many interruptions ---- */
+/* ---- larger ones, with a bound on interruptions ---- */
 
 static void two_runners_and_two_trainers_lose_nothing(void)
 {
@@ -146,7 +145,7 @@ static void round_robin_deals_whole_rounds_or_says_why_not(void)
                             .max_preemptions = 1});
 }
 
-/* ---- named trainers that are killed at any moment, and come back ---- */
+/* ---- named trainers that are killed at any moment and reconnect ---- */
 
 static void a_name_that_is_killed_goes_on_where_it_was(const char *name,
                                                        const char *staged, int n_trainers,

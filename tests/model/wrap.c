@@ -58,7 +58,7 @@ static bool always(void *arg)
     return true;
 }
 
-/* Others may run here. */
+/* Other fibers may run here. */
 static void point(const char *what)
 {
     if (fiber_self() >= 0 && world->outside.fine)
@@ -146,13 +146,13 @@ int __wrap_stg_segment_create(const char *name, uint64_t bytes, bool client_writ
     return 0;
 }
 
-/* The client has a mapping of its own: it reads on. */
+/* The client has its own mapping and continues to read. */
 void __wrap_stg_segment_destroy(struct stg_segment *segment)
 {
     segment->base = NULL;
 }
 
-/* ---- locks: the first bytes of the program's own objects say who holds them ---- */
+/* ---- locks: the first bytes of the program's lock objects name the holder ---- */
 
 struct mutex {
     int held;
@@ -257,7 +257,7 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *cond)
     return 0;
 }
 
-/* One of those that wait, whichever. */
+/* Wakes any one of the waiting fibers. */
 int __wrap_pthread_cond_signal(pthread_cond_t *cond)
 {
     int n = 0, last = 0;
@@ -359,7 +359,7 @@ void __wrap_stg_log(enum stg_log_level level, const char *fmt, ...)
 {
 }
 
-/* ---- looks at shared pages ---- */
+/* ---- accesses to shared pages ---- */
 
 bool __real_stg_control_waiting(const struct stg_control_reader *reader);
 int __real_stg_control_poll(struct stg_control_reader *reader,

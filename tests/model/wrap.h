@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the program under test calls outside of itself, as the explorer has it: threads,
- * locks, the clock, memory, doorbells. Its calls are bent here by the linker (--wrap).
+ * The explorer's versions of the functions that the program under test calls: threads,
+ * locks, the clock, memory, doorbells. The linker redirects the calls here (--wrap).
  */
 #ifndef STG_TESTS_MODEL_WRAP_H
 #define STG_TESTS_MODEL_WRAP_H
@@ -11,7 +11,7 @@
 
 #define MAX_SOCKETS 4
 
-/* One doorbell wire between the daemon and a client; the descriptor is its index + 1000.
+/* One doorbell wire between the daemon and a client. The descriptor is its index + 1000.
  */
 struct wire {
     bool bell_to_client, bell_to_daemon;
@@ -21,12 +21,12 @@ struct wire {
 struct outside {
     struct wire wires[MAX_SOCKETS];
     uint64_t clock_ns;
-    uint32_t timeouts_left; /* waits with a deadline that may still run out */
+    uint32_t timeouts_left; /* waits with a deadline that may still pass */
     bool touched;           /* a client wrote to its page since this was cleared */
-    bool fine;              /* also interleave between single looks at shared pages */
+    bool fine;              /* also interleave between single accesses to shared pages */
 };
 
-/* In the region. Call first in set_up. */
+/* Lies in the region. Call first in set_up. */
 struct outside *outside_create(void);
 struct outside *outside(void);
 
