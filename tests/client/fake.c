@@ -75,7 +75,7 @@ void fake_start_with(struct fake *fake, uint32_t n_slots, uint64_t slot_bytes)
     fake->boundary = (struct stg_schema){.components = &x, .n = 1};
 }
 
-/* ---- the thread that answers ---- */
+/* ---- the thread that replies ---- */
 
 static void send_reply(struct fake *fake, const struct stg_reply *reply, size_t n_fds)
 {
@@ -179,7 +179,7 @@ static void *serve(void *owner)
     for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
         ssize_t n = recv(fake->socket, buf, sizeof(buf), 0);
         if (n <= 0)
-            return NULL; /* the client gave up */
+            return NULL; /* the client disconnected */
         struct stg_bump bump;
         stg_bump_init(&bump, 0);
         struct stg_request request;

@@ -47,7 +47,7 @@ struct stg_schema rows_boundary(int64_t rows)
     return (struct stg_schema){.components = c, .n = N};
 }
 
-/* Strings one after another. */
+/* Writes strings one after another. */
 struct strings {
     char data[8192];
     int64_t offsets[2 * MAX_ROWS + 1];
@@ -188,7 +188,7 @@ void rows_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t fir
     stg_ring_push(&fake->ring, &d);
 }
 
-/* ---- what must be there ---- */
+/* ---- expected values ---- */
 
 static struct stager_tensor get(const struct stager_batch *batch, const char *name,
                                 int ndim, int64_t rows)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/c-api.md and docs/compatibility.md compile, without a warning; every step of pipeline.proto
-has its section in docs/dataset.md, which describes its fields or names the document that does.
+"""The examples of docs/c-api.md and docs/compatibility.md compile without a warning. Every step of
+pipeline.proto has a section in docs/dataset.md that describes its fields or names the document that does.
 
     test_docs.py SOURCE_ROOT COMPILER...
 """

@@ -30,7 +30,7 @@ def write(daemon, name, text):
 
 
 def example(daemon, name, **values):
-    """A pipeline of examples, filled in."""
+    """A pipeline of examples with its placeholders filled in."""
     with open(os.path.join(TOP, "examples", name + ".yaml.in"), encoding="utf-8") as file:
         text = file.read()
     for key, value in values.items():
@@ -237,7 +237,7 @@ def cat_of_a_bad_row(daemon):
     out = expect(daemon, 1, "stagerctl: INVALID_ARGUMENT: ", "cat", "rows", "--json")
     expect(daemon, 1, "rows.csv", "cat", "rows", "--json")
     batches = [json.loads(line) for line in out.splitlines()]
-    assert [b["batch"] for b in batches] == [0, 2], out  # the error item took number 1
+    assert [b["batch"] for b in batches] == [0, 2], out  # the error item has number 1
     assert batches[1]["tensors"]["i"]["values"] == [5], out
 
 
@@ -259,7 +259,7 @@ def version(daemon):
 
 
 def a_closed_pipe_ends_cat(daemon):
-    """`stagerctl cat … | head` must not hang or print forever."""
+    """`stagerctl cat … | head` must neither hang nor print for ever."""
     text = "name: endless\ndataset:\n  - range: {stop: 1000}\n  - repeat: {}\n  - batch: {batch_size: 10}\n"
     expect(daemon, 0, "", "apply", "-", stdin=text.encode())
     cat_process = subprocess.Popen([os.path.join(daemon.build, CTL), "cat", "endless", "--json"],
@@ -275,13 +275,13 @@ def a_closed_pipe_ends_cat(daemon):
 
 
 def with_shell(build, redirections, *command, **more):
-    """A program of the build, started with its descriptors changed by a shell."""
+    """Runs a program of the build with descriptors redirected by a shell."""
     return subprocess.Popen(["bash", "-c", f'exec "$@" {redirections}', "bash",
                              os.path.join(build, command[0]), *command[1:]], **more)
 
 
 def closed_standard_descriptors_are_not_reused(daemon):
-    """What is printed must not go into a socket that got the number of standard output."""
+    """Output must not go into a socket that received the number of standard output."""
     for command in ("list",), ("status", "--json"), ("cat", "endless", "--limit", "1"), ("version",):
         process = with_shell(daemon.build, ">&-", CTL, *command, env=daemon.env(), stderr=subprocess.PIPE)
         err = process.communicate(timeout=60 * SLOW)[1]
@@ -347,7 +347,7 @@ def the_first_program_prints_what_tensorflow_prints(daemon):
 
 
 def the_first_program_prints_the_same_when_its_hash_is_run_ahead(daemon):
-    """smart_stage: on: `bucket` and the rows of text run in stagerd; the data are still there."""
+    """smart_stage: on: `bucket` and the rows of text run in stagerd. The data of the test before still exist."""
     with open(os.path.join(TOP, "examples/seed_staged.yaml.in"), encoding="utf-8") as file:
         text = file.read().replace("@DATA@", os.path.join(daemon.folder, "1.txt"))
     path = write(daemon, "ahead.yaml", text.replace("name: seed_staged", "name: ahead") + "smart_stage: on\n")
@@ -377,7 +377,7 @@ def five_models_score_as_numpy_does(daemon):
 
 
 def a_narrow_feature_is_as_good_as_a_wide_one(daemon):
-    """Ids fit int32: the scores are those of the test before, whose data are still there."""
+    """Ids fit int32: the scores equal those of the test before, whose data still exist."""
     with open(os.path.join(TOP, "examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
         text = file.read().replace("@DATA@", os.path.join(daemon.folder, "clicks.csv"))
     text = text.replace("name: dlrm\n", "name: narrow\n").replace("staged:\n", "staged:\n  transfer: {ids: int32}\n")

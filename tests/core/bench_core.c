@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one batch costs in bookkeeping: ns of CPU time for each call, on one thread. The
+ * The bookkeeping cost of one batch: ns of CPU time for each call, on one thread. The
  * last line is a JSON object.
  */
 #include <stdio.h>
@@ -18,7 +18,7 @@
 static double now_ns(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* others may be at work here */
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* other processes may run here */
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
@@ -59,7 +59,7 @@ static double bench_control(void)
     return ns;
 }
 
-/* With 200 leases out, released in the order of a shuffled deck. */
+/* With 200 leases out, released in shuffled order. */
 static double bench_lease(void)
 {
     struct stg_lease_core *core;
@@ -83,7 +83,7 @@ static double bench_lease(void)
     return ns;
 }
 
-/* Reserve, seal to a little less, drop: 64 GiB, nearly full of extents of `bytes`. */
+/* Reserves, seals to slightly less, drops: 64 GiB, nearly full of extents of `bytes`. */
 static double bench_extent(uint64_t bytes)
 {
     struct stg_lease_core *core;

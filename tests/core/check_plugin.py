@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_plugin.py LIBRARY: it exports stg_cuda_device and needs libc, nothing else."""
+"""check_plugin.py LIBRARY: it exports stg_cuda_device and needs only libc."""
 import re
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stg_device_cuda must refuse, or take: FAKE_ABI, FAKE_BYTES, FAKE_NULL, or nothing
- * at all (FAKE_EMPTY).
+ * A plugin that stg_device_cuda must refuse or accept: FAKE_ABI, FAKE_BYTES, FAKE_NULL,
+ * or an empty library (FAKE_EMPTY).
  */
 #include "core/device.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_batch.h: batches at rest of layout 1.0, made by Python's struct from the text of
-core/layout.h and core/batch.h, not by our code.  Usage: golden_batch.py > golden_batch.h"""
+"""Writes golden_batch.h: batches at rest of layout 1.0, made with Python's struct from the text of
+core/layout.h and core/batch.h, not with the project's code.  Usage: golden_batch.py > golden_batch.h"""
 import struct
 
 FLOAT32, INT32, STRING, INT64 = 1, 3, 7, 9

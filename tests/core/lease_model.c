@@ -11,7 +11,7 @@ static uint32_t granules_of(uint64_t bytes)
     return bytes == 0 ? 1 : (uint32_t)((bytes - 1) / G + 1);
 }
 
-/* I2, I9: granules come back when neither the lender nor a lease is left. */
+/* I2, I9: granules become free when neither the lender nor a lease holds them. */
 static void settle(struct model *model, uint32_t id)
 {
     struct model_extent *extent = &model->extents[id];

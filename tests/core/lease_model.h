@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What arena and lease core must do, written a second time and as simply as it can be: an
- * owner for every granule, a row for every lease. The simulator asks the model first,
- * then the core, and compares. Nothing of the core's code is used here.
+ * A second, simplest implementation of the arena and the lease core: an owner for every
+ * granule, a row for every lease. The simulator calls the model first, then the core, and
+ * compares. It shares no code with the core.
  */
 #ifndef STG_TESTS_CORE_LEASE_MODEL_H
 #define STG_TESTS_CORE_LEASE_MODEL_H
@@ -43,7 +43,8 @@ struct model {
     struct model_lease leases[MODEL_MAX_LEASES];
 };
 
-/* What stg_extent_reserve must return, and the first granule of the extent. */
+/* Returns the expected result of stg_extent_reserve and the first granule of the
+ * extent. */
 int model_reserve(const struct model *model, uint64_t bytes, uint32_t *ret_start,
                   uint32_t *ret_n);
 void model_reserved(struct model *model, uint32_t extent, uint32_t start, uint32_t n);
@@ -54,13 +55,14 @@ uint32_t model_held(const struct model *model, uint32_t client);
 uint32_t model_credits(const struct model *model, uint32_t client);
 uint32_t model_leases_on(const struct model *model, uint32_t extent);
 
-/* What stg_lease_lend must return; and is that lease one that may be given out? */
+/* Returns the expected result of stg_lease_lend, and whether that lease may be given
+ * out. */
 int model_lend(const struct model *model, uint32_t client);
 bool model_lease_is_new(const struct model *model, struct stg_lease lease);
 void model_lent(struct model *model, struct stg_lease lease, uint32_t client,
                 uint32_t extent);
 
-/* Is that lease out at that client? */
+/* Returns whether that client holds that lease. */
 bool model_owns(const struct model *model, uint32_t client, struct stg_lease lease);
 void model_ended(struct model *model, uint32_t lease);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of one simulated run, shared by its two halves: the daemon's
- * (test_lease_sim.c) and the processes' (lease_sim_process.c).
+ * The state of one simulated run, shared by its halves: the daemon's (test_lease_sim.c)
+ * and the processes' (lease_sim_process.c).
  */
 #ifndef STG_TESTS_CORE_LEASE_SIM_H
 #define STG_TESTS_CORE_LEASE_SIM_H
@@ -17,11 +17,11 @@
 
 /* A client: the daemon's ends of its pages, and the process at the other ends. */
 struct process {
-    bool known;    /* the daemon has not heard of its death */
-    bool alive;    /* false: dead, whether the daemon knows or not */
-    bool stopped;  /* by a signal: holds what it holds, does nothing */
-    bool is_liar;  /* nothing that it does is expected to make sense */
-    bool finished; /* it was told the last word */
+    bool known;    /* the daemon has not noticed its death */
+    bool alive;    /* false: dead, whether or not the daemon has noticed */
+    bool stopped;  /* by a signal: keeps what it holds, does nothing */
+    bool is_liar;  /* hostile: its writes are arbitrary */
+    bool finished; /* it has read the terminal status */
     bool bell_due;
     struct stg_ring_writer ring;
     struct stg_control_reader control;
@@ -41,11 +41,11 @@ struct sim {
     uint32_t weights[N_ACTS], total_weight;
     struct stg_lease_core *core;
     struct model model;
-    uint64_t memory[MODEL_MAX_GRANULES]; /* a word stands for a granule's bytes */
-    uint64_t numbers[MODEL_MAX_EXTENTS]; /* of the item in it */
+    uint64_t memory[MODEL_MAX_GRANULES]; /* one word represents the bytes of a granule */
+    uint64_t numbers[MODEL_MAX_EXTENTS]; /* generation of the item in it */
     uint64_t next_number;
     struct process processes[MODEL_MAX_CLIENTS];
-    struct stg_lease ended[64]; /* some that are no leases any more */
+    struct stg_lease ended[64]; /* some have already ended */
     uint32_t n_ended;
 };
 extern struct sim sim;
@@ -67,16 +67,16 @@ static inline uint32_t id_of(const struct process *p)
     return (uint32_t)(p - sim.processes);
 }
 
-/* Fails unless the memory of that batch is as it was when the batch was sealed. */
+/* Fails unless the memory of that batch is unchanged since the batch was sealed. */
 void process_check(const struct stg_descriptor *batch);
 
-/* Takes the next descriptor off its ring, and keeps it when it is a batch. */
+/* Takes the next descriptor from its ring, and keeps it if it is a batch. */
 void process_take(struct process *p);
 
-/* Gives the i-th batch that it holds back. */
+/* Releases the i-th batch that it holds. */
 void process_release(struct process *p, uint32_t i);
 
-/* Something that an honest process does; something that no process should do. */
+/* An action of an honest process; a forbidden action. */
 void process_act(struct process *p);
 void process_lie(struct process *p);
 

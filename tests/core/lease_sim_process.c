@@ -59,22 +59,22 @@ void process_act(struct process *p)
     }
 }
 
-/* A lease id and generation from which something could be gained. */
+/* Makes up a lease id and generation that could be useful to an attacker. */
 static struct stg_lease forge(void)
 {
     struct stg_lease lease = {.id = below(2 * MODEL_MAX_LEASES), .generation = below(40)};
     const struct model_lease *row = &sim.model.leases[below(sim.model.max_leases)];
     switch (below(6)) {
     case 0:
-        if (sim.n_ended > 0) /* it was one */
+        if (sim.n_ended > 0) /* an ended lease */
             lease = sim.ended[below(sim.n_ended < 64 ? sim.n_ended : 64)];
         break;
-    case 1: /* it is one, whose ever */
+    case 1: /* a lease that is out, at any client */
     case 2:
         lease = (struct stg_lease){.id = (uint32_t)(row - sim.model.leases),
                                    .generation = row->generation};
         break;
-    case 3: /* the one that comes next */
+    case 3: /* the next lease of that id */
         lease = (struct stg_lease){.id = (uint32_t)(row - sim.model.leases),
                                    .generation = row->generation + 1};
         break;
@@ -105,7 +105,7 @@ void process_lie(struct process *p)
     case 2: atomic_store(&page->released, p->consumed + STG_RELEASE_ENTRIES + 1); break;
     case 3: atomic_store(&page->released, p->consumed + STG_RELEASE_ENTRIES); break;
     case 4: atomic_store(&page->released, released - 1 - below(3)); break;
-    case 5: /* what was posted is something else by now */
+    case 5: /* the posted entry has changed since */
         page->releases[p->consumed % STG_RELEASE_ENTRIES] = (struct stg_release_entry){
             .lease = lease.id, .lease_generation = lease.generation};
         break;

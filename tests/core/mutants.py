@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator of the lease core can fail: each change below is a mistake that somebody could
-make in core/, and must be caught. Usage: mutants.py [WORD], only those whose name holds it."""
+"""The simulator of the lease core can fail: it must catch each change below, a plausible mistake in core/. Usage:
+mutants.py [WORD] runs only the mutants with WORD in their name."""
 import os
 import pathlib
 import subprocess
@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# name, file, what is there, what stands there instead
+# name, file, text in the source, its replacement
 MUTANTS = [
     ("a lease keeps the generation of the last one", "lease", "slot->generation++;", ""),
     ("the last generation is given out again", "lease",
@@ -35,17 +35,17 @@ MUTANTS = [
      "        core->extents[core->slots[id].extent].n_detached++;\n", ""),
     ("a release of a detached client is not counted off", "lease",
      "    if (client->detached)\n        extent->n_detached--;\n", ""),
-    ("the detached may borrow", "lease", "if (client->detached || client->n_held",
+    ("a detached client may borrow", "lease", "if (client->detached || client->n_held",
      "if (client->n_held"),
     ("one credit too many", "lease", "client->n_held == client->max_held",
      "client->n_held > client->max_held"),
-    ("credits of the detached are told", "lease",
+    ("the credits of a detached client are reported", "lease",
      "return client->detached ? 0 : client->max_held - client->n_held;",
      "return client->max_held - client->n_held;"),
     ("a dead process keeps its last lease", "lease",
      "    while (client->first != NONE) {",
      "    while (client->first != NONE && core->slots[client->first].next != NONE) {"),
-    ("the dead may borrow while they are buried", "lease",
+    ("a dead process may borrow while it is reaped", "lease",
      "    stg_lease_client_detach(core, client_id);\n    while", "    while"),
     ("a client id is given out twice", "lease",
      "core->free_client = core->clients[id].first;", ""),
@@ -57,7 +57,7 @@ MUTANTS = [
     ("trimming counts the old bytes", "lease",
      "    extent->bytes = stg_arena_bytes(core->arena, id);\n    core->bytes[FILLING] += "
      "extent->bytes;", "    core->bytes[FILLING] += extent->bytes;"),
-    ("unlinking forgets who was before", "lease",
+    ("unlinking drops the predecessor", "lease",
      "        core->slots[slot->prev].next = slot->next;", "        ;"),
     ("slots are one granule longer", "arena", "if (over + n > arena->slot && arena->slot > 0)",
      "if (over + n > arena->slot + 1 && arena->slot > 0)"),
@@ -103,7 +103,7 @@ MUTANTS = [
 
 CORE = ["arena", "lease", "ring", "trace", "err", "status"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-w"]
-# Seen only where reading past a table is; twice the time.
+# Only reading past a table shows it; needs twice the time.
 SEEN_BY_ASAN = "a lease id is compared one too far"
 
 
@@ -124,7 +124,7 @@ def compile_to(asan, source, out, includes):
 
 
 def build(folder, fixed, which, asan):
-    """Only what the mutant changes is compiled again; lease.c comes in by lease_peek.c."""
+    """Compiles only the changed file. lease.c is included by lease_peek.c."""
     includes = [f"-I{folder}", f"-I{ROOT}"]
     objects = dict(fixed)
     source = ROOT / "tests/core/lease_peek.c" if which == "lease" else folder / f"core/{which}.c"

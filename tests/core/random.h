@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers for seeded tests: SplitMix64. The same seed gives the same test for ever.
+ * Random numbers for seeded tests: SplitMix64. The same seed always gives the same test.
  */
 #ifndef STG_TESTS_CORE_RANDOM_H
 #define STG_TESTS_CORE_RANDOM_H
@@ -19,7 +19,7 @@ static inline uint64_t random_next(struct random *random)
     return z ^ (z >> 31);
 }
 
-/* Below n, and n is above 0. */
+/* Returns a number below n; n is above 0. */
 static inline uint32_t random_below(struct random *random, uint32_t n)
 {
     return (uint32_t)(random_next(random) % n);

@@ -113,7 +113,7 @@ static void senseless_sizes_are_refused(void)
     stg_arena_destroy(NULL);
 }
 
-/* The same, done slowly: an array of owners. */
+/* The same in a slow version: an array of owners. */
 struct model {
     uint32_t n, slot;
     uint16_t owner[5000]; /* extent id + 1 */
@@ -159,7 +159,8 @@ static void reserve_both(struct stg_arena *arena, struct model *model, uint32_t 
         CHECK(rc < 0);
         return;
     }
-    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* there is room: out of ids, then */
+    /* there is room, but no free id; then the reverse */
+    if (rc == -STAGER_RESOURCE_EXHAUSTED) {
         uint32_t n_alive = 0;
         for (uint32_t i = 0; i < 40; i++)
             n_alive += stg_arena_bytes(arena, i) > 0;
@@ -208,8 +209,8 @@ static void it_agrees_with_a_slow_model(void)
         one_seed(seed);
 }
 
-/* Without slots: extents of M with holes of M - 1 between them. The first of each pair is
- * trimmed to M - 1 and freed once the second lies behind it. */
+/* Without slots: extents of size M with holes of M - 1 between them. The first of each
+ * pair is trimmed to M - 1 and freed once the second lies behind it. */
 static uint32_t pairs_until_full(struct stg_arena *arena, uint32_t m, uint32_t max_live)
 {
     for (uint32_t live = 0; live < max_live; live++) {

@@ -30,7 +30,7 @@ static void *extent(void)
 static const float labels[3] = {0.0f, 1.0f, -2.5f};
 static const char words[] = "..ab...cde";
 
-/* Three rows; the strings are "ab", "" and "cde", with gaps between them. */
+/* Three rows. The strings are "ab", "" and "cde", with gaps between them. */
 static uint64_t write_all(void *base)
 {
     struct stg_err err = {0};
@@ -327,7 +327,7 @@ static void a_long_error_is_cut_at_a_character(void)
     struct stg_err err = {0};
     char *text = malloc(2 * STG_GRANULE_BYTES);
     size_t n = 0;
-    text[n++] = 'x'; /* so that the cut falls inside of a character */
+    text[n++] = 'x'; /* so that the cut falls inside a character */
     while (n < 2 * STG_GRANULE_BYTES - 2)
         n += (size_t)sprintf(text + n, "\xc3\xa4");
     uint64_t bytes = stg_batch_write_error(base, STG_GRANULE_BYTES, STAGER_ABORTED, text);
@@ -351,9 +351,8 @@ static void shapes_have_texts(void)
     CHECK_STR(stg_shape_text((const int64_t[]){123456, 7}, 2, buf, 5), "[123");
 }
 
-/* ---- hostile batches ----
- * Each lies in an allocation of its own size, so that a look outside ends in the address
- * sanitizer. */
+/* ---- hostile batches ---- Each lies in a separate allocation of exactly its size, so
+ * that the address sanitizer catches a read outside. */
 
 static void *copy_of(const unsigned char *golden, size_t bytes)
 {
@@ -363,7 +362,7 @@ static void *copy_of(const unsigned char *golden, size_t bytes)
     return copy;
 }
 
-/* Reads whatever the batch says that there is. */
+/* Reads everything that the batch declares. */
 static uint64_t read_all(const void *base)
 {
     const struct stg_batch_header *header = base;
@@ -476,7 +475,7 @@ static void what_the_fields_of_others_would_hide_is_seen_alone(void)
 {
     char *copy = copy_of(golden_tensors, sizeof(golden_tensors));
     struct stg_tensor_entry *label = (void *)(copy + 256);
-    label->data_offset += 4; /* inside, and not aligned */
+    label->data_offset += 4; /* inside, but not aligned */
     must_be_lost(copy, sizeof(golden_tensors), "data_offset");
     free(copy);
 
@@ -525,7 +524,8 @@ static void a_batch_cut_anywhere_is_data_loss(void)
     free(shifted);
 }
 
-/* Bytes and words at random: what passes the full check must be readable to the end. */
+/* Random bytes and words: a batch that passes the full check must be readable to the
+ * end. */
 static void mutations_never_lead_outside(void)
 {
     struct random random = {.state = 20};
@@ -553,10 +553,10 @@ static void mutations_never_lead_outside(void)
         }
         free(copy);
     }
-    CHECK(passed > 1000 && passed < 190000); /* it looked at both sides */
+    CHECK(passed > 1000 && passed < 190000); /* both sides were covered */
 }
 
-/* A check that is not full must not look at each string. */
+/* A check that is not full must not read each string. */
 static void a_quick_check_does_not_look_at_rows(void)
 {
     static struct stg_component one[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors of a batch that lie in the same memory.
+ * Tensors of a batch that share memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void what_lies_in_the_batch_is_not_copied_again(void)
     CHECK_OK(stg_batch_writer_copy(&w, 2, &grid, &err), err);
     CHECK_OK(stg_batch_writer_copy(&w, 4, &s, &err), err);
     CHECK_INT(w.used_bytes, used);
-    /* Another tensor begins there, but it is not this one. */
+    /* Another tensor begins there, not this one. */
     part = x;
     part.shape[0] = 10;
     part.data_bytes = 40;

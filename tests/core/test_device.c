@@ -12,7 +12,7 @@
 
 #define N 100003u
 
-/* ---- what every table must do, whoever made it ---- */
+/* ---- the contract of every table ---- */
 
 static const struct stg_device *dev;
 static struct stg_err err;
@@ -44,7 +44,7 @@ static void memory_goes_in_and_out(struct stg_stream *stream)
     free(back);
 }
 
-/* What one stream wrote is there for another that waited for its event. */
+/* A write on one stream is visible to another one that waited for its event. */
 static void streams_wait_for_events(void)
 {
     struct stg_stream *first, *second;
@@ -80,7 +80,7 @@ static void streams_of_others_are_wrapped(void)
     CHECK_OK(dev->stream_wrap(0, NULL, &theirs, &err), err);
     memory_goes_in_and_out(theirs);
     dev->stream_destroy(theirs);
-    memory_goes_in_and_out(NULL); /* it is theirs to destroy */
+    memory_goes_in_and_out(NULL); /* its owner destroys it */
 }
 
 static void facts_are_plausible(void)
@@ -98,7 +98,8 @@ static void facts_are_plausible(void)
     CHECK_INT(facts.major, -1);
 }
 
-/* Two of one process: what one wrote the other reads, and it lives as long as either. */
+/* Two mappings in one process: a write through one is visible through the other, and the
+ * memory lives as long as either. */
 static void memory_is_shared(struct stg_stream *stream)
 {
     struct stg_device_shared first = {0}, second = {0};
@@ -315,9 +316,9 @@ static void threads_that_load_at_once_get_one_table(void)
         CHECK(tables[i] != NULL && tables[i] == tables[0]);
 }
 
-/* ---- what is no plugin ---- */
+/* ---- libraries that are no plugin ---- */
 
-/* Puts `target` under the plugin's name into a directory of its own and tries it. */
+/* Installs `target` under the plugin's name in a separate directory and loads it. */
 static void refuse(const char *target, const char *why)
 {
     char dir[] = "/tmp/stg-device-XXXXXX", path[64];

@@ -44,7 +44,7 @@ static int fill_bump(void *owner)
         if (stg_bump_alloc(&bump, 1000 * i) == NULL)
             rc = -STAGER_RESOURCE_EXHAUSTED;
     }
-    /* What is there stays usable after a failure. */
+    /* Existing objects stay usable after a failure. */
     stg_bump_reset(&bump);
     if (rc == 0)
         CHECK(stg_bump_strndup(&bump, "abc", 3) != NULL);
@@ -89,7 +89,7 @@ static void the_cpu_device_survives_every_failed_allocation(void)
     CHECK_INT(stg_failalloc_each(make_stream_and_event, NULL), 3);
 }
 
-/* Seen by nobody else, a malloc may be optimised away. */
+/* If its result is not used elsewhere, the compiler may remove a malloc. */
 static void *volatile seen[6];
 
 /* Without it the tests above would prove nothing. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The numbers that a client of another build relies on, written down. One that changes
- * breaks it: a new field goes into reserved space, or the major version grows.
+ * The numbers on which a client of another build relies. A change breaks that client: a
+ * new field uses reserved space, or the major version grows.
  */
 #include <stddef.h>
 
@@ -215,8 +215,8 @@ static void the_constants_are_what_they_were(void)
     CHECK_INT(STG_PART_DENSE_SHAPE, 3);
 }
 
-/* Two processes may share only what needs no lock, and what one writes lies in cache
- * lines of its own. */
+/* Two processes may share only lock-free types, and each writes to separate cache
+ * lines. */
 static void the_shared_words_need_no_lock_and_share_no_line(void)
 {
     CHECK(atomic_is_lock_free(&((struct stg_ring_page *)0)->head));

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lease core, arena and rings between a lender and processes that take, hold, release in
- * any order, lie, stop, go on and die, all by seed. Memory is simulated too (a word a
- * granule), so that a batch which changes under a reader is seen as the reader would see
- * it. What must come out is said by tests/core/lease_model.h, after every step:
+ * Simulates the lease core, the arena and the rings between a lender and processes. The
+ * processes take, hold, release in any order, lie, stop, continue and die; a seed chooses
+ * every step. Memory is simulated too (one word for each granule), so that a reader sees
+ * a batch that changes under it. tests/core/lease_model.h predicts the result of every
+ * step:
  *
- *   I1, I9  what a living process holds keeps the bytes that it was sealed with
- *   I2, I8  each extent's place, size and leases, each counter of bytes, are the model's
- *   I3, I11 whatever lies in a control page: a release that is owned, or a violation
- *   I6      after a violation everything else is as the model says it was before
- *   I7      a lease is new when it is given out; ids of the last generation are retired
- *   I12     each process takes what was pushed to it, once, in order, and nothing else
+ *   I1, I9  a batch that a live process holds keeps its sealed bytes
+ *   I2, I8  each extent's place, size and leases, and each byte counter, equal the
+ * model's I3, I11 an entry of a control page is an owned release or a violation I6 after
+ * a violation, everything else is unchanged in the model's view I7      a lease is new
+ * when it is given out; ids of the last generation are retired I12     each process takes
+ * the items pushed to it, once, in order, and no others
  *
- * The core makes no system call and knows no clock, which leaves nothing of I4, I5 and
- * I10 to simulate. STG_SEED=n runs that seed alone; STG_SIM_SEEDS=n runs n of them from
- * STG_SEED (or 0) on, STG_SIM_STEPS=n with that many steps each.
+ * The core makes no system call and reads no clock, so nothing of I4, I5 and I10 remains
+ * to simulate. STG_SEED=n runs one seed. STG_SIM_SEEDS=n runs n seeds from STG_SEED (or
+ * 0) on, STG_SIM_STEPS=n with that many steps each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ struct sim sim;
 static struct stg_ring_page *ring_pages[MODEL_MAX_CLIENTS];
 static struct stg_control_page *control_pages[MODEL_MAX_CLIENTS];
 
-/* One of the clients for which `wanted` holds, or NULL. */
+/* Returns one of the clients for which `wanted` holds, or NULL. */
 static struct process *any_process(bool (*wanted)(const struct process *))
 {
     uint32_t first = below(sim.model.max_clients);
@@ -64,7 +65,8 @@ static bool is_unknown(const struct process *p)
 
 /* ---- the lender ---- */
 
-/* I1: only an extent that is being filled is written, where the core says it lies. */
+/* I1: the lender writes only to an extent that it fills, at the place that the core
+ * gives. */
 static void write_extent(uint32_t id, uint64_t word)
 {
     uint64_t start = stg_extent_offset(sim.core, id) / G;
@@ -120,8 +122,8 @@ static void push(struct process *p, const struct stg_descriptor *descriptor)
     p->queued[p->n_queued++] = *descriptor;
 }
 
-/* As the stage does: a batch goes to the same client once. A death report names extents,
- * and the model could not tell two leases on one apart. */
+/* Acts like the stage: a batch goes to a client only once. A death report names extents,
+ * and the model could not distinguish two leases on one. */
 static bool may_lend(const struct process *p, uint32_t id)
 {
     const struct model_extent *extent = &sim.model.extents[id];
@@ -153,7 +155,7 @@ static void lend_to(struct process *p, uint32_t id)
                                      .length = stg_extent_bytes(sim.core, id)});
 }
 
-/* To one, or to all that have room for it. */
+/* Sends to one client, or to all that have room. */
 static void lend(void)
 {
     uint32_t id = below(sim.model.max_extents);
@@ -186,8 +188,8 @@ static void detach(struct process *p)
     finish(p);
 }
 
-/* What is not a lease any more is no batch of a liar any more; who is honest gave it up
- * before. */
+/* Drops a lease that has ended from the batches of a hostile process. An honest process
+ * has released it before. */
 static void forget_held(struct process *p, uint32_t lease)
 {
     for (uint32_t i = 0; i < p->n_held; i++) {
@@ -206,7 +208,7 @@ static void end_lease(uint32_t id)
     model_ended(&sim.model, id);
 }
 
-/* I3: the model reads the page itself, and knows what comes of it. */
+/* I3: the model reads the page itself and predicts the outcome. */
 static int poll_once(struct process *p)
 {
     const struct stg_control_page *page = p->control.page;
@@ -259,7 +261,7 @@ static void sweep_any(void)
         sweep(p);
 }
 
-/* ---- processes, coming and going ---- */
+/* ---- processes start and end ---- */
 
 static void let_act(void)
 {
@@ -275,7 +277,7 @@ static void let_lie(void)
         process_lie(p);
 }
 
-/* Pages as the kernel would give them, in the middle of a long life: cursors wrap. */
+/* Pages as the kernel maps them, in the middle of a long life: cursors wrap. */
 static void connect(struct process *p)
 {
     uint32_t i = id_of(p);
@@ -314,8 +316,8 @@ static void come(void)
     connect(&sim.processes[id]);
 }
 
-/* Each report is a lease that the dead process held. The daemon may drop, lend and
- * reserve meanwhile, but not to the dead. */
+/* Each report is a lease of the dead process. The daemon may drop, lend and reserve
+ * meanwhile, but not lend to the dead process. */
 static void report(void *owner, uint32_t extent)
 {
     const struct process *dead = owner;
@@ -341,7 +343,7 @@ static void notice_death(struct process *p)
     if (p->alive)
         return;
     sim.model.clients[id_of(p)].detached = true;
-    p->finished = true; /* nobody reads it */
+    p->finished = true; /* a dead process reads no further status */
     stg_lease_client_dead(sim.core, id_of(p), report, p);
     SIM_CHECK(model_held(&sim.model, id_of(p)) == 0);
     sim.model.clients[id_of(p)] = (struct model_client){0};
@@ -367,7 +369,7 @@ static void come_or_go(void)
     }
 }
 
-/* Words of the daemon that no batch goes with. */
+/* The daemon's messages that carry no batch. */
 static void say(void)
 {
     struct process *p = any_process(is_known);
@@ -377,7 +379,7 @@ static void say(void)
     if (below(2) == 0) {
         stg_ring_want_bell(&p->ring);
         p->bell_due = true;
-    } else if (p->finished) { /* nothing follows the last word */
+    } else if (p->finished) { /* nothing follows the terminal status */
         stg_ring_push(&p->ring, &end);
         stg_ring_finish(&p->ring, STAGER_INTERNAL, "?");
     } else if (p->n_queued + 2 <= MAX_QUEUED) {
@@ -385,7 +387,7 @@ static void say(void)
     }
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static void compare_clients(void)
 {
@@ -464,9 +466,10 @@ static void act(void)
     acts[i]();
 }
 
-/* Whoever was stopped goes on; who is honest takes all that is left, and gives all back.
+/* Stopped processes continue. The honest ones take every item left and release
+ * everything.
  */
-static void everybody_goes_on(void)
+static void all_processes_continue(void)
 {
     for (uint32_t i = 0; i < sim.model.max_clients; i++) {
         struct process *p = &sim.processes[i];
@@ -511,7 +514,7 @@ static void one_seed(uint64_t seed, uint32_t n_steps)
         compare();
     }
     if (below(2) == 0)
-        everybody_goes_on();
+        all_processes_continue();
     everybody_dies();
     stg_lease_core_destroy(sim.core);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 2^32 lends would take a minute: the table is set to the last generations by hand, and
- * so this test is compiled with the source that it tests.
+ * 2^32 lends would take a minute, so the test sets the table to the last generations. For
+ * this it is compiled together with the source under test.
  */
 #include "core/lease.c"
 #include "tests/check.h"
@@ -32,7 +32,7 @@ static void a_slot_whose_generation_would_wrap_is_retired(void)
     CHECK_INT(stg_lease_release(core, client, last, &freed, &err),
               -STAGER_INVALID_ARGUMENT);
 
-    /* The other slot serves once more; then there is none. */
+    /* The other slot serves once more; then none is left. */
     CHECK_INT(stg_lease_lend(core, extent, client, &lease), 0);
     CHECK(lease.id != last.id);
     CHECK_INT(stg_lease_lend(core, extent, client, &last), -STAGER_RESOURCE_EXHAUSTED);
@@ -44,7 +44,7 @@ static void a_slot_whose_generation_would_wrap_is_retired(void)
     stg_lease_core_destroy(core);
 }
 
-/* The verifier must be able to fail: each table is bent once. */
+/* The verifier can fail: each table is corrupted once. */
 static struct stg_lease_core *bent(uint32_t *ret_extent, uint32_t *ret_client)
 {
     struct stg_lease_core *core;

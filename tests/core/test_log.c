@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue of the log: neither a pipe that is full nor a thread that stands still blocks
- * a caller, and no line is torn, moved or lost without a count.
+ * The queue of the log. Neither a full pipe nor a stopped thread blocks a caller. No line
+ * is torn or reordered, and every lost line is counted.
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static void pipe_as_stderr(struct reader *ret)
     close(fds[1]);
 }
 
-/* Gives the test its own standard error back, so that a reader comes to the end. */
+/* Restores the test's standard error, so that a reader reaches the end. */
 static void close_pipe(struct reader *reader)
 {
     if (reader->before >= 0)
@@ -60,7 +60,7 @@ static void close_pipe(struct reader *reader)
     reader->before = -1;
 }
 
-/* Appends what one read returns; false at the end. */
+/* Appends the result of one read; false at the end. */
 static bool read_some(struct reader *reader)
 {
     if (reader->room - reader->n <= PIPE_BYTES) {
@@ -90,11 +90,11 @@ static void finish(struct reader *reader)
 }
 
 struct counts {
-    int next[N_THREADS]; /* the number that may be read next, of each thread */
+    int next[N_THREADS]; /* of each thread, the next number that may be read */
     int n_read, n_lost, n_reports;
 };
 
-/* Fails where a line is not whole, or before its turn. */
+/* Fails if a line is incomplete or out of order. */
 static void count_line(const char *line, struct counts *counts)
 {
     int thread, number, n = 0;
@@ -158,9 +158,9 @@ static void stopping_does_not_wait_for_a_reader(void)
         say(0, i);
     stg_log_stop(); /* the deadline of the test is the check */
     say(0, N_LINES);
-    close(reader.before); /* what the thread still has must not reach it */
+    close(reader.before); /* the thread's remaining lines must not reach it */
     close(reader.fd);
-    stg_log_stop(); /* joins the thread: its write ends with the pipe */
+    stg_log_stop(); /* joins the thread, whose write ends with the pipe */
 }
 
 static void *say_many(void *arg)
@@ -189,7 +189,7 @@ static void lines_of_threads_are_whole_and_in_order(void)
     finish(&reader);
 }
 
-/* As a disk that is full: nothing is written, and later it is. */
+/* Acts like a full disk: writes fail at first, and succeed later. */
 static void lines_that_cannot_be_written_are_counted(void)
 {
     char name[] = "/tmp/stg-log-XXXXXX", text[4096];
@@ -209,13 +209,13 @@ static void lines_that_cannot_be_written_are_counted(void)
     ssize_t n = pread(file, text, sizeof(text) - 1, 0);
     CHECK(n > 0);
     text[n] = '\0';
-    if (strstr(text, "line 0 ends here") == NULL) /* the thread was at work before dup2 */
+    if (strstr(text, "line 0 ends here") == NULL) /* the thread was writing before dup2 */
         CHECK_CONTAINS(text, "missing here: cannot write the log: No space left");
     close(file);
     close(full);
 }
 
-/* Runs body in a child; returns how that ended. */
+/* Runs body in a child; returns how the child ended. */
 static int run_child(void (*body)(void))
 {
     int status;
@@ -269,7 +269,7 @@ static void abort_alone(void)
     raise(SIGABRT);
 }
 
-/* Linux writes nothing where a process aborts. qemu-user does, into the full pipe. */
+/* Linux writes nothing when a process aborts. qemu-user writes into the full pipe. */
 static bool abort_is_written(void)
 {
     struct reader reader;
@@ -322,7 +322,7 @@ static void an_abort_that_was_sent_ends_the_process(void)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-/* ---- a thread that stands still ---- */
+/* ---- a stopped thread ---- */
 
 static _Thread_local bool stands_still; /* in its next line */
 static _Thread_local bool has_no_zone;  /* localtime_r takes a lock as well */

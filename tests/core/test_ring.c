@@ -11,7 +11,7 @@
 #define N_MESSAGES 1000000u
 #define N_HELD 200u
 
-/* Both pages as the two processes see them. */
+/* Both pages as the two processes map them. */
 struct pair {
     struct stg_ring_page *ring;
     struct stg_control_page *control;
@@ -261,8 +261,8 @@ static uint64_t scramble(uint64_t x)
     return (x ^ (x >> 31)) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Takes all, holds some, releases in an order of its own. Every field of a descriptor is
- * made from its number: a torn one shows. */
+/* Takes all items, holds some, and releases in another order. Every field of a descriptor
+ * is computed from its number, so that a torn one shows. */
 static void *client_thread(void *arg)
 {
     struct pair *p = arg;
@@ -351,7 +351,7 @@ static void a_million_descriptors_cross_two_threads(void)
     pair_free(&p);
 }
 
-/* Scribbles over everything that a client can write, while the daemon looks. */
+/* Scribbles over every byte that a client can write while the daemon reads. */
 static void *liar_thread(void *arg)
 {
     struct pair *p = arg;

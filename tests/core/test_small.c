@@ -177,7 +177,7 @@ static void a_reset_keeps_memory_for_the_next_round(void)
     size_t total = bump.total;
     for (int i = 0; i < 50; i++)
         CHECK(stg_bump_alloc(&bump, 5000) != NULL);
-    CHECK_INT(bump.total, total); /* no malloc in a steady state */
+    CHECK_INT(bump.total, total); /* no malloc in the steady state */
     stg_bump_finish(&bump);
     stg_bump_reset(&bump);
 }
@@ -231,7 +231,7 @@ static void specs_and_settings_are_freed_half_made(void)
 
 /* ---- log ---- */
 
-/* What stg_log wrote to standard error, in a file instead. */
+/* Redirects the output of stg_log from standard error to a file. */
 static size_t captured(char *buf, size_t bytes, void (*speak)(void))
 {
     int saved = dup(2);

@@ -47,7 +47,8 @@ static void add(uint64_t number)
                                                    .kind = STG_SPAN_OP});
 }
 
-/* Numbers first, first + 1 …: n of them, with as many lost before them. */
+/* Checks for the numbers first, first + 1 …: n of them, with that many lost before
+ * them. */
 static void check_track(uint32_t track, uint64_t first, uint64_t n, uint64_t overwritten)
 {
     struct stg_trace_span *spans;
@@ -99,7 +100,7 @@ static void spans_of_a_thread_come_in_the_order_of_their_ends(void)
     stg_trace_finish(&trace);
 }
 
-/* All chunks but one for each track that may come. */
+/* All chunks except one for each track that may still be opened. */
 static void more_spans_than_there_is_room_for_are_written_over_and_counted(void)
 {
     uint64_t room = ROOM - (STG_TRACE_TRACKS - 1) * STG_TRACE_CHUNK_SPANS;
@@ -107,7 +108,8 @@ static void more_spans_than_there_is_room_for_are_written_over_and_counted(void)
     start(0);
     for (uint64_t i = 0; i < room; i++)
         add(i);
-    check_track(0, 1, room - 1, 1); /* while it goes on the oldest may be half written */
+    /* while it is written, the oldest may be half written */
+    check_track(0, 1, room - 1, 1);
     for (uint64_t i = room; i < room + 3000; i++)
         add(i);
     check_track(0, 3001, room - 1, 3001);
@@ -120,14 +122,14 @@ static void more_spans_than_there_is_room_for_are_written_over_and_counted(void)
     check_track(1, 2000 - STG_TRACE_CHUNK_SPANS, STG_TRACE_CHUNK_SPANS,
                 2000 - STG_TRACE_CHUNK_SPANS);
     CHECK_INT(page->tracks[1].pid, 4711);
-    CHECK(page->tracks[1].tid > 1u << 22); /* no thread's */
+    CHECK(page->tracks[1].tid > 1u << 22); /* belongs to no thread */
     CHECK_STR(page->tracks[1].process, "train");
     CHECK_STR(page->tracks[1].name, "rank-0");
     free(page);
     stg_trace_finish(&trace);
 }
 
-/* One that has written nothing yet has its room, however much others write. */
+/* A track that has written nothing yet keeps its room, however much others write. */
 static void a_track_without_spans_keeps_its_room(void)
 {
     uint64_t room = ROOM - (STG_TRACE_TRACKS - 1) * STG_TRACE_CHUNK_SPANS;
@@ -184,7 +186,7 @@ static void names_are_kept_once_and_forgotten_with_the_trace(void)
     check_name(2, "node 1");
     CHECK_INT(page->n_nodes, 2);
     CHECK_INT(stg_trace_known(&trace, &a), 0);
-    CHECK_INT(stg_trace_name(&trace, &a, "node 0"), 3); /* what is called as a node is */
+    CHECK_INT(stg_trace_name(&trace, &a, "node 0"), 3); /* has the name of a node */
     CHECK_INT(stg_trace_known(&trace, &a), 3);
     CHECK_INT(stg_trace_name(&trace, &b, "node 0"), 3);
     CHECK_INT(stg_trace_name(&trace, &b, long_name), 4);
@@ -230,7 +232,7 @@ static void *writer(void *arg)
     return NULL;
 }
 
-/* Numbers of one thread grow by one, whatever is written meanwhile. */
+/* Numbers of one thread rise by one, whatever the others write. */
 static void read_all(void)
 {
     uint32_t n = atomic_load(&page->n_tracks);
@@ -261,7 +263,7 @@ static void traces_begin_and_end_while_threads_write(void)
         read_all();
         CHECK_INT(page->n_tracks, 4);
         CHECK_INT(page->n_lost, 0);
-        free(page); /* nobody writes to it any more */
+        free(page); /* no thread writes to it any more */
     }
     atomic_store(&quits, true);
     for (size_t i = 0; i < 4; i++)

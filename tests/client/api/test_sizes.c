@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callers that were built with an older or a newer stager.h.
+ * Callers built with an older or a newer stager.h.
  */
 #include <stddef.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tests/check.h"
 #include "tests/client/fake.h"
 
-/* What a later stager.h may say. */
+/* The options of a later stager.h. */
 struct newer_options {
     struct stager_options known;
     uint64_t later[2];
@@ -98,7 +98,7 @@ static void a_gpu_without_a_size_is_refused(void)
     CHECK_INT(gpu.n_devices, 0);
 }
 
-/* ---- a library that knows more than its caller ---- */
+/* ---- a library newer than its caller ---- */
 
 struct grown {
     size_t struct_size;

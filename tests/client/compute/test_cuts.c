@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Wherever a graph is cut, the same comes out: for every legal cut of every example, and
- * of a graph that has one of everything, each client's fields and fetches have the bytes
- * that they have at the boundary as it is written. Both sides run in this process: the
- * stage's executor writes a batch at rest, libstager-compute's table takes it from there.
- * STAGER_SOURCE is the top of the tree.
+ * Every legal partition of a graph gives the same bytes. The test takes every legal
+ * partition of every example, and of a graph with one node of each kind. Each client's
+ * fields and fetches must have the bytes of the default boundary. Both sides run in this
+ * process: the stage's executor writes a batch at rest, and the table of
+ * libstager-compute reads it. STAGER_SOURCE is the top of the tree.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct sides {
     struct stg_cuts *cuts;
     struct stg_compute_graph *client;
     struct stg_tensor record;
-    char *batch; /* at rest: at the boundary as it is written */
+    char *batch; /* at rest, at the default boundary */
 };
 
 /* ---- rows ---- */
@@ -139,7 +139,7 @@ struct outputs {
     struct stg_tensor tensors[MAX_FETCHES];
 };
 
-/* What of the batch lies beyond the boundary, as client/run/run.c finds it. */
+/* Returns the part of the batch beyond the boundary, found as in client/run/run.c. */
 static void find_carried(const struct sides *sides, const char *base,
                          struct stg_schema *carried, struct stg_tensor *values)
 {
@@ -244,7 +244,7 @@ static void client_check(const struct sides *sides, const struct client *client,
     stager_compute.discard(want.executor);
 }
 
-/* ---- all cuts ---- */
+/* ---- all partitions ---- */
 
 static void check_cut(const struct sides *sides, const struct client *clients, size_t n,
                       const struct stg_cut_needs *const *needs, const bool *moved,
@@ -269,7 +269,7 @@ static void check_cut(const struct sides *sides, const struct client *clients, s
     free(base);
 }
 
-/* Returns how many cuts there are. */
+/* Returns the number of partitions. */
 static size_t check_all_cuts(const struct sides *sides, struct client *clients, size_t n)
 {
     const struct stg_cut_needs *needs[4];
@@ -294,7 +294,8 @@ static size_t check_all_cuts(const struct sides *sides, struct client *clients, 
     return n_sets;
 }
 
-/* Clients of every kind, alone and together. Returns how many cuts the default one has.
+/* Tests clients of every kind, alone and together. Returns the number of partitions of
+ * the default client.
  */
 static size_t check_pipeline(const char *text, size_t bytes, const char *inner)
 {
@@ -341,7 +342,8 @@ static size_t check_example(const char *name, const char *inner)
     size_t n = fread(text, 1, sizeof(text), in);
     fclose(in);
     for (char *at = text; (at = strstr(at, "@")) != NULL && at < text + n;) {
-        char *end = strchr(at + 1, '@'); /* what the user fills in: any number does */
+        /* values that the user supplies: any number works */
+        char *end = strchr(at + 1, '@');
         memset(at, '1', (size_t)(end - at + 1));
     }
     return check_pipeline(text, n, inner);
@@ -349,7 +351,7 @@ static size_t check_example(const char *name, const char *inner)
 
 static void every_cut_of_the_first_design_gives_the_same(void)
 {
-    /* bucket, longer, pair: of the last two none without the one before it. */
+    /* bucket, longer, pair: pair requires longer. */
     CHECK_INT(check_example("seed_staged", "bucket"), 6);
 }
 
@@ -363,9 +365,9 @@ static void every_cut_of_every_model_gives_the_same(void)
     check_example("criteo_lr", NULL);
 }
 
-/* One of everything: nodes that are written alike, control edges, several outputs,
- * constants, what crosses in half its width, strings, a fetch that is a feature, an op
- * that draws, one that stays. */
+/* One node of each kind: identical nodes, control edges, several outputs, constants, a
+ * tensor that crosses at half its width, strings, a fetch that is a feature, an op that
+ * draws random numbers, one that does not move. */
 static const char everything[] =
     "name: everything\n"
     "dataset:\n  - files: {pattern: [x]}\n  - text_line: {}\n"

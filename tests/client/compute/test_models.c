@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The models of examples/models, both sides of the boundary in this process,
- * against what NumPy computes from their definitions (tests/data/make_models.py).
+ * The models of examples/models, with both sides of the boundary in this process,
+ * compared with NumPy's results from their definitions (tests/data/make_models.py).
  * STAGER_SOURCE is the top of the tree.
  */
 #include <math.h>
@@ -107,7 +107,7 @@ static void five_models_score_as_numpy_does(void)
     }
 }
 
-/* So that no row looks at another, whatever the longest history of its batch is. */
+/* No row depends on another one, whatever the longest history of its batch. */
 static void a_row_alone_has_the_score_that_it_has_among_others(void)
 {
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {

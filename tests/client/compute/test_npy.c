@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Variables out of files of NumPy. The bytes are those of numpy.save (2.x) for
+ * Variables from NumPy files. The bytes are those of numpy.save (2.x) for
  * numpy.array([[1, 2, 3], [4, 5, 6]]) of each dtype.
  */
 #include <stdio.h>

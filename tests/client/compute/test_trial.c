@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which way a trial keeps, by a clock that the test moves.
+ * Tests which variant a trial keeps. The test drives the clock.
  */
 #include "client/compute/trial.h"
 #include "tests/check.h"
 
-/* Steps until it is over; a step the one way or the other takes what the functions say.
- * Returns how many there were. */
+/* Runs steps until the trial is over. The functions give the duration of a step of each
+ * variant. Returns the number of steps. */
 static unsigned try(struct stg_trial *trial, uint64_t (*baseline)(unsigned i),
                     uint64_t (*other)(unsigned i))
 {
@@ -33,13 +33,13 @@ static uint64_t five_ms(unsigned i)
     return 5000000;
 }
 
-/* From 4 to 6 ms, over long times. */
+/* Rises from 4 to 6 ms over a long time. */
 static uint64_t noisy(unsigned i)
 {
     return 4000000 + (i / 40 % 3) * 1000000;
 }
 
-/* The first steps after a change take long. */
+/* The first steps after a change are slow. */
 static uint64_t slow_at_first(unsigned i)
 {
     static unsigned last, run;

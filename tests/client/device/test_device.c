@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches on a device, which is a stand-in (tests/standin): where tensors are, and what
- * waits for what.
+ * Batches on a device, played by a stand-in (tests/standin): where tensors lie, and the
+ * order of copies and kernels.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool is_there(const struct stager_batch *batch)
     return device->event_query(event, &err) == 1;
 }
 
-/* ---- where tensors are ---- */
+/* ---- where tensors lie ---- */
 
 static void tensors_are_on_the_device(void)
 {
@@ -123,7 +123,7 @@ static void batches_of_growing_sizes_find_room(void)
     on_device_finish(&fake, stream);
 }
 
-/* ---- what waits for what ---- */
+/* ---- the order of copies and kernels ---- */
 
 static void next_does_not_wait_for_the_copy(void)
 {
@@ -155,7 +155,7 @@ static void batches_are_copied_ahead(void)
     for (uint32_t i = 0; i < 5; i++)
         fake_publish(&fake, i, i, (int64_t)i * 100, 2);
     batches[0] = on_device_take(stream);
-    CHECK_INT(standin->n_copies, 4); /* the one in hand, and three ahead */
+    CHECK_INT(standin->n_copies, 4); /* the batch in hand, and three ahead */
     for (int i = 1; i < 5; i++)
         batches[i] = on_device_take(stream);
     CHECK_INT(standin->n_copies, 5);
@@ -170,7 +170,8 @@ static void batches_are_copied_ahead(void)
     on_device_finish(&fake, stream);
 }
 
-/* The daemon writes there next: it may not be told before the copy is done. */
+/* The daemon reuses that memory next: the client may not release it before the copy is
+ * done. */
 static void a_lease_goes_back_when_its_copy_is_done(void)
 {
     struct fake fake;
@@ -181,7 +182,7 @@ static void a_lease_goes_back_when_its_copy_is_done(void)
     CHECK_INT(fake_releases(&fake), 0);
     standin->go();
     standin->settle();
-    CHECK_INT(fake_releases(&fake), 0); /* the client was not there to see it */
+    CHECK_INT(fake_releases(&fake), 0); /* the client slept through it */
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_releases(&fake), 1);
     on_device_finish(&fake, stream);
@@ -197,7 +198,7 @@ static void *end_the_pass(void *arg)
     return NULL;
 }
 
-/* The end of a pass waits for what is not given back. */
+/* The end of a pass waits for batches that are not released. */
 static void a_sleeping_client_holds_back_no_lease(void)
 {
     struct fake fake;
@@ -214,8 +215,8 @@ static void a_sleeping_client_holds_back_no_lease(void)
     on_device_finish(&fake, stream);
 }
 
-/* The pipeline's copies are on stream 1: the trainer's own work orders nothing there but
- * by events. */
+/* The pipeline's copies run on stream 1. Only events order them after the trainer's
+ * work. */
 static struct stager_stream *start_beside(struct fake *fake, struct stg_stream **trainer,
                                           struct stg_pipeline_spec **spec)
 {
@@ -258,7 +259,8 @@ static void memory_is_written_again_after_the_trainers_work(void)
     stager_release(batch);
     fake_publish(&fake, 1, 2, 8, 3);
     batch =
-        on_device_take(stream); /* takes the same lease's place, and so the same memory */
+        /* takes the same lease's place, and therefore the same memory */
+        on_device_take(stream);
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK(standin->see(x.data) == at);
     standin->settle();
@@ -300,7 +302,7 @@ static void memory_is_written_again_after_work_on_the_stream_that_is_named(void)
     stop_beside(&fake, trainer, spec);
 }
 
-/* What the trainer enqueues after stager_next comes after the copy. */
+/* The trainer's work enqueued after stager_next runs after the copy. */
 static void the_trainers_stream_waits_for_the_copy(void)
 {
     struct fake fake;
@@ -350,7 +352,7 @@ static void without_read_only_page_locking_a_copy_bounces(void)
     on_device_finish(&fake, stream);
 }
 
-/* What is ahead belongs to another client when this one dies. */
+/* If the client dies, its prefetched batches go to another client. */
 static void what_is_ahead_is_not_acknowledged(void)
 {
     struct fake fake;
@@ -360,11 +362,12 @@ static void what_is_ahead_is_not_acknowledged(void)
     struct stager_batch *first = on_device_take(stream);
     CHECK_INT(stg_control_asked(&fake.control), 1);
     struct stager_batch *second = on_device_take(stream);
-    CHECK_INT(stg_control_asked(&fake.control), 2); /* the first is done with */
+    CHECK_INT(stg_control_asked(&fake.control), 2); /* the first batch is released */
     struct stager_batch *third = on_device_take(stream);
     CHECK_INT(stg_control_asked(&fake.control), 3);
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_INT(stg_control_asked(&fake.control), 4); /* who waits had them all */
+    /* the waiting call requested them all */
+    CHECK_INT(stg_control_asked(&fake.control), 4);
     stager_release(first);
     stager_release(second);
     stager_release(third);

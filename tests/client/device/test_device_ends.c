@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches on a device: errors and ends among batches that are ahead, what close gives
- * back, what is refused.
+ * Batches on a device: errors and ends among prefetched batches, the effects of close,
+ * refusals.
  */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,7 +88,7 @@ static void a_damaged_batch_is_reported_at_once(void)
     on_device_finish(&fake, stream);
 }
 
-/* What was not handed out goes to another client. */
+/* Batches that the client prefetched but did not hand out go to another client. */
 static void what_is_ahead_of_a_cut_is_dropped(void)
 {
     struct fake fake;

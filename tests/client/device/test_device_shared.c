@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory on a device that comes with the reply to open (a pipeline with `gpu`): batches
- * that lie there are not copied; what does not fit what was offered is, as ever.
+ * Device memory received with the reply to open (a pipeline with `gpu`). Batches that lie
+ * there are not copied. If the memory does not fit the client, the client copies as
+ * usual.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -13,10 +14,10 @@
 
 #define NUMBER 3
 
-static const char uuid[16] = "standin"; /* the stand-in's */
+static const char uuid[16] = "standin"; /* the stand-in's device */
 static const char other[16] = "another one";
 
-/* As much as the segment has; the daemon's view of it. */
+/* Memory as large as the segment, and the daemon's mapping of it. */
 static char *offer(struct fake *fake)
 {
     *fake = (struct fake){0};
@@ -51,7 +52,7 @@ static void was_shared(struct stager_stream *stream, uint64_t n_shared, uint64_t
     CHECK_INT(standin->n_copies, n_copied);
 }
 
-/* One batch, which is copied whatever was offered. */
+/* Takes one batch, which is copied whatever the daemon offered. */
 static void is_copied(struct fake *fake, char *memory)
 {
     fake_publish(fake, 2, 7, 500, 5);
@@ -77,7 +78,7 @@ static void a_shared_batch_is_read_where_it_lies(void)
     memcpy(memory, fake.segment, FAKE_SEGMENT_BYTES);
     struct stager_batch *batch = on_device_take(stream);
     CHECK_INT(on_device_seen(batch), 500);
-    was_shared(stream, 1, 0); /* so it did not come from the host */
+    was_shared(stream, 1, 0); /* so the data did not come from the host */
     stager_release(batch);
     fake_hang_up(&fake);
     stager_close(stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stager_run: the compute subgraph of the first design document in this process, against
- * what a real TensorFlow printed (tests/peers/seed_staged.golden). STAGER_SOURCE is the
+ * stager_run: the compute subgraph of the first design document in this process, compared
+ * with the output of TensorFlow (tests/peers/seed_staged.golden). STAGER_SOURCE is the
  * top of the tree.
  */
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void fetch(struct stager_stream *stream, struct stager_batch *batch,
         FAIL("%s", stager_error_text(stream));
 }
 
-/* As Python prints lists. */
+/* Formats lists the way Python prints them. */
 static void print(const struct stager_tensor *tensor, char *buf, size_t bytes)
 {
     size_t used = (size_t)snprintf(buf, bytes, "[");
@@ -112,8 +112,7 @@ static void print(const struct stager_tensor *tensor, char *buf, size_t bytes)
     snprintf(buf + used, bytes - used, "]");
 }
 
-/* `times`: the same batch again and again, of which all but the first few runs are looked
- * at by nobody. */
+/* Runs the program on one batch `times` times and checks the first few runs. */
 static void check_program(const struct stager_options *options, int times)
 {
     struct fake fake = {0};
@@ -177,7 +176,8 @@ static void fetches_may_change_from_call_to_call(void)
     publish_lines(&fake, 1);
     struct stager_batch *batch;
     take(stream, &batch);
-    for (int round = 0; round < 50; round++) { /* more lists than executors are kept */
+    /* more fetch lists than cached executors */
+    for (int round = 0; round < 50; round++) {
         const char *fetches[3];
         size_t n = 1 + (size_t)round % 3;
         for (size_t i = 0; i < n; i++)
@@ -256,7 +256,7 @@ static void what_is_fed_is_not_computed(void)
                                  .data_bytes = sizeof(ids)};
     const char *bucket = "bucket", *rows = "rows", *target = "target";
     for (int i = 0; i < 3; i++) {
-        /* One row of a table for each id; no batch is needed. */
+        /* Returns one row of a table for each id, without a batch. */
         CHECK_INT(stager_run_fed(stream, NULL, &feed, 1, &rows, 1, &result), 0);
         CHECK_INT(result.shape[0], 2);
         CHECK(((const float *)result.data)[0] == 1.0f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stager_run with nodes on a device, which is a stand-in (tests/standin) with the kernels
- * of cuda/ in C: what comes out, what waits for what, and what fails.
+ * stager_run with nodes on a device, played by a stand-in (tests/standin) that has the
+ * kernels of cuda/ in C: results, ordering, errors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void fetch(struct stager_stream *stream, struct stager_batch *batch,
         FAIL("%s", stager_error_text(stream));
 }
 
-/* Its elements, wherever they are. */
+/* Returns its elements, wherever they lie. */
 static const float *floats(const struct stager_tensor *tensor)
 {
     if (tensor->device == 0)
@@ -104,12 +104,12 @@ static void check_log(const struct stager_tensor *log, int64_t value)
     }
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static const char *const some[] = {"all", "sum", "log", "rows", "same", "staged:x"};
 #define N_SOME (sizeof(some) / sizeof(some[0]))
 
-/* As the host computes it. */
+/* The same value, computed on the host. */
 static void check_some(struct fake *fake, struct stager_stream *stream,
                        const struct stager_tensor *results, int64_t value)
 {
@@ -192,7 +192,7 @@ static void auto_gives_tensors_of_the_device_whichever_way_they_came(void)
         if (i == 0 || standin->n_launches > 0)
             check_log(&log, 5);
     }
-    CHECK_INT(before, 0); /* the host's turn is the first one */
+    CHECK_INT(before, 0); /* the host's variant is tried first */
     CHECK(standin->n_launches > 0);
     for (int i = 0; i < 100000 && strstr(stager_run_where(stream), "measuring"); i++)
         fetch(stream, batch, &name, 1, &log);
@@ -202,7 +202,7 @@ static void auto_gives_tensors_of_the_device_whichever_way_they_came(void)
     stop(&fake, stream);
 }
 
-/* ---- what waits for what ---- */
+/* ---- ordering ---- */
 
 static void stager_run_does_not_wait_for_the_device(void)
 {
@@ -229,8 +229,8 @@ static void stager_run_does_not_wait_for_the_device(void)
     stop(&fake, stream);
 }
 
-/* The stream on which nodes run stands still: is_own, the trainer's does too; else one
- * that was told to. */
+/* Stalls the stream on which nodes run. The trainer's stream (is_own), or another one
+ * passed to stager_run_wait, waits for it. */
 static void check_order(bool is_own)
 {
     struct fake fake;
@@ -271,7 +271,7 @@ static void another_stream_can_wait_for_results(void)
     check_order(false);
 }
 
-/* The trainer's stream stands still: what it was given is not written to. */
+/* The trainer's stream stands still: memory that it received is not overwritten. */
 static void results_stay_until_the_trainers_stream_has_read_them(void)
 {
     struct fake fake;
@@ -280,7 +280,7 @@ static void results_stay_until_the_trainers_stream_has_read_them(void)
     struct stager_tensor first, other;
     struct stager_batch *batches[2] = {take(&fake, stream, 0, 7),
                                        take(&fake, stream, 1, 300)};
-    fetch(stream, batches[0], &name, 1, &other); /* memory is there */
+    fetch(stream, batches[0], &name, 1, &other); /* memory is available */
     fetch(stream, batches[0], &name, 1, &other);
     fetch(stream, batches[0], &name, 1, &first);
     check_log(&first, 7);
@@ -289,7 +289,7 @@ static void results_stay_until_the_trainers_stream_has_read_them(void)
     check_log(&other, 300);
     fetch(stream, batches[1], &name, 1, &other);
     CHECK(other.data == first.data);
-    check_log(&first, 7); /* its memory is next, and still as it was */
+    check_log(&first, 7); /* its memory is next, and is unchanged */
     standin->unblock();
     check_log(&other, 300);
     stager_release(batches[0]);
@@ -315,7 +315,7 @@ static void results_that_are_kept_stay(void)
         stager_release(batch);
     }
     check_log(&other, 500);
-    stager_close(stream); /* and longer than the stream */
+    stager_close(stream); /* and outlives the stream */
     check_log(&kept, 7);
     stg_run_drop(stream, result, true, NULL);
     stop(&fake, NULL);
@@ -352,19 +352,20 @@ static void what_was_written_is_seen(void)
     float was = floats(&before)[4];
     fetch(stream, batch, both, 2, written);
     CHECK_INT(written[0].device, 0);
-    CHECK_INT(written[1].device, 0); /* in one run with what writes, in their order */
+    CHECK_INT(written[1].device, 0); /* in one run with a write, in their order */
     unsigned copies = standin->n_copies;
     for (int i = 0; i < 3; i++) {
         fetch(stream, batch, &rows, 1, &after);
         CHECK_INT(after.device, 1);
         CHECK(floats(&after)[4] == was + 1.0f);
     }
-    CHECK_INT(standin->n_copies - copies, 3 + 1); /* a word a run, and once the table */
+    /* one word for each run, and the table once */
+    CHECK_INT(standin->n_copies - copies, 3 + 1);
     stager_release(batch);
     stop(&fake, stream);
 }
 
-/* ---- what fails ---- */
+/* ---- errors ---- */
 
 static void an_id_without_a_row_is_reported_by_a_later_run(void)
 {
@@ -400,7 +401,7 @@ static void an_error_of_the_last_batches_is_reported_before_the_end(void)
     for (int i = 0; i < 3; i++)
         fetch(stream, good, &name, 1, &rows);
     standin->settle();
-    standin->hold(); /* nothing is known of them yet */
+    standin->hold(); /* their errors are not known yet */
     for (int i = 0; i < 2; i++)
         fetch(stream, bad[i], &name, 1, &rows);
     standin->go();
@@ -430,7 +431,7 @@ static void an_error_is_reported_when_the_device_is_behind(void)
         fetch(stream, good, &name, 1, &rows);
     standin->settle();
     standin->hold();
-    fetch(stream, bad, &name, 1, &rows); /* nothing is known of it yet */
+    fetch(stream, bad, &name, 1, &rows); /* its error is not known yet */
     fetch(stream, good, &name, 1, &rows);
     standin->go();
     CHECK_INT(stager_run(stream, good, &name, 1, &rows), -STAGER_INVALID_ARGUMENT);
@@ -456,7 +457,7 @@ static void a_kernel_that_fails_leaves_its_work_to_the_host(void)
     unsigned launches = standin->n_launches;
     struct stager_tensor log;
     struct stager_batch *batch = take(&fake, stream, 4, 3);
-    fetch(stream, batch, some + 2, 1, &log); /* another list tries again */
+    fetch(stream, batch, some + 2, 1, &log); /* another fetch list tries again */
     CHECK(standin->n_launches > launches);
     stager_release(batch);
     stop(&fake, stream);
@@ -498,7 +499,7 @@ static void without_memory_results_are_the_hosts(void)
     stop(&fake, stream);
 }
 
-/* ---- what is said of it ---- */
+/* ---- descriptions ---- */
 
 static void check_where(struct stager_stream *stream, struct stager_batch *batch,
                         const char *name, const char *where)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What test_json.py asks stagerctl's writers: one line in, one JSON document out.
+ * Runs stagerctl's writers for test_json.py: one line in, one JSON document out.
  *
- *   number DTYPE HEXBITS         a float by its bits, big-endian hex
+ *   number DTYPE HEXBITS         a float as its bits, big-endian hex
  *   string HEX                   bytes
  *   tensor DTYPE 2,3 HEX         elements as they lie in memory
  *   strings 2,3 HEX,HEX,…        one string each

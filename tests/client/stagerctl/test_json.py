@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""stagerctl's JSON against Python's: what json.loads makes of it is what went in.
+"""stagerctl's JSON against Python's: json.loads returns the values that were written.
 
     test_json.py PROGRAM       the program is json_dump.c
 """

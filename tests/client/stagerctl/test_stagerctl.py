@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What stagerctl says without a daemon: usage, exit codes, files.
+"""stagerctl without a daemon: usage, exit codes, files.
 
     test_stagerctl.py STAGERCTL [PLUGIN_DIR FAKE_DRIVER_DIR]
 
-With the folders of libstager-cuda.so and of a libcuda.so.1 without a device, also what is said where
-one of them is all that there is.
+With the folders of libstager-cuda.so and of a libcuda.so.1 without a device, it also checks the error where
+only one of the two is installed.
 """
 import json
 import os

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stagerctl makes of a trace page that a client has written what it likes to.
+ * stagerctl reads a trace page to which a hostile client wrote arbitrary bytes.
  */
 #include "client/stagerctl/view.h"
 
@@ -24,7 +24,7 @@ static void start(void)
     begin_ns = page->begin_ns;
 }
 
-/* Times after the trace's begin. */
+/* Times relative to the trace's begin. */
 static void add(uint64_t from, uint64_t to)
 {
     stg_trace_add(&trace, &(struct stg_trace_span){.begin_ns = begin_ns + from,
@@ -79,7 +79,7 @@ static void a_span_that_outlasts_its_parent_ends_with_it(void)
     finish(&view);
 }
 
-/* 300 inside of one another; in the innermost two that lie in one another by a part. */
+/* 300 nested spans; in the innermost one, two that overlap in part. */
 static void deeper_than_any_program_nests_is_left_out(void)
 {
     struct stg_trace_view view;
@@ -93,7 +93,7 @@ static void deeper_than_any_program_nests_is_left_out(void)
     CHECK_INT(view.tracks[0].n_spans, 256);
     for (size_t i = 0; i < view.tracks[0].n_spans; i++)
         sum += view.tracks[0].self_ns[i];
-    CHECK_INT(sum, 10000); /* no time twice, none below zero */
+    CHECK_INT(sum, 10000); /* no time counts twice, and none is negative */
     finish(&view);
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a stream and taking slices survive every allocation that fails: they say so,
- * nothing leaks, and a slice that could not be made is there at the next call.
- * The daemon is a thread that sends replies made beforehand, so that only the client
- * allocates.
+ * Opening a stream and taking slices survive the failure of every allocation. The call
+ * reports the failure, nothing leaks, and the next call returns the slice that failed.
+ * The daemon is a thread that sends prepared replies, so that only the client allocates.
  */
 #include "tests/failalloc.h"
 
@@ -66,7 +65,7 @@ static void send_open(const struct canned *canned, int fd)
     (void)!sendmsg(fd, &msg, MSG_NOSIGNAL);
 }
 
-/* One client after another, until the listener is shut down. */
+/* Serves one client after another, until the listener is shut down. */
 static void *serve(void *owner)
 {
     const struct canned *canned = owner;
@@ -114,8 +113,7 @@ static void opening_a_stream_survives_every_failed_allocation(void)
     fake_stop(&canned.fake);
 }
 
-/* All slices of the batch that lies in the ring, in hand at once; what failed is tried
- * again. */
+/* Holds all slices of the batch in the ring at once. A failed slice is tried again. */
 static int take_slices(void *owner)
 {
     struct canned *canned = owner;

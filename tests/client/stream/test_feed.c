@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stager_feed: what goes over the stream's socket, and what is refused before.
+ * stager_feed: the messages on the stream's socket, and the calls refused before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/check.h"
 #include "tests/client/rows.h"
 
-/* Answers one feed: version, or a code with a text. */
+/* Replies to one feed with a version, or with a code and a text. */
 struct answer {
     struct fake *fake;
     int code;
@@ -46,7 +46,7 @@ static void *answer_feed(void *owner)
                               .kind =
                                   answer->code < 0 ? STG_REQUEST_NONE : STG_REQUEST_FEED,
                               .feed_version = answer->version};
-    fake_ring(answer->fake); /* a doorbell comes in between */
+    fake_ring(answer->fake); /* a doorbell arrives in between */
     long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
     CHECK(send(answer->fake->socket, buf, (size_t)bytes, 0) == bytes);
     fake_ring(answer->fake);
@@ -87,7 +87,7 @@ static void a_feed_crosses_with_shape_and_bytes_and_says_its_version(void)
     CHECK(memcmp(answer.data, data, 16) == 0);
     CHECK_INT(answer.heard.n_offsets, 0);
 
-    fake_publish(&fake, 0, 3, 1, 1); /* the stream goes on */
+    fake_publish(&fake, 0, 3, 1, 1); /* the stream continues */
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, 0, &batch), 0);
     stager_release(batch);
@@ -206,7 +206,7 @@ static void the_largest_feed_fits_a_message(void)
     CHECK_INT(feed(&fake, stream, &answer, &value, NULL), 0);
     CHECK_INT(answer.heard.data_bytes, sizeof(data));
 
-    /* As many empty strings as may be: offsets alone. */
+    /* The largest number of empty strings: offsets alone. */
     static int64_t offsets[61440 / 4];
     value = (struct stager_tensor){.dtype = STAGER_STRING,
                                    .ndim = 1,

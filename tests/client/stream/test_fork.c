@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A child of fork: it is refused everything, breaks nothing, and may close what it
- * inherited.
+ * A child of fork: every call is refused and has no effect. The child may close inherited
+ * objects.
  */
 #include <stdio.h>
 #include <sys/mman.h>
@@ -50,14 +50,14 @@ static void a_child_is_refused_and_may_close(void)
         CHECK_INT(info.n_rows, 0);
         stager_release(batch);
         stager_close(stream);
-        stager_release(batch); /* still harmless */
+        stager_release(batch); /* still without effect */
         _exit(0);
     }
     check_child(pid);
     CHECK_INT(fake_releases(&fake), 0);
     CHECK_INT(fake_bells(&fake), 0);
 
-    /* The parent's stream works on: the child neither hung up nor released. */
+    /* The parent's stream continues: the child neither disconnected nor released. */
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK_INT(((const int64_t *)x.data)[0], 11);

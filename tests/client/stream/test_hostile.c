@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A daemon with a bug must not take a trainer with it: pages, descriptors and batches
- * that make no sense are errors with a reason.
+ * A bug in the daemon must not crash a trainer: invalid pages, descriptors and batches
+ * are errors with a reason.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,7 @@ static void check_refused(struct fake *fake, struct stager_stream *stream,
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DATA_LOSS);
     CHECK(batch == NULL);
     CHECK_CONTAINS(stager_error_text(stream), text);
-    CHECK_INT(fake_releases(fake), 1); /* the memory goes back all the same */
+    CHECK_INT(fake_releases(fake), 1); /* the memory is released all the same */
 }
 
 static void descriptors_that_point_outside_are_refused_and_the_stream_goes_on(void)
@@ -226,8 +226,8 @@ static void last_words_that_lie_about_their_length_are_cut(void)
     fake_finish(&fake, stream);
 }
 
-/* Any bytes in ring and segment: an error or a batch, never a crash. The sanitizers
- * watch. */
+/* Arbitrary bytes in ring and segment give an error or a batch, never a crash. The
+ * sanitizers watch. */
 static void noise_in_shared_memory_never_crashes(void)
 {
     struct fake fake = {0};
@@ -249,7 +249,7 @@ static void noise_in_shared_memory_never_crashes(void)
         int rc = stager_next(stream, 0, &batch);
         struct stager_stream_info info = {.struct_size = sizeof(info)};
         stager_stream_info(stream, &info);
-        if (info.finished) { /* FINAL, or a kind that is none: a fresh stream */
+        if (info.finished) { /* FINAL or an unknown kind: use a new stream */
             fake_finish(&fake, stream);
             fake = (struct fake){0};
             fake_start(&fake);

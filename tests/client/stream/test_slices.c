@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A staged batch read in slices, against a daemon that the test plays: what a slice
- * holds, when the staged batch goes back, and what cannot be cut.
+ * A staged batch read in slices, against a daemon played by the test: the contents of a
+ * slice, when the client releases the staged batch, and batches that cannot be sliced.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void check_place(const struct stager_batch *batch, uint64_t number, uint3
     CHECK_INT(info.n_slices, n_slices);
 }
 
-/* ---- what a slice holds ---- */
+/* ---- contents of a slice ---- */
 
 static void slices_hold_their_rows_of_every_kind_of_tensor(void)
 {
@@ -128,7 +128,7 @@ static void dense_tensors_and_strings_are_not_copied(void)
     fake_finish(&fake, stream);
 }
 
-/* ---- when the staged batch goes back ---- */
+/* ---- release of the staged batch ---- */
 
 static void a_staged_batch_goes_back_with_its_last_slice_in_any_order(void)
 {
@@ -277,7 +277,7 @@ static void slices_stay_readable_after_close_until_each_is_released(void)
     fake_stop(&fake);
 }
 
-/* It goes to others as a whole: acknowledged it may not be. */
+/* The staged batch goes to other clients as a whole, so it may not be acknowledged. */
 static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
 {
     struct fake fake = {0};
@@ -288,7 +288,7 @@ static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
     CHECK_INT(fake_releases(&fake), 0);
     fake_hang_up(&fake);
     stager_close(stream);
-    CHECK_INT(fake_releases(&fake), 0); /* a slice of it is in hand */
+    CHECK_INT(fake_releases(&fake), 0); /* the trainer holds one of its slices */
     stager_release(kept);
     CHECK_INT(fake_releases(&fake), 1);
     fake_stop(&fake);
@@ -303,7 +303,7 @@ static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
     fake_stop(&other);
 }
 
-/* ---- what cannot be cut ---- */
+/* ---- batches that cannot be sliced ---- */
 
 static void check_refused(uint32_t batch_size, uint64_t batch_rows,
                           struct stg_schema boundary, const char *text)
@@ -386,7 +386,7 @@ static void a_batch_whose_tensors_differ_in_rows_is_an_error_and_the_stream_goes
     fake_finish(&fake, stream);
 }
 
-/* ---- a daemon that lies ---- */
+/* ---- a hostile daemon ---- */
 
 static int64_t *data_of(struct fake *fake, uint32_t slot, const char *name)
 {
@@ -458,7 +458,7 @@ static void unsliced_parts_that_lie_are_refused_where_they_are_asked_for_as_one(
 
 static void parts_without_their_feature_make_a_batch_damaged(void)
 {
-    /* values of x, of ids, of hot: each tensor is called each part in turn */
+    /* values of x, of ids, of hot: each tensor plays each part in turn */
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 4, 16);
     for (uint32_t i = 0; i < 11; i++) {
@@ -511,7 +511,7 @@ static void rows_without_number_are_refused(void)
     struct stager_batch *batch = NULL;
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DATA_LOSS);
     CHECK_CONTAINS(stager_error_text(stream), "1099511627776 rows make no sense");
-    /* Scalars alone: each slice has them. */
+    /* Scalars only: each slice holds them. */
     ((struct stg_batch_header *)(void *)fake.segment)->n_rows = 3;
     stg_ring_push(&fake.ring, &d);
     for (uint32_t i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stream does with what lies in its ring: batches, errors, ends, last words.
+ * The items in a stream's ring: batches, errors, ends, the terminal status.
  */
 #include <errno.h>
 #include <linux/seccomp.h>
@@ -58,7 +58,7 @@ static void a_batch_is_a_view_of_shared_memory(void)
     CHECK_INT(x.shape[0], 5);
     CHECK_INT(x.data_bytes, 40);
     CHECK_INT(((const int64_t *)x.data)[4], 1004);
-    /* The daemon's own mapping shows through. */
+    /* Writes through the daemon's mapping are visible. */
     const struct stg_batch_header *header =
         (const void *)(fake.segment + 2 * STG_GRANULE_BYTES);
     struct stg_tensor mine;
@@ -107,7 +107,7 @@ static void a_released_batch_comes_back_to_the_daemon_as_it_was_lent(void)
     CHECK_INT(stg_control_poll(&fake.control, &entry), 1);
     CHECK_INT(entry.lease, 5);
     CHECK_INT(entry.lease_generation, 1);
-    stager_release(batch); /* a second time: nothing */
+    stager_release(batch); /* a second release has no effect */
     CHECK_INT(stg_control_poll(&fake.control, &entry), 0);
     fake_finish(&fake, stream);
 }
@@ -120,10 +120,10 @@ static void calling_next_says_that_what_came_before_is_done_with(void)
     CHECK_INT(stg_control_asked(&fake.control), 0);
     fake_publish(&fake, 0, 0, 1, 1);
     struct stager_batch *first = take(stream);
-    CHECK_INT(stg_control_asked(&fake.control), 1); /* one taken */
+    CHECK_INT(stg_control_asked(&fake.control), 1); /* one batch taken */
     CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(stg_control_asked(&fake.control),
-              2); /* inside the next `next`, and stays so */
+              2); /* inside the next call of `next`, and later */
     stager_release(first);
     fake_finish(&fake, stream);
 }
@@ -142,7 +142,7 @@ static void batches_in_hand_are_bounded_and_named(void)
     stager_stream_info(stream, &info);
     CHECK_INT(info.held, 2);
     CHECK_INT(info.max_held, 2);
-    CHECK_INT(stg_control_asked(&fake.control), 2); /* a refused call asks for nothing */
+    CHECK_INT(stg_control_asked(&fake.control), 2); /* a refused call requests nothing */
 
     stager_release(first);
     struct stager_batch *third = take(stream);
@@ -187,7 +187,7 @@ static void an_error_item_is_reported_and_the_stream_continues(void)
     fake_publish(&fake, 1, 1, 5, 1);
     CHECK_INT(next_code(stream), -STAGER_INVALID_ARGUMENT);
     CHECK_STR(stager_error_text(stream), "a.csv: line 3: bad field");
-    CHECK_INT(fake_releases(&fake), 1); /* its memory went back by itself */
+    CHECK_INT(fake_releases(&fake), 1); /* the client released its memory */
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.errors, 1);
@@ -233,7 +233,7 @@ static void the_terminal_status_is_returned_by_every_later_call(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 0, 0, 3, 1);
     stg_ring_finish(&fake.ring, STAGER_ABORTED, "replaced by generation 2");
-    struct stager_batch *batch = take(stream); /* what was published is still delivered */
+    struct stager_batch *batch = take(stream); /* published batches are still delivered */
     for (int i = 0; i < 3; i++) {
         CHECK_INT(next_code(stream), -STAGER_ABORTED);
         CHECK_STR(stager_error_text(stream), "replaced by generation 2");
@@ -279,7 +279,7 @@ static void batches_stay_readable_after_close_until_each_is_released(void)
     CHECK_INT(fake_releases(&fake), 0);
     CHECK_INT(first_value(first), 10);
     stager_release(first);
-    CHECK_INT(fake_releases(&fake), 1); /* the daemon may look as long as it likes */
+    CHECK_INT(fake_releases(&fake), 1); /* the daemon may check at any time */
     CHECK_INT(first_value(second), 20);
     stager_release(second);
     CHECK_INT(fake_releases(&fake), 1);
@@ -292,8 +292,9 @@ static void *wait_for_goodbye(void *owner)
     char buf[16];
     while (recv(fake->socket, buf, sizeof(buf), 0) > 0)
         ;
-    /* It hung up and waits for us; what was never taken is not back yet, so that a daemon
-     * which counts a release as an acknowledgement gives it to another client now. */
+    /* The daemon disconnected and waits for the client. Batches that the client did not
+     * take are not released yet: a daemon that counts a release as an acknowledgement
+     * then redelivers them. */
     CHECK_INT(fake_releases(fake), 1);
     CHECK_INT(stg_control_asked(&fake->control), 1);
     fake_hang_up(fake);
@@ -315,7 +316,7 @@ static void close_gives_back_what_was_never_taken_once_the_daemon_let_go(void)
     stager_close(stream);
     pthread_join(thread, NULL);
     CHECK_INT(fake_releases(&fake),
-              2); /* the batch and the error item; an end is not lent */
+              2); /* the batch and the error item; an end has no lease */
     fake_stop(&fake);
 }
 
@@ -412,7 +413,7 @@ static void a_pinned_stream_keeps_its_memory_after_the_last_release(void)
     fake_stop(&fake);
 }
 
-/* In the child only read, write and exit are allowed: any other call kills it. */
+/* The child may only read, write and exit: any other system call kills it. */
 static void take_without_system_calls(void)
 {
     struct fake fake = {0};

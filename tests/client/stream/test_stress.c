@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No wake-up is lost: a daemon on one thread, a trainer on another, both of which run dry
- * all the time. A lost bell costs the client's guard, a second: many of them break the
- * deadline.
+ * No wake-up is lost. The daemon and the trainer run on separate threads, and both often
+ * run out of work. A lost doorbell costs a second, until the client's guard notices: many
+ * of them exceed the deadline.
  */
 #include <poll.h>
 #include <sched.h>
@@ -17,12 +17,11 @@
 
 struct stress {
     struct fake fake;
-    uint64_t
-        n_polls_timed_out; /* the daemon's own guard: bells that the client owed it */
+    uint64_t n_polls_timed_out; /* doorbells that only the daemon's guard made up for */
 };
 
-/* As the daemon does: takes releases, gives what there is credit for, asks for a bell,
- * looks once more, sleeps on the socket. */
+/* Acts like the daemon: takes releases, publishes within the credit, requests a doorbell,
+ * checks once more, sleeps on the socket. */
 static void *play_daemon(void *owner)
 {
     struct stress *stress = owner;
@@ -49,7 +48,7 @@ static void *play_daemon(void *owner)
             if (stg_control_waiting(&fake->control))
                 fake_ring(fake);
             if (number % 7 == 0)
-                break; /* runs the client dry now and then */
+                break; /* lets the client run out of batches now and then */
         }
         if (moved)
             continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sleeping and waking: deadlines, doorbells, poll, signals.
+ * Sleep and wake-up: deadlines, doorbells, poll, signals.
  */
 #include <errno.h>
 #include <poll.h>
@@ -47,11 +47,12 @@ static void a_deadline_is_kept(void)
     stager_stream_info(stream, &info);
     CHECK(info.sleeps >= 1);
     CHECK(info.wait_ns >= 29000000);
-    CHECK(!stg_control_waiting(&fake.control)); /* no bell is wanted any more */
+    /* the client requests no doorbell any more */
+    CHECK(!stg_control_waiting(&fake.control));
     fake_finish(&fake, stream);
 }
 
-/* ---- a daemon on a thread of its own ---- */
+/* ---- a daemon on a separate thread ---- */
 
 static void *publish_and_ring(void *owner)
 {
@@ -121,7 +122,7 @@ static void a_sleeper_learns_at_once_that_the_daemon_died(void)
     struct stager_batch *batch;
     int64_t begin_ns = stg_clock_ns();
     CHECK_INT(stager_next(stream, -1, &batch), -STAGER_UNAVAILABLE);
-    CHECK(millis_since(begin_ns) < 900); /* not the guard's second */
+    CHECK(millis_since(begin_ns) < 900); /* earlier than the guard's second */
     pthread_join(thread, NULL);
     fake_finish(&fake, stream);
 }
@@ -147,7 +148,7 @@ static void a_spinner_needs_no_bell(void)
     fake_finish(&fake, stream);
 }
 
-/* ---- bells to the daemon ---- */
+/* ---- doorbells to the daemon ---- */
 
 static void the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry(void)
 {
@@ -158,13 +159,13 @@ static void the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry(void)
     fake_publish(&fake, 0, 0, 1, 1);
     fake_publish(&fake, 1, 1, 2, 1);
     CHECK_INT(stager_next(stream, 0, &first), 0);
-    CHECK_INT(fake_bells(&fake), 0); /* not wanted */
+    CHECK_INT(fake_bells(&fake), 0); /* not requested */
 
     stg_ring_want_bell(&fake.ring);
     stager_release(first);
-    CHECK_INT(fake_bells(&fake), 0); /* wanted, but one is ready */
+    CHECK_INT(fake_bells(&fake), 0); /* requested, but a batch is ready */
     CHECK_INT(stager_next(stream, 0, &second), 0);
-    CHECK_INT(fake_bells(&fake), 1); /* dry */
+    CHECK_INT(fake_bells(&fake), 1); /* the ring is empty */
     stager_release(second);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_bells(&fake), 0); /* once */
@@ -220,9 +221,9 @@ static void a_call_that_found_nothing_arms_the_descriptor(void)
     int fd = stager_pollfd(stream);
     CHECK(fd >= 0);
     CHECK(!stg_control_waiting(&fake.control));
-    fake_ring(&fake); /* a stale bell */
+    fake_ring(&fake); /* a stale doorbell */
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
-    CHECK(!is_readable(fd)); /* taken away, so that poll does not spin */
+    CHECK(!is_readable(fd)); /* drained, so that poll does not spin */
     CHECK(stg_control_waiting(&fake.control));
 
     fake_publish(&fake, 0, 0, 1, 1);
@@ -235,7 +236,7 @@ static void a_call_that_found_nothing_arms_the_descriptor(void)
     CHECK(!is_readable(fd));
 
     fake_hang_up(&fake);
-    CHECK(is_readable(fd)); /* the death of the daemon wakes a poller too */
+    CHECK(is_readable(fd)); /* the exit of the daemon wakes a poll too */
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_UNAVAILABLE);
     fake_finish(&fake, stream);
 }

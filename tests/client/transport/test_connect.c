@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reaching the daemon: where it is, what is said when it is not, versions, requests.
+ * Connecting to the daemon: its address, errors if it does not run, versions, requests.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -38,7 +38,7 @@ static void the_socket_is_looked_for_in_order(void)
     unsetenv("XDG_RUNTIME_DIR");
     check_path(NULL, otherwise);
     setenv("XDG_RUNTIME_DIR", dir, 1);
-    check_path(NULL, otherwise); /* no such folder yet */
+    check_path(NULL, otherwise); /* the folder does not exist yet */
     CHECK(mkdir(user, 0700) == 0);
     check_path(NULL, system_wide ? otherwise : user_socket);
     setenv("STAGER_RUNTIME_DIR", "/a/b", 1);
@@ -104,7 +104,7 @@ static void a_closed_door_names_its_group(void)
     char path[128];
     snprintf(path, sizeof(path), "%s/attach.sock", fake.dir);
     CHECK(chmod(path, 0660) == 0);
-    CHECK(chown(path, 0, 4) == 0); /* adm, on Debian */
+    CHECK(chown(path, 0, 4) == 0); /* the group adm on Debian */
     CHECK(chmod(fake.dir, 0755) == 0);
     CHECK(seteuid(65534) == 0);
     struct stager *client;
@@ -114,7 +114,7 @@ static void a_closed_door_names_its_group(void)
     CHECK_CONTAINS(stager_error_text(NULL), "Permission denied");
     CHECK_CONTAINS(stager_error_text(NULL), "group adm");
 
-    CHECK(chmod(fake.dir, 0700) == 0); /* not even the folder is open */
+    CHECK(chmod(fake.dir, 0700) == 0); /* the folder is not accessible either */
     CHECK(seteuid(65534) == 0);
     rc = stager_connect(fake.dir, &client);
     CHECK(seteuid(0) == 0);
@@ -134,7 +134,7 @@ static void a_daemon_of_another_protocol_is_refused_with_both_versions(void)
     fake_stop(&fake);
 }
 
-/* Opens against a fake that refuses with that code and text, and finishes it. */
+/* Opens against a fake daemon that refuses with that code and text, and finishes it. */
 static void expect_refusal(struct fake *fake, int code)
 {
     fake_start(fake);
@@ -160,7 +160,7 @@ static void bells_and_late_replies_do_not_disturb_a_request(void)
     struct fake fake = {0};
     fake_start(&fake);
     fake.n_bells =
-        5; /* and the fake sends a reply to another id first, with a descriptor */
+        5; /* the fake daemon first sends a reply to another id, with a descriptor */
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_finish(&fake, stream);
 }
@@ -261,8 +261,8 @@ static int count_fds(void)
     return n;
 }
 
-/* Does recvmsg give a process descriptors that it has no room for? Linux closes them.
- * qemu-user gives the kernel twice the room, and keeps the numbers to itself. */
+/* Returns whether recvmsg installs descriptors beyond the room of the caller's buffer.
+ * Linux closes them. qemu-user doubles the room and installs them without a report. */
 static bool kernel_leaks_descriptors(void)
 {
     union {
@@ -304,8 +304,8 @@ static void check_refused(const char *data, size_t bytes, int n_sent, size_t cap
 
 static void a_message_of_another_form_is_refused_and_leaks_nothing(void)
 {
-    check_refused("many descriptors", 16, 4, 64); /* one more than is expected */
-    check_refused("a longer message", 16, 0, 8);  /* cut */
+    check_refused("many descriptors", 16, 4, 64); /* one more than expected */
+    check_refused("a longer message", 16, 0, 8);  /* truncated */
     check_refused("a longer message", 16, 2, 8);
 }
 

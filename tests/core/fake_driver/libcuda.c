@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A libcuda.so.1 without a GPU behind it, as the CUDA runtime sees it: STG_FAKE_DRIVER is
- * "none" (cuInit says that there is no device), "stub" (the toolkit's stub), "mps" (a
- * control daemon that lets nobody in) or "old" (a driver of CUDA 12.2). The names and
- * numbers are those of cuda.h.
+ * A libcuda.so.1 without a GPU, as the CUDA runtime sees it. STG_FAKE_DRIVER is "none"
+ * (cuInit reports no device), "stub" (the toolkit's stub), "mps" (a control daemon that
+ * refuses all clients) or "old" (a driver of CUDA 12.2). The names and numbers are those
+ * of cuda.h.
  */
 #include <stdbool.h>
 #include <stdlib.h>
