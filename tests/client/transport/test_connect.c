@@ -98,7 +98,7 @@ static void a_socket_without_a_listener_is_unreachable(void)
 static void a_closed_door_names_its_group(void)
 {
     if (geteuid() != 0)
-        SKIP("needs root, to become somebody else");
+        SKIP("only root can change the user");
     struct fake fake = {0};
     fake_start(&fake);
     char path[128];

@@ -38,9 +38,9 @@ static void a_decision_that_is_too_long_is_cut(void)
     CHECK_INT(strlen(stg_decisions_at(&decisions, 0)->text), 255);
 }
 
-/* ---- what holds it up ---- */
+/* ---- the bottleneck ---- */
 
-/* A second of one runner and one trainer, a thousand batches. */
+/* One second of one runner and one trainer, a thousand batches. */
 static struct stg_pace a_second(void)
 {
     return (struct stg_pace){.elapsed_ns = 1000 * MS,
@@ -124,7 +124,7 @@ static void runners_that_wait_for_workers_hold_up_by_the_function(void)
     CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
     pace.call_ns = 300 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
-    pace.n_items = 0; /* it hangs, or takes longer than a second */
+    pace.n_items = 0; /* the trainer hangs, or a step takes longer than a second */
     pace.compute_ns = 0;
     pace.draw_ns = 0;
     pace.call_ns = 2000 * MS;
@@ -190,7 +190,7 @@ static void the_pace_is_that_of_the_last_seconds(void)
     fixture_stage_finish(&stage);
 }
 
-/* ---- what trainers say ---- */
+/* ---- reports of trainers ---- */
 
 enum { COLUMNS };
 
@@ -227,12 +227,13 @@ static void numbers_that_cannot_be_are_left_out(void)
     struct stg_measure *measure = stg_measure_create(stage.graph, 1);
     static const uint64_t bytes[] = {UINT64_MAX, 1, 2};
     static const struct stg_report_node wrong[] = {
-        {.node = 1, .n = 1, .ns = 1}, /* the graph has one */
+        {.node = 1, .n = 1, .ns = 1}, /* the graph of one trainer */
         {.node = UINT32_MAX, .n = 1, .ns = 1},
         {.node = COLUMNS, .n = UINT64_MAX, .ns = 1},
         {.node = COLUMNS, .n = 1, .ns = UINT64_MAX},
         {.node = COLUMNS, .n = 0, .ns = 7},
-        {.node = COLUMNS, .n = 1, .ns = 1, .bytes = bytes, .n_bytes = 3}, /* it has two */
+        /* the graph of both */
+        {.node = COLUMNS, .n = 1, .ns = 1, .bytes = bytes, .n_bytes = 3},
         {.node = COLUMNS, .bytes = bytes, .n_bytes = 1},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)

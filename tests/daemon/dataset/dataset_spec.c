@@ -251,7 +251,7 @@ const char *stg_test_dir(void)
     return test_dir;
 }
 
-/* Kept until the process ends, so that nobody has to free a name. */
+/* Kept until the process ends, so that no caller frees a name. */
 struct name {
     struct name *next;
     char path[];

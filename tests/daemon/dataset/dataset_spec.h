@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelines for tests of datasets, written down in C: no loader in between. Attributes
- * hold what the loader would fill in; what is not set here is taken by the steps' own
- * defaults, which equal the schema's.
+ * Pipelines for tests of datasets, written in C without a loader. Attributes hold the
+ * values that the loader would fill in. Steps use their defaults for unset attributes;
+ * these equal the schema's.
  */
 #ifndef STG_TESTS_DATASET_SPEC_H
 #define STG_TESTS_DATASET_SPEC_H
@@ -21,9 +21,9 @@ struct stg_test_spec {
     struct stg_value patterns[STG_TEST_MAX_STEPS];
 };
 
-/* Appends a step; its line is its number, from 1. */
+/* Appends a step. Its line is its number, from 1. */
 void stg_test_step(struct stg_test_spec *spec, const char *name);
-/* Sets attributes of the last step. */
+/* Set attributes of the last step. */
 void stg_test_int(struct stg_test_spec *spec, const char *name, int64_t value);
 void stg_test_bool(struct stg_test_spec *spec, const char *name, bool value);
 void stg_test_string(struct stg_test_spec *spec, const char *name, const char *value);
@@ -32,42 +32,43 @@ void stg_test_list(struct stg_test_spec *spec, const char *name,
                    const struct stg_value *values, size_t n);
 void stg_test_pattern(struct stg_test_spec *spec, const char *pattern);
 
-/* The usual beginnings. */
+/* The usual first steps. */
 void stg_test_range(struct stg_test_spec *spec, int64_t stop);
 void stg_test_lines(struct stg_test_spec *spec, const char *pattern);
 
-/* An environment for uid 0 without a limit. */
+/* Returns an environment for uid 0 without a limit. */
 struct stg_dataset_env stg_test_env(void);
 
-/* Creates; ends the test when it fails. */
+/* Creates a dataset; ends the test on failure. */
 struct stg_dataset *stg_test_open_spec(const struct stg_pipeline_spec *spec,
                                        const struct stg_dataset_env *env);
 struct stg_dataset *stg_test_open(const struct stg_test_spec *spec,
                                   const struct stg_dataset_env *env);
-/* The next item, or NULL at the end; ends the test on a failure. */
+/* Returns the next item, or NULL at the end; ends the test on failure. */
 struct stg_block *stg_test_next(struct stg_dataset *dataset);
 
-/* All items of a dataset as text, one line an item: numbers and strings separated by
- * spaces, rows of a batch in brackets, errors as "!CODE", a new epoch as "#N ". The
- * caller frees. Without limit when max_items is 0. */
+/* Returns all items of a dataset as text, one line for each item: numbers and strings
+ * separated by spaces, rows of a batch in brackets, errors as "!CODE", a new epoch as "#N
+ * ". The caller frees it. max_items 0: no limit. */
 char *stg_test_render(const struct stg_test_spec *spec, const struct stg_dataset_env *env,
                       int max_items);
 char *stg_test_render_spec(const struct stg_pipeline_spec *spec,
                            const struct stg_dataset_env *env, int max_items);
 
-/* The same of a pipeline written in YAML, "$DIR" in it being stg_test_dir(); ends the
- * test when it is refused. Only in tests that link proto (dataset_text.c). */
+/* The same for a pipeline in YAML, where "$DIR" stands for stg_test_dir(). Ends the test
+ * if it is refused. Only in tests that link proto (dataset_text.c). */
 struct stg_pipeline_spec *stg_test_load(const char *text);
 struct stg_dataset *stg_test_open_text(const char *text,
                                        const struct stg_dataset_env *env,
                                        struct stg_pipeline_spec **ret_spec);
 char *stg_test_render_text(const char *text, const struct stg_dataset_env *env,
                            int max_items);
-/* What check would say: ends the test unless it is refused. Returns err's text. */
+/* Returns the error that check would report. Ends the test unless the pipeline is
+ * refused. */
 const char *stg_test_refused(const char *text);
 
-/* A directory that goes with the test, unless that fails; paths and files in it. They
- * live as long as the process. */
+/* A directory that is removed if the test succeeds, and paths and files in it. The
+ * strings live as long as the process. */
 const char *stg_test_dir(void);
 const char *stg_test_path(const char *name);
 const char *stg_test_file(const char *name, const void *data, size_t bytes);

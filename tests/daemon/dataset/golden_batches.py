@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What TensorFlow makes of lines of words by padded_batch, ragged_batch and
-bucket_by_sequence_length: the expectations of test_dataset_pad.c. Needs tensorflow."""
+"""Prints TensorFlow's results of padded_batch, ragged_batch and bucket_by_sequence_length for lines of words: the
+expectations of test_dataset_pad.c. Needs tensorflow."""
 import numpy as np
 import tensorflow as tf
 

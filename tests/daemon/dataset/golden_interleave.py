@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tf.data gives for interleave: prints golden_interleave.h. Needs TensorFlow.
+"""Prints golden_interleave.h, tf.data's results for interleave. Needs TensorFlow.
 
-Input x is x copies of x; -1 is an input whose only element is an error. With errors the
-order is that of tf.data's parallel interleave, where an error counts as an element of
-its visit; without, that of both."""
+Input x is x copies of x; -1 is an input whose only element is an error. With errors the order is that of tf.data's
+parallel interleave, where an error counts as an element of its visit. Without errors the sequential and the parallel
+order are equal."""
 import os
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what test_dataset_branches.c expects of sample_from_datasets: docs/dataset.md
-once more, on numpy's Philox."""
+"""Prints the values that test_dataset_branches.c expects of sample_from_datasets: the algorithm of docs/dataset.md,
+implemented with numpy's Philox."""
 from golden_shuffle import words
 
 SAMPLE = 3

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the orders that test_dataset_shuffle.c expects: the algorithm of docs/dataset.md
-once more, on numpy's Philox (4x64, ten rounds) instead of ours."""
+"""Prints the orders that test_dataset_shuffle.c expects: the algorithm of docs/dataset.md, implemented with numpy's
+Philox (4x64, ten rounds)."""
 import numpy as np
 
 SHUFFLE, FILES = 1, 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What TensorFlow gives for the rows of step_rows.c: records 0 to 7, an element that fails before
-record 2 and one after the last. Prints each row's name and its in_place. Needs tensorflow."""
+"""Prints TensorFlow's results for the rows of step_rows.c: each row's name and its in_place. The input is records 0 to
+7, with a failing element before record 2 and one after the last. Needs tensorflow."""
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +11,7 @@ INPUT = [0, 1, NAN, 2, 3, 4, 5, 6, 7, NAN]
 
 
 def source():
-    """Numbers as int64; NaN is an error in its place."""
+    """Numbers as int64; NaN is an error at that place."""
     return tf.data.Dataset.from_tensor_slices(np.array(INPUT)).map(
         lambda x: tf.cast(tf.debugging.check_numerics(x, "bad"), tf.int64))
 

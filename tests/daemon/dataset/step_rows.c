@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One row or more for each transformation. in_place is what TensorFlow gives for the same
- * pipeline (golden_steps.py). Where it loses what was collected or counted when an error
- * goes by (batch, rebatch, skip, shard), it is what docs/dataset.md says.
+ * One row or more for each transformation. in_place is TensorFlow's result for the same
+ * pipeline (golden_steps.py). If TensorFlow loses collected or counted elements at an
+ * error (batch, rebatch, skip, shard), in_place follows docs/dataset.md instead.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "tests/daemon/format/golden_tar.h"
 #include "tests/daemon/format/golden_tfrecord.h"
 
-/* 12 by what is left of the number above 3: all at once, and 3 cannot be. */
+/* Divides 12 by the number minus 3. With one call for all numbers, 3 fails. */
 #define DIVIDE                                                                           \
     "graph: {three: {op: constant, value: 3, dtype: int64}, "                            \
     "twelve: {op: constant, value: 12, dtype: int64}, "                                  \
@@ -24,7 +24,7 @@
     "part: {op: floordiv, input: [twelve, rest]}}, "                                     \
     "output: {part: part, text: text, weight: weight}"
 
-/* One by one: the shapes are not known, or are. */
+/* One by one: with unknown shapes, and with known ones. */
 #define SUM "graph: {sum: {op: reduce_sum, input: list}}, output: {sum: sum, list: list}"
 #define WIDEN                                                                            \
     "graph: {wide: {op: expand_dims, input: value, axis: 0}, "                           \
@@ -49,7 +49,7 @@ static void make_tfrecords(void)
     stg_test_file("c.tfrecord", golden_plain, sizeof(golden_plain));
 }
 
-/* The second is cut. */
+/* The second file is truncated. */
 static void make_compressed(void)
 {
     stg_test_file("a.gz", golden_gzip, sizeof(golden_gzip));
@@ -57,7 +57,7 @@ static void make_compressed(void)
     stg_test_file("c.gz", golden_gzip, sizeof(golden_gzip));
 }
 
-/* Allocates nothing: the failing allocator is on. */
+/* Allocates nothing: the failing allocator is active. */
 static void remove_cache(void)
 {
     char path[200];
@@ -70,7 +70,7 @@ static void make_words(void)
     STG_TEST_FILE("words", "text 3\n\nt5\n");
 }
 
-/* A file is there twice, and one is missing: nobody opens it here. */
+/* One file is listed twice, and one is missing: this row opens none of them. */
 static void make_listing(void)
 {
     char text[1000];
@@ -87,7 +87,7 @@ static void make_csv(void)
     STG_TEST_FILE("c.csv", "h\n4,\"5");
 }
 
-/* The second is of other rows, the third is cut. */
+/* The second file has other rows, the third is truncated. */
 static void make_arrays(void)
 {
     stg_test_file("a.npy", npy_grid, sizeof(npy_grid));
@@ -483,7 +483,7 @@ const struct stg_step_row stg_step_rows[] = {
     {.step = "concatenate",
      .pipeline = TWO_BRANCHES "dataset: [range: {stop: 20}, concatenate: {from: [b, a]}, "
                               "batch: {batch_size: 4}]"},
-    {.step = "py_function", /* runners call it: here it is what comes before it */
+    {.step = "py_function", /* runners call it: here the step before it does */
      .pipeline = STG_AFTER_SOURCE("py_function: {function: \"m:f\"}"),
      .elements = STG_ELEMENTS_USUAL | STG_ELEMENTS_VARIED,
      .in_place = "0 1 ! 2 3 4 5 6 7 !"},

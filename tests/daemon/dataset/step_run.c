@@ -11,11 +11,11 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 
-/* So much that it is never used up, and little enough to be counted. */
+/* Large enough never to be used up, and small enough to be counted. */
 #define BUFFER_BYTES ((uint64_t)1 << 50)
 #define MAX_BLOCKS 20000 /* a row that yields more does not end */
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static char *fill_in(const char *text, unsigned calls)
 {
@@ -86,7 +86,8 @@ void stg_step_run_open(struct stg_step_run *run)
         FAIL("the row\n%sdoes not start: %s", run->row->pipeline, err.text);
 }
 
-/* All of the budget can be had again: what is still counted is kept for reuse. */
+/* Checks that the whole budget is available again: what is still counted is kept for
+ * reuse. */
 static void check_given_back(const struct stg_step_run *run)
 {
     struct stg_err err = {0};
@@ -114,7 +115,7 @@ void stg_step_run_same(const struct stg_step_run *run, const char *what, const c
              want);
 }
 
-/* ---- a block is what the schema says ---- */
+/* ---- a block agrees with the schema ---- */
 
 static void check_shape(const struct stg_block *block, const struct stg_tensor *tensor,
                         const struct stg_component *component)
@@ -277,7 +278,7 @@ struct drawing {
     struct stg_step_run *run;
     int64_t want;
     FILE *out;
-    pthread_mutex_t lock; /* guards drawing, as that of runners does */
+    pthread_mutex_t lock; /* guards drawing, like the lock of runners */
 };
 
 static void *draw_all(void *arg)

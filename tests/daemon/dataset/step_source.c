@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The source of the step harness; it stands in for `range`.
+ * The source of the step harness, which replaces `range`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct stg_test_source stg_test_source;
 struct source {
     struct stg_iter iter;
     int64_t n, at;
-    int n_errors; /* that were handed out */
+    int n_errors; /* number of records handed out */
 };
 
 enum { VALUE, TEXT, WEIGHT, GRID, WORDS, LIST };
@@ -214,7 +214,7 @@ static int source_create(struct stg_dataset *dataset, const struct stg_step *ste
 
 static const struct stg_transformation source = {"range", source_infer, source_create};
 
-/* The linker puts it before the real one (--wrap). */
+/* The linker uses it instead of the real one (--wrap). */
 const struct stg_transformation *__real_stg_transformation_find(const char *name);
 const struct stg_transformation *__wrap_stg_transformation_find(const char *name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * container: what pipelines share is held once, counted once, and never shown to somebody
- * who may not read it.
+ * container: shared content of pipelines is held once and counted once. A user who may
+ * not read the source never gets it.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void begin(uint64_t bytes)
     CHECK_OK(stg_container_join(containers, "box", &box, &err), err);
 }
 
-/* Nothing is left, and nothing is counted. */
+/* Checks that nothing is left and nothing is counted. */
 static void end(void)
 {
     stg_container_leave(box);
@@ -70,7 +70,7 @@ struct run {
     struct stg_dataset *dataset;
     char text[256];     /* of all items */
     const void *first;  /* bytes of the first one */
-    struct stg_err err; /* what it ended with */
+    struct stg_err err; /* the code that ended it */
 };
 
 static void run_open(struct run *run, const char *steps, uid_t uid)
@@ -122,7 +122,7 @@ static void check_run(struct run *run, const char *steps, const char *want)
 
 #define LINES "- files: {pattern: $DIR/in}\n- text_line: {max_record_bytes: 5}\n"
 
-/* ---- what `cache` keeps ---- */
+/* ---- contents of `cache` ---- */
 
 static void a_second_pipeline_reads_the_memory_of_the_first(void)
 {
@@ -194,7 +194,7 @@ static void a_file_that_changed_is_read_again(void)
     end();
 }
 
-/* What was read before and after the change is one thing for its reader alone. */
+/* Content read before and after the change is shared only by its reader. */
 static void a_file_that_changes_while_it_is_read_is_not_shared(void)
 {
     begin(1 << 20);
@@ -251,7 +251,7 @@ static void what_is_not_whole_or_has_an_error_is_not_shared(void)
 static void a_user_without_read_access_does_not_get_the_files(void)
 {
     if (getuid() != 0)
-        SKIP("only root can be somebody else");
+        SKIP("only root can change the user");
     begin(1 << 20);
     STG_TEST_FILE("in", "a\nb\n");
     CHECK_INT(chmod(stg_test_dir(), 0755), 0);
@@ -288,7 +288,7 @@ static void content_of(struct stg_container *container, struct stg_content *ret)
     stg_pipeline_spec_destroy(spec);
 }
 
-/* Nobody can look for steps or files with the sums of another's. */
+/* Steps or files with the checksums of another container are not found. */
 static void what_a_content_is_called_is_known_to_one_daemon_alone(void)
 {
     struct stg_content first, again, other;
@@ -392,7 +392,7 @@ static void containers_of_other_names_share_nothing(void)
     end();
 }
 
-/* ---- at once ---- */
+/* ---- concurrent runs ---- */
 
 static void *many_times(void *arg)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps against what tf.data does; the expectations are what TensorFlow 2.21 prints for
- * the same pipelines. And the errors of infer.
+ * Steps compared with tf.data: the expectations are TensorFlow 2.21's results for the
+ * same pipelines. Also the errors of infer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void check_first_items(const struct stg_test_spec *spec, int n, const cha
     free(got);
 }
 
-/* Appends a step with one number. */
+/* Appends a step with one numeric attribute. */
 static void step(struct stg_test_spec *spec, const char *name, const char *attr,
                  int64_t value)
 {
@@ -206,7 +206,7 @@ static void the_outermost_repeat_counts_the_epochs(void)
     check_items(&spec, "0\n1\n0\n1\n#1 0\n1\n0\n1\n");
 }
 
-/* ---- the end, and stopping ---- */
+/* ---- the end, and stops ---- */
 
 static void the_end_stays_the_end(void)
 {

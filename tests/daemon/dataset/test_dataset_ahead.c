@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One large file, read ahead and split by those who draw from it: the lines come as they
- * lie in the file, whoever reads them. And many small ones, opened by those who draw.
+ * One large file, read ahead and split by the threads that draw from it: lines keep the
+ * order of the file, whichever thread reads them. And many small files, opened by the
+ * drawing threads.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,9 +17,9 @@
 #define BATCH 1000
 #define MAX_LINE 700000
 
-/* Line i is its number and letters; more in a read than are remembered are empty but for
- * it, a few longer than the room that a chunk has for a line that is cut, one in three
- * ends with "\r\n". */
+/* Line i is its number and letters. A read contains more lines than are recorded; those
+ * hold only their number. A few are longer than the room that a chunk has for a truncated
+ * line. One in three ends with "\r\n". */
 static size_t line_text(uint64_t i, char *to)
 {
     size_t n = (size_t)sprintf(to, "%llu:", (unsigned long long)i);
@@ -56,7 +57,7 @@ static struct stg_dataset *open_large(const char *path, const struct stg_dataset
     return stg_test_open(&spec, env);
 }
 
-/* Every row is the line that its place says; returns the first one's number. */
+/* Checks that every row is the line of its place; returns the first row's number. */
 static uint64_t check_rows(const struct stg_block *block)
 {
     static _Thread_local char want[MAX_LINE];
@@ -117,7 +118,7 @@ static void lines_come_in_order_however_many_read_them(void)
     }
 }
 
-/* Some reads are done ahead, some are planned and not done, when the file ends. */
+/* When the file ends, some reads are done ahead; others are planned but not done. */
 static void a_file_that_is_cut_while_it_is_read_ahead_ends_there(void)
 {
     const char *path = make_file();
@@ -155,8 +156,8 @@ static void a_dataset_goes_while_reads_are_planned(void)
     stg_block_unref(second);
 }
 
-/* Where a chunk is more than a sixteenth of the budget, none is filled ahead: the same
- * lines come. */
+/* If a chunk exceeds a sixteenth of the budget, no chunk is filled ahead. The lines are
+ * the same. */
 static void a_small_budget_reads_nothing_ahead_and_gives_the_same(void)
 {
     const char *path = make_file();
@@ -199,7 +200,7 @@ static struct stg_dataset *open_small(const char *pattern, int64_t batch)
     return stg_test_open(&spec, &env);
 }
 
-/* Every row is the next one of the files in their order. */
+/* Checks that every row is the next one of the files in their order. */
 static void check_small(const struct stg_block *block, uint32_t *file, uint64_t *line)
 {
     const struct stg_tensor *rows = &block->tensors[0];
@@ -220,7 +221,7 @@ static void check_small(const struct stg_block *block, uint32_t *file, uint64_t 
 
 struct small_drawing {
     struct stg_dataset *dataset;
-    pthread_mutex_t lock; /* guards drawing, and what follows */
+    pthread_mutex_t lock; /* guards drawing, and the fields below */
     uint32_t file;
     uint64_t line, n_rows;
 };
@@ -262,7 +263,7 @@ static void lines_of_small_files_come_in_order_however_many_open_them(void)
     }
 }
 
-/* Draws the first line, lets `n` files be opened, and takes one more away. */
+/* Draws the first line, waits until `n` files are open, and removes the next one. */
 static struct stg_dataset *open_ahead_without(int n, const char *name)
 {
     struct stg_dataset *dataset = open_small(make_files(10), 1);
@@ -274,7 +275,7 @@ static struct stg_dataset *open_ahead_without(int n, const char *name)
     return dataset;
 }
 
-/* What was opened ahead can be read when it is gone. */
+/* A file opened ahead can be read after its removal. */
 static void files_are_opened_while_one_before_is_read(void)
 {
     struct stg_dataset *dataset = open_ahead_without(2, "small0004");

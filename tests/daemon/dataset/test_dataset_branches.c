@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps with several inputs. What comes out is what TensorFlow 2.21 gives for the same
- * inputs, with an error in the same places; the draws of sample_from_datasets are those
- * of golden_sample.py.
+ * Steps with several inputs. The expectations are TensorFlow 2.21's results for the same
+ * inputs, with errors at the same places. The draws of sample_from_datasets are those of
+ * golden_sample.py.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 
-/* Numbers from $DIR/NAME, a line each; "bad" is an error. */
+/* Numbers from $DIR/NAME, one for each line; "bad" is an error. */
 #define LINES(name) "[files: {pattern: $DIR/" name "}, text_line: {max_record_bytes: 2}]"
 
-/* Items separated by "; ", an error as "!". */
+/* Returns items separated by "; ", errors as "!". */
 static char *items(const char *text)
 {
     struct stg_dataset_env env = stg_test_env();
@@ -165,7 +165,7 @@ static void branches_take_branches(void)
 
 /* ---- choose_from_datasets ---- */
 
-/* A branch of one number; choices are put together of such. */
+/* A branch of one number; choices are built from these. */
 #define ONE(n) "[range: {start: " #n ", stop: 100}, take: {count: 1}]"
 
 static const char *choose_text(const char *a, const char *b, const char *c,
@@ -264,8 +264,8 @@ static void epochs_of_samples_differ_only_on_request(void)
     }
 }
 
-/* TFD-D7: 5,000 draws; the limit is what chance passes once in a thousand runs (2 degrees
- * of freedom): the seed is fixed, so that it never does. */
+/* TFD-D7: 5,000 draws. Chance exceeds the limit once in a thousand runs (2 degrees of
+ * freedom), and never with the fixed seed. */
 static void draws_have_the_chances_of_their_weights(void)
 {
     static const double weights[] = {0.2, 0.3, 0.5};
@@ -290,7 +290,7 @@ static void draws_have_the_chances_of_their_weights(void)
     stg_pipeline_spec_destroy(spec);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 #define STEPS "dataset: [{range: {stop: 5}}]\n"
 #define A "datasets: {a: [range: {stop: 3}]}\n"
@@ -372,7 +372,7 @@ static void inputs_fit_together(void)
                   "\"choice_dataset: ...\" here");
 }
 
-/* Each level doubles what is below: refused before it takes memory or time. */
+/* Each level doubles the one below: refused before it uses memory or time. */
 static void branches_that_multiply_are_refused(void)
 {
     char text[2000] = "datasets:\n  a0: [range: {stop: 1}]\n";

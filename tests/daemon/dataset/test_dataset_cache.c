@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cache: in memory, and in a file that is whole or refused.
+ * cache: in memory, and in a file that is complete or refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 /* ---- running ---- */
 
-/* $DIR is the folder of the test. The caller frees. */
+/* $DIR is the folder of the test. The caller frees the result. */
 static struct stg_pipeline_spec *load(const char *text)
 {
     char full[1024] = "dataset:\n";
@@ -38,7 +38,7 @@ static struct stg_pipeline_spec *load(const char *text)
     return spec;
 }
 
-/* What comes out, as text, or what it fails with: "!CODE text". The caller frees. */
+/* Returns the output as text, or its error as "!CODE text". The caller frees it. */
 static char *run_as(const char *text, uid_t uid)
 {
     struct stg_pipeline_spec *spec = load(text);
@@ -78,7 +78,7 @@ static void check_run(const char *text, const char *want)
     free(got);
 }
 
-/* It fails with that code, and says the path and what to do. */
+/* Checks that it fails with that code, and that the error names the path and a remedy. */
 static void check_fails_as(const char *text, uid_t uid, const char *code,
                            const char *what)
 {
@@ -189,12 +189,12 @@ static void an_epoch_with_an_error_makes_no_file(void)
     CHECK(is_there("c"));
 }
 
-/* ---- whose file ---- */
+/* ---- the owner of the file ---- */
 
 static void what_is_not_this_cache_is_refused_and_left_alone(void)
 {
     STG_TEST_FILE("in", "a\n");
-    STG_TEST_FILE("c", "what somebody wrote");
+    STG_TEST_FILE("c", "content of another program");
     check_fails_as(CACHED, 0, "FAILED_PRECONDITION", "/c is no cache of stager's");
     CHECK(is_there("c") && !is_there("c.part"));
     CHECK_INT(unlink(stg_test_path("c")), 0);
@@ -249,7 +249,7 @@ static size_t read_file(const char *name, char **ret)
     return (size_t)st.st_size;
 }
 
-/* Whatever a file says, it is the right elements or an error with its path. */
+/* Any content of the file gives the right elements or an error with its path. */
 static void check_damaged(const char *good, const char *text)
 {
     char *got = run_as(text, 0);
@@ -296,7 +296,7 @@ static void a_flipped_bit_is_found(void)
     free(data);
 }
 
-/* ---- several, and crashes ---- */
+/* ---- several runs, and crashes ---- */
 
 static struct stg_dataset *start(const struct stg_pipeline_spec *spec)
 {

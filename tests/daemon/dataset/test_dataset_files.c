@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * files: listings, files of names of files. Patterns and directories:
+ * files: listings, files with names of files. Patterns and directories are in
  * test_dataset_lines.c.
  */
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * take, skip, shard, enumerate, unbatch, rebatch, shuffle_and_repeat, ignore_errors: what
- * the harness of all steps does not see. Their mistakes, what they yield, and that they
- * copy nothing where nothing need be copied.
+ * take, skip, shard, enumerate, unbatch, rebatch, shuffle_and_repeat, ignore_errors, as
+ * far as the harness of all steps does not cover them: wrong attributes, output, and no
+ * copy where none is needed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void check_items(const char *text, const char *want)
 
 /* ---- infer ---- */
 
-/* What `dataset: [{range: {stop: 5}}, STEPS]` is refused with. */
+/* Returns the error that refuses `dataset: [{range: {stop: 5}}, STEPS]`. */
 static void check_refused(const char *steps, const char *why)
 {
     char text[512];
@@ -115,7 +115,7 @@ static void numbers_out_of_range_and_slips_of_the_pen_have_a_place(void)
                      "you mean \"max_ignored\"?");
 }
 
-/* "name dtype shape, …" of what is yielded. */
+/* Returns "name dtype shape, …" of the output. */
 static void check_yields(const char *steps, const char *want)
 {
     char text[512], got[512] = "", shape[64];
@@ -158,7 +158,7 @@ static void infer_says_what_comes_out(void)
                  "value int64 [?]");
 }
 
-/* ---- what they are equal to ---- */
+/* ---- equivalent pipelines ---- */
 
 static void shuffle_and_repeat_is_shuffle_and_repeat(void)
 {
@@ -200,7 +200,7 @@ static void take_and_skip_part_a_dataset(void)
                 "2\n#1 2\n");
     check_items("dataset:\n- range: {stop: 300000}\n- skip: {count: 299999}\n",
                 "299999\n");
-    /* The rest of the input is not asked for. */
+    /* The rest of the input is not requested. */
     check_items("dataset:\n- range: {stop: 3}\n- repeat\n- take: {count: 4}\n",
                 "0\n1\n2\n#1 0\n");
 }
@@ -217,9 +217,9 @@ static void rebatch_takes_its_sizes_in_turn(void)
                 "9]\n");
 }
 
-/* ---- copying ---- */
+/* ---- copies ---- */
 
-/* Address of the data of the first component of the next block. */
+/* Returns the address of the data of the first component of the next block. */
 static const char *next_data(struct stg_dataset *dataset, int64_t want, int64_t n)
 {
     struct stg_block *block;
@@ -279,7 +279,7 @@ static void every_row_keeps_its_place_through_all_of_them(void)
     stg_pipeline_spec_destroy(spec);
 }
 
-/* ---- errors that are left out ---- */
+/* ---- ignored errors ---- */
 
 /* Lines longer than 3 bytes are errors: there are three. */
 static struct stg_dataset *open_bad(const char *steps, struct stg_pipeline_spec **ret)

@@ -9,7 +9,8 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_yaml.h"
 
-/* By Python's zlib: one pixel 10 20 30, one 40 50 60, and 8 x 8 gray ones, 0 to 63. */
+/* Made with Python's zlib: one pixel 10 20 30, one 40 50 60, and 8 x 8 gray ones, 0 to
+ * 63. */
 static const unsigned char dark[] = {
     137, 80,  78,  71, 13, 10,  26,  10, 0,   0,  0,   13,  73,  72, 68,  82, 0,  0,
     0,   1,   0,   0,  0,  1,   8,   2,  0,   0,  0,   144, 119, 83, 222, 0,  0,  0,
@@ -58,7 +59,7 @@ static void images_of_files_become_batches(void)
     }
 }
 
-/* As one line an item: what comes does not depend on threads or blocks. */
+/* Returns one line for each item: the result does not depend on threads or blocks. */
 static char *crops(const char *map, int batch_size)
 {
     char text[1024];
@@ -105,7 +106,7 @@ static void every_element_is_drawn_for_anew(void)
         seen[value] = true;
         lines++;
     }
-    /* Of 64 places 200 draws see 61 on average. */
+    /* On average 200 draws hit 61 of 64 places. */
     CHECK_INT(lines, 200);
     CHECK(n > 52);
     free(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * interleave: tf.data's order for any number of threads, errors in their places, files
- * that are read at once.
+ * that are read concurrently.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -18,15 +18,17 @@
 #include "tests/daemon/dataset/dataset_spec.h"
 #include "tests/daemon/dataset/golden_interleave.h"
 
-/* ---- reads that wait ---- */
+/* ---- blocked reads ---- */
 
-/* Whoever reads a file of that inode waits at the gate; `inside` counts reads of any. */
-static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+/* Every read of a file with that inode waits at the gate; `inside` counts reads of any
+ * file. */
+/* guards the fields below */
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
 static bool gate_closed;
 static ino_t gate_inode;
-static int gate_waiting;    /* at the gate */
-static int meeting, n_came; /* reads wait until so many came */
+static int gate_waiting;    /* waiting at the gate */
+static int meeting, n_came; /* reads wait until this many have arrived */
 static pthread_t drawing;
 static int n_elsewhere; /* reads by other threads */
 
@@ -70,7 +72,8 @@ static void open_gate(void)
 
 /* ---- files and pipelines ---- */
 
-/* File i, "NAME-00i", has x lines "x"; for -1 there is a pipe, which is no file to read.
+/* File i, "NAME-00i", has x lines "x". For -1 it is a pipe, which cannot be read as a
+ * file.
  */
 static void make_files(const char *name, const int *inputs)
 {
@@ -88,7 +91,8 @@ static void make_files(const char *name, const int *inputs)
     }
 }
 
-/* Small reads, and so small chunks: the files are small. The text is static. */
+/* Small reads and therefore small chunks, because the files are small. The text is
+ * static. */
 static const char *interleave_text(const char *name, const char *arguments)
 {
     static char text[1024];
@@ -99,7 +103,7 @@ static const char *interleave_text(const char *name, const char *arguments)
     return text;
 }
 
-/* All records and errors, `want` asked for at a time, separated by spaces. */
+/* Returns all records and errors, drawn `want` at a time, separated by spaces. */
 static char *drain(struct stg_dataset *dataset, int64_t want)
 {
     char *ret = NULL;
@@ -168,7 +172,7 @@ static void check_golden(const struct golden_interleave *golden)
     }
 }
 
-/* TFD-D1: the five vectors are among the golden orders; TFD-E2: so are errors in them. */
+/* TFD-D1: the five vectors are among the golden orders. TFD-E2: so are errors in them. */
 static void the_order_is_tf_datas_for_any_number_of_threads(void)
 {
     for (size_t i = 0; i < sizeof(golden_interleave) / sizeof(golden_interleave[0]); i++)
@@ -205,7 +209,7 @@ static void every_repetition_has_the_same_order_and_its_epoch(void)
     free(got);
 }
 
-/* Files of 5,000 lines "FILE:LINE" each, long enough that blocks and chunks are many. */
+/* Files of 5,000 lines "FILE:LINE" each: long enough for many blocks and chunks. */
 static void make_long_files(const char *name, int n, int n_lines)
 {
     static char text[400000];
@@ -221,7 +225,7 @@ static void make_long_files(const char *name, int n, int n_lines)
     }
 }
 
-/* Every row is what its place says. */
+/* Checks that every row is the line of its place. */
 static void check_rows(struct stg_dataset *dataset, const struct stg_block *block)
 {
     const struct stg_tensor *t = &block->tensors[0];
@@ -277,7 +281,7 @@ static void long_files_come_whole_with_their_places(void)
     }
 }
 
-/* Its names are known, and its files opened, before their turn: no reader shares. */
+/* Names are known and files opened before their turn, so no reader shares. */
 static void a_reader_that_is_alone_reads_all_of_each_file(void)
 {
     make_long_files("a", 4, 5000);
@@ -351,7 +355,7 @@ static void what_is_wrong_is_said_when_the_file_is_checked(void)
     }
 }
 
-/* ---- at once ---- */
+/* ---- concurrent reads ---- */
 
 static void as_many_files_as_the_cycle_are_read_at_once(void)
 {
@@ -411,7 +415,7 @@ static void a_stalled_file_does_not_stop_the_others_when_order_is_given_up(void)
     stg_pipeline_spec_destroy(spec);
 }
 
-/* The gate opens a while after destroy began to wait for the read. */
+/* The gate opens a while after destroy has begun to wait for the read. */
 static void *open_later(void *arg)
 {
     pthread_mutex_lock(&gate_lock);
@@ -422,7 +426,7 @@ static void *open_later(void *arg)
     return NULL;
 }
 
-/* TFD-M1, TFD-M2: while a file is read, and while one is waited for. */
+/* TFD-M1, TFD-M2: while a file is read, and while the caller waits for one. */
 static void a_dataset_goes_and_stops_in_the_middle_of_reads(void)
 {
     make_long_files("d", 9, 3000);
@@ -459,7 +463,7 @@ static void a_dataset_goes_and_stops_in_the_middle_of_reads(void)
 
 /* ---- auto ---- */
 
-/* As if a pass before had come to so many threads; nothing is tried. */
+/* Acts as if the previous pass had chosen this many threads; no trial runs. */
 static struct stg_dataset *open_with_threads(const char *text, uint32_t n,
                                              struct stg_dataset_env *env,
                                              struct stg_pipeline_spec **ret_spec)
@@ -498,7 +502,7 @@ static void the_drawing_thread_reads_when_auto_has_chosen_no_threads(void)
     stg_tuning_destroy(env.tuning);
 }
 
-/* Not even who draws, where auto has come to none or one. */
+/* The drawing thread does not read either, if auto has chosen no thread or one. */
 static void check_stalled(uint32_t n_threads)
 {
     make_long_files("w", 5, 3000);

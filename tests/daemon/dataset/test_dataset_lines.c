@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * files and text_line, from real files to batches: what comes out, where it says it comes
- * from, and what happens to files that are missing, odd, or too long.
+ * files and text_line, from real files to batches: the output, its provenance, and files
+ * that are missing, odd, or too long.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -128,7 +128,7 @@ static void repeat_between_files_and_lines_counts_epochs(void)
     check_items(&spec, "[1 2 1]\n#1 [2]\n");
 }
 
-/* Thousands of files of one line: they share chunks, or the quota would not do. */
+/* Thousands of files with one line: they share chunks, or the quota would not suffice. */
 static void many_small_files_fit_a_small_quota(void)
 {
     enum { N = 3000 };
@@ -163,7 +163,7 @@ static void many_small_files_fit_a_small_quota(void)
 
 /* ---- provenance ---- */
 
-/* Line i of a file is "i" and i % 7 more letters; where it lies can be computed. */
+/* Line i of a file is "i" and i % 7 more letters, so its position can be computed. */
 static const char *numbered_file(const char *name, int n, uint64_t *offsets)
 {
     char *text = NULL;
@@ -221,8 +221,8 @@ static void every_row_knows_its_place_after_shuffle_and_batch(void)
     stg_dataset_destroy(dataset);
 }
 
-/* Lines out of batches of all sizes and reads of all sizes are those of the file, also
- * while batches are kept: a view must not change under its reader. */
+/* Lines in batches of all sizes and reads of all sizes equal those of the file, even
+ * while batches are held: a view must not change under its reader. */
 static void check_views(int64_t buffer, int64_t size, const uint64_t *offsets, int n)
 {
     struct stg_test_spec spec = {0};
@@ -399,7 +399,7 @@ static void a_file_that_cannot_be_read_fails_the_source_for_good(void)
     stg_test_lines(&pipe, stg_test_path("pipe"));
     check_failure(&pipe, STAGER_INVALID_ARGUMENT, "no regular file");
 
-    /* Nothing is mapped at address 0: the kernel answers EIO. */
+    /* Nothing is mapped at address 0: the kernel returns EIO. */
     struct stg_test_spec broken = {0};
     stg_test_lines(&broken, "/proc/self/mem");
     check_failure(&broken, STAGER_DATA_LOSS,
@@ -429,7 +429,7 @@ static void a_file_that_goes_between_listing_and_opening_is_named(void)
     stg_dataset_destroy(dataset);
 }
 
-/* The rows of the first file come before the failure of the second. */
+/* The rows of the first file precede the failure of the second. */
 static void rows_before_a_failure_are_not_lost_without_batch(void)
 {
     STG_TEST_FILE("a", "1\n2\n3\n");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map, filter and map_and_batch; what every step has to keep is in test_step_harness.c.
- * The expectations follow from the definitions; golden_steps.py has what TensorFlow
- * gives.
+ * map, filter and map_and_batch. The properties of every step are in test_step_harness.c.
+ * The expectations follow from the definitions; golden_steps.py has TensorFlow's results.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -53,8 +52,7 @@ static void an_output_is_one_tensor_a_list_or_a_mapping(void)
     }
 }
 
-/* Scalars and vectors side by side: what is broadcast for one element may not be for
- * many. */
+/* Scalars and vectors together: a broadcast for one element may be none for many. */
 static void shapes_are_those_of_one_element(void)
 {
     stg_test_yaml_items(
@@ -164,7 +162,7 @@ static void mistakes_in_the_graph_are_found_when_it_is_applied(void)
 
 /* ---- threads ---- */
 
-/* value * 3 after a while that shrinks: later elements are finished first. */
+/* value * 3 after a shrinking delay: later elements are finished first. */
 #define SLOW_THREE                                                                       \
     "graph: {" INT(three, 3) ", " INT(                                                   \
         most, 400) ", most_now: {op: subtract, input: "                                  \
@@ -216,7 +214,7 @@ static void without_an_order_the_elements_are_the_same(void)
         CHECK_INT(numbers[i], 3 * i);
 }
 
-/* 64 elements that take 10 ms each. */
+/* 64 elements of 10 ms each. */
 static void elements_are_worked_on_at_the_same_time(void)
 {
     struct timespec began, ended;
@@ -284,7 +282,7 @@ static void a_crew_does_each_task_once(void)
 
 /* ---- memory ---- */
 
-/* A megabyte an element: there is room for one group at a time and not for two. */
+/* Elements of one megabyte: there is room for one group at a time, not for two. */
 static void a_map_with_little_memory_waits_for_what_it_made(void)
 {
     struct stg_dataset_env env = stg_test_env();
@@ -316,7 +314,7 @@ static void too_little_memory_for_one_element_ends_the_pass(void)
     stg_dataset_destroy(dataset);
 }
 
-/* What a map makes for a batch is the batch: it is not copied. */
+/* A map writes its output into the batch: no copy is made. */
 static void a_batch_after_a_map_is_no_copy(void)
 {
     static const char *const hows[] = {"", ", num_parallel_calls: 3"};
@@ -334,7 +332,7 @@ static void a_batch_after_a_map_is_no_copy(void)
         const int64_t *data = block->tensors[0].data;
         for (int64_t k = 0; k < 16; k++)
             CHECK_INT(data[k], k);
-        /* Its memory is one block, of exactly that size. */
+        /* Its memory is one block of exactly that size. */
         uint64_t bytes = block->bytes;
         CHECK(bytes < 4096 && bytes >= 16 * sizeof(int64_t));
         CHECK((const char *)data > (const char *)block &&
@@ -424,7 +422,8 @@ static void words_are_looked_up_in_the_graph_of_a_step(void)
         "b\na\n\nb\n");
 }
 
-/* The file is read when the pass begins, and as whoever applied the pipeline. */
+/* The file is read when the pass begins, with the rights of the user that applied the
+ * pipeline. */
 static void a_vocabulary_that_cannot_be_read_ends_the_pass_before_it_begins(void)
 {
     static char many[20000]; /* one word */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of datasets: when an allocation fails, when the budget is small, over many
- * epochs, and when blocks are given back by other threads than the one that draws them.
+ * Memory of datasets: failed allocations, a small budget, many epochs, and blocks
+ * released by other threads than the one that draws them.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,8 +20,8 @@
 
 /* ---- a failing allocator ---- */
 
-/* One pass. What was made before a failure is given back by destroy; leaks are the
- * sanitizer's to find. */
+/* Runs one pass. destroy releases what was made before a failure; the sanitizer finds
+ * leaks. */
 static int run_pass(void *owner)
 {
     const struct stg_test_spec *spec = owner;
@@ -147,7 +147,8 @@ static void any_allocation_of_decompressing_may_fail(void)
 
 /* ---- the budget ---- */
 
-/* Any budget: all is well, or RESOURCE_EXHAUSTED; never more than the budget. */
+/* Any budget gives success or RESOURCE_EXHAUSTED. The dataset never uses more than the
+ * budget. */
 static void every_budget_is_kept(void)
 {
     static char text[200000];
@@ -233,7 +234,7 @@ static void a_shuffle_that_is_over_has_given_its_records_memory_back(void)
 
 #define QUEUE 8
 
-/* Blocks on their way from the thread that draws to those that use them. */
+/* Blocks on their way from the drawing thread to the threads that use them. */
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -317,7 +318,7 @@ static void check_threads(bool shuffled)
     struct stg_block *block;
     while ((block = stg_test_next(dataset)) != NULL)
         hand_over(&queue, block);
-    /* The last blocks outlive it. */
+    /* The last blocks outlive the dataset. */
     stg_dataset_destroy(dataset);
     hand_over(&queue, NULL);
     for (int i = 0; i < 3; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said about the order of steps: a test for each rule, and that nothing is said
- * where there is nothing to say.
+ * Advice about the order of steps: a test for each rule, and for pipelines without
+ * advice.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@
     "row: {op: stack, input: [value, one]}, x: {op: reduce_sum, input: row}}, "          \
     "output: {value: x}}\n"
 
-/* All lines, each ended. */
+/* Returns all lines, each terminated. */
 static const char *advice(const char *text)
 {
     static char ret[4096];
@@ -36,7 +36,7 @@ static const char *advice(const char *text)
     return ret;
 }
 
-/* One line, which begins with that and has `what` in it. */
+/* Checks for one line that begins with that and contains `what`. */
 static void says(const char *text, const char *begin, const char *what)
 {
     const char *got = advice(text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * padded_batch, ragged_batch and bucket_by_sequence_length against what TensorFlow prints
- * for the same elements (golden_batches.py). An element that does not fit costs itself,
- * not its batch.
+ * padded_batch, ragged_batch and bucket_by_sequence_length compared with TensorFlow's
+ * results for the same elements (golden_batches.py). An element that does not fit is an
+ * error and does not cost its batch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,7 +198,8 @@ static void buckets_take_paddings(void)
           "[[12 13 14 -1 -1 -1]] [[12 13 14]]\n");
 }
 
-/* The length by a graph; without padding elements of a bucket must be alike. */
+/* The length is computed by a graph. Without padding, elements of a bucket must have one
+ * shape. */
 static void the_length_may_be_computed(void)
 {
     check("- filter: {graph: {ones: {op: ones_like, input: ids}, "

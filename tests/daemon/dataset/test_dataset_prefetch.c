@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prefetch: that it works ahead, and what of it other threads and the budget see.
+ * prefetch: it works ahead, and its effects on other threads and the budget.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +20,7 @@ static void step(struct stg_test_spec *spec, const char *name, const char *attr,
     stg_test_int(spec, attr, value);
 }
 
-/* Batches of 1000 numbers are made while nobody asks: so many as fit the buffer. */
+/* Batches of 1000 numbers are made between calls, as many as fit the buffer. */
 static void it_works_ahead_between_calls(void)
 {
     enum { BATCH_BYTES = 8000, AHEAD = 8 };
@@ -41,7 +41,8 @@ static void it_works_ahead_between_calls(void)
     stg_dataset_destroy(dataset);
 }
 
-/* What the same steps can do without it in a budget, they can do with it in half more. */
+/* Steps that succeed without it in some budget succeed with it in one and a half times
+ * that budget. */
 static int run_in(const struct stg_test_spec *spec, uint64_t bytes, uint64_t *ret_sum)
 {
     struct stg_dataset_env env = stg_test_env();
@@ -100,8 +101,8 @@ static void a_buffer_of_a_million_fits_half_more_than_the_budget_without_it(void
     CHECK_INT(n_more, 0);
 }
 
-/* As tf.data's: one at first, and twice as many each time that it is found empty after it
- * was full. */
+/* Like tf.data: the buffer holds one element at first, and twice as many each time it is
+ * empty after it was full. */
 static void auto_doubles_when_it_was_full_and_is_empty(void)
 {
     struct stg_test_spec spec = {0};
@@ -139,7 +140,7 @@ static void auto_doubles_when_it_was_full_and_is_empty(void)
     stg_dataset_destroy(dataset);
     dataset = stg_test_open(&spec, &env);
     stg_block_unref(stg_test_next(dataset));
-    while (stg_quota_used(dataset->quota) < 16 * 8000) /* it goes on with it */
+    while (stg_quota_used(dataset->quota) < 16 * 8000) /* the thread continues with it */
         sched_yield();
     stg_dataset_destroy(dataset);
     stg_tuning_destroy(env.tuning);
@@ -173,7 +174,7 @@ static void *stop(void *owner)
     return NULL;
 }
 
-/* Nothing ever comes out of the shuffle: the caller waits for the thread. */
+/* The shuffle never yields an element: the caller waits for the thread. */
 static void a_waiting_caller_sees_a_stop(void)
 {
     struct stg_test_spec spec = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers that are too small: what the error says to raise is enough, exactly as it is
- * said. Also how many files fit without a memory_budget.
+ * Buffers that are too small: the value that the error recommends is enough, exactly.
+ * Also how many files fit without a memory_budget.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #define MIB ((uint64_t)1 << 20)
 #define DEFAULT_BYTES (256 * MIB) /* without a memory_budget */
 
-/* A pass. The error of a dataset that ends, or of the first item that is one, is in
- * *ret_err. */
+/* Runs a pass. *ret_err is the error that ended the dataset, or that of the first error
+ * item. */
 static bool passes(const char *text, uint64_t buffer_bytes, struct stg_err *ret_err)
 {
     struct stg_pipeline_spec *spec = stg_test_load(text);
@@ -39,7 +39,7 @@ static bool passes(const char *text, uint64_t buffer_bytes, struct stg_err *ret_
     return ok && rc == 1;
 }
 
-/* Without a pipeline around it a dataset names bytes of its buffers. */
+/* Without a pipeline around it, a dataset names the bytes of its buffers. */
 static uint64_t advised(const struct stg_err *err)
 {
     const char *at = strstr(err->text, "raise staged.memory_budget");
@@ -71,7 +71,7 @@ static void what_is_said_to_be_raised_is_enough(void)
 {
     static const struct {
         const char *text;
-        unsigned n; /* numbers, each after the one before did not do */
+        unsigned n; /* numbers, each tried after the one before it failed */
     } rows[] = {
         {LINES ", {shuffle: {buffer_size: 50000}}]", 1},
         {LINES ", {shuffle: {buffer_size: 1000}}, {shuffle: {buffer_size: 60000}}]", 1},
@@ -108,7 +108,7 @@ static void what_is_said_to_be_raised_is_enough(void)
     }
 }
 
-/* One row of 40,000 numbers among rows of one: a padded batch of it has 5 MB. */
+/* One row of 40,000 numbers among rows of one: its padded batch has 5 MB. */
 static void a_batch_that_a_row_makes_too_large_is_an_item_and_the_pass_goes_on(void)
 {
     static const char *const steps[] = {
@@ -158,7 +158,7 @@ static void a_batch_that_a_row_makes_too_large_is_an_item_and_the_pass_goes_on(v
     }
 }
 
-/* A thousand patterns, each of a thousand files with long names. */
+/* A thousand patterns, each for a thousand files with long names. */
 static void a_million_files_fit_without_a_memory_budget(void)
 {
     enum { N = 1000 };

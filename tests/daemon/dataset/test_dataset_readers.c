@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The readers, from real files to batches: what comes out, where it says it comes from,
- * and what a bad file costs.
+ * The readers, from real files to batches: the output, its provenance, and the cost of a
+ * bad file.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static void what_tensorflow_compressed_is_read_by_name_and_by_magic(void)
     }
 }
 
-/* TFD-E4: wrong compression. TensorFlow takes an unknown one for none. */
+/* TFD-E4: wrong compression. TensorFlow treats an unknown one as none. */
 static void the_wrong_compression_is_an_error_item_and_an_unknown_one_is_refused(void)
 {
     const char *path = stg_test_file("a", golden_plain, sizeof(golden_plain));
@@ -194,7 +194,7 @@ static void memory_of_decompressing_is_given_back(void)
     stg_dataset_destroy(dataset);
 }
 
-/* ---- the others ---- */
+/* ---- the other readers ---- */
 
 #define STRING(text)                                                                     \
     {                                                                                    \
@@ -261,7 +261,7 @@ static void whole_files_come_with_their_paths(void)
     struct stg_dataset *dataset = stg_test_open(&raw, &env);
     struct stg_block *block = stg_test_next(dataset);
     CHECK_INT(block->tensors[0].end[0] - block->tensors[0].begin[0],
-              sizeof(golden_gzip)); /* not decompressed unless asked for */
+              sizeof(golden_gzip)); /* not decompressed unless configured */
     stg_block_unref(block);
     stg_dataset_destroy(dataset);
 }

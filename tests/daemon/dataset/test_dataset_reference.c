@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases of tf.data's own tests, by the numbers TFD-… under which they are kept, that no
- * other test of datasets has. Where tf.data loses or repeats something, the case says
- * what comes instead.
+ * Cases from tf.data's own tests, numbered TFD-…, that no other test of datasets covers.
+ * If tf.data loses or repeats an element, the case states stager's result.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +50,7 @@ static void make_three(void)
     STG_TEST_FILE("m3", "c\n");
 }
 
-/* TFD-E5, of a reader: the pass ends, and ignoring does not try again for ever. */
+/* TFD-E5, for a reader: the pass ends, and ignore_errors does not retry for ever. */
 static void a_file_that_is_missing_ends_a_reader_also_when_errors_are_ignored(void)
 {
     make_three();
@@ -73,7 +72,7 @@ static void a_file_that_is_missing_ends_a_reader_also_when_errors_are_ignored(vo
     stg_pipeline_spec_destroy(spec);
 }
 
-/* TFD-E5, of interleave: that file is one error, and it is left out. */
+/* TFD-E5, for interleave: that file is one error, which is ignored. */
 static void a_file_that_is_missing_costs_interleave_itself_alone(void)
 {
     make_three();
@@ -94,7 +93,7 @@ static void a_file_that_is_missing_costs_interleave_itself_alone(void)
     stg_pipeline_spec_destroy(spec);
 }
 
-/* Divides by (value - 2) * (value - 5), the later the lower the value is. */
+/* Divides by (value - 2) * (value - 5); lower values finish later. */
 #define FAILS_AT_2_AND_5                                                                 \
     "{graph: {two: {op: constant, value: 2, dtype: int64}, five: {op: constant, value: " \
     "5, dtype: int64}, most: {op: constant, value: 9000, dtype: int64}, k: {op: "        \
@@ -105,7 +104,7 @@ static void a_file_that_is_missing_costs_interleave_itself_alone(void)
     "{op: multiply, input: [x, value]}}, output: y, batch_size: 8, "                     \
     "num_parallel_calls: 4}"
 
-/* TFD-E12: the order of errors is that of elements, not of their clocks. */
+/* TFD-E12: errors come in the order of elements, not of completion. */
 static void of_two_failures_in_a_parallel_batch_the_lowest_is_reported_first(void)
 {
     struct stg_dataset_env env = stg_test_env();
@@ -135,7 +134,8 @@ static void of_two_failures_in_a_parallel_batch_the_lowest_is_reported_first(voi
     "dataset:\n- range: {stop: 50}\n- shuffle: {buffer_size: 50, " arguments             \
     "}\n- batch: {batch_size: 50}\n- repeat: {count: 2}\n"
 
-/* Two lines, the second with "#1 " before it: are both epochs alike? */
+/* Two lines, the second one prefixed with "#1 ". Returns whether both epochs are
+ * equal. */
 static bool epochs_are_alike(const char *text)
 {
     const char *second = strstr(text, "\n#1 ");
@@ -145,7 +145,7 @@ static bool epochs_are_alike(const char *text)
     return strncmp(text, second + strlen("\n#1 "), n) == 0;
 }
 
-/* TFD-D4: `pass` is what a fresh iterator is. */
+/* TFD-D4: `pass` corresponds to a fresh iterator. */
 static void epochs_and_passes_are_reshuffled_only_on_request(void)
 {
     char *a = items(SHUFFLED("seed: 5"), 0), *b = items(SHUFFLED("seed: 5"), 0);
@@ -190,16 +190,17 @@ static void two_shuffles_of_one_seed_agree_and_of_two_do_not(void)
     }
 }
 
-/* TFD-D8: a whole shuffle is `shuffle` with a buffer for all; there is no other. */
+/* TFD-D8: a whole shuffle is `shuffle` with a buffer for all elements; no other step does
+ * it. */
 static void a_shuffle_by_index_is_refused(void)
 {
     CHECK_CONTAINS(stg_test_refused("dataset: [{range: {stop: 3}}, global_shuffle]\n"),
                    "unknown");
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
-/* TFD-M4: all of them wait for one another, and none for a thread that is not there. */
+/* TFD-M4: all of them wait for one another, and none for a thread that does not exist. */
 static void steps_of_one_thread_each_come_to_their_end(void)
 {
     make_three();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders of shuffle and files, from golden_shuffle.py (numpy's Philox, the algorithm once
- * more); what must hold for any order; and the memory of a buffer.
+ * Orders of shuffle and files compared with golden_shuffle.py (the same algorithm with
+ * numpy's Philox), the properties of any order, and the memory of a buffer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +140,8 @@ static void an_empty_input_stays_empty(void)
     check_order(stg_test_render(&spec, &env, 0), "");
 }
 
-/* Runs n numbers through buffers of all sizes: each epoch must be a permutation in which
- * nothing comes out before it could have come in. */
+/* Runs n numbers through buffers of all sizes. Each epoch must be a permutation in which
+ * no number leaves the buffer before it could have entered. */
 static void check_permutations(int64_t n, int64_t buffer, int64_t epochs)
 {
     struct stg_test_spec spec = {0};
@@ -180,9 +180,8 @@ static void no_record_is_lost_or_doubled_at_the_border_of_epochs(void)
     }
 }
 
-/* Where each of 10 numbers ends up over many passes, with a buffer that holds them all:
- * 81 degrees of freedom; 99.9 % of such sums lie below 125 (scipy: chi2.ppf(0.999, 81) =
- * 124.8). */
+/* Counts the places of 10 numbers over many passes, with a buffer for all: 81 degrees of
+ * freedom. 99.9 % of such sums lie below 125 (scipy: chi2.ppf(0.999, 81) = 124.8). */
 static void a_full_shuffle_is_uniform(void)
 {
     enum { N = 10, PASSES = 4000 };
@@ -250,7 +249,7 @@ static void shuffle_after_repeat_mixes_epochs_and_keeps_each_record_s_epoch(void
     check_mixed(2);
 }
 
-/* The same records whether asked for one by one or many at once. */
+/* The same records, whether drawn one by one or many at once. */
 static void the_order_does_not_depend_on_how_many_are_asked_for(void)
 {
     static const int64_t sizes[] = {1, 2, 7, 100, 5000};
@@ -481,7 +480,7 @@ static void slabs_give_back_what_they_took(void)
     check_slabs(16u << 20, 100, 16384);
 }
 
-/* Pieces of all sizes, one size after the other, each in the memory of the one before. */
+/* Pieces of all sizes, one size after another, each in the memory of the one before. */
 static void an_empty_slab_serves_any_size(void)
 {
     struct stg_quota *quota;
@@ -503,7 +502,7 @@ static void an_empty_slab_serves_any_size(void)
     stg_quota_unref(quota);
 }
 
-/* At the limit memory comes in small pieces: most of it can be had. */
+/* At the limit memory comes in small pieces; most of it can be used. */
 static void slabs_use_up_their_quota_and_refuse_the_rest(void)
 {
     struct stg_quota *quota;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * num_parallel_calls: auto. The work of a step sleeps, so that its time is known and
- * needs no CPU; what comes out, and in which order, is always the same.
+ * num_parallel_calls: auto. The work of a step sleeps, so that its time is known and uses
+ * no CPU. The output and its order are always the same.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ static uint32_t most_threads(void)
     return 2 * stg_cpus_whole();
 }
 
-/* Draws until the step has come to that many threads. */
+/* Draws until the step has chosen that many threads. */
 static void draw_until(struct stg_dataset *dataset, struct stg_tuning *tuning,
                        const struct stg_step *step, uint32_t want, int64_t *next,
                        int64_t millis)
@@ -88,7 +88,7 @@ static void a_map_has_more_threads_while_it_is_waited_for_and_fewer_when_not(voi
     stg_tuning_destroy(env.tuning);
 }
 
-/* Each pass is too short to find anything in. */
+/* Each pass is too short to measure. */
 static void what_was_measured_in_one_pass_counts_in_the_next_one(void)
 {
     struct stg_test_spec *spec = stg_test_yaml(SLEEPING_MAP);
@@ -98,7 +98,7 @@ static void what_was_measured_in_one_pass_counts_in_the_next_one(void)
     uint64_t n_changes = 0;
     for (int pass = 0; pass < 60 && n_changes == 0; pass++) {
         struct stg_dataset *dataset = stg_test_open(spec, &env);
-        for (int64_t i = 0; i < 14; i++) { /* a window, and no second one */
+        for (int64_t i = 0; i < 14; i++) { /* one window, and no second one */
             struct stg_block *block = stg_test_next(dataset);
             CHECK_INT(*(int64_t *)block->tensors[0].data, i);
             stg_block_unref(block);
@@ -107,7 +107,7 @@ static void what_was_measured_in_one_pass_counts_in_the_next_one(void)
         stg_dataset_destroy(dataset);
         n_changes = stg_tuning_n_changes(env.tuning);
     }
-    CHECK(n_changes > 0); /* too many threads for who takes one in 6 ms */
+    CHECK(n_changes > 0); /* too many threads for a trainer that takes one in 6 ms */
     CHECK(stg_tuning_recall(env.tuning, map) < stg_cpus_whole());
     CHECK_INT(stg_tuning_n_trials(env.tuning), 0); /* none runs between two passes */
     stg_tuning_destroy(env.tuning);
@@ -132,7 +132,7 @@ static void while_something_else_is_tried_no_thread_comes_or_goes(void)
     stg_tuning_destroy(env.tuning);
 }
 
-/* They wait for files no more than for who draws. */
+/* Threads wait for files no more than the drawing thread does. */
 static void threads_that_read_ahead_of_a_slow_consumer_are_given_up(void)
 {
     char text[64];
@@ -179,8 +179,7 @@ static void *compute(void *arg)
     return NULL;
 }
 
-/* Two threads on one CPU: each computes for half of the time, and waits for the other
- * half. */
+/* Two threads on one CPU: each computes half of the time and waits the other half. */
 static void to_wait_for_a_cpu_is_computing_and_to_sleep_is_not(void)
 {
     cpu_set_t one;

@@ -15,7 +15,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted as qsort sorts them, with the pointers that were given. */
+/* Sorted like qsort sorts them, with the given pointers. */
 static void check_sorted(const char **names, size_t n)
 {
     const char **want = malloc((n + 1) * sizeof(char *));
@@ -30,7 +30,7 @@ static void check_sorted(const char **names, size_t n)
 static char text[N][NAME_BYTES];
 static const char *names[N];
 
-/* In an order that is none. */
+/* In arbitrary order. */
 static unsigned mixed(unsigned i)
 {
     return i * 7919u % N;
@@ -56,7 +56,7 @@ static void folders_that_are_found_one_by_one_are_sorted(void)
     check_sorted(names, N);
 }
 
-/* The files of the outer folder stand on both sides of those of the inner one. */
+/* Files of the outer folder come before and after those of the inner one. */
 static void a_folder_within_the_names_of_another_is_sorted(void)
 {
     for (unsigned i = 0; i < N; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelines over objects of a server on loopback: the same comes out as of local files,
- * whatever the reader and the compression; what a failing object costs.
+ * Pipelines over objects of a server on loopback: every reader and compression gives the
+ * same output as for local files. Also the cost of a failing object.
  */
 #include <pthread.h>
 #include <sched.h>

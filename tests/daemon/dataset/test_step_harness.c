@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What holds for every transformation, over the rows of step_rows.c: what comes out does
- * not depend on how much is asked for at once, nor on the number of threads; errors stay
- * in their places; nothing, one element, a stop, a failure and a failing allocation at
- * any point do no harm; a rewind gives the same again; memory does not grow over epochs.
+ * Properties of every transformation, tested over the rows of step_rows.c. The output
+ * does not depend on the number of records drawn at once, nor on the number of threads.
+ * Errors stay in their places. An empty input, one element, a stop, a failure and a
+ * failed allocation at any point do no harm. A rewind gives the same output again. Memory
+ * does not grow over epochs.
  */
 #include <inttypes.h>
 #include <malloc.h>
@@ -17,7 +18,7 @@
 
 typedef void run_check(struct stg_step_run *run);
 
-/* Every row, with each kind of elements that it takes. */
+/* Every row, with each kind of elements that it accepts. */
 static void over_rows(run_check *check)
 {
     for (size_t i = 0; i < stg_n_step_rows; i++) {
@@ -48,7 +49,7 @@ static void set_errors(const int64_t *errors, int n)
         stg_test_source.errors[i] = errors[i];
 }
 
-/* ---- texts of a run ---- */
+/* ---- output as text ---- */
 
 static int count_errors(const char *text)
 {
@@ -63,7 +64,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The lines: all or without the errors, as they stand or sorted. */
+/* Returns the lines: all of them or only those without errors, as they are or sorted. */
 static char *lines_of(const char *text, bool errors, bool sorted)
 {
     char *copy = strdup(text), *save = NULL, *ret = NULL;
@@ -85,7 +86,7 @@ static char *lines_of(const char *text, bool errors, bool sorted)
     return ret;
 }
 
-/* The same again: to the letter, or in another order if the row says so. */
+/* Checks for the same output: exactly, or in another order if the row allows it. */
 static void check_again(const struct stg_step_run *run, const char *what, const char *got,
                         const char *want)
 {
@@ -144,7 +145,7 @@ static void a_first_step_is_a_source_or_refused(void)
     }
 }
 
-/* ---- what is asked for ---- */
+/* ---- sizes of draws ---- */
 
 static void check_wants(struct stg_step_run *run)
 {
@@ -186,9 +187,9 @@ static const int n_some_errors[] = {1, 1, 1, 3, 6};
 
 /* ---- threads ---- */
 
-/* TFD-D1: 1, 2 and 7 threads draw, and as many work in the step where it has some. The
- * text of the first must be what the others give; it is itself what one thread draws
- * that works for nobody ahead. */
+/* TFD-D1: 1, 2 and 7 threads draw, and as many work in the step if it can have threads.
+ * Every text must equal the first one: that of a single drawing thread that works ahead
+ * for no other. */
 static const unsigned n_threads[] = {1, 2, STG_STEP_MAX_THREADS};
 #define N_THREADS (sizeof(n_threads) / sizeof(n_threads[0]))
 
@@ -223,7 +224,7 @@ static void what_comes_out_does_not_depend_on_the_number_of_threads(void)
 
 /* ---- errors ---- */
 
-/* Same records, and all errors, as the row promises. */
+/* Checks for the same records and all errors, as the row promises. */
 static void check_with_errors(struct stg_step_run *run, int n, const char *without)
 {
     char *got = stg_step_run_all(run, 3);
@@ -319,8 +320,8 @@ static void a_failure_of_the_source_comes_through(void)
 
 /* ---- a stop ---- */
 
-/* Stopped after n blocks, it says so after what it holds already. Returns whether it went
- * on to n. */
+/* After a stop behind n blocks, the dataset first yields what it holds, then reports the
+ * stop. Returns whether it reached n. */
 static bool check_stop_after(struct stg_step_run *run, int64_t n, int64_t want)
 {
     struct stg_err err = {0};
@@ -361,7 +362,7 @@ static void a_stop_after_any_block_cancels(void)
 
 /* ---- rewind ---- */
 
-/* Rewound after n blocks, it gives the same as before. */
+/* Rewound after n blocks, the dataset yields the same output as before. */
 static bool check_rewind_after(struct stg_step_run *run, int64_t n, int64_t want,
                                const char *all)
 {
@@ -451,7 +452,7 @@ static void any_allocation_may_fail(void)
 #define EPOCHS 1000
 #define WARM 50
 
-/* What is counted at most in each epoch, and what malloc has given out after it. */
+/* The largest counted size in each epoch, and the malloc'ed size after it. */
 static void check_memory(struct stg_step_run *run)
 {
     uint64_t most[2] = {0, 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tuner against a stage whose times are known: what it has to find is the
- * definition's (threads: time to make an item over the consumer's; no more than the CPUs
- * can feed).
+ * The tuner against a stage with known times. The right number of threads follows from
+ * the definition: time to make an item divided by the consumer's time, and no more
+ * threads than the CPUs can serve.
  */
 #include "daemon/dataset/tuner.h"
 
@@ -14,9 +14,9 @@
 /* A stage, its consumer, and the machine below. */
 struct model {
     double make_ns, serial_ns, want_ns;
-    double cpus;      /* that there are */
-    double cpu_share; /* of a thread at work, when it gets a CPU at once */
-    double noise;     /* each window's times are off by up to this part */
+    double cpus;      /* number of CPUs */
+    double cpu_share; /* of a running thread that gets a CPU at once */
+    double noise;     /* the times of each window vary by up to this fraction */
     struct random random;
 };
 
@@ -26,8 +26,8 @@ static double off(struct model *model)
     return 1 + unit * model->noise;
 }
 
-/* Threads beyond the CPUs slow one another down. To wait for a CPU counts as computing
- * where a thread never sleeps. */
+/* Threads beyond the number of CPUs slow one another down. If a thread never sleeps,
+ * waiting for a CPU counts as computing. */
 static struct stg_tuner_sample measure(struct model *model, uint32_t n_threads)
 {
     double make = model->make_ns * off(model), want = model->want_ns * off(model);
@@ -68,7 +68,7 @@ static struct stg_tuner tuner_of(uint32_t start, uint32_t max, double cpus)
     return ret;
 }
 
-/* Returns how many times the number was changed. */
+/* Returns the number of changes. */
 static int run(struct stg_tuner *tuner, struct model *model, int n_windows)
 {
     int n_changes = 0;
@@ -104,7 +104,8 @@ static void threads_are_the_time_of_the_stage_over_that_of_the_consumer(void)
     }
 }
 
-/* In the mean one thread is just enough; but each waits for the other in turn. */
+/* On average one thread is just enough, but producer and consumer wait for each other in
+ * turn. */
 static void an_uneven_stage_has_a_thread_more_than_the_mean_says(void)
 {
     struct stg_tuner tuner = tuner_of(1, 16, 8);
@@ -166,8 +167,8 @@ static void threads_are_given_up_when_the_consumer_slows_down_and_come_back(void
     CHECK_INT(tuner.value, 4);
 }
 
-/* The CPUs are busy with something else: threads say that they are needed, and nothing
- * comes of them. */
+/* The CPUs are busy with other work: threads report demand, and more of them bring
+ * nothing. */
 static void what_did_not_help_is_taken_back_and_seldom_tried_again(void)
 {
     struct stg_tuner tuner = tuner_of(2, 16, 16);
@@ -206,8 +207,8 @@ static void noise_of_a_tenth_makes_no_flapping(void)
     }
 }
 
-/* A machine on which others work: one window of three takes three times as long.
- * Nearly always it is found within sixty windows. */
+/* A loaded machine: one window of three takes three times as long. The tuner nearly
+ * always finds the number within sixty windows. */
 static void a_clear_gain_is_found_among_others_that_work(void)
 {
     int n_found = 0;
@@ -232,8 +233,7 @@ static void a_clear_gain_is_found_among_others_that_work(void)
     CHECK(n_found >= 40);
 }
 
-/* Sixteen threads on two CPUs: each waits for a CPU most of the time that it seems to be
- * at work. */
+/* Sixteen threads on two CPUs: most of its apparent work is waiting for a CPU. */
 static void threads_that_are_in_one_anothers_way_are_given_up(void)
 {
     struct model model = model_of(1, 0.5, 2, 1);
@@ -241,7 +241,7 @@ static void threads_that_are_in_one_anothers_way_are_given_up(void)
     run(&tuner, &model, 60);
     CHECK_INT(tuner.value, 2);
 
-    model.cpu_share = 0.01; /* what is read is no longer in memory */
+    model.cpu_share = 0.01; /* the data read have left memory */
     model.make_ns = 4 * MS;
     run(&tuner, &model, 60);
     CHECK_INT(tuner.value, 8);
@@ -251,8 +251,8 @@ static void threads_that_are_in_one_anothers_way_are_given_up(void)
     CHECK_INT(tuner.value, 2);
 }
 
-/* Without threads who draws makes each item itself; with any number of them it all takes
- * a part of the time. */
+/* Without threads the drawing thread makes each item itself. With any number of them the
+ * whole takes a fraction of the time. */
 static void run_drawn(struct stg_tuner *tuner, double part, double cpu_share,
                       int n_windows)
 {
@@ -288,7 +288,7 @@ static void a_drawing_thread_that_computes_needs_a_cpu_too(void)
     CHECK_INT(tuner.value, 1);
 }
 
-/* There the threads would only take the CPU from who draws. */
+/* Here the threads would only take the CPU from the drawing thread. */
 static void on_one_cpu_the_drawing_thread_computes_alone(void)
 {
     struct stg_tuner tuner = drawn_tuner(0, 1);
@@ -299,17 +299,17 @@ static void on_one_cpu_the_drawing_thread_computes_alone(void)
     CHECK_INT(tuner.value, 0);
 }
 
-/* As long as each window lasts, more than one trial would take too long. */
+/* With windows this long, more than one trial would take too long. */
 static void where_reads_sleep_all_threads_come_at_once(void)
 {
     struct stg_tuner tuner = drawn_tuner(0, 1);
     run_drawn(&tuner, 0.5, 0.01, 3);
-    CHECK_INT(tuner.value, 5); /* what 10 ms take beside 2 ms */
+    CHECK_INT(tuner.value, 5); /* 10 ms next to 2 ms */
     run_drawn(&tuner, 0.5, 0.01, 60);
     CHECK(tuner.value >= 5);
 }
 
-/* What it was like before is no measure of what threads bring now. */
+/* Earlier measurements say nothing about the effect of threads now. */
 static void threads_come_at_once_when_all_turns_slow(void)
 {
     struct model model = model_of(0.01, 0.01, 8, 1);
@@ -343,8 +343,8 @@ static void a_trial_is_kept_when_the_consumers_have_changed(void)
     CHECK_INT(tuner.value, 4);
 }
 
-/* Time that a consumer needs for nothing is measured as anything: what was in vain stays
- * so. */
+/* The time of a consumer that needs none is measured like any other: a useless change
+ * stays useless. */
 static void a_consumer_that_only_takes_is_the_same_however_little_it_takes(void)
 {
     struct stg_tuner tuner = tuner_of(2, 4, 16);
@@ -363,7 +363,7 @@ static void a_consumer_that_only_takes_is_the_same_however_little_it_takes(void)
 
 /* ---- capacity ---- */
 
-/* A consumer that takes a burst at once and then nothing for a while: with room for less
+/* A consumer that takes a burst at once, then nothing for a while. With room for less
  * than a burst, both sides wait. */
 static struct stg_tuner_sample bursts(uint32_t capacity, uint32_t burst)
 {

@@ -101,7 +101,7 @@ static void add_record(struct reading *reading, const struct stg_records *from, 
     add(&reading->records, record);
 }
 
-/* The records' bytes, whatever lies between them. */
+/* The bytes of the records, whatever lies between them. */
 static void hold_chunk(struct reading *reading, const struct stg_records *from,
                        uint32_t n_parts)
 {
@@ -245,7 +245,7 @@ void stg_test_every_damage(const struct stg_format *format,
 {
     char *copy = malloc(bytes + 1);
     for (size_t n = 0; n <= bytes; n++) {
-        /* In memory of just that size: a sanitizer sees a step beyond. */
+        /* Uses memory of exactly that size: a sanitizer catches a read beyond. */
         char *cut = malloc(n + 1);
         memcpy(cut, data, n);
         struct stg_test_memory source = stg_test_memory(cut, n);
@@ -265,7 +265,7 @@ void stg_test_every_damage(const struct stg_format *format,
     free(copy);
 }
 
-/* ---- at random ---- */
+/* ---- random damage ---- */
 
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
@@ -288,7 +288,7 @@ static size_t damage_once(char *data, size_t n, uint64_t *state)
     return n;
 }
 
-/* Where a debugger, or a sanitizer's report, finds it. */
+/* A debugger or a sanitizer's report finds it here. */
 static volatile uint64_t seed_in_use;
 
 void stg_test_some_damage(const struct stg_format *format,

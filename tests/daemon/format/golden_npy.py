@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_npy.h: files as numpy.save makes them, of all versions of the format.
-Usage: golden_npy.py > golden_npy.h, with numpy installed."""
+"""Writes golden_npy.h: files written by numpy.save, of all versions of the format. Usage: golden_npy.py > golden_npy.h,
+with numpy installed."""
 import io
 
 import numpy as np

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_tar.h: archives as Python's tarfile makes them, in its three formats, with gzip
-around them. Usage: golden_tar.py > golden_tar.h"""
+"""Writes golden_tar.h: archives written by Python's tarfile in its three formats, compressed with gzip. Usage:
+golden_tar.py > golden_tar.h"""
 import gzip
 import io
 import tarfile

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_tfrecord.h: files of TFRecords as TensorFlow's own writer makes them (2.21), plain
-and compressed.  Usage: golden_tfrecord.py > golden_tfrecord.h, with tensorflow-cpu installed."""
+"""Writes golden_tfrecord.h: files of TFRecords written by TensorFlow's writer (2.21), plain and compressed.  Usage:
+golden_tfrecord.py > golden_tfrecord.h, with tensorflow-cpu installed."""
 import os
 import tempfile
 
@@ -23,7 +23,7 @@ def written(compression, records):
 
 
 def written_snappy(records):
-    """The class below TFRecordWriter, which lets no other compression through than GZIP and ZLIB."""
+    """The class below TFRecordWriter, which accepts only GZIP and ZLIB as compressions."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "x")
         writer = _pywrap_record_io.RecordWriter(path, _pywrap_record_io.RecordWriterOptions(b"SNAPPY"))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A damaged file among good ones, under `ignore_errors` and with little memory: each byte
- * of its beginning takes values that make the sizes in it large. The pass goes on to its
- * end, with every record of the good files.
+ * A damaged file among good ones, with `ignore_errors` and little memory. Each byte of
+ * its beginning takes values that make the sizes in it large. The pass runs to its end
+ * and yields every record of the good files.
  */
 #include <isa-l/crc.h>
 #include <isa-l/igzip_lib.h>
@@ -19,7 +19,7 @@
 
 #define BUDGET ((uint64_t)8 << 20)
 #define ZSTD_BUDGET ((uint64_t)16 << 20) /* its window is 2 MiB */
-#define N_BYTES 48u                      /* of a file, that are damaged */
+#define N_BYTES 48u                      /* damaged bytes of a file */
 
 /* ---- files ---- */
 
@@ -64,7 +64,7 @@ static size_t make_tar(char *to, const char *size)
 
 /* ---- passes ---- */
 
-/* What a pass gives; ends the test when it fails. */
+/* Returns the output of a pass; ends the test on failure. */
 static int64_t count_records(const char *steps, const char *what)
 {
     char text[1024];
@@ -91,7 +91,7 @@ static int64_t count_records(const char *steps, const char *what)
     return n;
 }
 
-/* Two good files. Returns how many records they have. */
+/* Writes two good files. Returns the number of their records. */
 static int64_t put_good(const char *steps, const void *good, size_t bytes)
 {
     stg_test_file("f-1", good, bytes);
@@ -103,7 +103,7 @@ static int64_t put_good(const char *steps, const void *good, size_t bytes)
     return n;
 }
 
-/* A damaged file between them, as long as a claimed size may say. */
+/* Puts a damaged file between them, as long as a declared size may require. */
 static void check_bad(const char *steps, int64_t want, const void *bad, size_t bytes,
                       uint64_t padded, const char *what)
 {
@@ -156,7 +156,7 @@ static void a_size_in_a_compressed_file_costs_that_file(void)
     sweep("- tfrecord: {compression_type: SNAPPY}", golden_snappy, sizeof(golden_snappy));
 }
 
-/* As TensorFlow's writer makes them: the length alone is damaged. */
+/* Like the files of TensorFlow's writer: only the length is damaged. */
 static void a_length_of_snappy_costs_that_file(void)
 {
     static const uint32_t lengths[] = {1u << 20,        (1u << 20) + 1, 3u << 20,
@@ -209,7 +209,7 @@ static void a_record_without_an_end_costs_itself(void)
                   "one record");
 }
 
-/* ---- what records say of themselves ---- */
+/* ---- sizes inside records ---- */
 
 static void put32(char *to, uint32_t value)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where records of CSV files end: by hand, by the conditions of TensorFlow's CsvDataset,
- * and against a splitter that looks at one byte after the other.
+ * The ends of records in CSV files: by hand, by the conditions of TensorFlow's
+ * CsvDataset, and compared with a splitter that reads byte by byte.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const struct stg_csv_reader_options plain = {',', true, false};
 static const struct stg_csv_reader_options with_header = {',', true, true};
 static const struct stg_csv_reader_options no_quotes = {'\t', false, false};
 
-/* Records between brackets, errors as "!CODE text", one a line. */
+/* Records in brackets, errors as "!CODE text", one for each line. */
 static char *read_text(const struct stg_csv_reader_options *options, uint64_t most,
                        const char *text, size_t bytes)
 {
@@ -65,7 +65,8 @@ static void quotes_keep_line_ends(void)
     check_text(&plain, 0, "\"\"\n\"\",\"\"\n", "0[\"\"]\n1[\"\",\"\"]\n");
 }
 
-/* Only at the start of a field: what CsvDataset calls an error costs one record then. */
+/* A quote counts only at the start of a field. What CsvDataset reports as an error costs
+ * one record here. */
 static void a_quote_inside_of_a_field_opens_nothing(void)
 {
     check_text(&plain, 0, "a\"b\nc\"\nd\n", "0[a\"b]\n1[c\"]\n2[d]\n");
@@ -118,9 +119,9 @@ static void a_record_above_the_limit_is_passed_over(void)
         "the 5 that a record may have: it was skipped; do this\n1[x]\n");
 }
 
-/* ---- against another splitter ---- */
+/* ---- compared with another splitter ---- */
 
-/* One state after the other, of a text that fits no more than it needs to. */
+/* A state machine over one text, which is no longer than it must be. */
 static size_t split_plainly(const char *data, size_t bytes, char *ret)
 {
     enum { START, FIELD, QUOTED, QUOTE } state = START;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records of one length between a header and a footer; and files that are one record.
+ * Records of fixed length between a header and a footer; and files that are one record.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays as numpy.save writes them: rows of every kind, and what is refused.
+ * Arrays written by numpy.save: rows of every kind, and refusals.
  */
 #include <stdio.h>
 #include <stdlib.h>

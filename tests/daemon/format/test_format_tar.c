@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Archives of Python's tarfile in all three formats, samples that are not whole, and
- * every damage.
+ * Archives of Python's tarfile in all three formats, incomplete samples, and every kind
+ * of damage.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static const struct stg_tar_options two_parts = {2, jpg_cls};
 static const char *const x_y[] = {"x", "y"};
 static const struct stg_tar_options small_parts = {2, x_y};
 
-/* "NUMBER KEY PART PART" or "!CODE text", one a line. */
+/* "NUMBER KEY PART PART" or "!CODE text", one for each line. */
 static char *as_text(const struct stg_test_records *records)
 {
     char *text;
@@ -83,7 +83,7 @@ static void check_archive(const struct archive *archive,
     stg_test_records_finish(&records);
 }
 
-/* ---- what is right ---- */
+/* ---- valid archives ---- */
 
 #define LETTERS(c) c c c c c c c c c c c c c c c c c c c c c c c c c c c c c c
 #define LONG LETTERS("aa") "/" LETTERS("bb") "/" LETTERS("cc")
@@ -152,7 +152,7 @@ static void an_archive_of_nothing_has_no_samples(void)
     free(archive.data);
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid archives ---- */
 
 static void set_checksum(char *header)
 {
@@ -221,7 +221,7 @@ static void a_damaged_header_costs_the_rest_but_no_sample_before_it(void)
     free(archive.data);
 }
 
-/* Also where a member ends: the mark behind the last one is missing then. */
+/* Also at the end of a member: the end mark is then missing. */
 static void an_archive_truncated_at_any_byte_is_reported(void)
 {
     struct archive archive = UNPACK(tar_small);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines out of a source in memory: every text at every size of reads and chunks, against
- * a splitter that looks at one byte after the other.
+ * Lines of a source in memory: every text with every size of reads and chunks, compared
+ * with a splitter that reads byte by byte.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/check.h"
 #include "tests/daemon/format/format_source.h"
 
-/* ---- the plain way ---- */
+/* ---- the simple splitter ---- */
 
 struct line {
     uint64_t begin, end, number;
@@ -38,7 +38,7 @@ static size_t split_plainly(const char *data, size_t bytes, uint64_t max, uint64
     return n;
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 struct opened {
     struct stg_quota *quota;
@@ -71,8 +71,8 @@ static void check_line(const struct stg_records *records, int64_t begin, int64_t
                  want->end - want->begin) == 0);
 }
 
-/* Reads all of a source and compares; keeps chunks alive when `hold`, so that the reader
- * must not touch what it handed out. */
+/* Reads all of a source and compares. With `hold` it keeps chunks alive, so the reader
+ * must not touch chunks that it handed out. */
 static void check_source(struct opened opened, struct stg_test_memory *source,
                          const struct line *want, size_t n_want, int64_t ask, bool hold)
 {
@@ -128,7 +128,7 @@ static void check_text(const char *data, size_t bytes, struct stg_format_config 
         struct stg_test_memory source = stg_test_memory(data, bytes);
         check_source(opened, &source, want, n, asks[k % 3], k >= 3);
         CHECK(source.longest_read <= config.read_bytes);
-        /* Again with the same reader: the next file goes on in the chunk. */
+        /* Again with the same reader: the next file continues in the chunk. */
         check_source(opened, &source, want, n, asks[k % 3], k >= 3);
         close_reader(opened);
     }
@@ -167,7 +167,7 @@ static void lines_end_at_newlines_and_lose_one_carriage_return(void)
     CHECK_TEXT("one\ntwo two\nthree three three\nfour four four four four\nfive\n");
 }
 
-/* The splitter in this file could be wrong as well: once by hand. */
+/* The splitter in this file could be wrong as well: this case is written by hand. */
 static void the_plain_splitter_is_right(void)
 {
     struct line got[8];
@@ -245,7 +245,7 @@ static void a_bad_line_is_reported_with_line_offset_length_and_limit(void)
     close_reader(opened);
 }
 
-/* 1 GB of a single line, in a source that has no memory for it. */
+/* 1 GB of a single line, in a source that uses no memory for it. */
 static void a_line_of_a_gigabyte_takes_no_more_memory_than_the_limit(void)
 {
     struct opened opened = open_reader((struct stg_format_config){

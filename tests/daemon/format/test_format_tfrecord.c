@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TFRecord files: those of TensorFlow's own writer, every damage, every size of reads;
- * and the CRC by its definition, by each set of instructions.
+ * TFRecord files: those of TensorFlow's writer, every kind of damage, every size of
+ * reads; and the CRC, compared with its definition for each instruction set.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static const struct stg_format_config config = {0};
 
 /* ---- the checksum ---- */
 
-/* The definition: one bit after the other. */
+/* The definition: bit by bit. */
 static uint32_t crc_by_bits(uint32_t crc, const unsigned char *data, size_t n)
 {
     crc = ~crc;
@@ -67,7 +67,7 @@ static void the_crc_of_any_length_and_place_is_that_of_its_bits(void)
     free(data);
 }
 
-/* ---- files made here ---- */
+/* ---- files made by the test ---- */
 
 struct file {
     unsigned char *data;
@@ -112,7 +112,7 @@ static struct file three_records(void)
     return file;
 }
 
-/* Records as text, errors as "!CODE text", one a line. */
+/* Records as text, errors as "!CODE text", one for each line. */
 static char *as_text(const struct stg_test_records *records)
 {
     char *text;
@@ -214,7 +214,7 @@ static void a_damaged_length_costs_the_rest_of_the_file(void)
     free(file.data);
 }
 
-/* TFD-E4: TensorFlow takes a file that is cut inside of a header for a whole one. */
+/* TFD-E4: TensorFlow accepts a file truncated inside a header as complete. */
 static void a_file_truncated_at_any_byte_is_reported(void)
 {
     struct file whole = three_records();

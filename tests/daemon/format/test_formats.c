@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What holds for every format of the table: its own file, that of all others, damaged at
- * random, empty, of one record; a stop, a failure and a failing allocation at any point;
- * memory over a thousand files. A new format needs a row.
+ * Properties of every format of the table: its own file, the files of all others, random
+ * damage, an empty file, one record; a stop, a failure and a failed allocation at any
+ * point; memory over a thousand files. A new format needs a row.
  */
 #include <inttypes.h>
 #include <malloc.h>
@@ -26,7 +26,7 @@ static const struct stg_npy_options npy = {
     .row = {.name = "value", .dtype = STAGER_FLOAT32, .ndim = 2, .shape = {-1, 3}}};
 static const struct stg_tar_options tar = {1, x};
 
-/* One member a.x of three bytes, and the mark of the end. */
+/* One member a.x of three bytes, and the end mark. */
 static char tar_archive[512 * 4] = "a.x";
 /* The first row of npy_grid alone. */
 #define NPY_HEADER 128
@@ -180,7 +180,7 @@ static void one_record_is_enough(void)
 typedef void format_check(const struct stg_format *format, const struct row *row,
                           const struct stg_test_records *all);
 
-/* With all that is in the row's file, read in small pieces. */
+/* Reads the whole file of the row in small pieces. */
 static void over_formats(format_check *check)
 {
     size_t n;
@@ -197,7 +197,8 @@ static void over_formats(format_check *check)
     }
 }
 
-/* What came is what would have come first; then the code, unless all came. */
+/* The output is a prefix of the full output. Then the code follows, unless the output is
+ * complete. */
 static void check_begin(const struct stg_format *format,
                         const struct stg_test_records *got,
                         const struct stg_test_records *all, int code)
@@ -269,7 +270,7 @@ struct reading {
     const struct row *row;
     struct stg_quota *quota;
     void *reader;
-    uint64_t most; /* counted at once */
+    uint64_t most; /* counted at the same time */
 };
 
 static int reading_open(struct reading *reading)
@@ -293,7 +294,7 @@ static void reading_close(struct reading *reading)
     reading->quota = NULL;
 }
 
-/* All of the row's file. 0, or what ended it. */
+/* Reads the whole file of the row. Returns 0 or the code that ended it. */
 static int read_file(struct reading *reading)
 {
     int64_t begin[ASK * MAX_PARTS], end[ASK * MAX_PARTS];

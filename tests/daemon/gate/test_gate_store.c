@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tickets and kept replies: their bounds and their clocks.
+ * Tickets and cached replies: their limits and their timeouts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -104,7 +104,8 @@ static void kept_replies_are_bounded_in_number_and_in_bytes(void)
         n += r->reply_bytes == sizeof(large);
     CHECK(n >= 50 && n <= (int)(STG_KEPT_BYTES / sizeof(large)));
     stg_kept_add(&kept, 5, "late", 4, 0, "x", 1, 400 * SECOND);
-    CHECK(kept.newest != NULL && kept.newest->next == NULL); /* what expired went */
+    /* the expired ones are gone */
+    CHECK(kept.newest != NULL && kept.newest->next == NULL);
     stg_kept_finish(&kept);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stager-gpu that was taken over, or that is ill: what it does wrong is what it gets as
- * the name of its device.
+ * A compromised or faulty stager-gpu. The name of its device selects the fault.
  */
 
 #include <stdbool.h>
@@ -80,14 +79,14 @@ static void begin(void)
         ready.device_bytes = UINT64_MAX;
     if (does("refuses")) {
         ready.code = -STAGER_UNAVAILABLE;
-        memset(ready.text, '\n', sizeof(ready.text)); /* and no end */
+        memset(ready.text, '\n', sizeof(ready.text)); /* endless */
     }
     bool has_memory = start.device_bytes != 0;
     unsigned n_fds = does("no_memory") ? 0 : does("many") ? 4 : !has_memory;
     send_ready(&ready, does("a_short_message") ? 8 : sizeof(ready), n_fds);
 }
 
-/* The answer to a job on the first channel. */
+/* Sends the reply to a job on the first channel. */
 static void answer(void)
 {
     struct stg_gpu_job job;

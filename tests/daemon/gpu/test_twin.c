@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The twin of a pipeline's memory against a stager-gpu that lies (gpu/fake_gpu.c): none
- * of it is believed, none of it ends stagerd, and a batch is at worst not copied.
+ * The twin of a pipeline's memory against a stager-gpu that sends wrong replies
+ * (gpu/fake_gpu.c). The daemon checks every reply, none of them ends it, and the worst
+ * effect is a batch that is not copied.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -16,8 +17,8 @@
 
 static struct stg_err err;
 
-/* qemu-user runs this program, but the kernel starts none of the kind without
- * binfmt_misc.
+/* qemu-user runs this program, but without binfmt_misc the kernel cannot start others of
+ * that architecture.
  */
 static void skip_where_no_program_starts(void)
 {
@@ -56,7 +57,7 @@ static void finish(struct stg_twin *twin, int segment)
     close(segment);
 }
 
-/* No memory, no copy, and a reason. */
+/* No memory and no copy, with a reason. */
 static void refused(const char *what, const char *because)
 {
     char why[512];
@@ -88,7 +89,8 @@ static void its_reasons_are_printed_as_text(void)
     refused("refuses", "????");
 }
 
-/* One copy is not believed; stager-gpu is started again, and its memory is the same. */
+/* The reply to one copy is refused. stager-gpu is started again, and its memory is the
+ * same. */
 static void distrusted(const char *what, unsigned n_good)
 {
     int segment;

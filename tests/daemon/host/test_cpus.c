@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotas of CPU, read from files as the kernel shows them, below a root of the test's.
+ * CPU quotas, read from files in the kernel's format below a root of the test.
  */
 #include "daemon/host/cpus.h"
 
@@ -40,7 +40,7 @@ static void the_least_quota_of_a_group_and_those_above_it_counts(void)
     fake_root_end();
 }
 
-/* What /proc says is a path of the host; the mount is the container's own. */
+/* /proc gives a path of the host; the mount is the container's. */
 static void a_container_sees_its_quota_at_the_mount(void)
 {
     begin("0::/docker/4711\n");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a program that stagerd started: waited for, and not without end.
+ * The end of a program that stagerd started: the daemon waits for it, but not for ever.
  */
 #include <errno.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static void a_child_is_killed_and_reaped(void)
     CHECK(waitpid(pid, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
-/* Traces that process and says whether it may. */
+/* Traces that process and reports whether it may. */
 static void trace(pid_t pid, int fd)
 {
     char allowed = ptrace(PTRACE_SEIZE, pid, NULL, NULL) == 0;
@@ -36,7 +36,7 @@ static void trace(pid_t pid, int fd)
         pause();
 }
 
-/* A parent reaps no child that a debugger has not let go. */
+/* A parent cannot reap a child while a debugger traces it. */
 static void a_child_that_does_not_end_is_not_waited_for_without_end(void)
 {
     int fds[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_budget against the limits of control groups, in a folder that looks like the
- * machine.
+ * memory_budget against the limits of control groups, in a folder that imitates the
+ * machine's.
  */
 #include "core/status.h"
 #include "daemon/host/limit.h"

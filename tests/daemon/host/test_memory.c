@@ -62,14 +62,14 @@ static void a_cancelled_reservation_stops_early(void)
     stg_segment_destroy(&segment);
 }
 
-/* Seals as fcntl(2) has them: nobody may write a new mapping, resize, or change the
- * seals. */
+/* The seals of fcntl(2): no process may make a new writable mapping, resize the file, or
+ * change the seals. */
 static void a_segment_is_sealed_against_everybody(void)
 {
     struct stg_segment segment;
     struct stg_err err = {0};
     CHECK_OK(stg_segment_create("arena", 2 * MIB, false, NULL, &segment, &err), err);
-    memset(segment.base, 7, segment.bytes); /* our own mapping still writes */
+    memset(segment.base, 7, segment.bytes); /* the existing mapping still writes */
     CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd, 0) ==
           MAP_FAILED);
     CHECK(ftruncate(segment.fd, 4096) < 0);
@@ -80,10 +80,10 @@ static void a_segment_is_sealed_against_everybody(void)
     CHECK_INT(reader[17], 7);
     munmap(reader, 4096);
     stg_segment_destroy(&segment);
-    stg_segment_destroy(&segment); /* twice is fine */
+    stg_segment_destroy(&segment); /* a second seal succeeds */
 }
 
-/* For who has to page-lock it before there are clients. */
+/* For a caller that has to page-lock it before there are clients. */
 static void a_segment_that_is_open_can_be_written_until_it_is_sealed(void)
 {
     struct stg_segment segment;

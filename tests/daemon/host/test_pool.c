@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thread pools: where their threads run, and who is served next.
+ * Thread pools: where their threads run, and which job runs next.
  */
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void what_is_no_list_of_cpus_is_refused(void)
     }
 }
 
-/* ---- pools that cannot be ---- */
+/* ---- invalid pools ---- */
 
 static void refuse(const struct stg_thread_pool_spec *specs, size_t n, const char *part)
 {
@@ -133,9 +133,9 @@ static void a_thread_has_its_name_its_cpus_and_its_niceness(void)
     stg_pools_destroy(pools);
 }
 
-/* ---- who is served ---- */
+/* ---- the order of jobs ---- */
 
-/* A pool of one thread, which `gate` holds until it is opened. */
+/* A pool of one thread, which `gate` blocks until it is opened. */
 struct scene {
     struct stg_pools *pools;
     struct stg_pool_user users[2];
@@ -215,7 +215,7 @@ static void open_scene(struct scene *scene, pthread_t holder)
     pthread_join(holder, NULL);
 }
 
-/* Until its job is the last that waits. */
+/* Waits until its job is the last one in the queue. */
 static void ask(struct scene *scene, struct asker *asker, int user)
 {
     size_t before = stg_pool_n_waiting(&scene->users[user]);
@@ -276,7 +276,7 @@ static void a_cancelled_user_waits_for_no_thread(void)
 
 #define MAX_PARTS 64
 
-/* Parts that wait until `n_wanted` of them are at work. */
+/* Parts that wait until `n_wanted` of them run. */
 struct crowd {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -335,7 +335,7 @@ static void threads_that_help_have_their_names_and_their_niceness(void)
     CHECK_INT(crowd.n_here, 3);
     CHECK(was_seen(&crowd, 3, "a_pool_with_a+1"));
     CHECK(was_seen(&crowd, 3, "a_pool_with_a+2"));
-    CHECK(!was_seen(&crowd, 3, "a_pool_with_a/0")); /* the third is the caller's own */
+    CHECK(!was_seen(&crowd, 3, "a_pool_with_a/0")); /* the caller runs the third itself */
     stg_pools_destroy(pools);
 }
 
@@ -380,7 +380,8 @@ static void a_caller_runs_its_work_itself_while_no_thread_is_free(void)
     stg_pools_destroy(pools);
 }
 
-/* Not atomic: a part that ran twice, or before its work was handed over, is a race. */
+/* Not atomic: a part that runs twice, or before its work is handed over, is a data
+ * race. */
 static void count(void *arg, uint32_t i)
 {
     ((uint32_t *)arg)[i]++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What apply and check do before anything runs: definitions, advice, the arithmetic of
- * admission.
+ * The work of apply and check before anything runs: definitions, advice, the arithmetic
+ * of admission.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "daemon/pipeline/definition.h"
 #include "tests/check.h"
 
-static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+static const struct stg_identity unprivileged = {.uid = 65534, .gid = 65534};
 
 static struct stg_definition *define(const char *text)
 {
     struct stg_definition *definition;
     struct stg_err err = {0};
-    if (stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL, &definition,
-                              &err) < 0)
+    if (stg_definition_create(text, strlen(text), "p.yaml", &unprivileged, NULL,
+                              &definition, &err) < 0)
         FAIL("%s", err.text);
     return definition;
 }
@@ -28,7 +28,7 @@ static void refuse(const char *text, int code, const char *part)
 {
     struct stg_definition *definition;
     struct stg_err err = {0};
-    CHECK_INT(stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL,
+    CHECK_INT(stg_definition_create(text, strlen(text), "p.yaml", &unprivileged, NULL,
                                     &definition, &err),
               code);
     CHECK_CONTAINS(err.text, "p.yaml");
@@ -58,13 +58,13 @@ static void the_plan_is_capacity_threads_credits_and_one(void)
     struct stg_err err = {0};
     CHECK_OK(plan_for(definition, 2, 2, 1 << 27, &plan, &err), err);
     CHECK_INT(plan.n_extents, 3 + 2 + 2 * 2 + 1);
-    /* 1 MiB of floats and a head: 17 granules of 64 KiB. */
+    /* 1 MiB of floats and a header: 17 granules of 64 KiB. */
     CHECK_INT(plan.max_batch_bytes, 17 * 65536);
     CHECK_INT(plan.arena_bytes, plan.n_extents * plan.max_batch_bytes);
     stg_definition_unref(definition);
 }
 
-/* A pipeline of batches of 17 granules, or of a size that is not known. */
+/* A pipeline with batches of 17 granules, or of unknown size. */
 static void plan_auto(const char *text, struct stg_stage_plan *ret)
 {
     struct stg_definition *definition = define(text);
@@ -90,7 +90,8 @@ static void auto_is_counted_with_what_the_memory_allows(void)
     plan_auto(FLOATS "auto, memory_budget: 16MiB}\n", &plan);
     CHECK_INT(plan.capacity, 4);
     CHECK_INT(plan.num_threads, 4);
-    plan_auto(FLOATS "6, memory_budget: 16MiB}\n", &plan); /* what is given is kept */
+    /* a configured value is kept */
+    plan_auto(FLOATS "6, memory_budget: 16MiB}\n", &plan);
     CHECK_INT(plan.capacity, 2);
     CHECK_INT(plan.num_threads, 6);
     plan_auto(
@@ -149,7 +150,7 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
     }
 }
 
-/* one_hot makes 4000 bytes of 8; its sum, behind it, makes 4 of them. */
+/* one_hot makes 4000 bytes from 8; the sum after it makes 4 of them. */
 static void a_cut_that_would_take_much_room_is_no_reason_to_refuse_auto(void)
 {
     static const char *const yaml =
@@ -188,7 +189,7 @@ static void a_batch_of_unknown_size_gets_its_part_of_the_share(void)
     stg_definition_unref(definition);
 }
 
-/* Without a budget 5 batches of unknown size have 128 MiB in granules. */
+/* Without a budget 5 batches of unknown size share 128 MiB in granules. */
 static void a_budget_is_for_batches_and_then_for_the_dataset(void)
 {
     const uint64_t gib = 1 << 30, batches = (1 << 27) / 5 / 65536 * 65536 * 5;
@@ -258,7 +259,8 @@ static void a_constant_that_would_take_the_machine_is_refused(void)
            -STAGER_RESOURCE_EXHAUSTED, "node y");
 }
 
-/* What can be applied can be opened: 64 KiB hold the reply, also to the longest name. */
+/* Every pipeline that can be applied can be opened: the reply fits 64 KiB even with the
+ * longest name. */
 static void a_pipeline_too_large_for_the_reply_to_open_is_refused(void)
 {
     static char text[30000];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a refused change of a pipeline says of the two texts.
+ * The difference between two texts, as the refusal of a changed pipeline reports it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void order_indentation_and_comments_do_not_count(void)
     CHECK_STR(differ("", ""), "");
 }
 
-/* n lines of three letters, the last one of which is first or later. */
+/* n lines of three letters; the last one is first or later. */
 static size_t fill(char *text, char first)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What check and apply say of files that the first batch would fail on.
+ * Reports of check and apply about files on which the first batch would fail.
  */
 #include "daemon/pipeline/probe.h"
 
@@ -44,7 +44,8 @@ static void end(void)
     CHECK_INT(system(command), 0);
 }
 
-/* The problems of a pipeline of `pattern` in the folder and those steps, one a line. */
+/* Returns the problems of a pipeline of `pattern` in the folder and those steps, one for
+ * each line. */
 static const char *problems(uid_t uid, const char *pattern, const char *steps)
 {
     static char all[4096];
@@ -142,7 +143,7 @@ static void a_file_system_that_does_not_answer_costs_a_moment(void)
     struct stg_bump bump;
     const char *lines[8] = {""};
     static const char text[] = "dataset:\n  - files: {pattern: /}\n";
-    __attribute__((unused)) unsigned before = n_tasks(); /* an emulator has some, too */
+    __attribute__((unused)) unsigned before = n_tasks(); /* an emulator has some too */
     stg_bump_init(&bump, 0);
     size_t n = stg_probe(
         &(struct stg_probe_config){.text = text, .text_bytes = sizeof(text) - 1}, &bump,
@@ -151,7 +152,7 @@ static void a_file_system_that_does_not_answer_costs_a_moment(void)
     if (n == 1)
         CHECK_CONTAINS(lines[0], "problem: ");
     stg_bump_finish(&bump);
-#ifndef __SANITIZE_THREAD__    /* which starts a thread when it likes */
+#ifndef __SANITIZE_THREAD__    /* which starts a thread at any time */
     while (n_tasks() > before) /* the thread of the probe ends by itself */
         sched_yield();
 #endif

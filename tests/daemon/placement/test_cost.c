@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model against numbers made by hand, the search against all sets there are.
+ * The model compared with numbers computed by hand, the search compared with all sets.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +122,7 @@ static void a_tensor_that_two_nodes_read_crosses_once(void)
 
 /* ---- the search ---- */
 
-/* The cheapest of all closed sets, by trying each. */
+/* Finds the cheapest of all closed sets by trying each. */
 static double brute_force(const struct graph *g, unsigned *ret_set)
 {
     double best = 1e300;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The controller against a stage that is simulated: batches come at a pace that the cut
- * in force gives, with noise, and some of the last cut are always on their way.
+ * The controller against a simulated stage. Batches come at the pace of the partition in
+ * force, with noise, and some batches of the previous partition are always in flight.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,21 +13,22 @@
 
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
-#define BUFFER 6u /* batches that are made and not taken */
+#define BUFFER 6u /* batches made but not taken */
 
 struct stage {
     struct stg_smart smart;
     struct stg_decisions decisions;
     struct stg_smart_view view;
     struct random random;
-    double pace[STG_SMART_MAX_CUTS]; /* batches a second, by the id of the cut */
-    double noise;                    /* of the pace, from one second to the next */
+    double pace[STG_SMART_MAX_CUTS]; /* batches per second, by the id of the partition */
+    /* relative noise of the pace, from one second to the next */
+    double noise;
     double predicted[STG_SMART_MAX_CUTS];
-    uint32_t n_plan;     /* cuts that a plan offers */
-    double drift;        /* of the pace, this moment */
-    uint64_t drift_ns;   /* until when */
+    uint32_t n_plan;     /* partitions that a plan offers */
+    double drift;        /* factor of the pace at this moment */
+    uint64_t drift_ns;   /* end of that moment */
     double made;         /* batches, with fractions */
-    uint64_t not_own_ns; /* time in trials that another than the kept cut was in force */
+    uint64_t not_own_ns; /* time in trials with a partition other than the kept one */
     uint64_t began_ns;
     unsigned n_plans, n_switches;
     uint32_t last_kept;
@@ -38,7 +39,7 @@ static double uniform(struct stage *s)
     return (double)(random_next(&s->random) >> 11) / 9007199254740992.0;
 }
 
-/* Of the normal distribution, about: twelve dice. */
+/* Returns a value of roughly the normal distribution: twelve dice. */
 static double normal(struct stage *s)
 {
     double sum = -6;
@@ -87,8 +88,8 @@ static void plan(struct stage *s)
     s->n_plans++;
 }
 
-/* What was made before the cut was changed goes at the pace at which it is made now: only
- * what the cut changes matters here. */
+/* Batches made before a change of partition are consumed at the new pace: only the effect
+ * of the partition matters here. */
 static void pass_time(struct stage *s, uint64_t ns)
 {
     if (s->view.now_ns >= s->drift_ns) {
@@ -147,7 +148,7 @@ static void a_cut_that_is_slower_is_never_kept(void)
     }
 }
 
-/* What else is tried has to be judged first, but not for ever. */
+/* The other candidates are judged first, but not for ever. */
 static void cuts_are_tried_when_no_number_of_auto_is(void)
 {
     static const double pace[] = {1000, 1200};
@@ -172,7 +173,7 @@ static void cuts_are_tried_when_no_number_of_auto_is(void)
     CHECK(s.not_own_ns > 0);
 }
 
-/* It would be no harm, and no good either. */
+/* A change would do no harm, and no good either. */
 static void a_cut_that_is_as_fast_is_hardly_ever_kept(void)
 {
     static const double pace[] = {1000, 1000};
@@ -262,7 +263,7 @@ static void a_cut_that_is_kept_is_not_given_up_for_noise(void)
     stage_init(&s, 9, pace, 2, 0.03);
     run(&s, 30 * SECOND);
     CHECK_INT(id_kept(&s), 1);
-    for (int i = 0; i < 20; i++) { /* another load, and the cut is as good */
+    for (int i = 0; i < 20; i++) { /* another load, and the partition is equally good */
         double factor = i % 2 == 0 ? 2 : 0.5;
         s.pace[0] *= factor;
         s.pace[1] *= factor;
@@ -272,7 +273,7 @@ static void a_cut_that_is_kept_is_not_given_up_for_noise(void)
     CHECK_INT(s.n_switches, 1);
 }
 
-/* The best cut changes every 20 s, for three hours. */
+/* The best partition changes every 20 s, for three hours. */
 static void it_does_not_run_after_a_load_that_flaps(void)
 {
     static const double pace[] = {1000, 1500};
@@ -315,7 +316,7 @@ static void a_change_of_membership_restarts_the_window(void)
     CHECK_INT(id_kept(&s), 1);
 }
 
-/* As fast as those before them, and perhaps they fetch something else. */
+/* As fast as those before them, though they may fetch something else. */
 static void other_trainers_are_a_reason_to_look_again(void)
 {
     static const double pace[] = {1000, 1200};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers, from the daemon's side: who gets a batch, and what becomes of answers that no
- * honest worker would give. The worker is a forked child that speaks the protocol by
- * hand.
+ * Workers, from the daemon's side: which worker gets a batch, and answers that no honest
+ * worker would send. The worker is a forked child that speaks the protocol by hand.
  */
 #include "daemon/pyworker/work.h"
 
@@ -23,7 +22,7 @@
 
 #define N_VALUES 1000
 
-static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+static const struct stg_identity unprivileged = {.uid = 65534, .gid = 65534};
 static struct stg_budget budget;
 static _Atomic int n_woken, is_stopped;
 
@@ -46,7 +45,7 @@ static struct stg_workers *make_workers(const char *arguments)
              arguments);
     struct stg_definition *definition;
     struct stg_err err = {0};
-    CHECK_OK(stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL,
+    CHECK_OK(stg_definition_create(text, strlen(text), "p.yaml", &unprivileged, NULL,
                                    &definition, &err),
              err);
     if (budget.total == 0)
@@ -66,7 +65,8 @@ static struct stg_workers *make_workers(const char *arguments)
 
 /* ---- a worker ---- */
 
-/* What it does with a job: writes its scratch, and returns the bytes that it says. */
+/* Runs a job: writes to its scratch memory, and returns the number of bytes it
+ * reports. */
 typedef uint64_t behave(const struct stg_work_job *job, const char *input, char *scratch);
 
 struct memory {
@@ -165,7 +165,7 @@ static int call(struct stg_workers *workers, bool is_computed, struct stg_err *e
     if (rc == 0) {
         CHECK_INT(result[0].shape[0], N_VALUES);
         CHECK_INT(result[0].data_bytes, sizeof(values));
-        /* What is to be copied lies inside of what there is. */
+        /* The range to copy lies inside the existing memory. */
         volatile const char *at = result[0].data;
         for (uint64_t i = 0; i < result[0].data_bytes; i += 64)
             (void)at[i];
@@ -210,7 +210,7 @@ static struct stg_tensor_entry *entry_of(char *scratch)
     return (struct stg_tensor_entry *)(void *)(scratch + sizeof(struct stg_batch_header));
 }
 
-/* One honest answer, spoiled at one place. */
+/* One honest answer, corrupted at one place. */
 #define SPOILED(name, change)                                                            \
     static uint64_t name(const struct stg_work_job *job, const char *input,              \
                          char *scratch)                                                  \
@@ -312,7 +312,7 @@ static void a_worker_that_answers_with_an_error_or_another_shape_keeps_its_place
     stg_workers_unref(workers);
 }
 
-/* Flips bytes of its answer, ever on, while the daemon reads it. */
+/* Keeps flipping bytes of its answer while the daemon reads it. */
 static uint64_t flips(const struct stg_work_job *job, const char *input, char *scratch)
 {
     static pid_t flipper;
@@ -335,7 +335,7 @@ static uint64_t flips(const struct stg_work_job *job, const char *input, char *s
     }
 }
 
-/* Whatever it was when it was looked at: the result, its error, or none. */
+/* The result depends on the time of the read: the result, its error, or none. */
 static void bytes_that_change_while_they_are_read_cause_no_fault(void)
 {
     struct stg_workers *workers = make_workers("");
@@ -391,7 +391,7 @@ static void a_batch_is_tried_again_where_the_step_says_so(void)
     struct stg_workers *workers = make_workers(", retries: 1");
     struct stg_err err = {0};
     struct hand good = hire(workers, doubles);
-    struct hand dead = hire(workers, dies); /* the last one that came is taken first */
+    struct hand dead = hire(workers, dies); /* the newest worker gets the first job */
     CHECK_OK(call(workers, false, &err), err);
     CHECK(stg_worker_is_expelled(dead.worker));
     dismiss(&dead);
@@ -437,7 +437,7 @@ static void stopped_workers_admit_no_process(void)
     stg_workers_unref(workers);
 }
 
-/* Of another job. */
+/* The answer to another job. */
 static uint64_t answers_the_next(const struct stg_work_job *job, const char *input,
                                  char *scratch)
 {
@@ -457,7 +457,7 @@ static void a_worker_that_answers_without_a_request_is_expelled(void)
     stg_workers_unref(workers);
 }
 
-/* A worker in this process, free. */
+/* A worker in this process, idle. */
 static struct stg_worker *admit(struct stg_workers *workers, int *ret_channel)
 {
     struct stg_worker *worker;
@@ -490,7 +490,7 @@ static void a_worker_beyond_the_limit_is_not_admitted(void)
     stg_workers_unref(workers);
 }
 
-/* It died, or says what it was not asked: it has no batch that could be lost. */
+/* It died, or sent an answer without a request. It has no batch to lose. */
 static void a_free_worker_that_is_found_lost_costs_no_batch(void)
 {
     struct stg_workers *workers = make_workers("");
@@ -522,7 +522,7 @@ static void a_free_worker_that_is_found_lost_costs_no_batch(void)
 struct ending {
     int channel;
     int32_t status;
-    struct stg_worker *leaves; /* NULL: nobody does */
+    struct stg_worker *leaves; /* NULL: no worker */
 };
 
 static void *end_soon(void *arg)
@@ -562,7 +562,7 @@ static void check_ending(int32_t status, bool leaves, const char *text)
     CHECK_INT(stg_budget_used(&budget), 0);
 }
 
-/* Also when its connection was seen to end first. */
+/* Also if the daemon notices the end of its connection first. */
 static void the_exit_of_a_worker_is_reported_by_its_parent(void)
 {
     for (int leaves = 0; leaves < 2; leaves++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * feed_dict when a pipeline is applied, and what a client may set.
+ * feed_dict when a pipeline is applied, and the feeds that a client may set.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "daemon/stage/feed.h"
 #include "tests/check.h"
 
-static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+static const struct stg_identity unprivileged = {.uid = 65534, .gid = 65534};
 
-/* Over batches of 4 int64 `value`. */
+/* A pipeline of batches of 4 int64 `value`. */
 static int define(const char *graph, const char *features, const char *feeds,
                   struct stg_definition **ret, struct stg_err *err)
 {
@@ -22,7 +22,8 @@ static int define(const char *graph, const char *features, const char *feeds,
              "graph:\n%s"
              "staged:\n  features: {%s}\n  feed_dict: {%s}\n",
              graph, features, feeds);
-    return stg_definition_create(text, strlen(text), "p.yaml", &nobody, NULL, ret, err);
+    return stg_definition_create(text, strlen(text), "p.yaml", &unprivileged, NULL, ret,
+                                 err);
 }
 
 static void refuse(const char *graph, const char *features, const char *feeds,
@@ -109,7 +110,7 @@ static void an_unused_feed_is_reported(void)
     stg_definition_unref(definition);
 }
 
-/* ---- what a client sets ---- */
+/* ---- feeds of a client ---- */
 
 static struct stg_definition *with_client_feeds(void)
 {

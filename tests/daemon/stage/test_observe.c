@@ -51,12 +51,12 @@ struct scene {
 
 static void scene_init(struct scene *s)
 {
-    static const struct stg_identity nobody = {.uid = 65534, .gid = 65534};
+    static const struct stg_identity unprivileged = {.uid = 65534, .gid = 65534};
     struct stg_err err = {0};
     *s = (struct scene){0};
     now_ns = 1000000000;
-    CHECK_OK(stg_definition_create(TEXT, strlen(TEXT), "p", &nobody, NULL, &s->definition,
-                                   &err),
+    CHECK_OK(stg_definition_create(TEXT, strlen(TEXT), "p", &unprivileged, NULL,
+                                   &s->definition, &err),
              err);
     struct stg_stage *stage = &s->stage;
     stage->config = (struct stg_stage_config){.spec = s->definition->spec,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of admission over random pipelines: more memory is never less of
- * anything, and the number that a refusal names works, but one MiB less does not.
+ * The arithmetic of admission over random pipelines. More memory never gives less of
+ * anything. The number that a refusal recommends works; one MiB less does not.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static uint64_t below(struct rows *rows, uint64_t n)
     return stg_random_below(&rows->random, rows->n_drawn++, n);
 }
 
-/* Of any magnitude up to 2^max_log. */
+/* Returns a number of any magnitude up to 2^max_log. */
 static uint64_t any_size(struct rows *rows, unsigned max_log)
 {
     return below(rows, UINT64_C(1) << (1 + below(rows, max_log)));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sequences of answers of a server, made of any bytes, through attempt.c, answer.c,
- * progress.c and fetch.c: all of a fetch but the network. The chunk ends where the range
- * ends, so that AddressSanitizer sees a write past it. What a reader may take stays as it
- * is.
+ * Sequences of a server's answers, made of arbitrary bytes, through attempt.c, answer.c,
+ * progress.c and fetch.c: a complete fetch except the network. The chunk ends where the
+ * range ends, so that AddressSanitizer catches a write beyond. Bytes that a reader may
+ * already have taken must not change.
  */
 #include "tests/daemon/storage/fuzz_answers.h"
 
@@ -53,7 +53,7 @@ struct input {
     const uint8_t *at, *end;
 };
 
-/* 0 at its end. */
+/* Returns 0 at its end. */
 static unsigned byte(struct input *input)
 {
     return input->at < input->end ? *input->at++ : 0;
@@ -68,7 +68,7 @@ static unsigned number(struct input *input)
 /* ---- a fetch ---- */
 
 struct reader {
-    uint64_t n; /* bytes that it has taken */
+    uint64_t n; /* bytes that the fetch has accepted */
     uint8_t bytes[CHUNK_BYTES];
 };
 
@@ -120,7 +120,7 @@ static struct stg_fetch *begin(struct input *input)
     if (rc == 0)
         rc = stg_chunk_create(quota, plan.end - plan.begin, "", &plan.chunk, NULL);
     assert(rc == 0);
-    /* To the byte, for the sanitizer. */
+    /* Exactly this size, for the sanitizer. */
     free(plan.chunk->data);
     plan.chunk->data = calloc(1, plan.end - plan.begin);
     assert(plan.chunk->data != NULL);
@@ -137,7 +137,7 @@ static struct stg_fetch *begin(struct input *input)
 
 static void header(struct stg_fetch *fetch, const char *text, size_t n)
 {
-    char *line = malloc(n + 1); /* to the byte */
+    char *line = malloc(n + 1); /* exactly this size */
     assert(line != NULL);
     memcpy(line, text, n);
     stg_answer_header(line, 1, n, fetch);
@@ -161,7 +161,7 @@ static void known_header(struct input *input, struct stg_fetch *fetch)
     header(fetch, line, strlen(line));
 }
 
-/* Mostly a range that was asked for. */
+/* Usually the requested range. */
 static void range_header(struct input *input, struct stg_fetch *fetch)
 {
     char line[128];
@@ -190,7 +190,7 @@ static void status(struct input *input, struct stg_fetch *fetch)
     header(fetch, "HTTP/1.1 200 OK\r\n", 17);
 }
 
-/* False: the fetch does not want it. */
+/* False: the fetch refuses it. */
 static bool body(struct input *input, struct stg_fetch *fetch)
 {
     size_t n = number(input) % MAX_BODY;
@@ -202,7 +202,7 @@ static bool body(struct input *input, struct stg_fetch *fetch)
     return taken == n;
 }
 
-/* All that comes in one attempt. Returns what curl would. */
+/* Feeds everything received in one attempt. Returns the code that curl would. */
 static CURLcode answer(struct input *input, struct stg_fetch *fetch,
                        struct reader *reader)
 {
@@ -259,7 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     stg_fetch_unref(net.fetch);
     stg_fetch_unref(fetch);
 #ifdef STG_LIBFUZZER
-    complete = false; /* it keeps no input that returns something else */
+    complete = false; /* libFuzzer keeps no input that returns another value */
 #endif
     return complete;
 }

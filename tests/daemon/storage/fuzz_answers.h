@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* libFuzzer's entry: one fetch through the answers that the bytes stand for. Returns 1 if
- * it got all of its bytes. */
+/* libFuzzer's entry: runs one fetch through the answers that the bytes encode. Returns 1
+ * if the fetch got all of its bytes. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #endif

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_compressed.h: one text, compressed by Python's gzip and zlib and by the programs
-zstd and lz4, and by python-snappy, whose block TensorFlow's SnappyInputBuffer reads behind its length; a zstd frame that asks for much memory, and a gzip member of 1 MiB of zeros.
-Usage: golden_compressed.py > golden_compressed.h, golden_compressed.py snappy > golden_snappy.h"""
+"""Writes golden_compressed.h: one text, compressed by Python's gzip and zlib, by the programs zstd and lz4, and by
+python-snappy (TensorFlow's SnappyInputBuffer reads its block after a length); a zstd frame that requires much memory,
+and a gzip member of 1 MiB of zeros. Usage: golden_compressed.py > golden_compressed.h, golden_compressed.py snappy >
+golden_snappy.h"""
 import gzip
 import random
 import subprocess

@@ -11,7 +11,7 @@ HOST = "examplebucket.s3.amazonaws.com"
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 DATE = "20130524T000000Z"
 ALL = "".join(map(chr, range(1, 127)))
-# A name that is the beginning of another, "=" and "+" and "%" in values, names without a value, empty parts.
+# A name that is the prefix of another, "=" and "+" and "%" in values, names without a value, empty parts.
 QUERIES = ["continuation-token=at%2F%2B3&delimiter=%2F&encoding-type=url&list-type=2&prefix=data%2Fpart-",
            "prefix=a%2Bb%20c%25%3D%26d&list-type=2", "a-b=1&a=2&a%20=3&ab=4&a", "&&b&&a=&", "x=1=2&x=1",
            "all=" + urllib.parse.quote(ALL, safe="~") + "&" + urllib.parse.quote(ALL, safe="~")]

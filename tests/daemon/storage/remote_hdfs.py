@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""remote_hdfs.py LOG: remote_server.py as a namenode and its datanode, by WebHDFS's documents.
+"""remote_hdfs.py LOG: remote_server.py as a namenode and its datanode, by the documents of WebHDFS.
 
-/logs has days of parts; /only/ann is for user ann; /changes/x is another file after K statuses.
+/logs has days of parts; only user ann may read /only/ann; /changes/x is another file after K statuses.
 """
 import json
 import os

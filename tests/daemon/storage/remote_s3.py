@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""remote_s3.py LOG: remote_server.py as a server of S3, with the paths of one at an endpoint.
+"""remote_s3.py LOG: remote_server.py as an S3 server, with path-style addresses.
 
-Signatures are computed from their definition (Signature Version 4), which is first held against
-the example of Amazon's own documentation. Bucket `private` wants one, by KEY and SECRET for REGION;
-`session` one with TOKEN; `public` none. Lists have PAGE keys at most. Of `cut` the first answer
-to each list ends in its middle; of `loop` a list goes on where it was.
+Signatures are computed from their definition (Signature Version 4), which is first checked with the example of Amazon's
+documentation. Bucket `private` requires a signature by KEY and SECRET for REGION; `session` requires one with TOKEN;
+`public` requires none. A list has at most PAGE keys. For `cut`, the first answer to each list breaks off in the middle;
+for `loop`, a list repeats its continuation token.
 """
 import hashlib
 import hmac
@@ -30,7 +30,7 @@ def hmac256(key, text):
 
 
 def signature(method, path, query, headers, signed, secret, region):
-    """headers: by lower-case name; signed: their names as they are told."""
+    """headers: by lower-case name; signed: the names of the signed ones."""
     names = ";".join(signed)
     lines = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in signed)
     pairs = sorted((pair.split("=", 1) + [""])[:2] for pair in query.split("&") if pair)

@@ -39,7 +39,7 @@ void stg_test_server_start_as(const char *script)
     if (getenv("STG_REMOTE_SERVERS") == NULL)
         FAIL("STG_REMOTE_SERVERS is not set: it is tests/daemon");
     snprintf(server.log, sizeof(server.log), "%s", stg_test_path("requests"));
-    /* A proxy of the machine's is not for loopback. */
+    /* A proxy of the machine must not serve loopback. */
     setenv("no_proxy", "127.0.0.1", 1);
     CHECK(pipe(to) == 0 && pipe(from) == 0);
     server.pid = fork();

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""remote_server.py LOG: a web server on loopback that misbehaves as its URLs say.
+"""remote_server.py LOG: a web server on loopback that misbehaves as its URLs request.
 
-Prints its port, then serves until its standard input ends. Every request is a line of LOG:
-METHOD TARGET, then NAME=VALUE of the headers that a test may want to see.
+Prints its port, then serves until its standard input ends. LOG gets a line for every request:
+METHOD TARGET, then NAME=VALUE of the headers in SHOWN.
 
-/object/NAME?size=N serves N bytes, byte i of which is value(i); /file/PATH a file of this machine.
-More of the query:
+/object/NAME?size=N serves N bytes, byte i of which is value(i). /file/PATH serves a file of this machine.
+Other parameters of the query:
   delay=MS       wait before the answer
-  times=K        the faults below befall the first K requests for this URL (all, if not there)
+  times=K        the faults below affect the first K requests for this URL (default: all)
   status=S       answer S; after=SECONDS: with Retry-After
   reset=N        after N bytes of the body the connection is reset
   short=N        after N bytes of the body the connection is closed
-  stall=N        after N bytes of the body nothing more comes
-  whole=1        ranges are ignored; whole=chunked: and the length is not told
-  wrong=1        206 with another range than was asked for
-  swap=K         the object is another one from request K + 1 on; match=0: whatever If-Match says
+  stall=N        after N bytes of the body the server sends no more
+  whole=1        ranges are ignored; whole=chunked: and no Content-Length
+  wrong=1        206 with another range than the requested one
+  swap=K         the object is another one from request K + 1 on; match=0: If-Match is ignored
   weak=1, etag=0 a weak ETag, or none; modified=0: no Last-Modified either
-  to=URL         redirect to URL, which is percent-encoded; to=: to itself
+  to=URL         redirect to URL, which is percent-encoded; to=: redirect to itself
   said=TEXT      the body of a refusal
-  user=U:P, bearer=T  401 for whoever does not say so
+  user=U:P, bearer=T  401 without these credentials
 
-/answers/NAME?of=A,A,... serves answer number k to request number k, the last one to all after it. Each is
+/answers/NAME?of=A,A,... serves answer number k to request number k, the last one to all later requests. Each is
 STATUS:LENGTH:SENT:END[:RANGE[:ETAG]]. LENGTH is Content-Length, or "-" for none. SENT bytes of the body are sent, byte i
 of which is value(i + the first offset of RANGE). END is "end" or "reset". RANGE is that of Content-Range.
 """
@@ -167,7 +167,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return ("W/" if "weak" in self.query else "") + ('"new"' if swapped else '"old"')
 
     def span(self, data):
-        """What is asked for, or None: all."""
+        """Returns the requested range, or None for all."""
         asked = self.headers.get("Range")
         if asked is None or "whole" in self.query:
             return None
@@ -217,7 +217,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def stall(self):
         try:
-            self.connection.recv(1)  # ends when the reader goes
+            self.connection.recv(1)  # ends when the reader disconnects
         except OSError:
             pass
         self.close_connection = True
@@ -227,7 +227,7 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        pass  # readers that go away are what is tested
+        pass  # the tests cover readers that disconnect
 
     def shutdown_request(self, request):
         try:

@@ -27,7 +27,7 @@ static struct stg_chunk *chunk_of(struct stg_quota *quota, uint64_t bytes, bool 
     return chunk;
 }
 
-/* Where memory of so many bytes comes from, after some of `before` came back. */
+/* Reports the origin of memory of this size, after some of `before` was released. */
 static bool is_used_again(uint64_t before, uint64_t bytes, bool is_near)
 {
     struct stg_quota *quota = quota_of(100 * MIB);

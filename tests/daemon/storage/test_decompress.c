@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compressed sources: what other programs wrote (golden_compressed.py), in pieces of all
- * sizes, cut and damaged everywhere.
+ * Compressed sources: the output of other programs (golden_compressed.py), read in pieces
+ * of all sizes, truncated and damaged everywhere.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@ struct kind {
     bool has_magic;
     const unsigned char *data;
     size_t bytes;
-    size_t whole; /* a file of its first bytes that is whole, too; 0: none */
+    size_t whole; /* this prefix of the file is complete too; 0: none */
 };
 
-/* What each holds is text_plain; those with two streams in a row hold it twice. */
+/* Each holds text_plain; those with two consecutive streams hold it twice. */
 static const struct kind kinds[] = {
     {"gzip", true, text_gzip, sizeof(text_gzip), 0},
     {"zlib", false, text_zlib, sizeof(text_zlib), 0},
@@ -33,7 +33,7 @@ static const struct kind kinds[] = {
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* ---- a source over memory, opened ---- */
+/* ---- an open source over memory ---- */
 
 struct opened {
     struct stg_test_memory memory;
@@ -65,7 +65,7 @@ static void close_source(struct opened *opened)
     stg_quota_unref(opened->quota);
 }
 
-/* All that can be read, `piece` bytes at a time; a code when it ends with an error. */
+/* Reads everything, `piece` bytes at a time; an error gives its code. */
 static int read_all(struct opened *opened, size_t piece, char *ret, size_t *ret_bytes,
                     struct stg_err *err)
 {
@@ -95,7 +95,7 @@ static void check_text(const char *type, const void *data, size_t bytes, int tim
     close_source(&opened);
 }
 
-/* ---- what is right ---- */
+/* ---- valid input ---- */
 
 static void each_kind_is_read_in_pieces_of_every_size(void)
 {
@@ -200,7 +200,7 @@ static void an_empty_file_is_an_empty_text(void)
         check_text(kinds[i].type, "", 0, 0, 10);
 }
 
-/* tar and tapes pad with zeros; so does gzip allow it. */
+/* tar and tapes pad with zeros; gzip allows it too. */
 static void zeros_behind_gzip_are_no_data(void)
 {
     char *padded = calloc(1, sizeof(text_gzip) + 300000);
@@ -209,7 +209,7 @@ static void zeros_behind_gzip_are_no_data(void)
     free(padded);
 }
 
-/* What is skipped is decoded and dropped. */
+/* Skipped data are decoded and dropped. */
 static void reading_goes_on_behind_what_is_skipped(void)
 {
     for (size_t i = 0; i < N_KINDS; i++) {
@@ -239,9 +239,9 @@ static void a_compressed_source_has_no_size(void)
     close_source(&opened);
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid input ---- */
 
-/* Right bytes, and then, if there are not all, an error that stays. */
+/* The bytes are right. If some are missing, a lasting error follows. */
 static void check_damaged(const struct kind *kind, const void *data, size_t bytes,
                           bool is_cut)
 {
@@ -301,7 +301,7 @@ static void check_message(const char *type, const void *data, size_t bytes,
     close_source(&opened);
 }
 
-/* No name of a library's. */
+/* No name of a library appears. */
 static void check_plain_words(const char *type, const void *data, size_t bytes)
 {
     struct opened opened;
@@ -389,7 +389,7 @@ static void a_bomb_takes_no_more_memory_than_there_is(void)
     free(bomb);
 }
 
-/* Its window is 128 MiB: the header alone asks for it. */
+/* Its window is 128 MiB: the header alone requires it. */
 static void a_window_beyond_the_quota_is_refused(void)
 {
     struct opened opened;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads past the page cache: any bytes of a file, of any size. Skipped where the file
- * system has no such reads.
+ * Reads past the page cache: any range of a file, of any size. Skipped if the file system
+ * does not support such reads.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inputs that libFuzzer would make up, from a seed: STG_FUZZ_SEED (1) and
+ * Inputs like those of libFuzzer, generated from a seed: STG_FUZZ_SEED (1) and
  * STG_FUZZ_RUNS (200000) of them.
  */
 #include <stdio.h>
@@ -38,7 +38,7 @@ static void put(struct bytes *bytes, unsigned byte)
         bytes->at[bytes->n++] = (uint8_t)byte;
 }
 
-/* An answer that is likely: a status, a few headers, a body, an end. */
+/* A plausible answer: a status, a few headers, a body, an end. */
 static void put_answer(struct bytes *bytes)
 {
     put(bytes, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of a fetch through every pair and triple of answers that a server can give,
- * contradictory ones among them. A model plays the memory: it knows the object and the
- * offset of each byte that was written.
+ * The state of a fetch through every pair and triple of possible answers of a server,
+ * contradictory ones included. A model plays the memory: it records the object and the
+ * offset of each byte written.
  */
 #include "daemon/storage/http/progress.h"
 
@@ -17,17 +17,17 @@
 /* ---- answers ---- */
 
 struct answer {
-    long status; /* 0: the connection breaks before there is a head */
+    long status; /* 0: the connection breaks before the headers */
     int length;  /* of Content-Length; -1: none */
-    int shift;   /* 206: how far `from` is from what was asked for */
+    int shift;   /* 206: distance of `from` from the requested offset */
     int span;    /* 206: bytes of Content-Range; 0: the header is missing */
-    int size;    /* 206, 416: of the object; -1: missing */
+    int size;    /* 206, 416: size of the object; -1: missing */
     char id;     /* 'A', 'B': an ETag; 't', 'u': a time; '-': neither */
-    int body;    /* bytes that come */
+    int body;    /* bytes received */
     bool clean;
 };
 
-/* A body as long as its head says, and one that breaks in its middle. */
+/* A body as long as its headers declare, and one that breaks in the middle. */
 static const int lengths[] = {-1, 0, 3, 5, CAPACITY, CAPACITY + 4};
 
 struct list {
@@ -40,7 +40,7 @@ static void add(struct list *list, struct answer answer, int whole, bool all_bod
     const int bodies[] = {whole, whole / 2, 0, whole + 1, 3 * CAPACITY};
     for (size_t i = 0; i < (all_bodies ? 5u : 2u); i++) {
         for (int clean = 0; clean < 2; clean++) {
-            /* curl ends an answer with a length at that length, and not before. */
+            /* curl ends an answer with a length at exactly that length. */
             if (answer.length >= 0 &&
                 (bodies[i] > answer.length || (clean && bodies[i] != answer.length)))
                 continue;
@@ -114,8 +114,8 @@ struct model {
     struct stg_version pinned;
 };
 
-/* Returns the object that the bytes of an answer belong to, as far as its head and its
- * end name it: answers with the same number look the same to any client. */
+/* Returns the object to which the bytes of an answer belong, as far as its headers and
+ * its end identify it. No client can distinguish answers with the same number. */
 static int object_of(const struct answer *answer, unsigned number)
 {
     if (answer->id != '-')
@@ -209,7 +209,7 @@ static enum stg_verdict run_answer(struct model *model, const struct answer *ans
     bool has_end = progress->kind == STG_FETCH_RANGE && progress->version.known;
     verdict = stg_progress_end(progress, answer->status != 0 && answer->clean);
     check_sure(model);
-    /* A broken answer is the whole one only where it is known how much that is. */
+    /* A broken answer is complete only if its full length is known. */
     CHECK(verdict != STG_VERDICT_GO || answer->clean || has_end);
     return verdict;
 }
@@ -220,7 +220,7 @@ static bool is_again(enum stg_verdict verdict)
            verdict == STG_VERDICT_OTHER_RANGE;
 }
 
-/* What a reader gets is all of one object, each byte at its place. */
+/* A reader gets bytes of one object only, each at its place. */
 static void check_complete(const struct model *model)
 {
     const struct stg_progress *progress = &model->progress;
@@ -278,8 +278,8 @@ struct count {
     uint64_t n_runs, n_complete;
 };
 
-/* Runs `answers`, and behind them, if the last of them is to be followed by another
- * attempt, each answer of the list, up to n_most answers. */
+/* Runs `answers`. If another attempt follows the last of them, it then tries each answer
+ * of the list, up to n_most answers. */
 static void run_from(const struct start *start, const struct list *list,
                      const struct answer **answers, unsigned n, unsigned n_most,
                      struct count *count)

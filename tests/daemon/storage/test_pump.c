@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A source that is read ahead by a thread: the same bytes, errors and end.
+ * A source that a thread reads ahead: the same bytes, errors and end.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Objects of a server on loopback that fails as it is told to: what comes is right to the
- * byte, or an error that names URL and cause.
+ * Objects of a server on loopback that fails on request: the bytes are exactly right, or
+ * an error names the URL and the cause.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ static void check_bytes(const uint8_t *got, uint64_t offset, uint64_t n)
     }
 }
 
-/* Reads all of it in pieces of `piece`. Returns how many bytes came, or the error. */
+/* Reads all of it in pieces of `piece`. Returns the number of bytes, or the error. */
 static int64_t read_all(const char *url, size_t piece, struct stg_err *err)
 {
     struct stg_source *source;
@@ -75,7 +75,7 @@ static void check_fails(const char *url, int code, const char *part)
     CHECK_CONTAINS(err.text, "http://127.0.0.1:");
 }
 
-/* ---- what comes ---- */
+/* ---- contents ---- */
 
 static void an_object_is_read_in_ranges_to_the_byte(void)
 {
@@ -184,7 +184,7 @@ static void what_does_not_fit_into_read_ahead_is_read_all_the_same(void)
     stg_test_server_stop();
 }
 
-/* ---- what fails for a while ---- */
+/* ---- temporary failures ---- */
 
 static void a_busy_server_is_asked_again(void)
 {
@@ -272,7 +272,7 @@ static void no_server_listens(void)
     stg_fetchers_finish();
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void a_refusal_names_url_and_status_and_what_to_set(void)
 {
@@ -345,7 +345,7 @@ static void a_server_without_ranges_serves_small_objects(void)
     stg_test_server_stop();
 }
 
-/* ---- where it leads ---- */
+/* ---- redirects ---- */
 
 static void a_redirection_is_followed_on_the_web_alone(void)
 {
@@ -382,7 +382,7 @@ static void another_user_may_not_read_from_this_machine(void)
     stg_test_server_stop();
 }
 
-/* ---- with whose secrets ---- */
+/* ---- credentials ---- */
 
 static const char keys[] = "# of a test\n"
                            "[default]\n"
@@ -489,7 +489,7 @@ static void a_file_of_secrets_that_is_open_to_others_is_refused(void)
     stg_stores_finish();
 }
 
-/* ---- who stops waiting ---- */
+/* ---- cancelled readers ---- */
 
 static _Atomic int stopped;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers of one server that contradict each other: what comes is one object, or an
- * error.
+ * Contradictory answers of one server: the reader gets one object or an error.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static void check_fails(const char *url, int code, const char *part)
 static void an_answer_without_a_version_is_discarded_on_a_retry(void)
 {
     start();
-    /* The second answer is shorter than what the first one brought. */
+    /* The second answer is shorter than the bytes of the first one. */
     check_reads(
         stg_test_server_url("/answers/a?of=200:-:40000:reset,200:39000:39000:end"),
         39000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was fetched and is kept on a disk: it is used when the server says that it still
- * holds, never when it is damaged, and it stays within its limit.
+ * Fetched objects cached on disk: the daemon uses one only if the server confirms it,
+ * never uses a damaged one, and keeps the cache within its limit.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void check_reads(const char *url, uint8_t salt, int64_t size)
         FAIL("%s: %lld: %s", url, (long long)n, err.text);
 }
 
-/* Of all files there; calls `visit` with each, if it is not NULL. */
+/* Returns the size of all files there; calls `visit` for each, if it is not NULL. */
 static uint64_t kept_bytes(void (*visit)(const char *path))
 {
     char path[8192];
@@ -158,7 +158,7 @@ static void what_a_crash_left_is_none(void)
     stop();
 }
 
-/* ---- names that are shared ---- */
+/* ---- equal names ---- */
 
 static bool all_alike;
 
@@ -194,7 +194,7 @@ static void what_is_kept_of_another_url_is_not_given_out(void)
     stg_disk_finish();
 }
 
-/* Of the layout before this one: a magic number, bytes, sum and two hashes. */
+/* A file of the previous layout: a magic number, bytes, sum and two hashes. */
 static void make_old(const char *path)
 {
     static const uint64_t old[5] = {UINT64_C(0x3130656b61677473), 8, 1, 2, 3};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each call of libcurl that the daemon makes fails once, and from there on: a read ends,
- * with all bytes or with an error, and the next one succeeds.
+ * Each of the daemon's calls of libcurl fails once, and then from that call on. A read
+ * ends with all bytes or with an error, and the next one succeeds.
  */
 #include <curl/curl.h>
 #include <stdarg.h>
@@ -103,7 +103,7 @@ CURL *__wrap_curl_easy_init(void)
     return fails(EASY_INIT) ? NULL : __real_curl_easy_init();
 }
 
-/* Calls whose last argument is a long or a pointer, which are passed alike. */
+/* Calls whose last argument is a long or a pointer are passed the same way. */
 #define WRAP_OPTION(code, option, function, call, failure)                               \
     code __wrap_##function(void *handle, option number, ...)                             \
     {                                                                                    \
@@ -160,7 +160,7 @@ CURLMcode __wrap_curl_multi_wakeup(CURLM *multi)
 
 /* ---- reads ---- */
 
-/* With new threads, so that what they begin with is called too. */
+/* Uses new threads, so that their initial calls are covered too. */
 static int64_t read_object(struct stg_err *err)
 {
     stg_test_fetch_with(1000, 1);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is refused before another machine is asked: URLs that are none, addresses that are
- * not read from.
+ * Refusals before any connection: invalid URLs, and addresses that the daemon does not
+ * read from.
  */
 #include "daemon/storage/http/attempt.h"
 #include "daemon/storage/storage.h"
 #include "tests/check.h"
 
-/* ---- what can be a URL ---- */
+/* ---- valid and invalid URLs ---- */
 
 static void check_url(const char *url, const char *part)
 {
@@ -69,7 +69,7 @@ static void addresses_of_machines_own_are_refused(void)
 {
     static const struct {
         const char *address;
-        bool own, local; /* own: refused but to some; local: to all */
+        bool own, local; /* own: refused with exceptions; local: refused for all */
     } rows[] = {
         {"127.0.0.1", true, false},
         {"127.8.9.1", true, false},

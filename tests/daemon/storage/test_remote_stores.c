@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * s3:// and hdfs:// against servers on loopback: requests as their protocols define them,
- * lists, and what is refused. The server of S3 computes signatures by itself.
+ * lists, and refusals. The S3 server computes signatures independently.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,7 +226,7 @@ static void a_bucket_is_listed_by_pattern(void)
     stop();
 }
 
-/* The keys of its first part are not there twice. */
+/* The keys of its first part occur only once. */
 static void a_list_that_is_cut_is_asked_for_anew(void)
 {
     start("remote_s3.py");

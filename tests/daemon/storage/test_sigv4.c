@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signatures against the examples that AWS publishes: its test suite of Signature
- * Version 4, and those of the S3 documentation ("Authenticating Requests"). The rest is
- * computed by golden_sigv4.py, which is held against the same examples.
+ * Signatures compared with the examples that AWS publishes: its test suite of Signature
+ * Version 4, and those of the S3 documentation ("Authenticating Requests").
+ * golden_sigv4.py computes the rest; it is checked with the same examples.
  */
 #include "daemon/storage/http/sigv4.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whose files may be read: modes and ACLs as pure decisions, then real files on behalf of
- * another user (as root only), against what the kernel lets a process of that user do.
+ * The right to read files: modes and ACLs as pure decisions, then real files on behalf of
+ * another user (as root only), compared with the kernel's decision for a process of that
+ * user.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +63,7 @@ static void root_may_read_everything(void)
     CHECK(stg_access_granted(&st, NULL, 0, &root, STG_ACCESS_READ));
 }
 
-/* An ACL as the kernel hands it over: version 2, then (tag, permissions, id). */
+/* An ACL in the kernel's format: version 2, then (tag, permissions, id). */
 struct acl {
     uint32_t version;
     struct {
@@ -155,7 +156,7 @@ static void set_acl(const char *name, const struct acl *acl, size_t n)
         SKIP("this file system has no ACLs");
 }
 
-/* What the kernel says to a process of that user: it opens the file itself. */
+/* Returns the kernel's result for a process of that user that opens the file itself. */
 static bool kernel_lets_alice_open(const char *path)
 {
     pid_t pid = fork();
@@ -188,7 +189,7 @@ static int try_open(const char *path, const struct stg_file_user *identity,
     return 0;
 }
 
-/* The same answer as the kernel's, for alice; root reads it always. */
+/* The result for alice equals the kernel's; root may always read. */
 static void check_alice(const char *name, bool may)
 {
     const char *path = stg_test_path(name);
@@ -317,7 +318,7 @@ static void links_are_followed_with_the_applier_s_rights(void)
     CHECK_INT(try_open(stg_test_path("dangling"), &alice, &err), -STAGER_NOT_FOUND);
 }
 
-/* The same words whether the file is there or not. */
+/* The same text whether or not the file exists. */
 static void a_closed_directory_does_not_say_what_is_in_it(void)
 {
     need_root();
@@ -345,7 +346,8 @@ static void files_whose_modes_mean_nothing_are_refused(void)
               -STAGER_INVALID_ARGUMENT);
 }
 
-/* The daemon runs as a user of its own, bob, who may read less than the applier. */
+/* The daemon runs as a separate user, bob, with fewer rights than the user that
+ * applies. */
 static void as_bob_s_daemon(void)
 {
     if (setgid(BOB) < 0 || setuid(BOB) < 0)
@@ -365,7 +367,8 @@ static void as_bob_s_daemon(void)
     snprintf(want, sizeof(want), "run `setfacl -m u:%d:x %s/hers/home`", BOB,
              stg_test_dir());
     CHECK_CONTAINS(err.text, want);
-    /* Who may not read it anyway is not told how to let the daemon. */
+    /* The hint about the daemon's rights is only for users that may read the file
+     * themselves. */
     struct stg_file_user carol = {.uid = 54323, .gid = 1};
     CHECK_INT(try_open(path, &carol, &err), -STAGER_PERMISSION_DENIED);
     CHECK_CONTAINS(err.text, "user 54323 may not read ");
