@@ -13,7 +13,7 @@
 
 #define EXIT_SKIPPED 77
 
-static bool keeps_descriptors; /* of the child that the test runs in */
+static bool keeps_descriptors; /* of the child that runs the test */
 
 void stg_test_keeps_descriptors(void)
 {
@@ -79,7 +79,7 @@ void stg_check_contains(const char *file, int line, const char *got, const char 
                       part);
 }
 
-/* exit, not _exit: a leak checker speaks at exit. */
+/* exit, not _exit: a leak checker reports at exit. */
 static void run_child(const struct stg_test *test)
 {
     sigset_t set;
@@ -94,7 +94,7 @@ static void run_child(const struct stg_test *test)
     exit(0);
 }
 
-/* The child leads a process group, so that what it started goes with it. */
+/* The child leads a process group, so that its children end with it. */
 static int run_one(const struct stg_test *test)
 {
     const char *slow = getenv("STG_TEST_SLOW");

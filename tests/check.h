@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small test runner. Each test is a function whose name is a sentence; it runs in a
- * child of its own with a deadline, and must end with the descriptors it began with,
- * unless it says that what it has loaded keeps some.
- * Output: one line a test, then "N passed, N failed, N skipped". Arguments filter by
- * substring.
+ * A small test runner. Each test is a function whose name is a sentence. It runs in a
+ * separate child process with a deadline. It must end with the descriptors it began with,
+ * unless it declares that a loaded library keeps some. Output: one line for each test,
+ * then "N passed, N failed, N skipped". Arguments filter by substring.
  */
 #ifndef STG_TESTS_CHECK_H
 #define STG_TESTS_CHECK_H
@@ -29,7 +28,7 @@ struct stg_test {
         .name = #function, .run = function, .deadline_s = (seconds)                      \
     }
 
-/* Runs them; the return value is for main. 77 when all were skipped. */
+/* Runs them; the return value is for main. 77 if all were skipped. */
 int stg_test_main(int argc, char **argv, const struct stg_test *tests, size_t n);
 
 #define TEST_MAIN(tests)                                                                 \
@@ -38,13 +37,13 @@ int stg_test_main(int argc, char **argv, const struct stg_test *tests, size_t n)
         return stg_test_main(argc, argv, tests, sizeof(tests) / sizeof((tests)[0]));     \
     }
 
-/* Ends this test as failed, or as skipped. */
+/* End this test as failed, or as skipped. */
 void stg_test_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 void stg_test_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* What this test has loaded (the driver of a GPU) opens descriptors when it likes, and
- * closes them when the process ends: they are not counted. */
+/* Declares that a library loaded by the test (the driver of a GPU) opens descriptors at
+ * any time and closes them at exit. They are not counted. */
 void stg_test_keeps_descriptors(void);
 
 void stg_check_int(const char *file, int line, const char *what, int64_t got,
@@ -64,7 +63,7 @@ void stg_check_contains(const char *file, int line, const char *got, const char 
     stg_check_int(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
 #define CHECK_STR(got, want) stg_check_str(__FILE__, __LINE__, #got, got, want)
 #define CHECK_CONTAINS(got, part) stg_check_contains(__FILE__, __LINE__, got, part)
-/* For calls that take a struct stg_err: shows its text. */
+/* For calls that take a struct stg_err: prints its text. */
 #define CHECK_OK(call, err)                                                              \
     do {                                                                                 \
         int rc_ = (call);                                                                \

@@ -60,7 +60,7 @@ def show_skipped(entry):
 
 
 def run_meson(build, arguments):
-    """The entries of one run of `meson test`; [] when it did not get so far."""
+    """The entries of one run of `meson test`; [] if it did not get that far."""
     log = os.path.join(build, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.remove(log)

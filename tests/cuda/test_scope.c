@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which device is current, and which have a context, on a machine with four. The calls of
- * the runtime and of the driver are those of this file, as CUDA defines them: the runtime
- * works in the context that is current, and makes one where it needs one and none is.
+ * The current device and the devices with a context, on a machine with four devices. This
+ * file defines the calls of the runtime and the driver by CUDA's rules: the runtime works
+ * in the current context, and makes one if it needs one and none is current.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -20,12 +20,12 @@ static struct stg_err err;
 /* ---- the machine ---- */
 
 static struct {
-    int own;            /* the thread's device where no context is current */
-    cudaError_t broken; /* what the runtime says to all */
-    CUresult push;      /* what push says */
-    const char *lacks;  /* the driver has no such call */
+    int own;            /* the thread's device if no context is current */
+    cudaError_t broken; /* the runtime's result of every call */
+    CUresult push;      /* the result of push */
+    const char *lacks;  /* the driver does not have this call */
     bool is_active[DEVICES];
-    int stack[DEPTH], depth; /* contexts that were pushed, by device */
+    int stack[DEPTH], depth; /* pushed contexts, by device */
     int n_retained;
 } machine;
 
@@ -188,7 +188,7 @@ static void errors_are_those_of_the_driver(void)
 static void page_locked_memory_is_made_where_there_is_a_context(void)
 {
     struct stg_cuda_scope scope;
-    CHECK_OK(stg_cuda_enter_any(&scope, &err), err); /* there is none yet */
+    CHECK_OK(stg_cuda_enter_any(&scope, &err), err); /* none exists yet */
     CHECK_INT(machine.depth, 0);
     CHECK_OK(stg_cuda_enter(2, &scope, &err), err);
     stg_cuda_leave(&scope, 0);

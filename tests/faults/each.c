@@ -9,9 +9,10 @@
 #include "tests/core/random.h"
 #include "tests/faults/inside.h"
 
-#define ALL_BELOW 24u /* calls of one kind; of more, this many are drawn */
+#define ALL_BELOW 24u /* calls of one kind; if there are more, this many are sampled */
 #define N_WARM 3
-#define N_TRIES 4 /* what is kept each time is a leak, what is kept once is a cache */
+/* memory kept after every call is a leak; kept after one call only, it is a cache */
+#define N_TRIES 4
 
 struct each {
     struct inside *inside;
@@ -46,8 +47,8 @@ static void restore(struct inside *inside, const struct inside_scenario *scenari
         FAIL("after %s: %d: %s", inside->doing, rc, text);
 }
 
-/* Injects one fault; fails the test unless an answer comes in time. Returns whether the
- * call that fails was made at all. */
+/* Injects one fault; fails the test unless an answer arrives in time. Returns whether the
+ * failing call was made at all. */
 static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool for_ever)
 {
     char text[512] = "", *doing = each->inside->doing;
@@ -69,7 +70,7 @@ static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool f
         fprintf(stderr, "%s: %d %s (%lld ms)\n", doing, rc, text, (long long)took);
     each->n_errors += rc < 0;
     each->n_done++;
-    struct inside_state state; /* what began under the fault ends by it */
+    struct inside_state state; /* work begun under the fault ends because of it */
     settle(each, &state);
     restore(each->inside, each->scenario);
     return failed;
@@ -81,8 +82,7 @@ static bool is_same(const struct inside_state *a, const struct inside_state *b)
            a->budget_used == b->budget_used && a->n_pipelines == b->n_pipelines;
 }
 
-/* Threads and libraries keep memory for the next time; then the next time takes no more.
- */
+/* Threads and libraries cache memory; a second run then takes no more. */
 static void check(struct each *each, enum inject_call call, uint64_t n, bool for_ever)
 {
     struct inside_state after;
@@ -110,7 +110,7 @@ static void each_of(struct each *each, enum inject_call call, uint64_t n_calls,
     for (uint64_t i = 1; i <= n_drawn; i++) {
         uint64_t n = all ? i : 1 + random_next(random) % n_calls;
         check(each, call, n, false);
-        /* A spare descriptor makes room to accept; without bells a client looks by itself
+        /* A spare descriptor lets the daemon accept. Without doorbells a client polls
          * once a second. */
         if (call != INJECT_ACCEPT4 && (call != INJECT_SEND || i == 1))
             check(each, call, n, true);
@@ -129,7 +129,7 @@ void inside_each(struct inside *inside, const struct inside_scenario *scenario)
         attempt(&each, INJECT_MALLOC, 0, false);
     for (int i = 0; i < INJECT_N; i++)
         n_calls[i] = 0;
-    for (int k = 0; k < N_WARM; k++) { /* the most of a few runs: threads differ */
+    for (int k = 0; k < N_WARM; k++) { /* the largest of a few runs: threads vary */
         char text[512];
         inject_arm(INJECT_MALLOC, 0, false);
         CHECK(scenario->attempt(inside, text) == 0);

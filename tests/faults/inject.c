@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How each fails: the errno that is likely to be met. */
+/* The errno of each failure: the likeliest one. */
 static const struct {
     const char *name;
     int code;
@@ -78,7 +78,7 @@ static _Atomic int armed = INJECT_N;
 static _Atomic int64_t n_blocks;
 static _Thread_local bool is_immune, is_chosen;
 static _Atomic bool only_chosen;
-/* From which address to which a library's code and data lie. */
+/* The address range of a library's code and data. */
 struct range {
     const char *name;
     uintptr_t start, end;
@@ -145,8 +145,8 @@ static bool is_in(const struct range *range, const void *address)
     return (uintptr_t)address >= range->start && (uintptr_t)address < range->end;
 }
 
-/* libuv ends the process when it cannot watch a descriptor that it took on, wake its loop
- * or start its threads: nobody can be told. */
+/* libuv aborts the process if it cannot watch an accepted descriptor, wake its loop or
+ * start its threads: it has no way to report that. */
 static bool libuv_would_abort(enum inject_call call, const void *caller)
 {
     bool fatal = call == INJECT_READ || call == INJECT_WRITE || call == INJECT_PIPE2 ||
@@ -155,7 +155,7 @@ static bool libuv_would_abort(enum inject_call call, const void *caller)
     return fatal && is_in(&libuv, caller) && !atomic_load(&libuv_too);
 }
 
-/* A sanitizer asks libc where a new thread's stack is, and takes no for a bug. */
+/* A sanitizer asks libc for a new thread's stack, and treats an error as a bug. */
 static bool sanitizer_would_abort(enum inject_call call, const void *caller)
 {
 #ifdef INJECT_SANITIZED
@@ -197,7 +197,7 @@ static int find_range(struct dl_phdr_info *info, size_t size, void *owner)
     return 1;
 }
 
-/* Says what was failing when something ended the process; then the signal does. */
+/* Reports the failing call if a signal ends the process, then raises the signal again. */
 static void on_crash(int number)
 {
     int call = atomic_load(&armed);
@@ -222,13 +222,13 @@ __attribute__((constructor)) static void prepare(void)
 
 #define CALLER __builtin_return_address(0)
 
-/* The next definition of a function, found at its first call. */
+/* Looks up the next definition of a function at its first call. */
 #define REAL(name)                                                                       \
     static __typeof__(&name) real;                                                       \
     if (real == NULL)                                                                    \
     *(void **)(void *)&real = dlsym(RTLD_NEXT, #name)
 
-/* Libraries have to find them. */
+/* Exported, so that libraries find them. */
 #pragma GCC visibility push(default)
 
 /* ---- memory ---- */
@@ -514,10 +514,9 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     return fails(INJECT_SENDMSG, CALLER) ? -1 : real(fd, message, flags);
 }
 
-/* ---- the loop's own, threads ---- */
+/* ---- the loop's calls, threads ---- */
 
-/* The daemon gives up a runner that hangs, and the process with it: not a test that went
- * well. */
+/* The daemon aborts if a runner hangs: the test must not pass then. */
 void _exit(int status)
 {
     static void (*real)(int) __attribute__((noreturn));
@@ -533,8 +532,8 @@ int epoll_create1(int flags)
     return fails(INJECT_EPOLL_CREATE1, CALLER) ? -1 : real(flags);
 }
 
-/* uv_poll_init tries a descriptor with -1 as its data, and says so when that fails; what
- * comes later is what cannot be told. */
+/* uv_poll_init tries a descriptor with -1 as its data and reports a failure. Later
+ * failures cannot be reported. */
 int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
 {
     REAL(epoll_ctl);

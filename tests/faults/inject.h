@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls into libc that fail when they are told to: memory, descriptors, files, sockets,
- * threads. The functions are defined in the test program, so that every library of the
- * process, libuv and libyaml with it, comes by here; what libc calls inside itself does
- * not. Threads that are immune (the test's own: it is the client) are neither counted nor
- * failed.
+ * Calls into libc that fail on request: memory, descriptors, files, sockets, threads. The
+ * test program defines these functions, so that every library of the process calls them,
+ * libuv and libyaml included. Calls inside libc do not pass through here. Calls of immune
+ * threads (the test's, which is the client) are neither counted nor failed.
  */
 #ifndef STG_TESTS_FAULTS_INJECT_H
 #define STG_TESTS_FAULTS_INJECT_H
@@ -62,30 +61,30 @@ enum inject_call {
 
 const char *inject_name(enum inject_call call);
 
-/* From now on calls of this thread are the test's own. */
+/* Makes this thread immune. */
 void inject_immune(bool immune);
 
-/* The other way round: only calls of this thread are counted and failed. */
+/* The reverse: only calls of this thread are counted and failed. */
 void inject_only_this(bool only);
 
-/* libuv ends the process when it cannot wake its loop, make its pipe or its threads
- * (daemon/server/loop.h). Those calls of its own are left alone, until this is called. */
+/* libuv aborts the process if it cannot wake its loop or make its pipe or threads
+ * (daemon/server/loop.h). Those calls do not fail until this is called. */
 void inject_into_libuv(void);
 
-/* So is its first table, while a loop is being made. */
+/* The same for its first table, while a loop is created. */
 void inject_starting(bool now);
 
-/* Counts from 0 again; the n-th such call (from 1) fails, alone or with all after it. n
- * 0: none does. */
+/* Resets the counters. The n-th call of that kind (from 1) then fails, alone or with all
+ * after it. n 0: none fails. */
 void inject_arm(enum inject_call call, uint64_t n, bool for_ever);
 
-/* No call fails. Returns how many did since inject_arm. */
+/* Disarms. Returns the number of failures since inject_arm. */
 uint64_t inject_off(void);
 
-/* Such calls since inject_arm. */
+/* Returns the number of such calls since inject_arm. */
 uint64_t inject_count(enum inject_call call);
 
-/* Blocks that are allocated now, by any thread. */
+/* Returns the number of blocks currently allocated, by any thread. */
 int64_t inject_blocks(void);
 
 #endif

@@ -48,7 +48,7 @@ void inside_init(struct inside *inside)
     char text[1024];
     inject_immune(true);
     *inside = (struct inside){0};
-    /* Files are synced at each change: memory is faster. */
+    /* The daemon syncs files at each change: memory is faster. */
     snprintf(inside->dir, sizeof(inside->dir), "%s/stg-faults-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     CHECK(mkdtemp(inside->dir) != NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other side: libstager's own calls fail, the daemon's do not. A call says so, a
- * stream that could not be opened leaves nothing behind, here or in the daemon.
+ * The client's side: libstager's calls fail, the daemon's do not. A call reports the
+ * failure. A failed open leaves nothing behind in the client or the daemon.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int said(int rc, const struct stager_stream *stream, char text[512])
     return rc;
 }
 
-/* Opens, takes a pass, and half of the next; closes with a batch in hand. */
+/* Opens, takes one pass and half of the next; closes while it holds a batch. */
 static int read_some(struct inside *inside, char text[512])
 {
     struct stager_options options = {
@@ -57,8 +57,8 @@ static int read_some(struct inside *inside, char text[512])
 
 static void a_stream_survives_every_fault_of_its_own(void)
 {
-    /* A Unix socket that cannot be received from has lost its other end, by which the
-     * client knows that the daemon let go: a lie about that has no right answer. */
+    /* The client detects a released stream by the end of the socket. An injected receive
+     * error imitates that end, so no result would be right. */
     static const struct inside_scenario scenario = {
         .name = "client", .attempt = read_some, .spared = 1ull << INJECT_RECV};
     char text[512];

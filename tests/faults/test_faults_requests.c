@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests while something fails: an answer or the end of that connection, and the daemon
- * is as it was.
+ * Requests under a fault: an answer or the end of that connection, and the daemon's state
+ * is unchanged.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const char second[] = "dataset:\n  - range: {start: 0, stop: 50}\n"
                              "  - batch: {batch_size: 5, drop_remainder: true}\n"
                              "staged:\n  capacity: 3\n";
 
-/* Is there a file of that pipeline in state_dir, and does it hold that text? */
+/* Returns whether state_dir has a file of that pipeline with that text. */
 static bool is_kept(const char *name, const char *text)
 {
     char path[256], kept[4096] = "";
@@ -131,7 +131,8 @@ static int trace(struct inside *inside, char text[512])
     return rc;
 }
 
-/* The one before ends with its connection, which the daemon sees a moment later. */
+/* The previous trace ends with its connection, which the daemon notices a moment
+ * later. */
 static void trace_again(struct inside *inside)
 {
     char text[512];
@@ -162,8 +163,8 @@ static int apply_new(struct inside *inside, char text[512])
     return inside_apply(inside, "new", first, false, text);
 }
 
-/* What was refused is nowhere; what was not is in memory and on disk. An answer may be
- * lost: then memory and disk agree. */
+/* A refused change is stored nowhere; an accepted one is in memory and on disk. If the
+ * answer is lost, memory and disk agree. */
 static void delete_new(struct inside *inside)
 {
     char text[512];
@@ -192,7 +193,7 @@ static int apply_changed(struct inside *inside, char text[512])
     return inside_apply(inside, "kept", second, true, text);
 }
 
-/* The old text or the new one, the same in memory and on disk. */
+/* The old text or the new one, equal in memory and on disk. */
 static void apply_back(struct inside *inside)
 {
     char text[512];

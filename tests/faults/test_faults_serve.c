@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams while a call of the daemon fails: the open fails, or batches come, or an error
- * comes in place of a batch. No client waits in vain, and the next stream gets every row.
+ * Streams while a call of the daemon fails: the open fails, or batches arrive, or an
+ * error item replaces a batch. No client waits for ever, and the next stream gets every
+ * row.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "tests/faults/inside.h"
 
 #define N_LINES 23
-#define MAX_CALLS 200 /* of next, in one pass */
+#define MAX_CALLS 200 /* calls of next in one pass */
 
 static struct inside in;
 
@@ -63,8 +64,8 @@ static void add_numbers(const struct stager_batch *batch, unsigned seen[N_LINES]
     }
 }
 
-/* One turn: 0 and more may come, OUT_OF_RANGE at the end; else the error with which it
- * ended. An error item is one of its turns. */
+/* Runs one turn: a batch (0), the end (OUT_OF_RANGE), or the error that ended the stream.
+ * An error item is one of the batches. */
 static int turn(struct stager_stream *stream, unsigned seen[N_LINES], int *item_error,
                 char text[512])
 {
@@ -85,7 +86,7 @@ static int turn(struct stager_stream *stream, unsigned seen[N_LINES], int *item_
     return 0;
 }
 
-/* A whole pass; the code of what went wrong in it, or 0. */
+/* Runs a whole pass; returns the first error, or 0. */
 static int read_pass(struct stager_stream **streams, int n, unsigned seen[N_LINES],
                      char text[512])
 {
@@ -97,8 +98,8 @@ static int read_pass(struct stager_stream **streams, int n, unsigned seen[N_LINE
         int one = turn(streams[i % n], seen, &item_error, text);
         ended[i % n] = one < 0;
         n_ended += one < 0;
-        /* A client whose connection fails before the broadcast begins leaves the other
-         * one waiting for a second client. */
+        /* If the connection of one client fails before the broadcast begins, the other
+         * client waits for a second one. */
         bool is_alone = one == -STAGER_DEADLINE_EXCEEDED && rc < 0 &&
                         strstr(text, "attached, waiting for 1 more") != NULL;
         if (one < 0 && one != -STAGER_OUT_OF_RANGE && !is_alone)
@@ -191,9 +192,9 @@ static void a_broadcast_survives_every_fault(void)
     survive("broadcast", read_both, "both", shared);
 }
 
-/* ---- bells that the kernel did not take ---- */
+/* ---- doorbells that the kernel refused ---- */
 
-/* One batch at once: one bell. */
+/* One batch at a time: one doorbell. */
 static struct stager_stream *open_sleeper(void)
 {
     struct stager_options options = {
@@ -219,7 +220,7 @@ static void stop_sleepers(struct stager_stream *streams[2])
     inside_finish(&in);
 }
 
-/* As a loop of events does it: asks, and sleeps on the descriptor. */
+/* Acts like an event loop: polls, and sleeps on the descriptor. */
 static void expect_nothing_yet(struct stager_stream *stream)
 {
     struct stager_batch *batch;
@@ -243,14 +244,14 @@ static void a_sleeper_whose_bell_failed_is_rung_again(void)
     streams[0] = open_sleeper();
     expect_nothing_yet(streams[0]);
     inject_arm(INJECT_SEND, 1, false);
-    streams[1] = open_sleeper(); /* now there is a batch for both */
+    streams[1] = open_sleeper(); /* now both have a batch */
     expect_woken(streams[0]);
     CHECK_INT(inject_off(), 1);
     stop_sleepers(streams);
 }
 
-/* The loop turns for longer than its longest pause while it sweeps; a connection that
- * ended would be looked at. */
+/* The loop runs for longer than its longest pause between sweeps. It would also notice a
+ * closed connection. */
 static void let_the_daemon_rest(struct stager *client)
 {
     for (uint64_t end = uv_hrtime() + 60000000; uv_hrtime() < end;) {
@@ -261,7 +262,8 @@ static void let_the_daemon_rest(struct stager *client)
     }
 }
 
-/* The doorbell of the request for the next pass fails: the daemon finds it by a sweep. */
+/* The doorbell of the request for the next pass fails: a sweep of the daemon finds the
+ * request. */
 static void a_sleeper_that_could_not_ring_is_found(void)
 {
     struct stager_stream *streams[2];
@@ -286,7 +288,7 @@ static void a_sleeper_that_could_not_ring_is_found(void)
     stop_sleepers(streams);
 }
 
-/* hello, open, join: a client that the reply does not reach has not attached. */
+/* hello, open, join: a client that does not receive the reply has not attached. */
 static void an_open_whose_reply_is_lost_begins_nothing(void)
 {
     struct stager_stream *streams[2];
@@ -309,9 +311,10 @@ static void an_open_whose_reply_is_lost_begins_nothing(void)
     inside_finish(&in);
 }
 
-/* ---- a deadline, and the question why ---- */
+/* ---- a deadline, and the reason for a wait ---- */
 
-/* One client is alone, and asks in vain, and why: that ends no stream. */
+/* A single client's request times out, and it asks for the reason: neither ends a
+ * stream. */
 static int wait_in_vain(struct stager_stream *stream, char text[512])
 {
     struct stager_batch *batch;

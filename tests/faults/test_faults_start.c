@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The start of a daemon while something fails: it runs, or says why not; and the next
- * start finds every pipeline that was applied.
+ * The start of a daemon under a fault: it runs or reports the reason. The next start
+ * finds every applied pipeline.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static const char pipeline[] = "dataset:\n  - range: {start: 0, stop: 100}\n"
                                "graph:\n  - {name: f, op: cast, input: [value], dtype: "
                                "float32}\nstaged:\n  features: {x: f}\n";
 
-/* As main.c does it. Turns the loop once, so that what was begun is under way. */
+/* Starts like main.c. Runs the loop once, so that started operations are in progress. */
 static int start_and_finish(struct inside *inside, char text[512])
 {
     struct stg_err err = {0};
@@ -43,7 +43,7 @@ static int start_and_finish(struct inside *inside, char text[512])
     return rc;
 }
 
-/* Also: who was refused left the runtime directory to the next. */
+/* It also checks that a refused start leaves the runtime directory free. */
 static void start_again(struct inside *inside)
 {
     struct stg_err err = {0};
@@ -78,9 +78,9 @@ static void starting_survives_every_fault(void)
     inside_finish(&in);
 }
 
-/* ---- settings that are read again ---- */
+/* ---- reloaded settings ---- */
 
-/* Each time with another number, in the file and then in the daemon. */
+/* Writes a new number to the file each time, and expects it in the daemon. */
 static void write_max_clients(struct inside *inside, unsigned n)
 {
     char text[1024];
@@ -97,9 +97,9 @@ static int reload(struct inside *inside, char text[512])
 {
     struct inside_state state;
     write_max_clients(inside, ++max_clients);
-    stg_log_set_level((enum stg_log_level)0); /* the settings set it again */
+    stg_log_set_level((enum stg_log_level)0); /* loading the settings sets it again */
     kill(getpid(), SIGHUP);
-    for (int i = 0; i < 3; i++) /* the signal comes by a pipe of the loop */
+    for (int i = 0; i < 3; i++) /* the signal arrives through a pipe of the loop */
         inside_settle(inside, &state);
     CHECK(state.max_clients <= max_clients);
     return 0;
@@ -128,9 +128,9 @@ static void reading_settings_again_survives_every_fault(void)
     inside_finish(&in);
 }
 
-/* ---- the end, with a trainer in the middle of a pass ---- */
+/* ---- shutdown, with a trainer in the middle of a pass ---- */
 
-/* Whatever the trainer was told, the daemon ends. */
+/* The daemon ends, whatever the trainer received. */
 static int serve_and_stop(struct inside *inside, char text[512])
 {
     struct stager_options options = {.struct_size = sizeof(options),

@@ -30,7 +30,7 @@
 #define MAX_ITEMS 64 /* of a pass */
 #define MAX_PASSES 2
 #define MAX_HELD 3
-#define KILLS 150 /* a delivery, unless STG_KILLS says */
+#define KILLS 150 /* per delivery, unless STG_KILLS is set */
 
 enum delivery { SPLIT, BROADCAST, ROUND_ROBIN };
 
@@ -42,25 +42,26 @@ struct round {
     char name[16];
 };
 
-/* What one client had of one batch. */
+/* The history of one batch at one client. */
 struct entry {
-    _Atomic int got;      /* stager_next returned it so often */
-    _Atomic bool may_be;  /* a call that acknowledges it began */
-    _Atomic bool is_done; /* and returned */
+    _Atomic int got;      /* number of times that stager_next returned it */
+    _Atomic bool may_be;  /* calls that acknowledge it and have begun */
+    _Atomic bool is_done; /* those that have returned */
 };
 
-/* Shared by the test and the clients; a client writes its own part alone. */
+/* Shared by the test and the clients; a client writes only to its own part. */
 struct ledger {
     struct entry entries[MAX_CLIENTS][MAX_ITEMS * MAX_PASSES];
-    _Atomic uint32_t n_opened; /* clients that opened once */
+    _Atomic uint32_t n_opened; /* clients that have opened once */
     struct client {
         _Atomic bool has_opened, is_finished;
-        _Atomic uint32_t ends; /* passes whose end it took */
+        _Atomic uint32_t ends; /* passes whose end it received */
         _Atomic int died_at;
     } clients[MAX_CLIENTS];
-    _Atomic uint32_t n_refused; /* opens, for memory that others had not released yet */
+    /* opens that failed for memory not yet released by others */
+    _Atomic uint32_t n_refused;
     _Atomic int has_failed;
-    char why[512]; /* of the first that fails */
+    char why[512]; /* of the first failure */
 };
 
 static struct ledger *ledger;
@@ -102,7 +103,7 @@ static struct entry *entry_of(const struct life *life, uint64_t number)
     return &ledger->entries[life->id][number];
 }
 
-/* Of split an entry of any client, else of this one. */
+/* The entry of any client under split, otherwise of this one. */
 static bool any_did(const struct life *life, uint64_t number,
                     bool (*did)(const struct entry *entry))
 {
@@ -178,7 +179,8 @@ static void release_first(struct life *life)
             life->n_held * sizeof(life->numbers[0]));
 }
 
-/* Everything of that pass that is this client's was acknowledged, or may be. */
+/* Returns whether this client acknowledged, or may have acknowledged, all its batches of
+ * the pass. */
 static void check_pass(const struct life *life, uint64_t pass)
 {
     uint64_t first = pass * now.n_items;
@@ -236,8 +238,8 @@ static void take_next(struct life *life)
         stager_rewind(life->stream);
 }
 
-/* No client takes before all have come once: another test covers a client that comes for
- * the first time after the end of a pass. */
+/* No client takes before all have opened once: another test covers a client that first
+ * attaches after the end of a pass. */
 static void await_others(const struct life *life)
 {
     struct client *self = &ledger->clients[life->id];
@@ -263,7 +265,7 @@ static void open_stream(struct fixture *fixture, struct life *life)
     struct timespec wait = {.tv_nsec = 1000000};
     int64_t end = now_millis() + fixture_millis(20000);
     int rc;
-    /* Others that closed in the middle may not have released yet what they had. */
+    /* Other clients that closed in the middle may still hold batches. */
     while ((rc = stager_open(NULL, now.name, &options, &life->stream)) ==
                -STAGER_RESOURCE_EXHAUSTED &&
            strstr(stager_error_text(NULL), "processes that left") != NULL &&
@@ -277,7 +279,7 @@ static void open_stream(struct fixture *fixture, struct life *life)
     point_reach(POINT_OPENED);
 }
 
-/* What is in hand comes again: a release after close acknowledges nothing. */
+/* Batches in hand are redelivered: a release after close acknowledges nothing. */
 static void close_stream(struct life *life)
 {
     stager_close(life->stream);
@@ -286,13 +288,13 @@ static void close_stream(struct life *life)
     point_reach(POINT_CLOSED);
 }
 
-/* Some close the stream in the middle, and open it again. */
+/* Some clients close the stream in the middle, and open it again. */
 static void live(struct fixture *fixture, uint32_t id, uint64_t seed)
 {
     struct random random = {seed};
     struct life life = {.id = id};
     life.ack_explicit = random_below(&random, 3) == 0;
-    /* The end of a pass of split waits for what is not acknowledged. */
+    /* Under split, the end of a pass waits for unacknowledged batches. */
     life.holds =
         random_below(&random, 2) == 0 && (now.delivery != SPLIT || !life.ack_explicit);
     bool leaves = random_below(&random, 3) == 0;
@@ -308,7 +310,8 @@ static void live(struct fixture *fixture, uint32_t id, uint64_t seed)
 
 /* ---- a round ---- */
 
-/* The point of the next death: one of a part of life that was not over. */
+/* Chooses the point of the next death in a part of the client's life that still lies
+ * ahead. */
 static void draw_plan(struct random *random, enum point *point, uint32_t *n)
 {
     *point = (enum point)(1 + random_below(random, N_POINTS - 1));
@@ -332,7 +335,7 @@ static void start(struct fixture *fixture, pid_t *pids, uint32_t id, bool dies,
     CHECK(pids[id] >= 0);
     if (pids[id] > 0)
         return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no client */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no client behind */
     point_plan(point, n, &ledger->clients[id].died_at);
     live(fixture, id, seed);
     _exit(0);
@@ -350,7 +353,7 @@ static void show_round(void)
                 point_name((enum point)ledger->clients[i].died_at));
 }
 
-/* Restarts killed clients until each has taken every end. Returns how many were killed.
+/* Restarts killed clients until each has received every end. Returns the number of kills.
  */
 static uint32_t run_clients(struct fixture *fixture, uint32_t n_deaths,
                             struct random *random)
@@ -383,7 +386,7 @@ static uint32_t run_clients(struct fixture *fixture, uint32_t n_deaths,
     return n_killed;
 }
 
-/* Counts of one client, or of all under split, for each batch. */
+/* Counts for each batch, of one client, or of all under split. */
 static void check_entries(uint32_t first, uint32_t n)
 {
     for (uint32_t k = 0; k < now.n_items * now.n_passes; k++) {

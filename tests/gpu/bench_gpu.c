@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast batches of 4 MiB come from a daemon into the memory of a GPU: over the GPU's
- * own copies from page-locked memory, and over what the daemon hands a trainer that looks
- * at nothing, whichever is slower. And how fast each kernel goes. Status 77 where there
- * is no GPU.
+ * Measures how fast batches of 4 MiB get from a daemon into the memory of a GPU. The
+ * result is relative to the slower one of two rates: the GPU's copies from page-locked
+ * memory, and the daemon's delivery to a trainer that reads nothing. Also measures the
+ * speed of each kernel. Status 77 without a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,7 +205,7 @@ static void measure_kernels(const struct rig *rig, double *ret)
     rig->device->free(0, m.offsets);
 }
 
-/* ---- in words ---- */
+/* ---- the report as text ---- */
 
 struct figures {
     double locked, pageable, device, host, kernels[N_KERNELS];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What libstager's way onto a GPU costs where batches are large and cost nothing to make:
- * batches of 64 MiB that lie ready in shared memory, over the GPU's own copies of as many
- * bytes from page-locked memory; and a trainer's work on each of them, as long as its
- * copy, over the longer one of both alone. Status 77 where there is no GPU.
+ * Measures the overhead of libstager on the way to a GPU for large batches that cost
+ * nothing to make: batches of 64 MiB ready in shared memory, relative to the GPU's copies
+ * of the same size from page-locked memory. Also measures a trainer's work on each batch,
+ * as long as its copy, relative to the longer of both alone. Status 77 without a GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +18,11 @@
 #define BATCH_BYTES ((uint64_t)64 << 20)
 #define SLOT_BYTES (BATCH_BYTES + STG_GRANULE_BYTES)
 #define MAX_HELD 5u
-#define SLOTS (2u * MAX_HELD) /* one is always ready, whatever the trainer holds */
+#define SLOTS (2u * MAX_HELD) /* one batch is always ready, whatever the trainer holds   \
+                               */
 #define WORK_ELEMENTS ((size_t)4 << 20)
 #define ROUNDS 5
-#define AHEAD 2 /* steps that the trainer's thread is in front of its work */
+#define AHEAD 2 /* steps by which the trainer's thread runs ahead of its work */
 
 static struct stg_err err;
 
@@ -31,7 +32,7 @@ static void must(int rc, const char *what)
         bench_die("%s: %s", what, err.text);
 }
 
-/* ---- batches that are there ---- */
+/* ---- prepared batches ---- */
 
 struct source {
     struct fake fake;
@@ -58,7 +59,7 @@ static void source_stop(struct source *source)
     stg_pipeline_spec_destroy(source->spec);
 }
 
-/* Once written, a batch is published again as it is. */
+/* Once written, a batch is published again unchanged. */
 static void publish(struct source *source, uint32_t slot)
 {
     struct fake *fake = &source->fake;
@@ -91,7 +92,7 @@ struct trainer {
     const struct rig *rig;
     struct source *source;
     struct stager_stream *stream;
-    void *x, *y; /* of work without a batch; what work writes */
+    void *x, *y; /* of work without a batch; the target of work's writes */
     struct stg_device_event *steps[AHEAD];
 };
 
@@ -146,7 +147,7 @@ static void step(const struct trainer *trainer, bool batches, unsigned launches)
     stager_release(batch);
 }
 
-/* Nanoseconds a step: with batches, with so much work on each, or with both. */
+/* Nanoseconds for a step: with batches, with this much work on each, or with both. */
 static double measure(const struct trainer *trainer, bool batches, unsigned launches,
                       double seconds)
 {
@@ -163,15 +164,15 @@ static double measure(const struct trainer *trainer, bool batches, unsigned laun
     return (double)(bench_now_ns() - began) / (double)n;
 }
 
-/* ---- all of it ---- */
+/* ---- complete runs ---- */
 
 struct figures {
-    double locked;               /* bytes a second */
-    double copied, worked, both; /* ns a step */
+    double locked;               /* bytes per second */
+    double copied, worked, both; /* ns per step */
     unsigned launches;
 };
 
-/* As much work as lasts as long as a copy, which hides nothing of either. */
+/* Work that lasts as long as a copy, so that it hides nothing of either. */
 static unsigned calibrate(const struct trainer *trainer, double seconds)
 {
     measure(trainer, true, 0, seconds); /* slots get their memory */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One, two and four trainers on one GPU that all get every batch of 4 MiB: each copies
- * for itself, or one copy is shared. Bytes a second of the slowest trainer, and memory of
- * the device, as nvidia-smi counts it. Status 77 where there is no GPU that shares.
+ * One, two and four trainers on one GPU, each of which gets every batch of 4 MiB: each
+ * trainer copies, or all share one copy. Measures bytes per second of the slowest
+ * trainer, and memory of the device as nvidia-smi counts it. Status 77 without a GPU that
+ * can share memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ static const unsigned counts[] = {1, 2, 4};
 
 struct figures {
     double bytes_per_s; /* of the slowest */
-    double memory_mib;  /* negative: nobody says */
-    uint64_t copied;    /* bytes, by all trainers */
+    double memory_mib;  /* negative: unknown */
+    uint64_t copied;    /* bytes, over all trainers */
 };
 
 /* ---- a trainer ---- */
@@ -48,7 +49,7 @@ static uint64_t take(struct stager_stream *stream, double seconds)
     return n;
 }
 
-/* Says when it is warm, measures when it is told to, and stays until it is told again. */
+/* Reports when it is warm, measures on request, and stays until the next request. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct course *course = arg;
@@ -79,9 +80,9 @@ static void train(struct fixture *fixture, int fd, void *arg)
     rig_close(&rig);
 }
 
-/* ---- all of them ---- */
+/* ---- all trainers ---- */
 
-/* In use on device 0, MiB; negative: nvidia-smi is not there. */
+/* Memory in use on device 0, MiB; negative: nvidia-smi is not installed. */
 static double memory_in_use(void)
 {
     double mib = -1;
@@ -128,7 +129,7 @@ static void measure(struct fixture *fixture, unsigned n, bool shared, double sec
         trainer_join(&trainers[i]);
 }
 
-/* In a process of its own: a device is not for both halves of a fork. */
+/* Runs in a separate process: both halves of a fork must not share a device. */
 static bool can_share(void)
 {
     int status;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the models of nets.py learn from: rows as text, the same batches of them by a pipeline of stager and by a data set
-of PyTorch. criteo: label, 13 numbers, 26 words that are hashed. clicks: what a user saw before, too."""
+"""The training data of nets.py: rows as text, and the same batches of them from a pipeline of stager and from a data
+set of PyTorch. criteo: label, 13 numbers, 26 hashed words. clicks: also the items that a user saw before."""
 import itertools
 import os
 import subprocess
@@ -17,7 +17,8 @@ KINDS = {model: kind for model, (_, kind) in MODELS.items()}
 FEATURES = {"criteo": ["label", "dense", "ids"],
             "clicks": ["label", "dense", "user", "item", "category", "history"]}
 HEADERS = {"criteo": 1, "clicks": 0}
-ROW_BYTES = {"criteo": 2048, "clicks": 1024}  # of a batch, in any form, at most; and 16 for each item that was seen
+# largest size of a batch in any form; plus 16 for each item in the history
+ROW_BYTES = {"criteo": 2048, "clicks": 1024}
 USERS, ITEMS = 20_000, 10_000
 
 
@@ -39,7 +40,7 @@ def node(name, op, *inputs, **attributes):
 
 
 def hashed(name, source, n):
-    """Ids of 4 bytes, as both sides have them."""
+    """Ids of 4 bytes, on both sides."""
     return [node(name + "_hash", "string_to_hash_bucket_fast", source, num_buckets=n),
             node(name, "cast", name + "_hash", dtype="int32")]
 
@@ -71,8 +72,8 @@ GRAPHS = {"criteo": criteo, "clicks": clicks}
 
 
 def pipeline(name, kind, path, n_rows, n_seen, smart_stage, **staged):
-    """Batches without an end. smart_stage: all is computed behind the boundary, and fetched by `run`, unless it moves;
-    None: all is computed before it, and batches carry the features."""
+    """Batches without an end. smart_stage: the boundary stands before all computation, and `run` fetches the results of
+    nodes that did not move. None: all computation lies before the boundary, and batches carry the features."""
     behind = smart_stage is not None
     graph = GRAPHS[kind]("staged:record" if behind else "record")
     row_bytes = ROW_BYTES[kind] + 16 * n_seen * (kind == "clicks")
@@ -81,7 +82,7 @@ def pipeline(name, kind, path, n_rows, n_seen, smart_stage, **staged):
             "graph": graph,
             "staged": {"capacity": 4, "max_batch_bytes": n_rows * row_bytes + (1 << 16), **staged}}
     if behind:
-        # A target stays where it is; what it is made of may move.
+        # A target does not move; its inputs may.
         graph += [node("out_" + feature, "identity", feature) for feature in FEATURES[kind]]
         made.update(smart_stage=smart_stage, targets=["out_" + feature for feature in FEATURES[kind]])
         made["staged"]["features"] = {"record": "record"}
@@ -124,7 +125,7 @@ def fingerprint64(text):
 
 
 class Ids(dict):
-    """{word: its bucket}, hashed when it is first seen, as who has no hash in C does it."""
+    """{word: its bucket}, hashed at its first use, as in a program without a hash in C."""
 
     def __init__(self, n):
         super().__init__()
@@ -164,7 +165,7 @@ PARSERS = {"criteo": parse_criteo, "clicks": parse_clicks}
 
 
 class Batches(Dataset):
-    """Item i is batch i of a file, parsed by whoever asks."""
+    """Item i is batch i of a file, parsed by the caller."""
 
     def __init__(self, kind, path, n_rows):
         self.kind, self.path, self.ids = kind, path, {}

@@ -30,12 +30,12 @@ import row  # noqa: E402
 import toolkit  # noqa: E402
 
 SKIPPED = 77
-START_S, CELL_S = 90, 60  # to import torch and make a context; beyond what a cell is told to take
-# {mode: smart_stage, None where all is staged; what else the pipeline says}; DataLoader has none.
+START_S, CELL_S = 90, 60  # to import torch and make a context; in addition to the time of a cell
+# {mode: smart_stage, None if all is staged; other settings of the pipeline}; DataLoader has none.
 PIPELINES = {"off": ("off", {}), "on": ("on", {}), "auto": ("auto", {}), "gpu": ("auto", {"smart_stage_gpu": "auto"}),
              "staged": (None, {}), "shared": (None, {})}
 MODES = ["dataloader", "off", "on", "auto", "gpu", "staged"]
-TOGETHER = ["dataloader", "on", "staged", "shared"]  # of several trainers, and under MPS
+TOGETHER = ["dataloader", "on", "staged", "shared"]  # for several trainers, and under MPS
 
 
 def say(text):
@@ -47,7 +47,7 @@ class Gone(Exception):
 
 
 class Trainers:
-    """k processes that train at the same time. Who dies or hangs ends them all; the next cell gets new ones."""
+    """k processes that train concurrently. If one dies or hangs, all end; the next cell gets new ones."""
 
     def __init__(self, k, env, job, log):
         self.k, self.env, self.job, self.log = k, env, job, log
@@ -71,7 +71,7 @@ class Trainers:
         return found
 
     def ask(self, deadline, **command):
-        """What each answers; Gone, or RuntimeError with what one of them failed of."""
+        """Returns the answer of each; Gone, or RuntimeError with the failure of one of them."""
         if not self.processes:
             self.start()
         for process in self.processes:
@@ -126,7 +126,7 @@ class Run:
         return name
 
     def attempt(self, what, trainers, deadline, name, **command):
-        """Answers, or a failure's text."""
+        """The answers, or the text of a failure."""
         try:
             return trainers.ask(min(deadline, self.clock.left()), name=name, **command), None
         except Gone as error:
@@ -160,7 +160,7 @@ class Run:
         self.write()
 
     def group(self, k, with_mps):
-        """All models with k trainers. One of them without MPS is looked at in more ways."""
+        """All models with k trainers. A single trainer without MPS is measured in more ways."""
         trainers = Trainers(k, dict(os.environ), self.job(k), self.log)
         alone = k == 1 and not with_mps
         try:
@@ -176,7 +176,7 @@ class Run:
             trainers.close()
 
     def groups(self, with_mps, **env):
-        """With a daemon, which starts what it starts in the same environment as the trainers'."""
+        """Uses a daemon, which starts its processes in the same environment as the trainers'."""
         env = {**env, "STAGER_CUDA_DIR": os.path.join(self.args.build, "cuda")}
         env.update(toolkit.with_libraries(os.environ, os.path.join(self.args.build, "client"), env["STAGER_CUDA_DIR"]))
         with mock.patch.dict(os.environ, env), \
@@ -206,7 +206,8 @@ class Run:
 
 
 def look(device):
-    """(the device's name, why there is nothing to train on). A process of its own looks: this one shall have no context."""
+    """Returns (the device's name, the reason why training is impossible). A separate process looks: this one must not
+    get a context."""
     if importlib.util.find_spec("torch") is None:
         return "", "no torch"
     code = ("import sys, torch; torch.zeros(1, device=sys.argv[1]); "

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models.py has found, judged and as a table."""
+"""Judges the results of models.py and formats them as a table."""
 
-# What DeepRec's smart stage on a GPU (do_smartstage_gpu) gave over none, on an A100 of its authors.
+# The speedup of DeepRec's smart stage on a GPU (do_smartstage_gpu) over none, on an A100, as published by its authors.
 SEEDS = {"DIEN": 1.005, "DIN": 1.200, "DLRM": 2.051, "DSSM": 1.096, "DeepFM": 1.246}
 MODELS = list(SEEDS)
 TITLES = {"dataloader": "DataLoader", "off": "stager, off", "on": "on", "auto": "auto",
           "gpu": "auto, GPU too", "staged": "all staged", "shared": "all staged, one copy"}
-ALONE = [mode for mode in TITLES if mode != "shared"]  # of one trainer; that is for several
-LOSS_GAP = {True: 1e-5, False: 2e-3}  # on a CPU; on a GPU sums of floats come in any order
+ALONE = [mode for mode in TITLES if mode != "shared"]  # one trainer; this table is for several
+LOSS_GAP = {True: 1e-5, False: 2e-3}  # on a CPU; on a GPU floats are added in any order
 
 
 def cell_of(found, model, mode, k=1, with_mps=False):
@@ -18,7 +18,7 @@ def cell_of(found, model, mode, k=1, with_mps=False):
 
 
 def rate(cell):
-    """Steps a second of the slowest trainer; None: not measured."""
+    """Steps per second of the slowest trainer; None: not measured."""
     return min(cell["steps_per_s"]) if "steps_per_s" in cell else None
 
 
@@ -27,7 +27,7 @@ def over(a, b):
 
 
 def difference(check, other, allowed):
-    """Why two trainers did not train on the same rows, or not to the same loss."""
+    """Why two trainers did not train on the same rows, or did not reach the same loss."""
     for step, ((loss, sums), (other_loss, other_sums)) in enumerate(zip(check, other)):
         if sums != other_sums:
             return f"step {step}: sums of its rows {sums}, of DataLoader's {other_sums}"
@@ -37,7 +37,7 @@ def difference(check, other, allowed):
 
 
 def judge(found):
-    """Adds `differ`, what is not as with DataLoader; and `ratios`, of one trainer."""
+    """Adds `differ`, the differences from DataLoader; and `ratios` of one trainer."""
     found["differ"], found["ratios"] = [], {}
     for cell in found["cells"]:
         other = cell_of(found, cell["model"], "dataloader")
@@ -83,7 +83,7 @@ def parts(found):
 
 
 def together(found):
-    """Of k trainers on one device, with and without MPS: the slowest one."""
+    """k trainers on one device, with and without MPS: the slowest one."""
     groups = list(dict.fromkeys((cell["trainers"], cell["mps"]) for cell in found["cells"]))
     modes = [mode for mode in TITLES if any(cell["mode"] == mode and cell["trainers"] > 1 for cell in found["cells"])]
     rows = []

@@ -26,7 +26,7 @@ def find():
 
 
 def descendants(pid):
-    """Processes that pid began, and those that they began."""
+    """The descendants of process pid."""
     children = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -55,7 +55,7 @@ class Mps:
         return {**env, "PATH": env.get("PATH", os.defpath) + os.pathsep + ELSEWHERE}
 
     def _ask(self, command, seconds):
-        """Does the daemon take the command in time?"""
+        """Returns whether the daemon accepts the command in time."""
         try:
             return subprocess.run([self.program], env=self._env(), input=command + "\n", text=True,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
@@ -64,7 +64,7 @@ class Mps:
             return False
 
     def _start(self):
-        """Why it does not run; "" when it does."""
+        """The reason why it does not run; "" if it runs."""
         path = os.path.join(self.folder, "said")
         with open(path, "wb") as said:
             self.process = subprocess.Popen([self.program, "-f"], env=self._env(), stdin=subprocess.DEVNULL,
@@ -91,7 +91,7 @@ class Mps:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end(self):
-        """Its servers are processes of its own, and end with it; where they do not, both are ended."""
+        """Its servers are separate processes and normally end with it; otherwise both are ended."""
         if self.process.poll() is None and self._ask("quit", ASK_S):
             try:
                 self.process.wait(QUIT_S)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models that examples has, as PyTorch trains them: DLRM, DeepFM, DSSM, DIN and DIEN. Each takes the tensors
-of a batch by name and gives logits, one a row; each begins with the same weights every time."""
+"""The models of examples in PyTorch: DLRM, DeepFM, DSSM, DIN and DIEN. Each takes the tensors of a batch by name and
+returns logits, one for each row. Each starts with fixed weights."""
 import os
 import sys
 
@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(ROOT, "examples"))
 import dlrm_torch  # noqa: E402
 from criteo import N_BUCKETS, N_CATEGORIES, N_NUMBERS  # noqa: E402
 
-# Of the behaviour data: how many users and items there are room for, and categories.
+# The sizes of the behaviour data: users, items, categories.
 N_IDS, N_KINDS = 100_000, 1_000
 N_DENSE = 2
 DIM, HIDDEN = 16, 128
@@ -73,7 +73,7 @@ class DSSM(nn.Module):
 
 
 class Behaviour(nn.Module):
-    """What DIN and DIEN share: users, items, and the items that a user saw before, -1 where there are no more."""
+    """The common part of DIN and DIEN: users, items, and the items that a user saw before, padded with -1."""
 
     def __init__(self):
         super().__init__()
@@ -84,18 +84,18 @@ class Behaviour(nn.Module):
         return self.deep(torch.cat([interest, item, self.users(rows["user"]), rows["dense"]], dim=1))[:, 0]
 
     def look(self, rows):
-        """(the item's vector, those of the history, where there is one)."""
+        """(the item's vector, those of the history, a mask of its entries)."""
         history = rows["history"]
         return self.items(rows["item"]), self.items(history.clamp(min=0)), history >= 0
 
 
 def attend(scores, mask):
-    """Weights over the history; all 0 where there is none."""
+    """Weights over the history; all 0 if it is empty."""
     return torch.softmax(scores.masked_fill(~mask, -1e9), dim=1) * mask
 
 
 class DIN(Behaviour):
-    """What was seen before counts by how much it has to do with the item."""
+    """Earlier items count by their relevance to the item."""
 
     def __init__(self):
         super().__init__()
@@ -109,7 +109,7 @@ class DIN(Behaviour):
 
 
 class DIEN(Behaviour):
-    """Interests evolve through a GRU, and through one that attention drives."""
+    """Interests evolve through a GRU, and through one driven by attention."""
 
     def __init__(self):
         super().__init__()
@@ -132,7 +132,7 @@ class DIEN(Behaviour):
         return self.score(rows, item, self.evolve(interests, attend(scores, mask)))
 
 
-# {name: (model, the data that it learns from)}
+# {name: (model, its training data)}
 MODELS = {"DIEN": (DIEN, "clicks"), "DIN": (DIN, "clicks"), "DLRM": (DLRM, "criteo"), "DSSM": (DSSM, "clicks"),
           "DeepFM": (DeepFM, "criteo")}
 
@@ -145,7 +145,7 @@ class Trainer:
         self.model, self.lr = MODELS[name][0]().to(device), lr
 
     def step(self, rows):
-        """The loss, on the device: nothing is waited for."""
+        """The loss, on the device: the call waits for nothing."""
         loss = nn.functional.binary_cross_entropy_with_logits(self.model(rows), rows["label"])
         loss.backward()
         dlrm_torch.descend(self.model, self.lr)

@@ -7,8 +7,8 @@
 #include "core/status.h"
 #include "tests/bench/bench.h"
 
-/* stager wraps the default stream as any other, and the default stream of a trainer is
- * what most of them work on. */
+/* stager wraps the default stream like any other, and most trainers work on their default
+ * stream. */
 int rig_open(struct rig *rig, struct stg_err *err)
 {
     const char *dir = getenv("STG_CUDA_DIR");

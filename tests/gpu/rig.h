@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests and the benchmark of a GPU share: the device (or, to try the tests
- * themselves, a stand-in), a stream of the trainer's, memory to look at what is there.
+ * Shared by the tests and the benchmark of a GPU: the device (or a stand-in, to try the
+ * tests themselves), a stream of the trainer, memory to inspect data.
  */
 #ifndef STG_TESTS_GPU_RIG_H
 #define STG_TESTS_GPU_RIG_H
@@ -17,20 +17,20 @@ struct rig {
     struct stg_device_event *event;
 };
 
-/* From the folder in environment STG_CUDA_DIR. 0, or negative with the reason why there
- * is none. Not before fork: a device is not for both halves. */
+/* Loads the device from the folder in environment STG_CUDA_DIR. Returns 0, or a negative
+ * code with the reason. Not before fork: both halves must not share a device. */
 int rig_open(struct rig *rig, struct stg_err *err);
 void rig_close(struct rig *rig);
 
-/* What to give as stager_options.device_stream. */
+/* Returns the value for stager_options.device_stream. */
 void *rig_native(const struct rig *rig);
 
-/* Bytes a second of copies of so many bytes onto the device from RIG_BUFFERS buffers of
- * the host, as many under way as there are: page-locked ones, or what malloc gives. */
+/* Returns bytes per second of copies of this size onto the device from RIG_BUFFERS host
+ * buffers, all in flight: page-locked ones, or malloc's. */
 #define RIG_BUFFERS 4
 double rig_copy_rate(const struct rig *rig, size_t bytes, bool locked, double seconds);
 
-/* Waits for all that is on the trainer's stream. */
+/* Waits for all work on the trainer's stream. */
 int rig_wait(const struct rig *rig, struct stg_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row of tests/gpu/run: a program that is run in a session of its own until it ends or its time is up, and what
-became of it. It may hang, crash or be killed: that is its own row's result, and nobody else's."""
+"""One row of tests/gpu/run: a program that runs in a separate session until it ends or times out, and its result. If it
+hangs, crashes or is killed, only its own row fails."""
 import os
 import re
 import signal
@@ -12,7 +12,7 @@ TEXT_BYTES = 3000
 
 
 class Clock:
-    """The time that is left of a whole run."""
+    """The remaining time of a whole run."""
 
     def __init__(self, seconds):
         self.end = time.monotonic() + seconds
@@ -22,7 +22,7 @@ class Clock:
 
 
 def members(session):
-    """Processes of a session that have not ended, in whatever groups they are."""
+    """Processes of a session that have not ended, in any process group."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -37,8 +37,8 @@ def members(session):
 
 
 def end(process):
-    """The program and what it has begun, but for what has made a session of its own."""
-    for _ in range(3):  # what one of them begins meanwhile is found the next time
+    """The program and its descendants, except those that made another session."""
+    for _ in range(3):  # processes started meanwhile are found the next time
         for pid in members(process.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -48,7 +48,7 @@ def end(process):
 
 
 def execute(command, env, folder, log, seconds):
-    """(exit status, None where it had to be ended; what it said). What it says is in the log at once."""
+    """(exit status, None if it was killed; its output). The log gets the output at once."""
     with open(log, "ab") as out:
         out.write(f"$ {' '.join(command)}\n".encode())
         out.flush()
@@ -77,13 +77,13 @@ def why(code, seconds):
 
 
 def told(text):
-    """The last line but for counts: why something was skipped."""
+    """The last line except for counts: the reason of a skip."""
     lines = [line for line in text.strip().split("\n") if line and not re.match(r"\d+ passed", line)]
     return lines[-1][-300:] if lines else ""
 
 
 def run(name, command, env, folder, log, seconds):
-    """The row: name, state, seconds; counts where the program ends with them; text where it did not pass."""
+    """The row: name, state, seconds; counts if the program ends with them; text if it did not pass."""
     began = time.monotonic()
     try:
         code, text = execute(command, env, folder, log, seconds)

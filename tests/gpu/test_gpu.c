@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches on a GPU: whether what arrives is what was sent, while the memory that it came
- * from is written again as soon as its lease is back; whether work that still reads a
- * batch reads the old one; and what is left of two trainers when one is killed.
+ * Batches on a GPU: the data that arrive equal the data sent, although their source
+ * memory is overwritten once its lease is released; work that still reads a batch reads
+ * the old data; and the state of two trainers after one is killed.
  */
 #include <sched.h>
 #include <signal.h>
@@ -20,8 +20,8 @@
 #include "tests/gpu/rig.h"
 #include "tests/system/fixture.h"
 
-#define SLOTS 8u      /* extents of the daemon that is none */
-#define ELEMENTS 8000 /* of a batch: as many as an extent has room for */
+#define SLOTS 8u      /* extents of the fake daemon */
+#define ELEMENTS 8000 /* elements of a batch: as many as fit an extent */
 #define BATCHES 400
 
 static struct stg_err err;
@@ -34,7 +34,7 @@ static void rig_or_skip(struct rig *rig)
         stg_test_keeps_descriptors();
 }
 
-/* ---- a daemon that writes over what was given back, at once ---- */
+/* ---- a daemon that overwrites released memory at once ---- */
 
 struct source {
     struct fake fake;
@@ -74,7 +74,8 @@ static void take_back(struct source *source)
     }
 }
 
-/* As many as there is room for. Batch n holds n * ELEMENTS, n * ELEMENTS + 1 … */
+/* Publishes as many as there is room for. Batch n holds n * ELEMENTS, n * ELEMENTS + 1
+ * … */
 static void publish(struct source *source)
 {
     unsigned n_out = 0;
@@ -113,7 +114,7 @@ static struct stager_stream *source_open(struct source *source,
     return stream;
 }
 
-/* What a batch was, when the trainer's stream came to it: first, middle, last. */
+/* Values of a batch when the trainer's stream reached it: first, middle, last. */
 #define LOOKS 3
 static const size_t looks[LOOKS] = {0, ELEMENTS / 2, ELEMENTS - 1};
 
@@ -143,8 +144,8 @@ static void check_looks(const int64_t *looked)
     }
 }
 
-/* Takes all batches and waits for nothing but the end. beside: the trainer works on a
- * stream that it did not name at open. */
+/* Takes all batches and waits only for the end. beside: the trainer works on a stream
+ * that it did not name at open. */
 static void take_all(struct source *source, bool beside)
 {
     struct rig rig;
@@ -213,7 +214,7 @@ static void batches_arrive_whole_for_work_on_another_stream(void)
     source_stop(&source);
 }
 
-/* ---- a step that takes its time ---- */
+/* ---- a slow step ---- */
 
 #define BUSY_BYTES ((size_t)256 << 20)
 #define BUSY_ROUNDS 40
@@ -266,7 +267,8 @@ static const char with_nodes[] =
     "  - {name: twice, op: stack, input: [\"staged:x\", \"staged:x\"], axis: 1}\n"
     "staged: {features: {x: x}, smart_stage_gpu: on, stage_subgraph_stream_id: 1}\n";
 
-/* Each run's results are looked at by the trainer's stream, which nobody waits for. */
+/* Only the trainer's stream reads the results of each run, and the test does not wait for
+ * it. */
 static void results_arrive_whole(void)
 {
     static const char *const fetches[] = {"bucket", "twice"};
@@ -376,7 +378,7 @@ static size_t note(int from, bool *seen, size_t most)
     return n;
 }
 
-/* Looks from a process of its own: a device is not for both halves of a fork. */
+/* Looks from a separate process: both halves of a fork must not share a device. */
 static void device_or_skip(bool shares)
 {
     struct stg_device_facts facts = {0};
@@ -428,7 +430,7 @@ struct course {
     int64_t batches, shared, copied_bytes;
 };
 
-/* Each value where it lies; then what it was that lay there. */
+/* Each value at its address; then the value that lay there. */
 static void train_together(const char *runtime_dir, int to)
 {
     struct rig rig;

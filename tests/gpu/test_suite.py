@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 import mps  # noqa: E402
 import row  # noqa: E402
 
-# Says where it is, and that it is there. "quit" ends it; who is asked for something writes that down.
+# Prints its state, and that it runs. "quit" ends it; it records the requests that it receives.
 CONTROL = """#!/bin/sh
 if [ "$1" = -f ]; then
     echo $$ >"$CUDA_MPS_PIPE_DIRECTORY/pid"
@@ -40,7 +40,7 @@ PATIENCE_S = (0.5, 2, 8, 30)
 
 
 def is_alive(pid):
-    """Not gone, and not a zombie that somebody else has to look at."""
+    """Not gone, and not a zombie that another process must reap."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -61,7 +61,7 @@ def read(path):
 
 
 def pids_in(folder, *names):
-    """The process ids in files that scripts write, or [] before all are written."""
+    """The process ids in files that scripts write, or [] until all are written."""
     try:
         texts = [read(os.path.join(folder, name)) for name in names]
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def pids_in(folder, *names):
 
 class Folder(tempfile.TemporaryDirectory):
     def hang(self, script, *names):
-        """Runs a row that hangs; what is found, and the process ids in those files. A slow machine needs a longer
+        """Runs a row that hangs; returns the result and the process ids in those files. A slow machine needs a longer
         deadline to write them."""
         for seconds in PATIENCE_S:
             found = self.row(script, seconds)
@@ -84,7 +84,7 @@ class Folder(tempfile.TemporaryDirectory):
         return row.run("x", ["sh", "-c", script], dict(os.environ), self.name, os.path.join(self.name, "log"), seconds)
 
     def control(self, what):
-        """An nvidia-cuda-mps-control that does that, first on PATH."""
+        """An nvidia-cuda-mps-control with that behaviour, first on PATH."""
         path = os.path.join(self.name, mps.PROGRAM)
         with open(path, "w", encoding="utf-8") as file:
             file.write(CONTROL % what)

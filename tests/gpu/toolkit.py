@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tests/gpu/run has stager built: with packages that lie in a folder (tests/gpu/carry), or with installed ones."""
+"""Builds stager for tests/gpu/run: with packages in a folder (tests/gpu/carry), or with installed ones."""
 import glob
 import os
 import re
@@ -15,7 +15,7 @@ TARGETS = ["daemon/stagerd", "daemon/gpu/stager-gpu", "client/stagerctl/stagerct
            "tests/client/test_client_device", "tests/standin/libstager-cuda.so", "tests/gpu/test_gpu",
            "tests/gpu/bench_gpu", "tests/gpu/bench_gpu_copy", "tests/gpu/bench_gpu_shared"]
 MORE_TARGETS = r"client/(python/stager/[^/]+|libstager-compute\.so[.0-9]*)"
-# Where a driver that is mounted into a container has its libraries and programs.
+# The folders of a driver's libraries and programs when it is mounted into a container.
 DRIVER_FOLDERS = ["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
 DRIVER_PROGRAMS = "/usr/local/nvidia/bin"
 LIB = "usr/lib/x86_64-linux-gnu"
@@ -26,13 +26,13 @@ class Failed(Exception):
 
 
 def carried(folder, env):
-    """Adds to env what finds packages that lie in a folder; the options of meson for them."""
+    """Adds the search paths of packages in a folder to env; returns meson's options for them."""
     root = os.path.join(folder, "root")
     if not os.path.isdir(root):
         return []
     headers = [f"{root}/usr/include", f"{root}/usr/include/x86_64-linux-gnu"]
     if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
-        # The extension keeps to the stable interface: headers of another Python do.
+        # The extension uses only the stable interface: headers of another Python work.
         headers += glob.glob(f"{root}/usr/include/python3*")
     env.update(PATH=os.path.join(folder, "bin") + os.pathsep + env["PATH"],
                PKG_CONFIG_LIBDIR=f"{root}/{LIB}/pkgconfig:{root}/usr/share/pkgconfig",
@@ -57,8 +57,8 @@ def program(name, module):
 
 
 def with_libraries(env, *folders):
-    """Libraries are found in these folders first, and then where they were found before: a driver that is mounted into a
-    container may lie where env says, or nobody does."""
+    """Libraries are found in these folders first, then in the previous ones: a driver mounted into a container may lie
+    where env points, or in no known folder."""
     mounted = [folder for folder in DRIVER_FOLDERS if os.path.isdir(folder)]
     before = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
     return dict(env, LD_LIBRARY_PATH=os.pathsep.join(dict.fromkeys([*folders, *before, *mounted])))
@@ -79,7 +79,7 @@ def wanted_targets(ninja, folder, env):
 
 
 def build(folder, packages, root, log, seconds, jobs=None):
-    """Has stager built in folder; the environment that it was built in. Failed says which step did not work."""
+    """Builds stager in folder; returns the environment of the build. Failed names the step that failed."""
     env, options = environment(packages)
     clock = row.Clock(seconds)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process of one trainer of models.py: `trainer.py JOB`, JOB being JSON: build, device, runtime_dir, paths, n_rows,
-workers. It obeys lines of JSON on stdin, and answers each with one on stdout: {"do": "train" …}, {"do": "parts" …}."""
+workers. It executes lines of JSON on stdin, and answers each with one on stdout: {"do": "train" …}, {"do": "parts"
+…}."""
 import contextlib
 import itertools
 import json
@@ -22,9 +23,9 @@ import stager.torch  # noqa: E402
 
 TIMEOUT_S = 60.0
 LOOK_S = 0.5
-LATE_BATCHES = 8  # copies under way, at most, where nothing else is done
+LATE_BATCHES = 8  # copies in flight, at most, while nothing else runs
 now = time.perf_counter
-warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nobody writes
+warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # no thread writes
 
 
 class Bench:
@@ -44,7 +45,7 @@ class Bench:
         return {name: value.to(self.device, non_blocking=True) for name, value in rows.items()}
 
     def result(self, value):
-        """Of `run`: on the device, or page-locked where there is one."""
+        """Results of `run`: on the device, or page-locked if there is one."""
         if isinstance(value, stager.Tensor):
             return torch.utils.dlpack.from_dlpack(value)
         value = torch.from_numpy(value)

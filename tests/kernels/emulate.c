@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What launch.c needs of the plugin, where the kernels are emulated: there is always the
- * one device, and its memory is the host's.
+ * The plugin functions that launch.c needs, for emulated kernels: there is always one
+ * device, and its memory is the host's.
  */
 #include <cuda_runtime_api.h>
 

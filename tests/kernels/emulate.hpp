@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The *.cu as plain C++, included before all else: a launch is a loop over the threads of
- * a small grid, so that each of them takes several elements. What it cannot show: the
- * device's own rounding, and threads at the same time.
+ * Compiles the *.cu as plain C++; included before everything else. A launch is a loop
+ * over the threads of a small grid, so that each thread handles several elements. The
+ * emulation does not cover the device's rounding and concurrent threads.
  */
 #ifndef STG_TESTS_KERNELS_EMULATE_HPP
 #define STG_TESTS_KERNELS_EMULATE_HPP

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each kernel against the op of the CPU that it does the work of, over the same inputs:
- * on a GPU, and (the same source) as plain C++.
+ * Each kernel compared with the corresponding CPU op on the same inputs: on a GPU, and
+ * (the same source) as plain C++.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,8 @@
 
 static struct stg_err err;
 
-/* What arithmetic stumbles over, and whole numbers around the ends of integers. */
+/* Values that are critical for arithmetic, and whole numbers around the limits of
+ * integers. */
 static const double edges[] = {
     0.0,         -0.0,         0.5,          -0.5,        1.5,         2.5,
     -1.0,        127.0,        128.0,        -129.0,      255.0,       256.0,
@@ -25,7 +26,7 @@ static const double edges[] = {
 };
 #define N_EDGES (sizeof(edges) / sizeof(edges[0]))
 
-/* n elements: edges first where it is a float of 4 or 8 bytes, then any bits. */
+/* n elements: edge cases first for floats of 4 or 8 bytes, then random bits. */
 static void *make_elements(int dtype, size_t n, uint64_t seed)
 {
     unsigned bytes = stg_dtype_bytes(dtype);
@@ -41,7 +42,7 @@ static void *make_elements(int dtype, size_t n, uint64_t seed)
     return data;
 }
 
-/* Small numbers: sums of them neither overflow nor vanish. */
+/* Small numbers: their sums neither overflow nor vanish. */
 static void *make_small(int dtype, size_t n, uint64_t seed)
 {
     int64_t shape[1] = {(int64_t)n};
@@ -137,7 +138,7 @@ static void check_bucketize(const struct bench *bench, int dtype, const char *at
     int64_t shape[1] = {(int64_t)n};
     size_t bytes;
     void *data = make_elements(dtype, n, (uint64_t)dtype);
-    for (size_t i = 0; i < n_boundaries; i++) /* a boundary itself is above it */
+    for (size_t i = 0; i < n_boundaries; i++) /* a boundary value belongs above it */
         if (dtype == STAGER_FLOAT32)
             ((float *)data)[N_EDGES + i] = boundaries[i];
     struct stg_tensor x = twin_tensor(dtype, 1, shape, data);
@@ -181,7 +182,7 @@ static void hashes(struct bench bench)
     int64_t shape[1] = {N}, *offsets = malloc((N + 1) * sizeof(*offsets));
     CHECK(offsets != NULL);
     offsets[0] = 0;
-    for (int i = 0; i < N; i++) /* every length of each of the hash's ways, unaligned */
+    for (int i = 0; i < N; i++) /* every length of each path of the hash, unaligned */
         offsets[i + 1] = offsets[i] + i % 200;
     char *bytes = malloc((size_t)offsets[N] + 1);
     CHECK(bytes != NULL);
@@ -235,7 +236,8 @@ static void check_normalize(const struct bench *bench, int from, int to,
     }
     struct stg_tensor image = twin_tensor(from, 4, shape, data);
     size_t image_bytes;
-    /* The op takes floats: the op before it, an image of bytes as it is. */
+    /* The op takes floats, so the op before it converts; the kernel takes the image's
+     * bytes. */
     void *floats = twin_run("cast", "dtype=\"float32\"", &image, 1, &image_bytes);
     struct stg_tensor x = twin_tensor(STAGER_FLOAT32, 4, shape, floats);
     void *want = twin_run("normalize_image", attrs, &x, 1, &bytes);
@@ -297,7 +299,7 @@ static void make_ragged(struct ragged *ids)
 {
     *ids = (struct ragged){.n = 0};
     for (int r = 0; r < ROWS; r++) {
-        for (int k = 0; k < r % 9; k++, ids->n++) /* rows without ids among them */
+        for (int k = 0; k < r % 9; k++, ids->n++) /* some rows without ids */
             ids->wide[ids->n] = ids->narrow[ids->n] = (r * 7 + k * 13) % N_TABLE;
         ids->splits[r + 1] = (int64_t)ids->n;
     }
@@ -369,7 +371,7 @@ static void lookups(struct bench bench)
     }
 }
 
-/* What the op refuses, a kernel cannot in time: it says which. */
+/* The op refuses such ids. A kernel cannot stop in time: it reports the id. */
 static void bad_ids(struct bench bench)
 {
     float table[6] = {1, 2, 3, 4, 5, 6}, want[6] = {3, 4, 0, 0, 1, 2};
@@ -414,7 +416,7 @@ static void bad_ids(struct bench bench)
 
 enum { MOST = 70, BATCH = 23 };
 
-/* n_x inputs of int8 whose rows are width(i) wide. */
+/* n_x inputs of int8 with rows of width(i). */
 static void check_concat(const struct bench *bench, size_t n_x, size_t (*width)(size_t))
 {
     struct stg_tensor inputs[MOST] = {0};
@@ -448,7 +450,7 @@ static size_t odd(size_t i)
 
 static size_t fours(size_t i)
 {
-    return 4 * (i % 3); /* among them none at all */
+    return 4 * (i % 3); /* some with no rows at all */
 }
 
 static size_t sixteens(size_t i)
@@ -467,7 +469,7 @@ static void joins(struct bench bench)
     check_concat(&bench, 5, sixteens);
 }
 
-/* More inputs than one launch takes; the wanted bytes by hand. */
+/* More inputs than one launch takes; the expected bytes are written by hand. */
 static void many_joins(struct bench bench)
 {
     const void *at[MOST];

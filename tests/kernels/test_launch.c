@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Executors whose nodes run on a device beside the same ones in the memory of the host:
- * on a GPU, and (the same kernels) as plain C++.
+ * Executors with nodes on a device, compared with the same nodes in host memory: on a
+ * GPU, and (the same kernels) as plain C++.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 static struct stg_err err;
 
-/* ---- a graph, and what is staged ---- */
+/* ---- a graph and its staged tensors ---- */
 
 static struct stg_component components[] = {
     {.name = "x", .dtype = STAGER_FLOAT32, .ndim = 2, .shape = {-1, 3}},
@@ -182,7 +182,7 @@ static int rig_launch(struct rig *rig, struct stg_run *run, struct stg_tensor *o
     return stg_run_launch(run, rig->staged, &how, &key, outputs, &err);
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static void check_same(struct rig *rig, const char *name, const struct stg_tensor *host,
                        const struct stg_tensor *there)
@@ -216,7 +216,7 @@ static void results(struct bench bench)
     CHECK_OK(stg_run_exec(other, rig.staged, NULL, NULL, host, &err), err);
     for (size_t i = 0; i < N_NAMES; i++)
         check_same(&rig, names[i], &host[i], &there[i]);
-    CHECK(there[6].data != rig.on_device[X]); /* what is fetched outlives the batch */
+    CHECK(there[6].data != rig.on_device[X]); /* the fetched tensors outlive the batch */
     stg_run_destroy(run);
     stg_run_destroy(other);
     rig_finish(&rig);
@@ -266,7 +266,7 @@ EACH(DEFINE)
     TEST(name##_are_those_of_the_host_in_c),                                             \
         TEST(name##_are_those_of_the_host_on_the_gpu),
 
-/* ---- what can ---- */
+/* ---- nodes that can run on a device ---- */
 
 static void check_launches(const char *name, bool can)
 {
@@ -283,12 +283,12 @@ static void check_launches(const char *name, bool can)
 static void what_has_no_kernel_stays_on_the_host(void)
 {
     check_launches("rows", true);
-    check_launches("sum", false);      /* no kernel */
+    check_launches("sum", false);      /* has no kernel */
     check_launches("hashed", false);   /* strings stay on the host */
-    check_launches("staged:x", false); /* no node */
+    check_launches("staged:x", false); /* not a node */
     check_launches("more", false);     /* a constant */
     check_launches("table", false);    /* a variable */
-    check_launches("grown", false);    /* writes one */
+    check_launches("grown", false);    /* writes a variable */
 }
 
 static void note(void *owner, const void *data)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The models of examples/models: each node behind the boundary that a device can
- * do, there and on the host. On a GPU, and (the same kernels) as plain C++.
- * STAGER_SOURCE is the top of the tree.
+ * The models of examples/models: each node behind the boundary that a device can run,
+ * there and on the host. On a GPU, and (the same kernels) as plain C++. STAGER_SOURCE is
+ * the top of the tree.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void load(struct model *model, const char *name)
     CHECK_OK(stg_run_create_stage(model->graph, &model->stage, &err), err);
 }
 
-/* What stagerd would send of all rows. */
+/* The data that stagerd would send for all rows. */
 static void stage(struct model *model)
 {
     static char data[4096];
@@ -137,7 +137,7 @@ static void check_same(const struct model *model, const char *name, struct stg_r
     bench_free(model->bench, how.bad);
 }
 
-/* False: a device cannot. */
+/* False: a device cannot run it. */
 static bool check_node(struct model *model, const char *name)
 {
     struct stg_run *run, *host;

@@ -47,7 +47,7 @@ void *bench_room(const struct bench *bench, size_t bytes)
     return at;
 }
 
-/* Waits for the default stream by way of an event. */
+/* Waits for the default stream through an event. */
 static void settle(const struct bench *bench)
 {
     struct stg_device_event *event;
@@ -103,9 +103,9 @@ void *twin_run(const char *op, const char *attrs, const struct stg_tensor *input
     return ret;
 }
 
-/* ---- what is the same ---- */
+/* ---- equality ---- */
 
-/* A float as a double, and where it is among all floats of its dtype. */
+/* A float as a double, and its rank among all floats of its dtype. */
 static double value_of(int dtype, const void *data, size_t i, int64_t *ret_place)
 {
     int64_t bits, sign;

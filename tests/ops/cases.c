@@ -115,7 +115,7 @@ static size_t read_tensors(struct stg_bump *bump, const char *text,
     return n;
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static bool is_nan_at(const struct stg_tensor *t, size_t i)
 {
@@ -150,7 +150,7 @@ static double number_at(const struct stg_tensor *t, size_t i)
                                       : (double)((const float *)t->data)[i];
 }
 
-/* What two tensors may differ by. */
+/* The difference allowed between two tensors. */
 struct slack {
     bool exact_nan;
     double tolerance; /* of float32 and float64 */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One op, its inputs, and what comes out, as a row of a table.
+ * One op, its inputs and its results, as a row of a table.
  *
  * A tensor is text: dtype, shape, elements: `float32[2, 2] 1 -0.0 nan 0x1.8p+1`,
- * `string[2] "a" "\x00"`. Floats are read by strtod, which knows "nan(0xc)" too.
+ * `string[2] "a" "\x00"`. strtod reads floats, including "nan(0xc)".
  */
 #ifndef STG_TESTS_OPS_CASES_H
 #define STG_TESTS_OPS_CASES_H
@@ -14,19 +14,20 @@ struct op_case {
     const char *op;
     const char *attrs;
     const char *inputs; /* separated by newlines */
-    const char *want;   /* outputs, separated by newlines; NULL: it is refused */
+    const char *want;   /* outputs, separated by newlines; NULL: the op refuses */
     const char *error;  /* part of the message, or NULL */
-    int64_t row;        /* of the error, where one is blamed */
+    int64_t row;        /* the row that the error names, if any */
 };
 
-/* Runs the case on the stage side, inputs as feeds of unknown shape, and ends the test
- * when anything differs. exact_nan: which NaN it is counts too. */
+/* Runs the case on the stage side with inputs as feeds of unknown shape. Ends the test if
+ * a result differs. exact_nan: the bits of a NaN count too. */
 void op_case_check(const struct op_case *c, bool exact_nan);
 
-/* The same, and floats may differ by that much, absolutely or of the wanted value. */
+/* The same, but floats may differ by that amount, absolute or relative to the expected
+ * value. */
 void op_case_check_near(const struct op_case *c, double tolerance);
 
-/* The inputs of the case, and how many outputs it wants (1 where it is refused). Memory
+/* The inputs of the case, and the number of expected outputs (1 if it is refused). Memory
  * from bump; at most OP_CASE_TENSORS of each. */
 #define OP_CASE_TENSORS 64
 size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,

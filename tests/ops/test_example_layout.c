@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records in a batch, whose layout is guessed, against each of them alone, which is read
- * by the rules.
+ * Records in a batch, with a guessed layout, compared with each record alone, parsed by
+ * the rules.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static uint64_t below(uint64_t n)
 
 /* ---- records ---- */
 
-/* Bytes that grow; the caller knows that they are enough. */
+/* A growing buffer; the caller ensures that it is large enough. */
 struct text {
     uint8_t s[MAX_RECORD];
     size_t n;
@@ -61,11 +61,11 @@ static struct text text_of(const void *s, size_t n)
     return ret;
 }
 
-/* What is put in the records, in this order. Somebody asks for those of a kind. */
+/* The keys put into the records, in this order. Those with a kind are requested. */
 static const struct key {
     const char *name;
     int kind;
-    int n; /* values; 0: up to two */
+    int n; /* number of values; 0: up to two */
 } keys[] = {
     {"i", STG_EXAMPLE_INTS, 1},
     {"ids", STG_EXAMPLE_INTS, 0},
@@ -104,9 +104,9 @@ static const char graph[] =
     "feature ws = p:words/row_splits\n";
 #define N_FEATURES 11
 
-/* How the records of a batch look. */
+/* The shape of the records of a batch. */
 struct form {
-    uint64_t odd; /* so many of 1000 decisions are not the usual ones */
+    uint64_t odd; /* this many of 1000 decisions are unusual */
     bool shuffled;
     size_t n_damaged;
 };
@@ -143,7 +143,7 @@ static void put_entry(struct text *to, const struct key *key, uint64_t odd)
     struct text list = list_of(key, odd), entry = {.n = 0};
     int kind = key->kind != STG_EXAMPLE_NONE ? key->kind : STG_EXAMPLE_BYTES;
     if (below(1000) < odd)
-        put(&feature, "\x28\x01", 2); /* a field that nobody knows */
+        put(&feature, "\x28\x01", 2); /* an unknown field */
     if (below(1000) >= odd)
         put_field(&feature, kind, &list);
     bool value_first = below(1000) < odd;
@@ -171,7 +171,7 @@ static struct text record_of(const struct form *form)
         if (below(1000) < form->odd)
             put_entry(&inside, &keys[below(N_KEYS)], form->odd); /* twice, or too early */
         if (below(2000) < form->odd) {
-            put_field(&ret, 1, &inside); /* goes on in another message */
+            put_field(&ret, 1, &inside); /* continued in another message */
             inside.n = 0;
         }
     }
@@ -190,7 +190,7 @@ static void damage(struct text *record)
 
 /* ---- a batch, and each record alone ---- */
 
-/* In an allocation of just that size. */
+/* In an allocation of exactly that size. */
 struct records {
     uint8_t *data;
     int64_t offsets[N_ROWS + 1];
@@ -224,7 +224,7 @@ static struct stg_tensor tensor_of(const struct records *r, size_t first, size_t
                                .end = r->offsets + first + 1};
 }
 
-/* Elements of a from `at` on are those of b. */
+/* Checks that the elements of a from `at` on equal those of b. */
 static void check_part(const struct stg_tensor *a, int64_t at, const struct stg_tensor *b)
 {
     int64_t n = stg_tensor_n(b);
@@ -240,7 +240,7 @@ static void check_part(const struct stg_tensor *a, int64_t at, const struct stg_
     }
 }
 
-/* Returns whether the batch is good. */
+/* Returns whether the batch is valid. */
 static bool check_batch(const struct records *r, struct fixture_stage *together,
                         struct fixture_stage *alone)
 {
@@ -388,7 +388,8 @@ static void learn(struct layout *l, const struct records *r, size_t n)
                                  (size_t)(r->offsets[i + 1] - r->offsets[i]));
 }
 
-/* A block of records by layout and by the rules; returns how many the layout took. */
+/* Parses a block of records by layout and by the rules; returns how many matched the
+ * layout. */
 static size_t take_block(struct layout *l, const struct records *r, size_t first)
 {
     const struct stg_example_plan *plan = l->infer.plan;
@@ -432,7 +433,7 @@ static void records_of_one_order_are_taken_by_their_layout(void)
             n_taken += take_block(l, &r, first);
             learn(l, &r, 4);
         }
-        CHECK(n_taken >= N_ROWS - 10); /* behind the last ones there is nothing */
+        CHECK(n_taken >= N_ROWS - 10); /* behind the last ones nothing follows */
         free(r.data);
         layout_finish(l);
     }
@@ -455,7 +456,7 @@ static void records_of_no_order_end_the_layout(void)
     free(l);
 }
 
-/* A record of each key, without its head. */
+/* A record of each key, without its header. */
 static struct text entries_of(void)
 {
     struct text ret = {.n = 0};
@@ -489,7 +490,7 @@ static void no_byte_of_a_record_that_is_learned_is_read_beyond_its_end(void)
     free(l);
 }
 
-/* What a layout of all keys says of the first `bytes` bytes of data. */
+/* Returns what a layout of all keys finds in the first `bytes` bytes of data. */
 static bool is_taken(const struct text *data, size_t bytes)
 {
     struct layout *l = calloc(1, sizeof(*l));
@@ -519,13 +520,13 @@ static void no_byte_of_a_record_that_is_taken_is_read_beyond_its_end(void)
 {
     struct text entries = entries_of(), data;
     size_t first = 2 + entries.s[1];
-    /* The first entry, and another less than its last byte. */
+    /* The first entry, and another one without its last byte. */
     for (size_t less = 0; less < 2; less++) {
         data = text_of(&(uint8_t[]){0x0a, (uint8_t)(first - less)}, 2);
         put(&data, entries.s, entries.n);
         CHECK(is_taken(&data, data.n - entries.n + first - less) == (less == 0));
     }
-    CHECK(!is_taken(&data, data.n)); /* nothing more behind it */
+    CHECK(!is_taken(&data, data.n)); /* nothing follows */
 }
 
 static void a_length_of_more_than_one_byte_is_no_step(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is computed once, what is known before any batch, and what a run feeds.
+ * Nodes that are computed once, values known before any batch, and the feeds of a run.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* ---- once ---- */
 
-/* Outputs of one node are the same bytes at the same place. */
+/* Outputs of one node are the same bytes at the same address. */
 static void check_merged(const char *first, const char *second, bool want)
 {
     char text[1024];

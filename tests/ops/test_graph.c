@@ -249,8 +249,9 @@ static void a_static_boundary_has_a_size(void)
 
 /* ---- the client's side ---- */
 
-/* An op, an attribute, a dtype, and what reads an output by a name that only the op
- * knows: the rest works, and who needs them is told which of them it was. */
+/* An unknown op, an attribute, a dtype, and a reader of an output by a name that only the
+ * op defines. The other nodes work. A client that needs an affected node gets an error
+ * that names the cause. */
 static void a_client_of_an_older_build_leaves_out_what_it_does_not_know(void)
 {
     static const char *const names[] = {"op", "named", "attribute", "dtype"};
@@ -406,7 +407,7 @@ static void without_memory_nothing_is_made_and_nothing_leaks(void)
     char text[2048];
     strcpy(text, shapes_text);
     char *mixed = strstr(text, "mixed = ");
-    memset(mixed, '#', 1); /* its three ids would not go with a batch of two */
+    memset(mixed, '#', 1); /* its three ids would not match a batch of two */
     CHECK_OK(fixture_parse(&fx, text, &err), err);
     CHECK(stg_failalloc_each(attempt, &fx) > 10);
     fixture_finish(&fx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops for images: against TensorFlow's values, and what holds of any image.
+ * Ops for images: compared with TensorFlow's values, and properties of any image.
  */
 #include <math.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static const struct op_case by_hand[] = {
     {"color_jitter", "hue=[0.5, 0.5]", "uint8[1, 1, 3] 8 0 0", "float32[1, 1, 3] 0 8 8",
      NULL, 0},
     {"color_jitter", "", X13, "float32[1, 3, 1] 10 20 40", NULL, 0},
-    /* what is refused */
+    /* invalid arguments */
     {"decode_jpeg", "", "string[] \"\"", NULL, "the image has no bytes", -1},
     {"decode_jpeg", "", "string[] \"hello\"", NULL, "the 5 bytes are no JPEG", -1},
     {"decode_png", "", "string[] \"\\xff\\xd8\\xff\\xe0\"", NULL,
@@ -223,7 +223,7 @@ static void a_window_outside_is_refused(void)
     scene_finish(&part);
 }
 
-/* What features read in between keeps ops from doing one another's work. */
+/* A feature that reads an intermediate tensor prevents the fusion of the ops. */
 static void ops_that_run_as_one_give_what_they_give_one_by_one(void)
 {
     static const char *const heads[] = {
@@ -281,7 +281,7 @@ static void a_smaller_dct_gives_nearly_the_same_image(void)
 
 #define SIDE 64
 
-/* A batch of images whose pixel is its own place. */
+/* A batch of images in which each pixel holds its position. */
 static struct stg_tensor places(struct stg_bump *bump, int64_t n)
 {
     int64_t shape[4] = {n, SIDE, SIDE, 2};
@@ -320,7 +320,7 @@ static void what_is_drawn_depends_on_seed_pass_epoch_index_and_row_alone(void)
         scene_run(&scene, &images, keys[k]);
         CHECK(memcmp(seen[k][0], scene.outputs[0].data, sizeof(seen[k][0])) == 0);
     }
-    /* 160 places of 4096: some meet by chance, but hardly many. */
+    /* 160 places of 4096: a few coincide by chance. */
     float(*flat)[2] = &seen[0][0][0];
     int meet = 0;
     for (size_t i = 0; i < N(keys) * 32; i++) {
@@ -357,7 +357,7 @@ static void draws_are_uniform(void)
     scene_finish(&scene);
 }
 
-/* The corners of the result say where the window was. */
+/* The corners of the result give the position of the window. */
 static void a_resized_crop_has_the_area_and_the_ratio_asked_for(void)
 {
     struct scene scene;
@@ -383,7 +383,7 @@ static void a_resized_crop_has_the_area_and_the_ratio_asked_for(void)
     scene_finish(&scene);
 }
 
-/* ---- what is damaged, and what is too large ---- */
+/* ---- damaged and oversized images ---- */
 
 static void a_damaged_file_is_refused_or_decoded_within_its_bounds(void)
 {
@@ -400,7 +400,7 @@ static void a_damaged_file_is_refused_or_decoded_within_its_bounds(void)
             continue;
         size_t n = (size_t)file.end[0];
         for (size_t k = 0; k < 2 * n; k++) {
-            /* Cut, or with another byte, in memory of its own size. */
+            /* Truncated, or with another byte, in memory of exactly its size. */
             size_t bytes = k < n ? k : n;
             char *exact = malloc(bytes + 1);
             int64_t offsets[2] = {0, (int64_t)bytes};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes at once: for any number of threads, and in any order that their inputs allow, the
- * bytes and the errors of one node after the other.
+ * Concurrent nodes: any number of threads and any order allowed by the inputs give the
+ * bytes and errors of sequential execution.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void threads_stop(struct threads *threads)
     stg_parts_finish(&threads->parts);
 }
 
-/* All of it by one thread, the last part first. */
+/* One thread runs all parts, the last one first. */
 static void in_turn(void *owner, uint32_t n, void (*part)(void *arg, uint32_t i),
                     void *arg)
 {
@@ -65,7 +65,7 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
     return (*seed >> 33) % below;
 }
 
-/* Of two inputs, of one, views, and through strings; some wait for one more. */
+/* Nodes with one or two inputs, views, and strings; some wait for one more node. */
 static size_t write_node(char *to, size_t size, uint64_t *seed, uint64_t i)
 {
     static const char *const pairs[] = {"add", "multiply", "maximum", "subtract"};
@@ -245,7 +245,7 @@ static void a_steady_state_allocates_nothing(void)
     fixture_stage_init(&making.stage, text);
     making.x = numbers(&making.stage.bump, 40);
     struct stg_run *run = run_of(&making.stage, &one_by_one);
-    for (int i = 0; i < 10; i++) /* memory that is taken over in place goes around */
+    for (int i = 0; i < 10; i++) /* memory that is reused in place circulates */
         CHECK_OK(stg_run_exec(run, &making.x, NULL, NULL, NULL, &err), err);
     stg_failalloc_from(1);
     for (int i = 0; i < 10; i++)

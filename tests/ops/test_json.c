@@ -20,7 +20,7 @@ static void parse_json_gives_what_python_gives(void)
 #define INT "features/a/dtype=\"int64\""
 #define LIST INT " features/a/shape=[2, 2]"
 #define TEXT "features/a/dtype=\"string\""
-/* A record in the language of cases. */
+/* A record in the syntax of cases. */
 #define R(text) "string[1] \"" text "\""
 
 static const struct op_case by_hand[] = {
@@ -38,7 +38,7 @@ static const struct op_case by_hand[] = {
      "int64[1] 1", NULL, 0},
     {"parse_json", "features/a/dtype=\"float32\" features/a/shape=[0]",
      R("{\\\"a\\\":[]}"), "float32[1, 0]", NULL, 0},
-    /* what is wrong */
+    /* the error */
     {"parse_json", INT, "string[2] \"{\\\"a\\\":1}\" \"{}\"", NULL,
      "feature \"a\" is required and missing", 1},
     {"parse_json", INT, R("{\\\"a\\\":1.5}"), NULL,
@@ -73,7 +73,7 @@ static const struct op_case by_hand[] = {
     {"parse_json", INT, R("{\\\"b\\\":\\\"x}"), NULL, "a string has no end", 0},
     {"parse_json", INT, R("{\\\"b\\\":[1,]}"), NULL, "here is no value", 0},
     {"parse_json", INT, R("{\\\"b\\\":[1}}"), NULL, "nor the end of the list", 0},
-    /* what infer refuses */
+    /* the error of infer */
     {"parse_json", "features/a/dtype=\"int8\"", R("{}"), NULL, "dtype cannot be int8",
      -1},
     {"parse_json", "", R("{}"), NULL, "attribute 'features' is missing", -1},
@@ -127,7 +127,7 @@ static void a_damaged_record_is_refused_or_read_within_its_bounds(void)
     CHECK_OK(stg_run_create_stage(graph, &run, &err), err);
     for (size_t at = 0; at <= n; at++) {
         for (int value = 0; value <= 256; value++) {
-            /* Cut at `at`, or with another byte there. */
+            /* Truncated at `at`, or with another byte there. */
             size_t bytes = value == 256 ? at : n;
             if (at == n && value < 256)
                 continue;

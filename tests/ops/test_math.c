@@ -14,7 +14,7 @@ static void element_by_element_gives_what_tensorflow_gives(void)
         op_case_check(&golden[i], false);
 }
 
-/* By hand: which zero, wrapping, and NaN. */
+/* By hand: the sign of zero, wrap-around, and NaN. */
 static const struct op_case good[] = {
     {"add", "", "int8[3] 127 -128 1\nint8[] 1", "int8[3] -128 -127 2", NULL, 0},
     {"add", "", "int32[1] 2147483647\nint32[1] 1", "int32[1] -2147483648", NULL, 0},

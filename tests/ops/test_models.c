@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What models are made of: recurrent cells, combined embeddings, masks, and variables
- * that are drawn, read and written.
+ * The parts of models: recurrent cells, combined embeddings, masks, and variables that
+ * are initialised at random, read and written.
  */
 #include <math.h>
 #include <string.h>
@@ -170,7 +170,7 @@ static void check_near(const struct stg_tensor *got, size_t n, const double *wan
     }
 }
 
-/* numpy.random.Philox(key=[11, 5]) from the counter 0 on, as fractions of 53 bits. */
+/* numpy.random.Philox(key=[11, 5]) from counter 0 on, as fractions of 53 bits. */
 static const double uniform_numbers[] = {-0x1.6b6caf1ddcf60p-3, -0x1.053275a778398p-2,
                                          0x1.38eee91951257p+1,  0x1.66000597d8b34p-1,
                                          0x1.d085cfc1de4a4p-1,  0x1.33c4f403a9fa0p+0};

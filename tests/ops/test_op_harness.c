@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What holds for every op, over the rows of op_rows.c: a row alone gives what it gives
- * among others, and is blamed for its mistakes; no rows give no rows; inputs of other
- * types and shapes are taken or refused by name; a failing allocation at any point does
- * no harm; a thousand runs take no more memory than a few. Ops on many threads:
- * test_split.c, over the same rows.
+ * Properties of every op, tested over the rows of op_rows.c. A single row gives the same
+ * result as among others, and an error names it. No rows give no rows. Inputs of other
+ * types and shapes are accepted, or refused with the node's name. A failed allocation at
+ * any point does no harm. A thousand runs take no more memory than a few. test_split.c
+ * tests ops on many threads over the same rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "tests/failalloc.h"
 #include "tests/ops/op_rows.h"
 
-#define ROWS_AN_OP 40 /* of its golden tables, evenly */
+#define ROWS_AN_OP 40 /* of its golden tables, evenly spaced */
 
 struct scene {
     const struct op_case *c;
@@ -27,10 +27,10 @@ struct scene {
     struct stg_run *run;
     struct stg_tensor outputs[OP_CASE_TENSORS];
     struct stg_err err;
-    int rc; /* of the graph, else of its last run */
+    int rc; /* of the graph, otherwise of its last run */
 };
 
-/* As the scene's case, with the feeds that it has now. */
+/* Like the scene's case, with its current feeds. */
 static void scene_open(struct scene *scene)
 {
     scene->err = (struct stg_err){.row = -1};
@@ -67,7 +67,7 @@ static void check_row(op_check *check, const struct op_case *c)
     stg_bump_finish(&scene.bump);
 }
 
-/* At most so many rows of each op. */
+/* At most this many rows of each op. */
 static void over_rows(op_check *check, size_t most)
 {
     size_t n_ops;
@@ -120,7 +120,7 @@ static size_t row_elements(const struct stg_tensor *tensor)
     return n;
 }
 
-/* Rows [from, from + n) of it, as a view. */
+/* A view of rows [from, from + n). */
 static struct stg_tensor rows_of(const struct stg_tensor *tensor, int64_t from, int64_t n)
 {
     struct stg_tensor ret = *tensor;
@@ -163,7 +163,7 @@ static bool is_cut(uint64_t mask, size_t input)
     return (mask & UINT64_C(1) << (input < 63 ? input : 63)) != 0;
 }
 
-/* What rows() of its op says, with the rows of the inputs that are cut; 0: it is not. */
+/* Returns the op's rows() for the input rows that are cut; 0: it is not split by rows. */
 static uint64_t cut_mask(const struct scene *scene, int64_t *ret_rows)
 {
     const struct stg_op *op = op_of(scene);
@@ -193,7 +193,7 @@ static void run_rows(struct scene *scene, uint64_t mask, int64_t from, int64_t n
     scene_run(scene, feeds);
 }
 
-/* Row i alone, run by another executor, so that what the whole gave stays there. */
+/* Row i alone, run by another executor, so that the results of the whole stay intact. */
 static void check_alone(struct scene *alone, const struct scene *whole, uint64_t mask,
                         int64_t i)
 {
@@ -207,8 +207,7 @@ static void check_alone(struct scene *alone, const struct scene *whole, uint64_t
     }
 }
 
-/* The rows before the one that is blamed are good, and it is blamed without those behind
- * it. */
+/* The rows before the failing one are good, and it fails without those behind it too. */
 static void check_blame(struct scene *part, const struct scene *whole, uint64_t mask)
 {
     int64_t bad = whole->err.row;
@@ -268,7 +267,7 @@ static void no_rows_give_no_rows(void)
     over_rows(check_no_rows, ROWS_AN_OP);
 }
 
-/* ---- what it is not made for ---- */
+/* ---- unsuitable inputs ---- */
 
 static struct stg_tensor zeros(struct stg_bump *bump, int dtype, int ndim,
                                const int64_t *shape)
@@ -289,7 +288,7 @@ static struct stg_tensor zeros(struct stg_bump *bump, int dtype, int ndim,
     return ret;
 }
 
-/* Whatever it is fed: outputs, or a refusal that names node and op. */
+/* Any feed gives outputs, or an error that names node and op. */
 static bool refuses(struct scene *scene)
 {
     scene_open(scene);
@@ -410,7 +409,7 @@ static int attempt(void *owner)
     return rc;
 }
 
-/* A row that is refused is so with all memory there is; that is not what is asked. */
+/* A row that is refused even with enough memory does not count here. */
 static int attempt_good(void *owner)
 {
     int rc = attempt(owner);

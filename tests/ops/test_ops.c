@@ -188,11 +188,11 @@ static void what_is_wrong_is_said_with_its_place(void)
         op_case_check(&bad[i], false);
 }
 
-/* ---- what is left ---- */
+/* ---- other cases ---- */
 
 static void a_very_long_number_is_rounded_by_its_last_digit(void)
 {
-    /* 1 + 2^-24 is half-way between two floats: a digit at place 3000 decides. */
+    /* 1 + 2^-24 lies half-way between two floats: a digit at place 3000 decides. */
     char text[4096] = "string[2] \"1.000000059604644775390625";
     size_t at = strlen(text);
     memset(text + at, '0', 3000);
@@ -228,7 +228,7 @@ static void a_float_has_at_most_fifty_million_digits(void)
 
 static void log1p_of_floats_is_rounded_right(void)
 {
-    /* math.log1p of Python, rounded to float32 by struct. */
+    /* Python's math.log1p, rounded to float32 by struct. */
     static const float rows[][2] = {
         {0x1p-30f, 0x1p-30f},          {0x1p-28f, 0x1p-28f},
         {0x1.8p-24f, 0x1.7ffffep-24f}, {0x1.99999ap-4f, 0x1.8663f8p-4f},

@@ -10,13 +10,13 @@
 
 #define MAX_FETCHES 16
 
-/* ---- a sink that remembers ---- */
+/* ---- a sink that records ---- */
 
 struct sink {
     struct stg_bump memory;
     struct stg_tensor tensors[MAX_FETCHES];
     int n_allocs[MAX_FETCHES], n_copies[MAX_FETCHES];
-    int fail_at; /* fetch whose alloc fails; -1: none */
+    int fail_at; /* index of the fetch that fails to allocate; -1: none */
 };
 
 static int sink_alloc(void *owner, size_t i, int dtype, int ndim, const int64_t *shape,
@@ -98,8 +98,7 @@ static void columns_of_a_csv_record_come_out_typed(void)
     fixture_stage_finish(&stage);
 }
 
-/* Without the rows' newlines, with gaps, and from any address: only begin and end count.
- */
+/* Without the rows' newlines, with gaps, and at any address: only begin and end count. */
 static void records_may_lie_anywhere_in_their_buffer(void)
 {
     struct fixture_stage stage;
@@ -175,7 +174,7 @@ static void the_program_of_the_seeds_gives_four_rows(void)
     fixture_stage_finish(&stage);
 }
 
-/* ---- where outputs go ---- */
+/* ---- destinations of outputs ---- */
 
 static void a_feature_is_written_once_and_where_the_sink_says(void)
 {
@@ -227,7 +226,7 @@ static void constants_cross_the_boundary_as_copies(void)
     fixture_stage_finish(&stage);
 }
 
-/* A component, a constant, and what an op makes; of a batch at rest. */
+/* A component, a constant, and the output of an op; from a batch at rest. */
 static void what_is_staged_twice_lies_in_the_batch_once(void)
 {
     struct fixture_stage stage;
@@ -303,7 +302,7 @@ static void a_fetch_of_the_boundary_is_the_batch_itself(void)
     fixture_stage_finish(&stage);
 }
 
-/* ---- what runs ---- */
+/* ---- nodes that run ---- */
 
 static void what_no_feature_needs_does_not_run(void)
 {
@@ -422,7 +421,7 @@ static void a_feed_of_another_kind_is_refused(void)
     "feature words = words\n"                                                            \
     "feature word = c:2\n"
 
-/* A batch of rows drawn from the seed; some with quotes. */
+/* A batch of rows generated from the seed; some with quotes. */
 static struct stg_tensor random_batch(struct stg_bump *bump, uint64_t seed)
 {
     static const char *const words[] = {"",

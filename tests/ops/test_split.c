@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops on many threads: each that has rows, with all its inputs of the golden tables,
- * repeated until there are many, gives the bytes and the errors that it gives whole.
+ * Ops on many threads. Each op that splits by rows, with the inputs of its golden tables
+ * repeated to many rows, gives the bytes and errors of an unsplit run.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@
 
 struct crew {
     struct stg_parallel parallel;
-    unsigned n_runs; /* of many parts */
+    unsigned n_runs; /* runs with many parts */
 };
 
 struct call {
@@ -54,7 +54,7 @@ static void run_parts(void *owner, uint32_t n, void (*part)(void *arg, uint32_t 
         pthread_join(threads[i], NULL);
 }
 
-/* Parts as small as can be. */
+/* The smallest parts. */
 static void crew_init(struct crew *crew, uint32_t n_threads)
 {
     *crew = (struct crew){
@@ -62,7 +62,7 @@ static void crew_init(struct crew *crew, uint32_t n_threads)
             .owner = crew, .n_threads = n_threads, .part_bytes = 1, .run = run_parts}};
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static bool same_tensor(const struct stg_tensor *a, const struct stg_tensor *b)
 {
@@ -109,7 +109,7 @@ static void check_outcome(const struct op_case *c, uint32_t n_threads, size_t n_
     }
 }
 
-/* Returns in how many runs there were many parts. */
+/* Returns the number of runs with many parts. */
 static unsigned compare(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
                         size_t n_outputs)
 {
@@ -139,7 +139,7 @@ static unsigned compare(const struct op_case *c, const struct stg_tensor *feeds,
 
 #define N_COPIES 30
 
-/* The tensor N_COPIES times, one behind the other. */
+/* N_COPIES copies of the tensor, one after another. */
 static struct stg_tensor repeat(struct stg_bump *bump, const struct stg_tensor *tensor)
 {
     struct stg_tensor ret = *tensor;
@@ -164,8 +164,8 @@ static struct stg_tensor repeat(struct stg_bump *bump, const struct stg_tensor *
     return ret;
 }
 
-/* As it is, then with rows repeated of all inputs, of the first alone, and of the second:
- * what does not go together is an error, and that must be the same too. */
+/* As it is, then with the rows repeated of all inputs, of the first alone, and of the
+ * second. Inputs that do not match give an error, which must be the same too. */
 static unsigned check_case(const struct op_case *c)
 {
     static struct stg_tensor feeds[OP_CASE_TENSORS], many[OP_CASE_TENSORS];
@@ -196,7 +196,7 @@ static void parts_of_rows_give_what_the_whole_gives(void)
     }
 }
 
-/* ---- where a run is cut ---- */
+/* ---- places where a run is split ---- */
 
 #define COLUMNS                                                                          \
     "element record string [-1]\n"                                                       \
@@ -410,7 +410,7 @@ static void a_steady_state_allocates_nothing(void)
     scene_finish(&scene);
 }
 
-/* Where a part has no memory the whole run may have some: both are good. */
+/* A split run may lack memory where an unsplit run has enough: both results are good. */
 static void a_failed_allocation_is_an_error_or_the_right_bytes(void)
 {
     struct scene scene;

@@ -15,7 +15,7 @@ static void ops_on_strings_give_what_tensorflow_gives(void)
         op_case_check(&golden[i], false);
 }
 
-/* By hand: ranks that TensorFlow says otherwise, and nothing at all. */
+/* By hand: ranks for which TensorFlow reports another error, and empty input. */
 static const struct op_case good[] = {
     {"string_split", "", "string[] \"a b\"", "string[2] \"a\" \"b\"\nint64[2] 0 2", NULL,
      0},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Features that cross the boundary in half the width.
+ * Features that cross the boundary at half their width.
  */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"
 
-/* As `transfer: {ids: int32, x: bfloat16}` of a file. */
+/* Like `transfer: {ids: int32, x: bfloat16}` in a file. */
 static const struct stg_value int32_value = {
     .kind = STG_VALUE_STRING, .s = "int32", .s_bytes = 5};
 static const struct stg_value bfloat16_value = {

@@ -18,7 +18,7 @@
 static const char *const records[] = {"1,abc", "2,de"};
 static const char *const wrong[] = {"1,abc", "x,de"};
 
-/* Places in the spec. */
+/* Indices in the spec. */
 enum { COLUMNS, UNUSED, TWICE };
 
 struct seen {
@@ -149,7 +149,7 @@ static void a_profile_has_the_bytes_of_every_output_and_feed(void)
     stg_profiler_finish(&profiler);
 }
 
-/* They share memory, and it grows. */
+/* They share memory that grows. */
 static void strings_have_their_bytes_though_others_lie_there_now(void)
 {
     struct fixture_stage stage;
@@ -262,7 +262,7 @@ static void old_values_fade(void)
     CHECK(stg_mean(&mean) >= 50 && stg_mean(&mean) <= 60);
     for (int i = 0; i < 3; i++)
         stg_mean_add(&mean, UINT64_MAX);
-    CHECK(stg_mean(&mean) > 60); /* and a sum that would be too large is the largest */
+    CHECK(stg_mean(&mean) > 60); /* and a sum that would overflow is clamped */
 }
 
 static void without_memory_there_is_no_profiler_and_no_leak(void)

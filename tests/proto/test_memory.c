@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation fails once, and every allocation from one on: the call says
- * RESOURCE_EXHAUSTED, or does without. Linked with --wrap for our allocations;
- * yaml_malloc and yaml_realloc are taken over by name.
+ * Every allocation fails once, and every allocation from one on. The call returns
+ * RESOURCE_EXHAUSTED or succeeds without it. Linked with --wrap for the project's
+ * allocations; yaml_malloc and yaml_realloc are replaced by name.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the code assumes of the schema. protobuf-c has no recursion limit: a message that
- * contains itself could overflow the stack within 64 KiB.
+ * The code's assumptions about the schema. protobuf-c has no recursion limit: a message
+ * that contains itself could overflow the stack within 64 KiB.
  */
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void the_schema_keeps_to_what_is_scanned(void)
     }
 }
 
-/* A wish for a default out of range would be refused when a user writes it down. */
+/* An out-of-range default would be refused when a user writes it in a file. */
 static void check_default(const ProtobufCMessageDescriptor *type,
                           const ProtobufCFieldDescriptor *field)
 {
@@ -111,7 +111,7 @@ static bool is_part_of_step(const ProtobufCFieldDescriptor *field)
             field->descriptor == &stager__reader__descriptor);
 }
 
-/* A step is what has a message of arguments: a step of another type would be no step. */
+/* A step has a message of arguments: a step of another type would be ignored. */
 static void every_key_of_a_step_is_a_message(void)
 {
     const ProtobufCMessageDescriptor *type = &stager__step__descriptor;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages against bytes that make_golden.py made. Hostile bytes: test_wire_hostile.c.
+ * Messages compared with bytes written by make_golden.py. Hostile bytes:
+ * test_wire_hostile.c.
  */
 #include "proto/wire.h"
 
@@ -335,7 +336,7 @@ static void replies_are_the_golden_bytes(void)
     }
 }
 
-/* Encoding is checked against the same bytes by itself: decoding is its inverse. */
+/* Encoding is checked against the same bytes separately: decoding is its inverse. */
 static void golden_bytes_are_the_replies(void)
 {
     for (size_t i = 0; i < N_REPLIES; i++) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages about what crosses the boundary: what a client asks for, what it is told.
+ * Messages about the tensors that cross the boundary: the client's request and the
+ * daemon's reply.
  */
 #include "proto/wire.h"
 #include "tests/check.h"
 
 static unsigned char buf[STG_MESSAGE_MAX_BYTES];
 
-/* "None" and "not said" are two things. */
+/* "None" differs from "unset". */
 static void fields_and_fetches_of_an_open_come_back(void)
 {
     static const char *const names[] = {"user/id", "label"};

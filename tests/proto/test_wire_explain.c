@@ -177,7 +177,7 @@ static void a_request_to_explain_is_the_golden_bytes_both_ways(void)
     stg_bump_finish(&bump);
 }
 
-/* As a daemon that lies might: every reader of the reply uses these places. */
+/* Indices of a hostile daemon: every reader of the reply uses them. */
 static void a_place_that_is_not_there_is_refused(void)
 {
     struct stg_explain_input input = {.from = 1, .staged = ""};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes that no honest peer sends: refused, and said why.
+ * Bytes that no honest peer sends: the decoder refuses them with a reason.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +141,7 @@ static void a_malformed_reply_is_refused_by_name(void)
         check_reply_refused(cases[i].bytes, cases[i].n, cases[i].want);
 }
 
-/* An open reply that is right but for its attribute "a" of node "n". */
+/* An open reply that is valid except for its attribute "a" of node "n". */
 static void check_attribute_refused(const char *attribute, size_t n, const char *want)
 {
     unsigned char message[256], *p = message;
@@ -207,8 +207,8 @@ static void the_shape_of_an_attribute_is_that_of_its_values(void)
                             "inside a string");
 }
 
-/* Without a limit these 64 KiB become megabytes (reference: protobuf-c keeps a struct an
- * entry). */
+/* Without a limit these 64 KiB become megabytes (reference: protobuf-c keeps one struct
+ * for each entry). */
 static void an_amplifying_message_is_refused(void)
 {
     size_t n = 0;

@@ -26,7 +26,7 @@ os.environ["PYTHONPATH"] = PACKAGE
 
 
 def need(module):
-    """A framework that tests are about; without it they are skipped."""
+    """A framework under test; without it the tests are skipped."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -35,7 +35,7 @@ def need(module):
 
 
 def wait_until(what, seconds=20):
-    """Waits for what another process does."""
+    """Waits for an effect of another process."""
     end = time.monotonic() + seconds * SLOW
     while not what():
         if time.monotonic() > end:
@@ -44,7 +44,7 @@ def wait_until(what, seconds=20):
 
 
 class Program:
-    """Python code in a process of its own, which can import stager. It prints lines as marks."""
+    """Python code in a separate process that can import stager. It prints lines as marks."""
 
     def __init__(self, daemon, code):
         self.process = subprocess.Popen(
@@ -63,18 +63,18 @@ class Program:
             return file.read().rsplit(")", 1)[1].split()[0] == "S"
 
     def interrupt(self):
-        """Ctrl-C, once it waits."""
+        """Sends Ctrl-C once the process waits."""
         wait_until(self.sleeps)
         self.process.send_signal(signal.SIGINT)
 
     def end(self, seconds=30):
-        """(exit status, the rest of its output, its errors)."""
+        """Returns (exit status, the rest of its output, its errors)."""
         out, err = self.process.communicate(timeout=seconds * SLOW)
         return self.process.returncode, out, err
 
 
 class Case(unittest.TestCase):
-    """Tests with a daemon; the environment leads to it."""
+    """Tests with a daemon; the environment points to it."""
 
     settings = {"memory_budget": "1GiB"}
 
@@ -92,7 +92,7 @@ class Case(unittest.TestCase):
         return path
 
     def apply(self, **pipeline):
-        """A pipeline of that name or of the test's; JSON is YAML."""
+        """Applies a pipeline under that name or the test's; JSON is YAML."""
         pipeline = {"name": self._testMethodName[:64], **pipeline}
         return stager.apply(json.dumps(pipeline))
 
@@ -102,7 +102,7 @@ class Case(unittest.TestCase):
         return self.apply(dataset=[{"range": {"stop": stop}}, *steps, batch], staged=staged)
 
     def nothing(self, **staged):
-        """A pipeline that gives nothing: its broadcast waits for one who does not come."""
+        """A pipeline without output: its broadcast waits for a client that never attaches."""
         return self.numbers(delivery="broadcast", num_clients=2, **staged)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: the dicts of `stagerctl --json`; and a private daemon."""
+"""Requests return the dicts of `stagerctl --json`; and a private daemon."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ class Admin(case.Case):
         name = stager.apply(path)
         self.assertEqual((name, name.generation), ("replies", 1))
         self.assertEqual(stager.apply(path).reply, self.ctl("apply", str(path)))
-        for _ in range(100):  # streams that other tests closed may hold memory for a moment
+        for _ in range(100):  # streams closed by other tests may hold memory for a moment
             ours, theirs = stager.list(), self.ctl("list")
             if ours == theirs:
                 break
@@ -62,7 +62,7 @@ class Admin(case.Case):
                 self.assertEqual(caught.filename, __file__)
 
     def test_a_script_that_was_edited_replaces_what_it_applied(self):
-        """A run after the edit does; one run that gives a name twice does not."""
+        """A run after the edit sees the change; one run that uses a name twice does not."""
         path = self.file("script.py", "")
         code = """
 import stager

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches as Python sees them: views, strings, ragged and sparse features, protocols."""
+"""Batches in Python: views, strings, ragged and sparse features, protocols."""
 import csv
 import ctypes
 import gc
@@ -16,7 +16,7 @@ ROWS = "label,price,word\n" + "".join(f"{i},{i / 4},{'w' * (i % 3)}{i}\n" for i 
 
 
 def columns():
-    """The rows by Python's csv module."""
+    """The rows, read by Python's csv module."""
     table = list(csv.DictReader(io.StringIO(ROWS)))
     return (np.array([int(row["label"]) for row in table], np.int32),
             np.array([float(row["price"]) for row in table], np.float32),
@@ -308,7 +308,7 @@ class Batches(case.Case):
         np.testing.assert_array_equal(np.from_dlpack(mine.tensor("value")), [7, 101, 102, 103])
 
     def test_what_was_written_does_not_come_back_with_the_next_batch_there(self):
-        """A stage of one extent more than are held gives the same memory again and again."""
+        """A stage with one extent more than may be held reuses the same memory."""
         stream = stager.open(self.numbers(stop=4000, batch_size=4), writable=True)
         for number, batch in enumerate(stream):
             view = batch["value"]
@@ -316,9 +316,9 @@ class Batches(case.Case):
             view[:] = -1
             if number % 2:
                 batch.release()
-                view[:] = -2  # too late: the memory is another batch's, or will be
+                view[:] = -2  # too late: the memory belongs to another batch, or soon will
 
-    # ---- how long a view lives ----
+    # ---- lifetime of a view ----
 
     def test_the_last_view_gives_the_batch_back(self):
         stream = stager.open(self.rows({"l": "c:0", "w": "c:2"}))

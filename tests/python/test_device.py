@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that go to a device before the loop asks for them."""
+"""Batches that are copied to a device before the loop requests them."""
 import gc
 import sys
 import weakref
@@ -12,7 +12,7 @@ from stager._ahead import Ahead, Hook, hook_of
 
 
 class Source:
-    """Stands for a stream: gives 0, 1, … of what is ready, and raises what is an error."""
+    """A fake stream: yields 0, 1, … of the ready items, and raises errors."""
 
     def __init__(self, *items):
         self.items, self.n_taken, self.n_ready = list(items), 0, len(items)

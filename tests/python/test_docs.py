@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python of docs/python.md and docs/getting-started.md runs; blocks that import a framework, where that is."""
+"""The Python of docs/python.md and docs/getting-started.md runs; blocks that import a framework run if it is
+installed."""
 import contextlib
 import importlib.util
 import io
@@ -19,7 +20,7 @@ PAGE = os.path.join(DOCS, "python.md")
 
 class Docs(case.Case):
     def write_modules(self):
-        """Modules that the page shows: a block that begins with the file's name."""
+        """Modules on the page: a block that begins with the file's name."""
         with open(PAGE, encoding="utf-8") as file:
             modules = re.findall(r"^```\n# (\S+\.py)\n(.*?)^```$", file.read(), re.S | re.M)
         self.assertGreaterEqual(len(modules), 1)
@@ -32,7 +33,7 @@ class Docs(case.Case):
         self.addCleanup(sys.path.pop, 0)
 
     def write_photos(self):
-        """Two folders of images. Their names say JPEG; decoders look at the bytes."""
+        """Two folders of images. Their names end in JPEG; decoders read the bytes."""
         def chunk(kind, data):
             return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         pixels = b"".join(b"\0" + bytes((x * y) % 256 for x in range(3 * 300)) for y in range(280))

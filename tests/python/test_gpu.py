@@ -43,7 +43,7 @@ def standin():
 
 
 class Exported(ctypes.Structure):
-    """DLTensor, as far as it is looked at."""
+    """DLTensor, as far as the tests read it."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
                 ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8)]
@@ -56,7 +56,7 @@ def exported(capsule, name, offset=0):
 
 
 def values(tensor, device, **how):
-    """What the device has, once all copies are done."""
+    """The device's data, once all copies are done."""
     capsule = tensor.__dlpack__(**how)
     device.settle()
     at = exported(capsule, OLD)
@@ -206,7 +206,7 @@ class OnAGpu(case.Case):
         with stager.open(self.numbers(stop=400), gpu="cuda:0") as stream, side:
             for batch in stream:
                 got.append(cupy.from_dlpack(batch["value"]).copy())
-            del batch  # side has to be there still
+            del batch  # side must not be freed earlier
         side.synchronize()
         self.assertEqual(cupy.concatenate(got).tolist(), list(range(400)))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches as JAX sees them. Skipped where there is no jax."""
+"""Batches in JAX. Skipped without jax."""
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What else happens in a trainer's process: Ctrl-C, threads, fork, exit, leaks, a dead daemon."""
+"""Events in a trainer's process: Ctrl-C, threads, fork, exit, leaks, a dead daemon."""
 import gc
 import os
 import signal
@@ -74,7 +74,7 @@ class Threads(case.Case):
         self.assertGreater(len(steps), 1000)
 
     def waiting(self, stream):
-        """A thread that waits in next; what it got or was told comes into the list."""
+        """Starts a thread that waits in next; its result or error is appended to the list."""
         told = []
 
         def wait():
@@ -107,7 +107,7 @@ class Threads(case.Case):
         self.assertTrue(stream.closed)
 
     def test_a_view_freed_in_another_thread_makes_room_for_a_waiting_call(self):
-        # One client may hold all the memory there is: the third batch waits for what is given back.
+        # One client may hold all memory: the third batch waits for a release.
         name = self.numbers(stop=1 << 20, batch_size=1 << 17, drop_remainder=True, capacity=1)
         stream = stager.open(name, max_held=3)
         held = [stream.next() for _ in range(2)]
@@ -139,7 +139,7 @@ class Threads(case.Case):
 
 
 def refuses(stream):
-    """Does another thread wait in it?"""
+    """Returns whether another thread waits in it."""
     try:
         stream.next(timeout=0)
     except stager.FailedPreconditionError as error:
@@ -151,7 +151,7 @@ def refuses(stream):
 
 class Fork(case.Case):
     def in_child(self, what):
-        """Runs what() in a child of fork; True when it returned true."""
+        """Runs what() in a child of fork; True if it returned true."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -263,7 +263,7 @@ sys.stdin.read()
         with open(log, encoding="utf-8") as file:
             self.assertIn("stopping on the end of its input", file.read())
         with stager.serve(stagerd=os.path.join(case.BUILD, "daemon/stagerd")) as other:
-            self.assertFalse(os.path.exists(os.path.dirname(log)))  # what was left behind
+            self.assertFalse(os.path.exists(os.path.dirname(log)))  # leftovers
             with stager.serve(stagerd=os.path.join(case.BUILD, "daemon/stagerd")):
                 self.assertEqual(other.list(), [])
                 self.assertTrue(os.path.exists(other.folder))

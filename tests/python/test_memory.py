@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory follows from what is known of batches: photographs in large batches, and numbers in errors."""
+"""The daemon derives memory from the known sizes of batches: photographs in large batches, and the numbers in
+errors."""
 import os
 import re
 import struct
@@ -55,7 +56,7 @@ class Photographs(case.Case):
         self.assertEqual(rows, n)
 
     def refused(self, pipeline, what, daemon=None):
-        """The number that the error says, in MiB."""
+        """The number in the error, in MiB."""
         with self.assertRaises(stager.ResourceExhaustedError) as raised:
             stager.apply(pipeline, name=self._testMethodName, runtime_dir=(daemon or self.daemon).runtime_dir)
         found = re.search(what + r" (\d+)MiB", str(raised.exception))

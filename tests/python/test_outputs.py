@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops with several outputs in pipelines that Python built: all of them come, as TensorFlow's functions give
-them, or an error says which one to name."""
+"""Ops with several outputs in pipelines built in Python: all outputs arrive, as TensorFlow's functions return them, or
+an error names the output to choose."""
 import glob
 import os
 import re
@@ -148,7 +148,7 @@ class Several(case.Case):
 
 
 class OneTensor(case.unittest.TestCase):
-    """Where one tensor is wanted and several are given."""
+    """One tensor is expected and several are returned."""
 
     def setUp(self):
         self.rows = stager.range(4).batch(2)
@@ -191,7 +191,7 @@ class OneTensor(case.unittest.TestCase):
         self.assertEqual(len(unknown[0:2]), 2)
 
     def test_each_op_with_several_outputs_is_known(self):
-        """A source that makes room for another number of outputs than one belongs to an entry of _outputs.py."""
+        """A source that reserves room for several outputs has an entry in _outputs.py."""
         folder = os.path.join(case.HERE, "../../ops")
         several = set()
         for name in glob.glob("**/*.c", root_dir=folder, recursive=True):

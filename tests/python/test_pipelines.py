@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines from Python. The judge is the daemon: what is built is the pipeline of the text beside it
-when applying both changes nothing."""
+"""Pipelines from Python. The daemon judges: the built pipeline equals the text beside it if applying both changes
+nothing."""
 import json
 import os
 import pathlib
@@ -40,7 +40,7 @@ targets: [rows]
 
 
 class Same(case.Case):
-    """What is built, and what it is the same as."""
+    """The built pipeline, and its equivalent text."""
 
     def same(self, pipeline, text):
         """Applies the text, then the pipeline under its name."""
@@ -260,10 +260,10 @@ def values_of_main(batch):
 
 
 class Places(case.Case):
-    """Errors of what Python built name the line of this file."""
+    """Errors about a pipeline built in Python name the line of this file."""
 
     def refused(self, make, pattern, offset=1):
-        """The line is that of the caller, and offset behind it."""
+        """Returns the caller's line plus offset."""
         line = sys._getframe(1).f_lineno + offset
         with self.assertRaises(stager.InvalidArgumentError) as caught:
             stager.check(make())

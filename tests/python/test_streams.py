@@ -218,7 +218,7 @@ class Errors(case.Case):
             logged = self.daemon.log().count(f"pipeline {name}: item")
             self.assertEqual(logged, 1) if drops else self.assertGreaterEqual(logged, 3)
         with stager.open("dropping") as late:
-            dropped = late.info["dropped_batches"]     # without those before it was opened, at least 3
+            dropped = late.info["dropped_batches"]     # without the batches before it was opened, at least 3
             self.assertLessEqual(dropped, stager.status("dropping")["dropped"] - 3)
 
     def test_a_loop_is_warned_once_of_what_was_dropped(self):
@@ -382,7 +382,7 @@ class Waits(case.Case):
         name = self.nothing()
         stream = stager.open(name)
         with self.assertRaises(TimeoutError):
-            stream.next(timeout=1.2)  # longer than libstager's own look
+            stream.next(timeout=1.2)  # longer than the interval of libstager's check
         thread = threading.Thread(target=lambda: stream.next())
         thread.start()
         case.wait_until(lambda: stager.status(name)["clients"][0]["wait_ns"] > 1_100_000_000)
@@ -525,7 +525,7 @@ class Position(case.Case):
         name = self.shuffled()
         every = values(stager.open(name, private_run=True))
         stream, state = stager.open(name, client_id="ada"), None
-        for begin, end in ((0, 3), (3, 5)):     # the last one is in hand, and so not acknowledged
+        for begin, end in ((0, 3), (3, 5)):     # the last one is in hand, and therefore not acknowledged
             if state is not None:
                 stream = stager.open(name, client_id="ada")
                 stream.load_state_dict(state)
@@ -596,7 +596,8 @@ class Ranks(case.Case):
             with stager.open(name) as stream:
                 self.assertEqual((stream.client_id, stream.rank, stream.world_size), (None, 0, 4))
                 next(iter(stream))
-                self.assertEqual(values(stream), [[0, 1], [2, 3]])      # in the middle of a pass, as one trainer may
+                # in the middle of a pass, as a single trainer may
+                self.assertEqual(values(stream), [[0, 1], [2, 3]])
                 code = "import stager, sys\ntry: stager.open(sys.argv[1])\nexcept stager.ResourceExhaustedError as e: print(e)"
                 said = subprocess.run([sys.executable, "-c", code, name], env={**self.daemon.env(), "RANK": "1",
                                       "WORLD_SIZE": "4"}, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -635,7 +636,7 @@ class Graph(case.Case):
             staged={"features": {"x": "scaled"}, "feed_dict": {"rate": {"value": 1, "client": True}}})
         stream = stager.open(name)
         self.assertEqual(stream.next()["x"].tolist(), [0, 1])
-        for rate in (np.float32(0.5), np.array(0.25, ">f4")):  # that is not in this machine's order
+        for rate in (np.float32(0.5), np.array(0.25, ">f4")):  # not in this machine's byte order
             version = stream.feed("rate", rate)
             for batch in stream_of(stream):
                 if batch.info.feed_version >= version:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches as TensorFlow sees them. Skipped where there is no tensorflow."""
+"""Batches in TensorFlow. Skipped without tensorflow."""
 import case
 
 tf = case.need("tensorflow")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches as PyTorch sees them. Skipped where there is no torch."""
+"""Batches in PyTorch. Skipped without torch."""
 import contextlib
 import unittest
 from unittest import mock
@@ -118,7 +118,7 @@ class Torch(case.Case):
 
 
 class FakeCuda:
-    """torch.cuda as `to` uses it, of one device; what is asked of it is written down."""
+    """torch.cuda as `to` uses it, with one device; it records the calls."""
 
     def __init__(self):
         self.calls = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of the user in worker processes: what they get and give, and what becomes of a batch
-whose function raises, dies, hangs or gives something else."""
+"""User functions in worker processes: their inputs and outputs, and the batch of a function that raises, dies, hangs or
+returns a wrong value."""
 import json
 import os
 import re
@@ -209,7 +209,7 @@ class WorkerCase(case.Case):
         return stager.status(self.name)
 
     def one_is_lost(self, function, text, **arguments):
-        """The batch of 4 and 5 is an error item, every other one comes, and a worker comes back."""
+        """The batch of 4 and 5 is an error item, every other batch arrives, and a new worker registers."""
         with stager.open(self.calling(function, **arguments), workers=1) as stream:
             items = self.taken(stream)
             self.assertEqual(items[:2] + items[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
@@ -508,7 +508,7 @@ class Life(WorkerCase):
                 stream.next()
 
     def worker(self, *arguments):
-        """`stager worker` of somebody else's."""
+        """A `stager worker` of another user."""
         process = subprocess.Popen([sys.executable, "-m", "stager", "worker", *arguments],
                                    cwd=self.modules, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
                                    env={**self.daemon.env(), "PYTHONPATH": PACKAGE}, text=True)
@@ -525,7 +525,7 @@ class Life(WorkerCase):
                 stream.next(timeout=0.2)
             process = self.worker(name, "-n", "1")
             self.assertEqual(len(self.taken(stream)), 5)
-        with stager.open(name) as stream:  # that one is enough
+        with stager.open(name) as stream:  # one is enough
             self.assertEqual(len(self.taken(stream)), 5)
         self.assertEqual(self.status()["worker_calls"], 10)
         process.send_signal(signal.SIGINT)
@@ -584,7 +584,7 @@ with stager.open({name!r}) as stream:
         self.assertEqual(sum(int(out) for _, out, _ in ends), 2 * sum(range(24)))
 
     def worker_processes(self):
-        """Of the pipeline, of whoever, ready or not."""
+        """The workers of the pipeline, of any user, ready or not."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

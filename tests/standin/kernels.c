@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernels of cuda/ as plain C (tests/kernels/emulate.hpp) on the streams of the
- * stand-in: what they are given is looked at when the stream comes to it.
+ * stand-in: a kernel reads its arguments when the stream reaches it.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 extern const struct stg_device_kernels stg_cuda_kernels;
 __attribute__((visibility("default"))) struct standin *stg_standin(void);
 
-/* They keep the place of a thread in the grid in global variables. */
+/* They keep the position of a thread in the grid in global variables. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 enum { MAX_INPUTS = 64 };
@@ -162,7 +162,7 @@ static int concat(struct stg_stream *stream, void *y, const void *const *x,
     return launch(stream, run_concat, &call, err);
 }
 
-/* Without hash_bucket: strings are never there. */
+/* Without hash_bucket: there are never strings. */
 static const struct stg_device_kernels kernels = {
     .normalize_image = normalize_image,
     .cast = cast,

@@ -12,7 +12,7 @@
 struct range {
     char *at;
     size_t bytes;
-    char *seen; /* of device memory: where the device sees it */
+    char *seen; /* device memory: its address on the device */
     struct range *next;
 };
 
@@ -72,7 +72,7 @@ static struct range *take(struct range **ranges, const void *at)
     return NULL;
 }
 
-/* Two mappings: the address that is handed out cannot be looked at. */
+/* Two mappings: the host cannot read at the address that is handed out. */
 int standin_device_alloc(int device, size_t bytes, void **ret, struct stg_err *err)
 {
     if (device != 0)
@@ -115,7 +115,7 @@ bool standin_is_told(const char *name, unsigned long *ret)
     return value != NULL;
 }
 
-/* As the memory above; who only reads it cannot write to it either. */
+/* Like the memory above; a process that imports it read-only cannot write to it. */
 static int add_shared(int fd, size_t bytes, bool read_only, struct stg_device_shared *ret,
                       struct stg_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of the stand-in: members of its table, and where the device sees what it
- * handed out. Any thread; what needs the lock says so.
+ * The memory of the stand-in: members of its table, and the device's address of memory
+ * that it handed out. Any thread; functions that need the lock are marked.
  */
 #ifndef STG_TESTS_STANDIN_MEMORY_H
 #define STG_TESTS_STANDIN_MEMORY_H
@@ -13,15 +13,15 @@
 extern pthread_mutex_t standin_lock;
 extern struct standin standin_control; /* guarded by it */
 
-/* Where the device sees that memory of its own; the first one with the lock held. */
+/* Returns the device's address of device memory; the first one with the lock held. */
 void *standin_see(const void *at);
 void *standin_see_locked(const void *at);
 
-/* Is it page-locked? With the lock held. */
+/* Returns whether it is page-locked. With the lock held. */
 bool standin_is_pinned(const void *at);
 
-/* What the program's environment says of the device of a helper process, whose control no
- * test reaches. */
+/* Reads a setting for the device of a helper process from the environment, because no
+ * test can control that process. */
 bool standin_is_told(const char *name, unsigned long *ret);
 
 int standin_device_alloc(int device, size_t bytes, void **ret, struct stg_err *err);

@@ -8,7 +8,7 @@
 
 #include "core/status.h"
 
-/* Also guards what is in streams and events. Memory is copied without it. */
+/* Also guards the contents of streams and events. Memory is copied without it. */
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -18,7 +18,7 @@ struct work {
     enum kind kind;
     void *to;
     const void *from;
-    void *own; /* a copy of pageable memory, taken at once; of a launch, its argument */
+    void *own; /* a copy of pageable memory, made at once; the argument of a launch */
     void (*run)(void *arg);
     size_t bytes;
     struct stg_device_event *event;
@@ -27,16 +27,16 @@ struct work {
 };
 
 struct stg_stream {
-    struct stg_stream *of; /* a wrapped one; itself where it is its own */
+    struct stg_stream *of; /* the wrapped stream; the stream itself if it wraps none */
     pthread_t thread;
     struct work *first, **last;
     bool is_busy, is_over;
-    struct stg_stream *next; /* all that work */
+    struct stg_stream *next; /* all of that work */
 };
 
 struct stg_device_event {
     uint64_t recorded, reached;
-    unsigned refs; /* its owner, and work that has to do with it */
+    unsigned refs; /* its owner, and related work */
 };
 
 static struct stg_stream *streams, *standard;
@@ -107,7 +107,7 @@ static bool can_run(const struct stg_stream *stream)
            (work->kind != WAIT || work->event->reached >= work->number);
 }
 
-/* Without the lock where it touches memory. */
+/* Releases the lock while it touches memory. */
 static void run(struct work *work)
 {
     switch (work->kind) {
@@ -321,7 +321,7 @@ int standin_launch(struct stg_stream *stream, void (*run_it)(void *arg), void *a
     return rc;
 }
 
-/* ---- what there is ---- */
+/* ---- existing objects ---- */
 
 static int count(int *ret, struct stg_err *err)
 {
@@ -353,7 +353,7 @@ static int describe(int device, char *buf, size_t bytes, struct stg_err *err)
     return 0;
 }
 
-/* ---- the test's hand ---- */
+/* ---- the test's controls ---- */
 
 static void hold(void)
 {

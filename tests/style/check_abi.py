@@ -23,7 +23,7 @@ HEADER, DESCRIPTION = "client/stager.h", "client/stager.abi"
 
 
 def why_not():
-    """Why this machine cannot compare, or None."""
+    """The reason why this machine cannot compare, or None."""
     if struct.calcsize("P") != 8:
         return "the description is of 64-bit machines"
     missing = [tool for tool in ("abidw", "abidiff") if shutil.which(tool) is None]
@@ -31,7 +31,7 @@ def why_not():
 
 
 def compile_header(root, folder):
-    """A shared library whose variables have the types of the header's functions."""
+    """A shared library with one variable for each function type of the header."""
     text = house.read(root, HEADER)
     enums = re.findall(r"^enum (\w+) \{", text, re.M)
     with open(os.path.join(folder, "abi.c"), "w", encoding="utf-8") as file:

@@ -16,7 +16,7 @@ import sys
 import house
 
 FOLDER, ONLY_IN = "daemon/stage/", "commit.c"
-# {the object that may: symbols; "x*": all that begin with x}.
+# {the allowed object: symbols; "x*": all that begin with x}.
 ALLOWED = {
     "commit.c": {"send", "sendto", "sendmsg", "shutdown", "pthread_cond_signal", "pthread_cond_broadcast", "stg_log",
                  "stg_pool_cancel", "stg_ring_push", "stg_ring_finish", "stg_ring_cut", "stg_ring_drop",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-format has nothing to change in any *.c, *.h. Skipped where clang-format is missing, or of another version than
-the one of Debian 12, which the tree is formatted with: each version has its own layout."""
+"""clang-format has nothing to change in any *.c, *.h. Skipped if clang-format is missing or its version differs from
+Debian 12's, which formats the tree: each version has another layout."""
 import os
 import re
 import shutil

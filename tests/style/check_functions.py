@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Functions over 80 lines are listed, over 120 refused."""
+"""Functions over 80 lines are listed, functions over 120 refused."""
 import re
 import sys
 

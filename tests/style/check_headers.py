@@ -14,7 +14,7 @@ import sysconfig
 import house
 
 PUBLIC = "client/stager.h"
-# Where Python.h is not installed, what needs it is not built either.
+# Without Python.h, code that needs it is not built either.
 PYTHON = sysconfig.get_paths()["include"]
 C_ONLY = re.compile(r"\b_Atomic\b|<stdatomic\.h>|\b_Generic\b")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)

@@ -14,17 +14,18 @@ import sys
 
 import house
 
-# Sources that are kernels, and the folder of the objects that go into the daemon.
+# Sources that are kernels, and the folder of their objects in the daemon.
 SOURCES = {"ops/kernels/csv/index.c": "ops/", "ops/kernels/csv/vector.c": "ops/",
            "ops/kernels/image/rows.c": "ops/", "daemon/storage/codec/crc32c_kernel.c": "daemon/"}
-# Archives, and the least number of instructions of a kind: vector arithmetic that a loop without -O3 has not.
+# Archives, and the minimum number of instructions of a kind: vector arithmetic that a loop without -O3 does not
+# contain.
 PACKED = r"\b(mul|add|sub)ps\b|\bcvtdq2ps\b|\b(fmul|fadd|fsub|scvtf)\s+v\d+\.4s"
 VECTORS = {"ops/libstg_image_plain.a": (PACKED, 20), "ops/libstg_image_avx2.a": (r"\bvcvtdq2ps\b.*%ymm", 8),
            "ops/libstg_csv_avx2.a": (r"%ymm", 500), "ops/libstg_csv_avx512.a": (r"%zmm", 500)}
 
 
 def levels(commands):
-    """What is wrong with the levels of the kernels among compile_commands.json's entries."""
+    """Problems with the optimisation levels of the kernels in compile_commands.json."""
     found, seen = [], set()
     for entry in commands:
         name = next((name for name in SOURCES if entry["file"].endswith(name)), "")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom (CONTRIBUTING.md, "Layers"). No circle among folders or headers."""
+"""The includes that each folder may have (CONTRIBUTING.md, "Layers"). No cycle among folders or headers."""
 import os
 import re
 
@@ -13,7 +13,7 @@ MAY_INCLUDE = {
     "ops/": ["core/", "ops/"],
     "cuda/": ["core/", "cuda/"],
     "daemon/": ["core/", "proto/load.h", "proto/wire.h", "ops/", "daemon/"],
-    # stager-gate is not trusted: it knows nothing of the daemon. Likewise stager-gpu.
+    # stager-gate and stager-gpu are not trusted: they include nothing of the daemon.
     "daemon/gate/main.c": ["core/", "daemon/gate/confine.h", "daemon/gate/frame.h"],
     "daemon/gate/confine": ["core/", "daemon/gate/confine.h"],
     "daemon/gate/frame.h": ["core/"],
@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "examples/": ["client/stager.h", "examples/"],
     "tests/": None,
 }
-# Libraries and generated code, and the only places that may see them (tests may, always).
+# Libraries and generated code, and the only places that may include them (tests always may).
 ONLY_IN = [
     (r"uv(/.*)?\.h$", ["daemon/"]),
     (r".*\.pb-c\.h$", ["proto/"]),
@@ -74,7 +74,7 @@ def one_file(root, name):
 
 
 def circle(graph):
-    """Some circle of a graph {node: set of nodes} as a list, or None."""
+    """Some cycle of a graph {node: set of nodes} as a list, or None."""
     done, path = set(), []
 
     def visit(node):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every link of a document to a file of ours leads somewhere; README.md is short."""
+"""Every link of a document to a file of the repository resolves; README.md is short."""
 import os
 import re
 

@@ -20,7 +20,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 def warnings(path):
-    """What groff says of a page, but for where sheets of paper end: a terminal has none."""
+    """groff's warnings about a page, except for page breaks: a terminal has none."""
     result = subprocess.run(["groff", "-man", "-t", "-k", "-ww", "-z", "-Tutf8", path],
                             capture_output=True, text=True, errors="replace")
     return [line for line in result.stderr.split("\n")
@@ -28,7 +28,7 @@ def warnings(path):
 
 
 def words(path):
-    """A page as read: without escapes and requests."""
+    """The text of a page without escapes and requests."""
     with open(path, encoding="utf-8") as file:
         return re.sub(r"\\f.", "", file.read()).replace("\\-", "-").replace("\\&", "")
 
@@ -45,7 +45,7 @@ def stagerctl_help(program):
 
 
 def compare(page, text, helped):
-    """Options that one has and the other has not."""
+    """Options that only one of the two has."""
     told, shown = (set(OPTION.findall(t)) for t in (text, helped))
     # Options of other programs are shown in examples: systemctl's.
     told -= {"--now", "--user"}
@@ -55,7 +55,7 @@ def compare(page, text, helped):
 
 
 def settings_of(proto):
-    """The settings with one value; lists of things may be told elsewhere."""
+    """The settings with one value; lists may be documented elsewhere."""
     message = re.search(r"message Settings \{(.*?)\n\}", proto, re.S).group(1)
     return re.findall(r"(?:optional|required) \w+ (\w+) =", message)
 

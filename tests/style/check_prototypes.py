@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every prototype in client/stager.h stands under a comment that says what the caller must know.
-Prototypes that follow one another without an empty line share one."""
+"""Every prototype in client/stager.h stands under a comment for the caller. Prototypes that follow one another without
+an empty line share one."""
 import re
 
 import house

@@ -19,8 +19,8 @@ import house
 
 MAX_FILES = 40
 
-# Tables: a line for each descriptor, and the search by name. Each descriptor's file uses helpers that
-# search the table: that is the only cycle that is meant. At most two tables close a cycle of files.
+# Tables: a line for each descriptor, and the search by name. Each descriptor's file uses helpers that search the table:
+# only this cycle is intended. At most two tables close a cycle of files.
 TABLES = {
     "ops/table.c": "all ops",
     "daemon/dataset/table.c": "all transformations",
@@ -73,7 +73,7 @@ def components(graph):
 
 
 def built(root, build):
-    """{object: source} of what was built from sources of ours, tests apart."""
+    """{object: source} of objects built from sources of the repository, tests apart."""
     commands = json.loads(subprocess.run(["ninja", "-C", build, "-t", "compdb"], check=True, capture_output=True,
                                          text=True).stdout)
     objects = {}
@@ -87,7 +87,7 @@ def built(root, build):
 
 
 def symbols(objects, nm="nm"):
-    """{source: (defined, used)}. Of objects for link time optimisation nm knows nothing."""
+    """{source: (defined, used)}. nm finds no symbols in objects for link time optimisation."""
     out = subprocess.run([nm, "-A", "-P", *sorted(objects)], capture_output=True, text=True).stdout if objects else ""
     found = collections.defaultdict(lambda: (set(), set()))
     for line in out.split("\n"):
@@ -102,7 +102,7 @@ def symbols(objects, nm="nm"):
 
 
 def file_graph(found):
-    """{source: sources whose symbols it uses}. A name that two libraries define is its own library's."""
+    """{source: sources whose symbols it uses}. A name defined in two libraries belongs to the own library."""
     places = collections.defaultdict(list)
     for source, (defined, _) in found.items():
         for name in defined:
@@ -151,7 +151,7 @@ def sizes(names):
 
 
 def tags(root, names):
-    """Only those with a prefix: the others are of one file."""
+    """Only those with a prefix: the others belong to one file."""
     places = collections.defaultdict(set)
     for name in names:
         text = house.read(root, name)

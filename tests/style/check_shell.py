@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""shellcheck has nothing to say about our shell scripts. Skipped where it is missing."""
+"""shellcheck reports nothing about the shell scripts. Skipped if it is missing."""
 import shutil
 import subprocess
 import sys

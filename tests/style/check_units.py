@@ -18,7 +18,7 @@ import tempfile
 
 import house
 
-# systemd's exposure times ten; see the comments in the units for what is left open.
+# systemd's exposure times ten; the comments in the units explain what stays open.
 THRESHOLD = 7
 DROP_INS = {"cuda": 10, "network": 16}
 UNITS = [("stagerd.service", "--system"), ("stagerd-user.service", "--user")]
@@ -34,7 +34,7 @@ class Unable(Exception):
 
 
 def analyze(*arguments, env=None):
-    """Runs systemd-analyze, in a mount namespace with an empty /run where it needs one."""
+    """Runs systemd-analyze, in a mount namespace with an empty /run if it needs one."""
     command = ["systemd-analyze", *arguments]
     result = subprocess.run(command, env=env, capture_output=True, text=True)
     if NO_FOLDER in result.stderr:
@@ -49,7 +49,7 @@ def programless(text):
 
 
 def verify(text, mode, socket=None):
-    """What `systemd-analyze verify` says of a unit, and of a socket for it."""
+    """The output of `systemd-analyze verify` for a unit, and for a socket for it."""
     with tempfile.TemporaryDirectory(prefix="stg-units-") as folder:
         unit = os.path.join(folder, "stagerd.service")
         with open(unit, "w", encoding="utf-8") as file:
@@ -65,7 +65,7 @@ def verify(text, mode, socket=None):
 
 
 def exposure(text):
-    """(systemd's figure times ten, the doors it finds open)."""
+    """(systemd's figure times ten, the exposures that it finds)."""
     with tempfile.TemporaryDirectory(prefix="stg-units-") as folder:
         unit = os.path.join(folder, "stagerd.service")
         with open(unit, "w", encoding="utf-8") as file:
@@ -87,7 +87,7 @@ def security(text, threshold, what="stagerd.service"):
 
 
 def missing():
-    """Why systemd-analyze cannot run here, or None."""
+    """The reason why systemd-analyze cannot run here, or None."""
     if shutil.which("systemd-analyze") is None:
         return "no systemd-analyze (apt-get install systemd)"
     try:

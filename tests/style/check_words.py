@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each source file names its licence in the first three lines; nothing is left "to do"; only the monotonic clock
-decides (I10), and the other one is for people."""
+"""Each source file names its licence in the first three lines; no "to do" remains; only the monotonic clock decides
+(I10), and the other one is for people."""
 import re
 
 import house

@@ -12,7 +12,7 @@ SKIPPED = 77
 
 
 def tracked(root, *suffixes):
-    """Paths relative to root, sorted: what git tracks, or every file where there is no git."""
+    """Paths relative to root, sorted: those tracked by git, or every file without git."""
     try:
         out = subprocess.run(
             ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z"],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each style check is fed a good and a bad sample: a guard that cannot fail guards nothing.
-What needs a tool that is not there is left out."""
+"""Each style check gets a good and a bad sample: a check that cannot fail checks nothing. Checks whose tool is not
+installed are left out."""
 import os
 import shutil
 import subprocess
@@ -35,7 +35,7 @@ SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 
 class Tree:
-    """A small source tree that goes away."""
+    """A small source tree that is removed afterwards."""
 
     def __init__(self, **files):
         self.root = tempfile.mkdtemp(prefix="stg-style-")
