@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded before libc: a kernel without SO_PEERPIDFD.
+ * Loaded before libc: simulates a kernel without SO_PEERPIDFD.
  */
 #include <errno.h>
 #include <sys/socket.h>

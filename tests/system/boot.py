@@ -36,7 +36,7 @@ StandardOutput=append:/run/boot/log
 StandardError=append:/run/boot/log
 ExecStart={command}
 """
-# Whom boot_inside.py trains as: two of the group stager, and a stranger.
+# The users as which boot_inside.py trains: two of the group stager, and one outside it.
 USERS = """u stg-one 2001 "one" /home/stg-one /bin/sh
 u stg-two 2002 "two" /home/stg-two /bin/sh
 u stg-stranger 2003 "stranger" / /bin/sh
@@ -47,13 +47,13 @@ g stager -
 
 
 class Skip(Exception):
-    """Why no container can boot here."""
+    """The reason why no container can boot here."""
 
 
 # ---- control groups -------------------------------------------------------------------------
 
 def own_groups():
-    """Folders of this process's control groups that systemd uses: its named one, and version 2."""
+    """The folders of this process's control groups that systemd uses: its named one, and version 2."""
     mounts = {}
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
@@ -111,7 +111,7 @@ def remove_groups(groups):
 
 
 def end_groups(groups, limit_s=20):
-    """Kills what is in the groups, and removes them; False when that did not work in time."""
+    """Kills the processes in the groups, and removes the groups; False if that failed in time."""
     end = time.monotonic() + limit_s
     while any(os.path.isdir(group) for group in groups) and time.monotonic() < end:
         for pid in {pid for group in groups for pid in members(group)}:
@@ -125,7 +125,7 @@ def end_groups(groups, limit_s=20):
 
 
 def start_janitor(groups, folder):
-    """(pid of the janitor, descriptor to close when it shall begin)."""
+    """(pid of the janitor, descriptor to close as its start signal)."""
     readable, writable = os.pipe()
     pid = os.fork()
     if pid > 0:
@@ -158,7 +158,7 @@ def mount(*arguments):
 
 
 def overlay(lower, top, name):
-    """`lower` below a writable layer in memory; where it is."""
+    """Mounts a writable layer in memory over `lower`; returns its path."""
     place = {kind: os.path.join(top, f"{name}-{kind}") for kind in ("low", "up", "work", "root")}
     for path in place.values():
         os.mkdir(path)
@@ -184,8 +184,8 @@ def prepare(root):
 
 
 def trees(top, folders):
-    """nspawn's options for the sources and the build. They may be another file system than the root, or lie
-    in a folder that nspawn mounts a file system over, as /tmp."""
+    """nspawn's options for the sources and the build. They may lie on another file system than the root, or in a folder
+    over which nspawn mounts a file system, such as /tmp."""
     options = []
     for i, folder in enumerate(folders):
         outer = next((outer for outer in folders[:i] if os.path.commonpath([outer, folder]) == outer), None)
@@ -203,11 +203,11 @@ def quoted(path):
 
 
 def boot_in_namespaces(folder, source, build, command):
-    """Becomes systemd-nspawn."""
+    """Replaces this process with systemd-nspawn."""
     top = os.path.join(folder, "memory")
     mount("--make-rprivate", "/")
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", top)
-    # What nspawn notes down of itself lies in /run, and is nobody else's.
+    # nspawn's state lies in /run, in a private mount.
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     root = overlay("/", top, "root")
     prepare(root)
@@ -232,7 +232,7 @@ def check_needs():
 
 
 def boot(folder, groups, source, build, command):
-    """(exit status, what nspawn said, what the service said)."""
+    """(exit status, nspawn's output, the service's output)."""
     def join_groups():
         for group in groups:
             with open(os.path.join(group, "cgroup.procs"), "w", encoding="utf-8") as file:
@@ -264,7 +264,7 @@ def test(folder, groups, source, build, trainer):
     status, said, log = boot(folder, groups, source, build, command)
     print(log, end="")
     if log == "":
-        # Is it this machine, or is it us?
+        # Decides whether the machine or the test is at fault.
         probe, said, _ = boot(folder, groups, source, build, "/bin/true")
         if probe != 0:
             raise Skip(f"no container boots here: {said.strip()}")

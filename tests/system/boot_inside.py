@@ -24,7 +24,7 @@ TRAINER = "/run/boot/boot_trainer"
 N_ROWS = 6000
 BATCH = 50
 SOCKET = "/run/stager/attach.sock"
-# It looks for the manual pages that a unit names, where there is a man(1) at all.
+# systemd looks for the manual pages that a unit names, if man(1) is installed.
 NO_MAN = () if shutil.which("man") else ("--man=no",)
 PIPELINE = """name: {name}
 dataset:
@@ -43,7 +43,7 @@ staged:
 
 
 def run(*command, user=None, env=None, status=0):
-    """Runs a command to its end; its output. AssertionError when the status is another."""
+    """Runs a command to its end; returns its output. AssertionError if the status differs."""
     if user is not None:
         command = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups",
                    "--inh-caps=-all", *command)
@@ -77,7 +77,7 @@ def wait_for(condition, what):
 
 
 def processes_of(user):
-    """The processes of a user: the log of what should not be there."""
+    """The processes of a user: evidence of processes that should not exist."""
     uid, found = pwd.getpwnam(user).pw_uid, []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -90,13 +90,13 @@ def processes_of(user):
 
 
 def files_of_stager():
-    """What has it in its name, where it is installed; the build's own aside."""
+    """Installed files with that word in their names, without those of the build."""
     return set(run("find", PREFIX, "/lib/systemd", "-name", "*stager*", "-not", "-type", "d", "-not",
                    "-path", f"{BUILD}/*").splitlines())
 
 
 class Trainer:
-    """boot_trainer as another user."""
+    """Runs boot_trainer as another user."""
 
     def __init__(self, user, pipeline, hold=0, env=None):
         self.name = f"{user} on {pipeline}"
@@ -107,7 +107,7 @@ class Trainer:
         self.said = b""
 
     def wait_for(self, word):
-        """Until it says a line with that word; the line."""
+        """Reads until a line contains that word; returns the line."""
         end = time.monotonic() + LIMIT_S
         pattern = re.compile(rb"^.*\b" + word.encode() + rb"\b.*\n", re.M)
         while not (match := pattern.search(self.said)):
@@ -123,7 +123,7 @@ class Trainer:
         self.process.stdin.write(b"\n")
 
     def finish(self):
-        """To the end; {"rows": …, "missing": …}."""
+        """Reads to the end; {"rows": …, "missing": …}."""
         try:
             words = self.wait_for("missing").split()
             status = self.process.wait(LIMIT_S)
@@ -147,7 +147,7 @@ def all_rows(tally, reopened=0):
                      "reopened": reopened}, tally
 
 
-# ---- the cases, in their order --------------------------------------------------------------
+# ---- the cases, in order --------------------------------------------------------------------
 
 def meson_install_is_all_that_it_takes():
     run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet")
@@ -194,7 +194,7 @@ def the_daemon_is_shut_in():
 
 
 def what_the_daemon_starts_runs_in_its_unit():
-    """stager-gate, where it was built, has to live with what the unit leaves it."""
+    """stager-gate, if it was built, must work within the unit's restrictions."""
     if not any(path.endswith("/stager-gate") for path in files_of_stager()):
         return
     wait_for(lambda: any(line.endswith(" stager-gate") for line in processes_of("stager")),

@@ -54,7 +54,7 @@ static int count(struct tally *tally, const struct stager_batch *batch)
     return 0;
 }
 
-/* The daemon is being started again: it is asked for a bounded time. */
+/* The daemon is restarting: the trainer retries for a limited time. */
 static int reopen(const char *pipeline, struct stager_stream **ret)
 {
     struct timespec pause = {.tv_nsec = 20000000}, now;

@@ -43,7 +43,7 @@ def float32(number):
 
 
 def expected(path):
-    """{column: values} as Python's csv module reads them, empty fields replaced by defaults."""
+    """{column: values} read by Python's csv module, empty fields replaced by defaults."""
     with open(path, newline="", encoding="ascii") as file:
         rows = list(csv.DictReader(file))
     columns = {"label": [int(row["label"] or 0) for row in rows]}
@@ -55,7 +55,7 @@ def expected(path):
 
 
 def joined(batches):
-    """{tensor: values of all batches}; numbers and dtypes are checked on the way."""
+    """{tensor: values of all batches}; also checks numbers and dtypes."""
     columns = {}
     for number, batch in enumerate(batches):
         assert batch["batch"] == number, f"batch {batch['batch']} comes as number {number}"

@@ -14,7 +14,7 @@ import tempfile
 
 SLOW = max(int(os.environ.get("STG_TEST_SLOW", "1") or 1), 1)
 LIMIT_S = 20 * SLOW
-# As sd_listen_fds(3) has it: descriptors from 3 on, and who they are for.
+# As in sd_listen_fds(3): descriptors from 3 on, and the pid of their receiver.
 HAND_OVER = """
 import fcntl, os, sys
 high = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, 64) for fd in sys.argv[1].split(",")]
@@ -42,7 +42,7 @@ class Case:
                 file.write(f"{key}: {json.dumps(os.path.join(folder, name))}\n")
 
     def start(self, *socks):
-        """stagerd with these sockets from systemd."""
+        """Starts stagerd with these sockets, like systemd."""
         fds = [sock.fileno() for sock in socks]
         return subprocess.Popen(
             [sys.executable, "-c", HAND_OVER, ",".join(map(str, fds)), self.stagerd, "--config",
@@ -62,7 +62,7 @@ def listen(path, kind=socket.SOCK_SEQPACKET):
 
 
 def said_by(process, status):
-    """What a process said until its end."""
+    """The output of a process until its end."""
     try:
         said = process.communicate(timeout=LIMIT_S)[0]
     except subprocess.TimeoutExpired:

@@ -29,7 +29,7 @@ def pipelines(root):
 
 
 def check(stagerd, folder, text):
-    """What `stagerd --check` has against a pipeline, or None."""
+    """The error of `stagerd --check` for a pipeline, or None."""
     path = os.path.join(folder, "pipeline.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
@@ -44,7 +44,7 @@ def value_of(text):
 
 
 def settings_with_defaults(root, folder):
-    """systemd/stagerd.yaml with what stands there as a comment made real, folders but our own."""
+    """systemd/stagerd.yaml with its commented settings enabled, except for folders."""
     with open(os.path.join(root, "systemd/stagerd.yaml"), encoding="utf-8") as file:
         text = re.sub(r"^#(\w+: )", r"\1", file.read(), flags=re.M)
     keys = re.findall(r"^(\w+): (.*)$", text, re.M)

@@ -44,7 +44,7 @@ def watch_tells_what_happens(build):
         now = json.loads(watch.stdout.readline())
         assert (now["event"], now["pipeline"]) == ("now", "old"), now
         daemon.ctl("apply", pipeline(daemon, "fresh"))
-        daemon.ctl("cat", "fresh", "--limit", "1")  # a private run is nobody's business
+        daemon.ctl("cat", "fresh", "--limit", "1")  # a private run is not reported
         daemon.ctl("delete", "fresh")
         daemon.ctl("apply", "--replace", pipeline(daemon, "old", 99))
         lines = [json.loads(line) for line in watch.stdout]

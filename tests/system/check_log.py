@@ -31,7 +31,7 @@ REFUSED = re.compile(rb"warning: pid \d+ was refused: stagerd has max_clients 4 
 
 
 class Quiet(Daemon):
-    """A daemon whose log goes into a pipe of 4 KiB."""
+    """A daemon that logs into a pipe of 4 KiB."""
 
     def start(self):
         self.end, other = os.pipe()
@@ -45,7 +45,7 @@ class Quiet(Daemon):
         return probe
 
     def flood(self):
-        """Makes the daemon log N_REFUSED lines, or a few more; returns how many."""
+        """Makes the daemon log N_REFUSED lines, or a few more; returns the number."""
         refused = 0
         while refused < N_REFUSED:
             with contextlib.ExitStack() as stack:
@@ -62,14 +62,14 @@ class Quiet(Daemon):
 
 
 def check_lines(text, n_refused):
-    """Whole lines; those that were read and those that are missing are all."""
+    """Every line is whole; lines read and lines missing add up to all."""
     lines = text.splitlines()
     for line in lines:
         check(LINE.fullmatch(line), f"a torn line: {line!r}")
     reports = [int(found.group(1)) for found in map(MISSING.search, lines) if found]
     refused = sum(REFUSED.search(line) is not None for line in lines)
     check(reports, "the log does not say how many lines are missing")
-    # A few other lines, of pipelines, may be among those that are missing.
+    # A few other lines, about pipelines, may be among the missing ones.
     check(n_refused <= sum(reports) + refused <= n_refused + 200,
           f"of {n_refused} lines {refused} were read, {reports} are missing")
 

@@ -17,7 +17,7 @@ ROWS, BATCH = 200000, 4096
 
 
 def blocks(root):
-    """(language, text) of each block of the section, and the files that it names, by their endings."""
+    """(language, text) of each block of the section, and the files it names, by extension."""
     with open(os.path.join(root, "README.md"), encoding="utf-8") as file:
         section = re.search(r"^## Five minutes\n(.*?)^## ", file.read(), re.M | re.S).group(1)
     found = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.M | re.S)
@@ -26,7 +26,7 @@ def blocks(root):
 
 
 def environment(build, daemon):
-    """As in the shell of `meson devenv`."""
+    """The environment of `meson devenv`'s shell."""
     path = os.path.join(build, "client/stagerctl") + ":" + os.environ["PATH"]
     return dict(daemon.env(), PATH=path, LD_LIBRARY_PATH=os.path.join(build, "client"),
                 PKG_CONFIG_PATH=os.path.join(build, "meson-uninstalled"), PYTHONPATH=os.path.join(build, "client/python"))

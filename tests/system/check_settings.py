@@ -35,7 +35,8 @@ def stagerd(build, *arguments, **environment):
 
 
 def check_mistakes(build, folder):
-    """Each mistake is reported with its line. A pipeline with an error is reported and is no mistake."""
+    """Each mistake is reported with its line. A pipeline with an error is reported and does not count as a mistake in
+    the settings."""
     config = os.path.join(folder, "stagerd.yaml")
     pipelines = os.path.join(folder, "pipelines")
     os.mkdir(pipelines)
@@ -124,11 +125,11 @@ def fill(daemon, stack):
         probe = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         probe.settimeout(LIMIT_S)
         probe.connect(os.path.join(daemon.runtime_dir, "attach.sock"))
-        with contextlib.suppress(BrokenPipeError):  # refused before it spoke
+        with contextlib.suppress(BrokenPipeError):  # refused before it sent anything
             probe.send(HELLO)
         try:
             reply = probe.recv(4096)
-        except ConnectionResetError:  # it was closed unread; the reply comes after
+        except ConnectionResetError:  # it was closed unread; the reply follows
             reply = probe.recv(4096)
         if REFUSED in reply:
             return
@@ -136,7 +137,8 @@ def fill(daemon, stack):
 
 
 def check_files(build):
-    """The daemon raises the limit as far as it goes. A trainer that finds no descriptor left reads the reason."""
+    """The daemon raises the limit as far as allowed. A trainer that is refused for want of descriptors gets the
+    reason."""
     with Small(build) as daemon:
         with contextlib.ExitStack() as stack:
             fill(daemon, stack)

@@ -40,7 +40,7 @@ def apply(daemon, n_clients=2, name="dlrm", rows_a_batch=1000, **more):
 
 
 class Trainers:
-    """Trainers that take batches, and run the graph on them, until they are told to end."""
+    """Trainers that take batches and run the graph on them until the test ends them."""
 
     def __init__(self, daemon, n, name="dlrm"):
         self.all = [subprocess.Popen([os.path.join(daemon.build, "examples/score"), name], env=daemon.env(),
@@ -94,7 +94,7 @@ def spans(events, category=None, name=None):
     return [e for e in events if e["ph"] in "Xi" and category in (None, e["cat"]) and name in (None, e["name"])]
 
 
-# ---- what is in it -------------------------------------------------------------------------
+# ---- contents ------------------------------------------------------------------------------
 
 def a_trace_of_two_trainers_shows_what_they_and_the_daemon_do(daemon):
     apply(daemon)
@@ -129,7 +129,7 @@ def a_trace_of_two_trainers_shows_what_they_and_the_daemon_do(daemon):
 
 
 def check_batches(events, clients):
-    """Each batch that was taken was published once, by one thread, and an arrow leads from there to who took it."""
+    """One thread published each taken batch once, and an arrow leads from there to the trainer that took it."""
     published = {e["args"]["batch"]: e for e in spans(events, "batch", "publish")}
     assert len(published) == len(spans(events, "batch", "publish"))
     taken = [e for e in spans(clients, "client", "stager_next") if e["args"].get("batch") in published]
@@ -158,7 +158,7 @@ def a_waiting_runner_is_visible_in_the_trace(daemon):
 
 
 def a_trainer_that_waits_for_a_batch_is_seen_to_wait(daemon):
-    """round_robin begins when all are there: one trainer of two waits for ever."""
+    """round_robin begins when all clients are attached: one trainer of two waits for ever."""
     apply(daemon, name="alone", delivery="round_robin")
     with Trainers(daemon, 1, "alone") as trainers:
         wait_until("a client", lambda: [c["state"] for c in status(daemon, "alone")["clients"]] == ["attached"])
@@ -201,7 +201,7 @@ def text_tells_where_the_time_went(daemon):
         assert float(line[0]) <= 101 and float(line[1]) <= float(line[2]) + 0.1 and int(line[3]) > 0, line
 
 
-# ---- when it does not go as it should --------------------------------------------------------
+# ---- failures ------------------------------------------------------------------------------
 
 def what_cannot_be_traced_says_why(daemon):
     apply(daemon, name="one")
@@ -215,7 +215,7 @@ def what_cannot_be_traced_says_why(daemon):
     began = time.monotonic()
     run = daemon.run(CTL, "trace", "one", "--seconds", "600", "-o", os.path.join(daemon.folder, "none/such"))
     assert run.returncode == 1 and b"DATA_LOSS: cannot write " in run.stderr, run.stderr
-    assert time.monotonic() - began < 60  # before it was made
+    assert time.monotonic() - began < 60  # before it was created
     wait_until("the end of the trace", lambda: daemon.run(
         CTL, "trace", "one", "--seconds", "1", "-o", "-").returncode == 0)
     run = daemon.run(CTL, "trace", "one", "--seconds", "1", "-o", "/dev/full")

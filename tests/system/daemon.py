@@ -20,7 +20,7 @@ STOP_S = 10 * SLOW
 
 
 class Failed(Exception):
-    """What went wrong, with what the daemon said."""
+    """A failure, with the daemon's log."""
 
 
 def check(condition, what):
@@ -73,7 +73,7 @@ class Daemon:
         return text in self.log()
 
     def start(self, stderr=None):
-        """Starts the daemon and waits until it answers a connection. stderr: in place of the log file."""
+        """Starts the daemon and waits until it answers a connection. stderr: replaces the log file."""
         with open(self.log_path, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(self.build, "daemon/stagerd"), "--foreground", "--config",
@@ -98,7 +98,7 @@ class Daemon:
                 return False
 
     def stop(self):
-        """Ends the daemon with SIGTERM; its exit status."""
+        """Ends the daemon with SIGTERM; returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(STOP_S)
@@ -118,13 +118,13 @@ class Daemon:
         return dict(os.environ, STAGER_RUNTIME_DIR=self.runtime_dir)
 
     def run(self, *command, timeout=60):
-        """Runs a program of the build ("client/…"); its CompletedProcess."""
+        """Runs a program of the build ("client/…"); returns its CompletedProcess."""
         return subprocess.run([os.path.join(self.build, command[0]), *command[1:]],
                               env=self.env(), capture_output=True, timeout=timeout * SLOW,
                               stdin=subprocess.DEVNULL)
 
     def ctl(self, *arguments):
-        """stagerctl; its output as bytes. Failed when it fails."""
+        """Runs stagerctl; returns its output as bytes. Raises Failed if it fails."""
         result = self.run("client/stagerctl/stagerctl", *arguments)
         if result.returncode != 0:
             raise Failed(f"stagerctl {' '.join(arguments)}: {result.returncode}\n"

@@ -16,7 +16,7 @@
 
 #include "tests/check.h"
 
-/* In a child nothing of the test's runner may be used. */
+/* The child may not use anything of the test's runner. */
 static void must(int ok, const char *what)
 {
     if (ok)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes in namespaces of their own, as in a container.
+ * Processes in separate namespaces, as in a container.
  */
 #ifndef STG_TESTS_SYSTEM_ENCLOSED_H
 #define STG_TESTS_SYSTEM_ENCLOSED_H
 
 #include <sys/types.h>
 
-/* As fork; the child is in user, pid and mount namespaces of its own, in which its user
- * and group keep their numbers and nobody else has one, and its pid is 1. Skips the test
- * where that is forbidden. */
+/* Like fork. The child runs with pid 1 in new user, pid and mount namespaces, which map
+ * only its own user and group. Skips the test if the system forbids that. */
 pid_t enclosed_fork(void);
 
-/* In such a child: from here on `below` is all that there is, as /run. `dir` is a folder
- * to make the new root in. */
+/* Called in such a child: afterwards its root contains only `below`, as /run. `dir` is a
+ * folder for the new root. */
 void enclosed_root(const char *dir, const char *below);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A gate that was taken over: stagerd starts it in place of stager-gate, and gets frames
- * that nobody should send. Which ones follows from its pid; what it was told is read and
- * thrown away. It ends after some thousand, or when stagerd has had enough of it.
+ * A compromised gate. stagerd starts it instead of stager-gate and gets frames that no
+ * gate should send. Its pid selects them; it reads replies and discards them. It ends
+ * after some thousand frames, or when stagerd closes the connection.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static bool put(uint32_t kind, uint32_t zero, size_t payload)
     return send(STG_GATE_FD, frame, sizeof(head) + payload, MSG_NOSIGNAL) >= 0;
 }
 
-/* A request that is nearly right: some bytes of it are others. */
+/* A request that is almost valid: some of its bytes are changed. */
 static size_t nearly(struct random *random)
 {
     static const char text[] = "name: x\ndataset: [{range: {stop: 3}}]\n";
@@ -73,7 +73,7 @@ int main(void)
         size_t n = random_below(&random, 2) ? nearly(&random) : noise(&random);
         goes_on = put(STG_GATE_REQUEST, 0, n);
     }
-    /* Last what stagerd does not forgive: one of these. */
+    /* Last, one of the frames for which stagerd closes the connection. */
     switch (random_below(&random, 6)) {
     case 0: put(STG_GATE_READY, 0, 0); break;
     case 1: put(99, 0, 16); break;

@@ -51,8 +51,8 @@ static void write_settings(struct fixture *fixture, const char *settings)
     fclose(file);
 }
 
-/* Sets a library to be loaded first. LD_PRELOAD ends a path at a space, and the folders
- * of LD_LIBRARY_PATH do not. */
+/* Sets a library to preload. LD_PRELOAD ends a path at a space; the folders of
+ * LD_LIBRARY_PATH may contain spaces. */
 static void preload(const char *library)
 {
     char path[4096];
@@ -72,7 +72,7 @@ static void spawn(struct fixture *fixture)
     CHECK(fixture->pid >= 0);
     if (fixture->pid == 0) {
         char log[128];
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no daemon */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no daemon behind */
         snprintf(log, sizeof(log), "%s/log", fixture->dir);
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(fd, 1);

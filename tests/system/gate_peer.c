@@ -115,12 +115,12 @@ void gate_ticket(const struct fixture *fixture, unsigned char ret[STG_TICKET_BYT
     stager_disconnect(client);
 }
 
-/* One try. The reply's bytes, or -1. */
+/* Makes one attempt. Returns the reply's bytes, or -1. */
 static long exchange(struct fixture *fixture, const struct stg_request *request,
                      unsigned char *buf, size_t capacity)
 {
     static unsigned char message[4 + STG_MESSAGE_MAX_BYTES];
-    memcpy(message, "\x80\0\0\x07", 4); /* a request, and the last stop of its way */
+    memcpy(message, "\x80\0\0\x07", 4); /* a request, and the last hop of its path */
     long n = stg_wire_encode_request(request, message + 4, STG_MESSAGE_MAX_BYTES);
     CHECK(n > 0);
     int fd = peer_connect(fixture, "admin.sock");

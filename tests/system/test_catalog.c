@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelines by name: apply, apply again, replace, delete, restart; and whose they are.
+ * Pipelines by name: apply, repeated apply, replace, delete, restart; and their owners.
  */
 #include <grp.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char *yaml_of(const char *name, int stop, char buf[512])
     return buf;
 }
 
-/* Calls `each` for every entry of the list; returns how many there are. */
+/* Calls `each` for every entry of the list; returns their number. */
 static size_t list(struct fixture *fixture,
                    void (*each)(const struct stg_list_entry *entry))
 {
@@ -86,7 +86,7 @@ static void a_change_under_attached_clients_needs_replace(void)
         stager_release(batch);
         n++;
     }
-    CHECK(n >= 1 && n <= 6); /* what was published, and no more */
+    CHECK(n >= 1 && n <= 6); /* every published item, and no more */
     CHECK_INT(rc, -STAGER_ABORTED);
     CHECK_CONTAINS(stager_error_text(stream), "replaced by generation 2");
     stager_close(stream);
@@ -180,7 +180,8 @@ static void other_content_under_an_unused_name_is_refused(void)
     CHECK_CONTAINS(err.text, "pipeline x is there with other content: "
                              "\"- range: {stop: 10}\" becomes \"- range: {stop: 11}\"");
     CHECK_CONTAINS(err.text, "--replace (replace=True in Python)");
-    CHECK_INT(apply_as(&fixture, yaml, NULL, 0, 1, &err), 2); /* that one was named */
+    /* the error named that one */
+    CHECK_INT(apply_as(&fixture, yaml, NULL, 0, 1, &err), 2);
     yaml_of("x", 12, yaml);
     CHECK_INT(fixture_try_apply(&fixture, yaml, true, &err), 0);
     fixture_finish(&fixture);
@@ -195,7 +196,7 @@ static void a_later_run_of_the_same_script_replaces_what_is_idle(void)
     fixture_start(&fixture, "");
     CHECK_INT(apply_as(&fixture, yaml_of("x", 10, yaml), script, 1, 0, &err), 1);
     CHECK_INT(apply_as(&fixture, yaml_of("x", 11, yaml), script, 1, 0, &err),
-              -STAGER_FAILED_PRECONDITION); /* a name that one run gives twice */
+              -STAGER_FAILED_PRECONDITION); /* a name used twice in one run */
     CHECK_INT(apply_as(&fixture, yaml, "/home/u/other.py", 2, 0, &err),
               -STAGER_FAILED_PRECONDITION);
     CHECK_INT(apply_as(&fixture, yaml, script, 2, 0, &err), 2);
@@ -257,7 +258,7 @@ static void a_restart_keeps_the_generation_and_another_run_begins(void)
     fixture_finish(&fixture);
 }
 
-/* Its generation is kept in state_dir. */
+/* state_dir keeps its generation. */
 static void a_file_of_pipeline_dir_that_changed_is_another_generation(void)
 {
     struct fixture fixture;
@@ -303,7 +304,7 @@ static void take_named(struct fixture *fixture, const char *name)
     stager_close(stream);
 }
 
-/* The lines that state_dir has before a text have a limit, which the longest names of
+/* The lines that state_dir puts before a text have a limit, which the longest names of
  * files reach. */
 static void a_restart_finds_a_pipeline_with_a_long_name_of_its_file(void)
 {
@@ -343,7 +344,7 @@ static void folders_of_state_dir_that_are_not_there_are_made(void)
 {
     struct fixture fixture;
     char yaml[512], home[256], away[256];
-    fixture_start(&fixture, ""); /* `home` of its state_dir is not there */
+    fixture_start(&fixture, ""); /* `home` of its state_dir does not exist */
     snprintf(home, sizeof(home), "%s/home", fixture.dir);
     snprintf(away, sizeof(away), "%s/away", fixture.dir);
     CHECK(access(home, X_OK) == 0);
@@ -400,7 +401,7 @@ static void a_pipeline_without_a_name_gets_one(void)
 
 struct as_unprivileged {
     const char *yaml;
-    const char *open; /* instead: open this pipeline */
+    const char *open; /* replaces the apply: open this pipeline */
     const char *expect;
     int code;
 };
@@ -535,7 +536,7 @@ static void check_container(struct fixture *fixture, const char *name, const cha
     stager_disconnect(client);
 }
 
-/* What a trainer of that pipeline gets: the numbers of the words, as digits. */
+/* The text that a trainer of that pipeline gets: the numbers of the words, as digits. */
 static void check_words(struct fixture *fixture, const char *name, const char *want)
 {
     struct stager_stream *stream = fixture_open(fixture, name, name, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items that were made for some trainers, and trainers that came after them and need
- * something else: a real daemon gives nobody a batch that is not good for it.
+ * Items made for some trainers, and later trainers that need other tensors: a real daemon
+ * never delivers a batch that lacks a tensor its client needs.
  */
 #include "tests/check.h"
 #include "tests/system/fixture.h"
@@ -25,7 +25,8 @@ static int64_t first_of(const struct stager_batch *batch, const char *name)
     return *(const int64_t *)tensor.data;
 }
 
-/* With one place, what it does not name is not made: what was is lost when it wants more.
+/* A single client's unnamed tensors are not made. If it reconnects and asks for more,
+ * existing batches are lost.
  */
 static void a_client_that_reconnects_for_other_fields_gets_those(void)
 {
@@ -57,8 +58,8 @@ static void a_client_that_reconnects_for_other_fields_gets_those(void)
     fixture_finish(&fixture);
 }
 
-/* The sum of a whole batch, made ahead for one trainer, is no slice's: another one, which
- * cuts batches into rows, is given none of those. */
+/* The sum of a whole batch, made ahead for one trainer, does not apply to a slice. A
+ * trainer that takes slices of single rows gets none of those batches. */
 static void what_was_run_ahead_of_a_whole_batch_is_in_no_slice(void)
 {
     static const char *const fetch = "y";
@@ -98,7 +99,7 @@ static void what_was_run_ahead_of_a_whole_batch_is_in_no_slice(void)
     fixture_finish(&fixture);
 }
 
-/* Also when the number of rows is known beforehand. */
+/* Also if the number of rows is known beforehand. */
 static void what_was_run_ahead_for_each_row_is_in_its_slice(void)
 {
     static const char *const fetch = "y";
@@ -133,7 +134,7 @@ static void what_was_run_ahead_for_each_row_is_in_its_slice(void)
     fixture_finish(&fixture);
 }
 
-/* In a batch it could not be told from what the node has made. */
+/* In a batch it could not be distinguished from the node's output. */
 static void a_feature_called_as_an_output_keeps_the_node_where_it_is(void)
 {
     static const char *const names[] = {"v", "y", "staged:u:0"};
@@ -161,7 +162,7 @@ static void a_feature_called_as_an_output_keeps_the_node_where_it_is(void)
             FAIL("run: %s", stager_error_text(stream));
         CHECK_INT(*(const int64_t *)y.data, i * i);
         CHECK_INT(stager_run(stream, batch, names + 2, 1, &y),
-                  -STAGER_FAILED_PRECONDITION); /* it is not there */
+                  -STAGER_FAILED_PRECONDITION); /* it does not exist */
         stager_release(batch);
     }
     stager_close(stream);

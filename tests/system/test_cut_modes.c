@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What else a pipeline may have beside smart_stage: tensors that a client sets,
- * vocabularies, and trainers that cut batches into slices. Whatever is run ahead, also
- * while cuts are tried, the values are those of the file.
+ * Features combined with smart_stage: tensors set by a client, vocabularies, and trainers
+ * that take slices of batches. Whatever runs ahead, also while stagerd tries partitions,
+ * the values are those of the file.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static const char *const modes[N_MODES] = {"off", "on", "auto"};
 
 static struct fixture fixture;
 
-/* What stagerd says: has it decided, how many nodes run ahead, what a node takes in the
- * trainer. */
+/* stagerd's report: whether it has decided, the number of nodes that run ahead, the cost
+ * of a node in the trainer. */
 struct told {
     bool has_decided, has_tried;
     size_t n_moved;
@@ -77,9 +77,9 @@ static const int64_t *run_target(struct stager_stream *stream, struct stager_bat
     return target.data;
 }
 
-/* ---- what a client sets ---- */
+/* ---- feeds of a client ---- */
 
-/* x is value + 1000 times what was set; the target is that. */
+/* x is value + 1000 times the feed, and is the target. */
 static void apply_fed(const char *mode)
 {
     char yaml[2048];
@@ -100,7 +100,7 @@ static void apply_fed(const char *mode)
     fixture_apply(&fixture, yaml);
 }
 
-/* The n-th value that is set is n: as its version. */
+/* The n-th value set is n, like its version. */
 static void set_next(struct stager_stream *stream, int64_t *n)
 {
     uint64_t version;
@@ -160,7 +160,7 @@ static void what_a_client_sets_is_in_what_runs_ahead(void)
 
 #define SLICE 16
 
-/* The target is v * v * v, a millisecond for each slice. */
+/* The target is v * v * v and takes a millisecond for each slice. */
 static void apply_sliced(const char *mode)
 {
     char yaml[2048];
@@ -213,7 +213,7 @@ static void slices_are_those_of_the_file_while_cuts_are_tried(void)
     fixture_finish(&fixture);
 }
 
-/* Costs are of batches as they are staged: four slices sleep four times. */
+/* Costs count per staged batch: four slices sleep four times. */
 static void what_slices_take_counts_for_the_whole_batch(void)
 {
     struct told told;
@@ -229,7 +229,7 @@ static void what_slices_take_counts_for_the_whole_batch(void)
 
 /* ---- vocabularies ---- */
 
-/* word is the number of its row, written; "7", "3" and "5" are known, in this order. */
+/* word is the decimal number of its row; "7", "3" and "5" are known, in this order. */
 static int apply_words(const char *mode, const char *target, struct stg_err *err)
 {
     char yaml[2048], path[256];

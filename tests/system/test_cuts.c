@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pipeline, trainers that use different parts of it: a real daemon sends what they
- * need together, runs ahead what it may, and each trainer gets what it asked for, the
- * same bytes whatever the cut is.
+ * One pipeline, trainers that use different parts of it. A real daemon sends the union of
+ * their needs and runs ahead the nodes it may. Each trainer gets the tensors it
+ * requested, with the same bytes for every partition.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-/* Item i has v = i, word = "<i>", half = i / 2, and big: so many of 1.5. */
+/* Item i has v = i, word = "<i>", half = i / 2, and big: that many of 1.5. */
 #define BIG 5000
 
 static void apply(struct fixture *fixture, int n, const char *smart_stage,
@@ -44,7 +44,7 @@ static void apply(struct fixture *fixture, int n, const char *smart_stage,
     fixture_apply(fixture, yaml);
 }
 
-/* ---- a client of some kind ---- */
+/* ---- kinds of clients ---- */
 
 struct kind {
     const char *const *fields; /* NULL: all */
@@ -57,7 +57,7 @@ static const char *const names[] = {"v",   "word", "half",        "big",  "sum",
                                     "row", "hash", "staged:half", "cube", "square"};
 
 static const struct kind kinds[] = {
-    {0},                                                     /* 0: says nothing */
+    {0},                                                     /* 0: declares nothing */
     {.fields = names, .n_fields = 1, .fetches = names},      /* 1: v */
     {.fields = names, .fetches = names + 4, .n_fetches = 1}, /* 2: sum alone */
     {.fields = names + 1,
@@ -106,7 +106,7 @@ static float float_of(const struct stager_tensor *tensor)
     return *(const float *)tensor->data;
 }
 
-/* Is a field or a fetch of item i what it must be? */
+/* Checks a field or a fetch of item i. */
 static void check_value(const char *name, const struct stager_tensor *t, int64_t i)
 {
     if (strcmp(name, "v") == 0) {
@@ -130,7 +130,7 @@ static void check_value(const char *name, const struct stager_tensor *t, int64_t
         CHECK_INT(*int64_of(t), i * i * i);
     } else if (strcmp(name, "square") == 0) {
         CHECK_INT(*int64_of(t), i * i);
-    } else { /* hash: FarmHash is tested elsewhere */
+    } else { /* hash: another test covers FarmHash */
         CHECK(*int64_of(t) >= 0 && *int64_of(t) < 1000);
     }
 }
@@ -169,11 +169,11 @@ static int64_t take_one(struct stager_stream *stream, const struct kind *kind)
     return i;
 }
 
-/* ---- what status says ---- */
+/* ---- the status ---- */
 
 struct seen {
     uint64_t cut, own_cuts, gaps, lost;
-    char moved[256]; /* names, a blank before each */
+    char moved[256]; /* names, each preceded by a blank */
 };
 
 static void look(struct fixture *fixture, struct seen *ret)
@@ -234,7 +234,7 @@ static void a_fetch_is_never_run_ahead(void)
     fixture_start(&fixture, "");
     apply(&fixture, 3, "on", "");
     struct stager_stream *stream = open_kind(&fixture, &kinds[4], NULL);
-    check_moved(&fixture, ""); /* it fetches square, which all others depend on */
+    check_moved(&fixture, ""); /* it fetches square, on which all others depend */
     CHECK_INT(take_one(stream, &kinds[4]), 0);
     stager_close(stream);
     stream = open_kind(&fixture, &kinds[1], NULL);
@@ -263,7 +263,7 @@ static void unused_outputs_are_not_sent(void)
     const char *fetch = "staged:half";
     CHECK_INT(stager_run(stream, batch, &fetch, 1, &t), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "\"staged:half\" is needed and not in");
-    fetch = "cube"; /* not declared, and all that it needs is here */
+    fetch = "cube"; /* not declared, but this process has all its inputs */
     CHECK_INT(stager_run(stream, batch, &fetch, 1, &t), 0);
     check_value("cube", &t, 0);
     stager_release(batch);
@@ -302,7 +302,7 @@ static void all_features_are_there_while_a_place_is_free(void)
     CHECK(info.bytes > BIG * sizeof(float));
     stager_release(batch);
     struct stager_stream *b = open_kind(&fixture, &kinds[1], NULL);
-    do { /* those that were made before it came */
+    do { /* the batches made before it opened */
         batch = fixture_take(b);
         stager_batch_info(batch, &info);
         stager_release(batch);
@@ -322,8 +322,8 @@ static bool is_full(const struct fixture_status *status, void *arg)
     return status->buffered == status->capacity;
 }
 
-/* v crosses alone while both are there; when they are gone its batches, of which the
- * buffer is full, are good for nobody. */
+/* Only v crosses while both trainers are attached. After they left, the buffer is full of
+ * batches that no remaining client can use. */
 static void a_batch_that_no_remaining_client_can_use_is_counted_as_lost(void)
 {
     struct fixture fixture;
@@ -409,7 +409,7 @@ static void a_client_that_reconnects_and_asks_for_more_is_refused(void)
     fixture_finish(&fixture);
 }
 
-/* What is fed is not taken from what stagerd computed from something else. */
+/* A fed tensor does not come from a value that stagerd computed otherwise. */
 static void a_feed_is_not_overruled_by_what_was_run_ahead(void)
 {
     struct fixture fixture;
@@ -440,19 +440,19 @@ static void a_feed_is_not_overruled_by_what_was_run_ahead(void)
     fixture_finish(&fixture);
 }
 
-/* ---- many, and kills ---- */
+/* ---- many trainers, and kills ---- */
 
 struct role {
     int kind;
     char id[16]; /* "": none */
 };
 
-/* What a trainer says, beside the items that it has checked. */
+/* The reports of a trainer, in addition to checked items. */
 #define IS_OVER (-1)
 #define HAS_OPENED (-2)
 
-/* Says that it has opened, then each item that it has checked, and goes on when it is
- * told to; ends with the pass. */
+/* Reports that it has opened, then each checked item; continues on request; ends with the
+ * pass. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct role *role = arg;
@@ -478,8 +478,8 @@ static void train(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-/* Waits until it has opened: the others must not end the pass before, or it would wait
- * for their like in the next one. */
+/* Waits until it has opened. The others must not end the pass before, or it would wait
+ * for the same kinds in the next pass. */
 static void start(struct trainer *trainer, struct fixture *fixture, struct role *role)
 {
     trainer_start(trainer, train, fixture, role);
@@ -492,7 +492,7 @@ static unsigned next_random(unsigned *state)
     return *state >> 16;
 }
 
-/* One that has something to say, the n-th of them. */
+/* Waits for the n-th trainer that has sent something. */
 static int any_that_speaks(const struct trainer *trainers, const bool *over, unsigned n)
 {
     struct pollfd fds[3];
@@ -505,8 +505,8 @@ static int any_that_speaks(const struct trainer *trainers, const bool *over, uns
     }
 }
 
-/* Three trainers of kinds that change with each kill; who is killed comes again (under
- * its name as what it was). */
+/* Runs three trainers whose kinds change with each kill. A killed trainer starts again
+ * (under its name with its old kind). */
 static void run_with_kills(const char *delivery, const char *smart_stage, bool named,
                            unsigned seed, int n_items)
 {

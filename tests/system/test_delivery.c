@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A real daemon and real streams: who gets which batch, when a pass ends, what an error
- * does.
+ * A real daemon and real streams: the delivery of batches, the end of a pass, the effects
+ * of an error.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void apply_range(struct fixture *fixture, const char *name, const char *s
     fixture_apply(fixture, yaml);
 }
 
-/* Checks that the batch holds what its number says. */
+/* Checks that the batch holds the numbers of its item. */
 static uint64_t check_batch(const struct stager_batch *batch)
 {
     struct stager_batch_info info = {.struct_size = sizeof(info)};
@@ -104,7 +104,7 @@ static void a_rewind_begins_the_next_pass(void)
     fixture_finish(&fixture);
 }
 
-/* Takes everything, says how many, and which by a bit mask. */
+/* Takes everything; reports the number of items, and the items as a bit mask. */
 static void split_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", arg, 2);
@@ -170,8 +170,8 @@ static bool all_are_assigned(const struct fixture_status *status, void *arg)
     return status->assigned == 4;
 }
 
-/* What lies untaken in the ring of one that leaves goes to the other, also when the
- * daemon is late to hear of it. */
+/* If a client leaves, the batches left in its ring go to the other client, even if the
+ * daemon notices late. */
 static void untaken_batches_are_not_lost_when_the_daemon_is_slow(void)
 {
     struct fixture fixture;
@@ -261,7 +261,7 @@ static void broadcast_that_lacks_a_rewind_says_whose(void)
     CHECK_INT(stager_next(a, 10000, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(a), "missing: bob");
     stager_close(a);
-    CHECK_INT(stager_rewind(b), 0); /* who is left goes on */
+    CHECK_INT(stager_rewind(b), 0); /* the remaining client continues */
     CHECK_INT(stager_next(b, 10000, &batch), -STAGER_OUT_OF_RANGE);
     stager_close(b);
     fixture_finish(&fixture);
@@ -325,7 +325,7 @@ static void holding_every_credit_is_an_error_that_names_the_batches(void)
     CHECK_INT(stager_next(stream, -1, &third), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "0");
     CHECK_CONTAINS(stager_error_text(stream), "1");
-    stager_release(first); /* out of order is fine */
+    stager_release(first); /* any order is allowed */
     third = fixture_take(stream);
     CHECK_INT(check_batch(third), 2);
     CHECK_INT(check_batch(second), 1);
@@ -365,7 +365,7 @@ static void a_bad_row_costs_its_batch_and_the_stream_goes_on(void)
     CHECK_INT(((const int32_t *)n.data)[0], 5);
     struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
-    CHECK_INT(info.number, 2); /* the error took number 1 */
+    CHECK_INT(info.number, 2); /* the error item has number 1 */
     stager_release(batch);
     CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_OUT_OF_RANGE);
     struct fixture_status status;

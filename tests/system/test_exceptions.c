@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Status codes: what ends a pass, what is left out, what is an item of its own, and what
- * is fatal. Items fail by an `assert` on the bytes of a line.
+ * Status codes that end a pass, that are ignored, that become error items, and that are
+ * fatal. Items fail by an `assert` on the bytes of a line.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-/* A pipeline "p" of one line an item: a line "x" is no number, an INVALID_ARGUMENT. */
+/* A pipeline "p" with one line for each item: a line "x" is no number, an
+ * INVALID_ARGUMENT. */
 static void apply_lines(struct fixture *fixture, const char *text, const char *staged)
 {
     char path[256], yaml[2048];
@@ -60,7 +61,7 @@ static void expect(struct stager_stream *stream, int code, const char *text)
     CHECK_CONTAINS(stager_error_text(stream), text);
 }
 
-/* made = published + dropped + ignored + in_hand + discarded, at every moment. */
+/* made = published + dropped + ignored + in_hand + discarded, at any time. */
 static struct fixture_status balance(struct fixture *fixture)
 {
     struct fixture_status status;
@@ -166,7 +167,7 @@ static void max_ignored_counts_within_a_pass(void)
     fixture_finish(&fixture);
 }
 
-/* Every item fails: the count is reached with pauses in between, and not by a spin. */
+/* Every item fails: the runner pauses between them and does not spin until the limit. */
 static void a_source_that_is_bad_throughout_is_backed_off_from(void)
 {
     struct fixture fixture;
@@ -176,7 +177,7 @@ static void a_source_that_is_bad_throughout_is_backed_off_from(void)
     int64_t began = now_millis();
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     expect(stream, STAGER_DATA_LOSS, "more than max_ignored 60");
-    CHECK(now_millis() - began >= 250); /* one runner: 60 - 16 times 10 ms, but for the
+    CHECK(now_millis() - began >= 250); /* one runner: 60 - 16 times 10 ms, except for the
                                            first few */
     CHECK_INT(balance(&fixture).ignored, 60);
     stager_close(stream);

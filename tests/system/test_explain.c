@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stagerd says of pipelines that are held up on purpose.
+ * stagerd's explanation of pipelines that the test slows down.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/system/fixture.h"
 
 #define WORK_NS 2000000
-#define N_BATCHES 700 /* more than a second of them */
+#define N_BATCHES 700 /* more than a second of items */
 
 static struct fixture fixture;
 
@@ -53,7 +53,7 @@ static struct stager_stream *take_many(const char *name, long train_ns)
     struct timespec work = {.tv_nsec = train_ns};
     for (int i = 0; i < N_BATCHES; i++) {
         struct stager_batch *batch = fixture_take(stream);
-        nanosleep(&work, NULL); /* trains */
+        nanosleep(&work, NULL); /* computes */
         stager_release(batch);
     }
     return stream;

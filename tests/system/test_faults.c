@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happens when something dies, lies or is in the way. Named after the fault.
+ * Crashes, hostile peers and obstacles. Each test is named after its fault.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -17,8 +17,8 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-/* Takes one batch, says so, and waits to be killed. With arg: leaves a child that holds
- * the socket. */
+/* Takes one batch, reports it, and waits to be killed. With arg: leaves a child that
+ * holds the socket. */
 static void holder_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", "holder", 2);
@@ -66,7 +66,8 @@ static void kill_a_holder(bool with_child)
     printf("    memory back after %lld ms\n", (long long)millis);
     trainer_kill(&holder);
 
-    /* The other trains on, and is given what the dead one did not acknowledge. */
+    /* The other trainer continues, and gets the batches that the dead one did not
+     * acknowledge. */
     bool redelivered = false;
     for (int i = 0; i < 50; i++) {
         struct stager_batch *batch = fixture_take(other);
@@ -104,7 +105,7 @@ static void a_closed_stream_keeps_its_batches_readable_until_released(void)
     stager_close(stream);
     for (int i = 0; i < 100; i++)
         stager_release(fixture_take(other));
-    fixture_check_pad(batch); /* I9: nobody wrote over it */
+    fixture_check_pad(batch); /* I9: the batch was not overwritten */
     struct fixture_status status;
     fixture_status(&fixture, "rows", &status);
     CHECK(status.quarantined_bytes > 0);
@@ -341,7 +342,7 @@ static bool liar_found_out(const struct fixture_status *status, void *arg)
     return false;
 }
 
-/* Writes into the control page what no client should. */
+/* Writes values into the control page that no client should write. */
 static void liar_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "rows", "liar", 2);
@@ -397,8 +398,8 @@ static bool nobody_there(const struct fixture_status *status, void *arg)
     return status->n_attached + status->n_detached == 0;
 }
 
-/* An empty pass costs no credit: only the rule that a client asks for one pass at a time
- * keeps the daemon from running them as fast as it can. */
+/* An empty pass costs no credit. Only the limit of one requested pass for each client
+ * keeps the daemon from running passes at full speed. */
 static void a_client_cannot_ask_for_all_passes_at_once(void)
 {
     struct fixture fixture;
@@ -483,13 +484,13 @@ static void a_stopped_trainer_slows_only_itself(void)
     fixture_finish(&fixture);
 }
 
-/* Whether its hello is sent before stagerd closes the socket, or after. */
+/* The client sends its hello before or after stagerd closes the socket. */
 static void a_connection_over_the_limit_receives_an_error(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "max_clients: 2\n");
     struct stager *clients[2], *refused;
-    for (int n = 0; n < 2;) /* the fixture's own may not be gone yet */
+    for (int n = 0; n < 2;) /* the fixture's connection may still exist */
         n += stager_connect(fixture.runtime, &clients[n]) == 0;
     for (int i = 0; i < 50; i++) {
         CHECK_INT(stager_connect(fixture.runtime, &refused), -STAGER_RESOURCE_EXHAUSTED);

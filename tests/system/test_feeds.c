@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * feed_dict: constants, tensors that are computed anew, and what a client sets.
+ * feed_dict: constants, computed tensors, and values set by a client.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,8 +146,8 @@ static int feed_rate(struct stager_stream *stream, int64_t rate, uint64_t *ret)
     return stager_feed(stream, "rate", &value, ret);
 }
 
-/* Every batch is made with the values of the version that it says, from the first item
- * not yet drawn. */
+/* From the first item not yet drawn, every batch is made with the values of its feed
+ * version. */
 static void what_a_client_sets_holds_from_the_next_item_drawn(void)
 {
     struct fixture fixture;

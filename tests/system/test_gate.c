@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The nanomsg door: what any peer can do to libnanomsg 1.1.5 costs one gate, and no
- * trainer notices; tickets, request ids, generations, events.
+ * The nanomsg endpoint. An attack of a peer on libnanomsg 1.1.5 costs at most one gate
+ * process, and no trainer is affected. Also tickets, request ids, generations, events.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ static void scene_begin(struct scene *scene)
     scene->gate = gate_pid(&scene->fixture);
 }
 
-/* The trainer has noticed nothing. */
+/* Checks that the trainer was not affected. */
 static void scene_end(struct scene *scene)
 {
     struct fixture_status status;
@@ -129,7 +129,7 @@ static void a_flood_of_descriptors_ends_with_the_gate(void)
 {
     struct scene scene;
     scene_begin(&scene);
-    /* Each message leaks all its descriptors but one: 1024 are soon used up. */
+    /* Each message leaks all its descriptors except one: 1024 are soon used up. */
     for (int i = 0; i < 200 && gate_pid(&scene.fixture) == scene.gate; i++) {
         int fd = peer_connect(&scene.fixture, "admin.sock");
         if (fd < 0)
@@ -193,7 +193,7 @@ static void a_stopped_gate_does_not_hold_up_the_daemon(void)
     scene_end(&scene);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static void wait_for_end(pid_t pid)
 {
@@ -225,7 +225,7 @@ static void stagerd_leaves_no_gate_behind(void)
     fixture_kill(&fixture);
     wait_for_end(gate);
 
-    fixture_restart(&fixture); /* over the dead one's sockets */
+    fixture_restart(&fixture); /* on the socket files of the dead one */
     gate_wait(&fixture, gate, 10000);
     fixture_finish(&fixture);
 }
@@ -395,7 +395,7 @@ static void a_change_that_is_sent_again_is_done_once(void)
     CHECK_INT(ask(&a, about(STG_REQUEST_STATUS)), -STAGER_NOT_FOUND);
     CHECK_INT(ask(&a, change(other, "first")), -STAGER_INVALID_ARGUMENT);
     CHECK_OK(ask(&a, change(small, "third")), a.err);
-    /* The gate forgets nothing: it knew nothing. */
+    /* The new gate starts without state. */
     pid_t old = gate_pid(&a.fixture);
     kill(old, SIGKILL);
     gate_wait(&a.fixture, old, 1000);
@@ -437,7 +437,7 @@ static void a_change_of_another_generation_is_not_done(void)
 
 /* ---- events ---- */
 
-/* The next one that is no repeat; sequences have no gap. */
+/* Returns the next event that is no repeat; sequences have no gap. */
 static struct stg_event next_event(int fd, uint64_t *sequence)
 {
     char buf[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trainers of a build that does not have all ops of the graph: a real daemon computes for
- * them what they cannot, or says why it cannot.
+ * Trainers of a build without some ops of the graph: a real daemon computes the nodes for
+ * them, or reports why it cannot.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-/* Item i has v = i and word = "<i> x". The trainer of an older build has neither
- * multiply nor floordiv nor string_split. */
+/* Item i has v = i and word = "<i> x". The trainer of an older build has neither multiply
+ * nor floordiv nor string_split. */
 static void apply(struct fixture *fixture, int n, const char *smart_stage,
                   const char *staged)
 {
@@ -45,8 +45,8 @@ static void apply(struct fixture *fixture, int n, const char *smart_stage,
     fixture_apply(fixture, yaml);
 }
 
-/* From now on this process has the older build: who asks for the library by its name gets
- * the one that is there already. */
+/* From here on this process has the older build: a load of the library by its name
+ * returns the one already loaded. */
 static void be_older(void)
 {
     if (dlopen(STG_LACKING_PATH, RTLD_NOW | RTLD_LOCAL) == NULL)
@@ -80,7 +80,7 @@ static void check_refused(struct fixture *fixture, const char *fetch, const char
     CHECK_CONTAINS(stager_error_text(NULL), text);
 }
 
-/* Which nodes run ahead, a blank before each. */
+/* Lists the nodes that run ahead, each preceded by a blank. */
 static void check_moved(struct fixture *fixture, const char *moved)
 {
     struct stg_reply reply;
@@ -99,7 +99,7 @@ static int64_t value_of(const char *fetch, int64_t i)
                                           : 2 * i; /* more */
 }
 
-/* The item, checked; UINT64_MAX: the end. */
+/* Takes the next item and checks it; UINT64_MAX: the end. */
 static uint64_t step(struct stager_stream *stream, const char *fetch)
 {
     struct stager_batch *batch;
@@ -147,7 +147,7 @@ static void unsupported_nodes_that_are_not_fetched_force_no_partition(void)
     struct stager_stream *stream = open_for(&fixture, "more");
     check_moved(&fixture, "");
     CHECK_INT(step(stream, "more"), 0);
-    /* Not declared when it was opened: only now it turns out. */
+    /* Not declared at open, so the missing op only shows now. */
     struct stager_batch *batch = fixture_take(stream);
     const char *fetch = "cube";
     struct stager_tensor t;
@@ -194,7 +194,7 @@ static void what_may_not_run_ahead_is_refused_at_open(void)
     fixture_finish(&fixture);
 }
 
-/* An error of what runs ahead for want of an op is the batch's own. */
+/* An error of a node that runs ahead because of a missing op belongs to its batch. */
 static void an_error_of_what_is_lacked_comes_with_the_batch(void)
 {
     struct fixture fixture;
@@ -229,7 +229,8 @@ static void a_client_that_cannot_be_asked_is_attached_as_ever(void)
     struct stg_err err = {0};
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
     CHECK(reply.asks && reply.boundary.n == 1 && reply.segment_bytes == 0);
-    request.lacks_generation = reply.generation + 1; /* of another one: asked again */
+    /* of another batch: requested again */
+    request.lacks_generation = reply.generation + 1;
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
     CHECK(reply.asks);
     request.has_lacks = false;
@@ -245,10 +246,10 @@ static void a_client_that_cannot_be_asked_is_attached_as_ever(void)
     fixture_finish(&fixture);
 }
 
-/* ---- beside others, who have all ---- */
+/* ---- beside clients with all ops ---- */
 
-/* When it is told to, opens by the whole build, says so, then each item; ends when it is
- * told to, or with the pass. arg: what it fetches. */
+/* On request, opens with the whole build, reports that, then each item; ends on request
+ * or with the pass. arg: its fetches. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream;
@@ -311,8 +312,8 @@ static void others_get_theirs_while_one_lacks_what_all_get(void)
     others_get_theirs_while_one_lacks("round_robin", "on");
 }
 
-/* What one fetches runs in its own process, and what the other lacks does not run in its
- * own: who comes second is told. */
+/* One client's fetches run in its process; the other's missing ops do not run there. The
+ * second client gets an error. */
 static void a_client_may_not_fetch_a_node_that_another_client_does_not_support(void)
 {
     struct fixture fixture;
@@ -334,7 +335,7 @@ static void a_client_may_not_fetch_a_node_that_another_client_does_not_support(v
     fixture_finish(&fixture);
 }
 
-/* As that, and the older one is there first. */
+/* The same, with the older build attached first. */
 static void a_second_client_that_fetches_an_unsupported_node_gets_an_error(void)
 {
     struct fixture fixture;
@@ -353,7 +354,7 @@ static void a_second_client_that_fetches_an_unsupported_node_gets_an_error(void)
     fixture_finish(&fixture);
 }
 
-/* Its old build is no hindrance to itself. */
+/* Its older build does not stop it from attaching. */
 static void a_client_that_reconnects_with_another_build_gets_its_new_partition(void)
 {
     struct fixture fixture;
@@ -367,7 +368,7 @@ static void a_client_that_reconnects_with_another_build_gets_its_new_partition(v
     CHECK_INT(try_open(&fixture, "whole", "sum", 0, &older), 0);
     CHECK(step(older, "sum") != UINT64_MAX);
     stager_close(older);
-    check_moved(&fixture, " square cube"); /* it may come back as it was */
+    check_moved(&fixture, " square cube"); /* it may reconnect as before */
     trainer_send(whole.fd, 1);
     CHECK_INT(trainer_recv(whole.fd), 0);
     check_moved(&fixture, "");
@@ -378,7 +379,8 @@ static void a_client_that_reconnects_with_another_build_gets_its_new_partition(v
     fixture_finish(&fixture);
 }
 
-/* A batch has room for what the one lacks, or the other, and not for both. */
+/* A batch has room for the outputs of one client's missing ops or the other's, not for
+ * both. */
 static void what_two_of_them_lack_has_to_fit_together(void)
 {
     struct fixture fixture;

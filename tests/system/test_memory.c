@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory: reused and not grown, refused with the arithmetic, small and large batches.
+ * Memory: reuse without growth, refusals with their arithmetic, small and large batches.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -92,7 +92,7 @@ static void memory_is_reused_and_does_not_grow(void)
     run_batches(stream, 2000);
     fixture_status(&fixture, "x", &after);
     CHECK_INT(after.memory_bytes, before.memory_bytes);
-    if (getenv("STG_TEST_SLOW") == NULL) /* sanitizers keep what was freed for a while */
+    if (getenv("STG_TEST_SLOW") == NULL) /* sanitizers delay the release of memory */
         CHECK(rss_kib(fixture.pid) < kib + 4096);
     stager_close(stream);
     fixture_finish(&fixture);
@@ -115,7 +115,7 @@ static void attaching_and_leaving_costs_nothing_in_the_end(void)
         if (i % 3 == 0)
             stager_release(fixture_take(stream));
         stager_close(stream);
-        if (i == 20 || i == 299) /* leaving takes its time */
+        if (i == 20 || i == 299) /* leaving takes time */
             fixture_wait(&fixture, "x", 10000, one_client, NULL);
         if (i == 20)
             fds = count_fds(fixture.pid);
@@ -128,7 +128,7 @@ static void attaching_and_leaving_costs_nothing_in_the_end(void)
 
 #define N_PIPELINES 24
 
-/* All of them run at the same time. */
+/* All of them run concurrently. */
 static void use_pipelines(struct fixture *fixture, const char *file, int n)
 {
     struct stager_stream *streams[N_PIPELINES];
@@ -155,8 +155,8 @@ static void use_pipelines(struct fixture *fixture, const char *file, int n)
     }
 }
 
-/* Once no batch of any pipeline is left, and the resident memory is at most that, or does
- * not get there. */
+/* Returns whether, without a batch of any pipeline, the resident memory falls to that
+ * value. */
 static long rss_at_rest(pid_t pid, long wanted)
 {
     int64_t end = now_millis() + fixture_millis(10000);
@@ -199,7 +199,7 @@ static void check_floats(const struct stager_batch *batch, uint64_t n)
     CHECK(data[n - 1] == 1.5f);
 }
 
-/* ---- what is kept after a stream was closed ---- */
+/* ---- memory kept after a stream was closed ---- */
 
 static int try_open(struct fixture *fixture, const char *name, struct stager_stream **ret)
 {
@@ -208,7 +208,7 @@ static int try_open(struct fixture *fixture, const char *name, struct stager_str
     return stager_open(NULL, name, &options, ret);
 }
 
-/* What the list says of that pipeline: how many bytes this process keeps. */
+/* Returns the number of bytes of that pipeline that this process keeps, from the list. */
 static uint64_t kept_by_us(struct fixture *fixture, const char *name)
 {
     struct stg_reply reply;
@@ -376,7 +376,7 @@ static void batches_of_a_kilobyte_and_of_300_megabytes(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 4GiB\n");
-    /* A sanitizer's memory costs several times as much. */
+    /* With a sanitizer memory costs several times as much. */
     const uint64_t sizes[] = {250, (getenv("STG_TEST_SLOW") != NULL ? 16u : 75u) << 20};
     for (int i = 0; i < 2; i++) {
         char name[16];
@@ -433,7 +433,7 @@ static void the_budget_counts_all_pipelines_together(void)
     CHECK_CONTAINS(stager_error_text(NULL), "memory_budget is 150.0 MiB");
     stager_release(fixture_take(one));
     stager_close(one);
-    two = fixture_open(&fixture, "two", "a", 2); /* the first one's memory is back */
+    two = fixture_open(&fixture, "two", "a", 2); /* the first one's memory was released */
     stager_release(fixture_take(two));
     stager_close(two);
     fixture_finish(&fixture);
@@ -547,8 +547,8 @@ static void a_stop_while_memory_is_reserved_is_a_clean_one(void)
     fixture_finish(&fixture);
 }
 
-/* The daemon is started with fewer descriptors than its clients will need, and its
- * reply to `status` has no room for all of them. */
+/* The daemon starts with fewer descriptors than its clients will need, and its reply to
+ * `status` has no room for all of them. */
 static void hundreds_of_clients_are_served_and_listed(void)
 {
     enum { N = 400 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trainer and daemon in different pid, mount and user namespaces, either way round: a
- * container with only the runtime directory mounted. And what holds when the kernel does
+ * Trainer and daemon in different pid, mount and user namespaces, in both directions: a
+ * container that mounts only the runtime directory. Also the behaviour if the kernel does
  * not let the daemon watch such a process.
  */
 #include <signal.h>
@@ -30,8 +30,7 @@ static void apply_numbers(struct fixture *fixture, const char *staged)
     fixture_apply(fixture, yaml);
 }
 
-/* As trainer_start, in a container in which there is nothing but the runtime directory.
- */
+/* Like trainer_start, in a container with only the runtime directory. */
 static void enclosed_start(struct trainer *trainer,
                            void (*body)(struct fixture *fixture, int fd, void *arg),
                            struct fixture *fixture, void *arg)
@@ -59,7 +58,7 @@ static int64_t first_value(const struct stager_batch *batch)
     return ((const int64_t *)t.data)[0];
 }
 
-/* Takes the whole pass, sends the sum of all numbers and what it is called inside. */
+/* Takes the whole pass, sends the sum of all numbers and the pid inside the container. */
 static void sum_all(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "numbers", "container", 2);
@@ -83,7 +82,8 @@ static void sum_all(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-/* Holds two batches until it is killed, or is told to close; then until told to release.
+/* Holds two batches until it is killed or gets a request to close; then until a request
+ * to release.
  */
 static void hold_two(struct fixture *fixture, int fd, void *arg)
 {
@@ -124,7 +124,7 @@ static void a_trainer_in_a_container_trains_and_leaves(void)
     fixture_finish(&fixture);
 }
 
-/* What the dead one held comes to us, and its memory comes back at once. */
+/* The batches of the dead trainer go to this one, and its memory is released at once. */
 static void check_burial(struct fixture *fixture, struct trainer *trainer, bool visible)
 {
     int64_t value = trainer_recv(trainer->fd);
@@ -160,8 +160,7 @@ static void a_trainer_that_dies_in_a_container_is_cleaned_up(void)
     fixture_finish(&fixture);
 }
 
-/* Of pid 0, which is all that the daemon sees; the kernel's descriptor says when it dies.
- */
+/* The daemon sees only pid 0; the kernel's descriptor reports its death. */
 static void a_daemon_in_a_container_serves_and_buries_trainers_outside(void)
 {
     struct fixture fixture;
@@ -193,7 +192,7 @@ static void start_unseen(struct fixture *fixture, struct trainer *trainer,
     fixture_apply_endless(fixture, staged);
     trainer_start(trainer, hold_two, fixture, NULL);
     trainer_recv(trainer->fd);
-    CHECK_INT(trainer_recv(trainer->fd), 1); /* open has said so */
+    CHECK_INT(trainer_recv(trainer->fd), 1); /* open has reported it */
     fixture_wait_log(fixture,
                      "pipeline rows: the process of client holder cannot be watched");
     fixture_wait_log(fixture, "the end of its socket counts as its death");
@@ -213,7 +212,7 @@ static void an_unseen_trainer_that_dies_gives_back_after_a_while(void)
         "capacity: 2, num_clients: 2, rejoin_millis: 0, hold_timeout_millis: 1500");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "heir", 2);
     trainer_kill(&trainer);
-    /* Who waits gets its batches at once; its memory stays for a while. */
+    /* A waiting client gets its batches at once; its memory stays for a while. */
     struct stager_batch_info info = {.struct_size = sizeof(info)};
     do {
         struct stager_batch *batch = fixture_take(stream);

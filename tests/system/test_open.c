@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An open takes effect when it succeeded, or not at all; and a named client that dies at
- * any moment after that keeps its place.
+ * An open takes effect if it succeeds, or not at all. A named client that dies at any
+ * later moment keeps its place.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 enum half { HALF_OPEN, HALF_JOINED };
 
-/* Opens without libstager's stream: it stores nothing in its control page. Says which
- * half it did, and waits to die. */
+/* Opens without libstager's stream: it stores nothing in its control page. Reports the
+ * completed half, and waits to die. */
 static void half_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager *client;
@@ -61,7 +61,8 @@ static void wait_away(struct fixture *fixture)
     fixture_wait(fixture, "p", 10000, one_is_away, NULL);
 }
 
-/* Both take all in turns: `mine` of the victim's first, which come again. */
+/* Both clients take everything in turns: `mine` of the victim's first items, which are
+ * redelivered. */
 static void share(struct stager_stream *victim, struct stager_stream *other, int first,
                   int n, int stride, int offset)
 {
@@ -73,8 +74,8 @@ static void share(struct stager_stream *victim, struct stager_stream *other, int
     fixture_expect_code(other, STAGER_OUT_OF_RANGE, "end of pass");
 }
 
-/* It dies joined before it stored a word in its control page, then twice while it comes
- * back: before and after it joined. */
+/* The client dies after it joined, before it wrote to its control page; then twice during
+ * a reconnect: before and after it joined. */
 static void a_name_killed_before_its_first_request_keeps_its_place(void)
 {
     static const char *const deliveries[] = {"broadcast", "round_robin"};
@@ -131,7 +132,7 @@ static void a_split_pass_waits_for_a_name_killed_before_its_first_request(void)
     fixture_finish(&fixture);
 }
 
-/* Refused by the daemon, or by libstager after the daemon had answered. */
+/* Refused by the daemon, or by libstager after the daemon had replied. */
 static void refuse(struct fixture *fixture, struct stager_options options, int code)
 {
     struct stager_stream *stream;
@@ -152,7 +153,7 @@ static void a_refused_open_begins_nothing(void)
                  deliveries[k]);
         fixture_start(&fixture, "");
         fixture_apply_range(&fixture, 12, staged);
-        /* The first to come: what it made does not stay. */
+        /* The first client to open: the state that it created is removed. */
         refuse(&fixture,
                (struct stager_options){.struct_size = sizeof(struct stager_options),
                                        .batch_size = 3},

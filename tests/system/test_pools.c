@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stages on thread pools of the daemon's: which threads do the work, and who holds them.
+ * Stages on the daemon's thread pools: the threads that do the work, and the stages that
+ * occupy them.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ static void take(struct stager_stream *stream, int64_t value)
     stager_release(batch);
 }
 
-/* False: there is no such file; the thread has ended. */
+/* False: the file does not exist because the thread has ended. */
 static bool read_word(const char *path, char *ret, size_t bytes)
 {
     FILE *file = fopen(path, "r");
@@ -49,7 +50,7 @@ static bool read_word(const char *path, char *ret, size_t bytes)
     return true;
 }
 
-/* The id of stagerd's thread of that name; 0: there is none. */
+/* Returns the id of stagerd's thread of that name; 0: none. */
 static long thread_of(struct fixture *fixture, const char *name)
 {
     char path[512], comm[64];
@@ -103,7 +104,7 @@ static void the_work_is_done_by_the_pools_threads(void)
     fixture_finish(&fixture);
 }
 
-/* How often it went to sleep; each time it was given something to do before. */
+/* Returns how often it went to sleep; each sleep follows a piece of work. */
 static long sleeps_of(struct fixture *fixture, long thread)
 {
     static const char key[] = "\nvoluntary_ctxt_switches:";
@@ -117,7 +118,7 @@ static long sleeps_of(struct fixture *fixture, long thread)
 
 #define WIDE_ROWS 200000
 
-/* Twice first, first + 1 …; the whole batch is looked at. */
+/* Checks for first, first + 1 …, twice; reads the whole batch. */
 static void take_wide(struct stager_stream *stream, int64_t first)
 {
     struct stager_batch *batch = fixture_take(stream);
@@ -189,7 +190,7 @@ static bool is_idle(const struct fixture_status *status, void *arg)
     return strcmp(status->state, "idle") == 0;
 }
 
-/* One takes long for each item; the other's runners queue behind it. */
+/* One stage takes long for each item; the other's runners queue behind it. */
 static void a_stop_does_not_wait_for_a_thread_of_the_pool(void)
 {
     struct fixture fixture;

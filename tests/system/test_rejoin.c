@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A client that left and comes back under its name goes on where it was; and what keeps a
- * stage alive.
+ * A client that left and reconnects under its name resumes at its position. Also the
+ * conditions under which a stage lives on.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-/* Takes and releases `arg` items, says so, takes one more, says so, and waits to die. */
+/* Takes and releases `arg` items, reports that, takes one more, reports it, and waits to
+ * die. */
 static void victim_body(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, "p", "victim", 2);
@@ -32,7 +33,7 @@ static bool victim_has(const struct fixture_status *status, void *arg)
     return false;
 }
 
-/* Once it was given one more than it took. */
+/* Waits until the daemon has assigned it one item more than it took. */
 static void kill_victim(struct fixture *fixture, struct trainer *victim)
 {
     uint64_t n = 4;
@@ -58,7 +59,7 @@ static void a_client_that_reconnects_to_a_broadcast_misses_nothing(void)
     for (int i = 0; i < 3; i++)
         fixture_expect_value(other, i);
     kill_victim(&fixture, &victim);
-    /* The victim was given 2 and 3; the buffer keeps 3 more for it. */
+    /* The victim was assigned 2 and 3; the buffer keeps 3 more for it. */
     for (int i = 3; i < 7; i++)
         fixture_expect_value(other, i);
     struct stager_batch *batch;
@@ -175,7 +176,7 @@ static void a_name_that_is_attached_is_refused(void)
     snprintf(pid, sizeof(pid), "pid %d", (int)getpid());
     CHECK_INT(stager_open(NULL, "p", &options, &b), -STAGER_ALREADY_EXISTS);
     CHECK_CONTAINS(stager_error_text(NULL), pid);
-    options.client_id = NULL; /* names that are made up may be the same */
+    options.client_id = NULL; /* generated names may be equal */
     CHECK_INT(stager_open(NULL, "p", &options, &b), 0);
     struct stager_stream *c;
     CHECK_INT(stager_open(NULL, "p", &options, &c), 0);

@@ -48,7 +48,7 @@ static void expect_value(struct stager_stream *stream, int value)
     stager_release(batch);
 }
 
-/* What was offered before, then the code. */
+/* Checks for the items offered before, then the code. */
 static void drain(struct stager_stream *stream, int code, const char *text)
 {
     struct stager_batch *batch;
@@ -75,7 +75,7 @@ static void each_rank_gets_its_item_of_each_round(void)
     open_ranks(&fixture, 3, ranks);
     for (int pass = 0; pass < 2; pass++) {
         for (int round = 0; round < 4; round++) {
-            for (int r = 2; r >= 0; r--) /* the order of asking does not matter */
+            for (int r = 2; r >= 0; r--) /* the order of requests does not matter */
                 expect_value(ranks[r], 3 * round + r);
         }
         for (int r = 0; r < 3; r++)
@@ -214,7 +214,7 @@ static void no_rank_is_offered_a_round_that_another_is_not(void)
     fixture_wait(&fixture, "p", 10000, all_offered, &n);
     expect_value(ranks[0], 0);
     expect_value(ranks[0], 2);
-    struct stager_batch *batch; /* rank 1 holds both of its own */
+    struct stager_batch *batch; /* rank 1 holds both of its items */
     CHECK_INT(stager_next(ranks[0], 100, &batch), -STAGER_DEADLINE_EXCEEDED);
     fixture_wait(&fixture, "p", 10000, all_offered, &n);
     struct fixture_status status = fixture_balance(&fixture);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pipeline, trainers with batches of different sizes: a real daemon's batches in
- * slices. Line i of the data is "i,w<i>_0 w<i>_1 …" with i % 4 words.
+ * One pipeline, trainers with batches of different sizes: slices of a real daemon's
+ * batches. Line i of the data is "i,w<i>_0 w<i>_1 …" with i % 4 words.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void check_text(const struct stager_tensor *t, int64_t i, const char *wan
     CHECK(memcmp((const char *)t->data + t->offsets[i], want, strlen(want)) == 0);
 }
 
-/* Rows [first, first + n) and nothing else. */
+/* Checks for rows [first, first + n) and nothing else. */
 static void check_rows(const struct stager_batch *batch, int first, int n)
 {
     struct stager_tensor id = get(batch, "id"), text = get(batch, "text"),
@@ -113,7 +113,7 @@ static void check_rows(const struct stager_batch *batch, int first, int n)
     CHECK_INT(cells.values.shape[0], used);
 }
 
-/* Takes the pass in slices: all rows come in order. Returns how many slices. */
+/* Takes the pass in slices: all rows come in order. Returns the number of slices. */
 static int take_pass(struct stager_stream *stream, int n_rows)
 {
     struct stager_batch *batch;
@@ -224,7 +224,7 @@ static void stager_run_computes_on_the_slice(void)
     fixture_finish(&fixture);
 }
 
-/* Takes one slice of the first staged batch, says so, and waits for its end. */
+/* Takes one slice of the first staged batch, reports it, and waits to be killed. */
 static void take_one_slice(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = open_sliced(fixture, 1024, "dies");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * smart_stage: auto in a real stagerd: ops that sleep, so that it does not depend on the
- * machine which side is the slower one.
+ * smart_stage: auto in a real stagerd. The ops sleep, so that the slower side does not
+ * depend on the machine.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void apply(const char *name, const char *mode, int stage_us, int first_us
     fixture_apply(&fixture, yaml);
 }
 
-/* What stagerd says of it: what was decided last, and which nodes run there. */
+/* stagerd's report: the last decision, and the nodes that run in the daemon. */
 struct told {
     char decision[256], all[4096];
     bool first_moved, second_moved;
@@ -58,7 +58,7 @@ static void explain(const char *name, struct told *ret)
     stager_disconnect(client);
 }
 
-/* One step; whatever runs where, the target is what the dataset yields. */
+/* Runs one step. Wherever nodes run, the target equals the dataset's value. */
 static void step(struct stager_stream *stream, int64_t *next)
 {
     static const char *const fetches[] = {"target"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `features` of every form: what is staged, in which order, and that the structure comes
- * back as it was written.
+ * `features` of every form: the staged tensors, their order, and a structure that
+ * round-trips unchanged.
  */
 #include <stdio.h>
 #include <string.h>

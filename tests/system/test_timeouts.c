@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of an item that finds no room; whose time runs; and that nobody is held up
- * by a runner that waits.
+ * Items that find no room or exceed their time. A waiting runner holds up no other one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,8 +154,8 @@ static void evict_is_refused_where_no_client_can_block_another(void)
     fixture_finish(&fixture);
 }
 
-/* The first takes far longer than timeout_millis; those behind it are finished and wait
- * for their turn, which is no fault of a client. */
+/* The first takes far longer than timeout_millis. Those behind it are finished and wait
+ * for their turn, which is no client's fault. */
 static void the_time_runs_only_for_the_item_whose_turn_it_is(void)
 {
     struct fixture fixture;
@@ -220,8 +219,8 @@ static bool is_idle(const struct fixture_status *status, void *arg)
     return strcmp(status->state, "idle") == 0;
 }
 
-/* No more is made than the buffer, the runners and the clients can hold; and all of it
- * ends at once. */
+/* No more is made than the buffer, the runners and the clients can hold. All of it ends
+ * at once. */
 static void a_stop_joins_runners_that_wait_for_room(void)
 {
     struct fixture fixture;

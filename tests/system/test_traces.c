@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What clients say of themselves while their pipeline is traced. check_traces.py has the
+ * The spans that clients write while their pipeline is traced. check_traces.py has the
  * rest.
  */
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void trace_begin(struct trace *trace, struct fixture *fixture)
     CHECK_INT(trace->page->header.magic, STG_MAGIC_TRACE);
 }
 
-/* The end of the connection is the end of the trace. */
+/* The end of the connection ends the trace. */
 static void trace_end(struct trace *trace)
 {
     stager_disconnect(trace->client);
@@ -70,7 +70,7 @@ static struct stg_trace_span good(void)
                                    .kind = STG_SPAN_NEXT};
 }
 
-/* One good span, and after it each that cannot be. */
+/* One valid span, then every kind of invalid one. */
 static uint64_t lie(struct stager_stream *stream)
 {
     struct stg_trace_span lies[7];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * num_threads: auto and capacity: auto of a running pipeline. The stage sleeps, so that
- * its time is known and needs no CPU. What is compared is how many items came in the same
- * stretch of time, side by side.
+ * its time is known and uses no CPU. The tests compare the number of items taken side by
+ * side in the same period.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -62,10 +62,10 @@ static struct fixture_status status_of(struct fixture *fixture, const char *name
     return status;
 }
 
-/* ---- as good as what is given by hand ---- */
+/* ---- as good as values set by hand ---- */
 
-/* Trains for 2 ms an item; counts what comes for as long as the test says, as often as
- * the test says so, and tells it. */
+/* Trains for 2 ms with each item; counts the items of each period that the test starts
+ * and ends, and reports the count. */
 static void count(struct fixture *fixture, int fd, void *arg)
 {
     struct stager_stream *stream = fixture_open(fixture, arg, NULL, 2);
@@ -84,8 +84,8 @@ static void count(struct fixture *fixture, int fd, void *arg)
 
 #define N_GIVEN 4
 
-/* How many items came with auto, which is the first, and the most of the others, all in
- * the same time. */
+/* The number of items with auto, which is the first, and the largest number of the
+ * others, in the same period. */
 static int64_t compare(struct trainer trainers[1 + N_GIVEN], int64_t *ret_best)
 {
     for (int i = 0; i <= N_GIVEN; i++)
@@ -99,7 +99,7 @@ static int64_t compare(struct trainer trainers[1 + N_GIVEN], int64_t *ret_best)
     return automatic;
 }
 
-/* Once in ten stretches of time is enough: in one of them it may try a number. */
+/* Once in ten periods is enough: a period may contain a trial. */
 static void auto_brings_what_the_best_of_the_given_numbers_does(void)
 {
     static const char *const names[] = {"auto", "one", "two", "four", "eight"};
@@ -178,7 +178,7 @@ static bool is_idle(const struct fixture_status *status, void *arg)
     return strcmp(status->state, "idle") == 0;
 }
 
-/* Of what is applied with other content nothing is known. */
+/* Other content under a name starts without measurements. */
 static void the_next_run_begins_with_what_the_last_one_came_to(void)
 {
     struct fixture fixture;
@@ -228,8 +228,8 @@ static void what_was_given_stays(void)
 
 /* ---- memory ---- */
 
-/* A batch takes a granule of 64 KiB: 12 of them and as much for reading fit, of which
- * clients may hold two and one is always left. */
+/* A batch takes a granule of 64 KiB. 12 of them fit, and as much for reading; clients may
+ * hold two, and one always stays free. */
 static void auto_comes_to_no_more_than_the_memory_that_was_given(void)
 {
     struct fixture fixture;
@@ -267,7 +267,7 @@ static void what_does_not_fit_with_one_of_each_is_refused(void)
     fixture_finish(&fixture);
 }
 
-/* ---- trouble while it grows ---- */
+/* ---- failures while it grows ---- */
 
 static void hold_and_take(struct fixture *fixture, int fd, void *arg)
 {

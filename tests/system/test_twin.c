@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several trainers on one device, which is a stand-in: what is copied once for all of
- * them, and what becomes of it when a trainer dies, stager-gpu dies, or there is no room.
+ * Several trainers on one device, played by a stand-in: the copies shared by all of them,
+ * and their fate if a trainer dies, stager-gpu dies, or memory runs out.
  */
 #include <dirent.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 
 #define ROWS 50
 #define MAX_TRAINERS 4
-#define LAST INT64_MIN /* a trainer says this, then what it counted */
+#define LAST INT64_MIN /* a trainer sends this, then its counts */
 
 static const char *const shared = "gpu: {device: cuda:0}";
 
@@ -26,18 +26,18 @@ static const char *const shared = "gpu: {device: cuda:0}";
 
 struct course {
     char client_id[16];
-    int64_t most;  /* batches, then it waits to be killed; 0: to the end */
-    int64_t rests; /* after so many it waits for a word; 0: never */
+    int64_t most;  /* batches before it waits to be killed; 0: runs to the end */
+    int64_t rests; /* after this many it waits for a word; 0: never */
 };
 
-/* Every value of the batch, as the device has it, and as it must be. */
+/* Checks every value of the batch, as the device holds it. */
 static int64_t look(const struct stager_batch *batch)
 {
     struct stager_tensor x, pad;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
     CHECK_INT(x.device, 1);
-    standin->settle(); /* its own copies; of what is shared it knows nothing */
+    standin->settle(); /* its own copies; shared ones are not counted */
     const int64_t *values = standin->see(x.data);
     const float *pads = standin->see(pad.data);
     for (int i = 0; i < x.shape[0]; i++)
@@ -90,7 +90,7 @@ struct result {
     int64_t rc, batches, shared, copies;
 };
 
-/* One number of it: a batch, or it is done. */
+/* Receives one number: a batch, or the end. */
 static void hear(const struct trainer *trainer, unsigned *seen, int64_t n,
                  struct result *ret)
 {
@@ -107,7 +107,7 @@ static void hear(const struct trainer *trainer, unsigned *seen, int64_t n,
     ret->copies = trainer_recv(trainer->fd);
 }
 
-/* What they get, until all say that they are done; seen: n of each. */
+/* Counts the trainers' batches until all report the end; seen: n of each. */
 static void hear_all(const struct trainer *trainers, unsigned n_trainers, unsigned *seen,
                      int64_t n, struct result *ret)
 {
@@ -247,7 +247,8 @@ static void four_trainers_share_one_copy(void)
 
 /* ---- deaths of trainers ---- */
 
-/* One of two is killed with batches in hand; how the other ends. */
+/* One of two trainers is killed while it holds batches; the other one ends as
+ * expected. */
 static void one_is_killed(const char *staged, int rc, unsigned *seen)
 {
     struct fixture fixture;
@@ -345,11 +346,11 @@ static void when_stager_gpu_dies_trainers_copy_until_it_is_back(void)
     fixture_finish(&fixture);
 }
 
-/* ---- a device that page-locks nothing that is mapped for reading alone ---- */
+/* ---- a device that cannot page-lock read-only mappings ---- */
 
 #define BUFFER_TEXT "batches are copied through a buffer"
 
-/* The first one may write until stagerd seals the segment, the next one may not. */
+/* The first mapping is writable until stagerd seals the segment; the next one is not. */
 static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
 {
     struct fixture fixture;
@@ -380,7 +381,7 @@ static void the_first_stager_gpu_locks_pages_and_the_next_one_has_a_buffer(void)
     fixture_finish(&fixture);
 }
 
-/* ---- where there is nothing to share ---- */
+/* ---- nothing to share ---- */
 
 static void each_copies_for_itself(const char *gpu, const char *why, int64_t most_shared)
 {
@@ -436,7 +437,7 @@ static void what_does_not_fit_the_memory_is_copied_by_each(void)
     each_copies_for_itself("gpu: {device: cuda, memory: 400000}", "", 99);
 }
 
-/* ---- who does not take part ---- */
+/* ---- clients that do not take part ---- */
 
 static void a_client_without_a_device_reads_the_memory_of_the_host(void)
 {
@@ -492,11 +493,11 @@ static void a_batch_is_not_written_over_while_work_reads_it(void)
     CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), 0);
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
-    standin->block(work); /* the trainer's own work is slow */
+    standin->block(work); /* the trainer's work is slow */
     CHECK_OK(device->copy_out(work, late, x.data, sizeof(*late), &err), err);
     stager_release(batch);
     stager_stream_info(stream, &info);
-    CHECK(info.held > 0); /* its lease has not gone back */
+    CHECK(info.held > 0); /* its lease has not been released */
     standin->unblock();
     standin->settle();
     CHECK_INT(*late, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every wait ends: with a batch, the end, an error that names its cause, or a deadline.
- * And what somebody keeps holds up nobody else.
+ * Every wait ends: with a batch, the end, an error that names its cause, or a deadline. A
+ * client that keeps batches holds up no other client.
  */
 #include <dirent.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ static void a_held_batch_that_others_wait_for_expires(void)
         stager_release(fixture_take(fast));
     fixture_check_pad(in_hand);
     stager_release(in_hand);
-    /* What still lies in its ring may have come to others. */
+    /* Batches left in its ring may have gone to others. */
     CHECK_INT(stager_next(stuck, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stuck), "hold_timeout_millis");
     stager_close(stuck);
@@ -87,7 +87,7 @@ static bool two_are_held(const struct fixture_status *status, void *arg)
     return false;
 }
 
-/* The keeper waits, but nobody waits for what it keeps: it is the other that is slow. */
+/* The keeper waits, but no client waits for its batch: the other one is slow. */
 static void a_client_that_only_waits_itself_is_not_expired(void)
 {
     struct fixture fixture;
@@ -99,7 +99,7 @@ static void a_client_that_only_waits_itself_is_not_expired(void)
     trainer_recv(keeper.fd);
     struct stager_stream *slow = fixture_open(&fixture, "rows", "slow", 2);
     fixture_wait(&fixture, "rows", 10000, two_are_held, NULL);
-    /* Its own lateness expires, and lets the keeper go on. */
+    /* The timeout of the slow client expires, and the keeper continues. */
     CHECK_INT(trainer_recv(keeper.fd), 2);
     trainer_join(&keeper);
     struct stager_batch *batch;
@@ -111,7 +111,7 @@ static void a_client_that_only_waits_itself_is_not_expired(void)
     fixture_finish(&fixture);
 }
 
-/* A process that left and keeps a batch costs that memory, not the pipeline. */
+/* A process that left but still maps a batch costs that memory, not the pipeline. */
 static void a_batch_kept_after_close_does_not_keep_the_pipeline(void)
 {
     struct fixture fixture;
@@ -147,7 +147,7 @@ static void a_stop_does_not_wait_for_batches_in_hand(void)
     fixture_finish(&fixture);
 }
 
-/* The thread of that name in stagerd, or 0. */
+/* Returns the thread of that name in stagerd, or 0. */
 static pid_t find_thread(pid_t pid, const char *name)
 {
     char path[64], comm[32];
@@ -169,7 +169,7 @@ static pid_t find_thread(pid_t pid, const char *name)
     return found;
 }
 
-/* Stops a runner as a debugger does; false where that is forbidden. */
+/* Stops a runner like a debugger; false if that is forbidden. */
 static bool stop_runner(pid_t runner)
 {
     int status;
@@ -181,7 +181,8 @@ static bool stop_runner(pid_t runner)
     return true;
 }
 
-/* SIGTERM ends stagerd, with status 0 and without its socket, though a runner is stopped.
+/* SIGTERM ends stagerd, with status 0 and without its socket, although a runner is
+ * stopped.
  */
 static void end_without_runner(struct fixture *fixture, pid_t runner)
 {
@@ -197,7 +198,8 @@ static void end_without_runner(struct fixture *fixture, pid_t runner)
     fixture->pid = 0;
 }
 
-/* A thread that a debugger holds is as deaf as one in a read of a dead server. */
+/* A thread stopped by a debugger is as unresponsive as one in a read from a dead
+ * server. */
 static void a_runner_that_hangs_does_not_keep_the_daemon(void)
 {
     struct fixture fixture;
@@ -215,7 +217,7 @@ static void a_runner_that_hangs_does_not_keep_the_daemon(void)
         SKIP("ptrace is not allowed here");
 }
 
-/* A stopped runner goes on to its next call of send, and no further. */
+/* Lets a stopped runner continue to its next call of send, and no further. */
 static void go_on_to_send(pid_t runner)
 {
     struct __ptrace_syscall_info call = {0};
@@ -240,7 +242,8 @@ static void taking_body(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-/* Where a runner rings, it has the lock of the stage, and so stops the loop. */
+/* A runner that rings a doorbell holds the lock of the stage, and therefore stops the
+ * loop. */
 static void a_runner_that_hangs_with_a_lock_does_not_keep_the_daemon(void)
 {
     struct fixture fixture;
@@ -275,7 +278,7 @@ static long cpu_ticks(pid_t pid)
     return (long)(user + system);
 }
 
-/* How often a thread of it has gone to sleep, and its name. */
+/* Returns how often a thread of it has gone to sleep, and its name. */
 static long thread_sleeps(pid_t pid, int tid, char ret_name[32])
 {
     char path[64], line[256];
@@ -301,7 +304,7 @@ static long loop_sleeps(pid_t pid)
 
 #define N_SLOW 50
 
-/* Its items come from the runner, which also looks at what it gives back. */
+/* Its items come from the runner, which also handles its releases. */
 static void a_trainer_that_waits_for_a_slow_runner_does_not_wake_the_loop(void)
 {
     struct fixture fixture;
@@ -386,7 +389,7 @@ static void of_items_that_take_no_time_one_runner_makes_all(void)
     fixture_apply(&fixture, "name: tiny\ndataset:\n  - range: {stop: 100000}\n"
                             "staged: {capacity: 4, num_threads: 4}\n");
     struct stager_stream *stream = fixture_open(&fixture, "tiny", "slow", 2);
-    work_on(stream, 100); /* until the daemon knows how long an item takes */
+    work_on(stream, 100); /* until the daemon knows the time of an item */
     int n = N_RUNNERS;
     for (int k = 0; n > 1 && k < MAX_WINDOWS;
          k++) { /* of which a busy machine spoils some */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The error of a `next` whose deadline passes names what the stream waits for, and since
- * when. The question takes no time worth speaking of, and nothing from the stream.
+ * The error of a `next` that times out names the object that the stream waits for, and
+ * since when. The request for it takes negligible time and does not affect the stream.
  */
 #include <poll.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static const char *dry(struct stager_stream *stream)
     return stager_error_text(stream);
 }
 
-/* Daemons under load may answer late once: asks until the text holds `part`. */
+/* A daemon under load may reply late once: retries until the text contains `part`. */
 static void check_why(struct stager_stream *stream, const char *part)
 {
     for (int i = 0; i < 10 && strstr(dry(stream), part) == NULL; i++) {
@@ -191,15 +191,15 @@ static void a_daemon_that_does_not_answer_costs_some_milliseconds(void)
     stager_close(other);
     fixture_kill(&fixture);
     int rc;
-    while ((rc = stager_next(stream, 100, &batch)) == 0) /* what was given before */
+    while ((rc = stager_next(stream, 100, &batch)) == 0) /* items delivered before */
         stager_release(batch);
     CHECK_INT(rc, -STAGER_UNAVAILABLE);
     stager_close(stream);
     fixture_finish(&fixture);
 }
 
-/* Repeated polls get the reason too, and a doorbell that rings while the client asks for
- * it is not lost. */
+/* Repeated polls get the reason too, and a doorbell that arrives during the request is
+ * not lost. */
 static void a_poll_gets_the_reason_and_wakes_all_the_same(void)
 {
     struct fixture fixture;

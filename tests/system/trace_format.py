@@ -15,7 +15,7 @@ PHASES = {"M": {"name", "pid", "tid", "args"}, "X": {"name", "cat", "pid", "tid"
 
 
 class Wrong(Exception):
-    """Where the file is no good trace."""
+    """The place where the file is invalid."""
 
 
 def need(right, *what):
@@ -78,8 +78,8 @@ def check_names(events):
 
 
 def check_flows(events):
-    """Each arrow has one start and one end, in this order, each in a span; it starts where that begins, and ends in
-    one that is inside of none."""
+    """Each arrow has one start and one end, in this order. Each lies in a span: the arrow starts at the begin of one,
+    and ends in one that is not nested."""
     ends = {"s": {}, "f": {}}
     spans, outer = {}, {}
     for event in events:
@@ -102,7 +102,7 @@ def check_flows(events):
 
 
 def check(text):
-    """The events of a good trace, and what it says of itself."""
+    """The events of a valid trace, and its metadata."""
     trace = json.loads(text)
     events, about = trace["traceEvents"], trace["otherData"]
     need(trace["displayTimeUnit"] in ("ms", "ns"), trace["displayTimeUnit"])

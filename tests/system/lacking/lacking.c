@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A build of libstager-compute that does not have some ops yet: the linker puts this
- * before the table of all.
+ * An older build of libstager-compute without some ops: the linker uses this instead of
+ * the table of all ops.
  */
 #include <string.h>
 
