@@ -46,7 +46,10 @@ int stg_store_read(const struct stg_store_source *source, struct stg_stored *ret
                    struct stg_err *err);
 
 /* Writes NAME.yaml, or NAME.seen if from_dir. The file is whole and on disk when the call
- * returns: written beside, synced, renamed. */
+ * returns: written beside, synced, renamed. The loop waits for that: median 3.2 ms, 99 %
+ * below 16 ms (ext4 on a virtual disk of a loaded machine, 200 files of 8 KB). Meanwhile
+ * runners publish and clients take; only doorbells and other requests wait. An apply that
+ * a worker writes would have to lock its pipeline against opens, applies and deletes. */
 int stg_store_save(const struct stg_settings *settings, const char *name, bool from_dir,
                    const struct stg_definition *definition, uint64_t generation,
                    struct stg_err *err);

@@ -5,9 +5,41 @@
 #include <sys/socket.h>
 
 #include "daemon/pyworker/work.h"
+#include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 
 #define MESSAGES_A_TURN 16
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+
+static void read_on(struct stg_session *session)
+{
+    uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+}
+
+static void on_probed(struct stg_probing *probing)
+{
+    struct stg_session *session = probing->owner;
+    if (!session->closing)
+        stg_request_serve(session, &probing->request);
+    session->probing = NULL;
+    if (!session->closing)
+        read_on(session);
+    stg_session_release(session);
+}
+
+/* The next request is read when this one is served. */
+static void probe(struct stg_session *session, uint64_t id, const void *bytes, size_t n)
+{
+    struct stg_err err = {0};
+    if (stg_probing_start(session->server, &session->identity, bytes, n, on_probed,
+                          session, 0, &session->probing, &err) < 0) {
+        stg_session_fail(session, id, err.code, err.text);
+        return;
+    }
+    stg_session_hold(session);
+    uv_poll_start(&session->poll, UV_DISCONNECT, on_readable);
+}
 
 static void serve_message(struct stg_session *session, const void *bytes, size_t n)
 {
@@ -36,6 +68,8 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
             session, request.id, -STAGER_FAILED_PRECONDITION,
             "this connection is a stream's or a worker's: make another one for "
             "requests");
+    } else if (stg_probing_is_for(&request)) {
+        probe(session, request.id, bytes, n);
     } else if (request.kind == STG_REQUEST_OPEN) {
         stg_request_open(session, &request, bytes, n);
     } else {
@@ -58,7 +92,12 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     static char buf[STG_MESSAGE_MAX_BYTES + 1];
     struct stg_session *session = poll->data;
     bool bell = false;
-    for (int i = 0; i < MESSAGES_A_TURN && !session->closing; i++) {
+    if (session->probing != NULL) { /* the end of the connection alone is watched */
+        stg_session_close(session);
+        return;
+    }
+    for (int i = 0; i < MESSAGES_A_TURN && !session->closing && session->probing == NULL;
+         i++) {
         ssize_t n = recv(session->fd, buf, sizeof(buf), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             break;
@@ -79,5 +118,5 @@ void stg_connection_create(struct stg_server *server, int fd)
 {
     struct stg_session *session = stg_session_create(server, fd);
     if (session != NULL)
-        uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+        read_on(session);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/gate/gate.h"
+#include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 #include "ops/base/hash.h"
 
@@ -57,7 +58,7 @@ static uint64_t fingerprint(const struct stg_request *request)
 }
 
 static void serve_as(struct stg_server *server, const struct stg_request *request,
-                     const struct stg_identity *identity,
+                     const struct stg_identity *identity, struct stg_probing *probing,
                      struct stg_session_answer *answer)
 {
     struct stg_session session = {
@@ -68,6 +69,7 @@ static void serve_as(struct stg_server *server, const struct stg_request *reques
         .identity = *identity,
         .program = "stager-gate",
         .answer = answer,
+        .probing = probing,
     };
     uint64_t now = uv_hrtime(), sum = fingerprint(request);
     struct stg_err err = {0};
@@ -99,10 +101,23 @@ static void refuse(struct stg_session_answer *answer, uint64_t id, int code,
     stg_session_fail(&session, id, code, text);
 }
 
+/* The loop is one thread. */
+static struct stg_session_answer answer;
+
+static void on_probed(struct stg_probing *probing)
+{
+    struct stg_server *server = probing->server;
+    if (server->stopping)
+        return;
+    answer.n = 0;
+    serve_as(server, &probing->request, &probing->identity, probing, &answer);
+    stg_gate_reply(server->gate, probing->tag, answer.bytes, answer.n);
+}
+
 void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void *payload,
                             size_t bytes)
 {
-    static struct stg_session_answer answer; /* the loop is one thread */
+    struct stg_probing *probing = NULL;
     struct stg_bump bump;
     struct stg_request request;
     struct stg_err err = {0};
@@ -112,6 +127,9 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
     const struct stg_identity *identity =
         rc == 0 ? stg_gate_find_user(server->gate, request.ticket, request.ticket_bytes)
                 : NULL;
+    if (identity != NULL && stg_probing_is_for(&request))
+        rc = stg_probing_start(server, identity, payload, bytes, on_probed, NULL, tag,
+                               &probing, &err);
     if (rc < 0)
         refuse(&answer, 0, rc, err.text);
     else if (identity == NULL)
@@ -120,8 +138,9 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
                    ? "a request through the gate carries a ticket: `stagerctl ticket`"
                    : "the ticket is not known, or has expired (they last an hour, and no "
                      "longer than stagerd): `stagerctl ticket` gives a new one");
-    else
-        serve_as(server, &request, identity, &answer);
-    stg_gate_reply(server->gate, tag, answer.bytes, answer.n);
+    else if (probing == NULL)
+        serve_as(server, &request, identity, NULL, &answer);
+    if (probing == NULL)
+        stg_gate_reply(server->gate, tag, answer.bytes, answer.n);
     stg_bump_finish(&bump);
 }

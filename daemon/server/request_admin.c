@@ -10,15 +10,12 @@
 #include "core/log.h"
 #include "daemon/gate/gate.h"
 #include "daemon/pipeline/explain.h"
-#include "daemon/pipeline/probe.h"
+#include "daemon/server/probing.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
 #include "daemon/server/tracing.h"
 
 #define MAX_ADVICE 16
-#define MAX_PROBLEMS 8
-/* How long a request waits for the file system. */
-#define PROBE_NS 200000000u
 #define SCRIPT_MAX_BYTES 4096
 #define MAX_QUARANTINED 16 /* entries that a long reply still has */
 
@@ -79,20 +76,6 @@ static int define(struct stg_session *session, const struct stg_request *request
     return rc;
 }
 
-/* Lists the problems that the first batch would fail with. */
-static size_t try_files(const struct stg_definition *definition, struct stg_bump *bump,
-                        const char **ret, size_t n)
-{
-    struct stg_probe_config config = {.text = definition->text,
-                                      .text_bytes = definition->text_bytes,
-                                      .uid = definition->applier.uid,
-                                      .gid = definition->applier.gid,
-                                      .groups = definition->applier.groups,
-                                      .n_groups = definition->applier.n_groups,
-                                      .wait_ns = PROBE_NS};
-    return stg_probe(&config, bump, ret, n);
-}
-
 static int describe(struct stg_session *session, const struct stg_definition *definition,
                     const char *name, struct stg_bump *bump, struct stg_reply *reply,
                     struct stg_err *err)
@@ -114,15 +97,18 @@ static int describe(struct stg_session *session, const struct stg_definition *de
             "stagerd.yaml to %" PRIu64 "MiB",
             (double)needs / 1048576.0, plan.n_extents, plan.max_batch_bytes,
             (double)session->server->budget.total / 1048576.0, (needs + 1048575) >> 20);
-    const size_t max = MAX_PROBLEMS + MAX_ADVICE;
+    const struct stg_probing *probing = session->probing;
+    const size_t max = STG_PROBING_PROBLEMS + MAX_ADVICE;
     const char **advice = stg_bump_alloc(bump, max * sizeof(*advice));
     reply->name = name;
     reply->boundary = *stg_graph_boundary(definition->graph);
     reply->advice = advice;
-    size_t n = advice != NULL ? try_files(definition, bump, advice, MAX_PROBLEMS) : 0;
-    reply->n_advice = n;
+    size_t n = 0;
+    for (; advice != NULL && probing != NULL && n < probing->n_problems; n++)
+        advice[n] = probing->problems[n];
     if (advice != NULL)
-        reply->n_advice += stg_definition_advice(definition, bump, advice + n, max - n);
+        n += stg_definition_advice(definition, bump, advice + n, max - n);
+    reply->n_advice = n;
     reply->max_batch_bytes = plan.max_batch_bytes;
     reply->memory_bytes = plan.arena_bytes + plan.reserved_buffer_bytes;
     return 0;

@@ -195,7 +195,7 @@ static void on_sweep(uv_timer_t *timer)
     stg_request_retry_opens(server, true);
     if (millis >= 0)
         uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
-    if (server->stopping && stg_catalog_quiet(server->catalog))
+    if (server->stopping && stg_catalog_quiet(server->catalog) && server->n_probing == 0)
         uv_stop(&server->loop);
 }
 
@@ -538,7 +538,8 @@ void stg_server_finish(struct stg_server *server)
     if (server->has_loop)
         uv_run(&server->loop, UV_RUN_NOWAIT);
     remove_socket(server);
-    while (server->catalog != NULL && stg_catalog_working(server->catalog))
+    while (server->catalog != NULL &&
+           (stg_catalog_working(server->catalog) || server->n_probing > 0))
         uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
     stg_fetchers_finish();

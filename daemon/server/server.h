@@ -52,6 +52,7 @@ struct stg_server {
 
     struct stg_session *sessions;
     uint32_t n_sessions;
+    uint32_t n_probing; /* requests whose files a worker tries */
     bool stopping;
 };
 

@@ -34,11 +34,20 @@ static void free_session(struct stg_session *session)
     free(session);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+void stg_session_hold(struct stg_session *session)
 {
-    struct stg_session *session = handle->data;
+    session->n_handles++;
+}
+
+void stg_session_release(struct stg_session *session)
+{
     if (--session->n_handles == 0)
         free_session(session);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    stg_session_release(handle->data);
 }
 
 static void close_handle(void *handle)

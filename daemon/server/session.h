@@ -53,6 +53,7 @@ struct stg_session {
     struct stg_request open;
     struct stg_bump open_bump;
     struct stg_instance *open_private;
+    struct stg_probing *probing;       /* of the request that it makes, or NULL */
     struct stg_tracing *tracing;       /* what it traces, or NULL */
     char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
     int open_code;                     /* what it fails with if that takes too long */
@@ -103,6 +104,10 @@ void stg_session_stop_waiting(struct stg_session *session);
 /* Reaps what the living processes of closed sessions released late; closes sessions of
  * workers that are disconnected. */
 void stg_session_sweep_all(struct stg_server *server);
+
+/* Keeps the memory of a session that may close. */
+void stg_session_hold(struct stg_session *session);
+void stg_session_release(struct stg_session *session);
 
 /* Closes the socket; the session goes when its process holds nothing. */
 void stg_session_close(struct stg_session *session);

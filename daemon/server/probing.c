@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/server/probing.h"
+
+#include <stdlib.h>
+
+#include "daemon/pipeline/probe.h"
+
+#define WAIT_NS 200000000u /* of a worker, for the file system */
+
+bool stg_probing_is_for(const struct stg_request *request)
+{
+    return request->kind == STG_REQUEST_CHECK || request->kind == STG_REQUEST_APPLY;
+}
+
+static void try_files(uv_work_t *work)
+{
+    struct stg_probing *probing = work->data;
+    struct stg_probe_config config = {.text = probing->request.text,
+                                      .text_bytes = probing->request.text_bytes,
+                                      .uid = probing->identity.uid,
+                                      .gid = probing->identity.gid,
+                                      .groups = probing->identity.groups,
+                                      .n_groups = probing->identity.n_groups,
+                                      .wait_ns = WAIT_NS};
+    if (config.text != NULL)
+        probing->n_problems =
+            stg_probe(&config, &probing->bump, probing->problems, STG_PROBING_PROBLEMS);
+}
+
+static void tried_files(uv_work_t *work, int status)
+{
+    struct stg_probing *probing = work->data;
+    probing->server->n_probing--;
+    probing->done(probing);
+    stg_bump_finish(&probing->bump);
+    free(probing);
+}
+
+int stg_probing_start(struct stg_server *server, const struct stg_identity *identity,
+                      const void *message, size_t bytes,
+                      void (*done)(struct stg_probing *probing), void *owner,
+                      uint64_t tag, struct stg_probing **ret, struct stg_err *err)
+{
+    struct stg_probing *probing = calloc(1, sizeof(*probing));
+    if (probing == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_bump_init(&probing->bump, 1u << 20);
+    int rc =
+        stg_wire_decode_request(message, bytes, &probing->bump, &probing->request, err);
+    if (rc < 0) {
+        stg_bump_finish(&probing->bump);
+        free(probing);
+        return rc;
+    }
+    probing->server = server;
+    probing->identity = *identity;
+    probing->done = done;
+    probing->owner = owner;
+    probing->tag = tag;
+    probing->work.data = probing;
+    server->n_probing++;
+    uv_queue_work(&server->loop, &probing->work, try_files, tried_files);
+    *ret = probing;
+    return 0;
+}
