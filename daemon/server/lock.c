@@ -97,8 +97,8 @@ static void release(const char *folder, int *fd)
 
 /* ---- both folders ---- */
 
-static int runtime_error(const char *what, const char *path, int number,
-                         struct stg_err *err)
+int stg_runtime_dir_error(const char *what, const char *path, int number,
+                          struct stg_err *err)
 {
     bool is_forbidden = number == EACCES || number == EPERM;
     return stg_err(err, is_forbidden ? -STAGER_PERMISSION_DENIED : -STAGER_UNAVAILABLE,
@@ -114,7 +114,7 @@ static int take_runtime(const char *dir, int *ret_fd, struct stg_err *err)
     char path[4096];
     struct holder holder;
     if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-        return runtime_error("make runtime_dir", dir, errno, err);
+        return stg_runtime_dir_error("make runtime_dir", dir, errno, err);
     lock_path(dir, path, sizeof(path));
     int number = take(path, dir, ret_fd, &holder);
     if (number == EWOULDBLOCK)
@@ -122,7 +122,7 @@ static int take_runtime(const char *dir, int *ret_fd, struct stg_err *err)
                        "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set "
                        "another runtime_dir in stagerd.yaml",
                        holder.pid, dir);
-    return number == 0 ? 0 : runtime_error("lock", path, number, err);
+    return number == 0 ? 0 : stg_runtime_dir_error("lock", path, number, err);
 }
 
 static int take_state(const struct stg_settings *settings, int *ret_fd,

@@ -23,6 +23,10 @@ struct stg_locks {
 int stg_locks_take(const struct stg_settings *settings, struct stg_locks *ret,
                    struct stg_err *err);
 
+/* What failed at a path in runtime_dir, with a number of errno. */
+int stg_runtime_dir_error(const char *what, const char *path, int number,
+                          struct stg_err *err);
+
 /* Removes the files and releases the locks. */
 void stg_locks_release(const struct stg_settings *settings, struct stg_locks *locks);
 

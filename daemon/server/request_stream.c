@@ -387,14 +387,10 @@ void stg_serve_work(struct stg_session *session, const struct stg_request *reque
         stg_session_fail(session, request->id, err.code, err.text);
         return;
     }
-    struct stg_reply reply = {
-        .id = request->id,
-        .kind = request->kind,
-        .text = "",
-        .name = pipeline->name,
-        .function = stg_workers_function(pipeline->workers),
-        .boundary = *stg_workers_output(pipeline->workers),
-    };
+    struct stg_reply reply = stg_reply_to(request);
+    reply.name = pipeline->name;
+    reply.function = stg_workers_function(pipeline->workers);
+    reply.boundary = *stg_workers_output(pipeline->workers);
     if (stg_session_reply(session, &reply, &channel, 1) < 0)
         stg_session_close(session); /* the channel did not reach it */
     close(channel);

@@ -37,17 +37,6 @@
 
 /* ---- runtime directory ---- */
 
-static int system_error(const char *what, const char *path, struct stg_err *err)
-{
-    int code = errno == EACCES || errno == EPERM ? -STAGER_PERMISSION_DENIED
-                                                 : -STAGER_UNAVAILABLE;
-    return stg_err(err, code, "cannot %s %s: %s%s", what, path, strerror(errno),
-                   code == -STAGER_PERMISSION_DENIED
-                       ? "; another folder is named by runtime_dir in stagerd.yaml, or, "
-                         "without that file, by STAGER_RUNTIME_DIR"
-                       : "");
-}
-
 /* Members of access_group may connect; without such a group, who runs the daemon may. */
 static int open_to_group(struct stg_server *server, struct stg_err *err)
 {
@@ -59,7 +48,7 @@ static int open_to_group(struct stg_server *server, struct stg_err *err)
                 server->settings->access_group, server->socket_path, strerror(errno),
                 (unsigned)geteuid());
     if (chmod(server->socket_path, 0660) < 0)
-        return system_error("chmod", server->socket_path, err);
+        return stg_runtime_dir_error("chmod", server->socket_path, errno, err);
     return 0;
 }
 
@@ -73,7 +62,7 @@ static int remove_stale(const char *path, struct stg_err *err)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "%s is in the way and is no socket: remove it", path);
     if (unlink(path) < 0)
-        return system_error("remove", path, err);
+        return stg_runtime_dir_error("remove", path, errno, err);
     return 0;
 }
 
@@ -94,18 +83,19 @@ static int bind_socket(struct stg_server *server, struct stg_err *err)
     memcpy(address.sun_path, server->socket_path, (size_t)n + 1);
     server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (server->listen_fd < 0)
-        return system_error("make a socket for", server->socket_path, err);
+        return stg_runtime_dir_error("make a socket for", server->socket_path, errno,
+                                     err);
     mode_t mask = umask(0177);
     rc = bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address));
     umask(mask);
     if (rc < 0)
-        return system_error("bind", server->socket_path, err);
+        return stg_runtime_dir_error("bind", server->socket_path, errno, err);
     atomic_store(&server->owns_socket, true);
     rc = open_to_group(server, err);
     if (rc < 0)
         return rc;
     if (listen(server->listen_fd, 512) < 0)
-        return system_error("listen on", server->socket_path, err);
+        return stg_runtime_dir_error("listen on", server->socket_path, errno, err);
     return 0;
 }
 
