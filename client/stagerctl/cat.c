@@ -16,10 +16,8 @@ static void print_json(const struct stager_batch *batch,
 {
     struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
-    stg_json_key(&json, "batch");
-    stg_json_uint(&json, info->number);
-    stg_json_key(&json, "epoch");
-    stg_json_uint(&json, info->epoch);
+    stg_json_put_uint(&json, "batch", info->number);
+    stg_json_put_uint(&json, "epoch", info->epoch);
     stg_json_key(&json, "tensors");
     stg_json_object_begin(&json);
     for (uint32_t i = 0; i < info->n_tensors; i++) {

@@ -59,19 +59,13 @@ static void print_gpu_json(struct stg_json_writer *json,
     char capability[32];
     snprintf(capability, sizeof(capability), "%d.%d", gpu->major, gpu->minor);
     stg_json_object_begin(json);
-    stg_json_key(json, "name");
-    stg_json_string(json, gpu->name);
-    stg_json_key(json, "compute_capability");
-    stg_json_string(json, capability);
-    stg_json_key(json, "memory_bytes");
-    stg_json_uint(json, gpu->memory_bytes);
-    stg_json_key(json, "driver");
-    stg_json_uint(json, (uint64_t)gpu->driver);
-    stg_json_key(json, "runtime");
-    stg_json_uint(json, (uint64_t)gpu->runtime);
+    stg_json_put_string(json, "name", gpu->name);
+    stg_json_put_string(json, "compute_capability", capability);
+    stg_json_put_uint(json, "memory_bytes", gpu->memory_bytes);
+    stg_json_put_uint(json, "driver", (uint64_t)gpu->driver);
+    stg_json_put_uint(json, "runtime", (uint64_t)gpu->runtime);
     for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
-        stg_json_key(json, facts[i].key);
-        stg_json_bool(json, facts[i].is);
+        stg_json_put_bool(json, facts[i].key, facts[i].is);
     }
     stg_json_object_end(json);
 }
@@ -82,13 +76,10 @@ static void print_json(const struct findings *f)
     stg_json_object_begin(&json);
     stg_json_key(&json, "daemon");
     stg_json_object_begin(&json);
-    stg_json_key(&json, "reachable");
-    stg_json_bool(&json, f->has_daemon);
-    stg_json_key(&json, f->has_daemon ? "release" : "reason");
-    stg_json_string(&json, f->daemon);
+    stg_json_put_bool(&json, "reachable", f->has_daemon);
+    stg_json_put_string(&json, f->has_daemon ? "release" : "reason", f->daemon);
     if (f->has_daemon) {
-        stg_json_key(&json, "cuda");
-        stg_json_string(&json, f->cuda);
+        stg_json_put_string(&json, "cuda", f->cuda);
     }
     stg_json_object_end(&json);
     stg_json_key(&json, "gpus");
@@ -97,8 +88,7 @@ static void print_json(const struct findings *f)
         print_gpu_json(&json, &f->gpus[i]);
     stg_json_array_end(&json);
     if (f->n_gpus == 0) {
-        stg_json_key(&json, "reason");
-        stg_json_string(&json, f->no_gpu);
+        stg_json_put_string(&json, "reason", f->no_gpu);
     }
     stg_json_object_end(&json);
     putchar('\n');

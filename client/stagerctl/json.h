@@ -37,7 +37,27 @@ void stg_json_int(struct stg_json_writer *json, int64_t value);
 void stg_json_uint(struct stg_json_writer *json, uint64_t value);
 void stg_json_bool(struct stg_json_writer *json, bool value);
 void stg_json_null(struct stg_json_writer *json);
+/* A key and its value. */
+void stg_json_put_string(struct stg_json_writer *json, const char *key, const char *text);
+void stg_json_put_uint(struct stg_json_writer *json, const char *key, uint64_t value);
+void stg_json_put_bool(struct stg_json_writer *json, const char *key, bool value);
 /* dtype: STAGER_FLOAT16, BFLOAT16, FLOAT32 or FLOAT64, of which value is one. */
 void stg_json_float(struct stg_json_writer *json, double value, int dtype);
+
+/* ---- floating-point numbers of the small dtypes, to and from text; any thread ---- */
+
+#define STG_NUMBER_BYTES 40
+
+/* Exact values of the bits. */
+double stg_number_from_float16(uint16_t bits);
+double stg_number_from_bfloat16(uint16_t bits);
+
+/* Rounded to nearest, ties to even. */
+uint16_t stg_number_to_float16(double value);
+uint16_t stg_number_to_bfloat16(double value);
+
+/* The fewest digits that read back to the same number of that dtype ("0.1", "260.0",
+ * "1e-07"), and "nan", "inf", "-inf". Returns buf, which has STG_NUMBER_BYTES. */
+char *stg_number_text(double value, int dtype, char *buf);
 
 #endif

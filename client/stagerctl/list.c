@@ -111,8 +111,7 @@ int stg_ctl_delete(const struct stg_ctl_options *options)
     if (status == 0 && options->json) {
         struct stg_json_writer json = {.out = stdout};
         stg_json_object_begin(&json);
-        stg_json_key(&json, "deleted");
-        stg_json_string(&json, options->argument);
+        stg_json_put_string(&json, "deleted", options->argument);
         stg_json_object_end(&json);
         putchar('\n');
     } else if (status == 0) {

@@ -15,10 +15,8 @@ static void boundary_json(struct stg_json_writer *json, const struct stg_schema 
     for (size_t i = 0; i < boundary->n; i++) {
         const struct stg_component *c = &boundary->components[i];
         stg_json_object_begin(json);
-        stg_json_key(json, "name");
-        stg_json_string(json, c->name);
-        stg_json_key(json, "dtype");
-        stg_json_string(json, stager_dtype_name(c->dtype));
+        stg_json_put_string(json, "name", c->name);
+        stg_json_put_string(json, "dtype", stager_dtype_name(c->dtype));
         stg_json_key(json, "shape");
         stg_json_array_begin(json);
         for (int d = 0; d < c->ndim; d++) {
@@ -39,20 +37,15 @@ void stg_reply_definition_json(struct stg_json_writer *json,
                                const struct stg_reply *reply, bool is_applied)
 {
     stg_json_object_begin(json);
-    stg_json_key(json, "name");
-    stg_json_string(json, reply->name);
+    stg_json_put_string(json, "name", reply->name);
     if (is_applied) {
-        stg_json_key(json, "generation");
-        stg_json_uint(json, reply->generation);
-        stg_json_key(json, "unchanged");
-        stg_json_bool(json, reply->unchanged);
+        stg_json_put_uint(json, "generation", reply->generation);
+        stg_json_put_bool(json, "unchanged", reply->unchanged);
     }
     stg_json_key(json, "boundary");
     boundary_json(json, &reply->boundary);
-    stg_json_key(json, "max_batch_bytes");
-    stg_json_uint(json, reply->max_batch_bytes);
-    stg_json_key(json, "memory_bytes");
-    stg_json_uint(json, reply->memory_bytes);
+    stg_json_put_uint(json, "max_batch_bytes", reply->max_batch_bytes);
+    stg_json_put_uint(json, "memory_bytes", reply->memory_bytes);
     stg_json_key(json, "advice");
     stg_json_array_begin(json);
     for (size_t i = 0; i < reply->n_advice; i++)
@@ -72,18 +65,12 @@ static void quarantined_json(struct stg_json_writer *json,
         if (pipeline != NULL && strcmp(all[i].pipeline, pipeline) != 0)
             continue;
         stg_json_object_begin(json);
-        stg_json_key(json, "pid");
-        stg_json_uint(json, all[i].pid);
-        stg_json_key(json, "uid");
-        stg_json_uint(json, all[i].uid);
-        stg_json_key(json, "program");
-        stg_json_string(json, text_or(all[i].program, ""));
-        stg_json_key(json, "pipeline");
-        stg_json_string(json, all[i].pipeline);
-        stg_json_key(json, "n_batches");
-        stg_json_uint(json, all[i].n_batches);
-        stg_json_key(json, "bytes");
-        stg_json_uint(json, all[i].bytes);
+        stg_json_put_uint(json, "pid", all[i].pid);
+        stg_json_put_uint(json, "uid", all[i].uid);
+        stg_json_put_string(json, "program", text_or(all[i].program, ""));
+        stg_json_put_string(json, "pipeline", all[i].pipeline);
+        stg_json_put_uint(json, "n_batches", all[i].n_batches);
+        stg_json_put_uint(json, "bytes", all[i].bytes);
         stg_json_object_end(json);
     }
     stg_json_array_end(json);
@@ -111,18 +98,12 @@ static void list_entry_json(struct stg_json_writer *json, const struct stg_reply
                             const struct stg_list_entry *e)
 {
     stg_json_object_begin(json);
-    stg_json_key(json, "name");
-    stg_json_string(json, e->name);
-    stg_json_key(json, "generation");
-    stg_json_uint(json, e->generation);
-    stg_json_key(json, "state");
-    stg_json_string(json, text_or(e->state, ""));
-    stg_json_key(json, "n_clients");
-    stg_json_uint(json, e->n_clients);
-    stg_json_key(json, "uid");
-    stg_json_uint(json, e->uid);
-    stg_json_key(json, "file");
-    stg_json_string(json, text_or(e->file, ""));
+    stg_json_put_string(json, "name", e->name);
+    stg_json_put_uint(json, "generation", e->generation);
+    stg_json_put_string(json, "state", text_or(e->state, ""));
+    stg_json_put_uint(json, "n_clients", e->n_clients);
+    stg_json_put_uint(json, "uid", e->uid);
+    stg_json_put_string(json, "file", text_or(e->file, ""));
     quarantined_json(json, reply->quarantined, reply->n_quarantined, e->name);
     stg_json_object_end(json);
 }
@@ -250,12 +231,10 @@ static void client_json(struct stg_json_writer *json, const struct stg_client_st
     };
     stg_json_object_begin(json);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        stg_json_key(json, texts[i].name);
-        stg_json_string(json, text_or(texts[i].text, ""));
+        stg_json_put_string(json, texts[i].name, text_or(texts[i].text, ""));
     }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        stg_json_key(json, numbers[i].name);
-        stg_json_uint(json, numbers[i].value);
+        stg_json_put_uint(json, numbers[i].name, numbers[i].value);
     }
     stg_json_object_end(json);
 }
@@ -275,14 +254,10 @@ static void tuned_json(struct stg_json_writer *json,
     for (size_t i = 0; i < status->n_tuned; i++) {
         const struct stg_tuned *tuned = &status->tuned[i];
         stg_json_object_begin(json);
-        stg_json_key(json, "what");
-        stg_json_string(json, text_or(tuned->what, ""));
-        stg_json_key(json, "from");
-        stg_json_uint(json, tuned->from);
-        stg_json_key(json, "to");
-        stg_json_uint(json, tuned->to);
-        stg_json_key(json, "why");
-        stg_json_string(json, text_or(tuned->why, ""));
+        stg_json_put_string(json, "what", text_or(tuned->what, ""));
+        stg_json_put_uint(json, "from", tuned->from);
+        stg_json_put_uint(json, "to", tuned->to);
+        stg_json_put_string(json, "why", text_or(tuned->why, ""));
         stg_json_object_end(json);
     }
     stg_json_array_end(json);
@@ -292,28 +267,18 @@ void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status)
 {
     stg_json_object_begin(json);
-    stg_json_key(json, "name");
-    stg_json_string(json, text_or(status->name, ""));
-    stg_json_key(json, "state");
-    stg_json_string(json, text_or(status->state, ""));
-    stg_json_key(json, "delivery");
-    stg_json_string(json, text_or(status->delivery, ""));
-    stg_json_key(json, "on_timeout");
-    stg_json_string(json, text_or(status->on_timeout, ""));
-    stg_json_key(json, "container");
-    stg_json_string(json, text_or(status->container, ""));
+    stg_json_put_string(json, "name", text_or(status->name, ""));
+    stg_json_put_string(json, "state", text_or(status->state, ""));
+    stg_json_put_string(json, "delivery", text_or(status->delivery, ""));
+    stg_json_put_string(json, "on_timeout", text_or(status->on_timeout, ""));
+    stg_json_put_string(json, "container", text_or(status->container, ""));
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
-        stg_json_key(json, counters[i].name);
-        stg_json_uint(json, counter_of(status, &counters[i]));
+        stg_json_put_uint(json, counters[i].name, counter_of(status, &counters[i]));
     }
-    stg_json_key(json, "py_function");
-    stg_json_string(json, text_or(status->py_function, ""));
-    stg_json_key(json, "gpu");
-    stg_json_string(json, text_or(status->gpu, ""));
-    stg_json_key(json, "gpu_why");
-    stg_json_string(json, text_or(status->gpu_why, ""));
-    stg_json_key(json, "last_error");
-    stg_json_string(json, text_or(status->last_error, ""));
+    stg_json_put_string(json, "py_function", text_or(status->py_function, ""));
+    stg_json_put_string(json, "gpu", text_or(status->gpu, ""));
+    stg_json_put_string(json, "gpu_why", text_or(status->gpu_why, ""));
+    stg_json_put_string(json, "last_error", text_or(status->last_error, ""));
     stg_json_key(json, "moved");
     stg_json_array_begin(json);
     for (size_t i = 0; i < status->n_moved; i++)
@@ -336,11 +301,125 @@ void stg_reply_daemon_json(struct stg_json_writer *json,
                            const struct stg_admin_daemon *daemon)
 {
     stg_json_object_begin(json);
-    stg_json_key(json, "release");
-    stg_json_string(json, daemon->release);
-    stg_json_key(json, "pid");
-    stg_json_uint(json, daemon->pid);
-    stg_json_key(json, "socket");
-    stg_json_string(json, daemon->path);
+    stg_json_put_string(json, "release", daemon->release);
+    stg_json_put_uint(json, "pid", daemon->pid);
+    stg_json_put_string(json, "socket", daemon->path);
+    stg_json_object_end(json);
+}
+
+/* ---- explain ---- */
+
+static void inputs_json(struct stg_json_writer *json, const struct stg_explain *explain,
+                        const struct stg_explain_node *node)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < node->n_inputs; i++) {
+        const struct stg_explain_input *input = &node->inputs[i];
+        stg_json_object_begin(json);
+        stg_json_put_string(json, "node", explain->nodes[input->from].name);
+        stg_json_put_uint(json, "output", input->output);
+        stg_json_put_uint(json, "bytes", input->bytes);
+        stg_json_put_bool(json, "crosses", input->crosses);
+        stg_json_put_bool(json, "control", input->control);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+static void nodes_json(struct stg_json_writer *json, const struct stg_explain *explain)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < explain->n_nodes; i++) {
+        const struct stg_explain_node *node = &explain->nodes[i];
+        stg_json_object_begin(json);
+        stg_json_put_string(json, "name", node->name);
+        stg_json_put_string(json, "op", node->op);
+        stg_json_put_bool(json, "in_daemon", node->in_daemon);
+        stg_json_put_bool(json, "in_trainer", node->in_trainer);
+        stg_json_put_bool(json, "on_gpu", node->on_gpu);
+        stg_json_put_uint(json, "n_daemon", node->n_daemon);
+        stg_json_put_uint(json, "daemon_ns", node->daemon_ns);
+        stg_json_put_uint(json, "n_trainer", node->n_trainer);
+        stg_json_put_uint(json, "trainer_ns", node->trainer_ns);
+        stg_json_put_uint(json, "bytes", node->bytes);
+        stg_json_key(json, "inputs");
+        inputs_json(json, explain, node);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+static void crossing_json(struct stg_json_writer *json, const struct stg_explain *explain)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < explain->n_tensors; i++) {
+        const struct stg_explain_tensor *tensor = &explain->tensors[i];
+        stg_json_object_begin(json);
+        stg_json_put_string(json, "name", tensor->name);
+        stg_json_key(json, "node");
+        if (tensor->is_constant)
+            stg_json_null(json);
+        else
+            stg_json_string(json, explain->nodes[tensor->from].name);
+        stg_json_put_uint(json, "bytes", tensor->bytes);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+static void decisions_json(struct stg_json_writer *json,
+                           const struct stg_explain *explain)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < explain->n_decisions; i++) {
+        stg_json_object_begin(json);
+        stg_json_put_uint(json, "age_ns", explain->decisions[i].age_ns);
+        stg_json_put_string(json, "what", explain->decisions[i].what);
+        stg_json_put_string(json, "text", explain->decisions[i].text);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+static void numbers_json(struct stg_json_writer *json, const struct stg_explain *explain)
+{
+    stg_json_put_uint(json, "n_runners", explain->n_runners);
+    stg_json_put_uint(json, "elapsed_ns", explain->elapsed_ns);
+    stg_json_put_uint(json, "n_items", explain->n_items);
+    stg_json_put_uint(json, "draw_ns", explain->draw_ns);
+    stg_json_put_uint(json, "compute_ns", explain->compute_ns);
+    stg_json_put_uint(json, "room_ns", explain->room_ns);
+    stg_json_put_uint(json, "trainers_ns", explain->trainers_ns);
+    stg_json_put_uint(json, "trainers_wait_ns", explain->trainers_wait_ns);
+    stg_json_put_uint(json, "cpu_ns", explain->cpu_ns);
+    stg_json_put_uint(json, "n_daemon_runs", explain->n_daemon_runs);
+    stg_json_put_uint(json, "daemon_run_ns", explain->daemon_run_ns);
+    stg_json_put_uint(json, "n_trainer_runs", explain->n_trainer_runs);
+    stg_json_put_uint(json, "trainer_run_ns", explain->trainer_run_ns);
+    stg_json_put_uint(json, "n_left_out", explain->n_left_out);
+}
+
+void stg_reply_explain_json(struct stg_json_writer *json,
+                            const struct stg_explain *explain)
+{
+    stg_json_object_begin(json);
+    stg_json_put_string(json, "name", explain->name);
+    stg_json_put_uint(json, "generation", explain->generation);
+    stg_json_put_string(json, "state", explain->state);
+    stg_json_put_string(json, "smart_stage", explain->smart_stage);
+    stg_json_put_string(json, "bottleneck", explain->bottleneck);
+    stg_json_put_string(json, "why", explain->why);
+    numbers_json(json, explain);
+    stg_json_key(json, "steps");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < explain->n_steps; i++)
+        stg_json_string(json, explain->steps[i]);
+    stg_json_array_end(json);
+    stg_json_key(json, "nodes");
+    nodes_json(json, explain);
+    stg_json_key(json, "boundary");
+    crossing_json(json, explain);
+    stg_json_key(json, "decisions");
+    decisions_json(json, explain);
     stg_json_object_end(json);
 }

@@ -8,14 +8,10 @@ static void print_json(const struct stg_reply *reply, const char *ticket)
 {
     struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
-    stg_json_key(&json, "ticket");
-    stg_json_string(&json, ticket);
-    stg_json_key(&json, "seconds");
-    stg_json_uint(&json, reply->seconds);
-    stg_json_key(&json, "admin_url");
-    stg_json_string(&json, reply->admin_url);
-    stg_json_key(&json, "events_url");
-    stg_json_string(&json, reply->events_url);
+    stg_json_put_string(&json, "ticket", ticket);
+    stg_json_put_uint(&json, "seconds", reply->seconds);
+    stg_json_put_string(&json, "admin_url", reply->admin_url);
+    stg_json_put_string(&json, "events_url", reply->events_url);
     stg_json_object_end(&json);
     putchar('\n');
 }

@@ -133,8 +133,7 @@ static void print_json(const struct stg_trace_view *view, const char *path)
 {
     struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
-    stg_json_key(&json, "pipeline");
-    stg_json_string(&json, view->page->pipeline);
+    stg_json_put_string(&json, "pipeline", view->page->pipeline);
     stg_json_key(&json, "file");
     if (path != NULL)
         stg_json_string(&json, path);
@@ -154,8 +153,7 @@ static void print_json(const struct stg_trace_view *view, const char *path)
         {"lost", view->n_lost},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        stg_json_key(&json, numbers[i].key);
-        stg_json_uint(&json, numbers[i].value);
+        stg_json_put_uint(&json, numbers[i].key, numbers[i].value);
     }
     stg_json_object_end(&json);
     putchar('\n');

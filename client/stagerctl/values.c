@@ -3,8 +3,6 @@
 
 #include <inttypes.h>
 
-#include "client/stagerctl/number.h"
-
 /* ---- one element ---- */
 
 enum kind { KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT, KIND_BOOL, KIND_BYTES, KIND_NONE };
@@ -156,12 +154,10 @@ static void nested_text(FILE *out, const struct stager_tensor *tensor, int dim,
 void stg_values_json(struct stg_json_writer *json, const struct stager_tensor *tensor)
 {
     stg_json_object_begin(json);
-    stg_json_key(json, "dtype");
-    stg_json_string(json, stager_dtype_name(tensor->dtype));
+    stg_json_put_string(json, "dtype", stager_dtype_name(tensor->dtype));
     static const char *const parts[] = {"", "row_splits", "indices", "dense_shape"};
     if (tensor->part != STAGER_PART_VALUES && tensor->part < 4) {
-        stg_json_key(json, "part");
-        stg_json_string(json, parts[tensor->part]);
+        stg_json_put_string(json, "part", parts[tensor->part]);
     }
     stg_json_key(json, "shape");
     stg_json_array_begin(json);

@@ -36,45 +36,32 @@ static void print_json(const struct version *v)
 {
     struct stg_json_writer json = {.out = stdout};
     stg_json_object_begin(&json);
-    stg_json_key(&json, "release");
-    stg_json_string(&json, stager_version());
+    stg_json_put_string(&json, "release", stager_version());
     stg_json_key(&json, "protocol");
     stg_json_object_begin(&json);
-    stg_json_key(&json, "min");
-    stg_json_uint(&json, STG_PROTOCOL_MIN);
-    stg_json_key(&json, "max");
-    stg_json_uint(&json, STG_PROTOCOL_MAX);
+    stg_json_put_uint(&json, "min", STG_PROTOCOL_MIN);
+    stg_json_put_uint(&json, "max", STG_PROTOCOL_MAX);
     stg_json_object_end(&json);
-    stg_json_key(&json, "socket");
-    stg_json_string(&json, v->path);
+    stg_json_put_string(&json, "socket", v->path);
     stg_json_key(&json, "daemon");
     stg_json_object_begin(&json);
-    stg_json_key(&json, "reachable");
-    stg_json_bool(&json, v->client != NULL);
+    stg_json_put_bool(&json, "reachable", v->client != NULL);
     if (v->client != NULL) {
         char instance[32];
         snprintf(instance, sizeof(instance), "%016" PRIx64, v->daemon.instance);
-        stg_json_key(&json, "release");
-        stg_json_string(&json, v->daemon.release);
-        stg_json_key(&json, "protocol");
-        stg_json_uint(&json, v->daemon.version);
-        stg_json_key(&json, "instance");
-        stg_json_string(&json, instance);
-        stg_json_key(&json, "pid");
-        stg_json_uint(&json, v->daemon.pid);
-        stg_json_key(&json, "cuda");
-        stg_json_string(&json, v->daemon.cuda);
+        stg_json_put_string(&json, "release", v->daemon.release);
+        stg_json_put_uint(&json, "protocol", v->daemon.version);
+        stg_json_put_string(&json, "instance", instance);
+        stg_json_put_uint(&json, "pid", v->daemon.pid);
+        stg_json_put_string(&json, "cuda", v->daemon.cuda);
     } else {
-        stg_json_key(&json, "reason");
-        stg_json_string(&json, v->why_no_daemon);
+        stg_json_put_string(&json, "reason", v->why_no_daemon);
     }
     stg_json_object_end(&json);
     stg_json_key(&json, "cuda");
     stg_json_object_begin(&json);
-    stg_json_key(&json, "available");
-    stg_json_bool(&json, v->has_cuda);
-    stg_json_key(&json, v->has_cuda ? "device" : "reason");
-    stg_json_string(&json, v->cuda);
+    stg_json_put_bool(&json, "available", v->has_cuda);
+    stg_json_put_string(&json, v->has_cuda ? "device" : "reason", v->cuda);
     stg_json_object_end(&json);
     stg_json_object_end(&json);
     putchar('\n');

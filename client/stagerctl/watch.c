@@ -120,10 +120,8 @@ static void begin_line(struct stg_json_writer *json, const char *event, uint64_t
     stg_json_key(json, "time");
     stg_json_float(json, (double)now.tv_sec + (double)(now.tv_nsec / 1000000) / 1000.0,
                    STAGER_FLOAT64);
-    stg_json_key(json, "event");
-    stg_json_string(json, event);
-    stg_json_key(json, "sequence");
-    stg_json_uint(json, sequence);
+    stg_json_put_string(json, "event", event);
+    stg_json_put_uint(json, "sequence", sequence);
 }
 
 static void end_line(struct stg_json_writer *json)
@@ -178,17 +176,12 @@ static void tell_pipeline(struct watch *watch, const char *event, uint64_t seque
     if (watch->options->json) {
         struct stg_json_writer json = {.out = stdout};
         begin_line(&json, event, sequence);
-        stg_json_key(&json, "pipeline");
-        stg_json_string(&json, known->name);
-        stg_json_key(&json, "generation");
-        stg_json_uint(&json, known->generation);
-        stg_json_key(&json, "state");
-        stg_json_string(&json, known->state);
-        stg_json_key(&json, "n_clients");
-        stg_json_uint(&json, known->n_clients);
+        stg_json_put_string(&json, "pipeline", known->name);
+        stg_json_put_uint(&json, "generation", known->generation);
+        stg_json_put_string(&json, "state", known->state);
+        stg_json_put_uint(&json, "n_clients", known->n_clients);
         if (more[0] != '\0') {
-            stg_json_key(&json, what);
-            stg_json_string(&json, more);
+            stg_json_put_string(&json, what, more);
         }
         end_line(&json);
         return;
@@ -236,8 +229,7 @@ static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
     if (watch->options->json) {
         struct stg_json_writer json = {.out = stdout};
         begin_line(&json, "gap", sequence);
-        stg_json_key(&json, "missed");
-        stg_json_uint(&json, n);
+        stg_json_put_uint(&json, "missed", n);
         end_line(&json);
     } else {
         print_clock();

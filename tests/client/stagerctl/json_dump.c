@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "client/stagerctl/json.h"
-#include "client/stagerctl/number.h"
 #include "client/stagerctl/values.h"
 #include "core/status.h"
 
