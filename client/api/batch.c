@@ -6,7 +6,6 @@
 
 #include "client/device/copier.h"
 #include "client/stager.h"
-#include "client/stream/field.h"
 #include "client/stream/stream.h"
 #include "client/stream/view.h"
 #include "client/transport/sized.h"

@@ -2,7 +2,7 @@
  *
  * The loop of a trainer: next, release, rewind, and what it polls between them.
  */
-#include "client/api/close.h"
+#include "client/api/open.h"
 #include "client/device/copier.h"
 #include "client/run/run.h"
 #include "client/stager.h"

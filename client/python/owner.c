@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "client/api/close.h"
+#include "client/api/open.h"
 #include "client/python/binding.h"
 
 /* ---- batches in hand ---- */

@@ -7,10 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/api/close.h"
+#include "client/api/open.h"
 #include "client/python/binding.h"
 #include "client/stream/stream.h"
-#include "client/stream/why.h"
 
 /* How long a wait looks at nothing but its socket: a signal that came just before is seen
  * after that. */

@@ -13,7 +13,6 @@
 #include "client/device/copier.h"
 #include "client/run/load.h"
 #include "client/run/report.h"
-#include "client/stream/field.h"
 #include "client/stream/stream.h"
 #include "client/stream/value.h"
 #include "client/stream/view.h"

@@ -147,4 +147,8 @@ int stg_stream_take_final(struct stager_stream *stream);
  * with their code. Batches that came before them stay in the ring. */
 int stg_stream_why(struct stager_stream *stream, int rc);
 
+/* The deadline of `next` has passed. DEADLINE_EXCEEDED in stream->err, with what stagerd
+ * says, in 25 ms at most, that the stream waits for. 0: a descriptor came meanwhile. */
+int stg_stream_say_late(struct stager_stream *stream, int64_t timeout_millis);
+
 #endif

@@ -10,7 +10,7 @@
 
 #include "client/stream/lent.h"
 #include "client/stream/slice.h"
-#include "client/stream/why.h"
+#include "client/stream/stream.h"
 #include "core/batch.h"
 
 /* A sleep is never longer: bounds the harm of a bell that got lost. */

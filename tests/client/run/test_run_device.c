@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/api/close.h"
+#include "client/api/open.h"
 #include "client/compute/compute.h"
 #include "client/device/copier.h"
 #include "client/stream/stream.h"

@@ -2,8 +2,8 @@
  *
  * The end of a stream, and what delays it: batches in hand, and pins of bindings.
  */
-#ifndef STG_CLIENT_API_CLOSE_H
-#define STG_CLIENT_API_CLOSE_H
+#ifndef STG_CLIENT_API_OPEN_H
+#define STG_CLIENT_API_OPEN_H
 
 #include "client/run/run.h"
 
