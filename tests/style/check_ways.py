@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of functions in docs/architecture.md against the code: each function is in its folder, neighbours
+"""The tables of functions in docs/architecture.md against the code: each function is in its file, neighbours
 call one another, and no chain comes back to a folder that it left.
 
-A table has the columns folder, function, called as, what. A row's function calls the next one or, throughout
+A table has the columns file, function, called as, what. A row's function calls the next one or, throughout
 the table, is called by it; by its name, or by the text in the column "called as".
 """
 import collections
+import os
 import re
 
 import house
@@ -17,7 +18,7 @@ DEFINITION = re.compile(r"^[a-z][\w \t*]*[ *](\w+)\((?:[^;{}()]|\([^()]*\))*\)\n
 
 
 def tables(text):
-    """Lists of (line, folder, function, called as)."""
+    """Lists of (line, file, function, called as)."""
     found = [[]]
     for number, line in enumerate(text.split("\n"), 1):
         match = ROW.match(line)
@@ -28,13 +29,11 @@ def tables(text):
     return [table for table in found if table]
 
 
-def functions(root, folder):
-    """{name: bodies} of the files of one folder."""
+def functions(root, name):
+    """{name: bodies} of one file."""
     found = collections.defaultdict(list)
-    for name in house.tracked(root, ".c", ".h"):
-        if name.rsplit("/", 1)[0] == folder:
-            for function, body in DEFINITION.findall(house.read(root, name)):
-                found[function].append(body)
+    for function, body in DEFINITION.findall(house.read(root, name)) if os.path.isfile(os.path.join(root, name)) else []:
+        found[function].append(body)
     return found
 
 
@@ -48,11 +47,12 @@ def problems(root):
     tree, found = {}, []
     for table in tables(house.read(root, DOCUMENT)):
         there, known = [], True
-        for number, folder, function, _ in table:
-            bodies = tree.setdefault(folder, functions(root, folder)).get(function, [])
+        for number, name, function, _ in table:
+            bodies = tree.setdefault(name, functions(root, name)).get(function, [])
+            folder = os.path.dirname(name)
             known = known and bool(bodies)
             if not bodies:
-                found.append(f"{DOCUMENT}:{number}: {folder} has no function {function}")
+                found.append(f"{DOCUMENT}:{number}: {name} has no function {function}")
             if folder in there[:-1]:
                 found.append(f"{DOCUMENT}:{number}: the chain comes back to {folder}")
             if there[-1:] != [folder]:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 import check_abi
+import check_defaults
 import check_effects
 import check_exports
 import check_format
@@ -299,29 +300,39 @@ def a_wall_clock_that_decides_is_found():
     finds_nothing(check_words, core__log_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")
 
 
-WAY = "| folder | function | called as | what |\n|---|---|---|---|\n"
+WAY = "| file | function | called as | what |\n|---|---|---|---|\n"
 TAKE = "static int take(void)\n{\n    return 0;\n}\n"
 NEXT = "int stager_next(struct stream *stream)\n{\n    return stream->impl->take();\n}\n"
 
 
 def a_way_that_the_code_does_not_go_is_found():
-    row = "| `client/api` | `stager_next` | | |\n| `client/stream` | `take` |{} | |\n"
+    row = "| `client/api/next.c` | `stager_next` | | |\n| `client/stream/take.c` | `take` |{} | |\n"
     files = {"client__api__next_DOT_c": NEXT, "client__stream__take_DOT_c": TAKE}
     finds_nothing(check_ways, docs__architecture_DOT_md=WAY + row.format(" `->take`"), **files)
-    back = "| `client/stream` | `take` | | |\n| `client/api` | `stager_next` | `->take` | |\n"
+    back = "| `client/stream/take.c` | `take` | | |\n| `client/api/next.c` | `stager_next` | `->take` | |\n"
     finds_nothing(check_ways, docs__architecture_DOT_md=WAY + back, **files)
     finds(check_ways, "take is not called from the row before it",
           docs__architecture_DOT_md=WAY + row.format(" `pull`"), **files)
-    finds(check_ways, "client/stream has no function take", docs__architecture_DOT_md=WAY + row.format(""),
+    finds(check_ways, "client/stream/take.c has no function take", docs__architecture_DOT_md=WAY + row.format(""),
           client__api__next_DOT_c=NEXT)
     finds(check_ways, "the chain comes back to client/api",
-          docs__architecture_DOT_md=WAY + row.format("") + "| `client/api` | `stager_next` | | |\n", **files)
+          docs__architecture_DOT_md=WAY + row.format("") + "| `client/api/next.c` | `stager_next` | | |\n", **files)
 
 
 def a_link_to_nowhere_is_found():
     finds(check_links, "docs/a.md:1: b.md is not there", docs__a_DOT_md="see [b](b.md#part)\n")
     finds_nothing(check_links, docs__a_DOT_md="[b](../b.md), [w](https://x.org/y)\n",
                   b_DOT_md="")
+
+
+def a_default_that_the_document_does_not_give_is_found():
+    schema = "message Staged {\n  optional uint32 capacity = 2 [default = 1]; // x\n  optional bool keep_warm = 3;\n}\n"
+    page = "## `staged`: x\n\n| `capacity` | `1` | |\n| `keep_warm` | as needed | |\n\n## next\n"
+    finds_nothing(check_defaults, proto__pipeline_DOT_proto=schema, docs__pipeline_DOT_md=page)
+    finds(check_defaults, "capacity: the default is 1, not 2", proto__pipeline_DOT_proto=schema,
+          docs__pipeline_DOT_md=page.replace("`1`", "`2`"))
+    finds(check_defaults, "lacks keep_warm", proto__pipeline_DOT_proto=schema,
+          docs__pipeline_DOT_md=page.replace("keep_warm", "keep_cold"))
 
 
 def a_release_that_is_no_release_is_found():
