@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The shape of the tree: no cycle of folders and none of files by the symbols of their objects and by what
-they include; no folder of too many files; one type for each struct tag.
+they include; no folder of too many files, or without a short README.md; one type for each struct tag.
 
     check_shape.py ROOT BUILD NM
 
@@ -18,6 +18,7 @@ import sys
 import house
 
 MAX_FILES = 40
+MAX_README = 15
 
 # Tables: a line for each descriptor, and the search by name. Each descriptor's file uses helpers that search the table:
 # only this cycle is intended. At most two tables close a cycle of files.
@@ -150,6 +151,20 @@ def sizes(names):
             if n[folder] > MAX_FILES]
 
 
+def readmes(root, names):
+    """Each folder of sources has a README.md, or the folder above it does; it is short."""
+    found = []
+    for folder in sorted({os.path.dirname(name) for name in names if not name.startswith("tests/")}):
+        path = next((place for place in (f"{folder}/README.md", f"{os.path.dirname(folder)}/README.md")
+                     if os.path.isfile(os.path.join(root, place))), None)
+        if path is None:
+            found.append(f"{folder}:1: has no README.md")
+        elif path.startswith(folder) and house.read(root, path).count("\n") > MAX_README and \
+                not path.startswith("client/python/"):  # the page of the package
+            found.append(f"{path}:1: has more than {MAX_README} lines")
+    return found
+
+
 def tags(root, names):
     """Only those with a prefix: the others belong to one file."""
     places = collections.defaultdict(set)
@@ -164,7 +179,7 @@ def tags(root, names):
 def problems(root, found=None):
     names = house.tracked(root, ".c", ".h", ".cu", ".cuh")
     own = [name for name in names if not name.startswith("tests/")]
-    return cycles(file_graph(found or {}), include_graph(root, own)) + sizes(names) + tags(root, own)
+    return cycles(file_graph(found or {}), include_graph(root, own)) + sizes(names) + readmes(root, own) + tags(root, own)
 
 
 if __name__ == "__main__":

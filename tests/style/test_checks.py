@@ -234,10 +234,17 @@ def a_folder_of_too_many_files_is_found():
     assert "a:1: has 41 source files" in check_shape.sizes([f"a/{i}.c" for i in range(41)])[0]
 
 
+def a_folder_without_a_short_README_is_found():
+    with Tree(a__README_DOT_md="line\n" * 16) as root:
+        assert check_shape.readmes(root, ["b/x.c"]) == ["b:1: has no README.md"]
+        assert check_shape.readmes(root, ["a/x.c"]) == ["a/README.md:1: has more than 15 lines"]
+        assert check_shape.readmes(root, ["a/b/x.c", "tests/x.c"]) == []
+
+
 def a_tag_that_means_two_types_is_found():
     finds(check_shape, "stg_a is another type in b/y.c", a__x_DOT_h="struct stg_a {\n    int x;\n};\n",
           b__y_DOT_c="struct stg_a {\n    long x;\n};\n")
-    finds_nothing(check_shape, a__x_DOT_h="struct stg_a;\nstruct a {\n    int x;\n};\n",
+    finds_nothing(check_shape, README_DOT_md="", a__README_DOT_md="", a__x_DOT_h="struct stg_a;\nstruct a {\n    int x;\n};\n",
                   b__y_DOT_c="struct stg_a {\n    long x;\n};\nstruct a {\n    long x;\n};\n")
 
 
