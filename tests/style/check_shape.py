@@ -155,8 +155,9 @@ def readmes(root, names):
     """Each folder of sources has a README.md, or the folder above it does; it is short."""
     found = []
     for folder in sorted({os.path.dirname(name) for name in names if not name.startswith("tests/")}):
-        path = next((place for place in (f"{folder}/README.md", f"{os.path.dirname(folder)}/README.md")
-                     if os.path.isfile(os.path.join(root, place))), None)
+        above = [folder] + [os.path.dirname(folder)] * ("/" in folder)
+        path = next((f"{place}/README.md" for place in above
+                     if os.path.isfile(os.path.join(root, place, "README.md"))), None)
         if path is None:
             found.append(f"{folder}:1: has no README.md")
         elif path.startswith(folder) and house.read(root, path).count("\n") > MAX_README and \

@@ -244,7 +244,7 @@ def a_folder_without_a_short_README_is_found():
 def a_tag_that_means_two_types_is_found():
     finds(check_shape, "stg_a is another type in b/y.c", a__x_DOT_h="struct stg_a {\n    int x;\n};\n",
           b__y_DOT_c="struct stg_a {\n    long x;\n};\n")
-    finds_nothing(check_shape, README_DOT_md="", a__README_DOT_md="", a__x_DOT_h="struct stg_a;\nstruct a {\n    int x;\n};\n",
+    finds_nothing(check_shape, b__README_DOT_md="", a__README_DOT_md="", a__x_DOT_h="struct stg_a;\nstruct a {\n    int x;\n};\n",
                   b__y_DOT_c="struct stg_a {\n    long x;\n};\nstruct a {\n    long x;\n};\n")
 
 
