@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the benchmarks share: clocks, percentiles, arguments, JSON as the last line.
+ * Shared by the benchmarks: clocks, percentiles, arguments, JSON as the last line.
  */
 #ifndef STG_TESTS_BENCH_H
 #define STG_TESTS_BENCH_H
@@ -12,27 +12,28 @@
 
 struct bench_options {
     bool json;
-    double seconds;   /* how long to measure, about */
-    unsigned clients; /* how many trainers; 0: not for this benchmark to choose */
+    double seconds;   /* approximate duration of the measurement */
+    unsigned clients; /* number of trainers; 0: the benchmark has no such option */
 };
 
-/* --json, --seconds S, --help. Exits on nonsense. */
+/* Parses --json, --seconds S, --help. Exits on invalid arguments. */
 void bench_options_parse(int argc, char **argv, double seconds, const char *about,
                          struct bench_options *ret);
 
 uint64_t bench_now_ns(void);
 
-/* CPU time of all threads of a process; it must be there. */
+/* Returns the CPU time of all threads of an existing process. */
 uint64_t bench_process_ns(pid_t pid);
 
-/* As bench_options_parse, with --clients N, which is this many when not given. */
+/* Like bench_options_parse, with --clients N, which defaults to this number. */
 void bench_options_parse_clients(int argc, char **argv, double seconds, unsigned clients,
                                  const char *about, struct bench_options *ret);
 
 /* Sorts the samples; p in [0, 1]. */
 uint64_t bench_percentile(uint64_t *samples, size_t n, double p);
 
-/* Sorts the samples, at least one; of an even number the mean of the two in the middle.
+/* Sorts the samples, at least one. For an even number, returns the mean of the two in the
+ * middle.
  */
 double bench_median(double *samples, size_t n);
 

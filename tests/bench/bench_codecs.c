@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Criteo-like lines in gzip, zstd and lz4 files in the page cache, decompressed in pieces
- * of 256 KiB as readers do it; beside it, in the same run, the library alone in a plain
- * loop over the same file with pieces as large. And through text_line to batches of
- * lines. They take turns, the best round of each counts; bytes are those that come out,
- * per second of CPU.
+ * of 256 KiB like readers do. In the same run, the library alone decompresses the same
+ * file in a plain loop with pieces of the same size. Also through text_line to batches of
+ * lines. The variants take turns, and the best round of each counts. Rates are
+ * decompressed bytes per second of CPU.
  */
 #include <fcntl.h>
 #include <isa-l/igzip_lib.h>
@@ -133,15 +133,15 @@ static uint64_t lz4_alone(int fd)
 struct codec {
     const char *name;
     uint64_t (*compress)(const uint8_t *data, uint64_t bytes, uint8_t *to, uint64_t room);
-    uint64_t (*alone)(int fd); /* bytes that came out */
+    uint64_t (*alone)(int fd); /* decompressed bytes */
     char path[64];
     uint64_t bytes; /* of the file */
     double alone_bytes_per_s, bytes_per_s, lines_bytes_per_s;
 };
 
-/* ---- ours ---- */
+/* ---- stager ---- */
 
-/* The layer under every reader. */
+/* The layer below every reader. */
 static uint64_t layer(const struct codec *codec)
 {
     struct stg_file_user identity = {.uid = getuid(), .gid = getgid()};
@@ -199,7 +199,7 @@ static void lines(const struct codec *codec)
 
 /* ---- rounds ---- */
 
-/* Of all threads: a large file is decompressed by one of its own. */
+/* Of all threads: a separate thread decompresses a large file. */
 static void best_of(double *best, uint64_t bytes, uint64_t began)
 {
     double rate = (double)bytes * 1e9 / (double)(stg_process_cpu_ns() - began);

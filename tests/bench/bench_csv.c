@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows like Criteo's from the page cache to tensors in a batch at rest: files, text_line,
- * repeat and batch of 4096, then decode_csv by all rules with its strings hashed. By each
- * table of kernels that this CPU can run, by two runners, with a shuffle, with tabs; and,
- * for the scale, strsep + strtol + strtof over lines in memory, strings copied into
- * columns. They take turns, the best round of each counts. One runner's rate is per
- * second of its thread on a core: a busy machine makes rounds longer, not slower. What
- * two runners gain is measured by the wall, and beside it what two gain that share
- * nothing but the file: more than that, the machine does not give.
+ * Criteo-like rows from the page cache to tensors in a batch at rest: files, text_line,
+ * repeat and batch of 4096, then decode_csv with all rules, its strings hashed. With each
+ * table of kernels that this CPU can run, with two runners, with a shuffle, with tabs.
+ * For scale, strsep + strtol + strtof over lines in memory, strings copied into columns.
+ * The variants take turns, and the best round of each counts. One runner's rate is per
+ * second of its thread on a core: a busy machine makes rounds longer, not slower. The
+ * gain of two runners is measured in wall time, together with the gain of two that share
+ * only the file: the machine does not give more than that.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 
 #define BATCH_ROWS 4096
 #define FILE_ROWS (24 * BATCH_ROWS)
-#define EPOCHS 16 /* that a pass reads the file */
+#define EPOCHS 16 /* times that a pass reads the file */
 #define PASS_ROWS (EPOCHS * FILE_ROWS)
 #define SHUFFLE_ROWS 65536
 #define N_BUCKETS 1000000
@@ -95,7 +95,7 @@ static void make_steps(struct steps *steps, const char *path, bool shuffle)
 
 /* ---- runners ---- */
 
-/* What one runner has for itself. */
+/* The private state of one runner. */
 struct runner {
     struct pass *pass;
     struct stg_run *run;
@@ -169,7 +169,7 @@ static void compute(struct runner *runner, const struct stg_block *block)
     stg_batch_writer_seal(&runner->writer);
 }
 
-/* As the daemon's runners do it. */
+/* Like the daemon's runners. */
 static void *runner_main(void *arg)
 {
     struct runner *runner = arg;
@@ -221,7 +221,7 @@ static void strsep_row(const char *row, size_t n, int i, struct columns *to)
     }
 }
 
-/* Rows a second of CPU, at best. */
+/* Rows per second of CPU, best round. */
 static double strsep_rate(double seconds)
 {
     static struct columns columns;
@@ -251,7 +251,7 @@ struct contestant {
     struct input *input;
     const struct stg_csv_kernels *kernels;
     int n_runners;
-    bool apart; /* each reads a data set of its own */
+    bool apart; /* each reads its own data set */
     bool shuffle;
     double rows_per_s; /* of CPU, all runners together over the busiest one */
     double wall_rows_per_s;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows a second of CPU through the steps, on one thread: files, text_line and batch of
- * 4096 on Criteo-like lines, alone and with a shuffle, and range. Beside them, in the
- * same run, what no reader can beat: pread of the same file and memchr of its newlines.
- * And what a shuffle of a million lines takes to fill: time, and memory as the system
- * counts it.
+ * Rows per second of CPU through the steps, on one thread: files, text_line and batch of
+ * 4096 on Criteo-like lines, alone and with a shuffle, and range. In the same run, the
+ * bound for any reader: pread of the same file and memchr of its newlines. Also the cost
+ * of filling a shuffle of a million lines: time, and memory as the system counts it.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 #define BATCH 4096
 #define SHUFFLE 65536
 #define LARGE_SHUFFLE 1000000
-#define LARGE_READS 4 /* of the file: more rows than that */
+#define LARGE_READS 4 /* size of the file: for more rows than that */
 
 static char path[64];
 
@@ -90,7 +89,7 @@ static struct stg_value number(int64_t i)
     return (struct stg_value){.kind = STG_VALUE_INT, .i = i};
 }
 
-/* The file as often as that, up to LARGE_READS. */
+/* The file that many times, up to LARGE_READS. */
 static void add_lines(struct plan *plan, size_t n_times)
 {
     static struct stg_value paths[LARGE_READS];
@@ -103,7 +102,7 @@ static void add_lines(struct plan *plan, size_t n_times)
     add(plan, "text_line", NULL, number(0));
 }
 
-/* One pass; returns its rows. */
+/* Runs one pass; returns its rows. */
 static uint64_t run_pass(const struct plan *plan)
 {
     struct stg_dataset_env env = {.uid = 0, .buffer_bytes = 256u << 20};
@@ -144,8 +143,8 @@ static uint64_t run_bound(void)
     return rows;
 }
 
-/* Of this thread alone: what others do with the machine does not count. */
-/* The best of the passes that fit the time, rows a second of CPU. */
+/* Time of this thread alone: the machine's other load does not count. */
+/* The best of the passes that fit the time, rows per second of CPU. */
 static double best_rate(const struct plan *plan, double seconds)
 {
     double best = 0;
@@ -159,7 +158,7 @@ static double best_rate(const struct plan *plan, double seconds)
     return best;
 }
 
-/* Bytes of memory that the process has in use. */
+/* Bytes of memory used by the process. */
 static uint64_t resident_bytes(void)
 {
     unsigned long long pages = 0;
@@ -170,7 +169,7 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Until the first batch is there. */
+/* Runs until the first batch is available. */
 static void measure_fill(double *ret_seconds, double *ret_bytes)
 {
     struct plan plan = {0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records like Criteo's as tf.train.Example, in memory, to tensors in a batch at rest by
- * parse_example: label and 13 integers, 26 strings of 8 hexadecimal digits, values
- * missing as often as in the real ones. Strings hashed, strings as strings, the keys of
- * each record in another order, and a fifth of the features alone. They take turns, the
- * best round of each counts; rates are per second of CPU, of one thread.
+ * Criteo-like records as tf.train.Example, in memory, to tensors in a batch at rest by
+ * parse_example: label and 13 integers, 26 strings of 8 hexadecimal digits, with the real
+ * rate of missing values. Strings hashed, strings as strings, the keys of each record in
+ * another order, and only a fifth of the features. The variants take turns, and the best
+ * round of each counts. Rates are per second of CPU, of one thread.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the executor costs: a chain of nodes that do nothing, and the graph of
- * examples/criteo_lr.yaml.in against its kernels in a plain loop that knows their
- * order and has memory for each. They take turns, the best round of each counts.
+ * The overhead of the executor: a chain of nodes that do nothing, and the graph of
+ * examples/criteo_lr.yaml.in compared with its kernels in a plain loop with fixed order
+ * and memory. The variants take turns, and the best round of each counts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +114,7 @@ struct plain {
     struct stg_bump scratch;
 };
 
-/* Memory that is there from the second batch on. */
+/* Memory that is kept from the second batch on. */
 static int plain_alloc(struct stg_op_run *ctx, size_t i, int dtype, int ndim,
                        const int64_t *shape, uint64_t string_bytes,
                        struct stg_tensor *ret, struct stg_err *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trainer pays to take a ready batch and give it back: stager_next +
- * stager_release, for batches of 4 KB and of 256 MB, and of 4 KB in each of 8 processes
- * on one broadcast, all at the same time. Samples are taken when the daemon says that
- * every credit of every client is filled; the call that empties a ring rings the daemon's
- * bell and is counted too. Of the many clients it is the median of all their samples, and
- * that of the client with the largest one.
+ * A trainer's cost to take a ready batch and release it: stager_next + stager_release,
+ * for batches of 4 KB and of 256 MB, and of 4 KB in each of 8 concurrent processes on one
+ * broadcast. Samples are taken once the daemon reports that every credit of every client
+ * is used. The call that empties a ring rings the daemon's doorbell and is counted too.
+ * For many clients the result is the median of all samples, and that of the slowest
+ * client.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ struct group {
     struct trainer *trainers;
 };
 
-/* Were that many batches handed to each of them? Releases may not have been noticed yet:
- * credits do not tell. */
+/* Returns whether that many batches were delivered to each client. The daemon may not
+ * have noticed all releases, so credits do not show it. */
 static bool all_ready(const struct fixture_status *status, void *wanted)
 {
     for (size_t i = 0; i < status->n_clients; i++) {
@@ -42,7 +42,7 @@ static bool all_ready(const struct fixture_status *status, void *wanted)
     return true;
 }
 
-/* A turn for each number: that many samples there are before it; negative: no more. */
+/* One turn for each number: that many samples exist before it; negative: no more. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct group *group = arg;
@@ -96,7 +96,7 @@ static size_t take_turns(struct fixture *fixture, const struct group *group,
     return n;
 }
 
-/* Also puts all samples in a row. */
+/* Also merges all samples into one array. */
 static void summarize(const struct group *group, size_t n, struct result *ret)
 {
     uint64_t *samples = group->samples;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trainer loses that computes on a CPU while a stagerd beside it makes batches as
- * fast as it can: its speed over its speed alone, on CPU 0 (the first one that we may
- * use), when the stage's thread pool has `cpus: "1"` (the second one), and when it has
- * none. And beside a process that only computes, on CPU 1: what the machine makes of it.
- * All take turns; each round gives one ratio of each, of which the median counts.
+ * The slowdown of a trainer that computes on a CPU while a stagerd beside it makes
+ * batches at full speed: its speed relative to running alone, on CPU 0 (the first
+ * permitted one), if the stage's thread pool has `cpus: "1"` (the second one), and if it
+ * has none. Also beside a process that only computes, on CPU 1: the machine's share of
+ * the effect. All variants take turns. Each round gives one ratio of each, and the median
+ * counts.
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -47,7 +48,7 @@ static void pin(int cpu)
         bench_die("cannot go to CPU %d", cpu);
 }
 
-/* The first two that we may use. */
+/* The first two permitted CPUs. */
 static bool two_cpus(int ret[2])
 {
     cpu_set_t set;
@@ -63,7 +64,8 @@ static bool two_cpus(int ret[2])
 
 /* ---- the trainer ---- */
 
-#define N_WEIGHTS 16384 /* 64 KiB: in a CPU's own cache, as a tuned kernel's tile */
+/* 64 KiB: fits a CPU's private cache, like the tile of a tuned kernel */
+#define N_WEIGHTS 16384
 
 static float weights[N_WEIGHTS];
 static volatile float sink;
@@ -90,7 +92,7 @@ static double compute(uint64_t ns)
     return (double)n * 1e9 / (double)(now - began);
 }
 
-/* ---- who is beside it ---- */
+/* ---- the load beside it ---- */
 
 static void take_batches(struct stager_stream *stream, const _Atomic int *runs)
 {
@@ -98,7 +100,7 @@ static void take_batches(struct stager_stream *stream, const _Atomic int *runs)
         stager_release(fixture_take(stream));
 }
 
-/* Runs until *runs is 0, for each number that is not 0. */
+/* For each number that is not 0, runs until *runs is 0. */
 static void be_beside(struct fixture *fixture, int fd, void *arg)
 {
     const struct neighbour *neighbour = arg;
@@ -117,7 +119,7 @@ static void be_beside(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-/* A runner that is at work ends its batch, and finds no room for it. */
+/* A running runner finishes its batch, and finds no room for it. */
 static void settle(void)
 {
     struct timespec wait = {.tv_nsec = SETTLE_NS};

@@ -2,8 +2,8 @@
  *
  * Lines of 16 files in the page cache, in batches of 4096 to a trainer: one file after
  * the other, and interleaved, 1, 4 and 16 at a time, in runs of 1 and of 16 lines. Rates
- * are per second of CPU of daemon and trainer together; each is held against that of one
- * file after the other. They take turns, the best round of each counts.
+ * are per second of CPU of daemon and trainer together, relative to one file after the
+ * other. The variants take turns, and the best round of each counts.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `num_parallel_calls: auto` of interleave reaches of the best number of a sweep:
- * lines and TFRecords in the page cache, in many small files and in a few large ones, to
- * a trainer that takes nothing and one that takes 2 ms for each batch; objects of a
- * server that is far away; files whose reads take long; and where these turn fast, and
- * slow again, in the middle of a run. Batches per second, once auto has had its time to
- * find its number. In rounds, of which the median counts.
+ * `num_parallel_calls: auto` of interleave relative to the best number of a sweep.
+ * Inputs: lines and TFRecords in the page cache, in many small files and in a few large
+ * ones, for a trainer without work and one that takes 2 ms for each batch; objects of a
+ * distant server; files with slow reads; and files whose reads become fast, then slow
+ * again, during a run. Measures batches per second, after auto had its time to choose.
+ * Several rounds, and the median counts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ enum where { LINES, RECORDS, SLOW_RECORDS, FAR };
 struct scene {
     const char *name;
     enum where where;
-    int n_files, n_rows; /* of the page cache */
+    int n_files, n_rows; /* in the page cache */
     uint64_t train_ns;   /* of the trainer, for each batch */
     double rates[N_NUMBERS][MAX_ROUNDS], rate[N_NUMBERS];
     size_t best;
@@ -64,7 +64,7 @@ static struct scene scenes[] = {
 #define FAST_SCENE 6 /* the files of SLOW_SCENE */
 #define SLOW_SCENE 10
 
-/* One stream of auto, begun while the files are slow. */
+/* A stream with auto that begins while the files are slow. */
 static double turned[2][MAX_ROUNDS]; /* [fast, slow again] */
 static const char *const turns[] = {"slow files that turn fast",
                                     "fast files that turn slow"};
@@ -170,7 +170,7 @@ static void train(uint64_t ns)
         ;
 }
 
-/* Batches per second, after a while that does not count. */
+/* Batches per second, after a warm-up. */
 static double take(struct stager_stream *stream, uint64_t train_ns, double warm,
                    double seconds)
 {
@@ -190,7 +190,7 @@ static double take(struct stager_stream *stream, uint64_t train_ns, double warm,
     return (double)n * 1e9 / (double)(now - first);
 }
 
-/* Of 60 s auto has 2 to find its number, and goes on with that in the rounds to come. */
+/* Of 60 s auto gets 2 to choose, and keeps its number in the following rounds. */
 static double measure(struct fixture *fixture, size_t s, size_t i, size_t round,
                       double unit)
 {
@@ -227,7 +227,7 @@ static void sum_up(struct scene *scene, size_t n_rounds)
         scene->best = scene->rate[i] > scene->rate[scene->best] ? i : scene->best;
 }
 
-/* A unit is 1/30 s where there are 60 s and more. */
+/* A unit is 1/30 s for runs of 60 s and more. */
 static size_t measure_all(struct fixture *fixture, double seconds)
 {
     size_t n_rounds = seconds < 20 ? 1 : 3;

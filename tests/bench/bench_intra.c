@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One op on many threads of a pool (intra_op_threads_num): batches of Criteo's rows
- * through decode_csv with its strings hashed, and integers through cast, which does the
- * least for a byte. Large ones, and such as are just large enough to be two parts. By one
- * thread and by two they take turns, the best round of each counts, by the wall.
+ * through decode_csv with its strings hashed, and integers through cast, the op with the
+ * least work for each byte. Large batches, and batches barely large enough for two parts.
+ * One thread and two take turns, and the best round of each counts, in wall time.
  */
 #include <stdio.h>
 
@@ -16,7 +16,7 @@
 
 struct subject {
     const char *name;
-    uint64_t bytes; /* of input; 0: twice the least of a part */
+    uint64_t bytes; /* of input; 0: twice the minimum of a part */
     bool is_csv;
     struct fixture fx;
     struct stg_graph *graph;
@@ -104,7 +104,7 @@ static void run_round(struct subject *subject, int which)
 {
     static struct stg_tensor outputs[64];
     struct stg_err err = {0};
-    /* A small one many times, so that the clock costs nothing. */
+    /* A small one many times, so that the clock's cost vanishes. */
     int n = subject->feed.data_bytes < (1u << 20) ? 64 : 1;
     uint64_t began = bench_now_ns();
     for (int i = 0; i < n; i++) {

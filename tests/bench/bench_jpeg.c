@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Photographs to what a network takes: a random part, resized to 224 x 224, flipped,
- * normalized, channels first; on one core. Ours gives the bytes to random_resized_crop,
- * which decodes the part alone; the other side decodes all of the image by libjpeg-turbo,
- * with one decompressor and one buffer for all images, and then the same parts are
- * resized, flipped and normalized by the same code. They take turns, and of each image
- * the best time counts; rates are per second of CPU.
+ * Photographs to the input of a network: a random part, resized to 224 x 224, flipped,
+ * normalized, channels first; on one core. stager gives the bytes to random_resized_crop,
+ * which decodes only the part. The other side decodes the whole image with libjpeg-turbo,
+ * with one decompressor and one buffer for all images; the same code then resizes, flips
+ * and normalizes the same parts. The sides take turns, and the best time of each image
+ * counts. Rates are per second of CPU.
  *
- * And the whole of it: files, read_file, the same chain in a map, batches of 50.
+ * Also the complete pipeline: files, read_file, the same chain in a map, batches of 50.
  *
- * STAGER_BENCH_IMAGES names a folder of JPEG files; without it they are made: 500 x 375,
- * quality 93.
+ * STAGER_BENCH_IMAGES names a folder of JPEG files; without it the benchmark makes them:
+ * 500 x 375, quality 93.
  */
 #include <dirent.h>
 #include <math.h>
@@ -118,7 +118,7 @@ static void make(unsigned image)
     jpeg_destroy_compress(&c);
 }
 
-/* ---- all of an image ---- */
+/* ---- whole images ---- */
 
 struct decoder {
     struct jpeg_decompress_struct c;
@@ -216,7 +216,7 @@ static void run_image(struct contestant *c, struct decoder *decoder, size_t i)
         bench_die("%s", err.text);
 }
 
-/* Of each image the same window every time. */
+/* The same window of each image every time. */
 static void run_round(struct contestant *all, size_t n, struct decoder *decoder)
 {
     for (size_t i = 0; i < n_files; i++) {
@@ -294,7 +294,7 @@ static double best_pipeline(const char *folder, double seconds)
     return best;
 }
 
-/* The images that were made, in a folder of their own for as long as it takes. */
+/* The generated images, in a temporary folder. */
 static double best_pipeline_of_made(double seconds)
 {
     char folder[] = "/tmp/stg-jpeg-XXXXXX", path[64];

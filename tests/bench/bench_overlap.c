@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Does the making of batches hide behind training? A trainer that sleeps t for each batch
- * and a stage that sleeps s for each, s/t from 0.2 to 5, with one runner and with two:
- * steps per second, from the fifth to the last, over 1 / max(s / num_threads, t). In
- * several rounds, of which the median counts. Beside each a process sleeps as long
- * without any stager: what the machine makes of it.
+ * Measures whether training hides the making of batches. A trainer sleeps t for each
+ * batch and a stage sleeps s, s/t from 0.2 to 5, with one runner and with two: steps per
+ * second, from the fifth to the last, relative to 1 / max(s / num_threads, t). Several
+ * rounds, and the median counts. Beside each a process sleeps as long without stager: the
+ * machine's share of the effect.
  *
- * And as MLPerf's storage benchmark asks: how many emulated trainers, 20 ms for each
- * batch, stay busy for 90 % of their time on one pipeline of Criteo's rows, when each
- * gets a share of the batches, and when each gets all of them.
+ * Also the question of MLPerf's storage benchmark: how many emulated trainers, 20 ms for
+ * each batch, stay busy for 90 % of their time on one pipeline of Criteo's rows, if each
+ * gets a share of the batches, and if each gets all of them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -36,8 +36,9 @@ static void sleep_ns(uint64_t ns)
         ;
 }
 
-/* Exactly so long: a timer fires late by a share of a step that no stage could hide, so
- * the last of the wait is spun. A kernel on a GPU is not late for a timer either. */
+/* Sleeps for exactly this time: a timer fires late by a share of a step that no stage
+ * could hide, so the end of the wait is spun. A kernel on a GPU does not wait for a timer
+ * either. */
 static void train_for(uint64_t ns)
 {
     uint64_t end = bench_now_ns() + ns;
@@ -70,7 +71,8 @@ struct point {
     double ideal_per_s, ratio, best, bare;
 };
 
-/* Sleeps until it is told to stop; says how long the sleeps were in parts per million. */
+/* Sleeps until it gets a request to end; sends the durations of the sleeps in parts per
+ * million. */
 static void sleep_bare(struct fixture *fixture, int fd, void *arg)
 {
     uint64_t ns = *(const uint64_t *)arg, n = (uint64_t)trainer_recv(fd);
@@ -173,7 +175,7 @@ struct group {
     double seconds;
 };
 
-/* Says how busy it was in parts per million. */
+/* Sends its busy time in parts per million. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct group *group = arg;
@@ -192,11 +194,11 @@ static void train(struct fixture *fixture, int fd, void *arg)
         now = bench_now_ns();
     }
     trainer_send(fd, (int64_t)((double)busy_ns / (double)(now - began) * 1e6));
-    trainer_recv(fd); /* the others are not done yet */
+    trainer_recv(fd); /* the others are still running */
     stager_close(stream);
 }
 
-/* How busy the least busy one of n trainers is. */
+/* Returns the busy time of the least busy of n trainers. */
 static double busy_of(struct fixture *fixture, const char *path, const char *delivery,
                       unsigned n, double seconds)
 {
@@ -229,7 +231,7 @@ static double busy_of(struct fixture *fixture, const char *path, const char *del
     return least;
 }
 
-/* Also at the second try, when another program took the CPU during the first. */
+/* Also at the second try, if another program took the CPU during the first. */
 static bool stay_busy(struct fixture *fixture, const char *path, const char *delivery,
                       unsigned n, double seconds)
 {
@@ -240,7 +242,7 @@ static bool stay_busy(struct fixture *fixture, const char *path, const char *del
     return false;
 }
 
-/* The most trainers of `limit` or fewer that all stay busy. */
+/* Returns the largest number of trainers, up to `limit`, that all stay busy. */
 static unsigned search(struct fixture *fixture, const char *path, const char *delivery,
                        unsigned limit, double seconds)
 {

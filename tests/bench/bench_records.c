@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records like Criteo's as tf.train.Example, from TFRecord files in the page cache to
- * dense columns in a trainer's hands: both checksums, batches of 4096, parse_example with
- * the strings hashed, or left as they are, shared memory. By one runner, per second of
- * CPU of daemon and trainer together; and by two, by the wall. They take turns, the best
- * round of each counts.
+ * Criteo-like records as tf.train.Example, from TFRecord files in the page cache to dense
+ * columns in a trainer's hands: both checksums, batches of 4096, parse_example with
+ * strings hashed or unchanged, shared memory. With one runner, per second of CPU of
+ * daemon and trainer together; with two, in wall time. The variants take turns, and the
+ * best round of each counts.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Objects of a server on loopback that takes 50 ms to the first byte and sends 100 MB/s a
+ * Objects of a server on loopback with 50 ms to the first byte and 100 MB/s for each
  * connection: `interleave` over 64 of them, one at a time and sixteen at once, and with
- * deterministic: false while one object never comes. Beside them the same pipeline over
- * local files: no more than that can be parsed. The server is a process of its own.
+ * deterministic: false while one object never arrives. The same pipeline over local files
+ * gives the bound of the parser. The server is a separate process.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct run {
     size_t n_paths;
     int64_t cycle, prefetch;
     bool sloppy;
-    int64_t n_records; /* that are waited for */
+    int64_t n_records; /* objects that do arrive */
 };
 
 static struct stg_attr attr_of(const char *name, const struct stg_value *values, size_t n)
@@ -38,7 +38,7 @@ static struct stg_attr attr_of(const char *name, const struct stg_value *values,
         .name = name, .values = (struct stg_value *)values, .n_values = n};
 }
 
-/* Bytes of records a second. */
+/* Bytes of records per second. */
 static double rate(const struct run *run)
 {
     struct stg_value paths[N_OBJECTS + 1],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What it costs to have more runners than there is work for: batches of one number, with
- * 1, 4, 16 and 64 runners. `ratio` is the rate of 64 over that of one.
+ * The cost of more runners than there is work: batches of one number, with 1, 4, 16 and
+ * 64 runners. `ratio` is the rate of 64 over that of one.
  */
 #include <stdio.h>
 #include <stdlib.h>

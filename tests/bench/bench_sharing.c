@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a loader costs that k trainers share: the daemon's CPU time for an epoch of
- * Criteo's rows, decoded and hashed, with k = 1, 2, 4, 8 processes on one broadcast, over
- * that with one, before and after. All are attached from the beginning; each round gives
- * one ratio per k, of which the median counts. CPU time, not the clock on the wall, and
- * in nanoseconds: a busy machine makes the rounds longer, not the figure larger.
+ * The cost of a loader shared by k trainers: the daemon's CPU time for an epoch of
+ * Criteo's rows, decoded and hashed, with k = 1, 2, 4, 8 processes on one broadcast,
+ * relative to one process, before and after. All are attached from the beginning. Each
+ * round gives one ratio for each k, and the median counts. The unit is CPU time in
+ * nanoseconds: a busy machine makes the rounds longer, not the figure larger.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static int64_t take_epoch(struct stager_stream *stream)
     return n;
 }
 
-/* An epoch for each number that is not 0. */
+/* Runs an epoch for each number that is not 0. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct group *group = arg;
@@ -67,7 +67,7 @@ static void train(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-/* Of its first thread, the loop, which hears the bells of clients. */
+/* Time of its first thread, the loop, which receives the doorbells of clients. */
 static uint64_t loop_ns(pid_t pid)
 {
     char path[64];
@@ -108,7 +108,7 @@ static void start(struct fixture *fixture, const char *path, struct group *group
         trainer_start(&group->trainers[i], train, fixture, group);
     for (int i = 0; i < k; i++)
         trainer_recv(group->trainers[i].fd);
-    run_epoch(fixture, group, k, 0); /* memory that is touched for the first time */
+    run_epoch(fixture, group, k, 0); /* memory touched for the first time */
 }
 
 static void finish(struct group *group, int k)
@@ -119,8 +119,9 @@ static void finish(struct group *group, int k)
     }
 }
 
-/* The epoch of one client before and after, because a CPU gets warm and others come and
- * go; none of them right after another one of the same, whose memory caches still hold.
+/* Measures one client before and after, because the CPU's clock and the machine's load
+ * vary. No two epochs of the same client follow each other, because memory caches would
+ * still hold its data.
  */
 static void run_round(struct fixture *fixture, struct group *groups, size_t round)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What smart_stage is worth: steps per second of a trainer that computes a model by
- * stager_run, with `off`, `on` and `auto`, in slices that take turns; the median over the
- * rounds of one over the other. The models of examples stage what their dataset
- * yields, and compute all else in the trainer, as graphs do that were written without a
- * thought of stages: so there is something to move. And graphs of which one half must not
- * move, where `auto` is held against the best of all cuts, each written by hand.
+ * The gain of smart_stage: steps per second of a trainer that computes a model by
+ * stager_run, with `off`, `on` and `auto`, in slices that take turns. The result is the
+ * median over the rounds of one relative to the other. The models of examples stage the
+ * output of their dataset and compute the rest in the trainer, like graphs written
+ * without stages, so that nodes can move. Also graphs of which one half must not move:
+ * `auto` is compared with the best of all partitions, each written by hand.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,20 +17,21 @@
 #include "tests/system/fixture.h"
 
 #define YAML_BYTES 16384
-#define MAX_VARIANTS 4 /* of one subject: off, on, auto; or cuts by hand, and auto */
+/* of one subject: off, on, auto; or partitions by hand, and auto */
+#define MAX_VARIANTS 4
 #define MAX_ROUNDS 400
-#define N_BUFFERED 8 /* batches that were made while others ran, at most */
+#define N_BUFFERED 8 /* batches made while others ran, at most */
 #define MODEL_ROWS 50000
 #define CRITEO_ROWS (8 * CRITEO_BATCH_ROWS)
 
-/* A graph, and how it is run. */
+/* A graph, and its way to run. */
 struct subject {
     const char *name;
     const char *fetch;
     size_t n_variants; /* the last is `auto` */
     char names[MAX_VARIANTS][32];
-    double ratios[MAX_VARIANTS][MAX_ROUNDS]; /* steps, over those of the first */
-    double of_best[MAX_ROUNDS];              /* auto over the best of the others */
+    double ratios[MAX_VARIANTS][MAX_ROUNDS]; /* steps, relative to those of the first */
+    double of_best[MAX_ROUNDS];              /* auto relative to the best of the others */
     size_t n_rounds;
 };
 
@@ -42,7 +43,7 @@ static struct {
 
 /* ---- texts ---- */
 
-/* Every `from` in text becomes `to`. */
+/* Replaces every `from` in text by `to`. */
 static void replace(char *text, const char *from, const char *to)
 {
     static char copy[YAML_BYTES];
@@ -70,7 +71,7 @@ static void read_text(const char *path, char *text)
     fclose(file);
 }
 
-/* The features give way to the element itself, and their nodes go behind it. */
+/* Replaces the features by the element itself, and puts their nodes behind it. */
 static void stage_the_element(char *text)
 {
     char *features = strstr(text, "  features: {");
@@ -127,13 +128,13 @@ static void criteo_text(const char *as, const char *mode, char *text)
         bench_die("a pipeline is too long");
 }
 
-/* A chain of two nodes behind the boundary: x -> first -> second -> target. cut: how many
- * of them the text has before the boundary. */
+/* A chain of two nodes behind the boundary: x -> first -> second -> target. cut: the
+ * number of them before the boundary of the text. */
 struct chain {
     const char *name;
-    const char *element;        /* nodes that make x, and its feature's tensor is "x" */
+    const char *element;        /* nodes that make x; the tensor of its feature is "x" */
     const char *first, *second; /* "op: …, " without inputs */
-    const char *target;         /* likewise, of what is last */
+    const char *target;         /* likewise, of the last node */
 };
 
 static void chain_text(const struct chain *chain, const char *as, const char *mode,
@@ -157,7 +158,7 @@ static void chain_text(const struct chain *chain, const char *as, const char *mo
 
 /* ---- trainers ---- */
 
-/* One variant of a subject, run by a process of its own, when it is its turn. */
+/* One variant of a subject, run by a separate process in its turn. */
 struct runner {
     char name[32];
     const char *fetch;
@@ -172,8 +173,7 @@ static void step(struct stager_stream *stream, const struct runner *runner)
     stager_release(batch);
 }
 
-/* Gets how many nanoseconds to run, 0: to end; gives steps in a second, in thousandths.
- */
+/* Receives the nanoseconds to run, 0: to end; sends steps per second, in thousandths. */
 static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct runner *runner = arg;
@@ -204,7 +204,7 @@ static double run_for(const struct trainer *trainer, double seconds)
     return (double)trainer_recv(trainer->fd) / 1e3;
 }
 
-/* What stagerd decided last for that pipeline. */
+/* The last decision of stagerd for that pipeline. */
 static void last_decision(const char *name, char *buf, size_t bytes)
 {
     struct stg_reply reply;
@@ -217,7 +217,7 @@ static void last_decision(const char *name, char *buf, size_t bytes)
     stager_disconnect(client);
 }
 
-/* Lets `auto` find its cut; the others are kept awake. */
+/* Lets `auto` find its partition; keeps the others awake. */
 static void settle(const struct subject *subject, const struct trainer *trainers)
 {
     size_t last = subject->n_variants - 1;
@@ -319,7 +319,7 @@ static void run_chain(struct subject *subject, const struct chain *chain)
 #define SLEEP(microseconds) "op: sleep, sleep_microseconds: " microseconds
 
 static const struct chain chains[] = {
-    /* The second node makes 500 floats of an integer. */
+    /* The second node makes 500 floats from an integer. */
     {"inflates", HASHED("x"), "op: identity", "op: one_hot, depth: 500",
      "op: reduce_sum, axis: [1]"},
     /* The daemon has one runner, which is slower than the trainer. */

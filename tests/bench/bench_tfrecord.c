@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TFRecord, framing and checksums: records in memory through the kernels that this CPU
- * can run, beside a read of the same bytes that does nothing else; then from the page
- * cache through files, tfrecord and batches of 3 MB, beside a read() of the file into one
+ * can run, compared with a plain read of the same bytes. Then from the page cache through
+ * files, tfrecord and batches of 3 MB, compared with a read() of the file into one
  * buffer. Records of 725 bytes (a row of Criteo as tf.Example) and of 110 KB (an image).
- * They take turns, the best round of each counts; time is that of the thread on a core.
+ * The variants take turns, and the best round of each counts. Time is that of the thread
+ * on a core.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static void input_finish(struct input *input)
     free(input->data);
 }
 
-/* ---- what is measured ---- */
+/* ---- measured work ---- */
 
 static volatile uint64_t sink;
 
@@ -91,7 +92,7 @@ static void walk(const struct input *input, const struct stg_crc32c_kernels *ker
         bench_die("%lld records", (long long)n);
 }
 
-/* One MiB at a time into a buffer that stays in the cache: what any reader has to do. */
+/* One MiB at a time into a buffer that stays in the cache: the minimum for any reader. */
 static void read_file(const struct input *input)
 {
     static char buf[1 << 20];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trace costs the daemon: CPU time for a batch of Criteo rows with one on, over
- * one with none, in turn in the same run. And while nobody traces: the time of a span
- * that is not taken, times the spans of such a batch, in the time of that batch.
+ * The cost of a trace for the daemon: CPU time for a batch of Criteo rows with a trace
+ * on, relative to no trace, in turn in the same run. Also the cost without a trace: the
+ * time of a skipped span times the spans of such a batch, relative to the time of that
+ * batch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static uint64_t count_spans(const struct stg_trace_page *page)
     return n;
 }
 
-/* With a trace on; the daemon makes its page, and takes it away, outside of the turn. */
+/* With a trace on; the daemon creates and removes its page outside the turn. */
 static double traced_turn(const struct fixture *fixture, struct stager_stream *stream,
                           double *ret_spans)
 {
@@ -115,10 +116,9 @@ int main(int argc, char **argv)
 
     double batch_ns = bench_median(off, n), a_batch = bench_median(spans, n);
     double on_ratio = bench_median(ratios, n);
-    printf(
-        "%.1f spans a batch of %.0f us; each %.2f ns while nobody traces; with a trace "
-        "%.3f of the time without\n",
-        a_batch, batch_ns / 1000, off_ns, on_ratio);
+    printf("%.1f spans a batch of %.0f us; each %.2f ns without a trace; with a trace "
+           "%.3f of the time without\n",
+           a_batch, batch_ns / 1000, off_ns, on_ratio);
     if (options.json)
         printf("{\"bench\": \"trace\", \"spans_a_batch\": %.1f, \"batch_ns\": %.0f, "
                "\"span_off_ns\": %.3f, \"off_ratio\": %.6f, \"ratio\": %.3f}\n",

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast batches of 4 MiB travel: copied into the arena by the daemon, every byte read
- * by a trainer; over one thread's memcpy of the same 4 MiB, hot, into rotating
- * destinations of 256 MiB, in turn in the same run. And what a wake-up costs: from the
- * daemon's hand-over to stager_next's return, over a bare socket's, the sender copying 4
- * MiB between two in both cases.
+ * The speed of batches of 4 MiB: the daemon copies them into the arena, and a trainer
+ * reads every byte; relative to one thread's memcpy of the same 4 MiB, hot, into rotating
+ * destinations of 256 MiB, in turn in the same run. Also the cost of a wake-up: from the
+ * daemon's hand-over to stager_next's return, relative to a bare socket's; the sender
+ * copies 4 MiB between two in both cases.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 
 static volatile uint64_t sink;
 
-/* Reads every byte, several sums at once: as fast as memory goes. */
+/* Reads every byte into several sums: at the speed of memory. */
 static void read_all(const void *data, size_t bytes)
 {
     const uint64_t *words = data;
@@ -154,7 +154,8 @@ static void measure_wakeups(struct stager_stream *stream, char *destination,
     size_t n_ours = 0, n_bare = 0;
     for (int i = 0; i < ROUNDS; i++) {
         n_ours += stream_wakeups(stream, seconds / ROUNDS / 2, ours + n_ours);
-        /* With every credit out, the daemon rests while the bare sockets are measured. */
+        /* With every credit used, the daemon rests during the measurement of the bare
+         * sockets. */
         n_bare += bare_wakeups(destination, source, seconds / ROUNDS / 2, bare + n_bare);
     }
     ret->ours_p50 = bench_percentile(ours, n_ours, 0.5);

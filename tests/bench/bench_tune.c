@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `auto` reaches of what the best numbers do that can be given by hand: a stage that
- * sleeps (a store that is far away) and trainers that take 0, 2 and 8 ms for each batch,
- * and a stage that computes (rows of Criteo) beside a trainer that does nothing. Batches
- * per second with each num_threads and capacity of a sweep, and with auto for both, once
- * it has had its time to find them. In rounds, of which the median counts.
+ * `auto` relative to the best numbers set by hand: a stage that sleeps (a distant store)
+ * with trainers that take 0, 2 and 8 ms for each batch, and a stage that computes (rows
+ * of Criteo) with a trainer without work. Measures batches per second with each
+ * num_threads and capacity of a sweep, and with auto for both, after its time to choose.
+ * Several rounds, and the median counts.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define FILE_ROWS (24 * CRITEO_BATCH_ROWS)
 #define MAX_ROUNDS 9
 
-/* capacity and num_threads; the last one is what is held against the others. */
+/* capacity and num_threads; the last one is compared with the others. */
 static const char *const numbers[][2] = {
     {"1", "1"}, {"4", "1"}, {"4", "2"}, {"4", "4"}, {"4", "8"}, {"auto", "auto"},
 };
@@ -29,7 +29,7 @@ static const char *const numbers[][2] = {
 
 struct scene {
     const char *name;
-    bool sleeps;       /* the stage; else it computes */
+    bool sleeps;       /* the stage; otherwise it computes */
     uint64_t train_ns; /* of the trainer, for each batch */
     double rates[N_NUMBERS][MAX_ROUNDS], rate[N_NUMBERS];
     size_t best;
@@ -75,7 +75,7 @@ static void apply(struct fixture *fixture, const char *path, size_t s, size_t i)
     fixture_apply(fixture, yaml);
 }
 
-/* Batches per second, after a while that does not count. */
+/* Batches per second, after a warm-up. */
 static double measure(struct fixture *fixture, size_t s, size_t i, double warm,
                       double seconds)
 {
@@ -100,7 +100,7 @@ static double measure(struct fixture *fixture, size_t s, size_t i, double warm,
     return (double)n * 1e9 / (double)(now - counts);
 }
 
-/* Of 60 s auto has 2 each time to find its numbers, the others a tenth of one. */
+/* Of 60 s auto gets 2 each time to choose its numbers, the others a tenth of one. */
 static void measure_all(struct fixture *fixture, double seconds)
 {
     size_t n_rounds = seconds < 20 ? 1 : 3;

@@ -13,10 +13,10 @@ static const uint8_t empty_numbers[CRITEO_NUMBERS] = {45, 0, 17, 17, 3,  26, 5,
                                                       0,  5, 45, 5,  79, 17};
 static const uint8_t empty_strings[CRITEO_STRINGS] = {
     0, 0, 4, 4, 0, 16, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 41, 41, 4, 80, 0, 4, 41, 41};
-/* The numbers are below a power of ten that is drawn up to this one. */
+/* The numbers are below a power of ten, drawn up to this exponent. */
 static const uint8_t digits[CRITEO_NUMBERS] = {2, 3, 3, 2, 6, 3, 2, 2, 3, 1, 2, 1, 2};
 
-/* Of a string in memory: where it begins and ends. */
+/* Begin and end of a string in memory. */
 #define CRITEO_OFFSET_BYTES 16u
 
 static uint64_t random_below(uint64_t *state, uint64_t n)

@@ -30,7 +30,7 @@ static size_t put_field(uint8_t *to, int field, const uint8_t *s, size_t n)
     return at + n;
 }
 
-/* The entry of a feature of one value, which is text. */
+/* The entry of a feature with one text value. */
 static size_t put_entry(uint8_t *to, int column, const char *text)
 {
     uint8_t value[16], list[32], feature[48], entry[80];

@@ -21,7 +21,7 @@ static uint64_t resident_bytes(pid_t pid)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Its rows; 0 at the end. */
+/* Returns its rows; 0 at the end. */
 static uint64_t take(struct stager_stream *stream)
 {
     struct stager_batch *batch;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records like those of bench_example through tf.io.parse_example, on one core, beside bench_example.
+"""Records like those of bench_example through tf.io.parse_example, on one core, compared with bench_example.
 
     example_tensorflow.py BUILD [SECONDS]    with a Python that has TensorFlow
 
-Both are told in rows per second of CPU, the best of several rounds, strings kept as strings and hashed. The
-last line is one JSON object; `ratio` is ours over TensorFlow's, hashed.
+Both are reported in rows per second of CPU, the best of several rounds, strings kept as strings and hashed. The
+last line is one JSON object; `ratio` is stager's rate over TensorFlow's, hashed.
 """
 import json
 import os
@@ -23,7 +23,7 @@ from example_wire import bytes_list, entry, example, int_list  # noqa: E402
 tf = tensorflow()
 
 BATCH_ROWS = 4096
-# As tests/bench/criteo.c: how often a value is missing, in percent.
+# As in tests/bench/criteo.c: the rate of missing values, in percent.
 NUMBERS = [45, 0, 17, 17, 3, 26, 5, 0, 5, 45, 5, 79, 17]
 STRINGS = [0, 0, 4, 4, 0, 16, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 41, 41, 4, 80, 0, 4, 41, 41]
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of 16 files in batches of 4096 to a trainer, interleaved 1, 4 and 16 files at a time, in runs of one line: stagerd beside
-tf.data's interleave.
+"""Lines of 16 files in batches of 4096 to a trainer, interleaved 1, 4 and 16 files at a time, in runs of one line:
+stagerd compared with tf.data's interleave.
 
     interleave_tensorflow.py BUILD [SECONDS]    with a Python that has TensorFlow
 
-tf.data has the num_parallel_calls with which it is fastest, tried before.
+tf.data runs with its fastest num_parallel_calls, found by trials.
 """
 from peer import N_CORES, Bench, Iteration, compared, fastest, report, tensorflow, turns
 

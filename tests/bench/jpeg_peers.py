@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Photographs to normalized random crops by tf.data, or by PyTorch's DataLoader with Pillow,
-whichever this Python has, beside the same pipeline of ours in bench_jpeg.
+whichever this Python has, compared with stager's pipeline in bench_jpeg.
 
     jpeg_peers.py BUILD FOLDER [SECONDS]    FOLDER: of .jpg files
 
 Files are read, decoded, cropped and resized to 224 x 224, flipped, normalized, channels first, and
-batched by 50; one thread each. Told in images per second of CPU, of all threads, the best of several
+batched by 50; one thread each. Results are images per second of CPU, of all threads, the best of several
 epochs. TensorFlow decodes the crop alone, with its own default DCT; Pillow resizes with antialias.
-The last line is one JSON object; a ratio is ours over theirs.
+The last line is one JSON object; a ratio is stager's rate over the peer's.
 """
 import glob
 import json

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts NAME_PEER.py share, which hold stager against another program: `SCRIPT BUILD [SECONDS]`, with
-a Python that has the peer (`./quickstart peers` makes one in BUILD/peers-venv).
+"""Shared by the scripts NAME_PEER.py, which compare stager with another program: `SCRIPT BUILD [SECONDS]`, with a
+Python that has the peer (`./quickstart peers` makes one in BUILD/peers-venv).
 
-Both sides do the same with the same files in the page cache, on the CPUs that the script may use (`taskset` says
-which), and take turns; the best round of each counts. Rates are those of a consumer that takes batches and does
-nothing else, by the wall, and by the CPU time of all threads and processes of a side, which a busy machine hardly
-changes. The last line is one JSON object. The exit status is 77 where there is no peer.
+Both sides do the same work with the same files in the page cache, on the CPUs that the script may use (`taskset`
+selects them). They take turns, and the best round of each counts. Rates are those of a consumer without other work, in
+wall time, and in CPU time of all threads and processes of a side, which a busy machine hardly changes. The last line is
+one JSON object. The exit status is 77 without the peer.
 """
 import json
 import os
@@ -23,7 +23,7 @@ N_BUCKETS = 1000000
 
 
 def tensorflow():
-    """The module, or the end of the script."""
+    """Returns the module, or ends the script."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     try:
@@ -35,7 +35,7 @@ def tensorflow():
 
 
 class Bench:
-    """The arguments of the script, and a folder of its own."""
+    """Parses the arguments of the script, and makes a folder for it."""
 
     def __init__(self, about, seconds):
         if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
@@ -61,7 +61,7 @@ class Bench:
         return path
 
     def drain(self, pipeline, seconds):
-        """Our side: the figures of struct drain, for the definition of a pipeline."""
+        """stager's side: the figures of struct drain, for the definition of a pipeline."""
         path = os.path.join(self.folder, "pipeline.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(dict(pipeline, name="bench"), file)
@@ -76,14 +76,14 @@ def staged(features, max_batch_bytes, n_threads=None):
 
 
 class Iteration:
-    """Their side: batches of a tf.data.Dataset that does not end, as a trainer takes them."""
+    """The peer's side: batches of an endless tf.data.Dataset, as a trainer takes them."""
 
     def __init__(self, dataset, batch_rows):
         self.iterator = iter(dataset)
         self.batch_rows = batch_rows
 
     def measure(self, seconds):
-        """Rows a second, and rows a second of CPU, from one batch to another."""
+        """Rows per second, and rows per second of CPU, from one batch to another."""
         next(self.iterator)
         cpu, began = time.process_time(), time.perf_counter()
         n, now = 0, began
@@ -107,7 +107,7 @@ def fastest(settings, make, seconds):
 
 
 def turns(ours, theirs, seconds, n_rounds=3):
-    """Both sides' best figures; ours, theirs: seconds -> figures."""
+    """The best figures of both sides; ours, theirs: seconds -> figures."""
     best = [{}, {}]
     for _ in range(n_rounds):
         for side, measure in enumerate((ours, theirs)):
@@ -126,7 +126,7 @@ def hash_strings(features, nodes):
 
 
 def compared(kind, ours, theirs):
-    """The figures of a comparison, which is called `kind` ("" or "strings_")."""
+    """The figures of a comparison of that `kind` ("" or "strings_")."""
     print(f"{kind.rstrip('_') or 'all':12} {ours['rows_per_s'] / 1e6:.3f} million rows/s, theirs "
           f"{theirs['rows_per_s'] / 1e6:.3f}; a core {ours['rows_per_cpu_s'] / 1e6:.3f}, theirs "
           f"{theirs['rows_per_cpu_s'] / 1e6:.3f}", flush=True)
@@ -139,7 +139,7 @@ def compared(kind, ours, theirs):
 
 
 def hashed_and_not(bench, settings, pipeline, theirs):
-    """The comparison with strings hashed, and as they are ("strings_"). pipeline: hashed -> our definition; theirs:
+    """The comparison with strings hashed, and unchanged ("strings_"). pipeline: hashed -> our definition; theirs:
     (hashed, a setting's parts) -> Iteration."""
     figures = {}
     for kind, hashed in (("", True), ("strings_", False)):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecords of Criteo-like tf.train.Examples to dense columns in a trainer's hands: stagerd beside tf.data,
-TFRecordDataset().batch().map(parse_example), strings hashed and as they are.
+"""TFRecords of Criteo-like tf.train.Examples to dense columns in a trainer's hands: stagerd compared with tf.data,
+TFRecordDataset().batch().map(parse_example), strings hashed and unchanged.
 
     records_tensorflow.py BUILD [SECONDS]    with a Python that has TensorFlow
 
-tf.data has the batch size and the num_parallel_calls with which it is fastest, tried before.
+tf.data runs with its fastest batch size and num_parallel_calls, found by trials.
 """
 from peer import (N_BUCKETS, N_CORES, STRINGS, TITLES, Bench, Iteration, hash_strings, hashed_and_not, report,
                   staged, tensorflow)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A shuffle of a million lines: how long until the first batch is there, and by how much memory has grown then, of
-stagerd beside tf.data.
+"""A shuffle of a million lines: the time to the first batch and the growth of memory until then, stagerd compared with
+tf.data.
 
     shuffle_tensorflow.py BUILD [SECONDS]    with a Python that has TensorFlow
 
-Each fill is a process of its own. SECONDS below 5: one fill a side, else the best of three, one side after the other.
+Each fill is a separate process. SECONDS below 5: one fill for each side, otherwise the best of three, in turns.
 """
 import json
 import os
@@ -25,9 +25,9 @@ def resident_bytes():
 
 
 def fill_theirs(path):
-    """In a process of its own: prints the figures."""
+    """In a separate process: prints the figures."""
     tf = tensorflow()
-    list(tf.data.Dataset.range(10).shuffle(10).batch(10))  # what the first dataset of a process costs
+    list(tf.data.Dataset.range(10).shuffle(10).batch(10))  # the cost of the first dataset of a process
     memory = resident_bytes()
     cpu, began = time.process_time(), time.perf_counter()
     iterator = iter(tf.data.TextLineDataset([path] * N_READS).shuffle(BUFFER_ROWS).batch(BATCH_ROWS))

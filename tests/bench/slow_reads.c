@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comes before libc in a program whose files are to be slow: each pread sleeps for as
- * many nanoseconds as the first eight bytes of the file STG_SLOW_READS say at the time.
+ * Loaded before libc in a program whose files shall be slow: each pread sleeps for the
+ * number of nanoseconds in the first eight bytes of the file STG_SLOW_READS.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

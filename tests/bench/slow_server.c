@@ -77,7 +77,7 @@ static bool answer(int fd, const char *request)
            send_slowly(fd, object + first, last - first + 1);
 }
 
-/* One request after the other. */
+/* Serves one request after the other. */
 static void *serve(void *arg)
 {
     int fd = (int)(intptr_t)arg;

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every benchmark and every comparison, and writes their figures as a table: the median of some runs, and the
-least and the most.
+"""Runs every benchmark and every comparison, and writes their figures as a table: the median of some runs, the minimum
+and the maximum.
 
     table.py BUILD [--runs N] [--seconds S] [--only NAME …] [--out FILE]
 
-Run it on a machine that does nothing else; it takes four to five minutes. FILE is README.md of this folder when not
-given. A benchmark is a program bench_NAME in BUILD/tests/bench; a comparison is a script NAME_PEER.py beside this
-one, run by the Python of BUILD/peers-venv (`./quickstart peers` makes it) or, where there is none, by the one that
-runs this. Their figures are the numbers in the JSON object that is their last line.
+Run it on an idle machine; it takes four to five minutes. FILE defaults to README.md of this
+folder. A benchmark is a program bench_NAME in BUILD/tests/bench; a comparison is a script NAME_PEER.py beside this
+one, run by the Python of BUILD/peers-venv (`./quickstart peers` makes it) or, without it, by the Python that
+runs this script. Their figures are the numbers in the JSON object of their last line.
 """
 import argparse
 import ast
@@ -25,17 +25,17 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT_S = 900
 SKIPPED = 77
-# For the comparisons that ask for a FOLDER of photographs.
+# For the comparisons that require a FOLDER of photographs.
 IMAGES = os.environ.get("STAGER_BENCH_IMAGES", os.path.join(HERE, "../../../shared/data/images"))
 
-# How often and how long, for those that need other than the first line.
+# Number and duration of runs, for those that need other than the first line.
 PROGRAM, SCRIPT = (3, 2), (1, 10)
 LENGTHS = {"bench_handoff": (3, 3), "bench_interference": (1, 12), "bench_interleave": (3, 4),
            "bench_interleave_auto": (1, 100), "bench_overlap": (1, 12), "bench_tune": (1, 60), "bench_sharing": (1, 10),
            "bench_tfrecord": (3, 3), "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
            "interleave_tensorflow": (1, 9)}
 
-# What the first table shows, where its benchmark was run: who, figure, goal, what it is.
+# The rows of the first table, if their benchmark was run: name, figure, goal, description.
 GOALS = [
     ("bench_records", "rows_per_s", 2e6,
      "TFRecords of Criteo-like Examples, with both checksums, to dense columns in a trainer's hands: rows per second of "
@@ -84,7 +84,7 @@ GOALS = [
 class Bench:
     name: str
     about: str
-    shown: str  # the command, as somebody would type it
+    shown: str  # the command, as a user types it
     command: list
     runs: int
     figures: dict = dataclasses.field(default_factory=dict)  # {key: [value of each run]}
@@ -98,8 +98,8 @@ def length(name, default, options):
 def program(name, options):
     path = os.path.join(options.build, "tests", "bench", name)
     runs, seconds = length(name, PROGRAM, options)
-    told = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S)
-    text = (told.stdout + told.stderr).split("\noptions:")[0]
+    shown = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    text = (shown.stdout + shown.stderr).split("\noptions:")[0]
     about = " ".join(line.strip() for line in text.splitlines() if not line.startswith("usage:")).strip()
     arguments = ["--json", "--seconds", f"{seconds:g}"]
     return Bench(name, about, " ".join([f"build/tests/bench/{name}", *arguments]), [path, *arguments], runs)
@@ -111,7 +111,7 @@ def docstring(path):
 
 
 def script_arguments(path, build, seconds):
-    """Of a comparison: `BUILD [SECONDS]`, or `BUILD FOLDER [SECONDS]`; None: there is no folder for it."""
+    """Arguments of a comparison: `BUILD [SECONDS]`, or `BUILD FOLDER [SECONDS]`; None: it has no folder."""
     if f"{os.path.basename(path)} BUILD FOLDER" not in docstring(path):
         return [build, f"{seconds:g}"]
     return [build, IMAGES, f"{seconds:g}"] if os.path.isdir(IMAGES) else None
@@ -124,8 +124,8 @@ def script(path, python, options):
     arguments = script_arguments(path, options.build, seconds)
     if arguments is None:
         return None
-    told = " ".join(["build", *(["FOLDER"] if len(arguments) == 3 else []), f"{seconds:g}"])
-    return Bench(name, about, f"tests/bench/{name}.py {told}", [python, path, *arguments], runs)
+    usage = " ".join(["build", *(["FOLDER"] if len(arguments) == 3 else []), f"{seconds:g}"])
+    return Bench(name, about, f"tests/bench/{name}.py {usage}", [python, path, *arguments], runs)
 
 
 def is_wanted(name, only):
@@ -148,7 +148,7 @@ def benches(options):
 
 
 def numbers(found, prefix=""):
-    """{key: value} of the numbers in an object and in those inside of it; lists of points are left out."""
+    """{key: value} of the numbers in an object and nested objects; lists of points are left out."""
     for key, value in found.items():
         if isinstance(value, dict):
             yield from numbers(value, f"{prefix}{key}.")
@@ -157,7 +157,7 @@ def numbers(found, prefix=""):
 
 
 def run(bench):
-    """False: what it compares with is not there."""
+    """False: its peer is not installed."""
     for _ in range(bench.runs):
         done = subprocess.run(bench.command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
         if done.returncode == SKIPPED:
@@ -202,7 +202,7 @@ def write(done, to):
     print("# Measured\n", file=to)
     print(f"{datetime.date.today()}, {machine()}. The median of the runs, and the least and the most.\n\n"
           "Made by `tests/bench/table.py build`. A ratio is taken within one run; `_ns` are latencies, `_per_s` rates, and\n"
-          "`baseline_` is whom we are held against. The [README](../../README.md) says more of the first ones.", file=to)
+          "`baseline_` is the program compared with. The [README](../../README.md) describes the first ones.", file=to)
     goals(done, to)
     for bench in done.values():
         print(f"\n## {bench.name}\n\n{bench.about}\n\n`{bench.shown}`, {bench.runs} "

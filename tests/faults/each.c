@@ -148,6 +148,6 @@ void inside_each(struct inside *inside, const struct inside_scenario *scenario)
             (only == NULL || strcmp(only, inject_name(call)) == 0))
             each_of(&each, call, n_calls[i], &random);
     }
-    printf("     %s: %u faults, %u of them told as errors; STG_FAULTS_SEED=%llu\n",
+    printf("     %s: %u faults, %u of them reported as errors; STG_FAULTS_SEED=%llu\n",
            scenario->name, each.n_done, each.n_errors, (unsigned long long)seed);
 }

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Five models (DIEN, DIN, DLRM, DSSM, DeepFM) trained by PyTorch on a device: steps per second with PyTorch's DataLoader
-and with stager, smart_stage off, on and auto, and all of it staged; each of one, two and four trainers of one device, with
-and without MPS.
+and with stager, smart_stage off, on and auto, and everything staged; each with one, two and four trainers on one
+device, with and without MPS.
 
     models.py BUILD [--device cuda:0|cpu] [--out DIR] [--limit S] [--seconds S] [--rows N] [--batch-size N] [--seen N]
               [--models NAME …] [--trainers K …] [--workers N] [--smoke]
 
-On `cpu` it is a rehearsal: it shows that all of it works, and its figures are nobody's. Writes DIR/models.json and
-DIR/models.md after each cell; the table is printed too. A cell that fails or hangs is told, and the others go on. Status:
-0 all is well, 1 a cell failed, 77 torch sees no such device, or there is no torch.
+On `cpu` it is a rehearsal: it shows that the script works, and its figures mean nothing. Writes DIR/models.json and
+DIR/models.md after each cell; the table is printed too. A cell that fails or hangs is reported, and the others
+continue. Status: 0 success, 1 a cell failed, 77 torch sees no such device, or is not installed.
 """
 import argparse
 import importlib.util

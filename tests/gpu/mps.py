@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control daemon of MPS (CUDA's Multi-Process Service) as a child of a test, with folders of its own.
+"""The control daemon of MPS (CUDA's Multi-Process Service) as a child of a test, with separate folders.
 
     with Mps() as mps:
-        if mps.unavailable: …                  why there is none
+        if mps.unavailable: …                  the reason
         subprocess.run(…, env={**os.environ, **mps.env})
 
-No wait is longer than it has to be: who does not answer is ended, by process id.
+Every wait has a deadline: a process that does not answer is ended, by its id.
 """
 import os
 import shutil

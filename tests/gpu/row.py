@@ -76,7 +76,7 @@ def why(code, seconds):
     return f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
 
 
-def told(text):
+def reason(text):
     """The last line except for counts: the reason of a skip."""
     lines = [line for line in text.strip().split("\n") if line and not re.match(r"\d+ passed", line)]
     return lines[-1][-300:] if lines else ""
@@ -96,5 +96,5 @@ def run(name, command, env, folder, log, seconds):
     if row["state"] == "failed":
         row["why"], row["text"] = why(code, seconds), text[-TEXT_BYTES:]
     elif row["state"] == "skipped":
-        row["text"] = told(text)
+        row["text"] = reason(text)
     return row

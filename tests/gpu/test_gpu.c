@@ -417,7 +417,7 @@ static void a_killed_trainer_costs_the_other_nothing(void)
     CHECK_INT(status, 0);
     for (int i = 0; i < VALUES; i++) {
         if (!seen[i])
-            FAIL("value %d reached nobody", i);
+            FAIL("value %d reached no trainer", i);
     }
     close(from[0]);
     close(from[1]);

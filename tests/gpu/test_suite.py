@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu/run does with rows that hang and crash, and with an MPS daemon that does not behave; on any machine.
+"""tests/gpu/run with rows that hang and crash, and with a faulty MPS daemon; on any machine.
 
     test_suite.py           ends with "N passed, N failed, N skipped"
 """

@@ -51,23 +51,23 @@ class Bench:
         value = torch.from_numpy(value)
         return value.pin_memory() if self.is_cuda else value
 
-    # ---- where batches come from ----
+    # ---- sources of batches ----
 
     @contextlib.contextmanager
     def dataloader(self, kind):
-        """As they come, in host memory: page-locked, where there is a device."""
+        """Unchanged, in host memory: page-locked, if there is a device."""
         loader = iter(data.loader(kind, self.job["paths"][kind], self.job["n_rows"], self.job["workers"], self.is_cuda))
         yield loader
         del loader
 
     def fetched(self, stream, kind):
-        """What `run` gives of a batch: what stagerd has computed ahead, and the rest computed now."""
+        """The fetches of `run` for a batch: values that stagerd has computed ahead, and the rest computed now."""
         names = data.FEATURES[kind]
         return lambda batch: dict(zip(names, map(self.result, stream().run(batch))))
 
     @contextlib.contextmanager
     def run(self, kind, name, put=None, **options):
-        """put: what becomes of them, for `depth` batches ahead of the loop."""
+        """put: how they are moved, for `depth` batches ahead of the loop."""
         streams = []
         fetch = self.fetched(lambda: streams[0], kind)
         take = fetch if put is None else lambda batch: put(fetch(batch))
@@ -93,7 +93,7 @@ class Bench:
             with self.run(kind, name, self.put, **gpu) as batches:
                 yield batches
 
-    # ---- what is measured ----
+    # ---- measurements ----
 
     def check(self, trainer, batches, steps):
         """[[loss, sums of whole numbers]] of the first steps."""
@@ -113,7 +113,7 @@ class Bench:
         return n, now() - began
 
     def decide(self, trainer, batches, name, seconds):
-        """Trains until `auto` has decided; what it says then. None: it has not, in that time."""
+        """Trains until `auto` has decided; returns its decision. None: it has not decided in that time."""
         end = now() + seconds
         while now() < end:
             self.steps(trainer, batches, LOOK_S)
@@ -135,7 +135,7 @@ class Bench:
         return found
 
     def parts(self, model, name, seconds):
-        """Seconds a batch of each alone: made and handed over, copied, trained on."""
+        """Seconds for a batch of each part alone: made and handed over, copied, trained on."""
         kind, trainer = nets.MODELS[model][1], nets.Trainer(model, self.device)
         with self.run(kind, name) as batches:
             stage = self.each(batches, lambda rows: None, seconds)
@@ -165,7 +165,7 @@ class Bench:
 
 
 def main():
-    # What libraries print is not for whoever reads the answers.
+    # Output of libraries must not mix with the answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     bench = Bench(JOB)
@@ -175,7 +175,7 @@ def main():
     for line in sys.stdin:
         try:
             answer = bench.obey(json.loads(line))
-        except Exception as error:  # whatever it is, it is this cell's
+        except Exception as error:  # any error fails only this cell
             traceback.print_exc()
             answer = {"failure": f"{type(error).__name__}: {error}"}
         out.write(json.dumps(answer) + "\n")

@@ -134,7 +134,7 @@ struct level {
     struct step steps[32];
     int n_steps, next;
     bool moved; /* some step led to another state */
-    int last;   /* the fiber whose step led here */
+    int last;   /* the fiber that led here with its step */
     uint32_t preemptions;
 };
 

@@ -33,18 +33,18 @@ void op_case_check_near(const struct op_case *c, double tolerance);
 size_t op_case_inputs(const struct op_case *c, struct stg_bump *bump,
                       struct stg_tensor *ret, size_t *ret_n_outputs);
 
-/* The op alone as a pipeline, outputs as features, its node called "y". The caller
+/* Makes a pipeline of the op alone, outputs as features, its node called "y". The caller
  * finishes the fixture, after a failure too. */
 int op_case_fixture(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
                     size_t n_outputs, struct fixture *fixture, struct stg_err *err);
 
-/* The graph of that. The caller finishes fixture and graph,
- * after a failure too. */
+/* Makes the graph of that pipeline. The caller finishes fixture and graph, after a
+ * failure too. */
 int op_case_graph(const struct op_case *c, const struct stg_tensor *feeds, size_t n,
                   size_t n_outputs, struct fixture *fixture, struct stg_graph **ret,
                   struct stg_err *err);
 
-/* A tensor from its text; *text moves behind it. Memory from bump. */
+/* Parses a tensor from its text; *text moves behind it. Memory from bump. */
 struct stg_tensor case_tensor(struct stg_bump *bump, const char **text);
 
 #endif

@@ -104,7 +104,7 @@ static int take_scalar(struct parser *ps, struct stg_value *ret)
     return 0;
 }
 
-/* Lists must be rectangular: the first one met of each depth says how long they are. */
+/* Lists must be rectangular: the first one at each depth sets the length. */
 static int take_list(struct parser *ps, struct stg_attr *attr, struct stg_value *values,
                      int depth)
 {

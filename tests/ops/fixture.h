@@ -20,7 +20,7 @@ struct fixture {
     struct stg_schema element;
 };
 
-/* 0, or INVALID_ARGUMENT with the line that is no statement. The caller calls
+/* Returns 0, or INVALID_ARGUMENT with the invalid line. The caller calls
  * fixture_finish. */
 int fixture_parse(struct fixture *fixture, const char *text, struct stg_err *err);
 void fixture_finish(struct fixture *fixture);
@@ -33,10 +33,10 @@ struct fixture_stage {
     struct fixture fx;
     struct stg_graph *graph;
     struct stg_run *run;
-    struct stg_bump bump; /* for the test's own tensors */
+    struct stg_bump bump; /* for the test's tensors */
 };
 
-/* Ends the test when the text makes none. */
+/* Ends the test if the text is invalid. */
 void fixture_stage_init(struct fixture_stage *stage, const char *text);
 void fixture_stage_finish(struct fixture_stage *stage);
 

@@ -125,7 +125,7 @@ def record_rows():
 
 
 def batch_rows():
-    """Many rows, so that several blocks and rows of all kinds meet."""
+    """Many rows, so that several blocks and rows of all kinds occur."""
     rng = random.Random(12)
     kinds = [("int32", -1), ("float32", 0.25), ("string", b"none"), ("int64", 9), ("float64", -0.5), ("string", b"")]
     records = []
@@ -148,7 +148,7 @@ def batch_rows():
     return rows
 
 
-# ---- the others ----
+# ---- the other ops ----
 
 def hash_rows():
     rng = random.Random(13)
@@ -235,7 +235,7 @@ def text_rows():
 
 
 def element_rows():
-    """Two inputs of each dtype over the ways in which shapes meet; then one input; then three."""
+    """Two inputs of each dtype with every combination of shapes; then one input; then three."""
     rng = random.Random(15)
     shapes = [((), ()), ((3,), ()), ((), (3,)), ((2, 1), (1, 3)), ((2, 3), (3,)), ((0, 3), (1, 3)), ((4,), (4,))]
     rows = []
@@ -301,7 +301,7 @@ def string_rows():
 
 
 def move_rows():
-    """Where elements go: every dtype once, every shape of the question."""
+    """Positions of elements: every dtype once, every relevant shape."""
     rng = random.Random(16)
     rows = []
 
@@ -359,7 +359,7 @@ def move_rows():
 
 
 def sum_rows():
-    """Whole numbers, so that no order of a sum matters."""
+    """Whole numbers, so that the order of a sum does not matter."""
     rng = np.random.default_rng(17)
     rows = []
     for k, dtype in enumerate(NUMBER_DTYPES):
@@ -412,7 +412,7 @@ def cross_rows():
 
 
 def json_rows():
-    """What Python's json gives."""
+    """The results of Python's json."""
     rng = random.Random(9)
     words = ["", "a", "plain text", "\"quoted\" \\ /", "\n\t\r\b\f", "é", "😀", "\u2028", "x" * 70, "\x7f"]
 
@@ -462,7 +462,7 @@ def json_rows():
     return rows
 
 
-# ---- what models are made of ----
+# ---- parts of models ----
 
 def augru_reference(x, scores, kernel, back, bias, lengths):
     """VecAttGRUCell of DIEN in the order of Keras's gates, reset_after=False."""
@@ -512,7 +512,7 @@ def recurrent_rows():
 
 
 def combined(table, ids, splits, weights, combiner):
-    """tf.nn.embedding_lookup_sparse by way of RaggedTensor; rows at the end that it loses are 0."""
+    """tf.nn.embedding_lookup_sparse through RaggedTensor; rows at the end that it drops are 0."""
     ids = tf.RaggedTensor.from_row_splits(ids, splits)
     if weights is not None:
         weights = tf.RaggedTensor.from_row_splits(weights, splits)
@@ -558,7 +558,7 @@ def masked_rows():
 # ---- images ----
 
 def image_row(op, attrs, inputs, call):
-    """TensorFlow's own inputs are those of the op, strings as bytes."""
+    """TensorFlow's inputs are those of the op, strings as bytes."""
     return row(op, attrs, inputs, [call().numpy()])
 
 
@@ -591,7 +591,7 @@ def png_rows(rng):
         for depth in depths:
             for transparent in (False, True):
                 data = image_files.random_png(rng, color, depth, transparent, 7)
-                # Where alpha is made up TensorFlow's is not opaque below 8 bits.
+                # If TensorFlow generates alpha, it is not opaque below 8 bits.
                 made_up = depth < 8 and not transparent and color in (image_files.GRAY, image_files.PALETTE)
                 for channels in (0, 1, 3) + (() if made_up else (4,)):
                     dtype = rng.choice(["uint8", "uint16"])

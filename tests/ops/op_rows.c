@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The golden tables, and for what is in none of them rows by hand.
+ * The golden tables, and rows by hand for ops without one.
  */
 #include "tests/ops/op_rows.h"
 
@@ -23,7 +23,8 @@ const struct op_case op_rows[] = {
 #include "tests/ops/golden/shapes.rows"
 #include "tests/ops/golden/strings.rows"
 #include "tests/ops/golden/sums.rows"
-    /* Ops whose results are not TensorFlow's to the last bit, and errors of a row. */
+    /* Ops whose results differ from TensorFlow's in the last bits, and errors of a
+     * row. */
     {"exp", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
     {"exp", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},
     {"log", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
@@ -71,7 +72,7 @@ const struct op_case op_rows[] = {
     {"random_resized_crop", "size=[2, 2]", "float32[2, 2, 2, 1] 1 2 3 4 5 6 7 8", NULL,
      NULL, 0},
     {"decode_raw", "out_type=\"uint8\"", "string[3] \"ab\" \"cd\" \"e\"", NULL, NULL, 2},
-    /* Ops that are not split, and those whose output is made before anything runs. */
+    /* Ops that are not split, and ops with an output made before anything runs. */
     {"identity", "", "string[3] \"a\" \"\" \"bc\"", NULL, NULL, 0},
     {"assert", "message=\"no\"", "bool[3, 2] 1 1 1 1 1 0\nint32[] 7", NULL, NULL, 2},
     {"assert", "", "bool[3] 1 1 1\nint32[3] 7 8 9", NULL, NULL, 0},
@@ -86,7 +87,7 @@ const struct op_case op_rows[] = {
     {"constant", "value=[3, 4] dtype=\"int64\"", "", NULL, NULL, 0},
     {"placeholder", "dtype=\"int64\" shape=[2]", "", NULL, NULL, 0},
     {"variable", "dtype=\"float32\" shape=[2]", "", NULL, NULL, 0},
-    /* Nothing but a variable is written, and none can be fed: test_models.c. */
+    /* Only variables are written, and none can be fed: test_models.c. */
     {"assign", "", "float32[2] 1 2\nfloat32[2] 3 4", NULL, NULL, 0},
     {"assign_add", "", "float32[2] 1 2\nfloat32[2] 3 4", NULL, NULL, 0},
     {"scatter_add", "", "float32[2] 1 2\nint32[1] 0\nfloat32[1] 4", NULL, NULL, 0},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the harnesses run every op with: one row or more for each. A new op needs one; the
- * rows of a golden table are rows here too. What a row wants is looked at by the tests of
- * its table, not here.
+ * The inputs with which the harnesses run every op: one row or more for each. A new op
+ * needs one; the rows of a golden table are rows here too. The tests of an op's table
+ * check the expected results, not the harnesses.
  */
 #ifndef STG_TESTS_OP_ROWS_H
 #define STG_TESTS_OP_ROWS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of an executor: what is shared, what is overwritten, and that nobody sees
- * it.
+ * The memory of an executor: shared buffers and overwritten ones, without a visible
+ * effect.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static struct stg_tensor numbers(struct fixture_stage *stage, int64_t n)
     return ret;
 }
 
-/* ---- who shares with whom ---- */
+/* ---- shared buffers ---- */
 
 static void a_chain_takes_turns_in_two_buffers(void)
 {
@@ -66,7 +66,7 @@ static void what_is_viewed_is_not_given_away(void)
     fixture_stage_finish(&stage);
 }
 
-/* Its input's memory, not one more. */
+/* The memory of its input, and no more. */
 static void an_element_by_element_op_writes_where_it_reads(void)
 {
     struct fixture_stage stage;
@@ -122,7 +122,7 @@ static uint32_t draw(uint64_t *state, uint32_t n)
     return (uint32_t)(*state >> 33) % n;
 }
 
-/* Nodes n0 … of one shape, each of earlier ones; all are features, or some. */
+/* Nodes n0 … of one shape, each computed from earlier ones; all are features, or some. */
 static void random_graph(uint64_t seed, bool all, char *text, size_t bytes)
 {
     static const char *const ones[] = {

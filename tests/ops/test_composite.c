@@ -6,7 +6,7 @@
 #include "tests/check.h"
 #include "tests/failalloc.h"
 
-/* What ragged_batch and a map yield: ids is ragged, tags is sparse, x is neither. */
+/* The output of ragged_batch and a map: ids is ragged, tags is sparse, x is neither. */
 static struct stg_component components[] = {
     {.name = "x", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}},
     {.name = "ids/values", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}},

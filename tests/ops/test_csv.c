@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All tables of kernels give what the reference gives, on records that were made to part
- * them, at every place in memory, with nothing readable behind. The vector body is tested
- * in every width here too, compiled for any machine; those made for one run where the CPU
- * has what they need.
+ * All tables of kernels equal the reference on records designed to reveal differences, at
+ * every alignment, with nothing readable behind. The vector code is tested here in every
+ * width, compiled for any machine; code for one instruction set runs if the CPU supports
+ * it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ extern const struct stg_csv_kernels stg_csv_kernels_two, stg_csv_kernels_four,
 #define MAX_BYTES 65536
 #define N_COLUMNS 8
 
-/* The tables to be held against the reference. */
+/* The tables that are compared with the reference. */
 static size_t find_tables(const struct stg_csv_kernels **ret)
 {
     size_t n;
@@ -73,7 +73,7 @@ static void put_digits(struct text *text, size_t n)
         text->data[text->n++] = (char)('0' + random_below(10));
 }
 
-/* A number, in most ways that it can be written. bad: perhaps none. */
+/* A number, in most of its notations. bad: possibly invalid. */
 static void put_number(struct text *text, bool whole, bool bad)
 {
     static const char *const odd[] = {"-",   ".",   "-.", "1.2.3", "1-2",
@@ -155,7 +155,7 @@ static void put_record(struct text *text, char delim, bool bad)
     }
 }
 
-/* One row may be bad: of two, the first would hide what is made of the second. */
+/* One row may be bad: of two, the first would hide the result of the second. */
 static void make_records(struct text *text, char delim, bool bad)
 {
     text->n = 0;
@@ -238,7 +238,7 @@ static void check_equal(const char *name, const struct stg_tensor *a,
     "i = string_to_hash_bucket_fast(columns:7) num_buckets=9223372036854775807\n"        \
     "feature h = i\n"
 
-/* Both the values and, where there are none, the words of the error. */
+/* Checks the values and, if there are none, the text of the error. */
 static int compare_tables(struct fixture_stage *stage, const struct stg_tensor *feed)
 {
     const struct stg_csv_kernels *tables[MAX_TABLES];
@@ -429,7 +429,7 @@ static void a_modulus_is_that_of_the_division(void)
 
 /* ---- hashes ---- */
 
-/* Divisors around what the vectors' ways to divide are made for. */
+/* Divisors around the limits of the vectorised division. */
 static void buckets_of_a_column_are_remainders_whatever_kernels_and_divisor(void)
 {
     static char text[STG_CSV_ROWS * 16 + STG_CSV_SLACK];
@@ -466,7 +466,7 @@ static void buckets_of_a_column_are_remainders_whatever_kernels_and_divisor(void
     }
 }
 
-/* The strings are features too, so nothing is taken over. */
+/* The strings are features too, so nothing is reused in place. */
 static void a_hash_taken_over_is_the_hash_of_the_string(void)
 {
     static struct text text;

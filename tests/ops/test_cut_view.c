@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a search for a cut is told of a graph, held against what the cuts themselves say.
+ * The description of a graph for a search for partitions, compared with the partitions
+ * themselves.
  */
 #include <string.h>
 
@@ -44,8 +45,8 @@ static void subject_finish(struct subject *s)
     fixture_finish(&s->fx);
 }
 
-/* As a search reckons: made before the cut, and read behind it. moved: of all nodes that
- * stg_cuts has. */
+/* The search's calculation: computed before the boundary, and read behind it. moved: of
+ * all nodes that stg_cuts has. */
 static bool crosses(const struct stg_cut_view *view, const struct stg_cut_tensor *tensor,
                     const bool *moved)
 {
@@ -85,7 +86,7 @@ static void check_set(const struct subject *s, const bool *moved)
     stg_cut_destroy(cut);
 }
 
-/* Every set of nodes that may move; returns how many there are. */
+/* Tries every set of movable nodes; returns their number. */
 static size_t check_all(const char *text, const char *const *fields, size_t n_fields)
 {
     static bool sets[MAX_SETS * 32];

@@ -21,7 +21,7 @@ static void parse_example_gives_what_tensorflow_gives(void)
 
 /* ---- by hand, by the definition of the wire format ---- */
 
-/* {a: 5}, {a: "hi"}, {a: 1.0}, {a: 1, 2} and so on, of one key. */
+/* {a: 5}, {a: "hi"}, {a: 1.0}, {a: 1, 2} and so on, with one key. */
 #define ENTRY(bytes, value) "\\x0a" bytes "\\x0a\\x01a\\x12" value
 #define INT_5 "\\x0a\\x0c" ENTRY("\\x0a", "\\x05\\x1a\\x03\\x0a\\x01\\x05")
 #define TEXT_HI "\\x0a\\x0d" ENTRY("\\x0b", "\\x06\\x0a\\x04\\x0a\\x02hi")
@@ -38,7 +38,7 @@ static const struct op_case by_hand[] = {
      "int64[2] 1 2\nint64[2] 0 2", NULL, 0},
     {"parse_example", INT " features/a/default_value=7", "string[2] \"\" \"" INT_5 "\"",
      "int64[2] 7 5", NULL, 0},
-    /* fields that are not known, in every message */
+    /* unknown fields, in every message */
     {"parse_example", INT,
      "string[1] "
      "\"\\x10\\x01\\x0a\\x10\\x10\\x01\\x0a\\x0c\\x18\\x01\\x0a\\x01a\\x12\\x05\\x1a\\x03"
@@ -53,7 +53,7 @@ static const struct op_case by_hand[] = {
      "string[1] \"\\x0a\\x11" ENTRY("\\x0f", "\\x0a\\x1a\\x08\\x0a\\x01\\x05\\x0a\\x01"
                                              "\\x06\\x08\\x07") "\"",
      "int64[1, 3] 5 6 7", NULL, 0},
-    /* what is wrong */
+    /* the error */
     {"parse_example", INT, "string[2] \"" INT_5 "\" \"\"", NULL,
      "feature \"a\" (int64) is required and missing", 1},
     {"parse_example", INT, "string[2] \"" INT_5 "\" \"" TEXT_HI "\"", NULL,
@@ -84,7 +84,7 @@ static const struct op_case by_hand[] = {
      INT " features/a/type=\"sparse\" features/a/index_key=[\"b\"] features/a/size=[5]",
      "string[1] \"" INT_5 "\"", NULL,
      "feature \"a\" has 0 indices in \"b\" and 1 values in \"a\"", 0},
-    /* what infer refuses */
+    /* the error of infer */
     {"parse_example", "", "string[1] \"\"", NULL, "attribute 'features' is missing", -1},
     {"parse_example", "features/a/shape=[2]", "string[1] \"\"", NULL,
      "'a': attribute 'dtype' is missing", -1},
@@ -135,7 +135,7 @@ static void machine_finish(struct machine *m)
     fixture_finish(&m->fx);
 }
 
-/* Records one behind the other in an allocation of just that size. */
+/* Records one behind the other in an allocation of exactly that size. */
 struct records {
     uint8_t *data;
     int64_t offsets[64];
@@ -233,7 +233,7 @@ static size_t whole_record(uint8_t *to)
     return put_field(to, 1, inside, n);
 }
 
-/* The elements of a are the first ones of b. */
+/* Checks that the elements of a equal the first ones of b. */
 static bool is_begin(const struct stg_tensor *a, const struct stg_tensor *b)
 {
     int64_t n = stg_tensor_n(a);
@@ -245,8 +245,8 @@ static bool is_begin(const struct stg_tensor *a, const struct stg_tensor *b)
            memcmp(a->data, b->data, (size_t)a->begin[n]) == 0;
 }
 
-/* Alone, where every byte behind it is out of bounds, and in front of good records, where
- * keys are guessed: the same. */
+/* Alone, with every byte behind it out of bounds, and before good records, whose keys are
+ * guessed: the same result. */
 static void check_damaged(struct machine *alone, struct machine *among, const uint8_t *s,
                           size_t n, const uint8_t *good, size_t n_good)
 {
@@ -291,7 +291,7 @@ static void a_damaged_record_is_refused_or_read_within_its_bounds(void)
             check_damaged(&alone, &among, bad, n, good, n);
         }
     }
-    /* Lengths that could be believed. */
+    /* Plausible lengths. */
     for (size_t at = 0; at + 1 < n; at++) {
         memcpy(bad, good, n);
         bad[at] = 0xff;

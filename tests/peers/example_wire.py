@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tf.train.Example byte by byte, also in ways that no library would; reads TFRecord files."""
+"""Writes tf.train.Example byte by byte, also in encodings that no library produces; reads TFRecord files."""
 import struct
 
 
 def varint(n, pad=0):
-    """Of a number below 2^64; pad: superfluous bytes."""
+    """Varint of a number below 2^64; pad: superfluous bytes."""
     n &= 2**64 - 1
     out = b""
     while n > 127:

@@ -36,7 +36,7 @@ def chunk(name, data):
 
 
 def packed(rows, depth):
-    """Rows of samples [height, n] as bytes, each row behind its filter: none."""
+    """Rows of samples [height, n] as bytes, each row after its filter byte: none."""
     if depth == 16:
         data = rows.astype(">u2").tobytes()
         data = [data[i * 2 * rows.shape[1]:(i + 1) * 2 * rows.shape[1]] for i in range(rows.shape[0])]

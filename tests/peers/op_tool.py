@@ -19,7 +19,7 @@ class OpError(Exception):
 
 
 def quote(data):
-    """Bytes as a string of the fixture's language."""
+    """Bytes as a string in the fixture's syntax."""
     safe = (b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.,;:+-*/ ")
     return '"' + "".join(chr(c) if c in safe else f"\\x{c:02x}" for c in data) + '"'
 
@@ -60,7 +60,7 @@ class OpTool:
         shape = struct.unpack(f"<{ndim}q", self.read(8 * ndim))
         n = int(np.prod(shape, dtype=np.int64))
         if number != STRING:
-            # bfloat16 comes as its bits.
+            # bfloat16 arrives as bits.
             dtype = np.dtype(DTYPES.get(number, "uint16"))
             return np.frombuffer(self.read(n * dtype.itemsize), dtype).reshape(shape)
         strings = np.empty(n, object)
@@ -83,8 +83,8 @@ class OpTool:
         return [self.read_tensor() for _ in range(n)]
 
     def op(self, op, inputs, attrs="", outputs=1, dtypes=None, compute=False, static=()):
-        """One op, on the stage side or on the compute side. dtypes names inputs that numpy has no
-        dtype for; static: the inputs whose shape is known when the graph is made."""
+        """Runs one op, on the stage side or on the compute side. dtypes names inputs without a numpy dtype; static: the
+        inputs of known shape when the graph is made."""
         lines, feeds = [], []
         for i, array in enumerate(inputs):
             array = np.asarray(array)

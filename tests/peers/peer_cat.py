@@ -74,7 +74,7 @@ def as_array(values, like):
 
 
 def compare(daemon, name, path):
-    """The number of features that differ; each is told."""
+    """Returns the number of features that differ; prints each."""
     got, want = by_stager(daemon, name, path), by_tensorflow(path)
     assert set(got) == set(want), sorted(set(got) ^ set(want))
     n_different = 0

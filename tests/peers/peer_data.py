@@ -71,7 +71,7 @@ def apply(daemon, pipeline):
 
 
 def differences(got, want):
-    """The names of what differs, batch by batch."""
+    """The names of differing features, batch by batch."""
     if len(got) != len(want):
         return [f"{len(got)} batches instead of {len(want)}"]
     found = []

@@ -25,7 +25,7 @@ INVALID_ARGUMENT = -3
 
 
 def random_values(rng, dtype, shape, zeros=True):
-    """A tensor of values that matter: limits, zeros, infinities, NaN, small and large numbers."""
+    """A tensor of critical values: limits, zeros, infinities, NaN, small and large numbers."""
     n = int(np.prod(shape))
     if dtype == "string":
         values = [rng.choice([b"", b"a", b"b", b"ab", b"a\0b", b"x" * 40, b"\xff"]) for _ in range(n)]
@@ -57,7 +57,7 @@ def random_shapes(rng, n):
 
 
 def near(got, want, units, what):
-    """Floats at most that many units in the last place apart; infinities and NaN where they belong."""
+    """Floats at most that many units in the last place apart; infinities and NaN at the same places."""
     dtype = want.dtype
     wide = tf.cast(want, tf.float64).numpy()
     ours = tf.cast(tf.bitcast(tf.constant(got), tf.bfloat16) if dtype == tf.bfloat16 else tf.constant(got), tf.float64).numpy()
@@ -78,7 +78,7 @@ def one_nan(bits):
 
 
 def compare(tool, rng, op, tensors, attrs, call, units=0, outputs=1, static=()):
-    """Either both refuse, or both give the same. True: both gave something."""
+    """Either both refuse, or both return the same. True: both returned a value."""
     compute = rng.random() < 0.3
     what = f"{op} {attrs} of {[t.dtype.name + str(tuple(t.shape)) for t in tensors]} {'compute' if compute else 'stage'}"
     try:
@@ -107,7 +107,7 @@ def compare(tool, rng, op, tensors, attrs, call, units=0, outputs=1, static=()):
 
 
 def draw(seconds, seed, one):
-    """Calls one(rng) for so long; at least a third must be more than a refusal."""
+    """Calls one(rng) for this long; at least a third of the calls must succeed."""
     rng = random.Random(seed)
     end, n, accepted = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end or n < 100:
@@ -130,7 +130,7 @@ def arithmetic(tool, seconds):
         a, b = random_shapes(rng, 2)
         x = random_values(rng, dtype, a)
         y = random_values(rng, dtype, b, zeros=rng.random() < 0.1)
-        # Of 0 and -0 TensorFlow takes one or the other, by where in the tensor they are.
+        # For 0 and -0 TensorFlow returns either one, by their position in the tensor.
         units = 0.1 if op in ("minimum", "maximum") else 0
         return compare(tool, rng, op, [x, y], "", lambda: TWO[op](x, y), units)
     draw(seconds, 20, one)
@@ -177,7 +177,7 @@ def choices(tool, seconds):
     draw(seconds, 24, one)
 
 
-# How far apart ours and TensorFlow's may be, in units in the last place: its own are not rounded right.
+# The allowed distance from TensorFlow, in units in the last place: its results are not correctly rounded.
 FUNCTIONS = {"exp": (tf.exp, 3), "log": (tf.math.log, 3), "sqrt": (tf.sqrt, 1), "tanh": (tf.tanh, 12),
              "sigmoid": (tf.sigmoid, 16), "relu": (tf.nn.relu, 0.1)}
 
@@ -188,7 +188,7 @@ def functions(tool, seconds):
         call, units = FUNCTIONS[op]
         x = random_values(rng, rng.choice(NUMBERS if op == "relu" else FLOATS), random_shapes(rng, 1)[0])
         if op == "exp":
-            # TensorFlow takes subnormal results for zero.
+            # TensorFlow flushes subnormal results to zero.
             x = tf.where(x < -10, tf.zeros_like(x), x)
         if op == "sigmoid":
             x = tf.where((x < -8) & (x > float("-inf")), tf.zeros_like(x), x)

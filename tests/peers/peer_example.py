@@ -25,7 +25,7 @@ DTYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
 
 
 class Feature:
-    """One feature of a node: as ours has it, as TensorFlow has it, and records of it."""
+    """One feature of a node: in stager's form, in TensorFlow's form, and records of it."""
 
     def __init__(self, rng, name):
         self.name, self.dtype = name, rng.choice(list(DTYPES))
@@ -112,7 +112,7 @@ class Feature:
         kinds = {"string": lambda: bytes_list(values), "float32": lambda: float_list(values, packed),
                  "int64": lambda: int_list(values, packed, rng.choice([0] * 9 + [1]) if n == 1 and 0 <= values[0] < 128 else 0)}
         feature = kinds[dtype]()
-        # TensorFlow takes no list of floats or integers that is there and of no bytes at all.
+        # TensorFlow refuses an existing list of floats or integers with no bytes.
         ret = [(self.value_key, feature)]
         if self.type == "sparse":
             # Each place once: TensorFlow's sort is not stable.
@@ -166,9 +166,9 @@ def examples(tool, seconds):
 
 
 def damaged_examples(tool, seconds):
-    """Bytes that are changed, cut or doubled: whoever of both gives something gives the same. What only we take
-    has fields that are not known; what only we refuse, a length beyond the end, a packed list of floats cut inside of
-    one, or an index outside of its size."""
+    """Bytes that are changed, cut or doubled: if both accept them, both return the same. Records that only stager
+    accepts have unknown fields. Records that only stager refuses have a length beyond the end, a packed list of floats
+    cut inside one, or an index beyond its size."""
     lax = ("beyond the end", "cut short", "inside of one", "is not in [0")
     only_ours = [0]
 
@@ -233,8 +233,8 @@ def hashed_strings(tool, seconds):
 
 
 TESTS = [criteo_examples, hashed_strings]
-# TensorFlow 2.21 itself crashes in some of these draws, so they run only when they are asked for:
-# peer_example.py BUILD SECONDS examples
+# TensorFlow 2.21 itself crashes in some of these draws, so they run only on request: peer_example.py BUILD SECONDS
+# examples
 DRAWN = [examples, damaged_examples]
 
 

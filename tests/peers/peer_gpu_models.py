@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The trainers that tests/gpu/run measures on a GPU (tests/gpu/models.py) work, rehearsed on the CPU: each of five models
-with PyTorch's DataLoader and with stager in every mode gets the same rows, and comes to the same losses.
+gets the same rows with PyTorch's DataLoader and with stager in every mode, and reaches the same losses.
 
     peer_gpu_models.py BUILD
 """

@@ -47,7 +47,7 @@ def random_jpeg(rng, height=None):
 
 
 def check(tool, op, inputs, attrs, call):
-    """Either both refuse, or both give the same bits."""
+    """Either both refuse, or both return the same bits."""
     what = f"{op} {attrs}"
     try:
         want = call().numpy()
@@ -79,7 +79,7 @@ def jpegs(tool, seconds):
 
 
 def windows(tool, seconds):
-    """Pixels of a window are those of the whole, which TensorFlow's own windows are not always."""
+    """A window has the pixels of the whole image, which TensorFlow's windows do not always have."""
     def one(rng):
         data = random_jpeg(rng)
         whole = tf.io.decode_jpeg(data, dct_method="INTEGER_ACCURATE").numpy()
@@ -98,9 +98,9 @@ def pngs(tool, seconds):
         data = image_files.random_png(numpy_rng(rng), color, depth, transparent)
         channels, dtype = rng.choice([0, 1, 3, 4]), rng.choice(["uint8", "uint16"])
         if channels == 4 and depth < 8 and not transparent:
-            channels = 3  # TensorFlow makes up an alpha that is not opaque
+            channels = 3  # TensorFlow generates an alpha that is not opaque
         if rng.random() < 0.1:
-            data = data[:rng.randrange(len(data) - 4)]  # the checksum of its empty last chunk is not missed
+            data = data[:rng.randrange(len(data) - 4)]  # it ignores a missing checksum of its empty last chunk
         return check(tool, "decode_png", [scalar(data)], f'channels={channels} dtype="{dtype}"',
                      lambda: tf.io.decode_png(data, channels, dtype))
     draw(seconds, 73, one)
@@ -142,7 +142,7 @@ def colours(tool, seconds):
 
 
 def crops_of_files(tool, seconds):
-    """A crop of a file is that of its pixels; resized, flipped and normalized as TensorFlow and numpy do."""
+    """A crop of a file equals that of its pixels; resized, flipped and normalized like TensorFlow and numpy do."""
     def one(rng):
         data = random_jpeg(rng, rng.choice([20, 40, 60]))
         size, seed = [rng.choice(SIZES), rng.choice(SIZES)], rng.randrange(2**31)

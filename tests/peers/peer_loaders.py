@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of loaders (tests/bench/peers/run) works: every case has rows of stager, and of PyTorch's DataLoader
-where it is installed, with equal results; its JSON, table and plot are made.
+if it is installed, with equal results. The script writes its JSON, table and plot.
 
     peer_loaders.py BUILD
 """
@@ -24,7 +24,7 @@ def read(folder, name):
 
 
 def rows(found, contestant):
-    """{case: its rows}, none of which failed."""
+    """{case: its rows}, after a check that none failed."""
     got = {case["name"]: [row for row in case["rows"] if row["contestant"] == contestant] for case in found["cases"]}
     failed = [(name, row["failure"]) for name, of_case in got.items() for row in of_case if "failure" in row]
     assert not failed, failed

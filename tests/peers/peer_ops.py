@@ -30,7 +30,7 @@ def bits(array):
 
 
 def as_bits(array):
-    """numpy arrays as they are, TensorFlow's bfloat16 as its bits, its scalar strings as arrays."""
+    """numpy arrays unchanged, TensorFlow's bfloat16 as its bits, its scalar strings as arrays."""
     if isinstance(array, bytes):
         return np.array(array, object)
     return bits(array) if array.dtype.name == "bfloat16" else array
@@ -42,7 +42,7 @@ def same(got, want, what):
         raise AssertionError(f"{what}: {got.dtype}{got.shape}, TensorFlow {want.dtype}{want.shape}")
     different = bits(got) != bits(want)
     if got.dtype.kind == "f":
-        # Which NaN it is may differ between compilers, but for the ones that a text names.
+        # The bits of a NaN may differ between compilers, except for those that a text names.
         different &= ~(np.isnan(got) & np.isnan(want))
     if np.any(different):
         i = tuple(np.argwhere(different)[0])
@@ -100,8 +100,8 @@ class Dialect:
 
 
 def refused_by_tf(call):
-    """(outputs, None) or (None, reason). Bytes that are no UTF-8 in TensorFlow's message make
-    Python raise UnicodeDecodeError instead of the error itself."""
+    """(outputs, None) or (None, reason). If TensorFlow's message contains invalid UTF-8, Python raises
+    UnicodeDecodeError instead of the error itself."""
     try:
         return call(), None
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:
@@ -220,8 +220,8 @@ def csv_gives_the_same_values_and_refuses_the_same_records(tool, seconds, seed=1
 
 
 def csv_numbers_are_rounded_as_tensorflow_rounds_them(tool, seconds, seed=2):
-    """One column; records that TensorFlow accepts are also given all at once, so that neighbours and
-    the end of the buffer make no difference."""
+    """One column. Records that TensorFlow accepts also run all at once, so that neighbours and the end of the buffer
+    make no difference."""
     rng = random.Random(seed)
     end, n = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -281,7 +281,7 @@ def interesting_floats(rng, dtype):
     values = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-8, 5.96e-8, 2.98e-8, 65504.0, 65519.9, 65520.0, 3e38,
               float("inf"), float("-inf"), float("nan"), 126.9, 127.9, -128.9, 255.9, 32767.9]
     values += [rng.uniform(-1, 1) * 10.0 ** rng.randrange(-40, 38) for _ in range(2000)]
-    # TensorFlow's kernels take subnormals of float32 for zero; ours do not.
+    # TensorFlow's kernels flush subnormals of float32 to zero; stager's do not.
     values = [v for v in values if not 0 < abs(v) < 1.2e-38]
     return tf.cast(tf.constant(values, tf.float64), dtype)
 
@@ -296,7 +296,7 @@ def casts(tool, _seconds):
             same(run_op(tool, "cast", [values], f'dtype="{target}"'), tf.cast(values, target).numpy(),
                  f"{source} to {target}")
         for target in INTS:
-            # Outside of the target's range TensorFlow's own result depends on where in the tensor it is.
+            # Outside the target's range TensorFlow's result depends on the position in the tensor.
             low, high = limits[target]
             inside = tf.boolean_mask(values, np.isfinite(wide) & (np.trunc(wide) >= low) & (np.trunc(wide) < high))
             same(run_op(tool, "cast", [inside], f'dtype="{target}"'), tf.cast(inside, target).numpy(),
@@ -335,7 +335,7 @@ def maxima(tool, _seconds):
 
 
 def logarithms(tool, _seconds):
-    """float32 within one unit in the last place of the true value; the other widths as TensorFlow's."""
+    """float32 within one unit in the last place of the true value; the other widths equal TensorFlow's."""
     rng = random.Random(7)
     x = interesting_floats(rng, "float32").numpy()
     x = np.concatenate([x, np.random.default_rng(8).integers(0, 2**32, 1000000, np.uint32).view(np.float32)])

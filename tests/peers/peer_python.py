@@ -3,7 +3,7 @@
 """The Python package beside the frameworks that it feeds: its own tests with them, the trainers of examples,
 and its types as mypy sees them. What a framework is missing for is skipped.
 
-    peer_python.py BUILD [NAME]...      NAME: those whose name has it
+    peer_python.py BUILD [NAME]...      NAME: only tests with this in their name
 """
 import importlib.util
 import os
@@ -37,7 +37,7 @@ def need(*modules):
 
 
 def run(*command, cwd=TOP):
-    """What a Python program prints. It has to end well."""
+    """The output of a Python program, which must succeed."""
     result = subprocess.run([sys.executable, *command], cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=300,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     assert result.returncode == 0, f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}"
@@ -139,7 +139,7 @@ def run_test(test, rows):
 
 
 def run_suite(name):
-    """The tests of tests/python that a framework is for."""
+    """The tests of tests/python for a framework."""
     result = subprocess.run([sys.executable, os.path.join(TOP, "tests/python", f"test_{name}.py"), BUILD], env=ENVIRONMENT,
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     count = summary.last_count(result.stdout) or [0, int(result.returncode != 77), int(result.returncode == 77)]

@@ -68,7 +68,8 @@ def put(folder, name, data):
 
 
 def tfrecords(rng, folder, compression):
-    """By the class below TFRecordWriter, which lets no SNAPPY through. TFRecordDataset reads that up to blocks of 256 KiB."""
+    """Written with the class below TFRecordWriter, which does not accept SNAPPY. TFRecordDataset reads blocks of up to
+    256 KiB."""
     files = []
     for i in range(3):
         files.append(os.path.join(folder, f"r{i}.{compression or 'plain'}"))

@@ -31,8 +31,8 @@ def as_text(array):
 
 
 def by_tensorflow():
-    """As the document, line by line; tf.staged and the queues only change when it runs."""
-    told = []
+    """The document's code, line by line; tf.staged and the queues only change when it runs."""
+    printed = []
     with tf.Graph().as_default():
         v = tf.compat.v1.placeholder(tf.string, [2])
         var = tf.compat.v1.get_variable("var", shape=[100, 3],
@@ -48,12 +48,12 @@ def by_tensorflow():
             text = lines(2 * N_STEPS)
             for i in range(N_STEPS):
                 values = session.run([bucket, target], {v: text[2 * i:2 * i + 2]})
-                told += [as_text(value) for value in values]
-    return told
+                printed += [as_text(value) for value in values]
+    return printed
 
 
 def by_stager(build):
-    """What the example prints: the targets."""
+    """The output of the example: the targets."""
     with Daemon(build) as daemon:
         data = os.path.join(daemon.folder, "1.txt")
         with open(data, "w", encoding="utf-8") as file:

@@ -25,7 +25,7 @@ def some(rng, dtypes=ALL, rank=None):
 
 
 def literal(rng, dtype):
-    """A value as the fixture writes it, and as TensorFlow takes it."""
+    """A value in the fixture's syntax and in TensorFlow's form."""
     if dtype == "string":
         return '"ab"', b"ab"
     if dtype == "bool":
@@ -48,7 +48,7 @@ def views(tool, seconds):
             if rng.random() < 0.4:
                 shape = rng.choice([[n], [-1], [n, 1], [1, -1], [2, -1], [-1, 3], [-1, -1], [7], []])
             if 0 in shape and -1 in shape:
-                shape = [n]  # TensorFlow answers, by which of its ways it was asked.
+                shape = [n]  # TensorFlow answered, with the interface that was used.
             return compare(tool, rng, "reshape", [x], f"shape={shape}", lambda: tf.reshape(x, shape))
         if kind == 1:
             axis = rng.randrange(-len(x.shape) - 2, len(x.shape) + 2)
@@ -213,13 +213,13 @@ def bounds(tool, seconds):
 
 
 def finite(x, low=-9, high=9):
-    """Floats as they are in sums that TensorFlow adds up in another order."""
+    """Plain floats in sums that TensorFlow computes in another order."""
     if x.dtype.name not in FLOATS:
         return x
     return tf.where(tf.math.is_finite(x), tf.clip_by_value(x, low, high), tf.ones_like(x))
 
 
-# Sums of floats: TensorFlow's own lose this many units in the last place, and more where terms cancel.
+# Sums of floats: TensorFlow's sums lose this many units in the last place, and more if terms cancel.
 UNITS = {"float32": 16, "float64": 16, "float16": 16, "bfloat16": 16}
 
 

@@ -32,7 +32,7 @@ def random_texts(rng, shape, parts=PARTS):
 
 
 def pieces_of_ragged(ragged, shape):
-    """(values, splits over all strings) of what tf.strings.split gives for any rank."""
+    """(values, splits over all strings) from tf.strings.split for any rank."""
     if not shape:
         return ragged, tf.constant([0, ragged.shape[0]], tf.int64)
     while isinstance(ragged.values, tf.RaggedTensor):
@@ -109,7 +109,7 @@ def strong_hashes(tool, seconds):
 
 
 def crosses(tool, seconds):
-    """Dense columns, as tf.feature_column.crossed_column hands them to the op below it."""
+    """Dense columns, as tf.feature_column.crossed_column passes them to the op below it."""
     def one(rng):
         n = rng.choice([0, 1, 5, 40])
         columns = []
@@ -142,7 +142,7 @@ def lookups(tool, seconds):
         lines = sorted({b"".join(rng.choice(WORD_PARTS) for _ in range(rng.choice([1, 1, 2, 5, 40])))
                         for _ in range(rng.choice([1, 2, 10, 300]))})
         rng.shuffle(lines)
-        # TensorFlow keeps tables by the name of their file.
+        # TensorFlow caches tables by the name of their file.
         fd, path = tempfile.mkstemp(prefix="stager-vocabulary-")
         with open(fd, "wb") as f:
             f.write(b"\n".join(lines) + rng.choice([b"\n", b""]))

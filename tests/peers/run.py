@@ -18,14 +18,14 @@ import summary  # noqa: E402
 import table  # noqa: E402
 
 SKIPPED = 77
-DRAW_S = "8"  # what a script that draws at random is given for each test; more when it is run by itself
-# Without oneDNN TensorFlow gives the same on every CPU: with it some of them compute products of
-# float16, and softmax of infinities, otherwise.
+DRAW_S = "8"  # time of a script for each random test; more if it runs alone
+# Without oneDNN TensorFlow gives the same results on every CPU. With it some CPUs compute products of float16, and
+# softmax of infinities, differently.
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
 def run_one(path, *arguments):
-    """[passed, failed, skipped] of one script; what it prints is shown."""
+    """[passed, failed, skipped] of one script; prints its output."""
     name = os.path.basename(path)
     print(f"\n==== {name} ====")
     result = subprocess.run([sys.executable, path, *arguments], stdin=subprocess.DEVNULL,

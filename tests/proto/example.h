@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pipeline with everything that a text can say, as YAML and as JSON.
+ * One pipeline with every feature of the format, as YAML and as JSON.
  */
 #ifndef STG_TESTS_PROTO_EXAMPLE_H
 #define STG_TESTS_PROTO_EXAMPLE_H
@@ -30,7 +30,7 @@ static const char example_yaml[] =
     "  delivery: broadcast\n"
     "targets: [rows]\n";
 
-/* As Python's json.dumps writes it, on one line. */
+/* As written by Python's json.dumps, on one line. */
 static const char example_json[] =
     "{\"name\": \"criteo\", \"dataset\": [{\"files\": {\"pattern\": "
     "[\"/data/criteo/*.csv\"], \"shuffle\": true, \"seed\": 7}}, {\"text_line\": "

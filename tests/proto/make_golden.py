@@ -100,7 +100,7 @@ def attribute(name, dims, values, line, column):
 
 
 def pipeline():
-    """name: p, two nodes, one feature, a target: as they stand in test_wire.c."""
+    """name: p, two nodes, one feature, a target: the values of test_wire.c."""
     columns = (data(1, "c") + data(2, "decode_csv") + data(3, "record")
                + attribute("record_defaults", [2, 3],
                            [signed(1, -5), double(2, 1.5), number(3, 1), data(4, b"x\0y"), b"",

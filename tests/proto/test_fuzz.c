@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mutations of valid texts and messages, for STG_FUZZ_MS milliseconds each (1000), from
- * seed STG_FUZZ_SEED (1). Meant for the sanitizers; what loads must also survive the
- * wire.
+ * seed STG_FUZZ_SEED (1). Meant for the sanitizers; a text that loads must also survive
+ * the wire.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ struct fuzz {
     uint64_t state;
     int64_t end_ns, worst_ns;
     uint64_t n_runs, n_taken;
-    unsigned char *input; /* exactly n bytes of the heap: an overrun is seen */
+    /* exactly n bytes of the heap: a sanitizer catches an overrun */
+    unsigned char *input;
     size_t n;
 };
 
@@ -42,7 +43,7 @@ static int64_t now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* What a call costs does not depend on what else the machine does. */
+/* CPU time, which does not depend on the machine's other load. */
 static int64_t cpu_ns(void)
 {
     return clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -315,7 +316,7 @@ static void request_try(struct fuzz *f)
     stg_bump_finish(&bump);
 }
 
-/* What is taken encodes to bytes that give the same bytes again. */
+/* An accepted message encodes to bytes that decode and encode to the same bytes. */
 static void reply_try(struct fuzz *f)
 {
     struct stg_bump bump = {0}, again_bump = {0};
@@ -353,7 +354,7 @@ static void mutated_messages_decode_or_say_why(void)
     fuzz_end(&f, "messages");
 }
 
-/* ---- the worst that a text can do ---- */
+/* ---- the most expensive texts ---- */
 
 static void no_text_takes_long_to_refuse(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts that load. What does not load is in test_load_errors.c.
+ * Texts that load. test_load_errors.c has those that do not.
  */
 #include "proto/load.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What does not load, and what is said about it: the whole text, with line and column.
+ * Texts that do not load, with their errors: the whole text, with line and column.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static int load(const char *text, size_t n, struct stg_err *err)
     return rc;
 }
 
-/* A text that ends with "..." is the beginning of what is wanted. */
+/* A text that ends with "..." is a prefix of the expected one. */
 static bool is_wanted(const char *got, const char *want)
 {
     const char *end = strstr(want, "...");

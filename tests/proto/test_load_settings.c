@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings that do not load, and what is said about it: the whole text, with line and
- * column. And streams of a GPU.
+ * Settings that do not load, with their errors: the whole text, with line and column. And
+ * streams of a GPU.
  */
 #include <string.h>
 

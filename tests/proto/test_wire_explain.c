@@ -143,7 +143,7 @@ static void what_runs_on_a_gpu_is_the_golden_bytes_both_ways(void)
     struct stg_bump bump = {0};
     struct stg_err err = {0};
     struct stg_request asked;
-    struct stg_reply told;
+    struct stg_reply decoded;
     check_bytes(stg_wire_encode_request(&request, buf, sizeof(buf)),
                 golden_request_report_gpu, sizeof(golden_request_report_gpu));
     CHECK_OK(stg_wire_decode_request(golden_request_report_gpu,
@@ -154,9 +154,10 @@ static void what_runs_on_a_gpu_is_the_golden_bytes_both_ways(void)
     check_bytes(stg_wire_encode_reply(&explain, buf, sizeof(buf)),
                 golden_reply_explain_gpu, sizeof(golden_reply_explain_gpu));
     CHECK_OK(stg_wire_decode_reply(golden_reply_explain_gpu,
-                                   sizeof(golden_reply_explain_gpu), &bump, &told, &err),
+                                   sizeof(golden_reply_explain_gpu), &bump, &decoded,
+                                   &err),
              err);
-    CHECK(told.explain.nodes[0].on_gpu);
+    CHECK(decoded.explain.nodes[0].on_gpu);
     stg_bump_finish(&bump);
 }
 

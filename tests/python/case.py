@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the Python package share: a daemon for each class of tests, pipelines, programs
-that run beside the test. Only the standard library, NumPy, and the package itself.
+"""Shared by the tests of the Python package: a daemon for each class of tests, pipelines, programs that
+run beside the test. Needs only the standard library, NumPy, and the package itself.
 
     test_x.py BUILD [NAME]...       ends with "N passed, N failed, N skipped"
 """

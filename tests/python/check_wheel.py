@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What pip makes of the sdist of ./client/python, for each interpreter that is named, in an environment of its own: the
-package imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary. Programs have
-no debug information, and licence and description are in the metadata. The sdist is made of what is committed.
+"""Installs the sdist of ./client/python with pip, for each given interpreter, in a separate environment. The package
+imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary. Programs have no
+debug information, and the metadata contain licence and description. The sdist contains only committed files.
 
-    check_wheel.py [PYTHON]...          by default the one that runs this; each takes a minute or two
+    check_wheel.py [PYTHON]...          default: the one that runs this; each takes a minute or two
 """
 import os
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Batches on a GPU, by DLPack: on the stand-in (tests/standin), or, where STG_GPU_DIR names the folder of
-libstager-cuda.so, on a real one with PyTorch.
+"""Batches on a GPU, by DLPack: on the stand-in (tests/standin), or, if STG_GPU_DIR names the folder of
+libstager-cuda.so, on a real GPU with PyTorch.
 
     LD_LIBRARY_PATH=FOLDER_OF_THE_PLUGIN test_gpu.py BUILD
 """
@@ -107,18 +107,18 @@ class OnAStandIn(case.Case):
                  {"name": "sum", "op": "reduce_sum", "input": ["staged:value"], "axis": 0}]
         name = self.apply(dataset=[{"range": {"stop": 10 ** 9}}, {"batch": {"batch_size": 8}}], graph=graph,
                           staged={"features": {"value": "value"}, "smart_stage_gpu": "on"}, targets=["half", "sum"])
-        told = {}
+        nodes = {}
         with stager.open(name, gpu="cuda:0") as stream:
             for batch in stream:
                 half = stream.run(batch)[0]
                 if half.__dlpack_device__()[0] != CUDA:
                     self.skipTest("built without CUDA")
-                told = {node["name"]: node for node in stager.explain(name)["nodes"]}
-                if told["half"]["on_gpu"]:
+                nodes = {node["name"]: node for node in stager.explain(name)["nodes"]}
+                if nodes["half"]["on_gpu"]:
                     break
-        self.assertEqual([told[node]["on_gpu"] for node in ("value", "half", "sum")], [False, True, False])
-        self.assertEqual([told[node]["bytes"] for node in ("value", "half", "sum")], [64, 32, 8])
-        self.assertGreater(told["half"]["n_trainer"], 0)
+        self.assertEqual([nodes[node]["on_gpu"] for node in ("value", "half", "sum")], [False, True, False])
+        self.assertEqual([nodes[node]["bytes"] for node in ("value", "half", "sum")], [64, 32, 8])
+        self.assertGreater(nodes["half"]["n_trainer"], 0)
 
     def test_a_device_tensor_is_nothing_for_the_host(self):
         with stager.open(self.numbers(), gpu="cuda") as stream:

@@ -75,35 +75,35 @@ class Threads(case.Case):
 
     def waiting(self, stream):
         """Starts a thread that waits in next; its result or error is appended to the list."""
-        told = []
+        results = []
 
         def wait():
             try:
-                told.append(stream.next()["value"].tolist())
+                results.append(stream.next()["value"].tolist())
             except stager.Error as error:
-                told.append(error)
+                results.append(error)
         thread = threading.Thread(target=wait)
         thread.start()
-        wait_until(lambda: told or refuses(stream))
-        return thread, told
+        wait_until(lambda: results or refuses(stream))
+        return thread, results
 
     def test_a_stream_is_for_one_thread_at_a_time(self):
         name = self.nothing()
         stream = stager.open(name)
-        thread, told = self.waiting(stream)
+        thread, results = self.waiting(stream)
         for call in (lambda: stream.next(timeout=0), lambda: stream.feed("x", 1)):
             with self.assertRaisesRegex(stager.FailedPreconditionError, "another thread"):
                 call()
         with stager.open(name):
             thread.join()
-        self.assertEqual(told, [[0, 1]])
+        self.assertEqual(results, [[0, 1]])
 
     def test_close_from_another_thread_ends_a_wait(self):
         stream = stager.open(self.nothing())
-        thread, told = self.waiting(stream)
+        thread, results = self.waiting(stream)
         stream.close()
         thread.join()
-        self.assertIsInstance(told[0], stager.CancelledError)
+        self.assertIsInstance(results[0], stager.CancelledError)
         self.assertTrue(stream.closed)
 
     def test_a_view_freed_in_another_thread_makes_room_for_a_waiting_call(self):

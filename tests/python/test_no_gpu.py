@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Without a GPU: every way to one says what is missing, the same everywhere, and what does not want one goes on. What is
-missing is the environment's: no libstager-cuda.so, no driver, a driver that is too old or has no device (tests/core has
-one); STG_REASON is what has to be said.
+"""Without a GPU: every use of one reports what is missing, with the same text, and everything else works. The
+environment decides what is missing: libstager-cuda.so, the driver, a new enough driver, or a device (tests/core has
+such drivers). STG_REASON is the expected text.
 
     LD_LIBRARY_PATH=… STG_REASON=… test_no_gpu.py BUILD
 """
@@ -39,8 +39,8 @@ class NoGpu(case.Case):
         self.assertIn(REASON, FOUND.reason)
 
     def test_doctor_says_the_same(self):
-        told = json.loads(doctor("--json"))
-        self.assertEqual((told["gpus"], told["reason"], told["daemon"]["reachable"]), ([], FOUND.reason, True))
+        report = json.loads(doctor("--json"))
+        self.assertEqual((report["gpus"], report["reason"], report["daemon"]["reachable"]), ([], FOUND.reason, True))
         self.assertIn(f"gpu       none: {FOUND.reason}; all goes on without\n", doctor())
 
     def test_open_on_a_gpu_is_refused_and_without_one_all_goes_on(self):

@@ -625,8 +625,8 @@ with stager.open({name!r}) as stream:
             end = time.monotonic() + 3
             while time.monotonic() < end:
                 stream.next().release()
-            told = stager.explain(name)
-            self.assertEqual(told["bottleneck"], "py_function", told["why"])
+            explained = stager.explain(name)
+            self.assertEqual(explained["bottleneck"], "py_function", explained["why"])
             spans = [event for event in json.loads(trace.communicate()[0])["traceEvents"]
                      if event["name"].startswith("step py_function (line ")]
         self.assertGreater(len(spans), 5)
@@ -679,7 +679,7 @@ with stager.open({name!r}) as stream:
         self.assertLessEqual(after[0], before[0])
         self.assertLess(after[1] - before[1], 1024)  # 4 MiB
 
-    @unittest.skipUnless(os.getuid() == 0, "it takes root to be somebody else")
+    @unittest.skipUnless(os.getuid() == 0, "only root can change the user")
     def test_a_worker_of_another_user_is_refused(self):
         name = self.calling("same")
         os.chmod(self.daemon.folder, 0o755)

@@ -107,7 +107,7 @@ int standin_device_alloc(int device, size_t bytes, void **ret, struct stg_err *e
     return 0;
 }
 
-bool standin_is_told(const char *name, unsigned long *ret)
+bool standin_setting(const char *name, unsigned long *ret)
 {
     const char *value = getenv(name);
     if (value != NULL)
@@ -140,7 +140,7 @@ int standin_shared_make(int device, size_t bytes, struct stg_device_shared *ret,
     if (device != 0 || bytes == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: device %d, %zu bytes",
                        device, bytes);
-    standin_is_told("STG_STANDIN_MEMORY", &most);
+    standin_setting("STG_STANDIN_MEMORY", &most);
     if (most == 0)
         return stg_err(err, -STAGER_UNIMPLEMENTED, "standin: no memory as descriptors");
     int fd = bytes <= most ? memfd_create("standin", MFD_CLOEXEC) : -1;
@@ -211,11 +211,11 @@ int standin_host_register(int device, void *ptr, size_t bytes, bool read_only,
     if (ptr == NULL || bytes == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: %zu bytes", bytes);
     unsigned long no_read_only = standin_control.no_read_only;
-    standin_is_told("STG_STANDIN_NO_READ_ONLY", &no_read_only);
+    standin_setting("STG_STANDIN_NO_READ_ONLY", &no_read_only);
     if (read_only && no_read_only)
         return stg_err(err, -STAGER_UNIMPLEMENTED, "standin: a read-only mapping");
     if (!read_only && !is_writable(ptr))
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: nobody may write there");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "standin: read-only memory");
     pthread_mutex_lock(&standin_lock);
     add(&pinned, ptr, bytes, NULL);
     standin_control.n_registered++;

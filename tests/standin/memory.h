@@ -22,7 +22,7 @@ bool standin_is_pinned(const void *at);
 
 /* Reads a setting for the device of a helper process from the environment, because no
  * test can control that process. */
-bool standin_is_told(const char *name, unsigned long *ret);
+bool standin_setting(const char *name, unsigned long *ret);
 
 int standin_device_alloc(int device, size_t bytes, void **ret, struct stg_err *err);
 void standin_device_free(int device, void *ptr);

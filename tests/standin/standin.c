@@ -326,7 +326,7 @@ int standin_launch(struct stg_stream *stream, void (*run_it)(void *arg), void *a
 static int count(int *ret, struct stg_err *err)
 {
     unsigned long n = (unsigned long)standin_control.n_devices;
-    standin_is_told("STG_STANDIN_DEVICES", &n);
+    standin_setting("STG_STANDIN_DEVICES", &n);
     if (n == 0)
         return stg_err(err, -STAGER_UNAVAILABLE, "standin: no device");
     *ret = (int)n;

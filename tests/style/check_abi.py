@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The binary interface of libstager is the one that client/stager.abi describes (docs/compatibility.md).
 
-    check_abi.py ROOT           compares by abidiff; skipped where abigail-tools is not there
+    check_abi.py ROOT           compares with abidiff; skipped without abigail-tools
     check_abi.py ROOT --write   writes client/stager.abi from client/stager.h
 
-What is described is a library made of the header alone, with one variable for each function and each
-enumeration: their types are all that a caller relies on, in any build. check_exports.py compares names with the real library.
+The description is that of a library made from the header alone, with one variable for each function and each
+enumeration: a caller relies only on their types, in any build. check_exports.py compares names with the real library.
 """
 import os
 import re

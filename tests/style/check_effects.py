@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves a stage leaves it through daemon/stage/commit.c: no other object of the folder refers to a
+"""All effects of a stage happen in daemon/stage/commit.c: no other object of the folder refers to a
 symbol that wakes, sends, disconnects, logs or writes to a ring, and no other source calls the hooks of the loop.
 Observers see a stage through observe.c, which commit.c alone calls, and once a tick through cut.c.
 With link time optimisation the objects have no symbols yet.

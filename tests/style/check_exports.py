@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the shared libraries export: libstager.so exactly what client/stager.h declares (all of
-it stager_*), libstager-compute.so and libstager-cuda.so one symbol each.
+"""The exports of the shared libraries: libstager.so exports exactly the declarations of client/stager.h (all
+stager_*), libstager-compute.so and libstager-cuda.so one symbol each.
 
     check_exports.py ROOT LIBRARY...
 """

@@ -32,11 +32,11 @@ def survey(root):
     for name in house.tracked(root, ".c", ".h", ".cu"):
         text = house.read(root, name)
         for line, function, length in functions(text):
-            told = f"{name}:{line}: {function} has {length} lines"
+            finding = f"{name}:{line}: {function} has {length} lines"
             if length > REFUSED:
-                found.append(told)
+                found.append(finding)
             elif length > LISTED:
-                listed.append(told)
+                listed.append(finding)
     return listed, found
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Each header compiles alone: as C, and as C++ too unless it (or what it includes) holds C's
-_Atomic, which C++ does not know. client/stager.h must be both, whatever it holds.
+_Atomic, which C++ does not know. client/stager.h must compile as both in any case.
 
     check_headers.py ROOT [BUILD]        BUILD: where generated headers lie
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels are vectorised whatever the build type and CFLAGS: the compiler is called with -O3 last, and
-the machine code holds what -O3 makes of them. With link time optimisation there is no machine code yet.
+"""Kernels are vectorised in every build type and with any CFLAGS: the compiler gets -O3 last, and the
+machine code contains -O3's instructions. With link time optimisation there is no machine code yet.
 
     check_kernels.py BUILD OBJDUMP
 """

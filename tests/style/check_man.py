@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""groff has no warning about the manual pages, and they say what the programs and settings have.
+"""groff has no warning about the manual pages, and they are complete.
 
     check_man.py ROOT BUILD
 
@@ -46,12 +46,12 @@ def stagerctl_help(program):
 
 def compare(page, text, helped):
     """Options that only one of the two has."""
-    told, shown = (set(OPTION.findall(t)) for t in (text, helped))
+    documented, shown = (set(OPTION.findall(t)) for t in (text, helped))
     # Options of other programs are shown in examples: systemctl's.
-    told -= {"--now", "--user"}
-    return ([f"{page}:1: --help shows {option}, the page does not" for option in sorted(shown - told)] +
+    documented -= {"--now", "--user"}
+    return ([f"{page}:1: --help shows {option}, the page does not" for option in sorted(shown - documented)] +
             [f"{page}:1: the page tells {option}, --help does not" for option in
-             sorted(told - shown - {"--help"})])
+             sorted(documented - shown - {"--help"})])
 
 
 def settings_of(proto):
@@ -61,7 +61,7 @@ def settings_of(proto):
 
 
 def missing(page, text, names, what):
-    return [f"{page}:1: {what} {name} is not told" for name in names
+    return [f"{page}:1: {what} {name} is not documented" for name in names
             if not re.search(rf"\b{re.escape(name)}\b", text)]
 
 

@@ -50,5 +50,5 @@ def problems(root):
 
 
 if __name__ == "__main__":
-    house.main(problems, "say above the prototype what it does, who owns what, which thread may call "
+    house.main(problems, "say above the prototype what it does, the owner of each object, which thread may call "
                "it, and what each error means to do next")

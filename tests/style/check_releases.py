@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Versions agree: meson.build, CHANGELOG.md, and RELEASES, whose last line is the previous version of upgrade tests.
+"""Versions agree: meson.build, CHANGELOG.md, and RELEASES. The last line of RELEASES is the previous version in
+upgrade tests.
 
 A line of RELEASES: version, date, commit. meson.build of that commit has that version.
 """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""systemd-analyze has no word to say about the units, and finds the system unit well shut in, also
-with the drop-ins that open what CUDA and the network need.
+"""systemd-analyze reports nothing about the units, and rates the system unit as well confined, also
+with the drop-ins that open access for CUDA and the network.
 
     check_units.py ROOT FOLDER_OF_BUILT_UNITS
 
-Skipped where there is no systemd-analyze. `verify` ends with 0 even for values that it does not
-know, so what counts is that it prints nothing. The program named by ExecStart need not be
+Skipped without systemd-analyze. `verify` exits with 0 even for unknown values, so the check requires
+that it prints nothing. The program named by ExecStart need not be
 installed: a copy of the unit names /bin/true instead.
 """
 import os

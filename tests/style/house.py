@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the style checks share: which files are ours, and how a finding is told.
+"""Shared by the style checks: the files of the repository, and the report of a finding.
 
 A check is a script check_*.py with a function problems(root) that returns a list of lines
 "FILE:LINE: what is wrong". tests/style/test_checks.py feeds each of them a bad sample.

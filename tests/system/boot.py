@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Boots a real systemd and lets boot_inside.py, its only service, look at stagerd there.
+"""Boots a real systemd and runs boot_inside.py, its only service, which tests stagerd there.
 
     boot.py SOURCE BUILD TRAINER
 
-The machine's own root is the container's, below an overlay in memory: nothing is downloaded, and
-nothing is written but in memory. All that runs, runs in namespaces and in a control group of this
-test's own. A janitor, a process beside the test, waits for the test's end, be it by SIGKILL, then
-ends what is left in that group and removes the group and the folder.
+The container's root is the machine's root below an overlay in memory: the test downloads nothing and
+writes only to memory. All processes run in namespaces and in a control group of this test. A janitor, a
+process beside the test, waits for the test's end, even by SIGKILL. It then ends the processes left in that
+group and removes the group and the folder.
 
-Skipped (77) where no container can boot: no root, no systemd-nspawn, no namespaces, no control
-group to write to.
+Skipped (77) if no container can boot: no root, no systemd-nspawn, no namespaces, no writable control group.
 """
 import os
 import shutil

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The only service of the container that boot.py boots: installs stager as README.md says, and looks
-at it as an administrator and three users do.
+"""The only service of the container that boot.py boots: installs stager by the steps of README.md,
+and tests it as an administrator and as three users.
 
     boot_inside.py BUILD
 

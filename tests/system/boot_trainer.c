@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A trainer for tests/system/boot.py: takes a pipeline with a feature `id` (int32) to its
- * end and tells which rows it saw. When the daemon goes away it opens again and starts to
- * count anew, as a trainer that restarts from its data's beginning does.
+ * end and reports the rows it received. If the daemon exits, it opens again and restarts
+ * its count, like a trainer that restarts from the beginning of its data.
  *
  *     boot_trainer PIPELINE ROWS [HOLD]
  *
- * After HOLD batches it says "held" and waits for a line on standard input. Its last
+ * After HOLD batches it prints "held" and waits for a line on standard input. Its last
  * line: rows N sum S missing M twice T reopened R
  */
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
     cat_equals_csv.py BUILD [FILE]...
 
-The rows are generated, and those of each FILE that is there. Values are compared as the 32 bits
+It uses generated rows, and those of each existing FILE. Values are compared as the 32 bits
 of a float, as integers, and as strings.
 """
 import csv

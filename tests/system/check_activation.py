@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""stagerd takes the socket that systemd opened for it (stagerd.socket); here it is we who open it.
+"""stagerd takes the socket that systemd opened for it (stagerd.socket); here the test opens it.
 
     check_activation.py BUILD
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each pipeline that a document shows is one that stagerd takes, and so is the settings file.
+"""stagerd accepts each pipeline shown in a document, and the settings file.
 
     check_documents.py ROOT BUILD
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""stagerctl at the gate: watch, ticket, --gate; a runtime_dir that is too long for it; and a gate that
-was taken over and sends stagerd what it likes.
+"""stagerctl at the gate: watch, ticket, --gate; a runtime_dir that is too long for it; and a
+compromised gate that sends arbitrary frames to stagerd.
 
     check_gate.py BUILD FAKE_GATE NAMED_TRAINER
 """
@@ -63,8 +63,8 @@ def watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer):
         watch = subprocess.Popen([os.path.join(build, "client/stagerctl/stagerctl"), "watch", "--json",
                                   "--seconds", str(60 * SLOW)],
                                  env=daemon.env(), stdout=subprocess.PIPE, text=True)
-        told = (json.loads(line) for line in watch.stdout)
-        assert next(told)["event"] == "watching"
+        events = (json.loads(line) for line in watch.stdout)
+        assert next(events)["event"] == "watching"
         for name, end, away in (("alice", lambda process: process.kill(), "alice (died)"),
                                 ("bob", lambda process: process.stdin.close(),
                                  "bob (left), alice (died)")):
@@ -73,7 +73,7 @@ def watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer):
             assert process.stdout.readline() == "open\n"
             end(process)
             process.wait(10 * SLOW)
-            event = next(line for line in told if line["event"] == "detached")
+            event = next(line for line in events if line["event"] == "detached")
             assert event["away"] == away, event
         watch.terminate()
         watch.wait(10 * SLOW)
@@ -119,8 +119,8 @@ def a_path_that_is_too_long_is_reported(build):
         daemon.start()
         result = daemon.run("client/stagerctl/stagerctl", "ticket")
         assert result.returncode == 1, result
-        for told in (result.stderr.decode(), daemon.log()):
-            assert "too long" in told and "gate: {enable: false}" in told, told
+        for text in (result.stderr.decode(), daemon.log()):
+            assert "too long" in text and "gate: {enable: false}" in text, text
         daemon.ctl("list")
     finally:
         daemon.close()
@@ -154,13 +154,13 @@ def main():
     watch_tells_what_happens(build)
     print("ok   watch tells what happens")
     watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer)
-    print("ok   watch tells who may come back, and how they went")
+    print("ok   watch reports clients that may reconnect, and how each left")
     requests_go_through_the_gate(build)
     print("ok   requests go through the gate")
     a_path_that_is_too_long_is_reported(build)
-    print("ok   a long path is told")
+    print("ok   a path that is too long is reported")
     a_compromised_gate_disturbs_no_client(build, fake)
-    print("ok   a gate that was taken over harms nobody")
+    print("ok   a compromised gate disturbs no client")
     print("5 passed, 0 failed, 0 skipped")
 
 

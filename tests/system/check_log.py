@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A standard error that nothing reads, a pipe of 4 KiB, stops neither pipelines nor the end of stagerd;
-once it is read again, the log says how many lines are missing.
+"""An unread standard error, a pipe of 4 KiB, stops neither pipelines nor the shutdown of stagerd. Once it
+is read again, the log reports the number of missing lines.
 
     check_log.py BUILD
 """

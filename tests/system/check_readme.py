@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README.md's "Five minutes", as they stand: its files written, its commands run in their order, against a daemon of the
-test's own. Left out are what starts a daemon, and pip: the Python trainer runs with the package of the build, where it is.
+"""README.md's "Five minutes", unchanged: the check writes its files and runs its commands in order, against a separate
+daemon. It leaves out the start of a daemon, and pip: the Python trainer runs with the package of the build, if there
+is one.
 
     check_readme.py ROOT BUILD
 """

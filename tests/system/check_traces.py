@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""stagerctl trace at a real daemon, with real trainers.
+"""stagerctl trace with a real daemon and real trainers.
 
     check_traces.py BUILD
 """
@@ -101,11 +101,11 @@ def a_trace_of_two_trainers_shows_what_they_and_the_daemon_do(daemon):
     path = os.path.join(daemon.folder, "trace.json")
     with Trainers(daemon, 2) as trainers:
         wait_for_batches(daemon)
-        told = json.loads(daemon.ctl("trace", "dlrm", "--seconds", "1", "-o", path, "--json"))
+        reply = json.loads(daemon.ctl("trace", "dlrm", "--seconds", "1", "-o", path, "--json"))
     with open(path, encoding="utf-8") as file:
         events, about = check(file.read())
-    assert told["spans"] == about["spans"] > 0 and told["clients"] == 2 and told["file"] == path, told
-    assert about["pipeline"] == told["pipeline"] == "dlrm" and told["lost"] == about["lost"], about
+    assert reply["spans"] == about["spans"] > 0 and reply["clients"] == 2 and reply["file"] == path, reply
+    assert about["pipeline"] == reply["pipeline"] == "dlrm" and reply["lost"] == about["lost"], about
     assert 1.0 <= (about["end_ns"] - about["begin_ns"]) / 1e9 < 1.5 * SLOW, about
     pids = {process.pid for process in trainers.all}
     clients = [e for e in events if e["pid"] in pids]
@@ -188,12 +188,12 @@ def a_pipeline_that_begins_meanwhile_is_traced(daemon):
 
 
 def text_tells_where_the_time_went(daemon):
-    apply(daemon, name="told")
-    with Trainers(daemon, 2, "told"):
-        wait_for_batches(daemon, "told")
-        out = daemon.ctl("trace", "told", "--seconds", "1", "--text").decode()
+    apply(daemon, name="text")
+    with Trainers(daemon, 2, "text"):
+        wait_for_batches(daemon, "text")
+        out = daemon.ctl("trace", "text", "--seconds", "1", "--text").decode()
     assert re.search(r"^\d+ spans in 1\.\d\d s, of \d+ threads of stagerd and 2 clients", out), out
-    assert re.search(r"^stagerd \d+, thread told/0", out, re.M), out
+    assert re.search(r"^stagerd \d+, thread text/0", out, re.M), out
     assert len(re.findall(r"^score \d+, client score-\d+$", out, re.M)) == 2, out
     assert re.search(r"^  SELF % +SELF ms +TOTAL ms +COUNT +WHAT +LONGEST ms +NAME$", out, re.M), out
     assert re.search(r"^  [\d. ]+ op +[\d.]+ +columns \(decode_csv\)$", out, re.M), out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stagerd of a test's own: with folders of its own, and ended by its pid.
+"""A stagerd for one test: with separate folders, ended by its pid.
 
     with Daemon(build) as daemon:
         daemon.ctl("apply", path)

@@ -19,13 +19,13 @@ static struct fixture fixture;
 
 /* stagerd's report: whether it has decided, the number of nodes that run ahead, the cost
  * of a node in the trainer. */
-struct told {
+struct explained {
     bool has_decided, has_tried;
     size_t n_moved;
     uint64_t target_ns, n_target;
 };
 
-static void explain(const char *name, struct told *ret)
+static void explain(const char *name, struct explained *ret)
 {
     struct stager *client;
     struct stg_request request = {.kind = STG_REQUEST_EXPLAIN, .name = name};
@@ -34,7 +34,7 @@ static void explain(const char *name, struct told *ret)
     CHECK_INT(stager_connect(fixture.runtime, &client), 0);
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
     const struct stg_explain *e = &reply.explain;
-    *ret = (struct told){0};
+    *ret = (struct explained){0};
     for (size_t i = 0; i < e->n_decisions; i++) {
         const char *text = e->decisions[i].text;
         ret->has_decided |= strncmp(text, "holds", 5) == 0;
@@ -127,22 +127,22 @@ static void step_fed(struct stager_stream *stream, int64_t *next_row)
 
 static void train_fed(const char *mode)
 {
-    struct told told = {0};
+    struct explained got = {0};
     int64_t row = 0, n_set = 0, end = now_millis() + fixture_millis(20000);
     struct stager_stream *stream = open_target(mode, 0);
     bool is_auto = strcmp(mode, "auto") == 0;
-    for (int turn = 0; turn < 6 || (is_auto && !told.has_decided); turn++) {
+    for (int turn = 0; turn < 6 || (is_auto && !got.has_decided); turn++) {
         set_next(stream, &n_set);
         for (int i = 0; i < 12; i++)
             step_fed(stream, &row);
-        explain(mode, &told);
+        explain(mode, &got);
         if (now_millis() > end)
             FAIL("%s: nothing was decided", mode);
     }
     for (int i = 0; i < 12; i++)
         step_fed(stream, &row);
-    explain(mode, &told);
-    CHECK_INT(told.n_moved > 0, strcmp(mode, "off") != 0);
+    explain(mode, &got);
+    CHECK_INT(got.n_moved > 0, strcmp(mode, "off") != 0);
     stager_close(stream);
 }
 
@@ -187,12 +187,12 @@ static void step_sliced(struct stager_stream *stream, int64_t *next_row)
     stager_release(batch);
 }
 
-static void train_sliced(const char *mode, struct told *ret)
+static void train_sliced(const char *mode, struct explained *ret)
 {
     int64_t row = 0, end = now_millis() + fixture_millis(25000);
     struct stager_stream *stream = open_target(mode, SLICE);
     bool is_auto = strcmp(mode, "auto") == 0;
-    *ret = (struct told){0};
+    *ret = (struct explained){0};
     while (ret->n_target < 4 || (is_auto && !ret->has_decided)) {
         for (int i = 0; i < 50; i++)
             step_sliced(stream, &row);
@@ -205,24 +205,24 @@ static void train_sliced(const char *mode, struct told *ret)
 
 static void slices_are_those_of_the_file_while_cuts_are_tried(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     apply_sliced("auto");
-    train_sliced("auto", &told);
-    CHECK(told.has_tried);
+    train_sliced("auto", &got);
+    CHECK(got.has_tried);
     fixture_finish(&fixture);
 }
 
 /* Costs count per staged batch: four slices sleep four times. */
 static void what_slices_take_counts_for_the_whole_batch(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     for (int i = 0; i < 2; i++) {
         apply_sliced(modes[i]);
-        train_sliced(modes[i], &told);
-        CHECK(told.target_ns >= UINT64_C(1000000) * (BATCH / SLICE));
-        CHECK_INT(told.n_moved, i == 0 ? 0 : 2);
+        train_sliced(modes[i], &got);
+        CHECK(got.target_ns >= UINT64_C(1000000) * (BATCH / SLICE));
+        CHECK_INT(got.n_moved, i == 0 ? 0 : 2);
     }
     fixture_finish(&fixture);
 }
@@ -252,7 +252,7 @@ static int apply_words(const char *mode, const char *target, struct stg_err *err
 static void check_words(const char *mode)
 {
     struct stager_stream *stream = open_target(mode, 0);
-    struct told told;
+    struct explained got;
     for (int64_t row = 0; row < 40; row += 8) {
         struct stager_batch *batch = fixture_take(stream);
         const int64_t *values = run_target(stream, batch, 8);
@@ -262,8 +262,8 @@ static void check_words(const char *mode)
         }
         stager_release(batch);
     }
-    explain(mode, &told);
-    CHECK_INT(told.n_moved, 1);
+    explain(mode, &got);
+    CHECK_INT(got.n_moved, 1);
     stager_close(stream);
 }
 

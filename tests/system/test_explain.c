@@ -14,17 +14,17 @@
 
 static struct fixture fixture;
 
-struct told {
+struct explained {
     char state[32], bottleneck[32], why[256];
     uint64_t node_ns, n_items;
 };
 
-static void explain(const char *name, struct told *ret)
+static void explain(const char *name, struct explained *ret)
 {
     struct stg_reply reply;
     struct stager *client = fixture_ask(&fixture, STG_REQUEST_EXPLAIN, name, &reply);
     const struct stg_explain *e = &reply.explain;
-    *ret = (struct told){.n_items = e->n_items};
+    *ret = (struct explained){.n_items = e->n_items};
     snprintf(ret->state, sizeof(ret->state), "%s", e->state);
     snprintf(ret->bottleneck, sizeof(ret->bottleneck), "%s", e->bottleneck);
     snprintf(ret->why, sizeof(ret->why), "%s", e->why);
@@ -61,53 +61,53 @@ static struct stager_stream *take_many(const char *name, long train_ns)
 
 static void a_trainer_that_takes_long_holds_it_up(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     apply("trainer", 0);
-    explain("trainer", &told);
-    CHECK_STR(told.state, "idle");
-    CHECK_STR(told.bottleneck, "unknown");
-    CHECK_STR(told.why, "nothing was measured yet: no trainer took from it");
+    explain("trainer", &got);
+    CHECK_STR(got.state, "idle");
+    CHECK_STR(got.bottleneck, "unknown");
+    CHECK_STR(got.why, "nothing was measured yet: no trainer took from it");
     struct stager_stream *stream = take_many("trainer", WORK_NS);
-    explain("trainer", &told);
-    CHECK_STR(told.state, "running");
-    if (strcmp(told.bottleneck, "trainer") != 0)
-        FAIL("%s: %s", told.bottleneck, told.why);
-    CHECK(told.n_items > 0);
+    explain("trainer", &got);
+    CHECK_STR(got.state, "running");
+    if (strcmp(got.bottleneck, "trainer") != 0)
+        FAIL("%s: %s", got.bottleneck, got.why);
+    CHECK(got.n_items > 0);
     stager_close(stream);
     fixture_finish(&fixture);
 }
 
 static void a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     apply("graph", WORK_NS / 1000);
     struct stager_stream *stream = take_many("graph", 0);
-    explain("graph", &told);
-    if (strcmp(told.bottleneck, "daemon CPU") != 0)
-        FAIL("%s: %s", told.bottleneck, told.why);
-    CHECK(told.node_ns >= WORK_NS);
+    explain("graph", &got);
+    if (strcmp(got.bottleneck, "daemon CPU") != 0)
+        FAIL("%s: %s", got.bottleneck, got.why);
+    CHECK(got.node_ns >= WORK_NS);
     stager_close(stream);
     do {
-        explain("graph", &told);
-    } while (strcmp(told.state, "idle") != 0);
-    CHECK_STR(told.bottleneck, "daemon CPU");
-    CHECK(told.node_ns >= WORK_NS);
+        explain("graph", &got);
+    } while (strcmp(got.state, "idle") != 0);
+    CHECK_STR(got.bottleneck, "daemon CPU");
+    CHECK(got.node_ns >= WORK_NS);
     fixture_finish(&fixture);
 }
 
 static void clients_that_are_not_there_hold_it_up(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     fixture_apply(&fixture, "name: ranks\ndataset:\n  - range: {stop: 4}\n"
                             "staged: {num_clients: 3, delivery: round_robin}\n");
     struct stager_stream *stream = fixture_open(&fixture, "ranks", "a", 2);
-    explain("ranks", &told);
-    CHECK_STR(told.state, "waiting");
-    CHECK_STR(told.bottleneck, "clients");
-    CHECK_STR(told.why, "round_robin begins when all 3 clients are there, and 1 is");
+    explain("ranks", &got);
+    CHECK_STR(got.state, "waiting");
+    CHECK_STR(got.bottleneck, "clients");
+    CHECK_STR(got.why, "round_robin begins when all 3 clients are there, and 1 is");
     stager_close(stream);
     fixture_finish(&fixture);
 }

@@ -361,7 +361,7 @@ static void stranger_body(struct fixture *fixture, int fd, void *arg)
 static void a_strangers_ticket_opens_what_is_the_strangers(void)
 {
     if (geteuid() != 0)
-        SKIP("needs root, to be somebody else");
+        SKIP("only root can change the user");
     struct asker a;
     asker_begin(&a);
     CHECK_OK(ask(&a, change(small, "1")), a.err);

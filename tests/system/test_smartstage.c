@@ -32,18 +32,18 @@ static void apply(const char *name, const char *mode, int stage_us, int first_us
 }
 
 /* stagerd's report: the last decision, and the nodes that run in the daemon. */
-struct told {
+struct explained {
     char decision[256], all[4096];
     bool first_moved, second_moved;
     size_t n_crossing;
 };
 
-static void explain(const char *name, struct told *ret)
+static void explain(const char *name, struct explained *ret)
 {
     struct stg_reply reply;
     struct stager *client = fixture_ask(&fixture, STG_REQUEST_EXPLAIN, name, &reply);
     const struct stg_explain *e = &reply.explain;
-    *ret = (struct told){.n_crossing = e->n_tensors};
+    *ret = (struct explained){.n_crossing = e->n_tensors};
     for (size_t i = 0; i < e->n_decisions; i++) {
         size_t at = strlen(ret->all);
         snprintf(ret->all + at, sizeof(ret->all) - at, "%s\n", e->decisions[i].text);
@@ -75,7 +75,7 @@ static void step(struct stager_stream *stream, int64_t *next)
 }
 
 /* Trains until stagerd has decided. */
-static void train(const char *name, struct told *ret)
+static void train(const char *name, struct explained *ret)
 {
     static const char *const nothing[1];
     static const char *const fetches[] = {"target"};
@@ -103,36 +103,36 @@ static void train(const char *name, struct told *ret)
 
 static void what_a_busy_trainer_computes_moves_to_the_daemon(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     apply("busy-trainer", "auto", 300, 1000, 6000, 7000);
-    train("busy-trainer", &told);
-    CHECK_CONTAINS(told.decision, "holds moving first, second; looks again");
-    CHECK(told.first_moved && told.second_moved);
-    CHECK_INT(told.n_crossing, 1);
+    train("busy-trainer", &got);
+    CHECK_CONTAINS(got.decision, "holds moving first, second; looks again");
+    CHECK(got.first_moved && got.second_moved);
+    CHECK_INT(got.n_crossing, 1);
     fixture_finish(&fixture);
 }
 
 static void what_would_burden_a_busy_daemon_stays(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     apply("busy-daemon", "auto", 8000, 3000, 3000, 300);
-    train("busy-daemon", &told);
-    CHECK_CONTAINS(told.decision, "holds the file's own cut");
-    CHECK(!told.first_moved && !told.second_moved);
+    train("busy-daemon", &got);
+    CHECK_CONTAINS(got.decision, "holds the file's own cut");
+    CHECK(!got.first_moved && !got.second_moved);
     fixture_finish(&fixture);
 }
 
 /* The middle of the chain: half of it moves. */
 static void the_cut_lies_where_both_sides_take_as_long(void)
 {
-    struct told told;
+    struct explained got;
     fixture_start(&fixture, "");
     apply("middle", "auto", 300, 6000, 6000, 300);
-    train("middle", &told);
-    CHECK_CONTAINS(told.decision, "holds moving first; looks again");
-    CHECK(told.first_moved && !told.second_moved);
+    train("middle", &got);
+    CHECK_CONTAINS(got.decision, "holds moving first; looks again");
+    CHECK(got.first_moved && !got.second_moved);
     fixture_finish(&fixture);
 }
 

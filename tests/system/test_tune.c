@@ -271,7 +271,7 @@ static void what_does_not_fit_with_one_of_each_is_refused(void)
 
 static void hold_and_take(struct fixture *fixture, int fd, void *arg)
 {
-    struct stager_stream *stream = fixture_open(fixture, "p", "who", 2);
+    struct stager_stream *stream = fixture_open(fixture, "p", "trainer", 2);
     int64_t n = trainer_recv(fd), last = -1;
     for (int64_t i = 0; i < n; i++)
         last = take(stream);
@@ -297,7 +297,7 @@ static void a_trainer_that_dies_while_it_grows_loses_nothing(void)
         next = trainer_recv(trainer.fd) + 1;
         trainer_kill(&trainer);
     }
-    struct stager_stream *stream = fixture_open(&fixture, "p", "who", 2);
+    struct stager_stream *stream = fixture_open(&fixture, "p", "trainer", 2);
     struct stager_batch *batch;
     CHECK(next >= 4 * 40);
     int rc;

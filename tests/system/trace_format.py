@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Is a file a trace that Perfetto and Chrome show as it is meant? The trace-event format, as its document says
-("Trace Event Format", JSON object format), and more: what lies on one track lies inside of one another.
+"""Checks that Perfetto and Chrome show a trace file as intended: it follows the trace-event format ("Trace Event
+Format", JSON object format), and the spans of a track are nested.
 
     trace_format.py FILE…
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases: what is done, the data for it, and how equal results are told from others.
+"""The cases: the work, its data, and the comparison of results.
 
 A contestant is a module of contestants/ with
 
-    NAME        as it is called in the table
-    NEEDS       distributions that have to be installed; their versions are told
+    NAME        its name in the table
+    NEEDS       distributions that must be installed; the table shows their versions
     VARIANTS    {kind of case: {variant: keyword arguments of prepare}}
     prepare(case, data, **settings)     -> a source
 
@@ -14,8 +14,8 @@ and a source has
                             the next epoch). A batch is a mapping of names to what numpy.asarray takes
     close()
 
-Where k trainers read one data set, a module may also have share(case, data, k, **settings) -> a source whose
-`address` (JSON) goes to the k trainers, and attach(address, case, data, rank, k) -> the source of a trainer. Without
+Where k trainers read one data set, a module may also have share(case, data, k, **settings) -> a source with an
+`address` (JSON) for the k trainers, and attach(address, case, data, rank, k) -> the source of a trainer. Without
 them each trainer prepares a source of its own.
 """
 import dataclasses
@@ -36,7 +36,7 @@ BATCH_ROWS, BORDER_ROWS, BATCH_IMAGES, SIDE = 4096, 512, 32, 224
 BATCH_FILES = 32
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 N_FILES, N_SHARDS, N_IMAGES = 4, 4, 100
-STEP_S = 0.005  # of the trainer at an epoch's border
+STEP_S = 0.005  # of the trainer at the border of an epoch
 VALUE = 1.5     # of every number of a transported batch
 
 
@@ -45,7 +45,7 @@ class Case:
     name: str
     kind: str
     about: str
-    unit: str           # what throughput counts
+    unit: str           # the unit of throughput
     options: dict = dataclasses.field(default_factory=dict)
 
 
@@ -80,7 +80,7 @@ ABOUT = {
     "share": "k trainers get the images of the case above at the same time: each with a loader of its own, or all from one. "
              "A trainer looks at one number of each image. Images per second of the slowest trainer.",
     "first": "From the call that makes the loader to the first batch of 32 small files in the trainer's hands, of a data set "
-             "whose files are found by a pattern and come in random order. A new process each time, in which the libraries "
+             "of files that a pattern selects, in random order. A new process each time, in which the libraries "
              "are loaded already.",
     "border": f"A trainer takes {STEP_S * 1000:.0f} ms for each of the 16 batches of an epoch, {BORDER_ROWS} rows of CSV, "
               "parsed as above. Milliseconds that it waits for the first batch of an epoch, the median; inside of an epoch.",
@@ -90,7 +90,7 @@ ABOUT = {
 # ---- data -----------------------------------------------------------------------------------
 
 def write_images(folder, n):
-    """Where there are no photographs: pictures of waves and noise of their size."""
+    """Without photographs: generated pictures of the same size."""
     sys.path.insert(0, os.path.join(HERE, "../../peers"))
     import image_files
     rng = np.random.RandomState(1)
@@ -106,8 +106,8 @@ def write_tar(path, images):
 
 
 def write_tree(folder, n_files):
-    """n_files of 110 bytes as ImageNet has them: folders of 1,280. Hard links of 64 files, because they are made
-    faster; they are listed and opened like any others."""
+    """n_files of 110 bytes in ImageNet's layout: folders of 1,280. They are hard links of 64 files, which are faster to
+    make; listing and opening are the same."""
     os.makedirs(os.path.join(folder, "links"))
     for i in range(64):
         with open(os.path.join(folder, "links", str(i)), "wb") as file:
@@ -123,7 +123,7 @@ def write_tree(folder, n_files):
 
 
 class Data:
-    """Files for the cases, in a folder that goes with the block."""
+    """Files for the cases, in a folder that is removed at the end of the block."""
 
     def __init__(self, build, folder, n_tree_files, small):
         self.build, self.folder, self.n_tree_files = build, folder, n_tree_files
@@ -137,7 +137,7 @@ class Data:
         return paths
 
     def images(self):
-        """Photographs where they are, the first hundred."""
+        """The first hundred photographs, where they are."""
         folder = self.photographs
         if not os.path.isdir(folder):
             folder = os.path.join(self.folder, "images")
@@ -152,7 +152,7 @@ class Data:
         return paths
 
     def make(self, kinds):
-        """What contestants are told: {"csv": paths …}."""
+        """The data passed to contestants: {"csv": paths …}."""
         made = {"build": self.build, "folder": self.folder, "cores": len(os.sched_getaffinity(0))}
         if "csv" in kinds:
             made["csv"] = self.rows("csv", N_FILES, self.n_rows)
@@ -170,7 +170,7 @@ class Data:
 
 
 def warm(data):
-    """Reads every file once: what is measured comes from the page cache."""
+    """Reads every file once, so that measurements read from the page cache."""
     for kind in ("csv", "border", "tfrecord", "images", "tars"):
         for path in data.get(kind, []):
             with open(path, "rb") as file:
@@ -189,17 +189,17 @@ def n_bytes(batch):
 
 
 def read_all(batch):
-    """Every byte once."""
+    """Reads every byte once."""
     return sum(int(np.add.reduce(np.asarray(value).reshape(-1).view(np.uint64))) for value in batch.values())
 
 
 def look(batch):
-    """One number of each image."""
+    """Reads one number of each image."""
     return float(np.asarray(batch["image"])[:, 0, 0, 0].sum())
 
 
 def hold(batch):
-    """Every tensor in hand."""
+    """Takes every tensor."""
     return list(batch.values())
 
 
@@ -208,7 +208,7 @@ def use(kind):
 
 
 def digest(kind, batches):
-    """A few numbers that say whether two contestants gave the same. Sums, because workers change the order."""
+    """A digest to compare the results of two contestants. It uses sums, because workers change the order."""
     if kind in ("transport", "ready"):
         batch = next(batches)
         return {"bytes": n_bytes(batch), "sum": read_all(batch)}
@@ -240,8 +240,8 @@ def _digest_images(batches):
 
 
 def same(a, b):
-    """Of random crops mean and deviation of the pixels are near one another, the nearer the more there are (those of one
-    crop deviate by about 0.6); all else is equal."""
+    """For random crops, mean and deviation of the pixels must be close, closer for more crops (one crop deviates by
+    about 0.6). Everything else must be equal."""
     near = max(0.1, 2.5 / a.get("images", 1) ** 0.5)
     return a.keys() == b.keys() and all(abs(a[key] - b[key]) <= (near if key in ("mean", "deviation") else 0) for key in a
                                         if key != "images")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process of one contestant: `contestant.py JOB`, JOB being JSON: module, settings, case, data, and for trainers of
-a shared data set k, rank and address. It obeys lines on stdin, and answers each with a line of JSON on stdout:
+a shared data set k, rank and address. It executes lines on stdin, and answers each with a line of JSON on stdout:
 
-    check           takes one epoch (a batch, where there is none), says its digest
-    measure S       takes batches for S seconds; the time before it says nothing
+    check           takes one epoch (a batch, if there are no epochs), returns its digest
+    measure S       takes batches for S seconds; earlier time does not count
     first           makes the loader and takes one batch
     end
 """
@@ -42,7 +42,7 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-# ---- kinds of measuring ---------------------------------------------------------------------
+# ---- measurements ---------------------------------------------------------------------------
 
 def take(batches, use, seconds, least=0):
     """(batches, rows, bytes, seconds) from one batch to another."""
@@ -83,7 +83,7 @@ def ready(batches, seconds):
 
 
 def border(epochs, seconds):
-    """epochs: an iterator over iterators. The first epoch does not count: it has no border before it."""
+    """epochs: an iterator over iterators. The first epoch does not count: no border precedes it."""
     firsts, others, end = [], [], now() + seconds
     began = now()
     for i, batches in enumerate(epochs):
@@ -100,7 +100,7 @@ def border(epochs, seconds):
 
 
 def each_epoch(source, is_endless):
-    """Epochs as a library has them, or pieces of a stream that does not end."""
+    """Epochs as the library defines them, or pieces of an endless stream."""
     batches = source.batches() if is_endless else None
     while True:
         yield (next(batches) for _ in range(16)) if is_endless else source.batches(1)
@@ -128,7 +128,7 @@ class Contestant:
         return {"digest": digest}
 
     def batches(self):
-        """The endless ones, begun once."""
+        """The endless iterators, begun once."""
         if self.stream is None:
             self.stream = iter(self.source.batches())
         return self.stream
@@ -158,7 +158,7 @@ class Contestant:
 
 
 class Shared:
-    """k trainers in processes of their own, and what they share, if they do."""
+    """k trainers in separate processes, and the source that they share, if they do."""
 
     def __init__(self, job):
         self.job = job
@@ -196,7 +196,7 @@ class Shared:
         return {}
 
     def measure(self, seconds):
-        """Trainers warm up by themselves; what is counted is from when all are warm."""
+        """Trainers warm up independently; counting starts when all are warm."""
         self._all(f"measure {seconds * WARM_SHARE}")
         cpu, began = machine.cpu_s(os.getpid()), now()
         found = self._all(f"measure {seconds}")
@@ -228,7 +228,7 @@ def main():
             if line.strip() == "end":
                 break
             answer(**obey(contestant, line))
-    except Exception as error:  # whatever a library throws is this row's
+    except Exception as error:  # an exception of a library fails only this row
         traceback.print_exc()
         answer(error=f"{type(error).__name__}: {error}")
     if contestant is not None:
@@ -238,7 +238,7 @@ def main():
 
 
 if __name__ == "__main__":
-    # What libraries print is not for whoever reads the answers.
+    # Output of libraries must not mix with the answers.
     OUT = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     main()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a contestant takes: CPU time and memory, over a process and all that descend from it. All of it is read
-from /proc, so that nobody has to tell on himself."""
+"""CPU time and memory of a contestant, over a process and all its descendants. All figures come from /proc, so no
+contestant reports about itself."""
 import os
 import platform
 import signal
@@ -11,7 +11,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid):
-    """pid and its descendants, as far as they are there."""
+    """pid and its existing descendants."""
     found, at = [pid], 0
     while at < len(found):
         try:
@@ -25,7 +25,7 @@ def tree(pid):
 
 
 def _cpu_of(pid):
-    """Of all its threads, also of those that are gone, and of the children that it has waited for."""
+    """Time of all its threads, ended ones included, and of the children that it has waited for."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rsplit(")", 1)[1].split()
@@ -39,9 +39,9 @@ def cpu_s(pid):
 
 
 def pss_bytes(pid, with_root=True):
-    """Proportional set size of memory that is anonymous or shared: a page that n processes share counts 1/n for each, so
-    that the sum over a tree counts every page once. Without pages of files, which are the code of libraries: contestants
-    that stand still at the same time share these, and the page cache."""
+    """Proportional set size of anonymous or shared memory: a page that n processes share counts 1/n for each, so that
+    the sum over a tree counts every page once. File pages do not count: they are the code of libraries, which resting
+    contestants share, and the page cache."""
     total = 0
     for one in tree(pid)[0 if with_root else 1:]:
         try:
@@ -53,7 +53,7 @@ def pss_bytes(pid, with_root=True):
 
 
 def freeze(pid):
-    """Nobody works while it is another's turn."""
+    """Contestants rest during another one's turn."""
     for one in tree(pid):
         _signal(one, signal.SIGSTOP)
 
@@ -76,7 +76,7 @@ def _signal(pid, number):
 
 
 class Peak:
-    """The most memory of a tree of processes while the block runs, looked at every now and then."""
+    """The peak memory of a tree of processes while the block runs, sampled."""
 
     INTERVAL_S = 0.2
 

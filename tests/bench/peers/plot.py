@@ -4,7 +4,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, LABEL, BAR, ROW, GAP = 900, 300, 420, 18, 30
 OURS, OTHERS, INK = "#c2410c", "#64748b", "#1e293b"
-# What is drawn of a kind, and whether more is better.
+# The plotted figure of a kind, and whether more is better.
 KEYS = {"ready": ("p50_us", False, "µs"), "first": ("first_s", False, "s"), "border": ("border_ms", False, "ms")}
 
 
@@ -22,12 +22,12 @@ def text(x, y, words, size=11, anchor="start", weight="normal"):
 
 
 def bars(case, y):
-    """(lines of SVG, where the next may begin)."""
+    """(lines of SVG, start of the next one)."""
     key, more, unit = KEYS.get(case["kind"], ("per_s", True, f"{case['unit']}/s"))
     rows = [r for r in case["rows"] if key in r]
     most = max((r[key]["median"] for r in rows), default=0) or 1
-    told = f"{case['about']} ({unit}, {'more' if more else 'less'} is better)"
-    lines = [text(10, y, told, 13, weight="bold")]
+    caption = f"{case['about']} ({unit}, {'more' if more else 'less'} is better)"
+    lines = [text(10, y, caption, 13, weight="bold")]
     for i, r in enumerate(rows):
         top, value = y + 10 + i * ROW, r[key]["median"]
         width = max(BAR * value / most, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what was measured to a table: medians of the rounds, ratios, goals; JSON, Markdown and a plot."""
+"""Turns measurements into a table: medians of the rounds, ratios, goals; JSON, Markdown and a plot."""
 import json
 import os
 import statistics
@@ -7,7 +7,7 @@ import statistics
 import cases
 import plot
 
-# Tried, and why there is no row.
+# Tried, and the reason why there is no row.
 LEFT_OUT = {
     "TensorSocket": "0.0.5 gives its consumers no batch, or ends with IndexError, when the tensors are on the CPU",
     "MosaicML Streaming": "0.13 needs torchvision, whose wheel on PyPI does not load beside a torch for CPUs; it reads a format of its "
@@ -15,7 +15,7 @@ LEFT_OUT = {
     "FFCV, DALI": "the one has to be built with OpenCV and a CUDA toolkit, the other wants a GPU; formats of their own",
 }
 OURS = "stager"
-BUSY = 4  # of the load average that is more than a run makes by itself
+BUSY = 4  # part of the load average beyond the run's own
 
 
 def spread(values):
@@ -25,7 +25,7 @@ def spread(values):
 # ---- rows -----------------------------------------------------------------------------------
 
 def of_rounds(kind, rounds):
-    """The figures of a row, from those of its rounds; the first one is what counts."""
+    """The figures of a row, from those of its rounds; the first figure counts."""
     if kind == "ready":
         return {key: spread([r[key] for r in rounds]) for key in ("p50_us", "p99_us")}
     if kind == "first":
@@ -38,7 +38,7 @@ def of_rounds(kind, rounds):
 
 
 def total(one):
-    """What all trainers got."""
+    """The throughput of all trainers together."""
     return sum(one["rates"]) * one["wall_s"] if "rates" in one else one["amount"]
 
 
@@ -53,7 +53,7 @@ def row(cell):
 
 
 def tell_sameness(rows):
-    """Whose results are those of most."""
+    """The contestants with the majority's results."""
     digests = [r["digest"] for r in rows if r.get("digest")]
     if not digests:
         return
@@ -64,7 +64,7 @@ def tell_sameness(rows):
 
 
 def summary(case, cells, load):
-    """load: the machine's, of the five minutes before: 0 or 1 where nobody else worked."""
+    """load: the machine's, of the five minutes before: 0 or 1 on an idle machine."""
     rows = [row(cell) for cell in cells]
     tell_sameness(rows)
     return {"name": case.name, "kind": case.kind, "about": case.about, "unit": case.unit, "load": load, "rows": rows}
@@ -94,13 +94,13 @@ def best_other(found, case, key):
 
 
 def shares(found, contestant, variant, k):
-    """What each of k trainers gets, over what one alone gets."""
+    """The throughput of each of k trainers, relative to one alone."""
     return over(value(found, "share", contestant, "per_s", k=k, variant=variant),
                 value(found, "share", contestant, "per_s", k=1, variant=variant))
 
 
 def goals(found):
-    """[(what, measured or None, "at least" or "at most", goal)]."""
+    """[(subject, measured or None, "at least" or "at most", goal)]."""
     torch, tf = "PyTorch DataLoader", "tf.data"
 
     def ratio(case, other, key="per_s", **where):
@@ -174,7 +174,7 @@ def label(r):
 
 
 def ours_for(rows, r):
-    """The row of stager that another one is held against."""
+    """The row of stager with which another one is compared."""
     for o in rows:
         if o["contestant"] == OURS and "failure" not in o and o.get("k") == r.get("k"):
             return o
@@ -221,8 +221,8 @@ def markdown(found):
              f"{found['date']}, {found['machine']}. Made by `tests/bench/peers/run --build build --out tests/bench/peers` in "
              f"{found['took_s']} s" + (", a smoke test: its figures mean nothing." if found["smoke"] else ".") + made_again(found), "",
              f"All contestants of a case are started, and take turns: {found['rounds']} rounds of {found['seconds']:g} s, each after a "
-             "warm-up that does not count; who is not in turn is stopped. Figures are the median of the rounds, and the least "
-             "and the most. All use the same CPUs, and files from the page cache. CPU time and memory are those of all "
+             "warm-up that does not count; the others are stopped meanwhile. Figures are the median of the rounds, and the "
+             "least and the most. All use the same CPUs, and files from the page cache. CPU time and memory are those of all "
              "processes of a contestant with its trainer; memory is the most of the sum of their proportional set sizes, in brackets when "
              "the libraries had been loaded. *Results* says whether a contestant gave what most gave: sums over an epoch; "
              "of random crops the mean and the deviation of the pixels.", "", *goals_table(found), "",
@@ -234,7 +234,7 @@ def markdown(found):
         if case["kind"] == "first":
             about += f" {found['files']:,} files in folders of 1,280: hard links of 64 files of 110 bytes."
         lines += [f"## {case['about']}", "", about, "", *table(case), ""]
-    lines += ["## Who", "", *contestants_table(found), ""]
+    lines += ["## Contestants", "", *contestants_table(found), ""]
     return "\n".join(lines)
 
 

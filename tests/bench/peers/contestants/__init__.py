@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One module a contestant; cases.py says what is in them."""
+"""One module for each contestant; cases.py describes their interface."""

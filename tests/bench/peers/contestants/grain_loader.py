@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grain: threads that read, or worker processes (mp_prefetch). Decoding is Pillow's."""
+"""Grain: reader threads, or worker processes (mp_prefetch). Pillow decodes."""
 import glob
 import os
 import random

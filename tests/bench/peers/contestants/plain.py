@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading in plain Python, NumPy and Pillow, for peers that leave that to their users."""
+"""Reading in plain Python, NumPy and Pillow, for peers that leave this to their users."""
 import io
 import itertools
 import math
@@ -12,13 +12,13 @@ import cases
 
 try:
     from farmhash import fingerprint64
-except ImportError:  # then ids are others than everybody else's, which the table says
+except ImportError:  # the ids then differ from the other contestants', which the table states
     def fingerprint64(text):
         return zlib.crc32(text if isinstance(text, bytes) else text.encode())
 
 
 def columns(label, numbers, strings):
-    """In three tensors: the fewer there are, the faster they cross to a trainer."""
+    """In three tensors: fewer tensors get to a trainer faster."""
     ids = np.array([[fingerprint64(text) % cases.N_BUCKETS for text in row] for row in strings], np.int64)
     return {"label": np.array(label, np.int32), "numbers": np.array(numbers, np.float32), "ids": ids}
 
@@ -61,7 +61,7 @@ def read_examples(path, n_rows):
 
 
 def random_window(rng, width, height):
-    """As torchvision's RandomResizedCrop."""
+    """Like torchvision's RandomResizedCrop."""
     for _ in range(10):
         area = width * height * rng.uniform(0.08, 1.0)
         ratio = math.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPDL: a pipeline of threads in the trainer's process, or in one of its own, from which batches cross by its pool of
-shared memory. Its own decoder needs the libraries of FFmpeg; here images are decoded by Pillow in its threads, without
-Python's lock."""
+"""SPDL: a pipeline of threads in the trainer's process, or in a separate one from which batches cross through its pool
+of shared memory. Its decoder needs the libraries of FFmpeg; here Pillow decodes images in its threads, without Python's
+lock."""
 import functools
 import random
 

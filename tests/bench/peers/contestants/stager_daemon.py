@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stager: a stagerd of its own, and a trainer by the Python package."""
+"""stager: a dedicated stagerd, and a trainer with the Python package."""
 import json
 import os
 import sys

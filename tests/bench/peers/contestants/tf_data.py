@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tf.data in the trainer's process, as its performance guide has it: map with AUTOTUNE, prefetch with AUTOTUNE."""
+"""tf.data in the trainer's process, as its performance guide recommends: map with AUTOTUNE, prefetch with AUTOTUNE."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -48,7 +48,7 @@ def load(path):
 
 
 def records(case, data, is_endless):
-    """Up to the batch, and what is done to it."""
+    """The steps up to the batch, and after it."""
     rows = case.options["rows"]
     read = tf.data.TFRecordDataset if case.kind == "tfrecord" else tf.data.TextLineDataset
     dataset = read(data[case.kind])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tf.data service: a dispatcher and one worker in a process of their own, reached over gRPC on loopback. k trainers
-share what the worker makes by its cross-trainer cache."""
+"""tf.data service: a dispatcher and one worker in a separate process, reached over gRPC on loopback. k trainers share
+the worker's output through its cross-trainer cache."""
 import functools
 import json
 import subprocess
@@ -28,7 +28,7 @@ sys.stdin.read()
 
 
 class Service:
-    """It ends with its stdin: with the process that made it."""
+    """It ends when its stdin ends, with the process that started it."""
 
     def __init__(self):
         self.process = subprocess.Popen([sys.executable, "-c", SERVE], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -46,7 +46,7 @@ def own_service():
 
 
 class Source:
-    """epoch after epoch each iterator is a job of its own; job: shared by that name."""
+    """epoch after epoch, each iterator is a separate job; job: shared by that name."""
 
     def __init__(self, case, data, address, **distribute):
         self.case, self.data, self.address, self.distribute = case, data, address, distribute

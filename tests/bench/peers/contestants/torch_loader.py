@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's DataLoader: what it has no code for is done with Pillow, NumPy and plain Python, as its users do."""
+"""PyTorch's DataLoader. Pillow, NumPy and plain Python do the work for which it has no code, as in its users'
+programs."""
 import glob
 import os
 import random
@@ -41,7 +42,7 @@ class Buffer(tud.Dataset):
 
 
 def parts(paths):
-    """Those of this worker."""
+    """The share of this worker."""
     info = tud.get_worker_info()
     return paths if info is None else paths[info.id::info.num_workers]
 
@@ -74,7 +75,7 @@ class Images(tud.Dataset):
 
 
 class Endless(tud.Sampler):
-    """Epoch after epoch, each in an order of its own, without a border."""
+    """Epoch after epoch, each in another order, without a border."""
 
     def __init__(self, n):
         self.n = n
@@ -85,7 +86,7 @@ class Endless(tud.Sampler):
 
 
 class Files(tud.Dataset):
-    """As torchvision's ImageFolder, which lists its files when it is made."""
+    """Like torchvision's ImageFolder, which lists its files when it is created."""
 
     def __init__(self, pattern):
         self.paths = sorted(glob.iglob(pattern))

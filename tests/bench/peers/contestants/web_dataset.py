@@ -21,7 +21,7 @@ class Source:
         self.case, self.data, self.workers = case, data, workers
 
     def batches(self, epochs=None):
-        """resampled: shards without an end; else every one once."""
+        """resampled: endless shards; otherwise each one once."""
         how = {"resampled": True} if epochs is None else {"shardshuffle": len(self.data["tars"])}
         dataset = wds.WebDataset(self.data["tars"], nodesplitter=wds.split_by_node, **how).shuffle(100).map(decode)
         loader = wds.WebLoader(dataset.batched(self.case.options["rows"], partial=epochs is not None), batch_size=None,
