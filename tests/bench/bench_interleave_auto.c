@@ -3,7 +3,7 @@
  * `num_parallel_calls: auto` of interleave relative to the best number of a sweep.
  * Inputs: lines and TFRecords in the page cache, in many small files and in a few large
  * ones, for a trainer without work and one that takes 2 ms for each batch; objects of a
- * distant server; files with slow reads; and files whose reads become fast, then slow
+ * distant server; files with slow reads; and files with reads that become fast, then slow
  * again, during a run. Measures batches per second, after auto had its time to choose.
  * Several rounds, and the median counts.
  */

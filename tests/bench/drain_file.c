@@ -2,7 +2,7 @@
  *
  *     drain_file NAME FILE SECONDS
  *
- * drain() for scripts: pipeline NAME, whose definition is in FILE. One JSON object.
+ * drain() for scripts: pipeline NAME, defined in FILE. One JSON object.
  */
 #include <stdio.h>
 #include <stdlib.h>

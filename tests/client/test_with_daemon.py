@@ -377,7 +377,7 @@ def five_models_score_as_numpy_does(daemon):
 
 
 def a_narrow_feature_is_as_good_as_a_wide_one(daemon):
-    """Ids fit int32: the scores equal those of the test before, whose data still exist."""
+    """Ids fit int32: the scores equal those of the test before. Its data still exist."""
     with open(os.path.join(TOP, "examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
         text = file.read().replace("@DATA@", os.path.join(daemon.folder, "clicks.csv"))
     text = text.replace("name: dlrm\n", "name: narrow\n").replace("staged:\n", "staged:\n  transfer: {ids: int32}\n")

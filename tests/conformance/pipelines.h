@@ -17,8 +17,8 @@ int replace_rows(struct fixture *fixture, int n, const char *graph, const char *
 /* Deletes "rows"; returns the code. */
 int delete_rows(struct fixture *fixture);
 
-/* An op for the argument `graph`. Items whose value modulo `modulus` equals `rest` fail
- * with that status code. */
+/* An op for the argument `graph`. Items with value % modulus == rest fail with that
+ * status code. */
 const char *graph_failing(int modulus, int rest, const char *code);
 
 /* An op that takes this long for each item. */

@@ -275,7 +275,7 @@ static void empty_things_are_batches_too(void)
     free(base);
 }
 
-static void a_batch_that_is_too_large_says_both_sizes(void)
+static void the_error_for_a_batch_that_is_too_large_names_both_sizes(void)
 {
     void *base = extent();
     struct stg_err err = {0};
@@ -584,7 +584,7 @@ static const struct stg_test tests[] = {
     TEST(a_batch_that_python_wrote_is_read),
     TEST(strings_with_and_without_gaps_are_compacted),
     TEST(empty_things_are_batches_too),
-    TEST(a_batch_that_is_too_large_says_both_sizes),
+    TEST(the_error_for_a_batch_that_is_too_large_names_both_sizes),
     TEST(shapes_that_cannot_be_are_refused),
     TEST(a_long_error_is_cut_at_a_character),
     TEST(shapes_have_texts),

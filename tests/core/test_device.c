@@ -244,7 +244,7 @@ static void cuda_keeps_the_contract(void)
     keeps_the_contract(device);
 }
 
-static void without_a_device_every_call_says_why(void)
+static void without_a_device_every_call_reports_the_reason(void)
 {
     dev = cuda_or_skip();
     int n = -7;
@@ -380,7 +380,7 @@ static void a_directory_without_a_plugin_is_named(void)
 static const struct stg_test tests[] = {
     TEST(the_cpu_keeps_the_contract),
     TEST_SLOW(cuda_keeps_the_contract, 60),
-    TEST(without_a_device_every_call_says_why),
+    TEST(without_a_device_every_call_reports_the_reason),
     TEST(threads_that_load_at_once_get_one_table),
     TEST(a_plugin_of_another_kind_is_refused),
     TEST(a_plugin_of_this_abi_is_taken_and_stays),

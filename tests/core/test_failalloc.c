@@ -93,7 +93,7 @@ static void the_cpu_device_survives_every_failed_allocation(void)
 static void *volatile seen[6];
 
 /* Without it the tests above would prove nothing. */
-static void the_helper_fails_what_it_says(void)
+static void the_helper_fails_the_requested_allocations(void)
 {
     stg_failalloc_once(2);
     for (int i = 0; i < 3; i++)
@@ -112,7 +112,7 @@ static void the_helper_fails_what_it_says(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(the_helper_fails_what_it_says),
+    TEST(the_helper_fails_the_requested_allocations),
     TEST(creating_an_arena_survives_every_failed_allocation),
     TEST(creating_a_lease_core_survives_every_failed_allocation),
     TEST(a_bump_allocator_survives_every_failed_allocation),

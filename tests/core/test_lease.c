@@ -78,7 +78,7 @@ static void usage_is(uint64_t free_g, uint64_t filling, uint64_t ready_g, uint64
     CHECK_OK(stg_lease_core_verify(core, &err), err);
 }
 
-static void a_batch_goes_out_and_comes_back(void)
+static void a_batch_is_sent_and_returned(void)
 {
     make(100, 8);
     uint32_t extent;
@@ -249,7 +249,7 @@ static void what_can_never_fit_is_refused(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(a_batch_goes_out_and_comes_back),
+    TEST(a_batch_is_sent_and_returned),
     TEST(a_batch_that_was_given_up_while_filling_is_free),
     TEST(an_extent_lives_until_its_last_reader_is_done),
     TEST(a_client_gets_no_more_than_its_credits),

@@ -160,7 +160,7 @@ static void stopping_does_not_wait_for_a_reader(void)
     say(0, N_LINES);
     close(reader.before); /* the thread's remaining lines must not reach it */
     close(reader.fd);
-    stg_log_stop(); /* joins the thread, whose write ends with the pipe */
+    stg_log_stop(); /* joins the thread: its write ends with the pipe */
 }
 
 static void *say_many(void *arg)

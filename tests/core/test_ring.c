@@ -70,7 +70,7 @@ static void what_is_pushed_is_taken_in_order(void)
     pair_free(&p);
 }
 
-static void releases_come_back_in_order(void)
+static void releases_arrive_in_order(void)
 {
     struct pair p = pair_make();
     struct stg_release_entry entry;
@@ -88,7 +88,7 @@ static void releases_come_back_in_order(void)
     pair_free(&p);
 }
 
-static void spans_come_back_in_order_and_the_oldest_go_over_board(void)
+static void spans_are_read_in_order_and_the_oldest_are_dropped(void)
 {
     struct pair p = pair_make();
     struct stg_trace_span span;
@@ -391,8 +391,8 @@ static void a_liar_gets_violations_and_nothing_else(void)
 
 static const struct stg_test tests[] = {
     TEST(what_is_pushed_is_taken_in_order),
-    TEST(releases_come_back_in_order),
-    TEST(spans_come_back_in_order_and_the_oldest_go_over_board),
+    TEST(releases_arrive_in_order),
+    TEST(spans_are_read_in_order_and_the_oldest_are_dropped),
     TEST(a_counter_that_jumps_is_a_violation),
     TEST(a_counter_that_goes_back_is_a_violation),
     TEST(a_counter_may_wrap),

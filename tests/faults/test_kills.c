@@ -55,7 +55,7 @@ struct ledger {
     _Atomic uint32_t n_opened; /* clients that have opened once */
     struct client {
         _Atomic bool has_opened, is_finished;
-        _Atomic uint32_t ends; /* passes whose end it received */
+        _Atomic uint32_t ends; /* passes that it received the end of */
         _Atomic int died_at;
     } clients[MAX_CLIENTS];
     /* opens that failed for memory not yet released by others */

@@ -18,9 +18,8 @@
 #define BATCH_BYTES ((uint64_t)64 << 20)
 #define SLOT_BYTES (BATCH_BYTES + STG_GRANULE_BYTES)
 #define MAX_HELD 5u
-#define SLOTS                                                                            \
-    (2u * MAX_HELD) /* one batch is always ready, whatever the trainer holds             \
-                     */
+/* One batch is always ready, whatever the trainer holds. */
+#define SLOTS (2u * MAX_HELD)
 #define WORK_ELEMENTS ((size_t)4 << 20)
 #define ROUNDS 5
 #define AHEAD 2 /* steps by which the trainer's thread runs ahead of its work */

@@ -92,7 +92,7 @@ static void two_runners_and_two_trainers_lose_nothing(void)
                             .max_preemptions = 1});
 }
 
-static void of_two_runners_of_tiny_items_one_always_goes_on(void)
+static void of_two_runners_of_tiny_items_one_always_continues(void)
 {
     play_run(&(struct cast){.name = "2 runners of tiny items, 1 trainer, stopped",
                             .staged = "capacity: 1, num_threads: 2",
@@ -123,7 +123,7 @@ static void a_runner_that_rests_or_works_again_holds_up_nothing(void)
                             .max_preemptions = 2});
 }
 
-static void broadcast_to_two_goes_on_when_one_is_killed(void)
+static void broadcast_to_two_continues_when_one_is_killed(void)
 {
     play_run(&(struct cast){.name = "2 runners, broadcast to 2 trainers, 1 kill",
                             .staged = "capacity: 1, num_threads: 2, delivery: broadcast",
@@ -134,7 +134,7 @@ static void broadcast_to_two_goes_on_when_one_is_killed(void)
                             .max_preemptions = 1});
 }
 
-static void round_robin_deals_whole_rounds_or_says_why_not(void)
+static void round_robin_deals_whole_rounds_or_reports_the_reason(void)
 {
     play_run(&(struct cast){.name = "1 runner, round_robin to 2 trainers, 1 kill",
                             .staged = "capacity: 1, delivery: round_robin",
@@ -197,10 +197,10 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_stop_at_any_moment_reaches_everybody, SECONDS),
     TEST_SLOW(a_wait_for_room_may_run_out_at_any_moment, SECONDS),
     TEST_SLOW(two_runners_and_two_trainers_lose_nothing, SECONDS),
-    TEST_SLOW(of_two_runners_of_tiny_items_one_always_goes_on, SECONDS),
+    TEST_SLOW(of_two_runners_of_tiny_items_one_always_continues, SECONDS),
     TEST_SLOW(a_runner_that_rests_or_works_again_holds_up_nothing, SECONDS),
-    TEST_SLOW(broadcast_to_two_goes_on_when_one_is_killed, SECONDS),
-    TEST_SLOW(round_robin_deals_whole_rounds_or_says_why_not, SECONDS),
+    TEST_SLOW(broadcast_to_two_continues_when_one_is_killed, SECONDS),
+    TEST_SLOW(round_robin_deals_whole_rounds_or_reports_the_reason, SECONDS),
     TEST_SLOW(a_name_killed_under_split_gets_the_rest, SECONDS),
     TEST_SLOW(a_name_killed_under_broadcast_misses_nothing, SECONDS),
     TEST_SLOW(a_name_killed_under_round_robin_keeps_its_rank, SECONDS),

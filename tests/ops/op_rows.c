@@ -23,7 +23,7 @@ const struct op_case op_rows[] = {
 #include "tests/ops/golden/shapes.rows"
 #include "tests/ops/golden/strings.rows"
 #include "tests/ops/golden/sums.rows"
-    /* Ops whose results differ from TensorFlow's in the last bits, and errors of a
+    /* Ops with results that differ from TensorFlow's in the last bits, and errors of a
      * row. */
     {"exp", "", "float32[5] 0.5 1 3 -2 nan", NULL, NULL, 0},
     {"exp", "", "bfloat16[3, 2] 0 0.25 1 2 inf 4", NULL, NULL, 0},

@@ -430,7 +430,7 @@ static void a_modulus_is_that_of_the_division(void)
 /* ---- hashes ---- */
 
 /* Divisors around the limits of the vectorised division. */
-static void buckets_of_a_column_are_remainders_whatever_kernels_and_divisor(void)
+static void buckets_of_a_column_are_remainders_for_all_kernels_and_divisors(void)
 {
     static char text[STG_CSV_ROWS * 16 + STG_CSV_SLACK];
     const char *base[STG_CSV_ROWS];
@@ -536,7 +536,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(required_fields_are_missed_by_all_tables, 60),
     TEST(newlines_are_found_at_every_place_by_all_tables),
     TEST(a_modulus_is_that_of_the_division),
-    TEST(buckets_of_a_column_are_remainders_whatever_kernels_and_divisor),
+    TEST(buckets_of_a_column_are_remainders_for_all_kernels_and_divisors),
     TEST(a_hash_taken_over_is_the_hash_of_the_string),
     TEST(an_error_of_a_hash_taken_over_names_the_hash),
     TEST(the_best_table_of_this_cpu_is_used),

@@ -120,7 +120,7 @@ static void what_crosses_is_what_every_cut_carries(void)
     CHECK_INT(check_all(CHAIN, (const char *[]){"record"}, 1), 6);
 }
 
-static void a_tensor_with_two_readers_and_one_that_waits_cross_as_the_cuts_say(void)
+static void a_tensor_with_two_readers_and_one_that_waits_cross_like_the_cuts(void)
 {
     static const char text[] = "element v int64 [-1]\n"
                                "feature x = v\n"
@@ -172,7 +172,7 @@ static void without_memory_there_is_no_view_and_no_leak(void)
 
 static const struct stg_test tests[] = {
     TEST(what_crosses_is_what_every_cut_carries),
-    TEST(a_tensor_with_two_readers_and_one_that_waits_cross_as_the_cuts_say),
+    TEST(a_tensor_with_two_readers_and_one_that_waits_cross_like_the_cuts),
     TEST(a_tensor_says_what_it_is_of),
     TEST(without_memory_there_is_no_view_and_no_leak),
 };

@@ -105,7 +105,7 @@ static const struct op_case by_hand[] = {
     {"parse_example", INT, "int64[1] 1", NULL, "Examples are strings", -1},
 };
 
-static void what_the_wire_format_says_holds(void)
+static void examples_are_read_by_the_rules_of_the_wire_format(void)
 {
     for (size_t i = 0; i < N(by_hand); i++)
         op_case_check(&by_hand[i], false);
@@ -422,7 +422,7 @@ static void outputs_are_called_by_the_name_of_their_feature(void)
 
 static const struct stg_test tests[] = {
     TEST(parse_example_gives_what_tensorflow_gives),
-    TEST(what_the_wire_format_says_holds),
+    TEST(examples_are_read_by_the_rules_of_the_wire_format),
     TEST(a_damaged_record_is_refused_or_read_within_its_bounds),
     TEST(keys_are_found_in_any_order_with_any_of_them_missing),
     TEST(a_feature_that_is_only_hashed_is_hashed_where_it_lies),

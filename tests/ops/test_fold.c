@@ -259,7 +259,7 @@ static struct stg_tensor floats(struct fed *fed, int ndim, int64_t n, float firs
     return fixture_dense(&fed->stage.bump, STAGER_FLOAT32, ndim, &n, values);
 }
 
-static void a_placeholder_is_what_the_run_says(void)
+static void a_placeholder_has_the_value_of_the_run(void)
 {
     struct fed fed;
     struct stg_err err = {0};
@@ -414,7 +414,7 @@ static const struct stg_test tests[] = {
     TEST(what_is_known_is_not_computed_again),
     TEST(what_would_be_large_is_made_for_each_batch),
     TEST(what_fails_on_constants_fails_when_it_is_needed),
-    TEST(a_placeholder_is_what_the_run_says),
+    TEST(a_placeholder_has_the_value_of_the_run),
     TEST(what_is_above_a_fed_tensor_is_not_missed),
     TEST(the_element_itself_can_be_fed),
     TEST(a_fetch_may_be_fed),

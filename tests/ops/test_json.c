@@ -82,7 +82,7 @@ static const struct op_case by_hand[] = {
     {"parse_json", INT, "int64[1] 1", NULL, "records are strings", -1},
 };
 
-static void what_rfc_8259_says_holds(void)
+static void json_is_read_by_the_rules_of_rfc_8259(void)
 {
     for (size_t i = 0; i < N(by_hand); i++)
         op_case_check(&by_hand[i], false);
@@ -157,7 +157,7 @@ static void a_damaged_record_is_refused_or_read_within_its_bounds(void)
 
 static const struct stg_test tests[] = {
     TEST(parse_json_gives_what_python_gives),
-    TEST(what_rfc_8259_says_holds),
+    TEST(json_is_read_by_the_rules_of_rfc_8259),
     TEST(lists_may_be_nested_so_deep_and_no_deeper),
     TEST(a_damaged_record_is_refused_or_read_within_its_bounds),
 };

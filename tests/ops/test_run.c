@@ -176,7 +176,7 @@ static void the_program_of_the_seeds_gives_four_rows(void)
 
 /* ---- destinations of outputs ---- */
 
-static void a_feature_is_written_once_and_where_the_sink_says(void)
+static void a_feature_is_written_once_to_the_place_that_the_sink_gives(void)
 {
     struct fixture_stage stage;
     struct stg_err err = {0};
@@ -539,7 +539,7 @@ static const struct stg_test tests[] = {
     TEST(columns_of_a_csv_record_come_out_typed),
     TEST(records_may_lie_anywhere_in_their_buffer),
     TEST(the_program_of_the_seeds_gives_four_rows),
-    TEST(a_feature_is_written_once_and_where_the_sink_says),
+    TEST(a_feature_is_written_once_to_the_place_that_the_sink_gives),
     TEST(constants_cross_the_boundary_as_copies),
     TEST(what_is_staged_twice_lies_in_the_batch_once),
     TEST(without_features_everything_is_copied),

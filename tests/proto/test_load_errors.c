@@ -100,7 +100,7 @@ static void what_is_no_yaml_is_refused_with_its_place(void)
     CHECK_CASES(cases);
 }
 
-static void a_text_of_another_shape_says_what_a_pipeline_is(void)
+static void the_error_for_a_text_of_another_shape_defines_pipelines(void)
 {
     static const struct error_case cases[] = {
         {"", "p:1:1: the text is empty; a pipeline has at least \"dataset:\""},
@@ -194,7 +194,7 @@ static void exception_types_are_status_codes(void)
     CHECK_CASES(cases);
 }
 
-static void a_wrong_type_says_what_was_found_and_expected(void)
+static void the_error_for_a_wrong_type_names_the_actual_and_the_expected_type(void)
 {
     static const struct error_case cases[] = {
         {STEPS "staged: {capacity: two}\n",
@@ -250,7 +250,7 @@ static void a_wrong_type_says_what_was_found_and_expected(void)
     CHECK_CASES(cases);
 }
 
-static void a_number_out_of_range_says_the_range(void)
+static void the_error_for_a_number_out_of_range_names_the_range(void)
 {
     static const struct error_case cases[] = {
         {STEPS "staged: {capacity: 0}\n", "p:2:20: staged.capacity: found 0; expected an "
@@ -316,7 +316,7 @@ static void a_number_out_of_range_says_the_range(void)
     CHECK_CASES(cases);
 }
 
-static void a_bad_name_says_what_a_name_is(void)
+static void the_error_for_a_bad_name_defines_names(void)
 {
     static const struct error_case cases[] = {
         {STEPS "name: a b\n", "p:2:7: name: \"a b\": not a name; use 1 to 64 letters, "
@@ -551,13 +551,13 @@ static void a_file_name_cannot_forge_a_line_of_a_log(void)
 
 static const struct stg_test tests[] = {
     TEST(what_is_no_yaml_is_refused_with_its_place),
-    TEST(a_text_of_another_shape_says_what_a_pipeline_is),
+    TEST(the_error_for_a_text_of_another_shape_defines_pipelines),
     TEST(an_unknown_key_suggests_the_nearest),
     TEST(a_misplaced_key_is_reported_with_its_proper_place),
     TEST(exception_types_are_status_codes),
-    TEST(a_wrong_type_says_what_was_found_and_expected),
-    TEST(a_number_out_of_range_says_the_range),
-    TEST(a_bad_name_says_what_a_name_is),
+    TEST(the_error_for_a_wrong_type_names_the_actual_and_the_expected_type),
+    TEST(the_error_for_a_number_out_of_range_names_the_range),
+    TEST(the_error_for_a_bad_name_defines_names),
     TEST(what_is_required_is_missed_by_name),
     TEST(a_step_is_one_key_with_arguments),
     TEST(an_attribute_is_a_value_or_a_rectangular_list),

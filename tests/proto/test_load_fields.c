@@ -76,7 +76,7 @@ static void entries_are_in_the_order_of_their_names(void)
           fingerprint(STEPS "graph: [{name: n, op: x, f: {b: {p: 1}}}]\n"));
 }
 
-static void what_is_no_mapping_of_mappings_says_so(void)
+static void a_value_other_than_a_mapping_of_mappings_is_reported(void)
 {
     static const struct {
         const char *text, *error;
@@ -129,7 +129,7 @@ static const struct stg_test tests[] = {
     TEST(not_a_number_is_a_float),
     TEST(a_mapping_of_mappings_is_an_attribute_for_each_leaf),
     TEST(entries_are_in_the_order_of_their_names),
-    TEST(what_is_no_mapping_of_mappings_says_so),
+    TEST(a_value_other_than_a_mapping_of_mappings_is_reported),
     TEST(auto_and_tf_datas_number_for_it_are_kept_alike),
 };
 TEST_MAIN(tests)

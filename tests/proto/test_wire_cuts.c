@@ -9,7 +9,7 @@
 static unsigned char buf[STG_MESSAGE_MAX_BYTES];
 
 /* "None" differs from "unset". */
-static void fields_and_fetches_of_an_open_come_back(void)
+static void fields_and_fetches_of_an_open_survive_the_wire(void)
 {
     static const char *const names[] = {"user/id", "label"};
     const struct stg_request sent[] = {
@@ -54,7 +54,7 @@ static void fields_and_fetches_of_an_open_come_back(void)
     }
 }
 
-static void slots_and_moved_nodes_come_back(void)
+static void slots_and_moved_nodes_survive_the_wire(void)
 {
     static const char *const moved[] = {"a", "b"};
     struct stg_component slot = {
@@ -83,7 +83,7 @@ static void slots_and_moved_nodes_come_back(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(fields_and_fetches_of_an_open_come_back),
-    TEST(slots_and_moved_nodes_come_back),
+    TEST(fields_and_fetches_of_an_open_survive_the_wire),
+    TEST(slots_and_moved_nodes_survive_the_wire),
 };
 TEST_MAIN(tests)

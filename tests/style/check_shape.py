@@ -103,7 +103,7 @@ def symbols(objects, nm="nm"):
 
 
 def file_graph(found):
-    """{source: sources whose symbols it uses}. A name defined in two libraries belongs to the own library."""
+    """{source: sources whose symbols it uses}. A name defined in two libraries belongs to the library of its user."""
     places = collections.defaultdict(list)
     for source, (defined, _) in found.items():
         for name in defined:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each style check gets a good and a bad sample: a check that cannot fail checks nothing. Checks without an
-installed tool are left out."""
+"""Each style check gets a good and a bad sample: a check that cannot fail checks nothing. Checks whose tool is not
+installed are left out."""
 import os
 import shutil
 import subprocess

@@ -505,8 +505,8 @@ static int any_that_speaks(const struct trainer *trainers, const bool *over, uns
     }
 }
 
-/* Runs three trainers whose kinds change with each kill. A killed trainer starts again
- * (under its name with its old kind). */
+/* Runs three trainers that change their kind with each kill. A killed trainer starts
+ * again (under its name with its old kind). */
 static void run_with_kills(const char *delivery, const char *smart_stage, bool named,
                            unsigned seed, int n_items)
 {

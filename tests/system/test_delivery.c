@@ -243,7 +243,7 @@ static void broadcast_without_all_clients_reports_the_missing_ones(void)
     fixture_finish(&fixture);
 }
 
-static void broadcast_that_lacks_a_rewind_says_whose(void)
+static void broadcast_without_a_rewind_names_the_client(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -335,7 +335,7 @@ static void holding_every_credit_is_an_error_that_names_the_batches(void)
     fixture_finish(&fixture);
 }
 
-static void a_bad_row_costs_its_batch_and_the_stream_goes_on(void)
+static void a_bad_row_costs_its_batch_and_the_stream_continues(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -450,11 +450,11 @@ static const struct stg_test tests[] = {
     TEST(broadcast_gives_every_batch_to_all_in_order),
     TEST(broadcast_waits_until_all_are_there),
     TEST(broadcast_without_all_clients_reports_the_missing_ones),
-    TEST(broadcast_that_lacks_a_rewind_says_whose),
+    TEST(broadcast_without_a_rewind_names_the_client),
     TEST(a_fast_reader_runs_ahead_by_the_capacity_and_no_further),
     TEST(one_client_more_than_num_clients_is_refused_by_name),
     TEST(holding_every_credit_is_an_error_that_names_the_batches),
-    TEST(a_bad_row_costs_its_batch_and_the_stream_goes_on),
+    TEST(a_bad_row_costs_its_batch_and_the_stream_continues),
     TEST(a_missing_file_is_reported_to_every_trainer),
     TEST(an_empty_file_is_an_end_at_once),
     TEST(a_private_run_starts_at_the_start_and_disturbs_no_other_run),

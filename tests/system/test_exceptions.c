@@ -75,7 +75,7 @@ static const char *const many_threads[] = {"num_threads: 1", "num_threads: 2",
                                            "num_threads: 7"};
 #define N_MANY (sizeof(many_threads) / sizeof(many_threads[0]))
 
-static void an_unexpected_error_is_an_item_and_the_stream_goes_on(void)
+static void an_unexpected_error_is_an_item_and_the_stream_continues(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -360,7 +360,7 @@ static void elements_that_ignore_errors_leaves_out_are_counted(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(an_unexpected_error_is_an_item_and_the_stream_goes_on),
+    TEST(an_unexpected_error_is_an_item_and_the_stream_continues),
     TEST(an_ignored_error_leaves_out_its_item_alone),
     TEST(one_more_than_max_ignored_is_fatal_with_its_own_code),
     TEST(max_ignored_counts_within_a_pass),

@@ -216,7 +216,7 @@ static void strings_may_be_set_and_other_values_stay(void)
     fixture_finish(&fixture);
 }
 
-static void what_may_not_be_set_is_refused_and_the_stream_goes_on(void)
+static void a_feed_that_may_not_be_set_is_refused_and_the_stream_continues(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -318,7 +318,7 @@ static const struct stg_test tests[] = {
     TEST(an_error_of_what_feeds_is_the_items),
     TEST(what_a_client_sets_holds_from_the_next_item_drawn),
     TEST(strings_may_be_set_and_other_values_stay),
-    TEST(what_may_not_be_set_is_refused_and_the_stream_goes_on),
+    TEST(a_feed_that_may_not_be_set_is_refused_and_the_stream_continues),
     TEST(a_feed_of_a_detached_client_returns_the_reason),
     TEST(a_run_that_was_replaced_takes_no_feeds),
 };

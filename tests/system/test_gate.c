@@ -328,7 +328,7 @@ static void what_needs_descriptors_is_refused(void)
     fixture_finish(&a.fixture);
 }
 
-static void a_ticket_that_is_none_is_refused(void)
+static void an_invalid_ticket_is_refused(void)
 {
     struct asker a;
     asker_begin(&a);
@@ -505,7 +505,7 @@ static const struct stg_test tests[] = {
     TEST(a_disabled_gate_is_not_started),
     TEST(what_attach_sock_answers_the_gate_answers),
     TEST(what_needs_descriptors_is_refused),
-    TEST(a_ticket_that_is_none_is_refused),
+    TEST(an_invalid_ticket_is_refused),
     TEST(a_strangers_ticket_opens_what_is_the_strangers),
     TEST(a_change_that_is_sent_again_is_done_once),
     TEST(a_change_of_another_generation_is_not_done),

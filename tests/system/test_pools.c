@@ -73,7 +73,7 @@ static long thread_of(struct fixture *fixture, const char *name)
     return found;
 }
 
-/* Field `i` (from 3) of /proc/PID/task/TID/stat, whose second is "(comm)". */
+/* Field `i` (from 3) of /proc/PID/task/TID/stat; field 2 is "(comm)". */
 static long stat_field(struct fixture *fixture, long thread, int i)
 {
     char path[128], text[1024];
@@ -213,7 +213,7 @@ static void a_stop_does_not_wait_for_a_thread_of_the_pool(void)
     fixture_finish(&fixture);
 }
 
-static void a_pool_that_is_not_there_is_refused_with_those_that_are(void)
+static void an_unknown_pool_is_refused_with_a_list_of_the_known_ones(void)
 {
     struct fixture fixture;
     struct stg_err err = {0};
@@ -257,7 +257,7 @@ static const struct stg_test tests[] = {
     TEST(an_op_of_many_rows_is_done_by_all_threads_of_its_pool),
     TEST(a_runner_that_waits_holds_no_thread_of_the_pool),
     TEST(a_stop_does_not_wait_for_a_thread_of_the_pool),
-    TEST(a_pool_that_is_not_there_is_refused_with_those_that_are),
+    TEST(an_unknown_pool_is_refused_with_a_list_of_the_known_ones),
     TEST(a_stream_that_is_not_there_is_refused),
 };
 

@@ -245,7 +245,7 @@ static void rank_body(struct fixture *fixture, int fd, void *arg)
 
 static const char ten[] = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 
-static void a_rank_that_comes_back_goes_on_where_it_was(void)
+static void a_rank_that_reconnects_resumes_at_its_position(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -285,7 +285,7 @@ static void a_rank_that_comes_back_goes_on_where_it_was(void)
     fixture_finish(&fixture);
 }
 
-static void a_rank_that_does_not_come_back_in_time_ends_it_for_all(void)
+static void a_rank_that_does_not_reconnect_in_time_ends_the_pass_for_all(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -353,8 +353,8 @@ static const struct stg_test tests[] = {
     TEST(it_begins_when_all_ranks_are_there),
     TEST(a_missing_rank_is_reported),
     TEST(no_rank_is_offered_a_round_that_another_is_not),
-    TEST(a_rank_that_comes_back_goes_on_where_it_was),
-    TEST(a_rank_that_does_not_come_back_in_time_ends_it_for_all),
+    TEST(a_rank_that_reconnects_resumes_at_its_position),
+    TEST(a_rank_that_does_not_reconnect_in_time_ends_the_pass_for_all),
     TEST(a_rank_without_a_name_that_leaves_ends_it_at_once),
     TEST(a_new_client_takes_the_rank_of_one_that_left_between_passes),
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline whose files are on a file system that does not answer.
+ * A pipeline with files on a file system that does not answer.
  */
 #include <fcntl.h>
 #include <poll.h>

@@ -113,7 +113,7 @@ static void sparse_and_ragged_come_back_where_they_were(void)
                    "values:string:6 row_splits:int64:5(1)");
 }
 
-static void sparse_and_ragged_hold_what_tensorflow_says(void)
+static void sparse_and_ragged_equal_tensorflow(void)
 {
     struct fixture fixture;
     struct stg_err err;
@@ -211,7 +211,7 @@ static const struct stg_test tests[] = {
     TEST(one_tensor_is_called_as_it_is),
     TEST(lists_and_mappings_nest_and_nulls_stay),
     TEST(sparse_and_ragged_come_back_where_they_were),
-    TEST(sparse_and_ragged_hold_what_tensorflow_says),
+    TEST(sparse_and_ragged_equal_tensorflow),
     TEST(parts_that_cannot_be_are_refused_when_applied),
     TEST(content_that_does_not_fit_makes_an_error_item_that_names_the_tensor),
 };

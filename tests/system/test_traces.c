@@ -90,7 +90,7 @@ static uint64_t lie(struct stager_stream *stream)
     return 7;
 }
 
-static void what_a_client_says_of_itself_is_checked(void)
+static void the_spans_of_a_client_are_checked(void)
 {
     struct fixture fixture;
     struct trace trace;
@@ -195,7 +195,7 @@ static void a_trace_counts_on_the_memory_budget(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST_SLOW(what_a_client_says_of_itself_is_checked, 60),
+    TEST_SLOW(the_spans_of_a_client_are_checked, 60),
     TEST_SLOW(a_span_count_that_jumps_disturbs_no_other_client, 60),
     TEST(a_tracer_cannot_write_to_the_pages_it_reads),
     TEST(a_trace_has_a_length),

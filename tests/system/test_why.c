@@ -55,7 +55,7 @@ static void a_broadcast_names_the_client_that_its_buffer_is_full_for(void)
     fixture_finish(&fixture);
 }
 
-static void a_start_says_how_many_clients_are_missing(void)
+static void the_reason_for_a_late_start_names_the_number_of_missing_clients(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -125,7 +125,7 @@ static void the_end_of_a_pass_names_the_client_that_holds_a_batch(void)
 }
 
 /* A map takes a minute for the line. */
-static void a_slow_dataset_says_its_step_and_its_file(void)
+static void the_reason_for_a_slow_dataset_names_its_step_and_its_file(void)
 {
     struct fixture fixture;
     char path[256], yaml[1024];
@@ -154,7 +154,7 @@ static void a_slow_dataset_says_its_step_and_its_file(void)
     fixture_finish(&fixture);
 }
 
-static void a_slow_graph_says_since_when(void)
+static void the_reason_for_a_slow_graph_names_its_start(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -229,12 +229,12 @@ static void a_poll_gets_the_reason_and_wakes_all_the_same(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(a_broadcast_names_the_client_that_its_buffer_is_full_for, 30),
-    TEST_SLOW(a_start_says_how_many_clients_are_missing, 30),
+    TEST_SLOW(the_reason_for_a_late_start_names_the_number_of_missing_clients, 30),
     TEST_SLOW(a_rank_that_is_away_is_named, 30),
     TEST_SLOW(a_client_that_does_not_ask_for_the_next_pass_is_named, 30),
     TEST_SLOW(the_end_of_a_pass_names_the_client_that_holds_a_batch, 30),
-    TEST_SLOW(a_slow_dataset_says_its_step_and_its_file, 30),
-    TEST_SLOW(a_slow_graph_says_since_when, 30),
+    TEST_SLOW(the_reason_for_a_slow_dataset_names_its_step_and_its_file, 30),
+    TEST_SLOW(the_reason_for_a_slow_graph_names_its_start, 30),
     TEST_SLOW(a_daemon_that_does_not_answer_costs_some_milliseconds, 30),
     TEST_SLOW(a_poll_gets_the_reason_and_wakes_all_the_same, 60),
 };

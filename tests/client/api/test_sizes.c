@@ -70,7 +70,7 @@ static void counters_are_written_as_far_as_the_caller_knows_them(void)
     fake_finish(&fake, stream);
 }
 
-static void a_batch_says_of_itself_what_the_caller_knows(void)
+static void the_info_of_a_batch_describes_it(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -132,7 +132,7 @@ static const struct stg_test tests[] = {
     TEST(options_without_a_size_are_refused),
     TEST(options_of_a_newer_caller_are_taken_while_what_is_new_is_zero),
     TEST(counters_are_written_as_far_as_the_caller_knows_them),
-    TEST(a_batch_says_of_itself_what_the_caller_knows),
+    TEST(the_info_of_a_batch_describes_it),
     TEST(a_gpu_without_a_size_is_refused),
     TEST(what_an_older_caller_does_not_know_has_its_default),
     TEST(nothing_is_written_behind_what_an_older_caller_has),

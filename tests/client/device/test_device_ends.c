@@ -89,7 +89,7 @@ static void a_damaged_batch_is_reported_at_once(void)
 }
 
 /* Batches that the client prefetched but did not hand out go to another client. */
-static void what_is_ahead_of_a_cut_is_dropped(void)
+static void batches_ahead_of_a_revocation_are_dropped(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
@@ -228,7 +228,7 @@ static void what_is_no_device_is_refused(void)
     refuse(&options, -STAGER_UNAVAILABLE, "no device");
 }
 
-static void without_a_device_all_goes_on(void)
+static void without_a_device_everything_else_works(void)
 {
     struct fake fake = {0};
     on_device_load();
@@ -254,13 +254,13 @@ static const struct stg_test tests[] = {
     TEST(the_end_comes_after_what_is_ahead),
     TEST(a_copy_that_fails_costs_its_batch),
     TEST(a_damaged_batch_is_reported_at_once),
-    TEST(what_is_ahead_of_a_cut_is_dropped),
+    TEST(batches_ahead_of_a_revocation_are_dropped),
     TEST(a_client_that_holds_every_batch_gets_an_error),
     TEST(a_batch_in_hand_outlives_its_stream),
     TEST(close_waits_for_copies_under_way),
     TEST(a_forked_child_touches_no_device),
     TEST(what_is_no_device_is_refused),
-    TEST(without_a_device_all_goes_on),
+    TEST(without_a_device_everything_else_works),
 };
 
 TEST_MAIN(tests)

@@ -116,7 +116,7 @@ static void memory_of_another_device_is_left_alone(void)
     is_copied(&fake, memory);
 }
 
-static void memory_that_is_smaller_than_it_says_is_left_alone(void)
+static void memory_smaller_than_its_declared_size_is_left_alone(void)
 {
     struct fake fake;
     char *memory = offer(&fake);
@@ -156,7 +156,7 @@ static const struct stg_test tests[] = {
     TEST(a_shared_batch_is_read_where_it_lies),
     TEST(its_lease_goes_back_when_the_trainers_work_is_over),
     TEST(memory_of_another_device_is_left_alone),
-    TEST(memory_that_is_smaller_than_it_says_is_left_alone),
+    TEST(memory_smaller_than_its_declared_size_is_left_alone),
     TEST(a_batch_of_other_memory_is_copied),
     TEST(a_batch_beyond_the_memory_is_copied),
     TEST(memory_without_its_descriptor_is_an_error),

@@ -216,7 +216,7 @@ static void a_fetched_boundary_tensor_is_a_view_of_the_batch(void)
     stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
 }
 
-static void a_run_that_can_not_be_says_why(void)
+static void an_impossible_run_is_reported_with_its_reason(void)
 {
     struct fake fake = {0};
     start_seed(&fake);
@@ -309,7 +309,7 @@ static const struct stg_test tests[] = {
     TEST(it_does_on_threads_too),
     TEST(fetches_may_change_from_call_to_call),
     TEST(a_fetched_boundary_tensor_is_a_view_of_the_batch),
-    TEST(a_run_that_can_not_be_says_why),
+    TEST(an_impossible_run_is_reported_with_its_reason),
     TEST(what_is_fed_is_not_computed),
     TEST(without_a_graph_from_the_daemon_there_is_nothing_to_run),
 };

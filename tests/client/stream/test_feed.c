@@ -64,7 +64,7 @@ static int feed(struct fake *fake, struct stager_stream *stream, struct answer *
     return rc;
 }
 
-static void a_feed_crosses_with_shape_and_bytes_and_says_its_version(void)
+static void a_feed_crosses_with_shape_and_bytes_and_returns_its_version(void)
 {
     struct fake fake = {0};
     static struct answer answer = {.version = 7};
@@ -235,7 +235,7 @@ static void a_feed_to_a_daemon_that_went_away_ends(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(a_feed_crosses_with_shape_and_bytes_and_says_its_version),
+    TEST(a_feed_crosses_with_shape_and_bytes_and_returns_its_version),
     TEST(strings_of_a_slice_are_fed_as_they_are_seen),
     TEST(the_daemons_refusal_is_passed_on),
     TEST(what_makes_no_message_is_refused_before_it_is_sent),

@@ -108,7 +108,7 @@ static void check_refused(struct fake *fake, struct stager_stream *stream,
     CHECK_INT(fake_releases(fake), 1); /* the memory is released all the same */
 }
 
-static void descriptors_that_point_outside_are_refused_and_the_stream_goes_on(void)
+static void descriptors_that_point_outside_are_refused_and_the_stream_continues(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -284,7 +284,7 @@ static const struct stg_test tests[] = {
     TEST(a_credit_that_makes_no_sense_is_refused),
     TEST(pages_of_another_layout_are_refused_with_both_versions),
     TEST(pages_with_another_magic_or_size_are_refused),
-    TEST(descriptors_that_point_outside_are_refused_and_the_stream_goes_on),
+    TEST(descriptors_that_point_outside_are_refused_and_the_stream_continues),
     TEST(a_batch_whose_header_lies_is_refused_at_the_first_look),
     TEST(an_error_item_whose_text_lies_outside_is_refused),
     TEST(a_descriptor_of_an_unknown_kind_ends_the_stream),

@@ -359,7 +359,8 @@ static void publish_pair(struct fake *fake, uint32_t slot, int64_t n)
     stg_ring_push(&fake->ring, &d);
 }
 
-static void a_batch_whose_tensors_differ_in_rows_is_an_error_and_the_stream_goes_on(void)
+static void a_batch_with_tensors_of_different_rows_is_an_error_and_the_stream_continues(
+    void)
 {
     static struct stg_component pair[] = {
         {.name = "x", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}},
@@ -538,7 +539,7 @@ static const struct stg_test tests[] = {
     TEST(a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go),
     TEST(sizes_that_do_not_divide_are_refused_at_open_with_both_numbers),
     TEST(a_tensor_without_rows_is_named_at_open),
-    TEST(a_batch_whose_tensors_differ_in_rows_is_an_error_and_the_stream_goes_on),
+    TEST(a_batch_with_tensors_of_different_rows_is_an_error_and_the_stream_continues),
     TEST(parts_that_lie_are_refused_and_the_tensor_is_named),
     TEST(unsliced_parts_that_lie_are_refused_where_they_are_asked_for_as_one),
     TEST(parts_without_their_feature_make_a_batch_damaged),

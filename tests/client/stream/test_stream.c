@@ -94,7 +94,7 @@ static void a_tensor_that_is_not_there_is_not_found(void)
     fake_finish(&fake, stream);
 }
 
-static void a_released_batch_comes_back_to_the_daemon_as_it_was_lent(void)
+static void a_released_batch_returns_to_the_daemon_with_its_lease(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -112,7 +112,7 @@ static void a_released_batch_comes_back_to_the_daemon_as_it_was_lent(void)
     fake_finish(&fake, stream);
 }
 
-static void calling_next_says_that_what_came_before_is_done_with(void)
+static void calling_next_acknowledges_the_batch_before(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -456,8 +456,8 @@ static void a_ready_batch_costs_no_system_call(void)
 static const struct stg_test tests[] = {
     TEST(a_batch_is_a_view_of_shared_memory),
     TEST(a_tensor_that_is_not_there_is_not_found),
-    TEST(a_released_batch_comes_back_to_the_daemon_as_it_was_lent),
-    TEST(calling_next_says_that_what_came_before_is_done_with),
+    TEST(a_released_batch_returns_to_the_daemon_with_its_lease),
+    TEST(calling_next_acknowledges_the_batch_before),
     TEST(batches_in_hand_are_bounded_and_named),
     TEST(batches_are_released_in_any_order),
     TEST(an_error_item_is_reported_and_the_stream_continues),

@@ -63,7 +63,7 @@ static void a_path_that_fits_no_address_is_refused_with_its_length(void)
     CHECK_INT(stager_connect(dir, &client), -STAGER_UNAVAILABLE);
 }
 
-static void without_a_daemon_the_text_says_how_to_start_it(void)
+static void without_a_daemon_the_error_explains_how_to_start_it(void)
 {
     char dir[] = "/tmp/stg-none-XXXXXX";
     CHECK(mkdtemp(dir) != NULL);
@@ -319,7 +319,7 @@ static void descriptors_that_are_cut_off_do_not_leak(void)
 static const struct stg_test tests[] = {
     TEST(the_socket_is_looked_for_in_order),
     TEST(a_path_that_fits_no_address_is_refused_with_its_length),
-    TEST(without_a_daemon_the_text_says_how_to_start_it),
+    TEST(without_a_daemon_the_error_explains_how_to_start_it),
     TEST(a_socket_without_a_listener_is_unreachable),
     TEST(a_closed_door_names_its_group),
     TEST(a_daemon_of_another_protocol_is_refused_with_both_versions),

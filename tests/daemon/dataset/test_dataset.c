@@ -223,7 +223,7 @@ static void the_end_stays_the_end(void)
     stg_dataset_destroy(dataset);
 }
 
-static void a_stopped_dataset_says_cancelled(void)
+static void a_stopped_dataset_returns_cancelled(void)
 {
     struct stg_test_spec spec = {0};
     stg_test_range(&spec, INT64_MAX);
@@ -408,7 +408,7 @@ static void check_component(const struct stg_schema *schema, size_t c, const cha
     CHECK_STR(stg_shape_text(got->shape, got->ndim, text, sizeof(text)), shape);
 }
 
-static void infer_says_what_an_item_is(void)
+static void infer_returns_the_schema_of_an_item(void)
 {
     struct stg_bump bump;
     stg_bump_init(&bump, 0);
@@ -456,14 +456,14 @@ static const struct stg_test tests[] = {
     TEST(an_endless_repeat_of_nothing_ends),
     TEST(the_outermost_repeat_counts_the_epochs),
     TEST(the_end_stays_the_end),
-    TEST(a_stopped_dataset_says_cancelled),
+    TEST(a_stopped_dataset_returns_cancelled),
     TEST(a_block_outlives_its_dataset),
     TEST(infer_refuses_numbers_out_of_range),
     TEST(infer_refuses_numbers_of_text_line_out_of_range),
     TEST(infer_refuses_steps_in_a_wrong_order),
     TEST(infer_refuses_patterns_that_are_no_paths),
     TEST(a_batch_has_at_most_seven_dimensions),
-    TEST(infer_says_what_an_item_is),
+    TEST(infer_returns_the_schema_of_an_item),
 };
 
 TEST_MAIN(tests)

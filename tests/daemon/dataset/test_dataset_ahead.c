@@ -292,7 +292,7 @@ static void files_are_opened_while_one_before_is_read(void)
     stg_dataset_destroy(dataset);
 }
 
-static void a_file_that_cannot_be_opened_ahead_says_so_in_its_turn(void)
+static void a_file_that_cannot_be_opened_ahead_is_reported_in_its_turn(void)
 {
     struct stg_dataset *dataset = open_ahead_without(0, "small0004");
     struct stg_block *block;
@@ -326,7 +326,7 @@ static const struct stg_test tests[] = {
     TEST(a_small_budget_reads_nothing_ahead_and_gives_the_same),
     TEST_SLOW(lines_of_small_files_come_in_order_however_many_open_them, 60),
     TEST(files_are_opened_while_one_before_is_read),
-    TEST(a_file_that_cannot_be_opened_ahead_says_so_in_its_turn),
+    TEST(a_file_that_cannot_be_opened_ahead_is_reported_in_its_turn),
     TEST(a_dataset_goes_while_files_are_open),
 };
 

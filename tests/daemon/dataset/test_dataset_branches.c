@@ -229,7 +229,7 @@ static void choose_ends_when_all_inputs_have(void)
     "{start: 20, stop: 26}]}\ndataset: [sample_from_datasets: {from: [a, b, "            \
     "c], " arguments "}]\n"
 
-static void sample_draws_as_the_definition_says(void)
+static void sample_draws_by_its_definition(void)
 {
     check(SAMPLE("seed: 7"),
           "10; 11; 12; 0; 13; 20; 1; 2; 21; 3; 14; 4; 15; 5; 22; 23; 24; 25");
@@ -393,7 +393,7 @@ static const struct stg_test tests[] = {
     TEST(branches_take_branches),
     TEST(choose_takes_elements_in_the_order_of_the_choices),
     TEST(choose_ends_when_all_inputs_have),
-    TEST(sample_draws_as_the_definition_says),
+    TEST(sample_draws_by_its_definition),
     TEST(an_input_without_weight_is_never_drawn),
     TEST(epochs_of_samples_differ_only_on_request),
     TEST(draws_have_the_chances_of_their_weights),

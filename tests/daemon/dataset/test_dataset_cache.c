@@ -132,7 +132,7 @@ static void a_part_of_it_is_enough(void)
               "0 1 2 0 1 0 1 2 0 1 ");
 }
 
-static void too_much_for_the_memory_says_so(void)
+static void too_much_for_the_memory_is_reported(void)
 {
     struct stg_pipeline_spec *spec = load("- range: {stop: 1000000}\n- cache\n");
     struct stg_dataset_env env = stg_test_env();
@@ -379,7 +379,7 @@ static void a_filename_is_a_whole_path(void)
 static const struct stg_test tests[] = {
     TEST(the_input_runs_once),
     TEST(a_part_of_it_is_enough),
-    TEST(too_much_for_the_memory_says_so),
+    TEST(too_much_for_the_memory_is_reported),
     TEST(a_whole_epoch_makes_the_file_and_the_next_pass_reads_it),
     TEST(within_a_pass_the_file_is_read_from_the_second_epoch_on),
     TEST(an_epoch_with_an_error_makes_no_file),

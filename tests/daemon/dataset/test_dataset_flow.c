@@ -140,7 +140,7 @@ static void check_yields(const char *steps, const char *want)
 
 #define BATCH_4 "- batch: {batch_size: 4, drop_remainder: true}\n"
 
-static void infer_says_what_comes_out(void)
+static void infer_returns_the_schema_of_the_output(void)
 {
     check_yields("- take: {count: 3}\n- skip: {count: 1}\n- ignore_errors\n"
                  "- shard: {num_shards: 2, index: 0}\n",
@@ -322,7 +322,7 @@ static void ignored_errors_are_counted_over_epochs(void)
     stg_pipeline_spec_destroy(spec);
 }
 
-static void one_more_than_max_ignored_ends_the_pass_and_says_which(void)
+static void one_more_than_max_ignored_ends_the_pass_with_the_item_in_the_error(void)
 {
     struct stg_pipeline_spec *spec;
     struct stg_dataset *dataset = open_bad("- ignore_errors: {max_ignored: 2}\n", &spec);
@@ -341,7 +341,7 @@ static void one_more_than_max_ignored_ends_the_pass_and_says_which(void)
 static const struct stg_test tests[] = {
     TEST(mistakes_are_found_before_anything_runs),
     TEST(numbers_out_of_range_and_slips_of_the_pen_have_a_place),
-    TEST(infer_says_what_comes_out),
+    TEST(infer_returns_the_schema_of_the_output),
     TEST(shuffle_and_repeat_is_shuffle_and_repeat),
     TEST(the_shards_are_the_whole),
     TEST(take_and_skip_part_a_dataset),
@@ -349,7 +349,7 @@ static const struct stg_test tests[] = {
     TEST(a_batch_is_taken_apart_in_its_place),
     TEST(every_row_keeps_its_place_through_all_of_them),
     TEST(ignored_errors_are_counted_over_epochs),
-    TEST(one_more_than_max_ignored_ends_the_pass_and_says_which),
+    TEST(one_more_than_max_ignored_ends_the_pass_with_the_item_in_the_error),
 };
 
 TEST_MAIN(tests)

@@ -501,7 +501,7 @@ static void check_list_error(const char *pattern, int code, const char *why)
 }
 
 /* TFD-E10, TFD-E1 */
-static void no_file_is_an_error_that_says_why(void)
+static void no_file_is_an_error_with_a_reason(void)
 {
     STG_TEST_FILE("a", "");
     char want[256];
@@ -551,7 +551,7 @@ static const struct stg_test tests[] = {
     TEST(a_file_that_goes_between_listing_and_opening_is_named),
     TEST(rows_before_a_failure_are_not_lost_without_batch),
     TEST(a_file_that_is_cut_or_grows_while_it_is_read_does_no_harm),
-    TEST(no_file_is_an_error_that_says_why),
+    TEST(no_file_is_an_error_with_a_reason),
 };
 
 TEST_MAIN(tests)

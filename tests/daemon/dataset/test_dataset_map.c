@@ -100,7 +100,7 @@ static void write_csv(void)
     "output: {n: \"columns:0\", s: \"columns:1\"}"
 
 /* TFD-E2 */
-static void a_bad_line_costs_one_element_and_says_where_it_stands(void)
+static void a_bad_line_costs_one_element_and_the_error_names_its_place(void)
 {
     write_csv();
     static const char *const hows[] = {"", ", num_parallel_calls: 2"};
@@ -455,7 +455,7 @@ static const struct stg_test tests[] = {
     TEST(shapes_are_those_of_one_element),
     TEST(a_constant_is_an_element_for_each),
     TEST(elements_that_differ_in_shape_stay_as_they_are),
-    TEST(a_bad_line_costs_one_element_and_says_where_it_stands),
+    TEST(a_bad_line_costs_one_element_and_the_error_names_its_place),
     TEST(an_element_of_no_file_is_named_by_its_number),
     TEST(mistakes_in_the_graph_are_found_when_it_is_applied),
     TEST(the_order_does_not_depend_on_the_number_of_threads),

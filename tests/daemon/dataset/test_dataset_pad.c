@@ -61,7 +61,7 @@ static void padded_batch_fills_up_to_what_is_said_with_what_is_said(void)
 }
 
 /* TFD-E7 */
-static void an_element_larger_than_its_padding_is_an_error_that_says_where(void)
+static void an_element_larger_than_its_padding_is_an_error_with_its_place(void)
 {
     const char *steps = "- padded_batch: {batch_size: 2, padded_shapes: [3]}";
     check(steps, "[[1 2 3] [0 0 0]] [[1 2 3] [  ]]\n[[4 0 0] [5 6 0]] [[4  ] [5 6 ]]\n"
@@ -235,7 +235,7 @@ static void mistakes_in_buckets_are_found_when_it_is_applied(void)
 static const struct stg_test tests[] = {
     TEST(padded_batch_fills_up_to_the_largest),
     TEST(padded_batch_fills_up_to_what_is_said_with_what_is_said),
-    TEST(an_element_larger_than_its_padding_is_an_error_that_says_where),
+    TEST(an_element_larger_than_its_padding_is_an_error_with_its_place),
     TEST(inner_dimensions_are_padded_too),
     TEST(mistakes_in_paddings_are_found_when_it_is_applied),
     TEST(ragged_batch_puts_elements_one_after_the_other),

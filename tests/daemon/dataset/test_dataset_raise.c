@@ -109,7 +109,7 @@ static void what_is_said_to_be_raised_is_enough(void)
 }
 
 /* One row of 40,000 numbers among rows of one: its padded batch has 5 MB. */
-static void a_batch_that_a_row_makes_too_large_is_an_item_and_the_pass_goes_on(void)
+static void a_batch_that_a_row_makes_too_large_is_an_item_and_the_pass_continues(void)
 {
     static const char *const steps[] = {
         "padded_batch: {batch_size: 16}",
@@ -190,7 +190,7 @@ static void a_million_files_fit_without_a_memory_budget(void)
 
 static const struct stg_test tests[] = {
     TEST(what_is_said_to_be_raised_is_enough),
-    TEST(a_batch_that_a_row_makes_too_large_is_an_item_and_the_pass_goes_on),
+    TEST(a_batch_that_a_row_makes_too_large_is_an_item_and_the_pass_continues),
     TEST(a_million_files_fit_without_a_memory_budget),
 };
 

@@ -256,7 +256,7 @@ static void check_errors(struct stg_step_run *run)
     free(without);
 }
 
-static void an_error_keeps_its_place_and_the_rest_goes_on(void)
+static void an_error_keeps_its_place_and_the_rest_continues(void)
 {
     over_rows(check_errors);
 }
@@ -490,7 +490,7 @@ static const struct stg_test tests[] = {
     TEST(what_comes_out_does_not_depend_on_how_much_is_asked_for),
     TEST_SLOW(what_comes_out_does_not_depend_on_the_number_of_threads, 180),
     TEST(no_element_and_one_element_are_enough),
-    TEST(an_error_keeps_its_place_and_the_rest_goes_on),
+    TEST(an_error_keeps_its_place_and_the_rest_continues),
     TEST(errors_stand_where_they_stand_in_tf_data),
     TEST(a_failure_of_the_source_comes_through),
     TEST_SLOW(a_stop_after_any_block_cancels, 180),

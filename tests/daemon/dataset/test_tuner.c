@@ -106,7 +106,7 @@ static void threads_are_the_time_of_the_stage_over_that_of_the_consumer(void)
 
 /* On average one thread is just enough, but producer and consumer wait for each other in
  * turn. */
-static void an_uneven_stage_has_a_thread_more_than_the_mean_says(void)
+static void an_uneven_stage_gets_one_thread_more_than_the_mean_requires(void)
 {
     struct stg_tuner tuner = tuner_of(1, 16, 8);
     struct stg_tuner_change change;
@@ -421,7 +421,7 @@ static void a_slow_source_is_not_helped_by_room(void)
 
 static const struct stg_test tests[] = {
     TEST(threads_are_the_time_of_the_stage_over_that_of_the_consumer),
-    TEST(an_uneven_stage_has_a_thread_more_than_the_mean_says),
+    TEST(an_uneven_stage_gets_one_thread_more_than_the_mean_requires),
     TEST(the_cpus_bound_threads_that_compute_and_not_those_that_sleep),
     TEST(a_consumer_that_does_nothing_gets_what_the_limit_allows),
     TEST(what_only_one_thread_can_do_is_not_sped_up_by_more),

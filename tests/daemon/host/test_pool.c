@@ -60,7 +60,7 @@ static void refuse(const struct stg_thread_pool_spec *specs, size_t n, const cha
     CHECK_CONTAINS(err.text, part);
 }
 
-static void what_the_machine_has_not_is_refused_with_what_it_has(void)
+static void an_unknown_cpu_is_refused_with_a_list_of_the_existing_ones(void)
 {
     struct stg_thread_pool_spec spec = spec_of("io");
     spec.cpus = "0,1000-1001";
@@ -417,7 +417,7 @@ static void each_part_runs_once_under_concurrent_callers(void)
 static const struct stg_test tests[] = {
     TEST(a_list_of_cpus_is_read_as_the_kernel_writes_it),
     TEST(what_is_no_list_of_cpus_is_refused),
-    TEST(what_the_machine_has_not_is_refused_with_what_it_has),
+    TEST(an_unknown_cpu_is_refused_with_a_list_of_the_existing_ones),
     TEST(an_id_out_of_range_is_reported_with_the_pools),
     TEST(a_thread_has_its_name_its_cpus_and_its_niceness),
     TEST(users_take_turns_however_many_jobs_each_has),

@@ -386,7 +386,7 @@ static void a_worker_that_dies_or_hangs_costs_its_batch(void)
     stg_workers_unref(workers);
 }
 
-static void a_batch_is_tried_again_where_the_step_says_so(void)
+static void a_batch_is_retried_if_the_step_allows_it(void)
 {
     struct stg_workers *workers = make_workers(", retries: 1");
     struct stg_err err = {0};
@@ -584,7 +584,7 @@ static const struct stg_test tests[] = {
     TEST(a_worker_that_answers_with_an_error_or_another_shape_keeps_its_place),
     TEST(bytes_that_change_while_they_are_read_cause_no_fault),
     TEST(a_worker_that_dies_or_hangs_costs_its_batch),
-    TEST(a_batch_is_tried_again_where_the_step_says_so),
+    TEST(a_batch_is_retried_if_the_step_allows_it),
     TEST(a_call_ends_when_all_is_stopped),
     TEST(stopped_workers_admit_no_process),
     TEST(a_worker_that_answers_without_a_request_is_expelled),

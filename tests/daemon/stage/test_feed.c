@@ -212,7 +212,7 @@ static void a_value_of_another_kind_is_refused_with_both(void)
     refuse_value(definition, STAGER_FAILED_PRECONDITION, "cannot be set by a client",
                  (struct stg_request){.name = "value", .dtype = STAGER_INT64});
     refuse_value(definition, STAGER_NOT_FOUND, "no such node",
-                 (struct stg_request){.name = "nobody", .dtype = STAGER_INT64});
+                 (struct stg_request){.name = "unknown", .dtype = STAGER_INT64});
     stg_definition_unref(definition);
 }
 

@@ -210,7 +210,7 @@ static void zeros_behind_gzip_are_no_data(void)
 }
 
 /* Skipped data are decoded and dropped. */
-static void reading_goes_on_behind_what_is_skipped(void)
+static void reading_continues_behind_skipped_records(void)
 {
     for (size_t i = 0; i < N_KINDS; i++) {
         for (size_t at = 0; at < TEXT_BYTES; at += 1 + at / 2) {
@@ -452,7 +452,7 @@ static const struct stg_test tests[] = {
     TEST(streams_in_a_row_are_one_text),
     TEST(an_empty_file_is_an_empty_text),
     TEST(zeros_behind_gzip_are_no_data),
-    TEST(reading_goes_on_behind_what_is_skipped),
+    TEST(reading_continues_behind_skipped_records),
     TEST(a_compressed_source_has_no_size),
     TEST(a_stream_truncated_at_any_byte_is_reported),
     TEST(no_damage_does_harm),

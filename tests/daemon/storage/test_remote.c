@@ -206,7 +206,7 @@ static void a_server_that_stays_busy_is_given_up(void)
     stg_test_server_stop();
 }
 
-static void a_server_that_says_when_is_not_asked_before(void)
+static void a_server_with_retry_after_is_not_asked_earlier(void)
 {
     struct timespec before, after;
     start();
@@ -219,7 +219,7 @@ static void a_server_that_says_when_is_not_asked_before(void)
     stg_test_server_stop();
 }
 
-static void a_reset_connection_goes_on_at_the_byte(void)
+static void a_fetch_resumes_at_the_byte_after_a_reset(void)
 {
     start();
     check_reads(stg_test_server_url("/object/a?size=60000&reset=30000&times=1"), 60000);
@@ -229,7 +229,7 @@ static void a_reset_connection_goes_on_at_the_byte(void)
     stg_test_server_stop();
 }
 
-static void a_short_body_goes_on_at_the_byte(void)
+static void a_fetch_resumes_at_the_byte_after_a_short_body(void)
 {
     start();
     check_reads(stg_test_server_url("/object/a?size=60000&short=10000&times=1"), 60000);
@@ -237,7 +237,7 @@ static void a_short_body_goes_on_at_the_byte(void)
     stg_test_server_stop();
 }
 
-static void a_stalled_body_goes_on_at_the_byte(void)
+static void a_fetch_resumes_at_the_byte_after_a_stall(void)
 {
     start();
     check_reads(stg_test_server_url("/object/a?size=60000&stall=10000&times=1"), 60000);
@@ -253,7 +253,7 @@ static void a_body_that_is_always_short_is_given_up(void)
     stg_test_server_stop();
 }
 
-static void an_answer_with_another_range_is_none(void)
+static void an_answer_with_another_range_is_refused(void)
 {
     start();
     check_reads(stg_test_server_url("/object/a?size=60000&wrong=1&times=1"), 60000);
@@ -528,12 +528,12 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_does_not_fit_into_read_ahead_is_read_all_the_same, 60),
     TEST_SLOW(a_busy_server_is_asked_again, 60),
     TEST_SLOW(a_server_that_stays_busy_is_given_up, 60),
-    TEST_SLOW(a_server_that_says_when_is_not_asked_before, 60),
-    TEST_SLOW(a_reset_connection_goes_on_at_the_byte, 60),
-    TEST_SLOW(a_short_body_goes_on_at_the_byte, 60),
-    TEST_SLOW(a_stalled_body_goes_on_at_the_byte, 60),
+    TEST_SLOW(a_server_with_retry_after_is_not_asked_earlier, 60),
+    TEST_SLOW(a_fetch_resumes_at_the_byte_after_a_reset, 60),
+    TEST_SLOW(a_fetch_resumes_at_the_byte_after_a_short_body, 60),
+    TEST_SLOW(a_fetch_resumes_at_the_byte_after_a_stall, 60),
     TEST_SLOW(a_body_that_is_always_short_is_given_up, 60),
-    TEST_SLOW(an_answer_with_another_range_is_none, 60),
+    TEST_SLOW(an_answer_with_another_range_is_refused, 60),
     TEST_SLOW(no_server_listens, 60),
     TEST_SLOW(a_refusal_names_url_and_status_and_what_to_set, 60),
     TEST_SLOW(a_query_is_never_shown, 60),

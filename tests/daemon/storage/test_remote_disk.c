@@ -94,7 +94,7 @@ static void an_object_that_was_replaced_is_fetched_anew(void)
     stop();
 }
 
-static void what_says_no_version_is_not_kept(void)
+static void an_object_without_a_version_is_not_cached(void)
 {
     start(10u << 20);
     const char *url = stg_test_server_url("/object/a?size=100000&etag=0&modified=0");
@@ -140,7 +140,7 @@ static void cut(const char *path)
     CHECK(stat(path, &st) == 0 && truncate(path, st.st_size / 2) == 0);
 }
 
-static void what_a_crash_left_is_none(void)
+static void files_left_by_a_crash_are_not_used(void)
 {
     start(10u << 20);
     const char *url = stg_test_server_url("/object/a?size=200000");
@@ -245,9 +245,9 @@ static void an_impossible_folder_is_reported(void)
 static const struct stg_test tests[] = {
     TEST_SLOW(what_is_kept_is_not_fetched_again, 60),
     TEST_SLOW(an_object_that_was_replaced_is_fetched_anew, 60),
-    TEST_SLOW(what_says_no_version_is_not_kept, 60),
+    TEST_SLOW(an_object_without_a_version_is_not_cached, 60),
     TEST_SLOW(a_user_without_read_access_gets_nothing_from_the_cache, 60),
-    TEST_SLOW(what_a_crash_left_is_none, 60),
+    TEST_SLOW(files_left_by_a_crash_are_not_used, 60),
     TEST(what_is_kept_of_another_url_is_not_given_out),
     TEST(what_another_version_kept_is_thrown_away),
     TEST_SLOW(no_more_is_kept_than_may_be, 60),

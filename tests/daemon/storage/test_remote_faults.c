@@ -103,7 +103,7 @@ CURL *__wrap_curl_easy_init(void)
     return fails(EASY_INIT) ? NULL : __real_curl_easy_init();
 }
 
-/* Calls whose last argument is a long or a pointer are passed the same way. */
+/* Calls with a long or a pointer as last argument are passed the same way. */
 #define WRAP_OPTION(code, option, function, call, failure)                               \
     code __wrap_##function(void *handle, option number, ...)                             \
     {                                                                                    \

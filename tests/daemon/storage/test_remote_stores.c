@@ -187,7 +187,7 @@ static void what_is_public_needs_no_key(void)
     stop();
 }
 
-static void a_refusal_of_s3_says_why_and_shows_no_key(void)
+static void a_refusal_of_s3_is_reported_with_its_reason_and_without_keys(void)
 {
     struct stg_err err = {0};
     start("remote_s3.py");
@@ -250,7 +250,7 @@ static void a_list_that_goes_round_is_refused(void)
     stop();
 }
 
-static void a_server_that_is_none_of_s3_is_named(void)
+static void a_server_other_than_s3_is_reported(void)
 {
     struct stg_err err = {0};
     char got[64];
@@ -262,7 +262,7 @@ static void a_server_that_is_none_of_s3_is_named(void)
     stop();
 }
 
-static void a_pattern_that_matches_nothing_says_so(void)
+static void a_pattern_that_matches_nothing_is_reported(void)
 {
     struct stg_err err = {0};
     char got[64];
@@ -377,7 +377,7 @@ static int take_none(void *owner, const struct stg_hdfs_status *status,
     return 0;
 }
 
-static void an_answer_that_is_none_of_webhdfs_is_refused(void)
+static void an_answer_outside_the_webhdfs_protocol_is_refused(void)
 {
     static const char *const rows[] = {
         "",
@@ -403,7 +403,7 @@ static void an_answer_that_is_none_of_webhdfs_is_refused(void)
     CHECK_INT(stg_hdfs_list(list_text, strlen(list_text), take_none, &n, &err), 0);
 }
 
-static void a_refusal_of_webhdfs_says_why(void)
+static void a_refusal_of_webhdfs_is_reported_with_its_reason(void)
 {
     static const struct {
         const char *text, *exception, *message;
@@ -432,18 +432,18 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_session_is_signed_for, 60),
     TEST_SLOW(a_daemon_of_its_own_uses_its_environment, 60),
     TEST_SLOW(what_is_public_needs_no_key, 60),
-    TEST_SLOW(a_refusal_of_s3_says_why_and_shows_no_key, 60),
+    TEST_SLOW(a_refusal_of_s3_is_reported_with_its_reason_and_without_keys, 60),
     TEST_SLOW(a_bucket_is_listed_by_pattern, 60),
     TEST_SLOW(a_list_that_is_cut_is_asked_for_anew, 60),
     TEST_SLOW(a_list_that_goes_round_is_refused, 60),
-    TEST_SLOW(a_server_that_is_none_of_s3_is_named, 60),
-    TEST_SLOW(a_pattern_that_matches_nothing_says_so, 60),
+    TEST_SLOW(a_server_other_than_s3_is_reported, 60),
+    TEST_SLOW(a_pattern_that_matches_nothing_is_reported, 60),
     TEST_SLOW(keys_are_for_the_named_users, 60),
     TEST_SLOW(a_file_of_hdfs_is_read_from_its_datanode, 60),
     TEST_SLOW(hdfs_is_listed_by_pattern, 60),
     TEST_SLOW(hdfs_is_read_as_the_user_that_applied, 60),
     TEST_SLOW(a_file_of_hdfs_that_is_replaced_is_data_loss, 60),
-    TEST_SLOW(an_answer_that_is_none_of_webhdfs_is_refused, 60),
-    TEST(a_refusal_of_webhdfs_says_why),
+    TEST_SLOW(an_answer_outside_the_webhdfs_protocol_is_refused, 60),
+    TEST(a_refusal_of_webhdfs_is_reported_with_its_reason),
 };
 TEST_MAIN(tests)

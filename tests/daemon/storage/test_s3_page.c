@@ -110,7 +110,7 @@ static void a_page_in_utf_16_is_read(void)
 
 /* ---- what none should ---- */
 
-static void a_page_that_is_none_is_refused_with_the_reason(void)
+static void an_invalid_page_is_refused_with_the_reason(void)
 {
     static const struct {
         const char *document, *why;
@@ -319,7 +319,7 @@ static size_t damage(char text[4096])
     return n;
 }
 
-static void damage_is_refused_or_read_and_never_harms(void)
+static void damage_is_refused_or_read_without_harm(void)
 {
     const char *seed = getenv("STG_FUZZ_SEED"), *runs = getenv("STG_FUZZ_RUNS");
     state = 2 * (seed != NULL ? strtoull(seed, NULL, 10) : 1) + 1;
@@ -343,7 +343,7 @@ static void damage_is_refused_or_read_and_never_harms(void)
 
 /* ---- refusals ---- */
 
-static void a_refusal_says_why_as_far_as_it_came(void)
+static void a_truncated_refusal_is_reported_as_far_as_it_was_received(void)
 {
     static const struct {
         const char *text, *code, *message;
@@ -390,13 +390,13 @@ static void without_memory_nothing_is_read(void)
 static const struct stg_test tests[] = {
     TEST(a_page_of_a_list_is_taken_apart),
     TEST(a_page_in_utf_16_is_read),
-    TEST(a_page_that_is_none_is_refused_with_the_reason),
+    TEST(an_invalid_page_is_refused_with_the_reason),
     TEST(a_document_with_a_doctype_is_refused),
     TEST(depth_names_and_texts_are_bounded),
     TEST(what_is_large_and_not_understood_is_passed_over),
     TEST(a_page_that_is_cut_is_refused_and_gives_no_key),
-    TEST_SLOW(damage_is_refused_or_read_and_never_harms, 60),
-    TEST(a_refusal_says_why_as_far_as_it_came),
+    TEST_SLOW(damage_is_refused_or_read_without_harm, 60),
+    TEST(a_truncated_refusal_is_reported_as_far_as_it_was_received),
     TEST(without_memory_nothing_is_read),
 };
 TEST_MAIN(tests)

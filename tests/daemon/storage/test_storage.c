@@ -79,7 +79,7 @@ static bool acl_grants(const struct acl *acl, size_t n, uid_t uid, gid_t gid)
     return stg_access_granted(&st, acl, 4 + 8 * n, &alice, STG_ACCESS_READ);
 }
 
-static void an_acl_decides_as_acl_5_says(void)
+static void an_acl_decides_like_acl_5(void)
 {
     struct acl named = {2,
                         {{USER_OBJ, 6, 0},
@@ -491,7 +491,7 @@ static void check_why_nothing(const char *pattern, const char *why)
     CHECK_CONTAINS(err.text, why);
 }
 
-static void a_pattern_that_finds_nothing_says_what_may_be_wrong_with_it(void)
+static void the_error_for_a_pattern_without_matches_names_likely_causes(void)
 {
     make_dir("classes", (uid_t)-1, 0755);
     make_dir("classes/cat", (uid_t)-1, 0755);
@@ -576,7 +576,7 @@ static const struct stg_test tests[] = {
     TEST(the_first_class_that_applies_decides),
     TEST(a_full_disk_is_a_resource_that_is_exhausted),
     TEST(root_may_read_everything),
-    TEST(an_acl_decides_as_acl_5_says),
+    TEST(an_acl_decides_like_acl_5),
     TEST(a_malformed_acl_grants_nothing),
     TEST(modes_of_a_file_hold_for_the_applier),
     TEST(acls_of_a_file_hold_for_the_applier),
@@ -586,7 +586,7 @@ static const struct stg_test tests[] = {
     TEST(files_whose_modes_mean_nothing_are_refused),
     TEST(what_only_the_daemon_may_not_read_comes_with_the_cure),
     TEST(patterns_match_names_one_directory_at_a_time),
-    TEST(a_pattern_that_finds_nothing_says_what_may_be_wrong_with_it),
+    TEST(the_error_for_a_pattern_without_matches_names_likely_causes),
     TEST(names_in_a_directory_that_may_not_be_listed_stay_hidden),
     TEST(a_pattern_is_checked_without_touching_files),
 };
