@@ -99,7 +99,7 @@ struct parts {
     Stager__Name name;
     Stager__Open open;
     Stager__Names fields, fetches; /* of that */
-    Stager__Lacks lacks;
+    Stager__Unsupported unsupported;
     Stager__FeedRequest feed;
     Stager__Empty new_ticket;
     Stager__WorkRequest work;
@@ -158,14 +158,15 @@ static Stager__Names *names_fill(Stager__Names *names, const char *const *from, 
     return names;
 }
 
-static Stager__Lacks *lacks_fill(Stager__Lacks *lacks, const struct stg_request *from)
+static Stager__Unsupported *unsupported_fill(Stager__Unsupported *unsupported,
+                                             const struct stg_request *from)
 {
-    stager__lacks__init(lacks);
-    lacks->generation = from->lacks_generation;
-    lacks->has_generation = from->lacks_generation != 0;
-    lacks->node = (char **)(uintptr_t)from->lacks;
-    lacks->n_node = from->n_lacks;
-    return lacks;
+    stager__unsupported__init(unsupported);
+    unsupported->generation = from->unsupported_generation;
+    unsupported->has_generation = from->unsupported_generation != 0;
+    unsupported->node = (char **)(uintptr_t)from->unsupported;
+    unsupported->n_node = from->n_unsupported;
+    return unsupported;
 }
 
 static Stager__Open *open_fill(struct parts *parts, const struct stg_request *from)
@@ -186,8 +187,8 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
         open->fields = names_fill(&parts->fields, from->fields, from->n_fields);
     if (from->has_fetches)
         open->fetches = names_fill(&parts->fetches, from->fetches, from->n_fetches);
-    if (from->has_lacks)
-        open->lacks = lacks_fill(&parts->lacks, from);
+    if (from->has_unsupported)
+        open->unsupported = unsupported_fill(&parts->unsupported, from);
     return open;
 }
 
@@ -388,11 +389,11 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
         ret->fetches = (const char *const *)from->fetches->name;
         ret->n_fetches = from->fetches->n_name;
     }
-    ret->has_lacks = from->lacks != NULL;
-    if (ret->has_lacks) {
-        ret->lacks_generation = from->lacks->generation;
-        ret->lacks = (const char *const *)from->lacks->node;
-        ret->n_lacks = from->lacks->n_node;
+    ret->has_unsupported = from->unsupported != NULL;
+    if (ret->has_unsupported) {
+        ret->unsupported_generation = from->unsupported->generation;
+        ret->unsupported = (const char *const *)from->unsupported->node;
+        ret->n_unsupported = from->unsupported->n_node;
     }
 }
 

@@ -81,12 +81,12 @@ struct stg_request {
     bool has_fetches; /* open; else the pipeline's targets */
     const char *const *fetches;
     size_t n_fetches;
-    bool
-        has_lacks; /* open: of a client that can be asked what its build cannot compute */
-    uint64_t
-        lacks_generation;     /* of the pipeline that it looked at; 0: it was not asked */
-    const char *const *lacks; /* nodes of it */
-    size_t n_lacks;
+    bool has_unsupported; /* open: of a client that can be asked what its build cannot
+                             compute */
+    uint64_t unsupported_generation; /* of the pipeline that it looked at; 0: it was not
+                                        asked */
+    const char *const *unsupported;  /* nodes of it */
+    size_t n_unsupported;
     uint32_t millis; /* trace: for how long */
     uint32_t most;   /* work: not if there are so many; 0: anyway */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
@@ -263,7 +263,8 @@ struct stg_reply {
     uint64_t batch_rows;     /* of a staged batch that is whole; 0: not known */
     bool unseen;             /* the daemon has no pidfd of this process */
     bool wants_reports;
-    bool asks; /* open again, and say what your build lacks: no descriptors came */
+    bool
+        asks; /* the client opens again with its unsupported nodes: no descriptors came */
     uint64_t device_bytes; /* 0: no such memory comes with it */
     uint32_t device_number;
     const void *device_uuid; /* STG_WIRE_UUID_BYTES; NULL: none */

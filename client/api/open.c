@@ -55,9 +55,9 @@ static int look(struct stager *client, const struct stg_reply *reply, struct ask
     const struct stg_compute *table = NULL;
     struct stg_err why = {0};
     asked_finish(asked);
-    request->lacks_generation = reply->generation;
-    request->lacks = NULL;
-    request->n_lacks = 0;
+    request->unsupported_generation = reply->generation;
+    request->unsupported = NULL;
+    request->n_unsupported = 0;
     if (stg_compute_load(&table, &why) < 0)
         return 0;
     int rc =
@@ -67,9 +67,9 @@ static int look(struct stager *client, const struct stg_reply *reply, struct ask
     asked->names = calloc(asked->spec->n_nodes + 1, sizeof(*asked->names));
     if (asked->names == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    rc =
-        table->lacks(asked->spec, &reply->boundary, asked->names, &request->n_lacks, err);
-    request->lacks = asked->names;
+    rc = table->unsupported(asked->spec, &reply->boundary, asked->names,
+                            &request->n_unsupported, err);
+    request->unsupported = asked->names;
     return rc;
 }
 
@@ -79,7 +79,7 @@ static int call_open(struct stager *client, struct stg_request *request,
                      struct stg_err *err)
 {
     struct asked asked = {0};
-    request->has_lacks = true;
+    request->has_unsupported = true;
     int rc = 0;
     for (int i = 0; rc == 0; i++) {
         rc = stg_client_call(client, request, STG_OPEN_NS, ret, fds, max_fds, ret_n_fds,

@@ -48,8 +48,9 @@ static void destroy(struct stg_compute_graph *graph)
     free(graph);
 }
 
-static int lacks(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
-                 const char **ret_names, size_t *ret_n, struct stg_err *err)
+static int unsupported(const struct stg_pipeline_spec *spec,
+                       const struct stg_schema *boundary, const char **ret_names,
+                       size_t *ret_n, struct stg_err *err)
 {
     struct stg_graph *graph = NULL;
     int rc = stg_graph_create(spec, NULL, boundary, &graph, err);
@@ -352,7 +353,7 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .abi = STG_COMPUTE_ABI,
     .struct_bytes = sizeof(struct stg_compute),
     .release = STAGER_RELEASE,
-    .lacks = lacks,
+    .unsupported = unsupported,
     .create = create,
     .destroy = destroy,
     .use_device = use_device,

@@ -74,8 +74,9 @@ struct stg_compute {
     /* The nodes of the graph that this build cannot make: an op that it does not have, an
      * attribute or a dtype that the op does not know. ret_names has room for all nodes;
      * strings are the spec's. */
-    int (*lacks)(const struct stg_pipeline_spec *spec, const struct stg_schema *boundary,
-                 const char **ret_names, size_t *ret_n, struct stg_err *err);
+    int (*unsupported)(const struct stg_pipeline_spec *spec,
+                       const struct stg_schema *boundary, const char **ret_names,
+                       size_t *ret_n, struct stg_err *err);
 
     /* spec and boundary must outlive the graph. What this build cannot make is an error
      * when an executor needs it, not here. Variables are made here, and the threads

@@ -20,7 +20,7 @@
 #define OPEN_MILLIS 25000 /* for memory that comes back */
 #define BRIEF_MILLIS 1000 /* for a process that may be about to end, or to release */
 
-/* ---- what a client lacks ---- */
+/* ---- unsupported nodes ---- */
 
 /* Who computes behind the boundary is told the graph first, and asked what of it its
  * build cannot; once for each generation. */
@@ -29,9 +29,10 @@ static bool must_ask(const struct stg_pipeline *pipeline,
 {
     struct stg_cut_needs *needs = NULL;
     struct stg_request asked = *request;
-    if (!request->has_lacks || request->lacks_generation == pipeline->generation)
+    if (!request->has_unsupported ||
+        request->unsupported_generation == pipeline->generation)
         return false;
-    asked.n_lacks = 0;
+    asked.n_unsupported = 0;
     bool computes =
         stg_needs_read(&asked, pipeline->definition->cuts, &needs, NULL) == 0 &&
         stg_cut_needs_compute(needs);

@@ -20,8 +20,8 @@ int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cut
         .fetches = request->fetches,
         .n_fetches = request->n_fetches,
         .in_slices = request->batch_size != 0,
-        .lacks = request->lacks,
-        .n_lacks = request->n_lacks,
+        .unsupported = request->unsupported,
+        .n_unsupported = request->n_unsupported,
     };
     return stg_cut_needs_create(cuts, &wanted, ret, err);
 }

@@ -49,15 +49,16 @@ struct stg_cut_wanted {
     size_t n_fetches;
     bool in_slices; /* batches are cut into rows: only what does that to each row by
                        itself may move */
-    const char *const *lacks; /* nodes that its build cannot compute (an op that it does
-                                 not have): those that its fetches need run ahead */
-    size_t n_lacks;
+    /* Nodes that its build cannot compute (an op that it does not have): those that its
+     * fetches need run ahead. */
+    const char *const *unsupported;
+    size_t n_unsupported;
 };
 
 /* NOT_FOUND names the nearest. A fetch that no trainer could compute is no error yet, but
- * one that this one cannot, because it lacks a node that may not run ahead:
- * FAILED_PRECONDITION says which and why. With smart_stage: off none may. No client can
- * look words up in a vocabulary. */
+ * one that this one cannot, because its build does not support a node that may not run
+ * ahead: FAILED_PRECONDITION says which and why. With smart_stage: off none may. No
+ * client can look words up in a vocabulary. */
 int stg_cut_needs_create(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
                          struct stg_cut_needs **ret, struct stg_err *err);
 void stg_cut_needs_destroy(struct stg_cut_needs *needs); /* NULL is allowed */
@@ -65,12 +66,13 @@ void stg_cut_needs_destroy(struct stg_cut_needs *needs); /* NULL is allowed */
 /* Does it fetch what is computed behind the boundary? */
 bool stg_cut_needs_compute(const struct stg_cut_needs *needs);
 
-/* Has anything to run ahead of it, because it lacks it? */
+/* Does any node have to run ahead of the client, because its build does not support
+ * the node? */
 bool stg_cut_needs_ahead(const struct stg_cuts *cuts, const struct stg_cut_needs *needs);
 
-/* May what one of two clients lacks run ahead of the other? FAILED_PRECONDITION names the
- * node. */
-int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *lacking,
+/* May the nodes that run ahead of one client run ahead of the other?
+ * FAILED_PRECONDITION names the node. */
+int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const struct stg_cut_needs *other, struct stg_err *err);
 
 /* Is every batch that is good for `wider` good for `needs`? */
@@ -85,8 +87,8 @@ void stg_cuts_largest(const struct stg_cuts *cuts,
                       const struct stg_cut_needs *const *needs, size_t n,
                       bool *ret_moved);
 
-/* The least legal set: what has to run ahead because one of them lacks it. It is a part
- * of the largest one when each two of them agree. */
+/* The least legal set: the nodes that have to run ahead, because a client does not
+ * support them. It is a part of the largest one when each two clients agree. */
 void stg_cuts_least(const struct stg_cuts *cuts, const struct stg_cut_needs *const *needs,
                     size_t n, bool *ret_moved);
 

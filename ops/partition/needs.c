@@ -125,8 +125,8 @@ static int fill(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted
         rc = add_fetches(cuts, wanted, needs, err);
     if (rc == 0 && place_fetches(cuts, needs) < 0)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && stg_cut_any_lacking(cuts, wanted))
-        rc = stg_cut_place_lacking(cuts, wanted, needs, err);
+    if (rc == 0 && stg_cut_any_unsupported(cuts, wanted))
+        rc = stg_cut_place_unsupported(cuts, wanted, needs, err);
     return rc;
 }
 
@@ -171,13 +171,13 @@ bool stg_cut_needs_ahead(const struct stg_cuts *cuts, const struct stg_cut_needs
     return any;
 }
 
-int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *lacking,
+int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const struct stg_cut_needs *other, struct stg_err *err)
 {
-    for (size_t i = 0; lacking->ahead != NULL && i < cuts->n_nodes; i++) {
+    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++) {
         const struct stg_graph_node *node = &cuts->graph->nodes[cuts->nodes[i]];
         bool in_rows = !other->in_slices || cuts->in_rows[i];
-        if (!lacking->ahead[i] || (!other->stays[i] && in_rows))
+        if (!needs->ahead[i] || (!other->stays[i] && in_rows))
             continue;
         stg_err(err, -STAGER_FAILED_PRECONDITION,
                 "it has to run in stagerd, for the build of one trainer cannot compute "
@@ -234,8 +234,8 @@ struct mark {
     const struct stg_cuts *cuts;
     const bool *moved; /* what these make crosses: marked in `carried` … */
     const bool *given; /* … or, not NULL: what crosses, and is not looked behind */
-    const bool *lacks; /* who needs them cannot compute these nodes; NULL: all */
-    bool *ret_helps;   /* set to false when it would have to */
+    const bool *unsupported; /* who needs them cannot compute these nodes; NULL: all */
+    bool *ret_helps;         /* set to false when it would have to */
     bool *seen;
     bool *carried;
 };
@@ -307,7 +307,7 @@ static void mark_node(const struct mark *mark, uint32_t index)
     if (mark->seen[index] || node->values != NULL)
         return;
     mark->seen[index] = true;
-    if (mark->lacks != NULL && mark->lacks[index])
+    if (mark->unsupported != NULL && mark->unsupported[index])
         *mark->ret_helps = false;
     for (size_t i = 0; i < node->n_inputs; i++)
         mark_ref(mark, &node->inputs[i]);
@@ -337,7 +337,7 @@ bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs 
     bool helps = true;
     struct mark mark = {.cuts = cuts,
                         .given = given,
-                        .lacks = needs->lacks,
+                        .unsupported = needs->unsupported,
                         .ret_helps = &helps,
                         .seen = seen,
                         .carried = wanted};

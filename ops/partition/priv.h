@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of a partition. Each file uses those before it: cut.c (which nodes may move,
- * which slots there are), lacks.c (what a client cannot compute), needs.c (what clients
- * need), make.c (what crosses), view.c. Outside of this folder only ops/exec/plan.c
- * includes it.
+ * which slots there are), unsupported.c (what a client cannot compute), needs.c (what
+ * clients need), make.c (what crosses), view.c. Outside of this folder only
+ * ops/exec/plan.c includes it.
  */
 #ifndef STG_OPS_PARTITION_PRIV_H
 #define STG_OPS_PARTITION_PRIV_H
@@ -30,10 +30,10 @@ struct stg_cut_needs {
     bool in_slices;
     struct stg_ref *fetches;
     size_t n_fetches;
-    bool *above; /* of each node that may move: a fetch depends on it */
-    bool *stays; /* it is a fetch, or depends on one */
-    bool *lacks; /* one a node of the graph: the client cannot compute it; NULL: it can
-                    compute all */
+    bool *above;       /* of each node that may move: a fetch depends on it */
+    bool *stays;       /* it is a fetch, or depends on one */
+    bool *unsupported; /* one a node of the graph: the client cannot compute it; NULL: it
+                    can compute all */
     bool *ahead; /* of each that may move: it has to, for a fetch needs it, and it is one
                     of those, or before one; NULL: none */
 };
@@ -57,18 +57,18 @@ void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs
 bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         const bool *given, bool *seen, bool *wanted);
 
-/* lacks.c: is there anything in the graph that this client cannot compute? */
-bool stg_cut_any_lacking(const struct stg_cuts *cuts,
-                         const struct stg_cut_wanted *wanted);
+/* unsupported.c: is there anything in the graph that this client cannot compute? */
+bool stg_cut_any_unsupported(const struct stg_cuts *cuts,
+                             const struct stg_cut_wanted *wanted);
 
 /* Is it a vocabulary? */
 bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref);
 
-/* lacks.c: fills lacks and ahead; the rest is there. FAILED_PRECONDITION names a node
- * that the client cannot compute, and why it cannot run ahead. */
-int stg_cut_place_lacking(const struct stg_cuts *cuts,
-                          const struct stg_cut_wanted *wanted,
-                          struct stg_cut_needs *needs, struct stg_err *err);
+/* unsupported.c: fills unsupported and ahead; the rest is there. FAILED_PRECONDITION
+ * names a node that the client cannot compute, and why it cannot run ahead. */
+int stg_cut_place_unsupported(const struct stg_cuts *cuts,
+                              const struct stg_cut_wanted *wanted,
+                              struct stg_cut_needs *needs, struct stg_err *err);
 
 /* Marks what node `index` reads or waits for. */
 void stg_cut_spread_up(const struct stg_graph_node *node, bool *set);

@@ -23,13 +23,13 @@ static void fields_and_fetches_of_an_open_survive_the_wire(void)
          .has_fetches = true,
          .fetches = names + 1,
          .n_fetches = 1},
-        {.kind = STG_REQUEST_OPEN, .name = "p", .has_lacks = true},
+        {.kind = STG_REQUEST_OPEN, .name = "p", .has_unsupported = true},
         {.kind = STG_REQUEST_OPEN,
          .name = "p",
-         .has_lacks = true,
-         .lacks_generation = 7,
-         .lacks = names,
-         .n_lacks = 2}};
+         .has_unsupported = true,
+         .unsupported_generation = 7,
+         .unsupported = names,
+         .n_unsupported = 2}};
     for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
         struct stg_bump bump = {0};
         struct stg_request got;
@@ -45,11 +45,11 @@ static void fields_and_fetches_of_an_open_survive_the_wire(void)
             CHECK_STR(got.fields[k], names[k]);
         for (size_t k = 0; k < got.n_fetches; k++)
             CHECK_STR(got.fetches[k], names[1]);
-        CHECK(got.has_lacks == sent[i].has_lacks);
-        CHECK_INT(got.lacks_generation, sent[i].lacks_generation);
-        CHECK_INT(got.n_lacks, sent[i].n_lacks);
-        for (size_t k = 0; k < got.n_lacks; k++)
-            CHECK_STR(got.lacks[k], names[k]);
+        CHECK(got.has_unsupported == sent[i].has_unsupported);
+        CHECK_INT(got.unsupported_generation, sent[i].unsupported_generation);
+        CHECK_INT(got.n_unsupported, sent[i].n_unsupported);
+        for (size_t k = 0; k < got.n_unsupported; k++)
+            CHECK_STR(got.unsupported[k], names[k]);
         stg_bump_finish(&bump);
     }
 }

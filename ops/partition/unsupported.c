@@ -20,15 +20,15 @@ static bool reads_table(const struct stg_graph *graph, uint32_t index)
     return reads && (node->depends & STG_DEPENDS_ELEMENT) == 0;
 }
 
-static void find_lacking(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
-                         bool *lacks)
+static void find_unsupported(const struct stg_cuts *cuts,
+                             const struct stg_cut_wanted *wanted, bool *unsupported)
 {
     const struct stg_graph *graph = cuts->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
-        lacks[i] |= reads_table(graph, (uint32_t)i);
-        for (size_t k = 0; k < wanted->n_lacks; k++) {
-            if (strcmp(graph->nodes[i].spec->name, wanted->lacks[k]) == 0)
-                lacks[graph->nodes[i].same_as] = true;
+        unsupported[i] |= reads_table(graph, (uint32_t)i);
+        for (size_t k = 0; k < wanted->n_unsupported; k++) {
+            if (strcmp(graph->nodes[i].spec->name, wanted->unsupported[k]) == 0)
+                unsupported[graph->nodes[i].same_as] = true;
         }
     }
 }
@@ -46,7 +46,7 @@ static void find_needed(const struct stg_cuts *cuts, const struct stg_cut_needs 
     }
     for (size_t i = graph->n_nodes; i-- > 0;) {
         uint32_t index = graph->order[i];
-        if (needed[index] && !needs->lacks[index])
+        if (needed[index] && !needs->unsupported[index])
             stg_cut_spread_up(&graph->nodes[index], needed);
     }
 }
@@ -102,7 +102,7 @@ static int check(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
     const struct stg_graph *graph = cuts->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         uint32_t index = graph->order[i];
-        const char *why = needed[index] && needs->lacks[index]
+        const char *why = needed[index] && needs->unsupported[index]
                               ? why_it_stays(cuts, needs, index)
                               : NULL;
         if (why != NULL)
@@ -119,7 +119,7 @@ static void find_ahead(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
 {
     const struct stg_graph *graph = cuts->graph;
     for (size_t i = 0; i < graph->n_nodes; i++)
-        set[i] = set[i] && needs->lacks[i];
+        set[i] = set[i] && needs->unsupported[i];
     for (size_t i = graph->n_nodes; i-- > 0;) {
         uint32_t index = graph->order[i];
         if (set[index])
@@ -129,27 +129,28 @@ static void find_ahead(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
         needs->ahead[i] = set[cuts->nodes[i]];
 }
 
-bool stg_cut_any_lacking(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted)
+bool stg_cut_any_unsupported(const struct stg_cuts *cuts,
+                             const struct stg_cut_wanted *wanted)
 {
-    bool any = wanted->n_lacks > 0;
+    bool any = wanted->n_unsupported > 0;
     for (size_t i = 0; !any && i < cuts->graph->n_nodes; i++)
         any = reads_table(cuts->graph, (uint32_t)i);
     return any;
 }
 
-int stg_cut_place_lacking(const struct stg_cuts *cuts,
-                          const struct stg_cut_wanted *wanted,
-                          struct stg_cut_needs *needs, struct stg_err *err)
+int stg_cut_place_unsupported(const struct stg_cuts *cuts,
+                              const struct stg_cut_wanted *wanted,
+                              struct stg_cut_needs *needs, struct stg_err *err)
 {
     size_t n = cuts->graph->n_nodes;
     bool *needed = calloc(n + 1, sizeof(*needed));
-    needs->lacks = stg_bump_alloc(&needs->bump, n * sizeof(*needs->lacks));
+    needs->unsupported = stg_bump_alloc(&needs->bump, n * sizeof(*needs->unsupported));
     needs->ahead = stg_bump_alloc(&needs->bump, cuts->n_nodes * sizeof(*needs->ahead));
     int rc = 0;
-    if (needed == NULL || needs->lacks == NULL || needs->ahead == NULL) {
+    if (needed == NULL || needs->unsupported == NULL || needs->ahead == NULL) {
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     } else {
-        find_lacking(cuts, wanted, needs->lacks);
+        find_unsupported(cuts, wanted, needs->unsupported);
         find_needed(cuts, needs, needed);
         rc = check(cuts, needs, needed, err);
         if (rc == 0)

@@ -49,7 +49,7 @@ static void apply(struct fixture *fixture, int n, const char *smart_stage,
  * returns the one already loaded. */
 static void be_older(void)
 {
-    if (dlopen(STG_LACKING_PATH, RTLD_NOW | RTLD_LOCAL) == NULL)
+    if (dlopen(STG_UNSUPPORTED_PATH, RTLD_NOW | RTLD_LOCAL) == NULL)
         FAIL("%s", dlerror());
 }
 
@@ -224,16 +224,16 @@ static void a_client_that_cannot_be_asked_is_attached_as_ever(void)
     apply(&fixture, 5, "off", "");
     CHECK_INT(stager_connect(fixture.runtime, &client), 0);
     struct stg_request request = {
-        .kind = STG_REQUEST_OPEN, .name = "p", .max_held = 2, .has_lacks = true};
+        .kind = STG_REQUEST_OPEN, .name = "p", .max_held = 2, .has_unsupported = true};
     struct stg_reply reply;
     struct stg_err err = {0};
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
     CHECK(reply.asks && reply.boundary.n == 1 && reply.segment_bytes == 0);
     /* of another batch: requested again */
-    request.lacks_generation = reply.generation + 1;
+    request.unsupported_generation = reply.generation + 1;
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
     CHECK(reply.asks);
-    request.has_lacks = false;
+    request.has_unsupported = false;
     int fds[3];
     size_t n_fds = 0;
     CHECK_OK(stg_client_call(client, &request, STG_OPEN_NS, &reply, fds, 3, &n_fds, &err),
