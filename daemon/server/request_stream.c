@@ -272,9 +272,11 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
         ask(session, request, pipeline);
         return 0;
     }
-    if (stg_quarantine_check(session->server, session->identity.uid, &err) < 0)
-        return wait_briefly(session, &err);
     struct stg_instance *instance = session->open_private;
+    /* An instance that was made for it is taken, or given up, before it can end. */
+    if (instance == NULL &&
+        stg_quarantine_check(session->server, session->identity.uid, &err) < 0)
+        return wait_briefly(session, &err);
     int rc = 0;
     if (!session->open_waits)
         session->open_gone = 0;
