@@ -14,24 +14,6 @@
 
 #include "daemon/stage/delivery.h"
 
-/* ---- freeing ---- */
-
-static void unmap(struct stg_client *client)
-{
-    stg_segment_destroy(&client->ring_segment);
-    stg_segment_destroy(&client->control_segment);
-    client->has_lease = false;
-}
-
-void stg_client_free(struct stg_client *client)
-{
-    unmap(client);
-    stg_cut_needs_destroy(client->needs);
-    stg_endpoint_unref(client->endpoint);
-    free(client->assigned);
-    free(client);
-}
-
 /* ---- leaving ---- */
 
 /* Was it told the end of its pass, and asks for the next one? */
@@ -269,7 +251,7 @@ void stg_client_reap(struct stg_stage *stage, struct stg_client *client)
     if (!client->has_lease)
         return;
     stg_lease_client_dead(stage->buffer.leases, client->lease_client, NULL, NULL);
-    unmap(client);
+    client->has_lease = false;
     stage->effects.wake |= STG_WAKE_MEMORY;
 }
 
@@ -281,7 +263,7 @@ void stg_client_cancel(struct stg_stage *stage, struct stg_client *client)
     *at = client->next;
     stage->members.n_joining--;
     stg_lease_client_dead(stage->buffer.leases, client->lease_client, NULL, NULL);
-    stg_client_free(client);
+    stg_stage_bury(stage, client);
     nobody_left(stage);
 }
 
@@ -297,7 +279,7 @@ void stg_clients_bury(struct stg_stage *stage)
         *at = client->next;
         if (!client->adopted)
             stg_gone_note(&stage->members, client);
-        stg_client_free(client);
+        stg_stage_bury(stage, client);
     }
 }
 

@@ -66,6 +66,18 @@ static bool call(struct stg_endpoint *endpoint, bool disconnects)
     return unrung && !disconnects;
 }
 
+/* ---- clients ---- */
+
+void stg_client_free(struct stg_client *client)
+{
+    stg_segment_destroy(&client->ring_segment);
+    stg_segment_destroy(&client->control_segment);
+    stg_cut_needs_destroy(client->needs);
+    stg_endpoint_unref(client->endpoint);
+    free(client->assigned);
+    free(client);
+}
+
 /* ---- rings ---- */
 
 void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor)
@@ -169,6 +181,7 @@ struct outgoing {
     struct stg_line *line;
     uint32_t n_no_line;
     const struct stg_join *reply;
+    struct stg_client *dead;
 };
 
 static bool is_observed(const struct stg_events *events)
@@ -187,7 +200,7 @@ static void perform_locked(struct stg_stage *stage)
 static bool is_outgoing(const struct stg_effects *effects)
 {
     return effects->bells || effects->asks_loop || effects->line != NULL ||
-           effects->n_no_line > 0 || effects->reply != NULL;
+           effects->n_no_line > 0 || effects->reply != NULL || effects->dead != NULL;
 }
 
 static void collect_calls(struct stg_stage *stage, struct outgoing *out)
@@ -215,10 +228,12 @@ static void collect(struct stg_stage *stage, struct outgoing *out)
     out->line = effects->line;
     out->n_no_line = effects->n_no_line;
     out->reply = effects->reply;
+    out->dead = effects->dead;
     effects->asks_loop = false;
     effects->line = NULL;
     effects->n_no_line = 0;
     effects->reply = NULL;
+    effects->dead = NULL;
 }
 
 /* Returns whether a doorbell has to be rung again. */
@@ -255,6 +270,15 @@ static void log_all(const struct stg_stage *stage, struct outgoing *out)
                 stage->config.name, out->n_no_line);
 }
 
+static void free_all(struct outgoing *out)
+{
+    while (out->dead != NULL) {
+        struct stg_client *next = out->dead->next;
+        stg_client_free(out->dead);
+        out->dead = next;
+    }
+}
+
 /* The sweep rings them. */
 static void note_unrung(struct stg_stage *stage)
 {
@@ -272,6 +296,7 @@ static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_sen
     if (out->asks_loop)
         stage->config.wake(stage->config.owner);
     log_all(stage, out);
+    free_all(out);
     return unrung;
 }
 

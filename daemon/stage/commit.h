@@ -5,10 +5,10 @@
  * nothing else of the stage calls what wakes, sends, disconnects or logs.
  *
  * Rings are written and runners are signalled under the stage's lock, since what follows
- * from them is decided under it. Whatever makes a system call on a socket, calls the loop
- * or logs is recorded under the lock and performed after it is released. A doorbell that
- * comes late is a doorbell too many for its client, never one too few: the client looks
- * at its ring again.
+ * from them is decided under it. Whatever makes a system call on a socket, calls the
+ * loop, logs or unmaps memory is recorded under the lock and performed without it. A
+ * doorbell that comes late is a doorbell too many for its client, never one too few: the
+ * client looks at its ring again.
  */
 #ifndef STG_DAEMON_STAGE_COMMIT_H
 #define STG_DAEMON_STAGE_COMMIT_H
@@ -58,6 +58,9 @@ void stg_client_ask_spans(struct stg_client *client, bool on);
 void stg_client_want_bell(struct stg_client *client);
 
 /* ---- performing ---- */
+
+/* Unmaps the client's pages: without the lock, with the client in no list. */
+void stg_client_free(struct stg_client *client);
 
 /* Performs what is recorded. Called with the lock held, returns without it. False: the
  * reply could not be sent. */

@@ -86,8 +86,6 @@ void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
 /* Frees those that are gone and that no session knows. */
 void stg_clients_bury(struct stg_stage *stage);
 
-void stg_client_free(struct stg_client *client);
-
 /* Discards what is in the buffer: no client will take it. */
 void stg_stage_discard(struct stg_stage *stage);
 

@@ -19,6 +19,12 @@ void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client)
     stage->effects.bells = true;
 }
 
+void stg_stage_bury(struct stg_stage *stage, struct stg_client *client)
+{
+    client->next = stage->effects.dead;
+    stage->effects.dead = client;
+}
+
 void stg_stage_log(struct stg_stage *stage, enum stg_log_level level, const char *fmt,
                    ...)
 {

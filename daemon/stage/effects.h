@@ -54,6 +54,7 @@ struct stg_effects {
     struct stg_line *line;        /* of the log, the last one first */
     uint32_t n_no_line;           /* for which there was no memory */
     const struct stg_join *reply; /* to a client that joins; NULL: none */
+    struct stg_client *dead;      /* to be freed; none is in the stage any more */
     struct stg_events events;
 };
 
@@ -64,6 +65,10 @@ void stg_stage_ring(struct stg_stage *stage, struct stg_client *client);
 
 /* Ends the stream of a client: the loop sees the end of its socket and closes it. */
 void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client);
+
+/* Frees a client that the caller took from the list: its pages are unmapped without the
+ * lock. */
+void stg_stage_bury(struct stg_stage *stage, struct stg_client *client);
 
 void stg_stage_log(struct stg_stage *stage, enum stg_log_level level, const char *fmt,
                    ...) __attribute__((format(printf, 3, 4)));
