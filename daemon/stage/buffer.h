@@ -82,7 +82,7 @@ void stg_buffer_pop(struct stg_buffer *buffer, struct stg_effects *effects);
 /* Discards the items that are published and not given, or wait to be given again. */
 void stg_buffer_discard(struct stg_buffer *buffer, struct stg_effects *effects);
 
-/* One of those that it is owed by acknowledged it, or lost it, or gave it up. */
+/* A client that had the item acknowledged it, or lost it. */
 void stg_item_acknowledge(struct stg_buffer *buffer, uint32_t extent,
                           struct stg_effects *effects);
 void stg_item_lose(struct stg_buffer *buffer, uint32_t extent,

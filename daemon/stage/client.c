@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leaving, and being away. A named client that leaves in the middle of a pass is away
- * until rejoin_millis are over.
+ * The life of a client: attaching, coming back, leaving, being away.
+ *
+ * A client attaches in two steps: open keeps a place for it, join takes effect once the
+ * client has mapped its pages. An open that fails on either side changes nothing. A named
+ * client that leaves in the middle of a pass is away until rejoin_millis are over. A
+ * client that comes back under the name of one that is away takes over its place, its
+ * counts and what it had not acknowledged.
  *
  * Whether a client is waited for depends on what the daemon knows: that it joined, that
  * its end was pushed. A word of its control page can only give up a place, never keep one
@@ -12,11 +17,332 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
+
+/* ---- opening ---- */
+
+static uint64_t millis_left(const struct stg_client *client)
+{
+    uint64_t now = stg_now_ns();
+    return client->away_until_ns > now ? (client->away_until_ns - now) / 1000000 + 1 : 0;
+}
+
+/* Does its place, or a place that is kept for it, count beside `back`, which comes back?
+ * One that is away and its successor have one place. */
+static bool has_own_place(const struct stg_stage *stage, const struct stg_client *client,
+                          const struct stg_client *back)
+{
+    if (client->state == STG_CLIENT_AWAY)
+        return stage->policy->together && client != back &&
+               stg_client_successor(&stage->members, client) == NULL;
+    return client->state != STG_CLIENT_DETACHED;
+}
+
+static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
+{
+    bool kept = stage->members.n_attached < stage->config.num_clients;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "pipeline %s has num_clients %u, and %s:", stage->config.name,
+            stage->config.num_clients,
+            kept ? "no place is free" : "as many are attached");
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED)
+            stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
+        else if (c->state == STG_CLIENT_JOINING)
+            stg_err_append(err, err->code, " %s (pid %d, joining)", c->client_id,
+                           (int)c->pid);
+        else if (c->state == STG_CLIENT_AWAY && stage->policy->together)
+            stg_err_append(err, err->code,
+                           " %s (its place is kept for %" PRIu64
+                           " ms yet: rejoin_millis)",
+                           c->client_id, millis_left(c));
+    }
+    return stg_err_append(err, err->code,
+                          "; raise num_clients to %u, or wait until one leaves",
+                          stage->config.num_clients + 1);
+}
+
+static bool has_place(const struct stg_stage *stage, const struct stg_client *back)
+{
+    uint32_t n = 0;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        n += has_own_place(stage, c, back);
+    return n < stage->config.num_clients;
+}
+
+/* The memory was divided when the first one opened the pipeline; more memory would make
+ * larger batches, not more of them. */
+static int refuse_held(const struct stg_stage *stage, uint32_t max_held, uint64_t others,
+                       uint64_t n_wanted, struct stg_err *err)
+{
+    const struct stg_stage_plan *plan = &stage->plan;
+    uint64_t over = n_wanted - plan->n_extents;
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "max_held %u is too much: pipeline %s has room for num_clients %u x max_held "
+            "%u batches in the hands of clients, by the max_held of the one that opened "
+            "it first (at least 2), and others may hold %" PRIu64 ": ",
+            max_held, stage->config.name, stage->config.num_clients, plan->max_held,
+            others);
+    uint32_t n = stage->config.num_clients, most = max_held;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        most = c->max_held > most ? c->max_held : most;
+    if (over < max_held)
+        stg_err_append(err, err->code, "open with at most %" PRIu64 ", or ",
+                       max_held - over);
+    return stg_err_append(err, err->code,
+                          "let the one that opens it first ask for max_held %u, or "
+                          "raise num_clients to %" PRIu64,
+                          most, n + (over + plan->max_held - 1) / plan->max_held);
+}
+
+/* (capacity + num_threads + sum of max_held + 1) x max_batch_bytes must fit the arena;
+ * and with what processes hold that have left, a batch more than all can hold, so that
+ * no client waits for memory without end. */
+static int admit(const struct stg_stage *stage, const struct stg_client *back,
+                 uint32_t max_held, struct stg_err *err)
+{
+    bool rounds = stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
+    uint64_t round = rounds ? stage->config.num_clients : 1;
+    uint64_t items = stage->plan.capacity * round;
+    uint64_t held = max_held, kept = 0;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        held += has_own_place(stage, c, back) ? c->max_held : 0;
+        kept += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
+    }
+    uint64_t n = items + stage->plan.num_threads + held + 1;
+    if (n <= stage->plan.n_extents && held + kept + round <= stage->plan.n_extents)
+        return 0;
+    if (n <= stage->plan.n_extents)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "processes that left pipeline %s still hold %" PRIu64
+                       " batches, and its memory has %" PRIu64
+                       ": end them, or let them release",
+                       stage->config.name, kept, stage->plan.n_extents);
+    return refuse_held(stage, max_held, held - max_held, n, err);
+}
+
+static int map_pages(struct stg_client *client, uint64_t instance, struct stg_err *err)
+{
+    int rc = stg_segment_create("stager-ring", STG_RING_BYTES, false, NULL,
+                                &client->ring_segment, err);
+    if (rc == 0)
+        rc = stg_segment_create("stager-control", STG_CONTROL_BYTES, true, NULL,
+                                &client->control_segment, err);
+    if (rc < 0)
+        return rc;
+    stg_ring_format(client->ring_segment.base, instance);
+    stg_control_format(client->control_segment.base, instance);
+    client->ring.page = client->ring_segment.base;
+    client->control.page = client->control_segment.base;
+    return 0;
+}
+
+int stg_client_create(const struct stg_attach *attach, uint64_t instance,
+                      struct stg_client **ret, struct stg_err *err)
+{
+    struct stg_client *client = calloc(1, sizeof(*client));
+    if (client == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    client->max_held = attach->max_held;
+    client->ack_explicit = attach->ack_explicit;
+    client->named = attach->named;
+    client->batch_size = attach->batch_size;
+    client->pid = attach->pid;
+    client->uid = attach->uid;
+    snprintf(client->client_id, sizeof(client->client_id), "%s", attach->client_id);
+    snprintf(client->program, sizeof(client->program), "%s", attach->program);
+    client->endpoint = stg_endpoint_create(attach->socket);
+    client->assigned = calloc(attach->max_held, sizeof(client->assigned[0]));
+    int rc = client->assigned != NULL && client->endpoint != NULL
+                 ? map_pages(client, instance, err)
+                 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc < 0) {
+        stg_client_free(client);
+        return rc;
+    }
+    *ret = client;
+    return 0;
+}
+
+/* Which pass a newcomer is in: the running one; the next one; or, under split while
+ * others are still there, the one that just ended, so that its end comes at once. */
+static uint64_t pass_to_join(const struct stg_stage *stage)
+{
+    bool late = !stage->policy->together && stage->members.n_attached > 0 &&
+                stage->pass.state == STG_PASS_NONE &&
+                stage->pass.n_ended > stage->config.first_pass;
+    return stage->pass.n_ended - late;
+}
+
+static uint32_t free_rank(const struct stg_stage *stage)
+{
+    uint32_t rank = 0;
+    for (const struct stg_client *c = stage->members.clients; c != NULL;) {
+        bool taken = stg_client_takes_part(c) && c->rank == rank;
+        rank += taken;
+        c = taken ? stage->members.clients : c->next;
+    }
+    return rank;
+}
+
+static void begin_anew(struct stg_stage *stage, struct stg_client *client)
+{
+    client->base_pass = pass_to_join(stage);
+    /* Before all are there nothing is given: what lies in the buffer of a warm stage is
+     * for all of them. */
+    client->cursor = stage->members.begun ? stage->buffer.next : stage->buffer.first;
+    client->skipped_seen = stage->buffer.n_skipped;
+    client->rank = free_rank(stage);
+    client->joined = stage->members.n_joined++;
+}
+
+/* Of its batches, than when it left. */
+static bool wants_more(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+                       const struct stg_client *old)
+{
+    return stage->config.cuts != NULL &&
+           !stg_cut_needs_within(stage->config.cuts, needs, old->needs);
+}
+
+static void go_on(struct stg_stage *stage, struct stg_client *client,
+                  struct stg_client *old)
+{
+    client->base_pass = old->base_pass;
+    client->cursor = old->cursor;
+    client->joined =
+        wants_more(stage, client->needs, old) ? stage->members.n_joined++ : old->joined;
+    client->rank = old->rank;
+    client->skipped_seen = old->skipped_seen;
+    memcpy(client->owed, old->owed, old->n_owed * sizeof(old->owed[0]));
+    client->n_owed = old->n_owed;
+    client->last_given_ns = old->last_given_ns;
+    client->taken_before = old->taken_before;
+    client->n_acknowledged = old->n_acknowledged;
+    client->n_released = old->n_released;
+    client->n_redelivered = old->n_redelivered;
+    client->n_given = old->n_given;
+    client->n_gaps = old->n_gaps;
+    client->n_lost = old->n_lost;
+    client->wait_ns = old->wait_ns;
+    client->wait_seen_ns = old->wait_seen_ns;
+    client->daemon_wait_ns = old->daemon_wait_ns;
+    old->n_owed = 0;
+    old->adopted = true;
+    old->state = STG_CLIENT_DETACHED;
+    stage->members.n_away--;
+    stg_stage_log(stage, STG_LOG_INFO,
+                  "pipeline %s: client %s came back (pid %d, was %d)", stage->config.name,
+                  client->client_id, (int)client->pid, (int)old->pid);
+}
+
+/* What waits for it may lack what it now asks for. */
+static int refuse_wider(const struct stg_client *back, const struct stg_stage *stage,
+                        struct stg_err *err)
+{
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "client %s of pipeline %s comes back in the middle of a pass and wants "
+        "fields, fetches or slices that it did not have: open it with those that it "
+        "had, or wait for %" PRIu64 " ms (rejoin_millis) or under another "
+        "client_id for a new place",
+        back->client_id, stage->config.name, millis_left(back));
+}
+
+static struct stg_client *find_named(const struct stg_stage *stage, const char *id,
+                                     bool away)
+{
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (c->state != STG_CLIENT_DETACHED && (c->state == STG_CLIENT_AWAY) == away &&
+            c->named && strcmp(c->client_id, id) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+static int check_open(const struct stg_stage *stage, const struct stg_attach *attach,
+                      struct stg_err *err)
+{
+    const struct stg_client *back = NULL, *same = NULL;
+    if (attach->named) {
+        back = find_named(stage, attach->client_id, true);
+        same = find_named(stage, attach->client_id, false);
+    }
+    if (same != NULL)
+        return stg_err(err, -STAGER_ALREADY_EXISTS,
+                       "client %s is attached to pipeline %s already (pid %d): choose "
+                       "another client_id, or end that process",
+                       same->client_id, stage->config.name, (int)same->pid);
+    if (back != NULL && back->uid != attach->uid)
+        return stg_err(
+            err, -STAGER_ALREADY_EXISTS,
+            "client %s of pipeline %s is another user's (uid %u), who may come "
+            "back within %" PRIu64 " ms: choose another client_id",
+            back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
+    if (!has_place(stage, back))
+        return refuse_full(stage, err);
+    if (back != NULL && stage->policy->together && wants_more(stage, attach->needs, back))
+        return refuse_wider(back, stage, err);
+    int rc = stg_needs_check(stage, attach->needs, back, err);
+    return rc == 0 ? admit(stage, back, attach->max_held, err) : rc;
+}
+
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client *client, struct stg_err *err)
+{
+    int rc = check_open(stage, attach, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_lease_client_add(stage->buffer.leases, client->max_held,
+                              &client->lease_client);
+    if (rc < 0)
+        return stg_err(err, rc,
+                       "too many clients that died or left with batches in hand");
+    client->has_lease = true;
+    client->needs = attach->needs;
+    client->state = STG_CLIENT_JOINING;
+    client->next = stage->members.clients;
+    stage->members.clients = client;
+    stage->members.n_joining++;
+    return 0;
+}
+
+/* The place was kept; what else an open looked at may have changed since. */
+int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *client,
+                        struct stg_err *err)
+{
+    const struct stg_client *back =
+        client->named ? find_named(stage, client->client_id, true) : NULL;
+    if (stage->stop.is_on)
+        return stg_err(err, stage->stop.words.code, "%s", stage->stop.words.text);
+    return stg_needs_check(stage, client->needs, back, err);
+}
+
+void stg_client_join(struct stg_stage *stage, struct stg_client *client)
+{
+    struct stg_client *back =
+        client->named ? find_named(stage, client->client_id, true) : NULL;
+    stage->members.n_joining--;
+    if (back != NULL)
+        go_on(stage, client, back);
+    else
+        begin_anew(stage, client);
+    client->state = STG_CLIENT_ATTACHED;
+    uint64_t now = stg_now_ns();
+    stage->members.n_changes++;
+    stage->members.attached_ns -= now;
+    if (stage->members.n_attached++ == 0) {
+        stage->timeouts.first_attach_ns = now;
+        stage->effects.wake |= STG_WAKE_ROOM; /* the runners' clock runs */
+    }
+    if (stage->members.n_attached == stage->config.num_clients)
+        stage->members.begun = true;
+    stg_stage_recut(stage);
+    stage->effects.events.has_changed = true;
+}
 
 /* ---- leaving ---- */
 
-/* Was it told the end of its pass, and asks for the next one? */
+/* Did the client get the end of its pass, and asks for the next one? */
 static bool asks_on(const struct stg_client *client)
 {
     return client->ends > 0 &&
@@ -24,7 +350,7 @@ static bool asks_on(const struct stg_client *client)
 }
 
 /* It took the end of its pass, closed the stream and owes nothing. A process that dies
- * has not acknowledged the end: whoever comes back under its name is told it again. */
+ * has not acknowledged the end: a client that comes back under its name gets it again. */
 static bool is_done(const struct stg_client *client)
 {
     return client->ends > 0 && client->has_left && client->asked > client->end_position &&
@@ -48,8 +374,8 @@ static void lose(struct stg_stage *stage, struct stg_client *client, uint32_t ex
 }
 
 /* What it had not acknowledged: to others under split, else to itself when it comes back.
- * What it was given is older than what it is still owed. */
-static void hand_on(struct stg_stage *stage, struct stg_client *client)
+ * Items that it was given are older than those that wait for it. */
+static void requeue(struct stg_stage *stage, struct stg_client *client)
 {
     bool again = stage->staged->redeliver && !stage->stop.is_on;
     bool back = client->state == STG_CLIENT_AWAY;
@@ -76,7 +402,7 @@ static void hand_on(struct stg_stage *stage, struct stg_client *client)
     client->n_owed = n;
 }
 
-static void nobody_left(struct stg_stage *stage)
+static void note_empty(struct stg_stage *stage)
 {
     if (stg_members_are_none(&stage->members))
         stage->members.begun = false;
@@ -117,7 +443,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     stage->members.n_changes++;
     stage->members.attached_ns += now;
     stage->effects.events.has_changed = true;
-    hand_on(stage, client);
+    requeue(stage, client);
     stg_lease_client_detach(stage->buffer.leases, client->lease_client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     if (back) {
@@ -131,7 +457,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
         stage->effects.asks_loop = true;
     } else {
         lose_rank(stage, client, middle && !stage->stop.is_on, why);
-        nobody_left(stage);
+        note_empty(stage);
     }
     stg_stage_recut(stage);
     stage->effects.wake |= STG_WAKE_ALL;
@@ -148,7 +474,7 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
     if (client->has_lease) {
         stg_client_trace(stage, client);
         if (stg_client_take_in(stage, client, &err) < 0)
-            stg_client_expel_violator(stage, client, err.text);
+            stg_client_disconnect_violator(stage, client, err.text);
     }
     if (client->state != STG_CLIENT_ATTACHED)
         return; /* before, or for its last releases */
@@ -175,17 +501,17 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
     bool middle = client->n_owed > 0 || client->base_pass >= stage->pass.n_ended;
     client->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
-    hand_on(stage, client);
+    requeue(stage, client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     lose_rank(stage, client, middle && !stage->stop.is_on, why);
-    nobody_left(stage);
+    note_empty(stage);
     stg_stage_recut(stage);
     stage->effects.wake |= STG_WAKE_ALL;
 }
 
 /* cut: what lies in its ring is not for it any more. */
-static void expel(struct stg_stage *stage, struct stg_client *client, bool cut, int code,
-                  const char *text)
+static void disconnect(struct stg_stage *stage, struct stg_client *client, bool cut,
+                       int code, const char *text)
 {
     if (client->state == STG_CLIENT_AWAY)
         stg_client_forget(stage, client, text);
@@ -193,22 +519,22 @@ static void expel(struct stg_stage *stage, struct stg_client *client, bool cut, 
         return;
     struct stg_err words = {.code = -code};
     snprintf(words.text, sizeof(words.text), "%s", text);
-    stg_client_last_words(client, &words);
+    stg_client_finish(client, &words);
     detach(stage, client, false, text);
     if (cut)
         stg_client_revoke(client);
     stg_stage_disconnect(stage, client);
 }
 
-void stg_client_expel(struct stg_stage *stage, struct stg_client *client, int code,
-                      const char *text)
+void stg_client_disconnect(struct stg_stage *stage, struct stg_client *client, int code,
+                           const char *text)
 {
-    expel(stage, client, true, code, text);
+    disconnect(stage, client, true, code, text);
 }
 
 /* A violation costs its author the stream. */
-void stg_client_expel_violator(struct stg_stage *stage, struct stg_client *client,
-                               const char *why)
+void stg_client_disconnect_violator(struct stg_stage *stage, struct stg_client *client,
+                                    const char *why)
 {
     client->n_violations++;
     char text[256];
@@ -216,14 +542,7 @@ void stg_client_expel_violator(struct stg_stage *stage, struct stg_client *clien
              "stagerd detached this client: its control page is broken (%.100s)", why);
     stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s",
                   stage->config.name, client->client_id, (int)client->pid, text);
-    stg_client_expel(stage, client, STAGER_INVALID_ARGUMENT, text);
-}
-
-void stg_stage_discard(struct stg_stage *stage)
-{
-    stg_buffer_discard(&stage->buffer, &stage->effects);
-    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        c->cursor = stage->buffer.next; /* earlier items are gone */
+    stg_client_disconnect(stage, client, STAGER_INVALID_ARGUMENT, text);
 }
 
 void stg_stage_abort(struct stg_stage *stage, const char *text)
@@ -232,13 +551,12 @@ void stg_stage_abort(struct stg_stage *stage, const char *text)
     snprintf(stage->stop.words.text, sizeof(stage->stop.words.text), "%s", text);
     if (stage->pass.failure.code != 0) /* no error is masked by a later one */
         stage->stop.words = stage->pass.failure;
-    stage->stop.is_on = true;
-    atomic_store(&stage->stop.flag, 1);
+    stg_stage_begin_stop(stage);
     stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: %s", stage->config.name, text);
     snprintf(stage->counts.last_error, sizeof(stage->counts.last_error), "%s: %.400s",
              stg_status_name(stage->stop.words.code), stage->stop.words.text);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        expel(stage, c, false, -stage->stop.words.code, stage->stop.words.text);
+        disconnect(stage, c, false, -stage->stop.words.code, stage->stop.words.text);
     stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;
     stage->effects.asks_loop = true;
@@ -263,11 +581,11 @@ void stg_client_cancel(struct stg_stage *stage, struct stg_client *client)
     *at = client->next;
     stage->members.n_joining--;
     stg_lease_client_dead(stage->buffer.leases, client->lease_client, NULL, NULL);
-    stg_stage_bury(stage, client);
-    nobody_left(stage);
+    stg_stage_free_client(stage, client);
+    note_empty(stage);
 }
 
-void stg_clients_bury(struct stg_stage *stage)
+void stg_clients_reap(struct stg_stage *stage)
 {
     struct stg_client **at = &stage->members.clients;
     while (*at != NULL) {
@@ -279,7 +597,7 @@ void stg_clients_bury(struct stg_stage *stage)
         *at = client->next;
         if (!client->adopted)
             stg_gone_note(&stage->members, client);
-        stg_stage_bury(stage, client);
+        stg_stage_free_client(stage, client);
     }
 }
 
@@ -290,9 +608,8 @@ void stg_stage_stop_when_left(struct stg_stage *stage)
     if (!stg_members_are_none(&stage->members) || (warm && !stage->stop.is_on))
         return;
     if (!stage->stop.is_on) {
-        stage->stop.is_on = true;
         stage->stop.words.code = -STAGER_CANCELLED;
-        atomic_store(&stage->stop.flag, 1);
+        stg_stage_begin_stop(stage);
     }
     stg_stage_discard(stage);
     stage->effects.wake |= STG_WAKE_ALL;

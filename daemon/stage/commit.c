@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/stage/commit.h"
+#include "daemon/stage/effects.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "daemon/stage/priv.h"
@@ -86,7 +85,7 @@ void stg_client_push(struct stg_client *client, const struct stg_descriptor *des
     client->pushed = true;
 }
 
-bool stg_client_last_words(struct stg_client *client, const struct stg_err *words)
+bool stg_client_finish(struct stg_client *client, const struct stg_err *words)
 {
     if (client->ring.finished)
         return false;
@@ -177,11 +176,7 @@ struct outgoing {
     struct stg_endpoint *endpoints[MAX_CALLS];
     bool disconnects[MAX_CALLS];
     unsigned n;
-    bool asks_loop;
-    struct stg_line *line;
-    uint32_t n_no_line;
-    const struct stg_join *reply;
-    struct stg_client *dead;
+    struct stg_effects recorded;
 };
 
 static bool is_observed(const struct stg_events *events)
@@ -224,16 +219,9 @@ static void collect(struct stg_stage *stage, struct outgoing *out)
 {
     struct stg_effects *effects = &stage->effects;
     collect_calls(stage, out);
-    out->asks_loop = effects->asks_loop;
-    out->line = effects->line;
-    out->n_no_line = effects->n_no_line;
-    out->reply = effects->reply;
-    out->dead = effects->dead;
-    effects->asks_loop = false;
-    effects->line = NULL;
-    effects->n_no_line = 0;
-    effects->reply = NULL;
-    effects->dead = NULL;
+    out->recorded = *effects;
+    *effects =
+        (struct stg_effects){.bells = effects->bells, .is_swept = effects->is_swept};
 }
 
 /* Returns whether a doorbell has to be rung again. */
@@ -253,11 +241,11 @@ static bool call_all(struct outgoing *out)
 static void log_all(const struct stg_stage *stage, struct outgoing *out)
 {
     struct stg_line *first = NULL;
-    while (out->line != NULL) {
-        struct stg_line *before = out->line->before;
-        out->line->before = first;
-        first = out->line;
-        out->line = before;
+    while (out->recorded.line != NULL) {
+        struct stg_line *before = out->recorded.line->before;
+        out->recorded.line->before = first;
+        first = out->recorded.line;
+        out->recorded.line = before;
     }
     while (first != NULL) {
         struct stg_line *next = first->before;
@@ -265,17 +253,17 @@ static void log_all(const struct stg_stage *stage, struct outgoing *out)
         free(first);
         first = next;
     }
-    if (out->n_no_line > 0)
+    if (out->recorded.n_no_line > 0)
         stg_log(STG_LOG_WARNING, "pipeline %s: %u lines are missing: out of memory",
-                stage->config.name, out->n_no_line);
+                stage->config.name, out->recorded.n_no_line);
 }
 
 static void free_all(struct outgoing *out)
 {
-    while (out->dead != NULL) {
-        struct stg_client *next = out->dead->next;
-        stg_client_free(out->dead);
-        out->dead = next;
+    while (out->recorded.dead != NULL) {
+        struct stg_client *next = out->recorded.dead->next;
+        stg_client_free(out->recorded.dead);
+        out->recorded.dead = next;
     }
 }
 
@@ -291,9 +279,10 @@ static void note_unrung(struct stg_stage *stage)
 static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_sent)
 {
     bool unrung = call_all(out);
-    if (out->reply != NULL && !out->reply->tell(out->reply->owner))
+    if (out->recorded.reply != NULL &&
+        !out->recorded.reply->tell(out->recorded.reply->owner))
         *ret_sent = false;
-    if (out->asks_loop)
+    if (out->recorded.asks_loop)
         stage->config.wake(stage->config.owner);
     log_all(stage, out);
     free_all(out);

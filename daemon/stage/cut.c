@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 
 /* ---- what clients need ---- */
 
@@ -49,8 +49,8 @@ static size_t gather(const struct stg_stage *stage, const struct stg_client *but
     return n;
 }
 
-/* Whoever comes has to find all features in what is made from now on, unless nobody can
- * come. */
+/* A client that joins later needs all features in what is made from now on. No client can
+ * join while every place is taken. */
 static bool must_be_wide(const struct stg_stage *stage)
 {
     uint32_t taken =
@@ -58,7 +58,7 @@ static bool must_be_wide(const struct stg_stage *stage)
     return stage->staged->keep_warm || taken < stage->config.num_clients;
 }
 
-/* ---- who may be there together ---- */
+/* ---- which clients may be attached together ---- */
 
 /* How large a batch gets for all of them. */
 static int find_bytes(const struct stg_cuts *cuts,
@@ -426,14 +426,6 @@ void stg_stage_finish_choice(struct stg_stage *stage)
 }
 
 /* ---- reports ---- */
-
-uint64_t stg_stage_cut_number(struct stg_stage *stage)
-{
-    pthread_mutex_lock(&stage->lock);
-    uint64_t number = stage->boundary.cut != NULL ? stage->boundary.cut->number : 0;
-    pthread_mutex_unlock(&stage->lock);
-    return number;
-}
 
 void stg_stage_show_cut(const struct stg_stage *stage, struct stg_bump *bump,
                         struct stg_pipeline_status *ret)

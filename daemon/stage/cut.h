@@ -6,16 +6,18 @@
  * drawn with, and says its number.
  *
  * No cut (NULL, number 0) is the boundary as the pipeline writes it: all features and
- * nothing else. That one is good for everybody who can compute all it fetches, and an
- * item whose own cut fails is made by it: an error of a node that has moved comes where
- * the pipeline has it, in the trainer.
+ * nothing else. It suffices for every client that can compute all of its fetches. An item
+ * whose cut fails is made by it: the error of a node that has moved comes where the
+ * pipeline has the node, in the trainer.
  *
  * While a client is there whose build lacks an op, what it cannot compute runs ahead in
  * each cut, and instead of the boundary as the pipeline writes it there is the *least*
- * cut, which moves that and nothing else. Who fails by that one is an error item.
+ * cut, which moves that and nothing else. An item that fails by the least cut is an error
+ * item.
  *
- * Features that nobody needs are left out only while every place of num_clients is taken,
- * and never with keep_warm; and an item is given only to clients that it is good for.
+ * Features that no client needs are left out only while every place of num_clients is
+ * taken, and never with keep_warm; and an item is given only to clients that it is good
+ * for.
  */
 #ifndef STG_DAEMON_STAGE_CUT_H
 #define STG_DAEMON_STAGE_CUT_H
@@ -70,9 +72,6 @@ int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cut
  * them that still may. INVALID_ARGUMENT: not a legal set (stg_cuts_check), or
  * FAILED_PRECONDITION: not `auto`. */
 int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err *err);
-
-/* The number of the cut of the next item drawn. What an item had is in its header. */
-uint64_t stg_stage_cut_number(struct stg_stage *stage);
 
 /* Makes what stg_stage_choose_cut needs, where the pipeline says smart_stage: auto. */
 int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err);

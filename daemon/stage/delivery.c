@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all deliveries share: releases and acknowledgements, giving one item to one
- * client, passes, last words, bells. DESIGN.md section 4, "Assigning and acknowledging",
- * "End". Everything here runs with the stage's lock held, on any thread.
- *
- * I3   What a client wrote is loaded once, checked, then used.
- * I6   A violation costs only its author.
- * I9   A live process's leased extents are never rewritten, whatever the timers say.
- * I12  Delivered order equals the plan's order; every gap is reported with its exact
- * count.
+ * One run of delivery: releases, assignments, passes, terminal status, doorbells. The
+ * stage's lock is held, on any thread.
  */
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 /* ---- passes ---- */
 
@@ -89,9 +80,9 @@ static bool begin_pass(struct stg_stage *stage)
     return true;
 }
 
-/* After a stop, what is published is still delivered when draining; then come the last
- * words. */
-static bool say_last_words(struct stg_stage *stage)
+/* After a stop, what is published is still delivered when draining; then comes the
+ * terminal status. */
+static bool end_streams(struct stg_stage *stage)
 {
     if (!stage->stop.is_on)
         return false;
@@ -104,7 +95,7 @@ static bool say_last_words(struct stg_stage *stage)
             all = false;
             continue;
         }
-        changed |= stg_client_last_words(c, &stage->stop.words);
+        changed |= stg_client_finish(c, &stage->stop.words);
     }
     if (all)
         stg_stage_discard(stage);
@@ -166,7 +157,7 @@ static void take_all(struct stg_stage *stage)
         struct stg_err err = {0};
         stg_client_trace(stage, c);
         if (stg_client_take_in(stage, c, &err) < 0)
-            stg_client_expel_violator(stage, c, err.text);
+            stg_client_disconnect_violator(stage, c, err.text);
     }
 }
 
@@ -179,7 +170,7 @@ static bool give_all(struct stg_stage *stage)
         changed = true;
     changed |= end_pass(stage);
     changed |= end_for_late(stage);
-    changed |= say_last_words(stage);
+    changed |= end_streams(stage);
     return changed;
 }
 
@@ -222,5 +213,5 @@ void stg_delivery_run(struct stg_stage *stage)
     } while (want_bells(stage));
     ring_bells(stage);
     account_waits(stage);
-    stg_clients_bury(stage);
+    stg_clients_reap(stage);
 }

@@ -19,7 +19,7 @@ void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client)
     stage->effects.bells = true;
 }
 
-void stg_stage_bury(struct stg_stage *stage, struct stg_client *client)
+void stg_stage_free_client(struct stg_stage *stage, struct stg_client *client)
 {
     client->next = stage->effects.dead;
     stage->effects.dead = client;

@@ -119,7 +119,7 @@ int stg_feed_value_create(const struct stg_graph *graph,
     return 0;
 }
 
-void stg_feed_value_unref(struct stg_feed_value *value)
+static void value_unref(struct stg_feed_value *value)
 {
     if (value != NULL && --value->refs == 0)
         free(value);
@@ -167,7 +167,7 @@ void stg_feed_set_unref(struct stg_feed_set *set)
     if (set == NULL || --set->refs > 0)
         return;
     for (size_t i = 0; i < set->n; i++)
-        stg_feed_value_unref(set->values[i]);
+        value_unref(set->values[i]);
     free(set->values);
     free(set->tensors);
     free(set);
@@ -196,7 +196,7 @@ int stg_stage_feed(struct stg_stage *stage, const struct stg_request *request,
         stage->boundary.feeds = set;
         *ret_version = set->version;
     } else {
-        stg_feed_value_unref(value);
+        value_unref(value);
     }
     pthread_mutex_unlock(&stage->lock);
     return rc;

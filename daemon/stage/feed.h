@@ -28,11 +28,10 @@ struct stg_feed_set {
 /* Checks a feed request: a tensor that a client may set, of the dtype and shape that the
  * graph says, all of its bytes there, at most STG_FEED_MAX_BYTES. NOT_FOUND,
  * FAILED_PRECONDITION, INVALID_ARGUMENT with both dtypes and shapes. ret_feed is the
- * entry; the value is the caller's (stg_feed_value_unref). */
+ * entry; the value is the caller's. */
 int stg_feed_value_create(const struct stg_graph *graph,
                           const struct stg_request *request, size_t *ret_feed,
                           struct stg_feed_value **ret, struct stg_err *err);
-void stg_feed_value_unref(struct stg_feed_value *value); /* NULL is allowed */
 
 /* As `old` (NULL: the file) but for this entry; version is one more. Takes the value on
  * success. */

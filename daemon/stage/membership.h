@@ -39,7 +39,7 @@ struct stg_client {
     bool
         forgotten; /* the session does not know it any more: may be freed when DETACHED */
     bool has_lease;        /* lease_client is valid, and the pages are mapped */
-    bool has_left;         /* of its own will; else it died */
+    bool has_left;         /* it closed its stream; else it died */
     bool adopted;          /* its place and its counts went to the one that came back */
     uint32_t lease_client; /* id in the lease core */
     struct stg_segment ring_segment, control_segment;

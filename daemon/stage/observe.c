@@ -5,7 +5,7 @@
  * propose. cut.c does the same for the partition, once a tick of the loop.
  */
 #include "daemon/host/cpus.h"
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 
 /* ---- what they see ---- */
 

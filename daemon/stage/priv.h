@@ -20,7 +20,6 @@
 #include "daemon/host/pool.h"
 #include "daemon/placement/partitioner.h"
 #include "daemon/stage/buffer.h"
-#include "daemon/stage/commit.h"
 #include "daemon/stage/cut.h"
 #include "daemon/stage/effects.h"
 #include "daemon/stage/feed.h"
@@ -46,7 +45,7 @@ struct stg_turn {
     bool is_waiting;
 };
 
-/* What belongs to the runners: produce.c, publish.c. Each has at most one item in hand.
+/* What belongs to the runners: runner.c, publish.c. Each has at most one item in hand.
  * The keys of items in hand (their sequence; without `deterministic`, their place among
  * those that are finished) are contiguous from publish_next on, so that slot key % n of
  * `turns` is one runner's. */
@@ -60,7 +59,7 @@ struct stg_runners {
     uint32_t n_turns;
     pthread_cond_t memory; /* an extent may be free */
     pthread_cond_t pass;   /* pass_state is RUNNING */
-    pthread_cond_t draw;   /* nobody draws */
+    pthread_cond_t draw;   /* no runner draws */
     uint32_t n_waiting_memory, n_waiting_pass, n_waiting_draw;
     uint32_t n_waiting;      /* for room or memory: the loop sweeps meanwhile */
     uint64_t waits_began_ns; /* the sum of when they began to */
@@ -69,14 +68,14 @@ struct stg_runners {
     uint32_t n_calling;      /* a worker's function */
     uint64_t calls_began_ns; /* the sum of when they began to */
 
-    /* Of whoever set is_drawing, without the lock. */
+    /* Of the runner that set is_drawing, without the lock. */
     bool is_drawing;
     struct stg_dataset *dataset;
     uint64_t draw_epoch, draw_index;
     uint64_t drawn_pass;     /* the pass that `dataset` is of; UINT64_MAX: none */
     uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
     uint64_t n_draws;
-    _Atomic uint64_t draw_began_ns; /* any thread may look; 0: nobody draws */
+    _Atomic uint64_t draw_began_ns; /* any thread may look; 0: no runner draws */
 
     uint64_t draw_sequence; /* of the next item drawn */
     uint64_t finish_next;   /* items finished, when not deterministic */
@@ -84,7 +83,7 @@ struct stg_runners {
     struct stg_pass_end end;
     uint64_t n_ignored_in_pass;
     uint32_t n_ignored_in_row;
-    uint64_t pause_until_ns; /* too many were ignored in a row: nobody draws */
+    uint64_t pause_until_ns; /* too many were ignored in a row: no runner draws */
 };
 
 struct stg_timeouts {
@@ -120,7 +119,7 @@ struct stg_stage_memory {
 
 /* They see events and propose numbers and partitions: observe.c. */
 struct stg_observers {
-    struct stg_activity activity; /* of the dataset: a lock of its own */
+    struct stg_activity activity; /* of the dataset: it has a lock */
     struct stg_tune tune;
     struct stg_measure *measure; /* NULL once it was taken (stg_stage_take_measure) */
     struct stg_partitioner *partitioner; /* the loop's; NULL: not smart_stage auto */
@@ -196,12 +195,26 @@ static inline void stg_stage_sweep_on(struct stg_stage *stage)
     stage->effects.is_swept = true;
 }
 
+/* The bytes of an extent, a struct stg_batch_header first. */
+static inline void *stg_stage_extent(const struct stg_stage *stage, uint32_t extent)
+{
+    return (char *)stage->memory.arena.base +
+           stg_extent_offset(stage->buffer.leases, extent);
+}
+
+/* Stops the runners; `stop.words` is set. Lock held. */
+static inline void stg_stage_begin_stop(struct stg_stage *stage)
+{
+    stage->stop.is_on = true;
+    atomic_store(&stage->stop.flag, 1);
+}
+
 static inline struct stg_turn *stg_turn_of(struct stg_runners *runners, uint64_t key)
 {
     return &runners->turns[key % runners->n_turns];
 }
 
-/* ---- produce.c ---- */
+/* ---- runner.c ---- */
 
 /* A batch in a runner's hand, from drawing to publishing. */
 struct stg_work {
@@ -300,39 +313,11 @@ void stg_client_trace(struct stg_stage *stage, struct stg_client *client);
 void stg_trace_client_item(const struct stg_stage *stage, const struct stg_client *client,
                            enum stg_span_kind kind, uint64_t number);
 
-/* ---- write.c: an element becomes a batch at rest ---- */
-
-/* What runs the stage subgraph of one cut. */
-struct stg_executor {
-    struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
-    struct stg_run *run;
-    struct stg_profiler profiler;   /* of `run` */
-    struct stg_run_watcher watcher; /* likewise */
-    uint64_t feed_version;          /* that `run` was given */
-};
-
-/* Of one runner. */
-struct stg_writer {
-    struct stg_stage *stage;
-    struct stg_executor own;
-    struct stg_executor other; /* of the last cut that was not; run NULL: there is none */
-    struct stg_tensor *given;  /* by a step py_function; NULL: there is none */
-};
-
-/* Zero-initialise; finish is allowed on zero. RESOURCE_EXHAUSTED. */
-int stg_writer_init(struct stg_stage *stage, struct stg_writer *writer,
-                    struct stg_err *err);
-void stg_writer_finish(struct stg_writer *writer);
-
-/* Fills the extent at base with the batch or with its error; returns its bytes. Of *work
- * err, profiler, cut and cut_failed are set; the last two begin as none. */
-uint64_t stg_writer_write(struct stg_writer *writer, struct stg_work *work, char *base);
+/* ---- publish.c ---- */
 
 /* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
  * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
 void stg_error_disguise(struct stg_err *err);
-
-/* ---- publish.c ---- */
 
 /* An item is finished: waits for its turn and for room, then it is published, dropped,
  * ignored, or ends the pass. Takes the extent. Takes the lock itself. */
@@ -341,7 +326,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work);
 /* The source has no more (rc 1) or failed (rc negative, err). Lock held. */
 void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err);
 
-/* Waits until nobody else draws, nor has to pause, nor has an item in hand that is not
+/* Waits until no other runner draws, has to pause, or has an item in hand that is not
  * worth another runner's waking, and takes the data set for this thread. False: the pass
  * is over, or stopping. Takes the lock itself. */
 bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
@@ -352,8 +337,111 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
 void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
 
 /* A runner waits for room or memory since then; it waits no longer. The loop sweeps
- * meanwhile, so that releases nobody rang for are seen. Lock held. */
+ * meanwhile, so that releases without a doorbell are seen. Lock held. */
 void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns);
 void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
+
+/* ---- assign.c ---- */
+
+/* Takes in what lies in its control page. INVALID_ARGUMENT: the page is broken. */
+int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
+                       struct stg_err *err);
+
+/* Gives the client the items that wait for it since it came back. Returns whether
+ * anything changed. */
+bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
+
+/* Applies one step of the policy. Returns whether anything changed. */
+bool stg_stage_assign(struct stg_stage *stage);
+
+/* Ends the pass for the clients that had everything; *changed: for any. Returns whether
+ * it is over for all. */
+bool stg_stage_assign_ends(struct stg_stage *stage, bool *changed);
+
+/* Gives the client the end of its pass. */
+void stg_client_end(struct stg_stage *stage, struct stg_client *client);
+
+/* Discards what is in the buffer: no client will take it. */
+void stg_stage_discard(struct stg_stage *stage);
+
+/* ---- delivery.c ---- */
+
+/* Takes in releases and acknowledgements of every client, gives out what can be given,
+ * ends the pass, begins the next one, frees clients that have left and hold nothing.
+ * Records which doorbells are to ring and which runners are to wake. */
+void stg_delivery_run(struct stg_stage *stage);
+
+/* Does what clients do change anything before the next item is published? While it does
+ * not, no client is asked to ring: that item's runner looks at what they did. */
+bool stg_awaits_clients(const struct stg_stage *stage);
+
+/* ---- client.c ---- */
+
+/* Makes a client and its pages, without the lock. It is in no list: stg_client_free. */
+int stg_client_create(const struct stg_attach *attach, uint64_t instance,
+                      struct stg_client **ret, struct stg_err *err);
+
+/* Checks whether it may attach, and keeps a place for it: it is joining. Nothing else
+ * changes. */
+int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
+                    struct stg_client *client, struct stg_err *err);
+
+/* May a client that is joining attach, as things are now? Else the stage is stopping, or
+ * a client that joined meanwhile cannot be attached together with it. */
+int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *client,
+                        struct stg_err *err);
+
+/* Attaches the client, after the reply was sent. It takes over the place of the client
+ * that is away under its name. If the stage stops meanwhile, its terminal status follows.
+ */
+void stg_client_join(struct stg_stage *stage, struct stg_client *client);
+
+/* Frees a client that is joining, as if it had never come. */
+void stg_client_cancel(struct stg_stage *stage, struct stg_client *client);
+
+/* Its socket is closed: it is away when it may come back, else gone. */
+void stg_client_leave(struct stg_stage *stage, struct stg_client *client);
+
+/* How a client that is away or gone ended: "left" or "died". */
+const char *stg_client_how(const struct stg_client *client);
+
+/* Disconnects the client: its terminal status is the code (positive) and the text. A
+ * client that is away is waited for no longer. */
+void stg_client_disconnect(struct stg_stage *stage, struct stg_client *client, int code,
+                           const char *text);
+
+/* Disconnects a client whose control page is broken; `why` names what is wrong. */
+void stg_client_disconnect_violator(struct stg_stage *stage, struct stg_client *client,
+                                    const char *why);
+
+/* Ends the leases of a client whose process is dead, or that holds nothing. */
+void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
+
+/* Frees clients that are gone and that no session knows. */
+void stg_clients_reap(struct stg_stage *stage);
+
+/* Stops the stage: no client can go on, and all get ABORTED. */
+void stg_stage_abort(struct stg_stage *stage, const char *text);
+
+/* Gives up the place of a client that is away; `why` completes a sentence. */
+void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
+                       const char *why);
+
+/* Stops the stage when no client is left or may come back (unless keep_warm). */
+void stg_stage_stop_when_left(struct stg_stage *stage);
+
+/* ---- timeouts.c ---- */
+
+/* on_timeout: evict. Detaches the client that holds up the others most, with
+ * DEADLINE_EXCEEDED and `why` as its terminal status: there may be room now. False when
+ * there is none to evict: under split no client holds up another. */
+bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why);
+
+/* Detaches clients whose timeout is over. now_ns is not before the last assignment.
+ * Returns whether any was detached. */
+bool stg_expire_clients(struct stg_stage *stage, uint64_t now_ns);
+
+/* When the next client that is away loses its place, or UINT64_MAX. */
+uint64_t stg_expire_next_ns(const struct stg_stage *stage);
 
 #endif

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What becomes of a finished item, in the order of drawing (or of finishing): it is
- * published, dropped for want of room, ignored, or it ends the pass. And whom a waiting
+ * published, dropped for want of room, ignored, or it ends the pass. And what a waiting
  * runner waits for.
  *
  * An end has a place in the order, as an item has: what was drawn before it comes before
- * it, what was drawn after it is discarded, and of two the earlier one counts, whoever
- * found it first. So the number of runners changes nothing.
+ * it, what was drawn after it is discarded, and of two the earlier one counts, whichever
+ * was found first. So the number of runners changes nothing.
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define MAX_WAIT_NS (UINT64_MAX / 4)
@@ -106,6 +105,14 @@ static enum verdict classify(const struct stg_stage *stage, int code)
     return (staged->ignored_codes & STG_CODE_BIT(-code)) != 0 ? IGNORED : UNEXPECTED;
 }
 
+void stg_error_disguise(struct stg_err *err)
+{
+    if (err->code != -STAGER_OUT_OF_RANGE)
+        return;
+    err->code = -STAGER_FAILED_PRECONDITION;
+    stg_err_prefix(err, err->code, "OUT_OF_RANGE, not in closed_exception_types");
+}
+
 /* A source cannot go on after its end or its failure: to ignore that is no way on. */
 static void source_failed(const struct stg_stage *stage, int rc, struct stg_err *err)
 {
@@ -153,8 +160,8 @@ static void begin_pass(struct stg_stage *stage)
 }
 
 /* Of items that take less time than a thread takes to wake, one runner makes one after
- * the other: nobody draws while another has one in hand, and once that is published its
- * runner draws again. */
+ * the other: no runner draws while another has one in hand, and once that is published
+ * its runner draws again. */
 static bool is_worth_waking(const struct stg_runners *runners)
 {
     return runners->mean_busy_ns >= WORTH_WAKING_NS;
@@ -362,9 +369,7 @@ static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
 
 static void put(struct stg_stage *stage, const struct stg_work *work)
 {
-    struct stg_batch_header *header =
-        (void *)((char *)stage->memory.arena.base +
-                 stg_extent_offset(stage->buffer.leases, work->extent));
+    struct stg_batch_header *header = stg_stage_extent(stage, work->extent);
     bool is_error = work->err.code != 0;
     uint64_t began = stg_trace_begin(stage->config.trace);
     header->number = stage->pass.next_number++;
@@ -392,9 +397,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
  * item would have come to. */
 static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
 {
-    const struct stg_batch_header *header =
-        (const void *)((const char *)stage->memory.arena.base +
-                       stg_extent_offset(stage->buffer.leases, work->extent));
+    const struct stg_batch_header *header = stg_stage_extent(stage, work->extent);
     stage->counts.n_dropped++;
     stage->counts.n_dropped_rows += header->n_rows;
     stage->buffer.n_skipped++;

@@ -3,7 +3,7 @@
  * The stage of one pipeline: a dataset, runners, a bounded buffer of batches in shared
  * memory, and the clients that take from it (DESIGN.md section 4). One lock guards all
  * parts; runners and the loop both enter. An entry point takes the lock, changes parts,
- * records effects and commits them (commit.h). A runner that publishes also assigns, so
+ * records effects and commits them (effects.h). A runner that publishes also assigns, so
  * that a batch reaches a sleeping client without passing through the loop.
  *
  *   runner:  wait for a pass -> draw (number, element) -> extent -> run the graph ->
@@ -22,9 +22,9 @@
 
 #include "core/spec.h"
 #include "core/trace.h"
+#include "daemon/admission/plan.h"
 #include "daemon/gpu/twin.h"
 #include "daemon/host/memory.h"
-#include "daemon/stage/plan.h"
 #include "ops/graph/graph.h"
 #include "ops/partition/cut.h"
 #include "proto/wire.h"
@@ -54,11 +54,11 @@ struct stg_stage_config {
     bool private_run; /* ends with its client, whatever keep_warm and rejoin_millis say */
     uint32_t num_clients;
     struct stg_budget *budget;
-    struct stg_pool *pool; /* where to draw and compute; NULL: on threads of its own */
+    struct stg_pool *pool; /* where to draw and compute; NULL: on the stage's threads */
     struct stg_workers *workers;  /* of a step py_function; NULL: there is none */
-    struct stg_tuning *tuning;    /* what `auto` found; NULL: one of its own */
+    struct stg_tuning *tuning;    /* what `auto` found; NULL: forgotten at the end */
     struct stg_trace *trace;      /* where spans go while it is on; NULL: nowhere */
-    const _Atomic int *cancelled; /* not 0: nobody wants the stage that is being made */
+    const _Atomic int *cancelled; /* not 0: no client waits for it any more */
     /* Runs on any thread: ask the loop to call stg_stage_sweep. */
     void (*wake)(void *owner);
     void *owner;
@@ -94,9 +94,9 @@ struct stg_join {
     void *owner;
 };
 
-/* Whoever left and has batches keeps their memory. How many batches, and bytes of the
- * budget that they hold up: of a stage whose runners ended, a share of all that it has.
- */
+/* A client that left keeps the memory of its batches. Returns how many batches, and the
+ * bytes of the budget that they hold up: of a stage whose runners ended, a share of all
+ * that it has. */
 uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client,
                         uint64_t *ret_bytes);
 
@@ -115,7 +115,7 @@ struct stg_attached {
 
 /* Keeps a place for a client and makes its pages. It takes part from stg_stage_join on;
  * stg_stage_detach before that leaves no trace of it. Errors: RESOURCE_EXHAUSTED
- * (num_clients are there, or a place is kept: who, and how long yet; memory: the
+ * (num_clients are there, or a place is kept: for which client, how long; memory: the
  * arithmetic), ALREADY_EXISTS (one of that name is attached: its pid),
  * FAILED_PRECONDITION (it comes back and needs more than it did). */
 int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
@@ -153,8 +153,8 @@ void stg_stage_why(struct stg_stage *stage, const struct stg_client *client,
 int stg_stage_sweep(struct stg_stage *stage);
 
 /* While its trace is on, now and then, and once after: asks clients for their spans, or
- * no more, and takes in what they left. last: who waits says so, clients and runners, of
- * whom some need a moment for it. */
+ * no more, and takes in what they left. last: clients and runners that wait report that;
+ * some need a moment for it. */
 void stg_stage_trace(struct stg_stage *stage, bool last);
 
 /* smart_stage: auto: looks how the cuts that are tried do, and changes the cut. Returns

@@ -3,7 +3,7 @@
  * What a stage and its clients do, as spans of a trace. What a client left in its control
  * page is its own word: it is checked, and may be wrong about itself alone.
  */
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 
 /* ---- clients ---- */
 

@@ -8,7 +8,6 @@
 #include "client/stream/lent.h"
 #include "client/stream/stream.h"
 #include "daemon/pipeline/definition.h"
-#include "daemon/stage/delivery.h"
 #include "daemon/stage/priv.h"
 #include "tests/check.h"
 #include "tests/model/explore.h"

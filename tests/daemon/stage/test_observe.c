@@ -10,8 +10,8 @@
 
 #include "core/clock.h"
 #include "daemon/pipeline/definition.h"
-#include "daemon/stage/commit.h"
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/effects.h"
+#include "daemon/stage/priv.h"
 #include "tests/check.h"
 
 #define TEXT                                                                             \
@@ -175,7 +175,7 @@ static void what_was_measured_with_another_cut_counts_no_more(void)
         give(&s, 1);
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 1);
     CHECK_OK(stg_stage_set_cut(&s.stage, moved, &err), err);
-    CHECK(stg_stage_cut_number(&s.stage) > 0);
+    CHECK(s.stage.boundary.cut->number > 0);
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 0);
     CHECK_INT(s.stage.observers.tune.window.n_items, 0);
     give_until_it_tries(&s);

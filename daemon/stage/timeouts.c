@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "daemon/stage/delivery.h"
+#include "daemon/stage/priv.h"
 
 /* Under split the holder itself may wait for the end, which comes when it acknowledges.
  */
@@ -53,13 +53,13 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
         stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: %s", stage->config.name,
                       text);
         stage->counts.n_evicted++;
-        stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, text);
+        stg_client_disconnect(stage, c, STAGER_DEADLINE_EXCEEDED, text);
         any = true;
     }
     return any;
 }
 
-/* rejoin_millis: who is away for longer is waited for no more. */
+/* rejoin_millis: a client that is away for longer loses its place. */
 static bool expire_away(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
@@ -114,7 +114,7 @@ static void say_missing(const struct stg_stage *stage, struct stg_err *err)
 }
 
 /* start_timeout_millis: when not all are there, or not all asked for the next pass, those
- * that wait for them are told who is missing. */
+ * that wait are disconnected with the names of the missing ones. */
 static bool expire_start(struct stg_stage *stage, uint64_t now)
 {
     uint64_t limit = stage->staged->start_timeout_millis * 1000000u;
@@ -130,7 +130,7 @@ static bool expire_start(struct stg_stage *stage, uint64_t now)
         if (!stg_client_asks(&stage->pass, c))
             continue;
         stage->counts.n_evicted++;
-        stg_client_expel(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
+        stg_client_disconnect(stage, c, STAGER_DEADLINE_EXCEEDED, err.text);
         any = true;
     }
     return any;
@@ -178,7 +178,7 @@ bool stg_stage_evict_slowest(struct stg_stage *stage, const char *why)
                   "pipeline %s: client %s (pid %d) is evicted: %s", stage->config.name,
                   client->client_id, (int)client->pid, why);
     stage->counts.n_evicted++;
-    stg_client_expel(stage, client, STAGER_DEADLINE_EXCEEDED, why);
+    stg_client_disconnect(stage, client, STAGER_DEADLINE_EXCEEDED, why);
     stg_stage_stop_when_left(stage);
     stg_delivery_run(stage);
     return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/stage/sizes.h"
+#include "daemon/admission/sizes.h"
 
 #include "daemon/dataset/dataset.h"
 

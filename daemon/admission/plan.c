@@ -3,7 +3,7 @@
  * The arithmetic of admission. Every part is a function of memory_budget that never
  * falls, and never rises faster than it, so that what is left never falls either.
  */
-#include "daemon/stage/plan.h"
+#include "daemon/admission/plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * What is known of the bytes of a pipeline's batches before any is made. A batch whose
  * rows vary in number counts with the most rows that its dataset puts into one.
  */
-#ifndef STG_DAEMON_STAGE_SIZES_H
-#define STG_DAEMON_STAGE_SIZES_H
+#ifndef STG_DAEMON_ADMISSION_SIZES_H
+#define STG_DAEMON_ADMISSION_SIZES_H
 
 #include "core/spec.h"
 #include "ops/partition/cut.h"

@@ -7,15 +7,15 @@
  * batch, the dataset's buffers. A memory_budget of at least what the pipeline may take
  * without one gives at least as much of each.
  */
-#ifndef STG_DAEMON_STAGE_PLAN_H
-#define STG_DAEMON_STAGE_PLAN_H
+#ifndef STG_DAEMON_ADMISSION_PLAN_H
+#define STG_DAEMON_ADMISSION_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/layout.h"
 #include "core/spec.h"
-#include "daemon/stage/sizes.h"
+#include "daemon/admission/sizes.h"
 
 static inline uint64_t stg_granules(uint64_t bytes)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/random.h"
-#include "daemon/stage/plan.h"
+#include "daemon/admission/plan.h"
 #include "tests/check.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -1,0 +1,726 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runners: draw an element, run the stage subgraph on it straight into an extent, publish
+ * it. A runner reserves memory before it draws: a runner with an element can finish it,
+ * so that no runner waits for memory that a later one sits on.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/steps/py_function.h"
+#include "daemon/pyworker/work.h"
+#include "daemon/stage/priv.h"
+#include "daemon/storage/chunk.h"
+
+/* Until items were made, each is thought to take long. */
+#define FIRST_BUSY_NS 1000000u
+
+/* What runs the stage subgraph of one cut. */
+struct executor {
+    struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
+    struct stg_run *run;
+    struct stg_profiler profiler;   /* of `run` */
+    struct stg_run_watcher watcher; /* likewise */
+    uint64_t feed_version;          /* that `run` was given */
+};
+
+/* Of one runner. */
+struct writer {
+    struct stg_stage *stage;
+    struct executor own;
+    struct executor other;    /* of the last cut that was not; run NULL: there is none */
+    struct stg_tensor *given; /* by a step py_function; NULL: there is none */
+};
+
+struct stg_runner {
+    struct stg_stage *stage;
+    uint32_t index;
+    struct writer writer;
+    pthread_t thread;
+    struct stg_pool_job job;
+};
+
+/* ---- a batch at rest: the function of the last step, then the item's cut ---- */
+
+static void executor_finish(struct executor *executor)
+{
+    stg_run_destroy(executor->run);
+    stg_profiler_finish(&executor->profiler);
+    stg_stage_cut_unref(executor->cut);
+    *executor = (struct executor){0};
+}
+
+/* Takes a reference on the cut. */
+static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
+                         struct executor *executor, struct stg_err *err)
+{
+    const struct stg_parallel *parallel =
+        stage->config.pool != NULL ? stg_pool_parallel(stage->config.pool) : NULL;
+    executor->cut = stg_stage_cut_ref(cut);
+    int rc = cut != NULL ? stg_run_create_cut(cut->cut, &executor->run, err)
+                         : stg_run_create_stage(stage->config.graph, &executor->run, err);
+    if (rc == 0 && parallel != NULL)
+        rc = stg_run_parallel(executor->run, parallel, err);
+    if (rc == 0)
+        rc = stg_profiler_init(&executor->profiler, stage->config.graph, executor->run,
+                               STG_SAMPLE_EVERY, err);
+    if (rc < 0)
+        executor_finish(executor);
+    else
+        stg_trace_run(stage, executor->run, &executor->watcher);
+    return rc;
+}
+
+/* What no row is to blame for ("mod:f: ValueError: …", an element that is behind a split)
+ * gets the file and line of the first row, and how many rows follow. */
+static void add_first_place(struct stg_stage *stage, const struct stg_work *work,
+                            struct stg_err *err)
+{
+    const struct stg_block *block = work->block;
+    if (block->rows == NULL || block->n_rows < 1) {
+        stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64, work->index,
+                       work->epoch);
+        return;
+    }
+    char place[512];
+    stg_provenance_text(stage->runners.dataset, &block->rows[0], place, sizeof(place));
+    if (block->n_rows > 1)
+        stg_err_prefix(err, err->code, "%s and %" PRId64 " row%s after it", place,
+                       block->n_rows - 1, block->n_rows == 2 ? "" : "s");
+    else
+        stg_err_prefix(err, err->code, "%s", place);
+}
+
+/* "node columns (decode_csv): …" gets the file and line of the row to blame. */
+static void add_place(struct stg_stage *stage, const struct stg_work *work,
+                      struct stg_err *err)
+{
+    const struct stg_block *block = work->block;
+    if (err->row >= 0 && block->rows != NULL && err->row < block->n_rows) {
+        char place[512];
+        stg_provenance_text(stage->runners.dataset, &block->rows[err->row], place,
+                            sizeof(place));
+        stg_err_prefix(err, err->code, "%s", place);
+    } else {
+        add_first_place(stage, work, err);
+    }
+}
+
+static uint64_t write_error(char *base, uint64_t capacity, const struct stg_err *err)
+{
+    struct stg_err seen = *err;
+    stg_error_disguise(&seen);
+    return stg_batch_write_error(base, capacity, -seen.code, seen.text);
+}
+
+static void feed(struct executor *executor, const struct stg_feed_set *feeds)
+{
+    if (feeds == NULL || feeds->version == executor->feed_version)
+        return;
+    stg_run_feed(executor->run, feeds->tensors);
+    executor->feed_version = feeds->version;
+}
+
+static uint64_t align(uint64_t bytes)
+{
+    return (bytes + STG_TENSOR_ALIGN - 1) / STG_TENSOR_ALIGN * STG_TENSOR_ALIGN;
+}
+
+static uint64_t tensor_bytes(const struct stg_tensor *tensor)
+{
+    int64_t n = stg_tensor_n(tensor);
+    if (tensor->dtype != STAGER_STRING)
+        return align((uint64_t)n * stg_dtype_bytes(tensor->dtype));
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < n; i++)
+        bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
+    return align((uint64_t)(n + 1) * sizeof(int64_t)) + align(bytes);
+}
+
+/* A batch that does not fit is computed once more outside of the arena, for its size:
+ * which tensor came first says little of it. Ops count strings before they know their
+ * bytes: an eighth to spare. */
+static void tell_size(struct stg_stage *stage, struct executor *executor,
+                      const struct stg_schema *schema, const struct stg_tensor *element,
+                      const struct stg_key *key, struct stg_err *err)
+{
+    struct stg_err none = {0};
+    uint64_t bytes = stg_graph_schema_least_bytes(&(struct stg_schema){0}) +
+                     schema->n * (sizeof(struct stg_tensor_entry) + STG_TENSOR_ALIGN);
+    struct stg_tensor *tensors = calloc(schema->n + 1, sizeof(*tensors));
+    if (tensors == NULL ||
+        stg_run_exec(executor->run, element, key, NULL, tensors, &none) < 0) {
+        free(tensors);
+        return;
+    }
+    for (size_t i = 0; i < schema->n; i++)
+        bytes += tensor_bytes(&tensors[i]) + strlen(schema->components[i].name);
+    free(tensors);
+    bytes += bytes / 8;
+    if (bytes <= stage->plan.max_batch_bytes)
+        return;
+    stg_err_append(err, err->code, "; for all of this batch, ");
+    stg_stage_advise_batch(stage, bytes, err);
+}
+
+/* Returns its bytes, or 0 and the error. */
+static uint64_t write_by(struct writer *writer, struct executor *executor,
+                         const struct stg_work *work, const struct stg_tensor *element,
+                         char *base, struct stg_err *err)
+{
+    struct stg_stage *stage = writer->stage;
+    const struct stg_schema *schema = executor->cut != NULL
+                                          ? stg_cut_schema(executor->cut->cut)
+                                          : stg_graph_boundary(stage->config.graph);
+    struct stg_batch_writer batch;
+    struct stg_extent_room place;
+    struct stg_batch_room room;
+    struct stg_sink sink = stg_sink_of_batch(&batch);
+    struct stg_key key = {.pass = work->pass, .epoch = work->epoch, .index = work->index};
+    feed(executor, work->feeds);
+    uint64_t capacity = stg_stage_extent_room(stage, base, &place, &room);
+    int rc = stg_batch_writer_begin_growing(&batch, base, capacity, &room, schema, err);
+    if (rc == 0)
+        rc = stg_run_exec(executor->run, element, &key, &sink, NULL, err);
+    if (rc == -STAGER_RESOURCE_EXHAUSTED)
+        tell_size(stage, executor, schema, element, &key, err);
+    uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&batch) : 0;
+    if (rc == 0)
+        rc = stg_batch_check_parts(base, true, err);
+    if (rc < 0)
+        err->code = rc;
+    return rc == 0 ? bytes : 0;
+}
+
+/* 0: that cut does not work for this item, or there is no memory for it, and the error.
+ */
+static uint64_t write_other(struct writer *writer, struct stg_stage_cut *cut,
+                            const struct stg_work *work, const struct stg_tensor *element,
+                            char *base, struct stg_err *err)
+{
+    struct executor *other = &writer->other;
+    if (other->cut != cut) {
+        executor_finish(other);
+        int rc = executor_init(writer->stage, cut, other, err);
+        if (rc < 0) {
+            err->code = rc;
+            return 0;
+        }
+    }
+    return write_by(writer, other, work, element, base, err);
+}
+
+static void count_call(struct stg_stage *stage, uint64_t began, bool ends)
+{
+    struct stg_runners *runners = &stage->runners;
+    pthread_mutex_lock(&stage->lock);
+    runners->n_calling += ends ? -1u : 1u;
+    runners->calls_began_ns += ends ? -began : began;
+    if (ends)
+        stage->counts.call_ns += stg_now_ns() - began;
+    pthread_mutex_unlock(&stage->lock);
+}
+
+/* As the steps that draws go through. */
+static void trace_call(struct stg_stage *stage, uint64_t began, int64_t n_rows)
+{
+    struct stg_trace *trace = stage->config.trace;
+    if (!stg_trace_is_on(trace))
+        return;
+    uint16_t name = stg_trace_known(trace, &stage->counts.call_label);
+    if (name == 0) {
+        char text[64];
+        snprintf(text, sizeof(text), "step py_function (line %d)",
+                 stg_py_function_find(stage->config.spec)->line);
+        name = stg_trace_name(trace, &stage->counts.call_label, text);
+    }
+    stg_trace_add(trace, &(struct stg_trace_span){.begin_ns = began,
+                                                  .end_ns = stg_now_ns(),
+                                                  .number = STG_NO_NUMBER,
+                                                  .value = (uint32_t)n_rows,
+                                                  .kind = STG_SPAN_STEP,
+                                                  .name = name});
+}
+
+/* What it gave is in writer->given until the worker is released. */
+static int call_function(struct writer *writer, const struct stg_work *work,
+                         struct stg_worker **ret, struct stg_err *err)
+{
+    struct stg_stage *stage = writer->stage;
+    struct stg_work_call call = {
+        .block = work->block,
+        .pass = work->pass,
+        .epoch = work->epoch,
+        .index = work->index,
+        .max_output_bytes = stage->plan.max_batch_bytes,
+        .is_computed = work->drawn_cut != NULL || stg_run_computes(writer->own.run),
+        .start_timeout_millis = stage->staged->start_timeout_millis,
+        .stopped = &stage->stop.flag,
+    };
+    uint64_t began = stg_now_ns();
+    count_call(stage, began, false);
+    int rc = stg_work_call(stage->config.workers, &call, writer->given, ret, err);
+    count_call(stage, began, true);
+    trace_call(stage, began, work->block->n_rows);
+    if (rc < 0)
+        add_first_place(stage, work, err);
+    return rc;
+}
+
+static void clear(struct stg_err *err)
+{
+    err->code = 0;
+    err->text[0] = '\0';
+}
+
+/* By the item's cut, and when that fails by the one that is there instead: the pipeline's
+ * own, or the least one. 0: an error. */
+static uint64_t write_tensors(struct writer *writer, struct stg_work *work,
+                              const struct stg_tensor *element, char *base)
+{
+    uint64_t bytes = 0;
+    struct stg_stage_cut *cut = work->drawn_cut, *last = cut;
+    for (; bytes == 0 && cut != NULL; cut = cut->least) {
+        clear(&work->err);
+        work->cut_failed = cut != work->drawn_cut;
+        bytes = write_other(writer, cut, work, element, base, &work->err);
+        last = cut;
+    }
+    if (bytes != 0) {
+        work->cut = stg_stage_cut_ref(last);
+        work->profiler = &writer->other.profiler;
+        return bytes;
+    }
+    if (last == NULL || !last->is_least) {
+        work->cut_failed = last != NULL;
+        clear(&work->err);
+        bytes = write_by(writer, &writer->own, work, element, base, &work->err);
+    }
+    if (bytes == 0)
+        add_place(writer->stage, work, &work->err);
+    return bytes;
+}
+
+static uint64_t write_batch(struct writer *writer, struct stg_work *work, char *base)
+{
+    struct stg_stage *stage = writer->stage;
+    struct stg_worker *worker = NULL;
+    const struct stg_tensor *element = work->block->tensors;
+    work->profiler = &writer->own.profiler;
+    if (work->block->error.code != 0)
+        work->err = work->block->error;
+    if (work->err.code == 0 && stage->config.workers != NULL) {
+        call_function(writer, work, &worker, &work->err);
+        element = writer->given;
+    }
+    uint64_t bytes = work->err.code == 0 ? write_tensors(writer, work, element, base) : 0;
+    stg_work_release(worker);
+    return bytes != 0 ? bytes : write_error(base, STG_GRANULE_BYTES, &work->err);
+}
+
+static int create_given(struct writer *writer, struct stg_err *err)
+{
+    struct stg_workers *workers = writer->stage->config.workers;
+    if (workers == NULL)
+        return 0;
+    writer->given = calloc(stg_workers_output(workers)->n + 1, sizeof(*writer->given));
+    return writer->given != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static void writer_finish(struct writer *writer)
+{
+    executor_finish(&writer->own);
+    executor_finish(&writer->other);
+    free(writer->given);
+    *writer = (struct writer){0};
+}
+
+static int writer_init(struct stg_stage *stage, struct writer *writer,
+                       struct stg_err *err)
+{
+    writer->stage = stage;
+    int rc = create_given(writer, err);
+    if (rc == 0)
+        rc = executor_init(stage, NULL, &writer->own, err);
+    if (rc < 0)
+        writer_finish(writer);
+    return rc;
+}
+
+/* ---- waiting ---- */
+
+/* One that is to rest leaves the drawing to those that wait for it. */
+static bool wait_for_pass(struct stg_runner *runner)
+{
+    struct stg_stage *stage = runner->stage;
+    struct stg_runners *runners = &stage->runners;
+    pthread_mutex_lock(&stage->lock);
+    runners->n_waiting_pass++;
+    while (!stage->stop.is_on && (stage->pass.state != STG_PASS_RUNNING ||
+                                  runner->index >= runners->n_active)) {
+        bool is_parked = runner->index >= runners->n_active;
+        if (is_parked)
+            stg_draw_pass_on(stage, true);
+        stg_stage_wait(stage, &runners->pass, 0,
+                       is_parked ? STG_SPAN_WAIT_PARKED : STG_SPAN_WAIT_PASS);
+    }
+    runners->n_waiting_pass--;
+    bool go_on = !stage->stop.is_on;
+    stg_stage_commit(stage);
+    return go_on;
+}
+
+/* One signal stands for any number of extents: a runner that got one passes it on. */
+static bool reserve(struct stg_stage *stage, uint32_t *ret)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool ok = false;
+    pthread_mutex_lock(&stage->lock);
+    uint64_t began = 0;
+    while (!stage->stop.is_on) {
+        ok = stg_extent_reserve(stage->buffer.leases, stage->plan.max_batch_bytes, ret) ==
+             0;
+        if (ok)
+            break;
+        if (began == 0) {
+            began = stg_now_ns();
+            stg_runner_waits(stage, began);
+            stg_delivery_run(stage); /* no client was asked to ring for this */
+            continue;
+        }
+        stg_draw_pass_on(stage, true);
+        runners->n_waiting_memory++;
+        stg_stage_wait(stage, &runners->memory, 0, STG_SPAN_WAIT_MEMORY);
+        runners->n_waiting_memory--;
+    }
+    if (began != 0) {
+        stg_runner_waited(stage, began);
+        stage->effects.wake |= STG_WAKE_MEMORY;
+    }
+    stg_stage_commit(stage);
+    return ok;
+}
+
+static void unreserve(struct stg_stage *stage, uint32_t extent)
+{
+    pthread_mutex_lock(&stage->lock);
+    stg_extent_drop(stage->buffer.leases, extent);
+    stage->effects.wake |= STG_WAKE_MEMORY;
+    stg_stage_commit(stage);
+}
+
+/* ---- drawing ---- */
+
+static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->drawn_pass == pass)
+        return 0;
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+    runners->drawn_pass = pass;
+    runners->draw_epoch = 0;
+    runners->draw_index = 0;
+    runners->n_ignored_seen = 0;
+    struct stg_fund fund;
+    struct stg_adviser adviser = stg_stage_adviser(stage);
+    struct stg_dataset_env env = {
+        .uid = stage->config.uid,
+        .gid = stage->config.gid,
+        .groups = stage->config.groups,
+        .n_groups = stage->config.n_groups,
+        .pass = pass,
+        .buffer_bytes = stage->plan.buffer_bytes,
+        .fund = stg_stage_fund(stage, &fund),
+        .adviser = &adviser,
+        .trace = stage->config.trace,
+        .stopped = &stage->stop.flag,
+        .container = stage->config.container,
+        .tuning = stage->observers.tune.log,
+        .activity = &stage->observers.activity,
+    };
+    return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
+}
+
+static int read_element(struct stg_stage *stage, struct stg_work *work,
+                        struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_block *block = NULL;
+    int rc = open_dataset(stage, work->pass, err);
+    if (rc == 0)
+        rc = stg_dataset_next(runners->dataset, &block, err);
+    if (rc != 0)
+        return rc;
+    if (block->epoch != runners->draw_epoch) {
+        runners->draw_epoch = block->epoch;
+        runners->draw_index = 0;
+    }
+    work->block = block;
+    work->epoch = runners->draw_epoch;
+    work->index = runners->draw_index++;
+    return 0;
+}
+
+/* The clock of a thread is a system call: one draw in a few is looked at. */
+static int read_timed(struct stg_stage *stage, struct stg_work *work, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    bool is_sampled = runners->n_draws++ % STG_SAMPLE_EVERY == 0;
+    uint64_t began = stg_now_ns();
+    atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
+    uint64_t cpu = is_sampled ? stg_thread_cpu_ns() : 0;
+    int rc = read_element(stage, work, err);
+    work->draw_cpu_ns = is_sampled && rc == 0 ? stg_thread_cpu_ns() - cpu + 1 : 0;
+    work->draw_ns = stg_now_ns() - began;
+    return rc;
+}
+
+/* The lock is held, and the data set taken. */
+static void count_ignored(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->dataset == NULL)
+        return;
+    uint64_t n = stg_dataset_n_ignored(runners->dataset);
+    stage->counts.n_ignored_elements += n - runners->n_ignored_seen;
+    runners->n_ignored_seen = n;
+}
+
+/* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
+ * the pass is over. */
+static bool draw(struct stg_stage *stage, struct stg_work *work)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_err err = {0};
+    int rc = read_timed(stage, work, &err);
+
+    pthread_mutex_lock(&stage->lock);
+    atomic_store_explicit(&runners->draw_began_ns, 0, memory_order_relaxed);
+    count_ignored(stage);
+    runners->is_drawing = false;
+    stg_draw_pass_on(stage, false);
+    /* Another item may have ended the pass meanwhile, and the next one begun. */
+    bool running = !stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING &&
+                   stage->pass.n_ended == work->pass;
+    bool ok = running && rc == 0;
+    if (ok) {
+        work->sequence = runners->draw_sequence++;
+        work->feeds = stg_feed_set_ref(stage->boundary.feeds);
+        work->drawn_cut = stg_stage_cut_ref(stage->boundary.cut);
+        stage->counts.n_made++;
+        stage->counts.n_in_hand++;
+    } else if (running) {
+        stg_publish_end(stage, rc, &err);
+    }
+    stg_stage_commit(stage);
+    if (rc == 0 && !ok)
+        stg_block_unref(work->block);
+    return ok;
+}
+
+/* ---- computing ---- */
+
+/* All but the number, which is given when the item is published. */
+static void write_coordinates(struct stg_stage *stage, const struct stg_work *work,
+                              struct stg_batch_header *header)
+{
+    header->cut = work->cut != NULL ? work->cut->number : 0;
+    header->generation = stage->config.generation;
+    header->run_id = stage->config.run_id;
+    header->pass = work->pass;
+    header->epoch = work->epoch;
+    header->index = work->index;
+    header->n_rows = (uint64_t)work->block->n_rows;
+    header->feed_version = work->feeds != NULL ? work->feeds->version : 0;
+}
+
+/* Takes the reference on the element: once it is read, its memory need not wait. */
+static void compute(struct stg_runner *runner, struct stg_work *work)
+{
+    struct stg_stage *stage = runner->stage;
+    uint64_t began = stg_now_ns();
+    char *base = stg_stage_extent(stage, work->extent);
+    work->err.code = 0;
+    work->err.text[0] = '\0';
+    work->cut = NULL;
+    work->cut_failed = false;
+    work->bytes = write_batch(&runner->writer, work, base);
+    write_coordinates(stage, work, (struct stg_batch_header *)base);
+    stg_stage_cut_unref(work->drawn_cut);
+    if (stg_trace_is_on(stage->config.trace))
+        stg_trace_make(stage, began, work->block->n_rows);
+    stg_block_unref(work->block);
+    work->busy_ns = stg_now_ns() - began;
+}
+
+/* Before the batch is published. No thread of a pool waits for a GPU. */
+static void copy_to_twin(const struct stg_runner *runner, struct stg_work *work)
+{
+    struct stg_stage *stage = runner->stage;
+    work->device = 0;
+    if (stage->memory.twin == NULL || work->err.code != 0)
+        return;
+    uint64_t began = stg_now_ns(), first, bytes;
+    uint64_t offset = stg_extent_offset(stage->buffer.leases, work->extent);
+    stg_batch_device_span((const char *)stage->memory.arena.base + offset, &first,
+                          &bytes);
+    work->device =
+        stg_twin_copy(stage->memory.twin, runner->index, offset + first, bytes);
+    work->busy_ns += stg_now_ns() - began;
+}
+
+/* Of a thread of a pool, for a runner. */
+static void draw_and_compute(void *arg)
+{
+    struct stg_work *work = arg;
+    struct stg_runner *runner = work->runner;
+    bool tuned = runner->stage->observers.tune.is_on;
+    /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
+    uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
+    work->is_drawn = draw(runner->stage, work);
+    if (!work->is_drawn)
+        return;
+    stg_block_read_ahead(work->block);
+    compute(runner, work);
+    work->cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
+}
+
+static void give_draw_back(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.is_drawing = false;
+    stg_draw_pass_on(stage, true);
+    stg_stage_commit(stage);
+}
+
+static void make_one(struct stg_runner *runner, uint32_t extent)
+{
+    struct stg_stage *stage = runner->stage;
+    struct stg_pool_user *pool = &stage->runners.pool;
+    struct stg_work work;
+    work.runner = runner;
+    work.extent = extent;
+    work.is_drawn = false;
+    if (stg_draw_take(stage, &work.pass)) {
+        if (pool->pool == NULL)
+            draw_and_compute(&work);
+        else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &work))
+            give_draw_back(stage);
+    }
+    if (work.is_drawn) {
+        copy_to_twin(runner, &work);
+        stg_publish(stage, &work);
+    } else {
+        unreserve(stage, extent);
+    }
+}
+
+/* ---- life ---- */
+
+static void *runner_main(void *arg)
+{
+    struct stg_runner *runner = arg;
+    struct stg_stage *stage = runner->stage;
+    if (stage->runners.pool.pool != NULL)
+        stg_pool_stay_with(stage->runners.pool.pool);
+    uint32_t extent;
+    while (wait_for_pass(runner) && reserve(stage, &extent))
+        make_one(runner, extent);
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.n_alive--;
+    stage->effects.asks_loop = true;
+    stg_stage_commit(stage);
+    return NULL;
+}
+
+int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    uint32_t n = stage->plan.num_threads;
+    runners->drawn_pass = UINT64_MAX;
+    runners->begun_pass = UINT64_MAX;
+    runners->mean_busy_ns = FIRST_BUSY_NS;
+    runners->pool.pool = stage->config.pool;
+    stg_clock_cond_init(&runners->memory); /* I10 */
+    stg_clock_cond_init(&runners->pass);
+    stg_clock_cond_init(&runners->draw);
+    runners->all = calloc(n, sizeof(runners->all[0]));
+    runners->turns = calloc(n, sizeof(runners->turns[0]));
+    int rc = 0;
+    if (runners->all == NULL || runners->turns == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        stg_clock_cond_init(&runners->turns[i].cond);
+        pthread_cond_init(&runners->all[i].job.done, NULL);
+        runners->n_turns++;
+    }
+    return rc;
+}
+
+static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
+{
+    struct stg_runner *runner = &stage->runners.all[i];
+    runner->stage = stage;
+    runner->index = i;
+    int rc = writer_init(stage, &runner->writer, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.n_alive++;
+    pthread_mutex_unlock(&stage->lock);
+    rc = pthread_create(&runner->thread, NULL, runner_main, runner);
+    if (rc != 0) {
+        pthread_mutex_lock(&stage->lock);
+        stage->runners.n_alive--;
+        pthread_mutex_unlock(&stage->lock);
+        writer_finish(&runner->writer);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "cannot start runner %u of %u: %s", i + 1, stage->plan.num_threads,
+                       strerror(rc));
+    }
+    stage->runners.n_started++;
+    char name[32], index[16];
+    int n_index = snprintf(index, sizeof(index), "/%u", i);
+    snprintf(name, sizeof(name), "%.*s%s", 15 - n_index, stage->config.name, index);
+    pthread_setname_np(runner->thread, name);
+    return 0;
+}
+
+int stg_runners_start(struct stg_stage *stage, struct stg_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < stage->plan.num_threads; i++)
+        rc = start_one(stage, i, err);
+    return rc;
+}
+
+void stg_runners_shed(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    for (uint32_t i = 0; i < runners->n_started; i++)
+        writer_finish(&runners->all[i].writer);
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+}
+
+void stg_runners_finish(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    for (uint32_t i = 0; i < runners->n_started; i++)
+        pthread_join(runners->all[i].thread, NULL);
+    stg_runners_shed(stage);
+    for (uint32_t i = 0; i < runners->n_turns; i++) {
+        pthread_cond_destroy(&runners->turns[i].cond);
+        pthread_cond_destroy(&runners->all[i].job.done);
+    }
+    pthread_cond_destroy(&runners->memory);
+    pthread_cond_destroy(&runners->pass);
+    pthread_cond_destroy(&runners->draw);
+    free(runners->turns);
+    free(runners->all);
+}
