@@ -100,7 +100,7 @@ const char *stager_status_name(int code);
 /* The name of a dtype, "float32". Never NULL. Any thread. */
 const char *stager_dtype_name(int dtype);
 
-/* The release of this library, "0.1.0". Any thread. */
+/* The release of this library, such as "0.2.0". Any thread. */
 const char *stager_version(void);
 
 struct stager;        /* a connection for requests */

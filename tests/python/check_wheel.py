@@ -7,6 +7,7 @@ debug information, and the metadata contain licence and description. The sdist c
     check_wheel.py [PYTHON]...          default: the one that runs this; each takes a minute or two
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,10 @@ assert any(str(path).endswith("licenses/LICENSE") for path in importlib.metadata
 """
 
 
+with open(os.path.join(TOP, "pyproject.toml"), encoding="utf-8") as project:
+    VERSION = re.search(r'^version = "(.*)"', project.read(), re.M).group(1)
+
+
 def check(python):
     with tempfile.TemporaryDirectory(prefix="stg-wheel-") as folder:
         env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "STAGERD", "LD_LIBRARY_PATH")}
@@ -39,7 +44,7 @@ def check(python):
                         [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "build"],
                         [f"{folder}/bin/python", "-m", "build", "--sdist", "--outdir", f"{folder}/sdist",
                          os.path.join(TOP, "client/python")],
-                        [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", f"{folder}/sdist/stager-0.1.0.tar.gz"],
+                        [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", f"{folder}/sdist/stager-{VERSION}.tar.gz"],
                         [f"{folder}/bin/python", "-c", PROGRAM.format(folder=folder)]):
             result = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                     stderr=subprocess.STDOUT, text=True)

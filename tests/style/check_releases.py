@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Versions agree: meson.build, CHANGELOG.md, and RELEASES. The last line of RELEASES is the previous version in
+"""Versions agree: meson.build, pyproject.toml, CHANGELOG.md, and RELEASES. The last line of RELEASES is the previous version in
 upgrade tests.
 
 A line of RELEASES: version, date, commit. meson.build of that commit has that version.
@@ -24,6 +24,9 @@ def show(root, commit):
 def problems(root, show=show):
     version = VERSION.search(house.read(root, "meson.build")).group(1)
     found = []
+    python = re.search(r'^version = "(.*)"', house.read(root, "pyproject.toml"), re.M).group(1)
+    if python != version:
+        found.append(f"pyproject.toml:1: has version {python}, and meson.build has {version}")
     if f"\n## {version}" not in house.read(root, "CHANGELOG.md"):
         found.append(f"CHANGELOG.md:1: has no section {version}, the version of meson.build")
     for number, line in enumerate(house.read(root, "RELEASES").splitlines(), 1):

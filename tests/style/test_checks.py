@@ -343,14 +343,16 @@ def a_default_that_the_document_does_not_give_is_found():
 
 
 def a_release_that_is_no_release_is_found():
-    files = {"meson_DOT_build": "project('stager', 'c', version: '0.2.0')\n", "CHANGELOG_DOT_md": "# C\n\n## 0.2.0\n"}
+    files = {"meson_DOT_build": "project('stager', 'c', version: '0.2.0')\n", "CHANGELOG_DOT_md": "# C\n\n## 0.2.0\n",
+             "pyproject_DOT_toml": 'version = "0.2.0"\n'}
     line = "0.2.0 2026-11-22 " + "a" * 40 + "\n"
     with Tree(RELEASES=line, **files) as root:
         assert check_releases.problems(root, lambda *_: files["meson_DOT_build"]) == []
         assert "has version 0.1.0" in check_releases.problems(root, lambda *_: "project('s', version: '0.1.0')")[0]
     finds(check_releases, "RELEASES:1: is not VERSION DATE COMMIT", RELEASES="0.2.0\n", **files)
-    finds(check_releases, "has no section 0.3.0", RELEASES=line, CHANGELOG_DOT_md=files["CHANGELOG_DOT_md"],
-          meson_DOT_build="project('stager', 'c', version: '0.3.0')\n")
+    files["meson_DOT_build"] = files["meson_DOT_build"].replace("0.2.0", "0.3.0")
+    finds(check_releases, "has no section 0.3.0", RELEASES=line, **files)
+    finds(check_releases, "pyproject.toml:1: has version 0.2.0", RELEASES=line, **files)
 
 
 def a_long_README_is_found():
