@@ -135,8 +135,8 @@ struct stager_options {
     size_t struct_size;    /* sizeof(struct stager_options) */
     const char *client_id; /* name of this consumer in status; default "PROGRAM-PID". One
                               that is given (at most 127 bytes) is a place to come back
-                              to: who left in the middle of a pass goes on there within
-                              rejoin_millis */
+                              to: a client that left in the middle of a pass continues
+                              there within rejoin_millis */
     const char *runtime_dir; /* default: environment STAGER_RUNTIME_DIR, else /run/stager,
                                 else $XDG_RUNTIME_DIR/stager */
     uint32_t max_held;    /* batches at once, in hand or ready: default 2, at most 256 */
@@ -290,10 +290,10 @@ int stager_open(struct stager *client, const char *name,
 
 /* The next batch. timeout_millis: -1 for ever, 0 do not wait. The batch is the caller's
  * until stager_release. Unless ack_explicit was asked for, the call says that what was
- * taken before is done with. Signals do not end a wait: who must get out of one polls
- * stager_pollfd. Errors: OUT_OF_RANGE at the end of the pass (and until stager_rewind);
- * DEADLINE_EXCEEDED, whose text says what the stream waits for (which client, file,
- * worker or process, since when), as far as stagerd tells within 25 ms;
+ * taken before is done with. Signals do not end a wait; a program that must end one
+ * polls stager_pollfd. Errors: OUT_OF_RANGE at the end of the pass (and until
+ * stager_rewind); DEADLINE_EXCEEDED, whose text says what the stream waits for (which
+ * client, file, worker or process, since when), as far as stagerd tells within 25 ms;
  * FAILED_PRECONDITION at once when max_held batches are in hand (says which); UNAVAILABLE
  * when the daemon is gone; ABORTED when the pipeline was replaced or deleted; an error
  * item's own code, or INVALID_ARGUMENT for a staged batch that cannot be cut into slices,

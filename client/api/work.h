@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A worker: a process that runs the function of a pipeline's step py_function for the
- * daemon, one batch at a time. For bindings: the function itself is the business of who
- * links this. One thread at a time; not after fork.
+ * daemon, one batch at a time. For bindings: the program that links
+ * this provides the function. One thread at a time; not after fork.
  */
 #ifndef STG_CLIENT_API_WORK_H
 #define STG_CLIENT_API_WORK_H
@@ -48,8 +48,8 @@ int stg_work_give(struct stg_work_client *work, const struct stg_tensor *tensors
 int stg_work_fail(struct stg_work_client *work, int code, const char *text,
                   struct stg_err *err);
 
-/* For who started a worker and has its channel: says how it ended, by its exit status, or
- * minus the signal that killed it. Nothing happens when nobody listens any more. */
+/* Reports how a worker ended, by its exit status, or minus the signal that killed it. For
+ * the process that started it and has its channel. Does nothing if no peer listens. */
 void stg_work_tell_end(int channel, int status);
 
 #endif

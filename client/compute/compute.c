@@ -33,7 +33,7 @@ struct stg_compute_executor {
     size_t n_fed, n_carried;
     size_t *carried; /* those that are used */
     size_t n_nodes;  /* of the spec */
-    struct stg_compute_watcher told;
+    struct stg_compute_watcher observer;
     struct stg_run_watcher watcher, there_watcher, rest_watcher;
 };
 
@@ -234,7 +234,7 @@ static int prepare(struct stg_compute_graph *graph, const struct stg_schema *fed
 static bool begin_watch(void *owner, const struct stg_key *key)
 {
     const struct stg_compute_executor *executor = owner;
-    return executor->told.is_on(executor->told.owner);
+    return executor->observer.is_on(executor->observer.owner);
 }
 
 static void watch_node(void *owner, uint32_t node, uint64_t begin_ns, uint64_t end_ns)
@@ -242,7 +242,7 @@ static void watch_node(void *owner, uint32_t node, uint64_t begin_ns, uint64_t e
     const struct stg_compute_executor *executor = owner;
     if (node <
         executor->n_nodes) /* behind them are those that the graph made by itself */
-        executor->told.node(executor->told.owner, node, begin_ns, end_ns);
+        executor->observer.node(executor->observer.owner, node, begin_ns, end_ns);
 }
 
 static void end_watch(void *owner, const struct stg_run *run, int rc)
@@ -252,7 +252,7 @@ static void end_watch(void *owner, const struct stg_run *run, int rc)
 static void watch(struct stg_compute_executor *executor,
                   const struct stg_compute_watcher *watcher)
 {
-    executor->told = *watcher;
+    executor->observer = *watcher;
     executor->watcher = (struct stg_run_watcher){
         .owner = executor, .begin = begin_watch, .node = watch_node, .end = end_watch};
     executor->there_watcher = executor->rest_watcher = executor->watcher;

@@ -39,8 +39,8 @@ struct stg_compute_measured {
     size_t n_nodes;
 };
 
-/* Sees an executor run: it is asked before each run, and told of each node of the spec
- * (by its place) that has run, in CLOCK_MONOTONIC. */
+/* Observes an executor: is_on is called before each run, and `node` after each node of
+ * the spec (by its place) that has run, with times of CLOCK_MONOTONIC. */
 struct stg_compute_watcher {
     void *owner;
     bool (*is_on)(void *owner);
@@ -68,8 +68,8 @@ struct stg_result; /* what a run gave, on a device */
 
 struct stg_compute {
     uint32_t abi;          /* STG_COMPUTE_ABI */
-    uint32_t struct_bytes; /* sizeof(struct stg_compute) of who built it */
-    const char *release;   /* of who built it */
+    uint32_t struct_bytes; /* sizeof(struct stg_compute) of the library */
+    const char *release;   /* of the library */
 
     /* The nodes of the graph that this build cannot make: an op that it does not have, an
      * attribute or a dtype that the op does not know. ret_names has room for all nodes;
@@ -129,8 +129,8 @@ struct stg_compute {
     /* Reached when it is there. */
     struct stg_device_event *(*event)(const struct stg_result *result);
 
-    /* Waits for what runs enqueued on the device, and tells what went wrong in one of
-     * them and was not told yet, once. */
+    /* Waits for what runs enqueued on the device, and reports each error of
+     * one of them once. */
     int (*settle)(struct stg_compute_graph *graph, struct stg_err *err);
 
     /* Where the last run computed, and why there: "cuda:0", "host: …", cut to bytes. */

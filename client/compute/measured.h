@@ -11,7 +11,7 @@
 
 struct stg_measured {
     struct stg_profiler profiler;
-    struct stg_compute_node *nodes; /* what was last told */
+    struct stg_compute_node *nodes; /* of the last report */
     uint64_t *bytes;
 };
 

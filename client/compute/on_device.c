@@ -270,7 +270,7 @@ int stg_on_device_exec(struct stg_on_device *half, const struct stg_on_device_ru
     if (result != NULL && stg_result_end(result, half->was_there, &why) < 0 && rc == 0)
         rc = stg_err(err, -STAGER_UNAVAILABLE, "%s", why.text);
     if (rc < 0 || !is_there[half->there[0]])
-        stg_place_pass(half->place); /* nobody is told of what is in it */
+        stg_place_pass(half->place); /* its content is not reported */
     return rc;
 }
 

@@ -25,7 +25,7 @@ struct stg_on_device {
     bool was_there; /* the last run was the device's */
     struct stg_trial trial;
     struct stg_measured there_took, here_took; /* of run, of rest */
-    struct stg_compute_node *nodes;            /* of both, as last told */
+    struct stg_compute_node *nodes;            /* of both, of the last report */
 };
 
 /* NULL in *ret: a device can do none of them. `all`: the executor of all fetches on the

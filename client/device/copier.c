@@ -391,8 +391,7 @@ static void take_ready(struct stager_stream *stream)
     }
 }
 
-/* Who is about to sleep keeps nothing back: the end of a pass waits for what was
- * released. */
+/* Before it sleeps, gives all released batches back: the end of a pass waits for them. */
 static int take_first(struct stager_stream *stream, int64_t timeout_millis)
 {
     while (!stg_ring_ready(&stream->ring) && collect(stream, true))

@@ -57,7 +57,7 @@ void stg_copier_release(struct stager_batch *batch, bool own, void *native);
 /* Does the stream still hold what stager_next would hand out? */
 bool stg_copier_is_ahead(const struct stager_stream *stream);
 
-/* Before the daemon is told that this client leaves: waits for copies, gives back what
+/* Before the client leaves the pipeline: waits for copies, gives back what
  * the trainer released. After it: what is ahead, whose leases go back if the daemon has
  * let go (parted), else stay with it. */
 void stg_copier_settle(struct stager_stream *stream);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * DLPack's ABI (dmlc/dlpack, version 1.0), and a tensor in it. Read-only memory can only
- * be told in the versioned form: who asks for the older one gets a copy or a refusal.
+ * DLPack's ABI (dmlc/dlpack, version 1.0), and a tensor in it. Only the
+ * versioned form can mark read-only memory: a consumer that asks for the older one gets a
+ * copy or a refusal.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -375,7 +375,7 @@ static PyObject *copy_result(struct stg_py_stream *self, struct stager_tensor *t
     return result;
 }
 
-/* On a device it stays where it is. *there: who keeps it, for all of a run. */
+/* On a device it stays where it is. *there: its keeper, for all of a run. */
 static PyObject *show_result(struct stg_py_stream *self,
                              const struct stager_tensor *tensor, PyObject **there)
 {

@@ -194,7 +194,7 @@ static PyObject *get_string_data(PyObject *self, void *ignored)
     return stg_py_tensor_create(tensor->state, tensor->owner, tensor->lease, &bytes);
 }
 
-/* String i as bytes. The offsets are read once: who wrote them may be damaged. */
+/* String i as bytes. The offsets are read once: they may be damaged. */
 static PyObject *one_string(const struct stg_py_tensor *tensor, Py_ssize_t i)
 {
     int64_t begin = tensor->offsets[i], end = tensor->offsets[i + 1];

@@ -45,7 +45,7 @@ struct stg_computer {
     bool has_device;             /* nodes may run on it */
     const char *why_host;        /* NULL: the last run could use it */
     const struct executor *last; /* that ran; NULL: none that is still kept */
-    char told[STG_ERR_TEXT_BYTES + 64];
+    char where_text[STG_ERR_TEXT_BYTES + 64];
     void **boundary_there; /* of one run: where those tensors … */
     void **carried_there;  /* … lie on the device */
     struct executor executors[MAX_EXECUTORS];
@@ -152,7 +152,7 @@ static int computer_create(struct stager_stream *stream, struct stg_computer **r
     return 0;
 }
 
-/* ---- spans, for who traces ---- */
+/* ---- spans of a trace ---- */
 
 static bool is_traced(void *owner)
 {
@@ -523,11 +523,12 @@ const char *stager_run_where(struct stager_stream *stream)
     if (computer == NULL || computer->last == NULL)
         return "";
     if (computer->why_host != NULL)
-        snprintf(computer->told, sizeof(computer->told), "host: %s", computer->why_host);
+        snprintf(computer->where_text, sizeof(computer->where_text), "host: %s",
+                 computer->why_host);
     else
-        computer->table->tell(computer->last->executor, computer->told,
-                              sizeof(computer->told));
-    return computer->told;
+        computer->table->tell(computer->last->executor, computer->where_text,
+                              sizeof(computer->where_text));
+    return computer->where_text;
 }
 
 /* ---- results on a device ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check and apply: the text goes to the daemon, which is the only one who parses it.
+ * check and apply: the text goes to the daemon, which is the only parser.
  */
 #include <errno.h>
 #include <inttypes.h>

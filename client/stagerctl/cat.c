@@ -155,8 +155,8 @@ static void print_batch(const struct stager_batch *batch,
     (options->rows ? print_rows : print_tensors)(batch, &info);
 }
 
-/* Error items are told and passed over, and count as batches do: there may be nothing
- * else. The status says at the end that there were some. */
+/* Error items are printed and skipped, and count as batches: there may be nothing else.
+ * The exit status reports them. */
 static int print_all(struct stager_stream *stream, const struct stg_ctl_options *options)
 {
     int status = EXIT_OK;
@@ -187,7 +187,7 @@ int stg_ctl_cat(const struct stg_ctl_options *options)
     static const char *const none[] = {NULL};
     struct stager_options open_options = {
         .struct_size = sizeof(open_options),
-        .fetches = none, /* nothing is computed ahead for who looks at features */
+        .fetches = none, /* nothing is computed ahead */
         .client_id = "stagerctl-cat",
         .runtime_dir = options->runtime_dir,
         .max_held = 1,

@@ -66,11 +66,11 @@ void stg_ctl_hang_up(struct stg_ctl_link *link); /* NULL is allowed */
 int stg_ctl_call(struct stg_ctl_link *link, struct stg_request *request,
                  struct stg_reply *ret, struct stg_err *err);
 
-/* The same, and a refusal is told. 0 or EXIT_FAILED. */
+/* The same; prints a refusal. 0 or EXIT_FAILED. */
 int stg_ctl_ask(struct stg_ctl_link *link, struct stg_request *request,
                 struct stg_reply *ret);
 
-/* Who is at the other end; strings live as long as the link. */
+/* The peer; strings live as long as the link. */
 void stg_ctl_daemon(const struct stg_ctl_link *link, struct stg_admin_daemon *ret);
 
 /* Ends a JSON line; EXIT_FAILED when standard output could not take it. */

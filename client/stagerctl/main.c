@@ -34,7 +34,7 @@ static const struct command commands[] = {
      stg_ctl_apply},
     {"list", ARGUMENT_NONE, "", "gt", "The pipelines that there are.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
-     "What a pipeline (or each of them) does, and who takes from it.", stg_ctl_status},
+     "What a pipeline (or each of them) does, and its clients.", stg_ctl_status},
     {"explain", ARGUMENT_ONE, "NAME [--dot]", "gtD",
      "What holds a pipeline up, what each node of its graph takes, where it is cut, and "
      "what\n"
@@ -61,7 +61,7 @@ static const struct command commands[] = {
     {"ticket", ARGUMENT_NONE, "", "",
      "Prints a ticket for the gate, valid for an hour: what stagerctl --gate and "
      "programs in\n"
-     "  other languages ask with. Who has it may do what you may.",
+     "  other languages ask with. It gives all your rights.",
      stg_ctl_ticket},
     {"doctor", ARGUMENT_NONE, "", "",
      "What there is and what is missing: stagerd; GPUs, their driver, IPC, MPS.",

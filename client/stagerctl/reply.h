@@ -29,7 +29,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
 void stg_reply_explain_json(struct stg_json_writer *json,
                             const struct stg_explain *explain);
 
-/* Who answered. */
+/* The daemon that answered. */
 void stg_reply_daemon_json(struct stg_json_writer *json,
                            const struct stg_admin_daemon *daemon);
 

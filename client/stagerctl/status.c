@@ -87,7 +87,7 @@ static void print_items(const struct stg_pipeline_status *s)
                s->cut, s->n_moved, s->own_cuts);
 }
 
-/* Those who left are listed too. */
+/* Clients that left are listed too. */
 static unsigned count_attached(const struct stg_pipeline_status *s)
 {
     unsigned n = 0;

@@ -70,7 +70,7 @@ static void tell_early(struct stager *client, const struct stg_trace_page *page,
     fprintf(stderr, ": this is what was traced until then\n");
 }
 
-/* Until the trace is over, control-C, or the end of stagerd, which is told. */
+/* Until the trace is over, control-C, or the end of stagerd, which is printed. */
 static void wait_for_end(struct stager *client, const struct stg_trace_page *page,
                          const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What lies in a trace page, made tidy for who looks at it: a copy, in which every span
- * lies inside of the window and inside of the span around it, whatever its writer said.
+ * The content of a trace page, made tidy for people: a copy, in which every span lies
+ * inside of the window and inside of the span around it, whatever its writer said.
  * One thread at a time.
  */
 #ifndef STG_STAGERCTL_VIEW_H

@@ -21,7 +21,7 @@
 struct known {
     uint64_t id, generation;
     uint32_t n_clients;
-    bool gone; /* no more listed; its end is not told yet */
+    bool gone; /* no more listed; its end is not printed yet */
     char name[65], state[24];
 };
 
@@ -75,13 +75,13 @@ static void take_entry(const struct stg_list_entry *entry, struct known *ret)
     stg_ctl_clean(ret->name);
 }
 
-/* What is listed no more stays until its end is told: its events may still be on the way.
- */
+/* A pipeline that is no longer listed stays until its end is printed: its events may
+ * still be on the way. */
 static void refresh(struct watch *watch)
 {
     struct stg_reply reply;
     if (list(watch, &reply) < 0)
-        return; /* told by now; what was known stays */
+        return; /* printed by now; what was known stays */
     struct known *known = calloc(reply.n_entries + watch->n_known + 1, sizeof(*known));
     if (known == NULL)
         return;
@@ -153,7 +153,7 @@ static void list_away(const struct stg_pipeline_status *status, char *ret, size_
     }
 }
 
-/* What more there is to say of an event: what went wrong, who may come back. */
+/* What more there is to say of an event: what went wrong, which client may come back. */
 static void find_more(struct watch *watch, enum stg_event_kind kind,
                       const struct known *known, char *ret, size_t bytes)
 {
@@ -223,7 +223,7 @@ static void tell_beginning(struct watch *watch, uint64_t sequence)
     fflush(stdout);
 }
 
-/* Events were lost: how things stand is told instead. */
+/* Events were lost: prints the state instead. */
 static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
 {
     if (watch->options->json) {

@@ -81,10 +81,10 @@ static int exchange(struct stager *client, struct stg_request *request, int64_t 
                        STG_MESSAGE_MAX_BYTES);
     int64_t deadline_ns = stg_clock_ns() + limit_ns;
     int rc = stg_socket_send(client->fd, client->buf, (size_t)n, deadline_ns, err);
-    if (rc == 0 || rc == -STAGER_UNAVAILABLE) /* who closed it may have said why */
+    if (rc == 0 || rc == -STAGER_UNAVAILABLE) /* a reason may have come before the end */
         rc = receive_reply(client, request->id, deadline_ns, ret, fds, max_fds, ret_n_fds,
                            err);
-    /* A reply that comes too late is told by its id. */
+    /* The id shows a reply that comes too late. */
     client->broken = client->broken || (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED);
     return rc;
 }

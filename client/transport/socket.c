@@ -90,7 +90,7 @@ static int say_denied(const struct sockaddr_un *address, struct stg_err *err)
                            "cannot reach stagerd at %s: Permission denied",
                            address->sun_path);
     }
-    if (st.st_gid == 0) /* nobody should be told to join that group */
+    if (st.st_gid == 0) /* no advice to join that group */
         return stg_err(
             err, -STAGER_PERMISSION_DENIED,
             "cannot reach stagerd at %s: Permission denied; it is open to root alone: "

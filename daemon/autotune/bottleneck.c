@@ -8,7 +8,7 @@
 #define LONG_NS UINT64_C(1000000000) /* fewer will do */
 
 /* Of the window, in hundredths. */
-#define LITTLE 0.10 /* who waits no longer than this does not wait */
+#define LITTLE 0.10 /* a shorter wait is none */
 #define MOSTLY 0.60 /* a thread that had a CPU for so much of its time worked */
 #define A_THREAD                                                                         \
     0.7 /* cores in use beside what is accounted for: somebody works there               \
@@ -76,7 +76,8 @@ static enum stg_bottleneck of_drawing(const struct shares *s, char *buf, size_t 
     int n = snprintf(buf, bytes, before, percent(s->draw));
     size_t at = n > 0 && (size_t)n < bytes ? (size_t)n : 0;
     if (s->on_cpu >= MOSTLY) {
-        snprintf(buf + at, bytes - at, ", and who draws computes for %.0f %% of that",
+        snprintf(buf + at, bytes - at,
+                 ", and the drawing thread computes for %.0f %% of that",
                  percent(s->on_cpu));
         return STG_BOTTLENECK_DECODE;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stagerd decided by itself for a pipeline, and why: the last few, for people who
- * ask (`stagerctl explain`). Zero-initialise; guarded by the stage's lock where it is a
+ * What stagerd decided by itself for a pipeline, and why: the last few, for
+ * `stagerctl explain`. Zero-initialise; guarded by the stage's lock where it is a
  * stage's.
  */
 #ifndef STG_DAEMON_AUTOTUNE_DECISION_H

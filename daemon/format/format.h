@@ -87,7 +87,7 @@ struct stg_format {
     /* Up to n_max (at least 1) records of the file. same_chunk: only from the chunk of
      * the last call. Returns an enum stg_format_more, or a negative code when the source
      * failed, after which only stop, start and destroy may follow. A bad record has been
-     * skipped when it is told, and its text says line and offset, not the file. */
+     * skipped when it is reported; its text has line and offset, not the file. */
     int (*next)(void *reader, int64_t n_max, bool same_chunk, int64_t *begin,
                 int64_t *end, struct stg_records *ret, struct stg_err *err);
 };

@@ -190,7 +190,7 @@ static void put_sample(struct tar *r, int64_t *begin, int64_t *end)
 enum found {
     GOING_ON = 0,
     SAMPLE,   /* there is one, whole */
-    SPOILT,   /* there is one, to be told */
+    SPOILT,   /* there is one, to be reported */
     NOTHING,  /* the archive has no more */
     DAMAGED,  /* it is damaged or cut behind what was looked at: member.what */
     ELSEWHERE /* the next sample is not in this chunk */

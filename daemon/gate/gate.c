@@ -321,7 +321,7 @@ static void start(struct stg_gate *gate)
     start_later(gate);
 }
 
-/* ---- where and as whom ---- */
+/* ---- folder and user ---- */
 
 static int find_program(struct stg_gate *gate, struct stg_err *err)
 {

@@ -36,12 +36,12 @@ struct stg_instance {
     struct stg_stage_plan plan;
     struct stg_stage *stage;
     struct stg_stage *at_work; /* CREATING, ENDING: the stage, the worker's alone */
-    bool quiet;      /* its runners have ended, and who waited for it was told */
+    bool quiet;      /* its runners have ended, and waiting opens were answered */
     bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
     uint64_t n_gone; /* of the catalog when it was made */
     struct stg_err error;
     uv_work_t work;
-    /* What was told of a shared one. */
+    /* The last event of a shared one. */
     uint64_t pipeline_id;
     const char *told_state;
     uint32_t told_clients;

@@ -17,8 +17,8 @@
 #include "proto/load.h"
 #include "proto/wire.h"
 
-/* Who opens the pipeline is told all of it in one message: a pipeline that could be
- * applied and never opened would be a trap. */
+/* An open sends the client all of it in one message: a pipeline that could be applied
+ * and never opened would be a trap. */
 static int check_open_fits(const struct stg_definition *definition, struct stg_err *err)
 {
     char longest[128];
@@ -261,7 +261,7 @@ static bool any_step(const struct stg_pipeline_spec *spec,
     return found;
 }
 
-/* Who means a dtype writes 0, 0.0 or "" in record_defaults. */
+/* 0, 0.0 or "" in record_defaults stands for a dtype. */
 static const char *word_for_dtype(const struct stg_node *nodes, size_t n)
 {
     static const char *const words[] = {"int",     "int32",  "int64", "float", "float32",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline as it was applied: text, who applied it, and everything that follows from
+ * A pipeline as it was applied: text, applier, and everything that follows from
  * the text (spec, element, graph). Immutable; counted, because a stage may outlive the
  * pipeline's next generation. The loop takes and gives references.
  */

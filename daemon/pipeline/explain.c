@@ -248,7 +248,7 @@ static int fill(struct maker *m, const struct stg_pipeline_spec *spec, uint64_t 
     return rc == 0 ? 0 : stg_err(err, rc, "out of memory");
 }
 
-/* Who is not there holds it up, whatever the last pass showed. */
+/* A missing client holds it up, whatever the last pass showed. */
 static int fill_missing(const struct stg_pipeline_status *status, struct stg_bump *bump,
                         struct stg_explain *ret)
 {

@@ -263,9 +263,9 @@ static void created_stage(uv_work_t *work, int status)
         stg_stage_stop(instance->stage, STAGER_ABORTED, "replaced", false);
     catalog->hooks.changed(catalog->hooks.owner);
     if (instance->state ==
-        STG_INSTANCE_FAILED) /* who asked knows; who comes now did not */
+        STG_INSTANCE_FAILED) /* waiting opens know; a new open does not */
         stg_catalog_discard(instance);
-    /* Whoever asked for it has attached by now, or gave up. */
+    /* Its clients have attached by now, or gave up. */
     if (instance->stage != NULL && !stg_stage_is_used(instance->stage))
         stg_stage_stop(instance->stage, STAGER_CANCELLED,
                        "no client waits for it any more", false);
@@ -346,7 +346,8 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         if (!stg_stage_quiet(instance->stage))
             return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
                            pipeline->name);
-        /* Who left and keeps batches keeps their memory, and nobody from the pipeline. */
+        /* A client that left keeps the memory of its batches, and does not stop the
+         * pipeline. */
         stg_catalog_keep_counts(instance);
         instance->pipeline = NULL;
         instance = NULL;

@@ -22,8 +22,8 @@
 
 /* ---- unsupported nodes ---- */
 
-/* Who computes behind the boundary is told the graph first, and asked what of it its
- * build cannot; once for each generation. */
+/* A client that computes behind the boundary first gets the graph, and answers which
+ * nodes its build does not support; once for each generation. */
 static bool must_ask(const struct stg_pipeline *pipeline,
                      const struct stg_request *request)
 {

@@ -37,7 +37,8 @@
 
 /* ---- runtime directory ---- */
 
-/* Members of access_group may connect; without such a group, who runs the daemon may. */
+/* Members of access_group may connect; without such a group, the user of the daemon may.
+ */
 static int open_to_group(struct stg_server *server, struct stg_err *err)
 {
     gid_t gid = stg_group_id(server->settings->access_group);
@@ -99,7 +100,7 @@ static int bind_socket(struct stg_server *server, struct stg_err *err)
     return 0;
 }
 
-/* What systemd bound for us. The unit of the socket says who may connect. */
+/* What systemd bound for us. The unit of the socket sets its access. */
 static int inherit_socket(struct stg_server *server, int n, struct stg_err *err)
 {
     int fd = SD_LISTEN_FDS_START;

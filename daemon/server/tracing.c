@@ -8,8 +8,8 @@
 
 #include "core/log.h"
 
-/* How often clients are asked for their spans, and how long who waits has, at the end, to
- * say so. */
+/* How often clients are asked for their spans, and how long a thread that waits has at
+ * the end to report its wait. */
 #define TRACE_HOLDER "a trace"
 #define TICK_MILLIS 10
 
@@ -17,7 +17,7 @@ struct stg_tracing {
     struct stg_definition *definition;
     struct stg_segment segment;
     uint64_t until_ns;
-    bool is_last; /* who waits was told that it ends */
+    bool is_last; /* waiting threads know that it ends */
 };
 
 /* ---- what is traced ---- */

@@ -275,7 +275,7 @@ static int check_open(const struct stg_stage *stage, const struct stg_attach *at
     if (back != NULL && back->uid != attach->uid)
         return stg_err(
             err, -STAGER_ALREADY_EXISTS,
-            "client %s of pipeline %s is another user's (uid %u), who may come "
+            "client %s of pipeline %s belongs to another user (uid %u), and may come "
             "back within %" PRIu64 " ms: choose another client_id",
             back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
     if (!has_place(stage, back))

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The stage of one pipeline: a dataset, runners, a bounded buffer of batches in shared
- * memory, and the clients that take from it (DESIGN.md section 4). One lock guards all
+ * memory, and the clients that take from it (docs/delivery.md). One lock guards all
  * parts; runners and the loop both enter. An entry point takes the lock, changes parts,
  * records effects and commits them (effects.h). A runner that publishes also assigns, so
  * that a batch reaches a sleeping client without passing through the loop.
  *
- *   runner:  wait for a pass -> draw (number, element) -> extent -> run the graph ->
- * publish in order loop:    attach, detach, death, doorbell, sweep -> releases -> assign
- * -> end of pass
+ *   runner:  pass -> extent -> draw (number, element) -> run the graph -> publish
+ *   loop:    attach, detach, death, doorbell, sweep -> releases -> assign -> end
  *
  * A stage lives from the first client that opens the pipeline to the last one that leaves
  * it; it is destroyed when its runners have ended and no process holds a lease on its

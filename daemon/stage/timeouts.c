@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clocks that run on clients: DESIGN.md section 4, "Every wait on a client has a
- * clock in the daemon".
+ * The time limits of clients (docs/delivery.md): every wait for a client ends.
  */
 #include <inttypes.h>
 #include <stdio.h>

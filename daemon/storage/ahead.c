@@ -31,7 +31,7 @@ struct open_slot {
 /* Slots first … first + n, modulo MAX_READS, are not FREE. */
 struct stg_ahead {
     _Atomic uint32_t refs;
-    pthread_mutex_t lock; /* guards states; what is in a slot belongs to who runs it, then
+    pthread_mutex_t lock; /* guards states; what is in a slot belongs to its runner, then
                              to the reader */
     pthread_cond_t done;
     struct slot slots[MAX_READS];

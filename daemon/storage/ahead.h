@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a reader of files will need soon: files opened, and, of a reader of lines, reads.
- * It plans them in the order in which it takes them; whoever has nothing better to do
- * does one, on any thread: reads the bytes to where they will stay, and looks for the
- * newlines in them. What nobody did by then is done by who takes it. So one large file is
- * read and split on several threads while its lines come out in order.
+ * It plans them in the order in which it takes them. An idle thread does one: it reads
+ * the bytes to where they will stay, and looks for the newlines in them. The reader does
+ * what no thread did by then. So one large file is read and split on several threads
+ * while its lines come out in order.
  */
 #ifndef STG_DAEMON_AHEAD_H
 #define STG_DAEMON_AHEAD_H
@@ -71,20 +71,20 @@ void stg_ahead_drop(struct stg_ahead *ahead);
  * need as many: more are planned where that is more than it was. */
 unsigned stg_ahead_turn(struct stg_ahead *ahead);
 
-/* Forgets all that is planned; waits for those who are at it. */
+/* Forgets all that is planned; waits for threads that do some of it. */
 void stg_ahead_cancel(struct stg_ahead *ahead);
 
 /* Plans to open a file, and to ask for its first bytes, behind those that are planned, of
- * which there must be fewer than STG_AHEAD_OPENS. url and who are borrowed until it is
- * taken or cancelled. */
+ * which there must be fewer than STG_AHEAD_OPENS. url and identity are borrowed until it
+ * is taken or cancelled. */
 void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
                          const struct stg_file_user *identity);
 
-/* The first file that was planned, open and the caller's; or NULL: nobody opened it, or
- * it cannot be opened. There must be one; it is forgotten. */
+/* The first file that was planned, open and the caller's; or NULL: it was not opened,
+ * or cannot be. There must be one; it is forgotten. */
 struct stg_source *stg_ahead_take_open(struct stg_ahead *ahead);
 
-/* Forgets and closes all of them; waits for those who are at it. */
+/* Forgets and closes all of them; waits for threads that open one. */
 void stg_ahead_cancel_opens(struct stg_ahead *ahead);
 
 #endif

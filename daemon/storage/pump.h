@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A layer over a source that is slow to read because it is decompressed: a thread of its
- * own reads ahead, in order, into a few pieces, so that who draws records does not wait
- * for what is decoded. It reads forward only, as what is below it does. Without a thread
+ * A layer over a source that is slow to read because it is decompressed: a separate
+ * thread reads ahead, in order, into a few pieces, so that the reader of records does not
+ * wait for the decoder. It reads forward only, as what is below it does. Without a thread
  * until a file proves to be large.
  */
 #ifndef STG_DAEMON_PUMP_H

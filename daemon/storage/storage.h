@@ -21,7 +21,8 @@
 #include "core/err.h"
 #include "core/trace.h"
 
-/* For whom files are opened, and until when. Borrowed for as long as the source. */
+/* The user for whom files are opened, and when to give up. Borrowed as long as the
+ * source. */
 struct stg_file_user {
     uid_t uid; /* 0 may read everything */
     gid_t gid;

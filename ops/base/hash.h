@@ -15,8 +15,8 @@ uint64_t stg_fingerprint64(const char *s, size_t n);
 /* TensorFlow's Hash64: MurmurHash64A with its own seed, 0xDECAFCAFFE. */
 uint64_t stg_hash64(const char *s, size_t n);
 
-/* SipHash-2-4 (Aumasson, Bernstein 2012): who has not the key can find no two that are
- * alike. */
+/* SipHash-2-4 (Aumasson, Bernstein 2012): without the key, no collision
+ * can be found. */
 uint64_t stg_siphash(const uint64_t key[2], const void *data, size_t n);
 
 /* A divisor that many numbers are taken modulo of, without a division: magic is its
@@ -40,8 +40,8 @@ static inline uint64_t stg_modulus(uint64_t value, const struct stg_modulus *by)
     return rest - (by->divisor & -(uint64_t)(rest >= by->divisor));
 }
 
-/* string_to_hash_bucket_fast and its plan, for who does its work. A plan that begins with
- * this one may have more. */
+/* string_to_hash_bucket_fast and its plan, for ops that do its work. A plan that begins
+ * with this one may have more. */
 extern const struct stg_op stg_op_string_to_hash_bucket_fast;
 struct stg_hash_plan {
     struct stg_modulus buckets;

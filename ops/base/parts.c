@@ -8,7 +8,7 @@
  * 1.7, cast 1.2 on two threads; of half the size 1.5 and 0.8 (bench_intra, small). */
 #define PART_BYTES (512u << 10)
 
-/* On the stack of who has the work. Guarded by the lock of the parts, the first three
+/* On the stack of the work's owner. Guarded by the lock of the parts, the first three
  * immutable. */
 struct stg_work_in_parts {
     void (*part)(void *arg, uint32_t i);

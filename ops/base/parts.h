@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Work in parts: what ops do on the threads of a pool (intra_op_threads_num,
- * inter_op_threads_num). Who has the work takes part in it, and takes whatever part no
- * other thread has taken: a pool whose helpers are all busy costs nothing, and nobody
- * waits but for parts that run. It starts no thread: whoever has some lets them help.
+ * inter_op_threads_num). The owner of the work takes each part that no other thread has
+ * taken: a pool whose helpers are all busy costs nothing, and the owner waits for running
+ * parts alone. It starts no thread: the owner of a pool lets its threads help.
  */
 #ifndef STG_OPS_BASE_PARTS_H
 #define STG_OPS_BASE_PARTS_H
@@ -30,7 +30,7 @@ void stg_parts_init(struct stg_parts *parts, uint32_t n_threads);
 /* No work is under way, no thread helps any more. */
 void stg_parts_finish(struct stg_parts *parts);
 
-/* What a helping thread does until it is told to stop. */
+/* The loop of a helping thread; ends when the parts stop. */
 void stg_parts_help(struct stg_parts *parts);
 
 /* Helpers return. Any thread. */

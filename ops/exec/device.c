@@ -81,7 +81,7 @@ struct launch {
     const struct stg_run_step *step;
 };
 
-/* Also where who measures looks for sizes. */
+/* Also where the profiler looks for sizes. */
 static void put(const struct launch *launch, size_t i, const struct stg_tensor *tensor)
 {
     uint32_t slot = launch->step->outputs[i].slot;

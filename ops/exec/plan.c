@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of an executor: which nodes run, where their tensors are, and who does whose
- * work.
+ * The plan of an executor: which nodes run, where their tensors are, and which node
+ * does the work of another.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,7 @@ static int plan_slots(struct stg_run *run, const bool *needed, size_t n_fetches,
 
 /* ---- steps that do others' work ---- */
 
-/* Who reads a slot. */
+/* The readers of a slot. */
 struct readers {
     uint32_t n; /* steps' inputs and fetches */
     struct stg_run_step *step;

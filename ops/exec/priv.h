@@ -81,7 +81,7 @@ struct stg_run {
     struct stg_run_fetch *fetches;
     size_t n_fetches;
     size_t max_inputs;               /* of a step */
-    struct stg_run_worker own;       /* of who calls stg_run_exec */
+    struct stg_run_worker own;       /* of the caller of stg_run_exec */
     const struct stg_parallel *rows; /* NULL: no op is split */
     struct stg_run_ready *ready;     /* NULL: one node after the other */
     struct stg_run_watcher *watchers;

@@ -209,7 +209,7 @@ void stg_run_ready_destroy(struct stg_run_ready *ready)
 
 /* ---- exec ---- */
 
-/* The lock is held. Who finishes a step goes on with one of those that it makes ready. */
+/* The lock is held. A thread that finishes a step runs one that became ready by it. */
 static void finish(struct stg_run_ready *ready, uint32_t s)
 {
     uint32_t n_new = 0;

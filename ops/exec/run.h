@@ -72,11 +72,11 @@ void stg_run_destroy(struct stg_run *run);
 int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
                      struct stg_err *err);
 
-/* Sees the nodes of an executor run; its functions are called by who calls stg_run_exec,
- * on that thread. The first four are the caller's to set. */
+/* Observes the nodes of an executor; its functions run on the thread that calls
+ * stg_run_exec. The first four are the caller's to set. */
 struct stg_run_watcher {
     void *owner;
-    /* Before a run. False: nothing more is told of this one. */
+    /* Before a run. False: no further call for this one. */
     bool (*begin)(void *owner, const struct stg_key *key);
     /* Node `node` (a place in the spec; behind those of the spec, one that the graph made
      * by itself) has run between these times of CLOCK_MONOTONIC, and with it those whose

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * feed_dict: tensors of the stage subgraph that are something else. Who would read the
+ * feed_dict: tensors of the stage subgraph that are something else. A reader of the
  * tensor reads the feed; what would have computed it runs only if something else needs
  * it.
  */

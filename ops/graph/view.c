@@ -64,7 +64,7 @@ static void mark(struct maker *m)
     }
 }
 
-/* ---- who reads whom ---- */
+/* ---- edges ---- */
 
 /* False: a constant, or a feed that has a value. */
 static bool make_edge(const struct maker *m, const struct stg_ref *ref,

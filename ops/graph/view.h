@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A graph as one looks at it: what the features and the targets need, in an order in
- * which it may run, and who reads whom. Constants, which are known when the pipeline is
+ * which it may run, and its edges. Constants, which are known when the pipeline is
  * applied, are left out; so is a second node that is written like a first one.
  */
 #ifndef STG_OPS_GRAPH_VIEW_H
@@ -19,7 +19,7 @@ struct stg_view_edge {
 struct stg_view_node {
     const char *name;
     const struct stg_op *op; /* NULL: a component of the dataset's element */
-    uint32_t index;          /* of the node (as a watcher is told), or of the component */
+    uint32_t index;          /* of the node (as for a watcher), or of the component */
     uint32_t n_outputs;
     bool in_stage;               /* a feature needs it */
     bool in_compute;             /* a target needs it, or the caller says so */

@@ -234,7 +234,7 @@ struct mark {
     const struct stg_cuts *cuts;
     const bool *moved; /* what these make crosses: marked in `carried` … */
     const bool *given; /* … or, not NULL: what crosses, and is not looked behind */
-    const bool *unsupported; /* who needs them cannot compute these nodes; NULL: all */
+    const bool *unsupported; /* the client cannot compute these nodes; NULL: all */
     bool *ret_helps;         /* set to false when it would have to */
     bool *seen;
     bool *carried;

@@ -34,8 +34,8 @@ static void find_unsupported(const struct stg_cuts *cuts,
 }
 
 /* All nodes behind the boundary that the fetches are made of, what is known ahead too:
- * who has the graph makes it from its ops. What makes a tensor that has to cross is not
- * needed for that. */
+ * the owner of the graph makes it from its ops. What makes a tensor that has to cross is
+ * not needed for that. */
 static void find_needed(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
                         bool *needed)
 {

@@ -43,7 +43,7 @@ static bool node_reads(const struct stg_cuts *cuts, uint32_t index, size_t slot)
     return reads;
 }
 
-/* What the slot is, for who has measured it. */
+/* The identity of the slot, for measurements. */
 static void identify(const struct maker *m, size_t slot, struct stg_cut_tensor *to)
 {
     const struct stg_graph *graph = m->cuts->graph;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a search for a good cut has to know of a graph: the nodes that may move for these
- * clients, and for each tensor that may cross who makes it, who reads it, and whether
- * something reads it that stays.
+ * clients, and for each tensor that may cross its maker, its readers, and whether a
+ * reader stays.
  */
 #ifndef STG_OPS_PARTITION_VIEW_H
 #define STG_OPS_PARTITION_VIEW_H
@@ -14,7 +14,7 @@ struct stg_cut_tensor {
     uint32_t producer; /* place in the view; UINT32_MAX: it is made whatever moves */
     bool is_constant;  /* known when the pipeline is applied */
     bool is_component; /* of the element: component `index`; else … */
-    uint32_t index;    /* … output `output` of this node, as a watcher is told */
+    uint32_t index;    /* … output `output` of this node, as for a watcher */
     uint32_t output;
     bool is_kept;      /* read by what never moves, or by the clients */
     uint32_t *readers; /* places in the view */
@@ -23,7 +23,7 @@ struct stg_cut_tensor {
 
 struct stg_cut_view {
     uint32_t *places; /* of each node among all that stg_cuts has */
-    uint32_t *nodes;  /* and in the graph, as a watcher is told */
+    uint32_t *nodes;  /* and in the graph, as for a watcher */
     size_t n_nodes;
     struct stg_cut_tensor *tensors;
     size_t n_tensors;

@@ -12,11 +12,13 @@ SPDX = "SPDX-License-Identifier: Apache-2.0"
 LEFT = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK")) + r")\b")
 WALL_CLOCK = re.compile(r"\bCLOCK_REALTIME\b")
 WALL_CLOCK_IN = ("core/log.c", "client/stagerctl/watch.c", "tests/")
+UNNAMED = re.compile(r"\b(who|whom|told)\b", re.I)
+MAX_UNNAMED = 40
 TEXT = SOURCES + (".md", ".yaml", ".yml", ".txt", ".in", ".conf", ".options")
 
 
 def problems(root):
-    found = []
+    found, unnamed = [], []
     for name in house.tracked(root, *TEXT, *ALSO):
         lines = house.read(root, name).split("\n")
         if name.endswith(SOURCES + ALSO) and not any(SPDX in line for line in lines[:3]):
@@ -27,9 +29,12 @@ def problems(root):
                 found.append(f"{name}:{number}: {match.group(1)}")
             if name.endswith((".c", ".h")) and WALL_CLOCK.search(line) and not name.startswith(WALL_CLOCK_IN):
                 found.append(f"{name}:{number}: CLOCK_REALTIME")
+            unnamed += [f"{name}:{number}: {word}" for word in UNNAMED.findall(line)]
+    if len(unnamed) > MAX_UNNAMED:
+        found += [f"{line}: one of {len(unnamed)}, at most {MAX_UNNAMED}" for line in unnamed]
     return found
 
 
 if __name__ == "__main__":
     house.main(problems, "put the SPDX line first (after #!); do what is left to do, or open an "
-               "issue for it; use core/clock.h")
+               "issue for it; use core/clock.h; name the component (the client, the runner)")

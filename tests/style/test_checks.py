@@ -302,6 +302,12 @@ def a_word_left_behind_is_found():
     finds_nothing(check_words, core__a_DOT_c=SPDX + 'char t[] = "/tmp/a' + "X" * 6 + '";\n')
 
 
+def sentences_without_a_named_subject_are_counted():
+    bad = "/* Whoever reads it is " + "to" + "ld. */\n"
+    finds(check_words, "core/a.c:2: told: one of 41, at most 40", core__a_DOT_c=SPDX + bad * 41)
+    finds_nothing(check_words, core__a_DOT_c=SPDX + bad * 40)
+
+
 def a_wall_clock_that_decides_is_found():
     finds(check_words, "core/a.c:2: CLOCK_REALTIME", core__a_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")
     finds_nothing(check_words, core__log_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")

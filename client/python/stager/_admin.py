@@ -134,7 +134,7 @@ def list(*, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:  # pylin
 
 
 def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
-    """Who is attached, how far, who waits for whom."""
+    """The attached clients, their progress, and what each waits for."""
     reply: Dict[str, Any] = _ask("status", runtime_dir, name)
     return reply
 

@@ -83,7 +83,7 @@ class _Place(NamedTuple):
     """Where load_state_dict goes on."""
 
     number: int  # of the pass
-    batches: Optional[int]  # of it that were taken; None: unknown, of who had come back in the middle
+    batches: Optional[int]  # of it that were taken; None: unknown, after coming back in the middle
     at: Optional[Tuple[int, ...]]  # the last of them: epoch, index, slice; None: unknown, or none was
 
 
@@ -363,7 +363,7 @@ class Stream:
             raise FailedPreconditionError(
                 f"a pass of pipeline {self.name} is not over, and this trainer cannot begin "
                 "another: " +
-                ("who comes back under a name goes on where it was" if self.client_id is not None
+                ("a client that comes back under its name continues where it was" if self.client_id is not None
                  else f"its delivery is {delivery}, and others would notice") +
                 ". Take the batches that are left, or close the stream")
         self._core.close()

@@ -21,7 +21,7 @@ from ._errors import (AlreadyExistsError, DeadlineExceededError, Error, FailedPr
                       error_of)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
-_LASTED_S = 30.0  # who lived that long is started again at once
+_LASTED_S = 30.0  # a worker that lived that long is started again at once
 _GRACE_S = 1.0    # for a worker that stagerd has let go of to end by itself
 _LOOK_S = 1.0     # how often it is asked whether others' workers are there
 _SOON_S = 0.1     # and as long as none was ready
@@ -98,7 +98,7 @@ class _Child:
             self.kill_at = time.monotonic() + _GRACE_S
 
     def end(self) -> None:
-        """Kills it. How it ended before that, by itself, stagerd is told, whose batch it may have had."""
+        """Kills it. If it had ended before that by itself, reports to stagerd how."""
         status = self.process.poll()
         self.process.kill()
         self.process.wait()
@@ -139,7 +139,7 @@ class Supervisor:
         if parent is not None:
             self._parent = os.pidfd_open(parent)
             if os.getppid() != parent:
-                raise UnavailableError("who started it is gone")
+                raise UnavailableError("the process that started it has ended")
 
     # ---- what is to be done ----
 
@@ -169,12 +169,12 @@ class Supervisor:
         if time.monotonic() < self._start_at:
             return
         for _ in range(self._count()):
-            # To who started it, only the supervisor speaks.
+            # Only the supervisor writes to the process that started it.
             self._children.append(_Child(self.name, self._most, 2 if self._parent is not None else None))
         self._missing = 0
 
     def _tell(self) -> None:
-        """To who started it: workers are there."""
+        """Reports to the process that started it that workers are ready."""
         if not self._told:
             self._told = True
             print("ready", flush=True)
@@ -209,7 +209,7 @@ class Supervisor:
     # ---- the loop ----
 
     def _wait(self) -> bool:
-        """Until something happens. False: who started it is gone."""
+        """Waits for an event. False: the process that started it has ended."""
         poll, now = select.poll(), time.monotonic()
         ends = [child.kill_at for child in self._children if child.kill_at is not None]
         for child in self._children:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: batches as torch.Tensor without a copy, and an IterableDataset.
 
-A torch.Tensor cannot be read-only, and who writes to memory that is would end by a signal. So a stream
+A torch.Tensor cannot be read-only, and a write to read-only memory would end the process. So a stream
 for torch is opened with writable=True: its memory is copied on write, page by page, for this process
 alone, and what was written is gone when the batch is released. Of a stream that is not, tensors are
 refused by name, or copied (copy=True).
@@ -99,7 +99,7 @@ class _Device(Hook):
 
 class _Cuda(Hook):
     """A CUDA device: through pinned memory, on a stream of its own. A batch is given back once it is in
-    pinned memory; who takes it lets the current stream wait for the copy, not the CPU."""
+    pinned memory; the current stream waits for the copy, not the CPU."""
 
     writable = True
 

@@ -91,7 +91,7 @@ static curl_socket_t open_socket(void *userdata, curlsocktype purpose,
     return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
 }
 
-/* Of any, also of one that somebody else has opened, who may do more. */
+/* For each connection, also one that a user with more rights has opened. */
 static int before_request(void *userdata, char *there, char *here, int port, int own)
 {
     return may_connect(userdata, there) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
@@ -323,8 +323,8 @@ static uint64_t draw_below(uint64_t n)
     return drawn % n;
 }
 
-/* Twice as long each time; half of it by chance, so that those who failed together do
- * not come back together. */
+/* Twice as long each time; half of it at random, so that fetches that failed together do
+ * not retry together. */
 static uint64_t delay_ms(const struct stg_fetch *fetch)
 {
     unsigned doublings = fetch->n_attempts - 1;

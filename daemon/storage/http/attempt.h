@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One attempt of a fetch: what curl is told, where it may connect to, and what its
- * outcome means. Its fetcher's thread alone.
+ * One attempt of a fetch: the options of curl, where it may connect to, and the meaning
+ * of its outcome. Its fetcher's thread alone.
  */
 #ifndef STG_DAEMON_ATTEMPT_H
 #define STG_DAEMON_ATTEMPT_H

@@ -7,8 +7,8 @@
  * locks, no index: whatever is left behind is used or thrown away. The files that were
  * not used for longest go when they are too many.
  *
- * Who may read an object is not decided here: the server is asked before anything that
- * was kept is used. Any thread.
+ * This file does not decide which user may read an object: the server is asked before
+ * anything that was kept is used. Any thread.
  */
 #ifndef STG_DAEMON_DISK_H
 #define STG_DAEMON_DISK_H

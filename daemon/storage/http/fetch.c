@@ -46,7 +46,7 @@ void stg_fetch_unref(struct stg_fetch *fetch)
     free(fetch);
 }
 
-/* ---- who waits ---- */
+/* ---- waiters ---- */
 
 static bool is_stopped(const _Atomic int *stopped)
 {

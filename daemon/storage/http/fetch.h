@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One stretch of an object, on its way into a chunk. Threads of their own (fetcher.h) do
- * the work; who wants the bytes waits for them. What fails for a while is asked for again
+ * One stretch of an object, on its way into a chunk. Separate threads (fetcher.h) do the
+ * work; a reader waits for the bytes. What fails for a while is asked for again
  * at the byte where it broke off, later and later; what is replaced meanwhile is an
  * error. It knows nothing of files, schemes and reading ahead.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What fetch.c (who waits), answer.c (what servers say) and fetcher.c (the threads)
+ * What fetch.c (waiters), answer.c (what servers send) and fetcher.c (the threads)
  * share.
  */
 #ifndef STG_DAEMON_FETCH_PRIV_H
@@ -27,7 +27,7 @@ struct stg_answer {
 };
 
 struct stg_fetch {
-    _Atomic uint32_t refs; /* who wants it, who waits, its fetcher */
+    _Atomic uint32_t refs; /* its owner, waiters, its fetcher */
     struct stg_fetch_plan plan;
     struct stg_fetcher *fetcher;
     atomic_bool cancelled;

@@ -107,7 +107,7 @@ static char *url_of(const char *path, const char *op, const struct stg_store *st
 }
 
 static const char advice[] =
-    "the namenode knows a reader by the name of who applied the pipeline; another name "
+    "the namenode knows a reader by the name of the pipeline's applier; another name "
     "(user) or a delegation token (bearer_token) stands in the credentials_file of "
     "remote.stores in stagerd.yaml";
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How an object on another machine is asked for: its URL, for whom, with which secrets.
- * It asks for nothing itself. Immutable and reference counted, because what is under way
- * may outlive who wanted it. Any thread.
+ * The request for an object on another machine: its URL, its user, the secrets. It sends
+ * nothing. Immutable and reference counted, because a request under way may outlive the
+ * reader. Any thread.
  */
 #ifndef STG_DAEMON_OBJECT_H
 #define STG_DAEMON_OBJECT_H

@@ -42,7 +42,7 @@ struct remote {
     unsigned n;
     uint64_t front;                 /* all before it was taken */
     uint64_t last_ns;               /* when the last read ended */
-    uint64_t taken_bytes, taken_ns; /* by a reader who did not have to wait for us */
+    uint64_t taken_bytes, taken_ns; /* by a reader that did not have to wait */
     uint64_t delay_ns;              /* that a range takes; 0: not known yet */
 };
 
@@ -298,7 +298,7 @@ static int64_t read_ranges(struct remote *remote, uint64_t offset, char *buf,
     uint64_t done = 0;
     while (done < bytes) {
         int64_t n = read_part(remote, offset + done, buf + done, bytes - done, err);
-        /* Somebody who reads elsewhere has dropped the range. */
+        /* A reader of another place has dropped the range. */
         if (n == -STAGER_CANCELLED && !is_stopped(remote))
             continue;
         if (n < 0)

@@ -86,7 +86,7 @@ void stg_stores_finish(void)
     pthread_mutex_unlock(&stores.lock);
 }
 
-/* ---- for whom ---- */
+/* ---- users ---- */
 
 bool stg_store_is_own(const struct stg_file_user *identity)
 {

@@ -35,7 +35,7 @@ int stg_store_find(const char *url, const struct stg_file_user *identity,
                    struct stg_store *ret, struct stg_err *err);
 void stg_store_finish(struct stg_store *store);
 
-/* For root, and for who the daemon runs as. */
+/* For root, and for the user of the daemon. */
 bool stg_store_is_own(const struct stg_file_user *identity);
 
 #endif

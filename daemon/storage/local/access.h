@@ -25,7 +25,7 @@ bool stg_access_granted(const struct stat *st, const void *acl, size_t acl_bytes
 bool stg_access_fd(int fd, const struct stat *st, const struct stg_file_user *identity,
                    unsigned want);
 
-/* From the directory `base` (stays the caller's; -1: the root) along a path as `who`:
+/* From the directory `base` (stays the caller's; -1: the root) along a path as a user:
  * every directory must be searchable for that user, links are followed (40 at most).
  * Returns an O_PATH descriptor of what is there, and its stat. `shown` is the path for
  * messages. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a file in the middle, too

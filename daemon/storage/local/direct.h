@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A layer over a file that is read past the page cache (O_DIRECT): whole pages, into
- * memory of its own, so that who reads may ask for any bytes. What is read once does not
- * drive out what others keep there; nothing is read twice from memory either, and the
+ * its own memory, so that a reader may ask for any bytes. What is read once does not
+ * evict other pages from the cache; nothing is read twice from memory either, and the
  * kernel reads nothing ahead.
  */
 #ifndef STG_DAEMON_DIRECT_H

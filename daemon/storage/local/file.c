@@ -29,7 +29,7 @@ static int check_kind(int fd, const struct stat *st, const char *path,
     if (!S_ISREG(st->st_mode))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "%s is no regular file (a pipe, a socket or a device)", path);
-    /* Modes of /proc say nothing: what is read there depends on who reads. */
+    /* Modes of /proc say nothing: what is read there depends on the reader. */
     struct statfs fs;
     if (identity->uid != 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
         return stg_access_refuse(identity, "read", path, NULL, err);

@@ -2,8 +2,8 @@
  *
  * File names that match a pattern: *, ?, [a-z] within one name, \ takes away a special
  * meaning; a leading dot is matched only by a dot. Directories on the way are listed and
- * searched with the applier's rights: a name in a directory that he may not list is not
- * told. Any thread.
+ * searched with the applier's rights: names in a directory that the applier may not
+ * list are not found. Any thread.
  */
 #ifndef STG_DAEMON_GLOB_H
 #define STG_DAEMON_GLOB_H

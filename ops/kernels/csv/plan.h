@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What decode_csv knows of its records once the pipeline is applied: its options,
- * checked, and what it takes over from who reads its columns. Immutable.
+ * checked, and the work of its columns' readers that it does too. Immutable.
  */
 #ifndef STG_OPS_KERNELS_CSV_PLAN_H
 #define STG_OPS_KERNELS_CSV_PLAN_H

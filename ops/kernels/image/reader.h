@@ -3,7 +3,7 @@
  * Encoded images: what is in them, and the pixels of a window. jpeg.c and
  * png.c alone see the libraries; those keep quiet, never end the process, and
  * what they refuse comes back as an error. A reader is one thread's and lives on the
- * stack of who reads; its memory is a struct stg_image_memory.
+ * stack of the caller; its memory is a struct stg_image_memory.
  */
 #ifndef STG_OPS_KERNELS_IMAGE_READER_H
 #define STG_OPS_KERNELS_IMAGE_READER_H

@@ -221,7 +221,7 @@ int stg_image_run(struct stg_op_run *ctx, struct stg_err *err)
     return 0;
 }
 
-/* ---- who does the work of others ---- */
+/* ---- absorbed nodes ---- */
 
 static void take(struct stg_image_plan *plan, const struct stg_image_plan *reader)
 {
