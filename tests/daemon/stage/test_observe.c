@@ -192,7 +192,7 @@ static void the_next_stage_begins_with_what_the_last_one_came_to(void)
     uint64_t n_changes = stg_tuning_n_changes(s.stage.observers.tune.log);
     CHECK(found > 1 && n_changes > 0);
     stg_observers_finish(&s.stage.observers);
-    s.stage.observers = (struct stg_observers){0};
+    memset(&s.stage.observers, 0, sizeof(s.stage.observers));
     CHECK_OK(stg_observers_init(&s.stage, &err), err);
     CHECK_INT(s.stage.observers.tune.threads.value, found);
     CHECK_INT(s.stage.runners.n_active, found);
