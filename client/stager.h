@@ -136,13 +136,14 @@ struct stager_options {
     const char *client_id; /* name of this consumer in status; default "PROGRAM-PID". One
                               that is given (at most 127 bytes) is a place to come back
                               to: a client that left in the middle of a pass continues
-                              there within rejoin_millis */
+                              there within reconnect_grace_millis */
     const char *runtime_dir; /* default: environment STAGER_RUNTIME_DIR, else /run/stager,
                                 else $XDG_RUNTIME_DIR/stager */
-    uint32_t max_held;    /* batches at once, in hand or ready: default 2, at most 256 */
+    uint32_t
+        max_in_flight;    /* batches at once, in hand or ready: default 2, at most 256 */
     uint32_t private_run; /* 1: a run of one's own from the start, as `stagerctl cat` */
     uint32_t
-        ack_explicit; /* 1: only stager_release acknowledges a batch, not the next call */
+        manual_ack;   /* 1: only stager_release acknowledges a batch, not the next call */
     uint32_t spin_ns; /* look this long at an empty ring before sleeping; default 0 */
     uint32_t batch_size; /* rows of a batch: staged ones come in slices of so many; 0: as
                             they are staged */
@@ -157,7 +158,7 @@ struct stager_options {
     void *device_stream;    /* cudaStream_t on which the trainer works; NULL: the device's
                                default stream */
     uint32_t device_capacity; /* batches that are copied ahead, and held in addition to
-                                 max_held: default 2, at most 64 */
+                                 max_in_flight: default 2, at most 64 */
     /* Threads that stager_run uses, the caller's among them: so many nodes that do not
      * wait for one another run at once, and the rows of large tensors in so many parts.
      * 0 and 1: the caller's alone; at most 64. The bytes that come out are the same. The
@@ -246,13 +247,13 @@ struct stager_stream_info {
     uint64_t batches;   /* that stager_next gave, slices each */
     uint64_t
         errors; /* error items: stager_next said their code, and the stream goes on */
-    uint64_t wait_ns;  /* time asleep in stager_next */
-    uint64_t sleeps;   /* how often it slept */
-    uint32_t held;     /* staged batches in hand, whole or in slices, or on a device */
-    uint32_t max_held; /* as granted */
-    uint32_t at_end;   /* 1: the pass is over, until stager_rewind */
-    uint32_t finished; /* 1: nothing follows any more; stager_next says why */
-    uint32_t unseen;   /* 1: stagerd cannot watch this process, only its socket */
+    uint64_t wait_ns; /* time asleep in stager_next */
+    uint64_t sleeps;  /* how often it slept */
+    uint32_t held;    /* staged batches in hand, whole or in slices, or on a device */
+    uint32_t max_in_flight; /* as granted */
+    uint32_t at_end;        /* 1: the pass is over, until stager_rewind */
+    uint32_t finished;      /* 1: nothing follows any more; stager_next says why */
+    uint32_t unseen;        /* 1: stagerd cannot watch this process, only its socket */
     uint32_t reserved0;
     uint64_t end_pass;      /* at_end: the pass that is over, as in stager_batch_info */
     uint64_t device_bytes;  /* copied to the device by this stream itself */
@@ -289,17 +290,18 @@ int stager_open(struct stager *client, const char *name,
                 const struct stager_options *options, struct stager_stream **ret);
 
 /* The next batch. timeout_millis: -1 for ever, 0 do not wait. The batch is the caller's
- * until stager_release. Unless ack_explicit was asked for, the call says that what was
+ * until stager_release. Unless manual_ack was asked for, the call says that what was
  * taken before is done with. Signals do not end a wait; a program that must end one
  * polls stager_pollfd. Errors: OUT_OF_RANGE at the end of the pass (and until
  * stager_rewind); DEADLINE_EXCEEDED, whose text says what the stream waits for (which
  * client, file, worker or process, since when), as far as stagerd tells within 25 ms;
- * FAILED_PRECONDITION at once when max_held batches are in hand (says which); UNAVAILABLE
- * when the daemon is gone; ABORTED when the pipeline was replaced or deleted; an error
- * item's own code, or INVALID_ARGUMENT for a staged batch that cannot be cut into slices,
- * after which the stream goes on (stager_stream_info says whether it does). With
- * batch_size the slices of a staged batch come in order; each is released by itself, and
- * the staged batch goes back with its last one. max_held counts staged batches. */
+ * FAILED_PRECONDITION at once when max_in_flight batches are in hand (says which);
+ * UNAVAILABLE when the daemon is gone; ABORTED when the pipeline was replaced or deleted;
+ * an error item's own code, or INVALID_ARGUMENT for a staged batch that cannot be cut
+ * into slices, after which the stream goes on (stager_stream_info says whether it does).
+ * With batch_size the slices of a staged batch come in order; each is released by itself,
+ * and the staged batch goes back with its last one. max_in_flight counts staged batches.
+ */
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret);
 

@@ -14,8 +14,8 @@
  *   - With slots of M (stg_arena_set_slot) no extent crosses a multiple of M. K extents
  *     then touch at most K slots, and T >= (K + 1) M is enough, whatever their sizes,
  * their trimming, and the order in which they are freed. Admission (capacity +
- * num_threads + sum of max_held + 1 batches of max_batch_bytes) is a rule of the second
- * kind: set the slot to max_batch_bytes.
+ * num_threads + sum of max_in_flight + 1 batches of max_batch_bytes) is a rule of the
+ * second kind: set the slot to max_batch_bytes.
  */
 #ifndef STG_CORE_ARENA_H
 #define STG_CORE_ARENA_H

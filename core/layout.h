@@ -143,7 +143,7 @@ static_assert(sizeof(struct stg_final) == 1024, "ABI");
 
 #define STG_RING_BYTES 65536u
 #define STG_RING_ENTRIES 512u
-#define STG_MAX_HELD                                                                     \
+#define STG_MAX_IN_FLIGHT                                                                \
     256u /* leases of one client at once: fewer than the ring has slots */
 
 struct stg_ring_page {

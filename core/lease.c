@@ -24,7 +24,7 @@ struct extent {
 struct client {
     bool alive;
     bool detached;
-    uint32_t max_held;
+    uint32_t max_in_flight;
     uint32_t n_held;
     uint32_t first; /* its leases, a list */
 };
@@ -192,15 +192,16 @@ static struct client *client_at(const struct stg_lease_core *core, uint32_t id)
     return &core->clients[id];
 }
 
-int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_held, uint32_t *ret)
+int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_in_flight,
+                         uint32_t *ret)
 {
-    assert(max_held <= STG_MAX_HELD);
+    assert(max_in_flight <= STG_MAX_IN_FLIGHT);
     uint32_t id = core->free_client;
     if (id == NONE)
         return -STAGER_RESOURCE_EXHAUSTED;
     core->free_client = core->clients[id].first;
     core->clients[id] =
-        (struct client){.alive = true, .max_held = max_held, .first = NONE};
+        (struct client){.alive = true, .max_in_flight = max_in_flight, .first = NONE};
     *ret = id;
     return 0;
 }
@@ -208,7 +209,7 @@ int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_held, uint32_
 uint32_t stg_lease_client_credits(const struct stg_lease_core *core, uint32_t id)
 {
     const struct client *client = client_at(core, id);
-    return client->detached ? 0 : client->max_held - client->n_held;
+    return client->detached ? 0 : client->max_in_flight - client->n_held;
 }
 
 uint32_t stg_lease_client_held(const struct stg_lease_core *core, uint32_t id)
@@ -244,7 +245,7 @@ int stg_lease_lend(struct stg_lease_core *core, uint32_t extent_id, uint32_t cli
     struct client *client = client_at(core, client_id);
     assert(extent->lender && extent->state != FILLING);
     uint32_t id = core->free_slot;
-    if (client->detached || client->n_held == client->max_held || id == NONE)
+    if (client->detached || client->n_held == client->max_in_flight || id == NONE)
         return -STAGER_RESOURCE_EXHAUSTED;
 
     struct slot *slot = &core->slots[id];
@@ -418,11 +419,11 @@ static int verify_clients(const struct stg_lease_core *core, struct stg_err *err
                                "I6: client %" PRIu32 ": lease %" PRIu32, i, id);
             prev = id;
         }
-        if (n != client->n_held || n > client->max_held)
+        if (n != client->n_held || n > client->max_in_flight)
             return stg_err(err, -STAGER_INTERNAL,
                            "client %" PRIu32 " holds %" PRIu32 ", counted %" PRIu32
                            ", may hold %" PRIu32,
-                           i, n, client->n_held, client->max_held);
+                           i, n, client->n_held, client->max_in_flight);
         in_lists += n;
     }
     for (uint32_t i = 0; i < core->max_leases; i++)

@@ -72,9 +72,11 @@ uint32_t stg_extent_leases(const struct stg_lease_core *core, uint32_t extent);
 
 /* ---- clients ---- */
 
-/* RESOURCE_EXHAUSTED when max_clients are there. max_held at most STG_MAX_HELD. */
-int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_held, uint32_t *ret);
-/* Free credits: max_held less leases out; 0 when detached. */
+/* RESOURCE_EXHAUSTED when max_clients are there. max_in_flight at most STG_MAX_IN_FLIGHT.
+ */
+int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_in_flight,
+                         uint32_t *ret);
+/* Free credits: max_in_flight less leases out; 0 when detached. */
 uint32_t stg_lease_client_credits(const struct stg_lease_core *core, uint32_t client);
 uint32_t stg_lease_client_held(const struct stg_lease_core *core, uint32_t client);
 

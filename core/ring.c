@@ -10,7 +10,8 @@
 
 static_assert((STG_RING_ENTRIES & (STG_RING_ENTRIES - 1)) == 0, "cursors wrap at 2^64");
 static_assert((STG_RELEASE_ENTRIES & (STG_RELEASE_ENTRIES - 1)) == 0, "likewise");
-static_assert(STG_MAX_HELD < STG_RING_ENTRIES && STG_MAX_HELD < STG_RELEASE_ENTRIES,
+static_assert(STG_MAX_IN_FLIGHT < STG_RING_ENTRIES &&
+                  STG_MAX_IN_FLIGHT < STG_RELEASE_ENTRIES,
               "rings never overflow");
 
 /* The thread sanitizer does not model fences and gcc says so. Nothing here leans on the

@@ -4,7 +4,7 @@
  * ring page (read-only to the client), releases come back through the control page
  * (hostile to the daemon). Pure memory operations: no system call, no lock, no
  * allocation. Each side's cursor is private. Rings never overflow: leases are fewer than
- * slots (STG_MAX_HELD).
+ * slots (STG_MAX_IN_FLIGHT).
  */
 #ifndef STG_CORE_RING_H
 #define STG_CORE_RING_H

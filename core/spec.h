@@ -139,7 +139,7 @@ struct stg_staged {
     uint64_t max_batch_bytes; /* 0: inferred, or the share over the number of extents */
     uint64_t memory_budget;   /* this pipeline's share in bytes; 0: what it needs, or the
                                  daemon's default */
-    uint64_t hold_timeout_millis;
+    uint64_t lease_timeout_millis;
     uint64_t start_timeout_millis;
     bool redeliver;
     enum stg_on_timeout on_timeout;
@@ -152,7 +152,7 @@ struct stg_staged {
     uint32_t thread_pool_id;
     uint32_t stream_id;
     enum stg_smart_stage smart_stage_gpu; /* what of stager_run is a device's */
-    uint64_t rejoin_millis;               /* 0: a client that left is gone */
+    uint64_t reconnect_grace_millis;      /* 0: a client that left is gone */
     bool keep_warm;
     const struct stg_attr
         *transfers; /* by feature: the dtype that crosses, half as wide */

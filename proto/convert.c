@@ -534,16 +534,16 @@ static int feeds_convert(const Stager__Staged *from, struct stg_bump *bump,
 static int transfers_convert(const Stager__Staged *from, struct stg_bump *bump,
                              struct stg_staged *ret, struct stg_err *err)
 {
-    if (from->transfer == NULL)
+    if (from->transfer_dtypes == NULL)
         return 0;
-    const Stager__Values *values = from->transfer;
+    const Stager__Values *values = from->transfer_dtypes;
     struct stg_attr *attrs = stg_bump_alloc(bump, values->n_value * sizeof(*attrs));
     if (attrs == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for a pipeline");
     for (size_t i = 0; i < values->n_value; i++) {
         int rc = convert_attribute(values->value[i], bump, &attrs[i], err);
         if (rc < 0)
-            return stg_err_prefix(err, rc, "transfer");
+            return stg_err_prefix(err, rc, "transfer_dtypes");
     }
     ret->transfers = attrs;
     ret->n_transfers = values->n_value;
@@ -577,7 +577,7 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         .delivery = (enum stg_delivery)from->delivery,
         .max_batch_bytes = from->max_batch_bytes,
         .memory_budget = from->memory_budget,
-        .hold_timeout_millis = from->hold_timeout_millis,
+        .lease_timeout_millis = from->lease_timeout_millis,
         .start_timeout_millis = from->start_timeout_millis,
         .redeliver = from->redeliver != 0,
         .on_timeout = (enum stg_on_timeout)from->on_timeout,
@@ -587,7 +587,7 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         .thread_pool_id = from->stage_subgraph_thread_pool_id,
         .stream_id = from->stage_subgraph_stream_id,
         .smart_stage_gpu = (enum stg_smart_stage)from->smart_stage_gpu,
-        .rejoin_millis = from->rejoin_millis,
+        .reconnect_grace_millis = from->reconnect_grace_millis,
         .keep_warm = from->keep_warm != 0,
     };
     int rc =
@@ -771,16 +771,16 @@ static Stager__Staged *staged_fill(const struct stg_staged *from, struct stg_bum
     to->has_max_batch_bytes = to->has_memory_budget = 1;
     to->max_batch_bytes = from->max_batch_bytes;
     to->memory_budget = from->memory_budget;
-    to->has_hold_timeout_millis = to->has_start_timeout_millis = 1;
-    to->hold_timeout_millis = from->hold_timeout_millis;
+    to->has_lease_timeout_millis = to->has_start_timeout_millis = 1;
+    to->lease_timeout_millis = from->lease_timeout_millis;
     to->start_timeout_millis = from->start_timeout_millis;
     to->has_stage_subgraph_stream_id = from->stream_id != 0;
     to->stage_subgraph_stream_id = from->stream_id;
     to->has_smart_stage_gpu = from->smart_stage_gpu != STG_SMART_STAGE_OFF;
     to->smart_stage_gpu = (Stager__SmartStage)from->smart_stage_gpu;
     if (from->n_transfers > 0) {
-        to->transfer = values_fill(from->transfers, from->n_transfers, bump);
-        if (to->transfer == NULL)
+        to->transfer_dtypes = values_fill(from->transfers, from->n_transfers, bump);
+        if (to->transfer_dtypes == NULL)
             return NULL;
     }
     if (from->n_features > 0) {

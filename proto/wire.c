@@ -175,10 +175,10 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     stager__open__init(open);
     open->name = stg_wire_required(from->name);
     open->client_id = (char *)from->client_id;
-    open->max_held = from->max_held;
-    open->has_max_held = 1;
+    open->max_in_flight = from->max_in_flight;
+    open->has_max_in_flight = 1;
     open->private_run = open->has_private_run = from->private_run;
-    open->ack_explicit = open->has_ack_explicit = from->ack_explicit;
+    open->manual_ack = open->has_manual_ack = from->manual_ack;
     open->named = open->has_named = from->named;
     open->batch_size = from->batch_size;
     open->has_batch_size = from->batch_size != 0;
@@ -373,9 +373,9 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
 {
     ret->name = from->name;
     ret->client_id = from->client_id;
-    ret->max_held = from->max_held;
+    ret->max_in_flight = from->max_in_flight;
     ret->private_run = from->private_run != 0;
-    ret->ack_explicit = from->ack_explicit != 0;
+    ret->manual_ack = from->manual_ack != 0;
     ret->named = from->named != 0;
     ret->batch_size = from->batch_size;
     ret->wants_device = from->wants_device != 0;

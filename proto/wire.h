@@ -69,9 +69,9 @@ struct stg_request {
     const char *script; /* which applies it, NULL: none; and which run of it */
     uint64_t script_run;
     const char *client_id; /* open */
-    uint32_t max_held;
+    uint32_t max_in_flight;
     bool private_run;
-    bool ack_explicit;
+    bool manual_ack;
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
     bool wants_device;   /* open: the memory of the pipeline on a GPU, if it has any */
@@ -124,7 +124,7 @@ struct stg_quarantined {
 
 struct stg_client_status {
     const char *client_id, *program, *state;
-    uint32_t pid, uid, max_held, held;
+    uint32_t pid, uid, max_in_flight, held;
     uint64_t assigned, taken, released, redelivered, wait_ns, violations;
     uint64_t acknowledged, gaps, lost, daemon_wait_ns;
     const char *last_error;
@@ -257,7 +257,7 @@ struct stg_reply {
     struct stg_explain explain;
 
     uint64_t segment_bytes; /* open */
-    uint32_t max_held;
+    uint32_t max_in_flight;
     const char *client_id, *structure;
     struct stg_schema slots; /* what batches may carry beside the boundary */
     uint64_t batch_rows;     /* of a staged batch that is whole; 0: not known */

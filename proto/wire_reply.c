@@ -129,7 +129,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->name = stg_wire_required(from->name);
     open->generation = from->generation;
     open->segment_bytes = from->segment_bytes;
-    open->max_held = from->max_held;
+    open->max_in_flight = from->max_in_flight;
     open->client_id = stg_wire_optional(from->client_id);
     open->structure = stg_wire_optional(from->structure);
     STG_PUT(open, batch_rows, from->batch_rows);
@@ -374,7 +374,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->name = from->name;
     ret->generation = from->generation;
     ret->segment_bytes = from->segment_bytes;
-    ret->max_held = from->max_held;
+    ret->max_in_flight = from->max_in_flight;
     ret->client_id = stg_wire_taken(from->client_id);
     ret->structure = stg_wire_taken(from->structure);
     ret->batch_rows = from->batch_rows;

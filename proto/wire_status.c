@@ -22,7 +22,7 @@
         F(max_capacity), F(max_num_threads)
 #define CLIENT_TEXTS(F) F(client_id), F(program), F(state), F(last_error)
 #define CLIENT_NUMBERS(F)                                                                \
-    F(pid), F(uid), F(max_held), F(held), F(assigned), F(taken), F(released),            \
+    F(pid), F(uid), F(max_in_flight), F(held), F(assigned), F(taken), F(released),       \
         F(redelivered), F(wait_ns), F(violations), F(acknowledged), F(gaps), F(lost),    \
         F(daemon_wait_ns), F(batch_size), F(rank)
 #define QUARANTINED_TEXTS(F) F(program), F(pipeline)

@@ -43,7 +43,7 @@ int stager_stream_info(const struct stager_stream *stream, struct stager_stream_
         .wait_ns = stream->wait_ns,
         .sleeps = stream->n_sleeps,
         .held = stream->held,
-        .max_held = stream->max_held,
+        .max_in_flight = stream->max_in_flight,
         .at_end = stream->at_end && !stg_copier_is_ahead(stream),
         .finished = stream->finished != 0 && !stg_copier_is_ahead(stream),
         .unseen = stream->unseen,

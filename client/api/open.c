@@ -181,11 +181,11 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
 /* ---- open ---- */
 
 /* In hand or ready; and ahead on a device. */
-static uint32_t max_held_of(const struct stager_options *options)
+static uint32_t max_in_flight_of(const struct stager_options *options)
 {
     uint32_t ahead = options->device_capacity != 0 ? options->device_capacity
                                                    : (uint32_t)STG_DEVICE_CAPACITY;
-    return (options->max_held != 0 ? options->max_held : 2) +
+    return (options->max_in_flight != 0 ? options->max_in_flight : 2) +
            (options->device != NULL ? ahead : 0);
 }
 
@@ -199,9 +199,9 @@ static int attach(struct stager_stream *stream, const char *name,
         .kind = STG_REQUEST_OPEN,
         .name = name,
         .client_id = options->client_id != NULL ? options->client_id : client_id,
-        .max_held = max_held_of(options),
+        .max_in_flight = max_in_flight_of(options),
         .private_run = options->private_run != 0,
-        .ack_explicit = options->ack_explicit != 0,
+        .manual_ack = options->manual_ack != 0,
         .named = options->client_id != NULL,
         .batch_size = options->batch_size,
         .wants_device = options->device != NULL,
@@ -228,7 +228,7 @@ static int attach(struct stager_stream *stream, const char *name,
     for (size_t i = 0; i < n_fds; i++)
         close(fds[i]);
     if (rc == 0)
-        rc = stg_lents_init(stream, reply.max_held, err);
+        rc = stg_lents_init(stream, reply.max_in_flight, err);
     if (rc == 0)
         rc = keep_reply(stream, &reply, err);
     if (rc == 0)
@@ -264,13 +264,13 @@ static int check_options(const char *name, const struct stager_options *options,
 {
     if (name == NULL || name[0] == '\0')
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "a pipeline has a name");
-    if (options->max_held > STG_MAX_HELD)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_held is %u, at most %u",
-                       options->max_held, STG_MAX_HELD);
-    if (max_held_of(options) > STG_MAX_HELD)
+    if (options->max_in_flight > STG_MAX_IN_FLIGHT)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_in_flight is %u, at most %u",
+                       options->max_in_flight, STG_MAX_IN_FLIGHT);
+    if (max_in_flight_of(options) > STG_MAX_IN_FLIGHT)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "max_held and device_capacity are %u together, at most %u",
-                       max_held_of(options), STG_MAX_HELD);
+                       "max_in_flight and device_capacity are %u together, at most %u",
+                       max_in_flight_of(options), STG_MAX_IN_FLIGHT);
     uint32_t inter_op = options->inter_op_threads_num;
     uint32_t intra_op = options->intra_op_threads_num;
     if (inter_op > MAX_THREADS || intra_op > MAX_THREADS)

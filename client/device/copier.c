@@ -149,7 +149,7 @@ int stg_copier_start(struct stager_stream *stream, struct stg_err *err)
     else if (rc == 0)
         copier->copies = copier->trainer;
     if (rc == 0)
-        rc = make_slots(copier, stream->max_held, err);
+        rc = make_slots(copier, stream->max_in_flight, err);
     if (rc == 0)
         lock_segment(stream);
     return rc;
@@ -382,8 +382,9 @@ static void take_ready(struct stager_stream *stream)
 {
     struct stg_copier *copier = stream->copier;
     while (copier->error == 0 && copier->n_ahead <= copier->capacity &&
-           stream->held < stream->max_held && !stream->at_end && stream->finished == 0 &&
-           stg_ring_ready(&stream->ring) && !stg_ring_is_cut(&stream->ring)) {
+           stream->held < stream->max_in_flight && !stream->at_end &&
+           stream->finished == 0 && stg_ring_ready(&stream->ring) &&
+           !stg_ring_is_cut(&stream->ring)) {
         int rc = take(stream, 0);
         /* The end of a pass and of everything is remembered by the stream itself. */
         if (rc < 0 && !stream->at_end && stream->finished == 0)
@@ -396,7 +397,7 @@ static int take_first(struct stager_stream *stream, int64_t timeout_millis)
 {
     while (!stg_ring_ready(&stream->ring) && collect(stream, true))
         ;
-    if (stream->held == stream->max_held)
+    if (stream->held == stream->max_in_flight)
         collect(stream, true);
     stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
     return take(stream, timeout_millis);

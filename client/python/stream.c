@@ -111,19 +111,20 @@ static int open_stream(const char *name, struct stager_options *options, PyObjec
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *name, *runtime_dir, *client_id, *gpu;
-    unsigned max_held, batch_size, gpu_capacity, inter_op, intra_op;
-    int private_run, ack_explicit, writable;
+    unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op;
+    int private_run, manual_ack, writable;
     PyObject *fields, *fetches;
     if (!PyArg_ParseTuple(args, "szzIppIpzIOOII", &name, &runtime_dir, &client_id,
-                          &max_held, &private_run, &ack_explicit, &batch_size, &writable,
-                          &gpu, &gpu_capacity, &fields, &fetches, &inter_op, &intra_op))
+                          &max_in_flight, &private_run, &manual_ack, &batch_size,
+                          &writable, &gpu, &gpu_capacity, &fields, &fetches, &inter_op,
+                          &intra_op))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
                                      .runtime_dir = runtime_dir,
-                                     .max_held = max_held,
+                                     .max_in_flight = max_in_flight,
                                      .private_run = private_run != 0,
-                                     .ack_explicit = ack_explicit != 0,
+                                     .manual_ack = manual_ack != 0,
                                      .batch_size = batch_size,
                                      .copy_on_write = writable != 0,
                                      .device = gpu,
@@ -455,8 +456,8 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK}", "batches",
         (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
         "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
-        (unsigned long long)info.sleeps, "held", info.held, "max_held", info.max_held,
-        "at_end", info.at_end ? Py_True : Py_False, "finished",
+        (unsigned long long)info.sleeps, "held", info.held, "max_in_flight",
+        info.max_in_flight, "at_end", info.at_end ? Py_True : Py_False, "finished",
         info.finished ? Py_True : Py_False, "unseen", info.unseen ? Py_True : Py_False,
         "end_pass", (unsigned long long)info.end_pass, "device_bytes",
         (unsigned long long)info.device_bytes, "device_shared",
@@ -565,8 +566,8 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)(uintptr_t)dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, (void *)(uintptr_t) "Stream(name, runtime_dir, client_id, max_held, "
-                                    "private_run, ack_explicit, batch_size, writable)"},
+    {Py_tp_doc, (void *)(uintptr_t) "Stream(name, runtime_dir, client_id, max_in_flight, "
+                                    "private_run, manual_ack, batch_size, writable)"},
     {0, NULL},
 };
 

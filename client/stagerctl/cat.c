@@ -190,7 +190,7 @@ int stg_ctl_cat(const struct stg_ctl_options *options)
         .fetches = none, /* nothing is computed ahead */
         .client_id = "stagerctl-cat",
         .runtime_dir = options->runtime_dir,
-        .max_held = 1,
+        .max_in_flight = 1,
         .private_run = 1,
     };
     struct stager_stream *stream;

@@ -216,7 +216,7 @@ static void client_json(struct stg_json_writer *json, const struct stg_client_st
         {"uid", c->uid},
         {"rank", c->rank},
         {"batch_size", c->batch_size},
-        {"max_held", c->max_held},
+        {"max_in_flight", c->max_in_flight},
         {"held", c->held},
         {"assigned", c->assigned},
         {"taken", c->taken},

@@ -41,7 +41,7 @@ static void print_clients(const struct stg_pipeline_status *status)
         stg_table_add(&table, "%u", c->pid);
         stg_table_add(&table, "%s", text_or(c->state, "-"));
         stg_table_add(&table, "%" PRIu64, c->taken);
-        stg_table_add(&table, "%u of %u", c->held, c->max_held);
+        stg_table_add(&table, "%u of %u", c->held, c->max_in_flight);
         stg_table_add(&table, "%" PRIu64, c->lost);
         stg_table_add(&table, "%.3f s", (double)c->wait_ns / 1e9);
         stg_table_add(&table, "%.3f s", (double)c->daemon_wait_ns / 1e9);

@@ -22,22 +22,23 @@ int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_
     return 0;
 }
 
-int stg_lents_init(struct stager_stream *stream, uint32_t max_held, struct stg_err *err)
+int stg_lents_init(struct stager_stream *stream, uint32_t max_in_flight,
+                   struct stg_err *err)
 {
-    if (max_held == 0 || max_held > STG_MAX_HELD)
+    if (max_in_flight == 0 || max_in_flight > STG_MAX_IN_FLIGHT)
         return stg_err(err, -STAGER_INTERNAL,
                        "stagerd granted %u batches at once, 1 to %u "
                        "make sense",
-                       max_held, STG_MAX_HELD);
-    stream->lents = calloc(max_held, sizeof(*stream->lents));
+                       max_in_flight, STG_MAX_IN_FLIGHT);
+    stream->lents = calloc(max_in_flight, sizeof(*stream->lents));
     if (stream->lents == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    stream->max_held = max_held;
-    for (uint32_t i = max_held; i-- > 0;) {
+    stream->max_in_flight = max_in_flight;
+    for (uint32_t i = max_in_flight; i-- > 0;) {
         stream->lents[i].next_free = stream->free_lents;
         stream->free_lents = &stream->lents[i];
     }
-    return stg_stream_add_batches(stream, max_held, err);
+    return stg_stream_add_batches(stream, max_in_flight, err);
 }
 
 void stg_lents_finish(struct stager_stream *stream)

@@ -7,9 +7,10 @@
 
 #include "client/stream/stream.h"
 
-/* A pool for max_held staged batches and as many handles. INTERNAL: the daemon granted a
- * number that makes no sense; RESOURCE_EXHAUSTED. */
-int stg_lents_init(struct stager_stream *stream, uint32_t max_held, struct stg_err *err);
+/* A pool for max_in_flight staged batches and as many handles. INTERNAL: the daemon
+ * granted a number that makes no sense; RESOURCE_EXHAUSTED. */
+int stg_lents_init(struct stager_stream *stream, uint32_t max_in_flight,
+                   struct stg_err *err);
 void stg_lents_finish(struct stager_stream *stream);
 
 /* n more handles. RESOURCE_EXHAUSTED. */

@@ -72,11 +72,11 @@ struct stager_stream {
     struct stg_ring_reader ring;
     struct stg_control_writer control;
 
-    struct stg_lent *lents; /* max_held of them */
+    struct stg_lent *lents; /* max_in_flight of them */
     struct stg_lent *free_lents;
     struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
     struct stager_batch *free_batches;
-    uint32_t max_held;
+    uint32_t max_in_flight;
     uint32_t held;            /* lents out */
     uint32_t batch_size;      /* 0: no slices */
     uint32_t n_slices;        /* of the staged batch that was looked at last; 0: none */

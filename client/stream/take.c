@@ -225,7 +225,7 @@ static int say_all_held(struct stager_stream *stream)
     char numbers[256];
     size_t used = 0;
     numbers[0] = '\0';
-    for (uint32_t i = 0; i < stream->max_held && used < sizeof(numbers) - 64; i++) {
+    for (uint32_t i = 0; i < stream->max_in_flight && used < sizeof(numbers) - 64; i++) {
         const struct stg_lent *lent = &stream->lents[i]; /* all are out */
         used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
                                  used > 0 ? ", " : "", (unsigned long long)lent->number);
@@ -237,9 +237,9 @@ static int say_all_held(struct stager_stream *stream)
     return stg_err(
         &stream->err, -STAGER_FAILED_PRECONDITION,
         "would wait for ever: %u of %u %sbatches are in hand (%s): release %s, or "
-        "open with a larger max_held",
-        stream->held, stream->max_held, stream->batch_size != 0 ? "staged " : "", numbers,
-        stream->batch_size != 0 ? "all slices of one" : "one");
+        "open with a larger max_in_flight",
+        stream->held, stream->max_in_flight, stream->batch_size != 0 ? "staged " : "",
+        numbers, stream->batch_size != 0 ? "all slices of one" : "one");
 }
 
 /* The rest of the batch that is being sliced may be another's by now. */
@@ -265,10 +265,10 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
         return take_slice(stream, ret);
     if (stream->at_end)
         return say_end(stream);
-    if (stream->held == stream->max_held)
+    if (stream->held == stream->max_in_flight)
         return say_all_held(stream);
 
-    /* Says that what was taken before is done with, unless ack_explicit was asked for. */
+    /* Says that what was taken before is done with, unless manual_ack was asked for. */
     if (stream->copier == NULL)
         stg_control_set_asked(&stream->control, stream->ring.cursor + 1);
     struct stg_descriptor d;

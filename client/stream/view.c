@@ -29,8 +29,8 @@ int stg_fields_init(struct stager_stream *stream, const struct stager_options *o
     stream->n_all = (uint32_t)(n + stream->slots.n);
     bool *picked = calloc(n + 1, sizeof(*picked));
     stream->shown = stg_bump_alloc(&stream->bump, (n + 1) * sizeof(*stream->shown));
-    stream->places =
-        calloc((size_t)stream->max_held * stream->n_all + 1, sizeof(*stream->places));
+    stream->places = calloc((size_t)stream->max_in_flight * stream->n_all + 1,
+                            sizeof(*stream->places));
     int rc = 0;
     if (picked == NULL || stream->shown == NULL || stream->places == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");

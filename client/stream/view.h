@@ -9,7 +9,7 @@
 
 #define STG_NO_PLACE UINT32_MAX
 
-/* What options say is seen of batches, once boundary, slots and max_held are known.
+/* What options say is seen of batches, once boundary, slots and max_in_flight are known.
  * RESOURCE_EXHAUSTED. */
 int stg_fields_init(struct stager_stream *stream, const struct stager_options *options,
                     struct stg_err *err);

@@ -78,7 +78,7 @@ static void count_extents(struct stg_stage_plan *plan)
 {
     const struct stg_plan_asked *asked = &plan->asked;
     plan->n_extents = (uint64_t)plan->capacity * round_items(asked) + plan->num_threads +
-                      (uint64_t)asked->num_clients * plan->max_held + 1;
+                      (uint64_t)asked->num_clients * plan->max_in_flight + 1;
 }
 
 /* Runners that auto may come to: such that sleep or read need no CPU of their own. */
@@ -143,7 +143,7 @@ static void find_demand(const struct stg_plan_asked *asked, struct demand *ret)
         .asked = *asked,
         .capacity = staged->capacity != 0 ? staged->capacity : MAX_AUTO_CAPACITY,
         .num_threads = staged->num_threads != 0 ? staged->num_threads : most_threads(),
-        .max_held = asked->max_held,
+        .max_in_flight = asked->max_in_flight,
     };
     count_extents(n);
     while (!ret->is_known &&
@@ -301,12 +301,13 @@ static void say_least(const struct demand *demand, struct stg_err *err)
         snprintf(rounds, sizeof(rounds), " x num_clients %u", asked->num_clients);
     uint64_t written = asked->staged->max_batch_bytes;
     uint64_t bytes = written != 0 ? written : demand->least;
-    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-            "(capacity %u%s + num_threads %u + num_clients %u x max_held %u + 1) x %s "
-            "%" PRIu64 " = %.1f MiB",
-            plan.capacity, rounds, plan.num_threads, asked->num_clients, asked->max_held,
-            demand->is_known ? "max_batch_bytes" : "the least bytes of a batch,", bytes,
-            (double)plan.n_extents * (double)stg_granules(bytes) / MIB);
+    stg_err(
+        err, -STAGER_RESOURCE_EXHAUSTED,
+        "(capacity %u%s + num_threads %u + num_clients %u x max_in_flight %u + 1) x %s "
+        "%" PRIu64 " = %.1f MiB",
+        plan.capacity, rounds, plan.num_threads, asked->num_clients, asked->max_in_flight,
+        demand->is_known ? "max_batch_bytes" : "the least bytes of a batch,", bytes,
+        (double)plan.n_extents * (double)stg_granules(bytes) / MIB);
 }
 
 static int too_small(const struct demand *demand, struct stg_err *err)
@@ -331,7 +332,7 @@ static int too_small(const struct demand *demand, struct stg_err *err)
                        "the pipeline a memory_budget of %" PRIu64 "MiB, or",
                        (double)asked->default_bytes / MIB, works / WHOLE_MIB);
     return stg_err_append(err, err->code,
-                          " lower %scapacity, num_threads, max_held or batch_size",
+                          " lower %scapacity, num_threads, max_in_flight or batch_size",
                           asked->staged->max_batch_bytes != 0 ? "max_batch_bytes, " : "");
 }
 

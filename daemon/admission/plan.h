@@ -27,7 +27,7 @@ struct stg_plan_asked {
     const struct stg_staged *staged; /* borrowed */
     bool for_device;                 /* the arena is never sparse */
     struct stg_sizes sizes;
-    uint32_t num_clients, max_held; /* of each */
+    uint32_t num_clients, max_in_flight; /* of each */
     uint64_t default_bytes; /* for batches of a pipeline without memory_budget, where
                                neither their size nor their number is written */
 };
@@ -36,12 +36,12 @@ struct stg_plan_asked {
 struct stg_stage_plan {
     struct stg_plan_asked asked;
     uint64_t n_extents; /* capacity (round_robin: x num_clients) + num_threads + all
-                           max_held + 1 */
+                           max_in_flight + 1 */
     uint32_t capacity, num_threads; /* auto: the most that it may come to, and is counted
                                        with. Where the size of a batch is not known, such
                                        that there are 16 extents */
     uint32_t most_threads;          /* that auto may come to with more memory */
-    uint32_t max_held;              /* that each of num_clients is counted with */
+    uint32_t max_in_flight;         /* that each of num_clients is counted with */
     uint64_t max_batch_bytes;       /* of the largest cut that `auto` may try as far as
                                        its part of the memory allows */
     uint64_t arena_bytes;

@@ -203,7 +203,7 @@ static int refuse(struct stg_budget *budget, uint64_t bytes, const char *holder,
     else
         stg_err_append(err, err->code, ":");
     return stg_err_append(err, err->code,
-                          " end a holder, or lower capacity, num_threads, max_held, "
+                          " end a holder, or lower capacity, num_threads, max_in_flight, "
                           "batch_size or memory_budget of the pipeline");
 }
 

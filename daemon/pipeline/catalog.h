@@ -127,8 +127,8 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
  * one. 0 and an instance that may still be CREATING (look again on `changed`), or
  * UNAVAILABLE: runners of the last one have not ended, ask again on `changed`. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                         bool private_run, uint32_t max_held, struct stg_instance **ret,
-                         struct stg_err *err);
+                         bool private_run, uint32_t max_in_flight,
+                         struct stg_instance **ret, struct stg_err *err);
 
 /* Returns whether an instance is ending and its memory comes back soon. An instance that
  * only batches of closed streams keep does not count. */

@@ -34,7 +34,7 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
         .segment_bytes = UINT64_MAX,
         .batch_rows = UINT64_MAX,
         .unseen = true,
-        .max_held = UINT32_MAX,
+        .max_in_flight = UINT32_MAX,
         .structure = definition->spec->staged.structure,
         .boundary = *stg_graph_boundary(definition->graph),
         .pipeline = definition->spec,
@@ -453,14 +453,14 @@ uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
 }
 
 struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,
-                                           uint32_t num_clients, uint32_t max_held,
+                                           uint32_t num_clients, uint32_t max_in_flight,
                                            uint64_t default_bytes)
 {
     return (struct stg_plan_asked){.staged = &definition->spec->staged,
                                    .for_device = definition->spec->gpu.device != NULL,
                                    .sizes = definition->sizes,
                                    .num_clients = num_clients,
-                                   .max_held = max_held,
+                                   .max_in_flight = max_in_flight,
                                    .default_bytes = default_bytes};
 }
 

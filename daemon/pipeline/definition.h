@@ -50,7 +50,7 @@ uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
 
 /* What its memory follows from, for so many clients. Borrows the definition. */
 struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,
-                                           uint32_t num_clients, uint32_t max_held,
+                                           uint32_t num_clients, uint32_t max_in_flight,
                                            uint64_t default_bytes);
 
 /* What batches may carry beside the boundary: nothing without smart_stage. */

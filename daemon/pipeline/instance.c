@@ -272,15 +272,15 @@ static void created_stage(uv_work_t *work, int status)
 }
 
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                        bool private_run, uint32_t max_held, struct stg_instance **ret,
-                        struct stg_err *err)
+                        bool private_run, uint32_t max_in_flight,
+                        struct stg_instance **ret, struct stg_err *err)
 {
     struct stg_definition *definition = pipeline->definition;
     uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
     struct stg_stage_plan plan;
-    struct stg_plan_asked asked =
-        stg_definition_asked(definition, num_clients, max_held < 2 ? 2 : max_held,
-                             catalog->settings->default_pipeline_memory);
+    struct stg_plan_asked asked = stg_definition_asked(
+        definition, num_clients, max_in_flight < 2 ? 2 : max_in_flight,
+        catalog->settings->default_pipeline_memory);
     int rc = stg_stage_plan(&asked, &plan, err);
     if (rc < 0)
         return rc;
@@ -337,8 +337,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
 }
 
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                         bool private_run, uint32_t max_held, struct stg_instance **ret,
-                         struct stg_err *err)
+                         bool private_run, uint32_t max_in_flight,
+                         struct stg_instance **ret, struct stg_err *err)
 {
     struct stg_instance *instance = private_run ? NULL : pipeline->instance;
     if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
@@ -356,7 +356,7 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         *ret = instance;
         return 0;
     }
-    return new_instance(catalog, pipeline, private_run, max_held, ret, err);
+    return new_instance(catalog, pipeline, private_run, max_in_flight, ret, err);
 }
 
 /* ---- traces ---- */

@@ -87,7 +87,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     reply.name = instance->config.name;
     reply.generation = instance->generation;
     reply.segment_bytes = attached->segment_bytes;
-    reply.max_held = request->max_held;
+    reply.max_in_flight = request->max_in_flight;
     reply.client_id = client_id;
     reply.structure = instance->definition->spec->staged.structure;
     reply.boundary = *stg_graph_boundary(instance->definition->graph);
@@ -122,8 +122,8 @@ static int attach(struct stg_session *session, const struct stg_request *request
     struct stg_attach params = {
         .client_id = client_id,
         .program = session->program,
-        .max_held = request->max_held,
-        .ack_explicit = request->ack_explicit,
+        .max_in_flight = request->max_in_flight,
+        .manual_ack = request->manual_ack,
         .named = given && request->named,
         .batch_size = request->batch_size,
         .wants_device = request->wants_device,
@@ -246,10 +246,10 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
 static int check_options(const struct stg_request *request, struct stg_err *err)
 {
     size_t bytes = request->client_id != NULL ? strlen(request->client_id) : 0;
-    if (request->max_held < 1 || request->max_held > STG_MAX_HELD)
+    if (request->max_in_flight < 1 || request->max_in_flight > STG_MAX_IN_FLIGHT)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "max_held %u is not between 1 and %u", request->max_held,
-                       STG_MAX_HELD);
+                       "max_in_flight %u is not between 1 and %u", request->max_in_flight,
+                       STG_MAX_IN_FLIGHT);
     if (bytes > CLIENT_ID_MAX_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "client_id has %zu bytes, and may have %d: choose a shorter one",
@@ -286,7 +286,7 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     if (instance == NULL)
         rc =
             stg_catalog_instance(session->server->catalog, pipeline, request->private_run,
-                                 request->max_held, &instance, &err);
+                                 request->max_in_flight, &instance, &err);
     if (rc == -STAGER_UNAVAILABLE)
         return wait_because(
             session,

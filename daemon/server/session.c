@@ -92,7 +92,7 @@ static void on_unseen(uv_timer_t *timer)
 /* It may live on and read what it took, and it may be dead: after a while it is. */
 static void give_it_time(struct stg_session *session)
 {
-    uint64_t hold = session->instance->config.spec->staged.hold_timeout_millis;
+    uint64_t hold = session->instance->config.spec->staged.lease_timeout_millis;
     uint64_t millis = hold > 0 && hold < STG_UNSEEN_MILLIS ? hold : STG_UNSEEN_MILLIS;
     uv_timer_start(&session->deadline, on_unseen, millis, 0);
 }

@@ -15,7 +15,7 @@
 
 /* For how long at most a client's memory is kept after the end of its socket, when its
  * process cannot be watched: its pid is of another namespace, and the kernel has no
- * SO_PEERPIDFD (before Linux 6.5). hold_timeout_millis may be shorter. */
+ * SO_PEERPIDFD (before Linux 6.5). lease_timeout_millis may be shorter. */
 #define STG_UNSEEN_MILLIS 30000u
 
 #define STG_JOIN_MILLIS 25000 /* from the reply to an open to the join */

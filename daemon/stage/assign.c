@@ -229,7 +229,7 @@ static void take_acks(struct stg_stage *stage, struct stg_client *client)
     if (asked > client->ring.head + 1)
         asked = client->ring.head + 1;
     client->asked = asked;
-    for (uint32_t i = 0; i < client->n_assigned && !client->ack_explicit; i++) {
+    for (uint32_t i = 0; i < client->n_assigned && !client->manual_ack; i++) {
         struct stg_assigned *assigned = &client->assigned[i];
         if (!assigned->acked && asked > assigned->position + 1)
             acknowledge(stage, client, assigned);

@@ -27,7 +27,7 @@ int stg_buffer_init(struct stg_buffer *buffer, uint64_t arena_bytes, uint64_t sl
     if (buffer->items == NULL || buffer->queue == NULL || buffer->returned == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     int rc = stg_lease_core_create(arena_bytes, max_extents, max_clients,
-                                   max_clients * STG_MAX_HELD, &buffer->leases, err);
+                                   max_clients * STG_MAX_IN_FLIGHT, &buffer->leases, err);
     if (rc ==
         0) /* what admission promises holds whatever the sizes and the order of release */
         stg_lease_core_set_slot(buffer->leases, slot_bytes);

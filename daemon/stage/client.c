@@ -4,9 +4,9 @@
  *
  * A client attaches in two steps: open keeps a place for it, join takes effect once the
  * client has mapped its pages. An open that fails on either side changes nothing. A named
- * client that leaves in the middle of a pass is away until rejoin_millis are over. A
- * client that comes back under the name of one that is away takes over its place, its
- * counts and what it had not acknowledged.
+ * client that leaves in the middle of a pass is away until reconnect_grace_millis are
+ * over. A client that comes back under the name of one that is away takes over its place,
+ * its counts and what it had not acknowledged.
  *
  * Whether a client is waited for depends on what the daemon knows: that it joined, that
  * its end was pushed. A word of its control page can only give up a place, never keep one
@@ -54,7 +54,7 @@ static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
         else if (c->state == STG_CLIENT_AWAY && stage->policy->together)
             stg_err_append(err, err->code,
                            " %s (its place is kept for %" PRIu64
-                           " ms yet: rejoin_millis)",
+                           " ms yet: reconnect_grace_millis)",
                            c->client_id, millis_left(c));
     }
     return stg_err_append(err, err->code,
@@ -72,41 +72,44 @@ static bool has_place(const struct stg_stage *stage, const struct stg_client *ba
 
 /* The memory was divided when the first one opened the pipeline; more memory would make
  * larger batches, not more of them. */
-static int refuse_held(const struct stg_stage *stage, uint32_t max_held, uint64_t others,
-                       uint64_t n_wanted, struct stg_err *err)
+static int refuse_held(const struct stg_stage *stage, uint32_t max_in_flight,
+                       uint64_t others, uint64_t n_wanted, struct stg_err *err)
 {
     const struct stg_stage_plan *plan = &stage->plan;
     uint64_t over = n_wanted - plan->n_extents;
-    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-            "max_held %u is too much: pipeline %s has room for num_clients %u x max_held "
-            "%u batches in the hands of clients, by the max_held of the one that opened "
-            "it first (at least 2), and others may hold %" PRIu64 ": ",
-            max_held, stage->config.name, stage->config.num_clients, plan->max_held,
-            others);
-    uint32_t n = stage->config.num_clients, most = max_held;
+    stg_err(
+        err, -STAGER_RESOURCE_EXHAUSTED,
+        "max_in_flight %u is too much: pipeline %s has room for num_clients %u x "
+        "max_in_flight "
+        "%u batches in the hands of clients, by the max_in_flight of the one that opened "
+        "it first (at least 2), and others may hold %" PRIu64 ": ",
+        max_in_flight, stage->config.name, stage->config.num_clients, plan->max_in_flight,
+        others);
+    uint32_t n = stage->config.num_clients, most = max_in_flight;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        most = c->max_held > most ? c->max_held : most;
-    if (over < max_held)
+        most = c->max_in_flight > most ? c->max_in_flight : most;
+    if (over < max_in_flight)
         stg_err_append(err, err->code, "open with at most %" PRIu64 ", or ",
-                       max_held - over);
+                       max_in_flight - over);
     return stg_err_append(err, err->code,
-                          "let the one that opens it first ask for max_held %u, or "
+                          "let the one that opens it first ask for max_in_flight %u, or "
                           "raise num_clients to %" PRIu64,
-                          most, n + (over + plan->max_held - 1) / plan->max_held);
+                          most,
+                          n + (over + plan->max_in_flight - 1) / plan->max_in_flight);
 }
 
-/* (capacity + num_threads + sum of max_held + 1) x max_batch_bytes must fit the arena;
- * and with what processes hold that have left, a batch more than all can hold, so that
- * no client waits for memory without end. */
+/* (capacity + num_threads + sum of max_in_flight + 1) x max_batch_bytes must fit the
+ * arena; and with what processes hold that have left, a batch more than all can hold, so
+ * that no client waits for memory without end. */
 static int admit(const struct stg_stage *stage, const struct stg_client *back,
-                 uint32_t max_held, struct stg_err *err)
+                 uint32_t max_in_flight, struct stg_err *err)
 {
     bool rounds = stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
     uint64_t round = rounds ? stage->config.num_clients : 1;
     uint64_t items = stage->plan.capacity * round;
-    uint64_t held = max_held, kept = 0;
+    uint64_t held = max_in_flight, kept = 0;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        held += has_own_place(stage, c, back) ? c->max_held : 0;
+        held += has_own_place(stage, c, back) ? c->max_in_flight : 0;
         kept += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
     }
     uint64_t n = items + stage->plan.num_threads + held + 1;
@@ -118,7 +121,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
                        " batches, and its memory has %" PRIu64
                        ": end them, or let them release",
                        stage->config.name, kept, stage->plan.n_extents);
-    return refuse_held(stage, max_held, held - max_held, n, err);
+    return refuse_held(stage, max_in_flight, held - max_in_flight, n, err);
 }
 
 static int map_pages(struct stg_client *client, uint64_t instance, struct stg_err *err)
@@ -143,8 +146,8 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     struct stg_client *client = calloc(1, sizeof(*client));
     if (client == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    client->max_held = attach->max_held;
-    client->ack_explicit = attach->ack_explicit;
+    client->max_in_flight = attach->max_in_flight;
+    client->manual_ack = attach->manual_ack;
     client->named = attach->named;
     client->batch_size = attach->batch_size;
     client->pid = attach->pid;
@@ -152,7 +155,7 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     snprintf(client->client_id, sizeof(client->client_id), "%s", attach->client_id);
     snprintf(client->program, sizeof(client->program), "%s", attach->program);
     client->endpoint = stg_endpoint_create(attach->socket);
-    client->assigned = calloc(attach->max_held, sizeof(client->assigned[0]));
+    client->assigned = calloc(attach->max_in_flight, sizeof(client->assigned[0]));
     int rc = client->assigned != NULL && client->endpoint != NULL
                  ? map_pages(client, instance, err)
                  : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -243,7 +246,7 @@ static int refuse_wider(const struct stg_client *back, const struct stg_stage *s
         err, -STAGER_FAILED_PRECONDITION,
         "client %s of pipeline %s comes back in the middle of a pass and wants "
         "fields, fetches or slices that it did not have: open it with those that it "
-        "had, or wait for %" PRIu64 " ms (rejoin_millis) or under another "
+        "had, or wait for %" PRIu64 " ms (reconnect_grace_millis) or under another "
         "client_id for a new place",
         back->client_id, stage->config.name, millis_left(back));
 }
@@ -283,7 +286,7 @@ static int check_open(const struct stg_stage *stage, const struct stg_attach *at
     if (back != NULL && stage->policy->together && wants_more(stage, attach->needs, back))
         return refuse_wider(back, stage, err);
     int rc = stg_needs_check(stage, attach->needs, back, err);
-    return rc == 0 ? admit(stage, back, attach->max_held, err) : rc;
+    return rc == 0 ? admit(stage, back, attach->max_in_flight, err) : rc;
 }
 
 int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
@@ -292,7 +295,7 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
     int rc = check_open(stage, attach, err);
     if (rc < 0)
         return rc;
-    rc = stg_lease_client_add(stage->buffer.leases, client->max_held,
+    rc = stg_lease_client_add(stage->buffer.leases, client->max_in_flight,
                               &client->lease_client);
     if (rc < 0)
         return stg_err(err, rc,
@@ -361,7 +364,7 @@ static bool is_done(const struct stg_client *client)
 
 static bool may_come_back(const struct stg_stage *stage, const struct stg_client *client)
 {
-    return client->named && stage->staged->rejoin_millis > 0 &&
+    return client->named && stage->staged->reconnect_grace_millis > 0 &&
            !stage->config.private_run && !stage->stop.is_on &&
            stage->pass.failure.code == 0 &&
            (stage->members.begun || !stage->policy->together) && !is_done(client);
@@ -379,7 +382,7 @@ static void requeue(struct stg_stage *stage, struct stg_client *client)
 {
     bool again = stage->staged->redeliver && !stage->stop.is_on;
     bool back = client->state == STG_CLIENT_AWAY;
-    uint32_t owed[STG_MAX_HELD], n = 0;
+    uint32_t owed[STG_MAX_IN_FLIGHT], n = 0;
     for (uint32_t i = 0; i < client->n_assigned; i++) {
         struct stg_assigned *assigned = &client->assigned[i];
         if (assigned->acked)
@@ -452,7 +455,8 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
         client->taken_before = stg_client_taken(client);
         client->asked = 0;
         client->ends = 0;
-        client->away_until_ns = stg_now_ns() + stage->staged->rejoin_millis * 1000000u;
+        client->away_until_ns =
+            stg_now_ns() + stage->staged->reconnect_grace_millis * 1000000u;
         stage->members.n_away++;
         stage->effects.asks_loop = true;
     } else {
@@ -491,7 +495,7 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
                       stage->config.name, client->client_id, (int)client->pid, how,
                       client->ends > 0 && !asks_on(client) ? "at the end of its pass"
                                                            : "in the middle",
-                      stage->staged->rejoin_millis);
+                      stage->staged->reconnect_grace_millis);
     detach(stage, client, back, why);
 }
 

@@ -143,7 +143,7 @@ static void fill(const struct stg_membership *members, const struct stg_client *
         .last_error = client->last_error,
         .pid = (uint32_t)client->pid,
         .uid = (uint32_t)client->uid,
-        .max_held = client->max_held,
+        .max_in_flight = client->max_in_flight,
         .held = client->n_assigned,
         .assigned = client->n_given,
         .taken = stg_client_taken(client),

@@ -45,10 +45,10 @@ struct stg_client {
     struct stg_segment ring_segment, control_segment;
     struct stg_ring_writer ring;
     struct stg_control_reader control;
-    struct stg_assigned *assigned; /* n_assigned of max_held, oldest first */
+    struct stg_assigned *assigned; /* n_assigned of max_in_flight, oldest first */
     uint32_t n_assigned;
-    uint32_t max_held;
-    bool ack_explicit;
+    uint32_t max_in_flight;
+    bool manual_ack;
     bool named; /* client_id was chosen by the user */
     char client_id[128];
     char program[64];
@@ -59,14 +59,15 @@ struct stg_client {
     struct stg_cut_needs *needs; /* NULL without cuts */
     uint64_t joined;             /* how many clients there had been when it came */
 
-    uint32_t rank;               /* round_robin */
-    uint64_t cursor;             /* broadcast: ordinal of the next item it gets */
-    uint64_t base_pass;          /* the pass that pass_wanted == 1 means */
-    uint64_t ends;               /* passes whose end it got, counted from base_pass */
-    uint64_t end_position;       /* of the last end in its ring */
-    uint64_t asked;              /* its hint, last seen; at most ring.head + 1 */
-    bool is_asking;              /* the last one that it asked for it has not taken */
-    uint32_t owed[STG_MAX_HELD]; /* not acknowledged before it came back: given first */
+    uint32_t rank;         /* round_robin */
+    uint64_t cursor;       /* broadcast: ordinal of the next item it gets */
+    uint64_t base_pass;    /* the pass that pass_wanted == 1 means */
+    uint64_t ends;         /* passes whose end it got, counted from base_pass */
+    uint64_t end_position; /* of the last end in its ring */
+    uint64_t asked;        /* its hint, last seen; at most ring.head + 1 */
+    bool is_asking;        /* the last one that it asked for it has not taken */
+    uint32_t
+        owed[STG_MAX_IN_FLIGHT]; /* not acknowledged before it came back: given first */
     uint32_t n_owed;
     uint64_t away_until_ns;
     bool bell_wanted; /* asked to ring, has not rung since */

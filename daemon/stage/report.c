@@ -145,11 +145,12 @@ static void name_client(const struct stg_stage *stage, const struct stg_client *
 static void say_away(const struct stg_stage *stage, const struct stg_client *client,
                      uint64_t now, struct stg_err *why)
 {
-    uint64_t millis = stage->staged->rejoin_millis;
-    stg_err_append(why, why->code,
-                   " has been away for %.1f s and may come back within rejoin_millis "
-                   "%" PRIu64,
-                   seconds(client->away_until_ns - millis * 1000000u, now), millis);
+    uint64_t millis = stage->staged->reconnect_grace_millis;
+    stg_err_append(
+        why, why->code,
+        " has been away for %.1f s and may come back within reconnect_grace_millis "
+        "%" PRIu64,
+        seconds(client->away_until_ns - millis * 1000000u, now), millis);
 }
 
 static void say_holder(const struct stg_stage *stage, const struct stg_client *client,

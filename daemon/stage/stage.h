@@ -50,7 +50,8 @@ struct stg_stage_config {
     size_t n_groups;
     struct stg_container *container; /* of the dataset; NULL: none */
     enum stg_delivery delivery;
-    bool private_run; /* ends with its client, whatever keep_warm and rejoin_millis say */
+    bool private_run; /* ends with its client, whatever keep_warm and
+                         reconnect_grace_millis say */
     uint32_t num_clients;
     struct stg_budget *budget;
     struct stg_pool *pool; /* where to draw and compute; NULL: on the stage's threads */
@@ -74,8 +75,8 @@ int stg_stage_create(const struct stg_stage_config *config,
 struct stg_attach {
     const char *client_id;
     const char *program;
-    uint32_t max_held;
-    bool ack_explicit;
+    uint32_t max_in_flight;
+    bool manual_ack;
     bool named;        /* client_id was chosen by the user: it may come back under it */
     bool wants_device; /* the memory on a GPU, where there is some */
     uint32_t batch_size;

@@ -31,11 +31,11 @@ static const struct stg_assigned *holds(const struct stg_stage *stage,
     return held;
 }
 
-/* hold_timeout_millis: an unacknowledged lease that others wait for is expired. */
+/* lease_timeout_millis: an unacknowledged lease that others wait for is expired. */
 static bool expire_holders(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
-    uint64_t millis = stage->staged->hold_timeout_millis, limit = millis * 1000000u;
+    uint64_t millis = stage->staged->lease_timeout_millis, limit = millis * 1000000u;
     for (struct stg_client *c = stage->members.clients; limit != 0 && c != NULL;
          c = c->next) {
         const struct stg_assigned *held = holds(stage, c);
@@ -46,7 +46,7 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
         char text[256];
         snprintf(text, sizeof(text),
                  "client %.100s held batch %" PRIu64
-                 " for more than hold_timeout_millis %" PRIu64
+                 " for more than lease_timeout_millis %" PRIu64
                  " while others waited, and was detached",
                  c->client_id, held->number, millis);
         stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: %s", stage->config.name,
@@ -58,7 +58,7 @@ static bool expire_holders(struct stg_stage *stage, uint64_t now)
     return any;
 }
 
-/* rejoin_millis: a client that is away for longer loses its place. */
+/* reconnect_grace_millis: a client that is away for longer loses its place. */
 static bool expire_away(struct stg_stage *stage, uint64_t now)
 {
     bool any = false;
@@ -68,8 +68,8 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
             continue;
         char text[128];
         snprintf(text, sizeof(text),
-                 "%s and did not come back within rejoin_millis %" PRIu64,
-                 stg_client_how(c), stage->staged->rejoin_millis);
+                 "%s and did not come back within reconnect_grace_millis %" PRIu64,
+                 stg_client_how(c), stage->staged->reconnect_grace_millis);
         stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s",
                       stage->config.name, c->client_id, (int)c->pid, text);
         stage->counts.n_evicted += stage->policy->together;

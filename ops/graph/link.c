@@ -71,7 +71,7 @@ static int find_op(struct stg_graph *graph, struct stg_graph_node *node,
                    "no such op; docs/ops.md lists what there is");
 }
 
-/* ---- staged.transfer ----
+/* ---- staged.transfer_dtypes ----
  *
  * Features that cross the boundary in half the width. Each is two nodes more than the
  * file has: one narrows what is staged, the other widens it for the nodes that read
@@ -79,7 +79,7 @@ static int find_op(struct stg_graph *graph, struct stg_graph_node *node,
 
 static int blame_transfer(const struct stg_attr *attr, int code, struct stg_err *err)
 {
-    return stg_err_prefix(err, code, "staged.transfer.%s, line %d", attr->name,
+    return stg_err_prefix(err, code, "staged.transfer_dtypes.%s, line %d", attr->name,
                           attr->line);
 }
 

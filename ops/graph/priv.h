@@ -189,8 +189,8 @@ int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err);
 
 /* ---- link.c: ops, inputs, order, what depends on what ---- */
 
-/* Fills nodes, those of staged.transfer too: ops found, arity and attributes checked,
- * inputs resolved, order and depends set. */
+/* Fills nodes, those of staged.transfer_dtypes too: ops found, arity and attributes
+ * checked, inputs resolved, order and depends set. */
 int stg_graph_link(struct stg_graph *graph, struct stg_err *err);
 
 /* rc is why the node could not be made. In a client, whose daemon could make it, it is

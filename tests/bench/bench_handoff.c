@@ -26,7 +26,7 @@ struct result {
 
 struct group {
     const char *name;
-    unsigned n_clients, max_held;
+    unsigned n_clients, max_in_flight;
     uint64_t *samples; /* of client i from i * MAX_SAMPLES on; shared with them */
     struct trainer *trainers;
 };
@@ -47,12 +47,12 @@ static void train(struct fixture *fixture, int fd, void *arg)
 {
     const struct group *group = arg;
     struct stager_stream *stream =
-        fixture_open(fixture, group->name, NULL, group->max_held);
+        fixture_open(fixture, group->name, NULL, group->max_in_flight);
     trainer_send(fd, 0);
     uint64_t *samples = group->samples + trainer_recv(fd) * MAX_SAMPLES;
     int64_t n;
     while ((n = trainer_recv(fd)) >= 0) {
-        for (unsigned i = 0; i < group->max_held; i++) {
+        for (unsigned i = 0; i < group->max_in_flight; i++) {
             struct stager_batch *batch;
             uint64_t began = bench_now_ns();
             int rc = stager_next(stream, 0, &batch);
@@ -84,14 +84,14 @@ static size_t take_turns(struct fixture *fixture, const struct group *group,
 {
     size_t n = 0;
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
-    while (bench_now_ns() < end && n + group->max_held <= MAX_SAMPLES) {
-        uint64_t wanted = n + group->max_held;
+    while (bench_now_ns() < end && n + group->max_in_flight <= MAX_SAMPLES) {
+        uint64_t wanted = n + group->max_in_flight;
         fixture_wait(fixture, group->name, 20000, all_ready, &wanted);
         for (unsigned i = 0; i < group->n_clients; i++)
             trainer_send(group->trainers[i].fd, (int64_t)n);
         for (unsigned i = 0; i < group->n_clients; i++)
             trainer_recv(group->trainers[i].fd);
-        n += group->max_held;
+        n += group->max_in_flight;
     }
     return n;
 }
@@ -113,7 +113,7 @@ static void summarize(const struct group *group, size_t n, struct result *ret)
 static void measure(struct fixture *fixture, const char *name, unsigned n_clients,
                     uint64_t n_floats, double seconds, struct result *ret)
 {
-    struct group group = {.name = name, .n_clients = n_clients, .max_held = 8};
+    struct group group = {.name = name, .n_clients = n_clients, .max_in_flight = 8};
     size_t bytes = (size_t)n_clients * MAX_SAMPLES * sizeof(*group.samples);
     group.samples = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

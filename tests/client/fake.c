@@ -67,7 +67,7 @@ void fake_start_with(struct fake *fake, uint32_t n_slots, uint64_t slot_bytes)
     stg_control_format(fake->control.page, 7);
 
     fake->version = STG_PROTOCOL_MAX;
-    fake->max_held = 2;
+    fake->max_in_flight = 2;
     fake->segment_bytes = segment_bytes(fake);
     fake->n_fds = 3;
     static struct stg_component x = {
@@ -135,7 +135,7 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .name = "fake",
                               .generation = 1,
                               .segment_bytes = fake->segment_bytes,
-                              .max_held = fake->max_held,
+                              .max_in_flight = fake->max_in_flight,
                               .client_id = request->client_id,
                               .structure = "\"x\"",
                               .boundary = fake->boundary,

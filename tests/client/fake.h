@@ -31,12 +31,12 @@ struct fake {
     struct stg_control_reader control;
 
     /* replies */
-    int hello_code;    /* negative: refuses */
-    const char *text;  /* the text of a refusal */
-    uint32_t version;  /* chosen at hello */
-    int open_code;     /* negative: refuses */
-    int join_code;     /* likewise */
-    uint32_t max_held; /* granted */
+    int hello_code;         /* negative: refuses */
+    const char *text;       /* the text of a refusal */
+    uint32_t version;       /* chosen at hello */
+    int open_code;          /* negative: refuses */
+    int join_code;          /* likewise */
+    uint32_t max_in_flight; /* granted */
     uint64_t segment_bytes;
     uint64_t batch_rows;
     bool unseen;

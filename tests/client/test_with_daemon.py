@@ -380,7 +380,7 @@ def a_narrow_feature_is_as_good_as_a_wide_one(daemon):
     """Ids fit int32: the scores equal those of the test before. Its data still exist."""
     with open(os.path.join(TOP, "examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
         text = file.read().replace("@DATA@", os.path.join(daemon.folder, "clicks.csv"))
-    text = text.replace("name: dlrm\n", "name: narrow\n").replace("staged:\n", "staged:\n  transfer: {ids: int32}\n")
+    text = text.replace("name: dlrm\n", "name: narrow\n").replace("staged:\n", "staged:\n  transfer_dtypes: {ids: int32}\n")
     expect(daemon, 0, "", "apply", write(daemon, "narrow.yaml", text))
     wide, narrow = (daemon.run("examples/score", name).stdout for name in ("dlrm", "narrow"))
     assert wide == narrow and wide.endswith(b"12 rows\n"), (wide, narrow)

@@ -13,13 +13,13 @@
 bool book_is_acked(const struct book *book, const struct book_life *life, uint32_t i)
 {
     return atomic_load(&life->entries[i].state) == ENTRY_RELEASED ||
-           (!book->plan.ack_explicit[life->slot] && i < atomic_load(&life->asked));
+           (!book->plan.manual_ack[life->slot] && i < atomic_load(&life->asked));
 }
 
 bool book_may_be_acked(const struct book *book, const struct book_life *life, uint32_t i)
 {
     return atomic_load(&life->entries[i].state) != ENTRY_HELD ||
-           (!book->plan.ack_explicit[life->slot] && i < atomic_load(&life->asking));
+           (!book->plan.manual_ack[life->slot] && i < atomic_load(&life->asking));
 }
 
 /* ---- the plan's entry for an item ---- */

@@ -12,7 +12,7 @@
 #include "tests/check.h"
 
 #define SLICE_MILLIS 50
-#define MAX_HELD 8
+#define MAX_IN_FLIGHT 8
 
 struct trainer_state {
     struct book *book;
@@ -20,9 +20,9 @@ struct trainer_state {
     uint32_t me; /* life + 1 */
     uint64_t random;
     struct stager_stream *stream;
-    struct stager_batch *held[MAX_HELD];
-    uint32_t entries[MAX_HELD]; /* of held[i] */
-    int n_held, max_held;
+    struct stager_batch *held[MAX_IN_FLIGHT];
+    uint32_t entries[MAX_IN_FLIGHT]; /* of held[i] */
+    int n_held, max_in_flight;
     int64_t waited_since;
 };
 
@@ -129,7 +129,7 @@ static int take(struct trainer_state *t, int64_t millis)
     struct book_life *life = t->life;
     struct stager_batch *batch;
     struct stager_stream_info info = {.struct_size = sizeof(info)};
-    if (!t->book->plan.ack_explicit[life->slot]) {
+    if (!t->book->plan.manual_ack[life->slot]) {
         for (int i = 0; i < t->n_held; i++)
             disown(t, &life->entries[t->entries[i]]);
     }
@@ -179,7 +179,7 @@ static bool end_pass(struct trainer_state *t)
 /* Handles a `next` that timed out. Returns whether to try again. */
 static bool wait_on(struct trainer_state *t)
 {
-    release_all(t); /* with ack_explicit, other trainers may wait for these batches */
+    release_all(t); /* with manual_ack, other trainers may wait for these batches */
     if (atomic_load(&t->life->order) == ORDER_FINISH)
         return false;
     if (t->waited_since == 0)
@@ -196,7 +196,7 @@ static bool step(struct trainer_state *t)
     if (atomic_load(&t->life->order) == ORDER_LEAVE)
         return false;
     nap(t);
-    while (t->n_held > 0 && (t->n_held == t->max_held || draw(t, 3) != 0))
+    while (t->n_held > 0 && (t->n_held == t->max_in_flight || draw(t, 3) != 0))
         release(t, (int)draw(t, (uint32_t)t->n_held));
     int rc = take(t, t->n_held > 0 ? 0 : SLICE_MILLIS);
     if (rc >= 0) {
@@ -223,7 +223,7 @@ void book_trainer_body(struct fixture *fixture, int fd, void *arg)
                               .me = (uint32_t)trainer->life + 1};
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no trainer behind */
     t.random = t.book->plan.seed * 0x9e3779b97f4a7c15u + t.me;
-    t.max_held = t.book->plan.max_held[t.life->slot];
+    t.max_in_flight = t.book->plan.max_in_flight[t.life->slot];
     bool named = t.life->client_id[0] != '\0';
     if (!named) /* the client_id that the daemon chose: see stager.h */
         snprintf(t.life->client_id, sizeof(t.life->client_id), "%.100s-%d",
@@ -232,8 +232,8 @@ void book_trainer_body(struct fixture *fixture, int fd, void *arg)
         .struct_size = sizeof(options),
         .client_id = named ? t.life->client_id : NULL,
         .runtime_dir = fixture->runtime,
-        .max_held = (uint32_t)t.max_held,
-        .ack_explicit = t.book->plan.ack_explicit[t.life->slot],
+        .max_in_flight = (uint32_t)t.max_in_flight,
+        .manual_ack = t.book->plan.manual_ack[t.life->slot],
     };
     int rc = stager_open(NULL, "rows", &options, &t.stream);
     if (rc < 0)

@@ -44,8 +44,8 @@ struct book_plan {
     int delivery; /* 0 split, 1 broadcast, 2 round_robin */
     int n_clients, n_items, n_passes;
     int capacity, num_threads;
-    int max_held[BOOK_MAX_CLIENTS], nap_micros[BOOK_MAX_CLIENTS];
-    bool ack_explicit[BOOK_MAX_CLIENTS];
+    int max_in_flight[BOOK_MAX_CLIENTS], nap_micros[BOOK_MAX_CLIENTS];
+    bool manual_ack[BOOK_MAX_CLIENTS];
     bool redeliver, rejoin, drop;
     enum book_items items;
     int timeout_millis;

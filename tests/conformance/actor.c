@@ -14,7 +14,7 @@
 #include "client/stream/stream.h"
 #include "tests/check.h"
 
-#define MAX_HELD 16
+#define MAX_IN_FLIGHT 16
 #define WAIT_MILLIS 30000
 
 enum command_kind {
@@ -37,7 +37,7 @@ struct command {
 struct player {
     int fd;
     struct stager_stream *stream;
-    struct stager_batch *held[MAX_HELD];
+    struct stager_batch *held[MAX_IN_FLIGHT];
     uint32_t n_held;
 };
 
@@ -62,7 +62,7 @@ static void play_next(struct player *player, const struct command *command,
                       struct actor_result *ret)
 {
     struct stager_batch *batch;
-    CHECK(player->n_held < MAX_HELD);
+    CHECK(player->n_held < MAX_IN_FLIGHT);
     ret->rc = stager_next(player->stream, command->timeout_millis, &batch);
     if (ret->rc < 0) {
         struct stager_stream_info info = {.struct_size = sizeof(info)};
@@ -126,8 +126,8 @@ static void actor_body(struct fixture *fixture, int fd, void *arg)
         .struct_size = sizeof(open),
         .client_id = options->client_id,
         .runtime_dir = fixture->runtime,
-        .max_held = options->max_held,
-        .ack_explicit = options->ack_explicit,
+        .max_in_flight = options->max_in_flight,
+        .manual_ack = options->manual_ack,
     };
     struct player player = {.fd = fd};
     struct actor_result result = {0};

@@ -26,10 +26,10 @@ struct actor_result {
 };
 
 struct actor_options {
-    const char *pipeline;  /* NULL: "rows" */
-    const char *client_id; /* NULL: the daemon chooses one */
-    uint32_t max_held;     /* 0: the default, 2 */
-    bool ack_explicit;
+    const char *pipeline;   /* NULL: "rows" */
+    const char *client_id;  /* NULL: the daemon chooses one */
+    uint32_t max_in_flight; /* 0: the default, 2 */
+    bool manual_ack;
 };
 
 /* Starts the process and opens the stream. Fails the test if the open fails. */

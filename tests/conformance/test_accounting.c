@@ -95,8 +95,8 @@ static void choose(uint64_t seed, int delivery, struct book_plan *plan)
     plan->drop = plan->items != BOOK_ERRORS && plan->items != BOOK_BOTH && draw(2) == 0;
     plan->timeout_millis = plan->drop ? 1 + draw(3) : draw(2) == 0 ? 2 : 300000;
     for (int i = 0; i < plan->n_clients; i++) {
-        plan->max_held[i] = 1 + draw(i == 0 ? 4 : plan->max_held[0]);
-        plan->ack_explicit[i] = draw(3) == 0;
+        plan->max_in_flight[i] = 1 + draw(i == 0 ? 4 : plan->max_in_flight[0]);
+        plan->manual_ack[i] = draw(3) == 0;
         plan->nap_micros[i] = draw(2) == 0 ? 0 : plan->drop ? draw(1000) : draw(200);
     }
     choose_events(plan);
@@ -138,14 +138,15 @@ static void apply_plan(struct run *run)
              "  - {name: fine5, op: not_equal, input: [left5, two]}\n"
              "  - {name: out, op: assert, input: [fine5, first], code: NOT_FOUND}\n",
              errors ? 3 : -1, ignored ? 2 : -1);
-    snprintf(staged, sizeof(staged),
-             "delivery: %s, num_clients: %d, capacity: %d, num_threads: %d, "
-             "on_timeout: %s, timeout_millis: %d, redeliver: %s, rejoin_millis: %d, "
-             "ignored_exception_types: [NOT_FOUND], max_ignored: 1000000, "
-             "max_batch_bytes: 65536",
-             deliveries[plan->delivery], plan->n_clients, plan->capacity,
-             plan->num_threads, plan->drop ? "drop" : "wait", plan->timeout_millis,
-             plan->redeliver ? "true" : "false", plan->rejoin ? 300000 : 0);
+    snprintf(
+        staged, sizeof(staged),
+        "delivery: %s, num_clients: %d, capacity: %d, num_threads: %d, "
+        "on_timeout: %s, timeout_millis: %d, redeliver: %s, reconnect_grace_millis: %d, "
+        "ignored_exception_types: [NOT_FOUND], max_ignored: 1000000, "
+        "max_batch_bytes: 65536",
+        deliveries[plan->delivery], plan->n_clients, plan->capacity, plan->num_threads,
+        plan->drop ? "drop" : "wait", plan->timeout_millis,
+        plan->redeliver ? "true" : "false", plan->rejoin ? 300000 : 0);
     apply_rows(&run->fixture, plan->n_items, graph, staged);
 }
 
@@ -257,7 +258,7 @@ static void die_early(struct run *run, const struct book_event *event)
             .struct_size = sizeof(options),
             .client_id = life->client_id,
             .runtime_dir = run->fixture.runtime,
-            .max_held = (uint32_t)run->book->plan.max_held[life->slot]};
+            .max_in_flight = (uint32_t)run->book->plan.max_in_flight[life->slot]};
         struct stager_stream *stream;
         struct stager_batch *batch;
         point_plan(event->dies, 1, &died);

@@ -8,7 +8,7 @@
 #include "tests/check.h"
 #include "tests/conformance/pipelines.h"
 
-static const struct actor_options one_credit = {.max_held = 1};
+static const struct actor_options one_credit = {.max_in_flight = 1};
 
 static void stage_c1_items_come_in_the_order_of_the_source(void)
 {

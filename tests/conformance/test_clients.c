@@ -114,7 +114,7 @@ static void the_status_of_gone_clients_distinguishes_closed_from_killed(void)
 {
     static struct wish left = {.client_id = "alice", .state = "gone"},
                        died = {.client_id = "bob", .state = "gone"};
-    scene_set_and_join(SPLIT, true, "", "rejoin_millis: 0");
+    scene_set_and_join(SPLIT, true, "", "reconnect_grace_millis: 0");
     actor_take(&scene.alice);
     actor_leave(&scene.alice);
     wait_for(&left);

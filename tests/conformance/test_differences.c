@@ -11,7 +11,7 @@
 #include "tests/check.h"
 #include "tests/conformance/pipelines.h"
 
-static const struct actor_options one_credit = {.max_held = 1};
+static const struct actor_options one_credit = {.max_in_flight = 1};
 
 static void stage_d1_a_dropped_item_is_counted_and_seen_as_a_gap(void)
 {

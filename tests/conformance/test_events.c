@@ -146,7 +146,7 @@ static void event_rejoins_too_late(void)
 {
     EACH_DELIVERY(d)
     {
-        scene_set_and_join(d, true, "", "rejoin_millis: 100");
+        scene_set_and_join(d, true, "", "reconnect_grace_millis: 100");
         actor_keep(&scene.bob);
         actor_kill(&scene.bob);
         if (d == ROUND_ROBIN) {
@@ -247,7 +247,7 @@ static void event_is_slow(void)
 
 static void stopped(int d, bool holding)
 {
-    scene_set_and_join(d, false, "", "hold_timeout_millis: 200");
+    scene_set_and_join(d, false, "", "lease_timeout_millis: 200");
     if (holding)
         actor_keep(&scene.bob);
     actor_stop(&scene.bob);
@@ -277,7 +277,7 @@ static void event_never_releases(void)
 {
     EACH_DELIVERY(d)
     {
-        scene_set_and_join(d, false, "", "hold_timeout_millis: 200");
+        scene_set_and_join(d, false, "", "lease_timeout_millis: 200");
         actor_keep(&scene.bob);
         actor_keep(&scene.bob);
         CHECK_INT(actor_next(&scene.bob, -1).rc, -STAGER_FAILED_PRECONDITION);
@@ -289,7 +289,7 @@ static void event_never_releases(void)
         while ((got = actor_next(&scene.bob, -1)).rc == 0)
             actor_release(&scene.bob, got.number);
         CHECK_INT(got.rc, -STAGER_DEADLINE_EXCEEDED);
-        CHECK_CONTAINS(got.text, "hold_timeout_millis");
+        CHECK_CONTAINS(got.text, "lease_timeout_millis");
         actor_leave(&scene.alice);
         actor_leave(&scene.bob);
         scene_finish();

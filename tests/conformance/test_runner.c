@@ -50,7 +50,7 @@ static void stage_c14_one_taker_more_than_num_clients_is_refused_by_name(void)
     struct fixture fixture;
     struct actor alice, bob;
     fixture_start(&fixture, "");
-    apply_rows(&fixture, 10, "", "num_clients: 1, rejoin_millis: 0");
+    apply_rows(&fixture, 10, "", "num_clients: 1, reconnect_grace_millis: 0");
     actor_start(&alice, &fixture, &(struct actor_options){.client_id = "alice"});
     const struct actor_options second = {.client_id = "bob"};
     struct actor_result refused = actor_try_start(&bob, &fixture, &second);
@@ -319,7 +319,7 @@ static void stage_c23_a_stop_while_runners_are_blocked_joins_them_at_once(void)
     struct actor actor;
     fixture_start(&fixture, "");
     apply_rows(&fixture, 1000, "", "capacity: 1, num_threads: 8");
-    actor_start(&actor, &fixture, &(struct actor_options){.max_held = 1});
+    actor_start(&actor, &fixture, &(struct actor_options){.max_in_flight = 1});
     WAIT_FOR(&fixture, made, 10);
     actor_leave(&actor);
     int64_t began = now_millis();

@@ -31,7 +31,7 @@ static void apply_case(struct fixture *fixture, const char *delivery, int n_clie
     char staged[256];
     snprintf(staged, sizeof(staged),
              "delivery: %s, num_clients: %d, capacity: 2, num_threads: 2, "
-             "hold_timeout_millis: 1000, %s",
+             "lease_timeout_millis: 1000, %s",
              delivery, n_clients,
              items == ITEMS_DROP ? "timeout_millis: 20, on_timeout: drop"
                                  : "on_timeout: wait");

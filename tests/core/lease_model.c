@@ -90,7 +90,7 @@ uint32_t model_held(const struct model *model, uint32_t client)
 uint32_t model_credits(const struct model *model, uint32_t client)
 {
     const struct model_client *c = &model->clients[client];
-    return c->detached ? 0 : c->max_held - model_held(model, client);
+    return c->detached ? 0 : c->max_in_flight - model_held(model, client);
 }
 
 uint32_t model_leases_on(const struct model *model, uint32_t extent)

@@ -24,7 +24,7 @@ struct model_extent {
 
 struct model_client {
     bool alive, detached;
-    uint32_t max_held;
+    uint32_t max_in_flight;
 };
 
 /* By lease id. */

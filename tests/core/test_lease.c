@@ -29,10 +29,10 @@ static uint32_t ready(uint64_t granules)
     return extent;
 }
 
-static uint32_t client(uint32_t max_held)
+static uint32_t client(uint32_t max_in_flight)
 {
     uint32_t id;
-    CHECK_INT(stg_lease_client_add(core, max_held, &id), 0);
+    CHECK_INT(stg_lease_client_add(core, max_in_flight, &id), 0);
     return id;
 }
 

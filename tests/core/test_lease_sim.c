@@ -305,14 +305,15 @@ static void connect(struct process *p)
 
 static void come(void)
 {
-    uint32_t id = UINT32_MAX, max_held = 1 + below(6);
+    uint32_t id = UINT32_MAX, max_in_flight = 1 + below(6);
     bool room = any_process(is_unknown) != NULL;
-    SIM_CHECK(stg_lease_client_add(sim.core, max_held, &id) ==
+    SIM_CHECK(stg_lease_client_add(sim.core, max_in_flight, &id) ==
               (room ? 0 : -STAGER_RESOURCE_EXHAUSTED));
     if (!room)
         return;
     SIM_CHECK(id < sim.model.max_clients && !sim.processes[id].known);
-    sim.model.clients[id] = (struct model_client){.alive = true, .max_held = max_held};
+    sim.model.clients[id] =
+        (struct model_client){.alive = true, .max_in_flight = max_in_flight};
     connect(&sim.processes[id]);
 }
 

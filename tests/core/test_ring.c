@@ -302,11 +302,11 @@ static void *client_thread(void *arg)
 /* The daemon's half: slots of a small lease table, each out at most once. */
 static void serve(struct pair *p, uint64_t *ret_released)
 {
-    uint32_t free_ids[STG_MAX_HELD], n_free = STG_MAX_HELD,
-                                     generation[STG_MAX_HELD] = {0};
+    uint32_t free_ids[STG_MAX_IN_FLIGHT], n_free = STG_MAX_IN_FLIGHT,
+                                          generation[STG_MAX_IN_FLIGHT] = {0};
     struct stg_release_entry entry;
     uint64_t sent = 0, released = 0;
-    for (uint32_t i = 0; i < STG_MAX_HELD; i++)
+    for (uint32_t i = 0; i < STG_MAX_IN_FLIGHT; i++)
         free_ids[i] = i;
     while (released < N_MESSAGES) {
         while (n_free > 0 && sent < N_MESSAGES) {
@@ -329,7 +329,7 @@ static void serve(struct pair *p, uint64_t *ret_released)
             sched_yield();
             continue;
         }
-        CHECK(entry.lease < STG_MAX_HELD);
+        CHECK(entry.lease < STG_MAX_IN_FLIGHT);
         CHECK_INT(entry.lease_generation, generation[entry.lease]);
         free_ids[n_free++] = entry.lease;
         released++;

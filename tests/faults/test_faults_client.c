@@ -27,8 +27,9 @@ static int said(int rc, const struct stager_stream *stream, char text[512])
 /* Opens, takes one pass and half of the next; closes while it holds a batch. */
 static int read_some(struct inside *inside, char text[512])
 {
-    struct stager_options options = {
-        .struct_size = sizeof(options), .runtime_dir = inside->runtime, .max_held = 3};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = inside->runtime,
+                                     .max_in_flight = 3};
     struct stager_stream *stream = NULL;
     struct stager_batch *batch, *kept = NULL;
     inject_only_this(true);

@@ -198,7 +198,7 @@ static void a_broadcast_survives_every_fault(void)
 static struct stager_stream *open_sleeper(void)
 {
     struct stager_options options = {
-        .struct_size = sizeof(options), .runtime_dir = in.runtime, .max_held = 1};
+        .struct_size = sizeof(options), .runtime_dir = in.runtime, .max_in_flight = 1};
     struct stager_stream *stream;
     if (stager_open(NULL, "both", &options, &stream) < 0)
         FAIL("%s", stager_error_text(NULL));

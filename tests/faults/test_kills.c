@@ -29,7 +29,7 @@
 #define MAX_CLIENTS 4
 #define MAX_ITEMS 64 /* of a pass */
 #define MAX_PASSES 2
-#define MAX_HELD 3
+#define MAX_IN_FLIGHT 3
 #define KILLS 150 /* per delivery, unless STG_KILLS is set */
 
 enum delivery { SPLIT, BROADCAST, ROUND_ROBIN };
@@ -38,7 +38,7 @@ static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
 
 struct round {
     enum delivery delivery;
-    uint32_t n_clients, max_held, n_items, n_passes, capacity, num_threads;
+    uint32_t n_clients, max_in_flight, n_items, n_passes, capacity, num_threads;
     char name[16];
 };
 
@@ -72,10 +72,10 @@ static uint64_t n_kills[N_POINTS], n_rounds, n_again, n_refused;
 
 struct life {
     uint32_t id;
-    bool ack_explicit, holds;
+    bool manual_ack, holds;
     struct stager_stream *stream;
-    struct stager_batch *held[MAX_HELD];
-    uint64_t numbers[MAX_HELD];
+    struct stager_batch *held[MAX_IN_FLIGHT];
+    uint64_t numbers[MAX_IN_FLIGHT];
     uint32_t n_held;
     int64_t last; /* number of the last batch of this stream */
 };
@@ -161,7 +161,7 @@ static void note_batch(struct life *life, struct stager_batch *batch)
 
 static void acknowledge(const struct life *life, bool done)
 {
-    for (uint32_t i = 0; i < life->n_held && !life->ack_explicit; i++) {
+    for (uint32_t i = 0; i < life->n_held && !life->manual_ack; i++) {
         struct entry *entry = entry_of(life, life->numbers[i]);
         atomic_store(done ? &entry->is_done : &entry->may_be, true);
     }
@@ -231,8 +231,8 @@ static void take_next(struct life *life)
     } else {
         die_because(life, "next: %d: %s", rc, stager_error_text(life->stream));
     }
-    bool full = life->n_held == now.max_held || !life->holds;
-    while (life->n_held > (life->holds ? now.max_held - 1 : 0) && full)
+    bool full = life->n_held == now.max_in_flight || !life->holds;
+    while (life->n_held > (life->holds ? now.max_in_flight - 1 : 0) && full)
         release_first(life);
     if (rc < 0 && !atomic_load(&ledger->clients[life->id].is_finished))
         stager_rewind(life->stream);
@@ -260,8 +260,8 @@ static void open_stream(struct fixture *fixture, struct life *life)
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
                                      .runtime_dir = fixture->runtime,
-                                     .max_held = now.max_held,
-                                     .ack_explicit = life->ack_explicit};
+                                     .max_in_flight = now.max_in_flight,
+                                     .manual_ack = life->manual_ack};
     struct timespec wait = {.tv_nsec = 1000000};
     int64_t end = now_millis() + fixture_millis(20000);
     int rc;
@@ -293,10 +293,10 @@ static void live(struct fixture *fixture, uint32_t id, uint64_t seed)
 {
     struct random random = {seed};
     struct life life = {.id = id};
-    life.ack_explicit = random_below(&random, 3) == 0;
+    life.manual_ack = random_below(&random, 3) == 0;
     /* Under split, the end of a pass waits for unacknowledged batches. */
     life.holds =
-        random_below(&random, 2) == 0 && (now.delivery != SPLIT || !life.ack_explicit);
+        random_below(&random, 2) == 0 && (now.delivery != SPLIT || !life.manual_ack);
     bool leaves = random_below(&random, 3) == 0;
     while (!atomic_load(&ledger->clients[id].is_finished)) {
         uint32_t n_left = leaves ? random_below(&random, 8) : UINT32_MAX;
@@ -427,7 +427,7 @@ static void draw_round(struct random *random, enum delivery delivery)
 {
     now = (struct round){.delivery = delivery};
     now.n_clients = 1 + (uint32_t)random_below(random, MAX_CLIENTS);
-    now.max_held = 1 + (uint32_t)random_below(random, MAX_HELD);
+    now.max_in_flight = 1 + (uint32_t)random_below(random, MAX_IN_FLIGHT);
     now.n_items =
         now.n_clients * (1 + (uint32_t)random_below(random, MAX_ITEMS / MAX_CLIENTS));
     now.n_passes = 1 + (uint32_t)random_below(random, MAX_PASSES);

@@ -49,7 +49,7 @@ static struct stager_stream *open_stream(const struct fixture *fixture,
 {
     struct stager_options options = {.struct_size = sizeof(options),
                                      .runtime_dir = fixture->runtime,
-                                     .max_held = 2,
+                                     .max_in_flight = 2,
                                      .device = device,
                                      .device_stream = rig_native(rig),
                                      .device_capacity = 3};

@@ -17,9 +17,9 @@
 
 #define BATCH_BYTES ((uint64_t)64 << 20)
 #define SLOT_BYTES (BATCH_BYTES + STG_GRANULE_BYTES)
-#define MAX_HELD 5u
+#define MAX_IN_FLIGHT 5u
 /* One batch is always ready, whatever the trainer holds. */
-#define SLOTS (2u * MAX_HELD)
+#define SLOTS (2u * MAX_IN_FLIGHT)
 #define WORK_ELEMENTS ((size_t)4 << 20)
 #define ROUNDS 5
 #define AHEAD 2 /* steps by which the trainer's thread runs ahead of its work */
@@ -50,7 +50,7 @@ static void source_start(struct source *source)
          "pipeline");
     source->fake.pipeline = source->spec;
     fake_start_with(&source->fake, SLOTS, SLOT_BYTES);
-    source->fake.max_held = MAX_HELD;
+    source->fake.max_in_flight = MAX_IN_FLIGHT;
 }
 
 static void source_stop(struct source *source)

@@ -52,7 +52,7 @@ static void source_start(struct source *source, const char *pipeline)
              err);
     source->fake.pipeline = source->spec;
     fake_start(&source->fake);
-    source->fake.max_held = 5;
+    source->fake.max_in_flight = 5;
 }
 
 static void source_stop(struct source *source)
@@ -83,7 +83,7 @@ static void publish(struct source *source)
     take_back(source);
     for (uint32_t i = 0; i < SLOTS; i++)
         n_out += source->is_out[i];
-    for (uint32_t i = 0; i < SLOTS && n_out < source->fake.max_held; i++) {
+    for (uint32_t i = 0; i < SLOTS && n_out < source->fake.max_in_flight; i++) {
         if (source->is_out[i] || source->number == BATCHES)
             continue;
         source->is_out[i] = true;

@@ -94,7 +94,7 @@ static void open_stage(int i)
         .client_id = client_ids[i],
         .program = "model",
         .named = cast->comes_back,
-        .max_held = 2,
+        .max_in_flight = 2,
         .pid = 1000 + i,
         .socket = SOCKET_OF(i),
     };
@@ -118,7 +118,7 @@ static void map_pages(struct player *player)
     stream->segment.base = play->stage->memory.arena.base;
     stream->segment.bytes = play->stage->memory.arena.bytes;
     stream->lents = player->lents;
-    stream->max_held = 2;
+    stream->max_in_flight = 2;
     for (int k = 0; k < 2; k++) {
         player->lents[k].next_free = stream->free_lents;
         stream->free_lents = &player->lents[k];

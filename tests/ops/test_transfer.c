@@ -8,7 +8,7 @@
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"
 
-/* Like `transfer: {ids: int32, x: bfloat16}` in a file. */
+/* Like `transfer_dtypes: {ids: int32, x: bfloat16}` in a file. */
 static const struct stg_value int32_value = {
     .kind = STG_VALUE_STRING, .s = "int32", .s_bytes = 5};
 static const struct stg_value bfloat16_value = {
@@ -164,9 +164,10 @@ static const struct {
     const char *name, *dtype, *error;
 } wrong[] = {
     {"idz", "int32",
-     "staged.transfer.idz, line 7: \"staged:idz\": no such feature; did you "
+     "staged.transfer_dtypes.idz, line 7: \"staged:idz\": no such feature; did you "
      "mean \"staged:ids\"?"},
-    {"ids", "int64", "staged.transfer.ids, line 7: \"int64\" is no half of a dtype"},
+    {"ids", "int64",
+     "staged.transfer_dtypes.ids, line 7: \"int64\" is no half of a dtype"},
     {"ids", "string", "\"string\" is no half of a dtype"},
     {"ids", "int16",
      "node transfer.ids (narrow), line 7: input \"i\" is int64, of which "

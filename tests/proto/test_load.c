@@ -191,7 +191,7 @@ static void what_is_not_written_has_the_default_of_the_schema(void)
     CHECK_INT(staged->delivery, STG_DELIVERY_SPLIT);
     CHECK_INT(staged->max_batch_bytes, 0);
     CHECK_INT(staged->memory_budget, 0);
-    CHECK_INT(staged->hold_timeout_millis, 300000);
+    CHECK_INT(staged->lease_timeout_millis, 300000);
     CHECK_INT(staged->start_timeout_millis, 300000);
     CHECK(staged->redeliver);
     stg_pipeline_spec_destroy(spec);

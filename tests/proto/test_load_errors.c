@@ -291,8 +291,8 @@ static void the_error_for_a_number_out_of_range_names_the_range(void)
          "p:2:26: staged.timeout_millis: found 315360000001; expected an integer from 1 "
          "to "
          "315360000000"},
-        {STEPS "staged: {hold_timeout_millis: -1}\n",
-         "p:2:31: staged.hold_timeout_millis: found -1; expected an integer from 0 to "
+        {STEPS "staged: {lease_timeout_millis: -1}\n",
+         "p:2:32: staged.lease_timeout_millis: found -1; expected an integer from 0 to "
          "315360000000"},
         {STEPS "staged: {start_timeout_millis: 0}\n",
          "p:2:32: staged.start_timeout_millis: found 0; expected an integer from 1 to "

@@ -59,9 +59,9 @@ static const struct golden_request requests[] = {
       .kind = STG_REQUEST_OPEN,
       .name = "criteo",
       .client_id = "rank-0",
-      .max_held = 300,
+      .max_in_flight = 300,
       .private_run = true,
-      .ack_explicit = true}},
+      .manual_ack = true}},
     {GOLDEN(request_delete), {.id = 7, .kind = STG_REQUEST_DELETE, .name = "criteo"}},
     {GOLDEN(request_new_ticket), {.id = 8, .kind = STG_REQUEST_NEW_TICKET}},
     {GOLDEN(request_work), {.id = 11, .kind = STG_REQUEST_WORK, .name = "criteo"}},
@@ -101,7 +101,7 @@ static struct stg_client_status one_client = {.client_id = "rank-0",
                                               .state = "attached",
                                               .pid = 4711,
                                               .uid = 1000,
-                                              .max_held = 2,
+                                              .max_in_flight = 2,
                                               .held = 1,
                                               .assigned = 100,
                                               .taken = 99,
@@ -156,7 +156,7 @@ static const struct stg_pipeline_spec golden_spec = {
                .delivery = STG_DELIVERY_BROADCAST,
                .max_batch_bytes = 65536,
                .memory_budget = 1 << 20,
-               .hold_timeout_millis = 7,
+               .lease_timeout_millis = 7,
                .start_timeout_millis = 8,
                .redeliver = false},
 };
@@ -234,7 +234,7 @@ static const struct golden_reply replies[] = {
       .name = "p",
       .generation = 9,
       .segment_bytes = 1 << 30,
-      .max_held = 2,
+      .max_in_flight = 2,
       .client_id = "rank-0",
       .structure = "{\"ids\":\"ids\"}",
       .boundary = {&ids_scalar, 1},
@@ -307,9 +307,9 @@ static void golden_bytes_are_the_requests(void)
         CHECK_INT(got.max_version, want->max_version);
         CHECK_INT(got.text_bytes, want->text_bytes);
         CHECK_INT(got.replace, want->replace);
-        CHECK_INT(got.max_held, want->max_held);
+        CHECK_INT(got.max_in_flight, want->max_in_flight);
         CHECK_INT(got.private_run, want->private_run);
-        CHECK_INT(got.ack_explicit, want->ack_explicit);
+        CHECK_INT(got.manual_ack, want->manual_ack);
         check_same("client", got.client, want->client);
         check_same("name", got.name, want->name);
         check_same("text", got.text, want->text);
@@ -396,14 +396,14 @@ static void what_was_not_sent_is_empty(void)
     stg_bump_finish(&bump);
 }
 
-static void max_held_is_two_when_it_was_not_sent(void)
+static void max_in_flight_is_two_when_it_was_not_sent(void)
 {
     static const unsigned char open[] = {0x3a, 0x03, 0x0a, 0x01, 'p'};
     struct stg_bump bump = {0};
     struct stg_err err = {0};
     struct stg_request got;
     CHECK_OK(stg_wire_decode_request(open, sizeof(open), &bump, &got, &err), err);
-    CHECK_INT(got.max_held, 2);
+    CHECK_INT(got.max_in_flight, 2);
     CHECK_INT(got.private_run, false);
     CHECK(got.client_id == NULL);
     stg_bump_finish(&bump);
@@ -414,7 +414,7 @@ static void max_held_is_two_when_it_was_not_sent(void)
 static struct stg_pipeline_spec *through_the_wire(const struct stg_pipeline_spec *spec)
 {
     struct stg_reply reply = {
-        .kind = STG_REQUEST_OPEN, .name = "p", .pipeline = spec, .max_held = 1};
+        .kind = STG_REQUEST_OPEN, .name = "p", .pipeline = spec, .max_in_flight = 1};
     struct stg_pipeline_spec *ret = NULL;
     struct stg_err err = {0};
     long n = stg_wire_encode_reply(&reply, buf, sizeof(buf));
@@ -485,7 +485,7 @@ static void check_spec(const struct stg_pipeline_spec *got,
     CHECK_INT(a->delivery, b->delivery);
     CHECK_INT(a->max_batch_bytes, b->max_batch_bytes);
     CHECK_INT(a->memory_budget, b->memory_budget);
-    CHECK_INT(a->hold_timeout_millis, b->hold_timeout_millis);
+    CHECK_INT(a->lease_timeout_millis, b->lease_timeout_millis);
     CHECK_INT(a->start_timeout_millis, b->start_timeout_millis);
     CHECK_INT(a->redeliver, b->redeliver);
 }
@@ -497,7 +497,7 @@ static void a_pipeline_reaches_a_client_as_it_is(void)
         "dataset: [repeat]\n",
         "dataset: [repeat]\nstaged: {features: x, redeliver: false, max_batch_bytes: "
         "1TiB, "
-        "memory_budget: 3, hold_timeout_millis: 0, delivery: round_robin, "
+        "memory_budget: 3, lease_timeout_millis: 0, delivery: round_robin, "
         "stage_subgraph_stream_id: 6}\n",
         "dataset: [repeat]\ngraph:\n  a: {op: x, k: [[[\"a\\0\", ~], [1, .inf]]], e: [], "
         "f: "
@@ -564,7 +564,7 @@ static const struct stg_test tests[] = {
     TEST(golden_bytes_are_the_replies),
     TEST(an_event_is_its_golden_bytes),
     TEST(what_was_not_sent_is_empty),
-    TEST(max_held_is_two_when_it_was_not_sent),
+    TEST(max_in_flight_is_two_when_it_was_not_sent),
     TEST(a_pipeline_reaches_a_client_as_it_is),
     TEST(what_does_not_fit_is_refused),
     TEST(a_request_of_no_kind_is_not_sent),

@@ -133,7 +133,7 @@ class Streams(case.Case):
         self.assertEqual(list(stream), [[0, 1], [2, 3], [4, 5]])
 
     def test_close_gives_back_what_is_ahead(self):
-        stream = stager.open(self.numbers(stop=20, capacity=8), device=lambda batch: batch, max_held=4)
+        stream = stager.open(self.numbers(stop=20, capacity=8), device=lambda batch: batch, max_in_flight=4)
         first = next(iter(stream))
         stream.close()
         self.assertEqual(first["value"].tolist(), [0, 1])

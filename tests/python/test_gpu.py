@@ -148,13 +148,13 @@ class OnAStandIn(case.Case):
     def test_views_keep_a_batch_and_its_lease_goes_back_after_the_copy(self):
         device = standin()
         name = self.numbers(stop=12, batch_size=2)
-        with stager.open(name, gpu="cuda", max_held=1, depth=1) as stream:
+        with stager.open(name, gpu="cuda", max_in_flight=1, depth=1) as stream:
             batches = iter(stream)
             capsule = next(batches).tensors().popitem()[1].__dlpack__()
             device.settle()
             self.assertEqual(exported(capsule, OLD).device_type, CUDA)
             second = next(batches)
-            with self.assertRaises(stager.MaxHeldError):
+            with self.assertRaises(stager.MaxInFlightError):
                 next(batches)
             del capsule
             third = next(batches)

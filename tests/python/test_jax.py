@@ -112,7 +112,7 @@ class BehindTheBack(JaxCase):
         stream = stager.jax.open(self.floats())
         kept = [stager.jax.tree(stream.next()) for _ in range(2)]
         with mock.patch.object(stager._stream, "_SETTLED_S", 0.01):
-            with self.assertRaises(stager.MaxHeldError):
+            with self.assertRaises(stager.MaxInFlightError):
                 stream.next()
         self.assertEqual(kept[1]["x"].tolist(), [4, 5, 6, 7])
 

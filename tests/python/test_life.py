@@ -109,7 +109,7 @@ class Threads(case.Case):
     def test_a_view_freed_in_another_thread_makes_room_for_a_waiting_call(self):
         # One client may hold all memory: the third batch waits for a release.
         name = self.numbers(stop=1 << 20, batch_size=1 << 17, drop_remainder=True, capacity=1)
-        stream = stager.open(name, max_held=3)
+        stream = stager.open(name, max_in_flight=3)
         held = [stream.next() for _ in range(2)]
         views = [batch["value"] for batch in held]
         del held
@@ -217,7 +217,7 @@ class Exit(case.Case):
         name = self.numbers(stop=1000, batch_size=2)
         program = Program(self.daemon, f"""
 import stager, threading
-s = stager.open({name!r}, max_held=4)
+s = stager.open({name!r}, max_in_flight=4)
 it = iter(s)
 batches = [next(it), next(it)]
 views = [b["value"] for b in batches]

@@ -71,7 +71,7 @@ class Passes(case.Case):
         for use in (stream.next, lambda: list(stream)):
             with self.assertRaisesRegex(stager.FailedPreconditionError, "closed") as caught:
                 use()
-            self.assertNotIsInstance(caught.exception, stager.MaxHeldError)
+            self.assertNotIsInstance(caught.exception, stager.MaxInFlightError)
         self.assertEqual([batch["value"].tolist() for batch in held], [[0, 1], [2, 3]])
         with stager.open(name):
             pass
@@ -161,16 +161,16 @@ class Errors(case.Case):
             words = "".join(word.capitalize() for word in name.split("_")) + "Error"
             self.assertIs(type(error), getattr(stager, words))
 
-    def test_max_held_names_the_batches(self):
-        stream = stager.open(self.numbers(stop=20), max_held=3)
+    def test_max_in_flight_names_the_batches(self):
+        stream = stager.open(self.numbers(stop=20), max_in_flight=3)
         batches = [stream.next() for _ in range(3)]
-        with self.assertRaisesRegex(stager.MaxHeldError, "3 of 3 batches are in hand") as caught:
+        with self.assertRaisesRegex(stager.MaxInFlightError, "3 of 3 batches are in hand") as caught:
             stream.next()
         self.assertEqual(caught.exception.held, [0, 1, 2])
         self.assertIsInstance(caught.exception, stager.FailedPreconditionError)
         view = batches[1]["value"]
         del batches[1]
-        with self.assertRaises(stager.MaxHeldError):
+        with self.assertRaises(stager.MaxInFlightError):
             stream.next()
         del view
         self.assertEqual(stream.next().number, 3)
@@ -202,7 +202,7 @@ class Errors(case.Case):
                                 (rows.staged(timeout_millis=20, name="waiting"), False),
                                 (stager.staged(rows, timeout_millis=20, on_timeout="wait", name="asked"), False)):
             name = stager.apply(pipeline)
-            with stager.open(name, max_held=1) as stream:
+            with stager.open(name, max_in_flight=1) as stream:
                 with stream.next():
                     counter = "dropped" if drops else "timeouts"
                     case.wait_until(lambda name=name, counter=counter: stager.status(name)[counter] >= 3)
@@ -223,7 +223,7 @@ class Errors(case.Case):
 
     def test_a_loop_is_warned_once_of_what_was_dropped(self):
         name = stager.apply(stager.staged(stager.range(1000).batch(2), timeout_millis=20, name="warned"))
-        with warnings.catch_warnings(record=True) as caught, stager.open(name, max_held=1) as stream:
+        with warnings.catch_warnings(record=True) as caught, stager.open(name, max_in_flight=1) as stream:
             warnings.simplefilter("always")
             for n in range(2):
                 with stream.next():
@@ -238,7 +238,7 @@ class Errors(case.Case):
 
     def test_a_warning_that_is_an_error_loses_no_batch(self):
         name = stager.apply(stager.staged(stager.range(1000).batch(2), timeout_millis=20, name="strict"))
-        with warnings.catch_warnings(), stager.open(name, max_held=1) as stream:
+        with warnings.catch_warnings(), stager.open(name, max_in_flight=1) as stream:
             warnings.simplefilter("error")
             n_taken, n_warned = 0, 0
             while n_warned == 0:
@@ -294,14 +294,14 @@ class Errors(case.Case):
 
     def test_arguments_are_checked_by_name(self):
         name = self.numbers()
-        for options, text in (({"max_held": 0}, "max_held=0: 1 to 256"), ({"max_held": 1 << 40}, "max_held="),
+        for options, text in (({"max_in_flight": 0}, "max_in_flight=0: 1 to 256"), ({"max_in_flight": 1 << 40}, "max_in_flight="),
                               ({"batch_size": -1}, "batch_size=-1: 1 or more"), ({"depth": -1}, "depth=-1"),
                               ({"workers": -1}, "workers=-1"), ({"length": -1}, "length=-1"),
                               ({"inter_op_threads_num": 0}, "inter_op_threads_num=0: 1 to 64"),
                               ({"intra_op_threads_num": 65}, "intra_op_threads_num=65"), ({"timeout": -1}, "timeout=-1")):
             with self.subTest(options), self.assertRaisesRegex(stager.InvalidArgumentError, text):
                 stager.open(name, **options)
-        for options in ({"max_held": "2"}, {"batch_size": 4.0}, {"timeout": "2"}):
+        for options in ({"max_in_flight": "2"}, {"batch_size": 4.0}, {"timeout": "2"}):
             with self.subTest(options), self.assertRaisesRegex(TypeError, next(iter(options)) + "="):
                 stager.open(name, **options)
         with self.assertRaisesRegex(TypeError, r"stager.open\(stager.apply\(pipeline\)\)"):
@@ -362,7 +362,7 @@ class Errors(case.Case):
             with self.assertRaisesRegex(stager.ResourceExhaustedError, "ada"):
                 stager.open(name)
         with self.assertRaises(stager.InvalidArgumentError):
-            stager.open(name, max_held=1000)
+            stager.open(name, max_in_flight=1000)
         with self.assertRaises(stager.InvalidArgumentError):
             stager.open(name, timeout=-1)
 

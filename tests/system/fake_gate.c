@@ -39,7 +39,7 @@ static size_t nearly(struct random *random)
         .name = "rows",
         .text = text,
         .text_bytes = sizeof(text) - 1,
-        .max_held = 2,
+        .max_in_flight = 2,
         .dtype = 1,
         .ticket = ticket,
         .ticket_bytes = random_below(random, 64),

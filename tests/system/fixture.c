@@ -369,12 +369,12 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
 }
 
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
-                                   const char *client_id, uint32_t max_held)
+                                   const char *client_id, uint32_t max_in_flight)
 {
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
                                      .runtime_dir = fixture->runtime,
-                                     .max_held = max_held};
+                                     .max_in_flight = max_in_flight};
     struct stager_stream *stream;
     if (stager_open(NULL, name, &options, &stream) < 0)
         FAIL("open %s: %s", name, stager_error_text(NULL));

@@ -106,7 +106,7 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
 
 /* Opens a stream on this fixture; fails the test on error. */
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
-                                   const char *client_id, uint32_t max_held);
+                                   const char *client_id, uint32_t max_in_flight);
 
 /* Takes the next batch; fails the test if none arrives within 20 s. */
 struct stager_batch *fixture_take(struct stager_stream *stream);

@@ -11,7 +11,7 @@ static struct stager_stream *open_with(struct fixture *fixture,
 {
     struct stager_stream *stream;
     options.runtime_dir = fixture->runtime;
-    options.max_held = 2;
+    options.max_in_flight = 2;
     if (stager_open(NULL, "p", &options, &stream) < 0)
         FAIL("open: %s", stager_error_text(NULL));
     return stream;

@@ -70,12 +70,12 @@ static const struct kind kinds[] = {
 #define N_KINDS (int)(sizeof(kinds) / sizeof(kinds[0]))
 
 static int try_open(struct fixture *fixture, const struct kind *kind, const char *id,
-                    uint32_t max_held, struct stager_stream **ret)
+                    uint32_t max_in_flight, struct stager_stream **ret)
 {
     struct stager_options options = {.struct_size = sizeof(options),
                                      .runtime_dir = fixture->runtime,
                                      .client_id = id,
-                                     .max_held = max_held,
+                                     .max_in_flight = max_in_flight,
                                      .fields = kind->fields,
                                      .n_fields = kind->n_fields,
                                      .fetches = kind->fetches,
@@ -328,7 +328,8 @@ static void a_batch_that_no_remaining_client_can_use_is_counted_as_lost(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply(&fixture, 24, "off", "  num_clients: 2\n  capacity: 3\n  rejoin_millis: 0\n");
+    apply(&fixture, 24, "off",
+          "  num_clients: 2\n  capacity: 3\n  reconnect_grace_millis: 0\n");
     struct stager_stream *a = open_kind(&fixture, &kinds[1], "a");
     struct stager_stream *b = open_kind(&fixture, &kinds[1], "b");
     while (take_one(a, &kinds[1]) < 5) {

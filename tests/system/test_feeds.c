@@ -262,7 +262,7 @@ static void a_feed_of_a_detached_client_returns_the_reason(void)
           "  - {name: rate, op: placeholder, dtype: int64, shape: []}\n"
           "  - {name: y, op: add, input: [value, rate]}\n",
           "  features: {y: y}\n  max_batch_bytes: 64KiB\n  num_clients: 2\n"
-          "  delivery: broadcast\n  hold_timeout_millis: 50\n"
+          "  delivery: broadcast\n  lease_timeout_millis: 50\n"
           "  feed_dict: {rate: {value: 0, client: true}}\n");
     struct stager_stream *x = fixture_open(&fixture, "p", "x", 1);
     struct stager_stream *y = fixture_open(&fixture, "p", "y", 2);
@@ -277,10 +277,10 @@ static void a_feed_of_a_detached_client_returns_the_reason(void)
         .dtype = STAGER_INT64, .data = &one, .data_bytes = sizeof(one)};
     for (int i = 0; i < 2; i++) {
         CHECK_INT(stager_feed(x, "rate", &value, NULL), -STAGER_DEADLINE_EXCEEDED);
-        CHECK_CONTAINS(stager_error_text(x), "hold_timeout_millis 50");
+        CHECK_CONTAINS(stager_error_text(x), "lease_timeout_millis 50");
     }
     stager_release(held);
-    expect(x, STAGER_DEADLINE_EXCEEDED, "hold_timeout_millis 50");
+    expect(x, STAGER_DEADLINE_EXCEEDED, "lease_timeout_millis 50");
     stager_close(x);
     stager_close(y);
     fixture_finish(&fixture);

@@ -285,7 +285,7 @@ static struct stg_request change(const char *text, const char *id)
 
 static struct stg_request about(enum stg_request_kind kind)
 {
-    return (struct stg_request){.kind = kind, .name = "small", .max_held = 2};
+    return (struct stg_request){.kind = kind, .name = "small", .max_in_flight = 2};
 }
 
 static void what_attach_sock_answers_the_gate_answers(void)

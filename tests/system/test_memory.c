@@ -21,7 +21,7 @@ static void apply_floats(struct fixture *fixture, const char *name, uint64_t n_f
     snprintf(yaml, sizeof(yaml),
              "name: %s\ndataset:\n  - range: {stop: 1000000000}\n"
              "graph:\n  - {name: x, op: constant, value: 1.5, shape: [%llu]}\n"
-             "staged: {features: {i: value, x: x}, rejoin_millis: 0%s%s}\n",
+             "staged: {features: {i: value, x: x}, reconnect_grace_millis: 0%s%s}\n",
              name, (unsigned long long)n_floats, staged[0] != '\0' ? ", " : "", staged);
     fixture_apply(fixture, yaml);
 }
@@ -311,7 +311,7 @@ static void a_small_batch_that_is_kept_keeps_little(void)
     char path[256];
     fixture_start(&fixture, "memory_budget: 512MiB\n");
     fixture_numbers(&fixture, "numbers", 1000, 5000, path);
-    apply_lines(&fixture, "t", path, 10, "rejoin_millis: 0");
+    apply_lines(&fixture, "t", path, 10, "reconnect_grace_millis: 0");
     struct stager_stream *stream = fixture_open(&fixture, "t", "a", 2);
     struct stager_batch *kept = fixture_take(stream);
     stager_close(stream);
@@ -415,7 +415,7 @@ static void a_pipeline_over_the_budget_is_refused_with_the_arithmetic(void)
         false, &err);
     CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text,
-                   "capacity 4 + num_threads 1 + num_clients 1 x max_held 2 + 1");
+                   "capacity 4 + num_threads 1 + num_clients 1 x max_in_flight 2 + 1");
     fixture_finish(&fixture);
 }
 
@@ -450,14 +450,16 @@ static void more_credits_than_there_is_memory_for_are_refused(void)
     fixture_start(&fixture, "");
     apply_floats(&fixture, "x", 100000, "num_clients: 2");
     struct stager_stream *a = fixture_open(&fixture, "x", "a", 2);
-    struct stager_options options = {
-        .struct_size = sizeof(options), .runtime_dir = fixture.runtime, .max_held = 100};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture.runtime,
+                                     .max_in_flight = 100};
     struct stager_stream *b;
     CHECK_INT(stager_open(NULL, "x", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(stager_error_text(NULL), "max_held 100 is too much");
-    CHECK_CONTAINS(stager_error_text(NULL), "open with at most 2, or let the one that "
-                                            "opens it first ask for max_held 100, or "
-                                            "raise num_clients to 51");
+    CHECK_CONTAINS(stager_error_text(NULL), "max_in_flight 100 is too much");
+    CHECK_CONTAINS(stager_error_text(NULL),
+                   "open with at most 2, or let the one that "
+                   "opens it first ask for max_in_flight 100, or "
+                   "raise num_clients to 51");
     b = fixture_open(&fixture, "x", "b", 2);
     struct stager_stream *c;
     CHECK_INT(try_open(&fixture, "x", &c), -STAGER_RESOURCE_EXHAUSTED);

@@ -154,7 +154,8 @@ static void a_trainer_that_dies_in_a_container_is_cleaned_up(void)
     struct fixture fixture;
     struct trainer trainer;
     fixture_start(&fixture, "");
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2, rejoin_millis: 0");
+    fixture_apply_endless(&fixture,
+                          "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     enclosed_start(&trainer, hold_two, &fixture, NULL);
     check_burial(&fixture, &trainer, true);
     fixture_finish(&fixture);
@@ -166,7 +167,8 @@ static void a_daemon_in_a_container_serves_and_buries_trainers_outside(void)
     struct fixture fixture;
     struct trainer trainer;
     fixture_start_enclosed(&fixture, "", ENCLOSED, NULL);
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2, rejoin_millis: 0");
+    fixture_apply_endless(&fixture,
+                          "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     trainer_start(&trainer, hold_two, &fixture, NULL);
     check_burial(&fixture, &trainer, false);
     fixture_finish(&fixture);
@@ -177,7 +179,8 @@ static void an_older_kernel_watches_a_visible_pid(void)
     struct fixture fixture;
     struct trainer trainer;
     fixture_start_enclosed(&fixture, "", OUTSIDE, BLIND_PATH);
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 2, rejoin_millis: 0");
+    fixture_apply_endless(&fixture,
+                          "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     enclosed_start(&trainer, hold_two, &fixture, NULL);
     check_burial(&fixture, &trainer, true);
     fixture_finish(&fixture);
@@ -207,9 +210,9 @@ static void an_unseen_trainer_that_dies_gives_back_after_a_while(void)
 {
     struct fixture fixture;
     struct trainer trainer;
-    start_unseen(
-        &fixture, &trainer,
-        "capacity: 2, num_clients: 2, rejoin_millis: 0, hold_timeout_millis: 1500");
+    start_unseen(&fixture, &trainer,
+                 "capacity: 2, num_clients: 2, reconnect_grace_millis: 0, "
+                 "lease_timeout_millis: 1500");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "heir", 2);
     trainer_kill(&trainer);
     /* A waiting client gets its batches at once; its memory stays for a while. */
@@ -231,7 +234,8 @@ static void an_unseen_trainer_may_read_on_after_close_until_it_releases(void)
 {
     struct fixture fixture;
     struct trainer trainer;
-    start_unseen(&fixture, &trainer, "capacity: 2, num_clients: 2, rejoin_millis: 0");
+    start_unseen(&fixture, &trainer,
+                 "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "other", 2);
     trainer_send(trainer.fd, 0);
     trainer_recv(trainer.fd);

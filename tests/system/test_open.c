@@ -26,7 +26,7 @@ static void half_body(struct fixture *fixture, int fd, void *arg)
                                   .name = "p",
                                   .client_id = "victim",
                                   .named = true,
-                                  .max_held = 2};
+                                  .max_in_flight = 2};
     CHECK_OK(stg_client_call(client, &request, STG_OPEN_NS, &reply, fds, 4, &n_fds, &err),
              err);
     request.kind = STG_REQUEST_JOIN;
@@ -175,7 +175,7 @@ static void a_refused_open_begins_nothing(void)
                STAGER_INVALID_ARGUMENT);
         refuse(&fixture,
                (struct stager_options){.struct_size = sizeof(struct stager_options),
-                                       .max_held = 200},
+                                       .max_in_flight = 200},
                STAGER_RESOURCE_EXHAUSTED);
         kill_at(&fixture, HALF_OPEN);
         fixture_wait(&fixture, "p", 10000, none_is_joining, &one);

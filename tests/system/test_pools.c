@@ -200,7 +200,7 @@ static void a_stop_does_not_wait_for_a_thread_of_the_pool(void)
                   "graph:\n  - {name: v, op: sleep, input: [value], sleep_microseconds: "
                   "1500000}\n"
                   "staged: {features: {v: v}, use_stage_subgraph_thread_pool: true}\n");
-    apply(&fixture, "p", 0, "num_threads: 4, rejoin_millis: 0");
+    apply(&fixture, "p", 0, "num_threads: 4, reconnect_grace_millis: 0");
     struct stager_stream *slow = fixture_open(&fixture, "slow", "s", 1);
     uint64_t n = 1;
     fixture_wait(&fixture, "slow", 20000, in_hand_is, &n);

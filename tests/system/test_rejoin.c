@@ -123,7 +123,7 @@ static void a_broadcast_continues_without_a_client_that_does_not_reconnect(void)
     fixture_start(&fixture, "");
     fixture_apply_range(
         &fixture, 12,
-        "num_clients: 2, delivery: broadcast, capacity: 3, rejoin_millis: 300");
+        "num_clients: 2, delivery: broadcast, capacity: 3, reconnect_grace_millis: 300");
     struct trainer victim;
     start_victim(&fixture, &victim, 2);
     struct stager_stream *other = fixture_open(&fixture, "p", "other", 2);
@@ -137,7 +137,7 @@ static void a_broadcast_continues_without_a_client_that_does_not_reconnect(void)
     CHECK_INT(status.evicted, 1);
     CHECK_INT(status.n_gone, 1);
     CHECK_STR(status.clients[1].state, "gone");
-    CHECK_CONTAINS(status.clients[1].last_error, "rejoin_millis 300");
+    CHECK_CONTAINS(status.clients[1].last_error, "reconnect_grace_millis 300");
     CHECK_INT(status.clients[1].lost, 2);
     stager_close(other);
     fixture_finish(&fixture);
@@ -159,7 +159,7 @@ static void the_place_of_a_client_that_may_reconnect_is_kept(void)
                                      .runtime_dir = fixture.runtime};
     CHECK_INT(stager_open(NULL, "p", &options, &third), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), "victim (its place is kept for ");
-    CHECK_CONTAINS(stager_error_text(NULL), "rejoin_millis");
+    CHECK_CONTAINS(stager_error_text(NULL), "reconnect_grace_millis");
     stager_close(other);
     fixture_finish(&fixture);
 }
@@ -265,7 +265,7 @@ static void a_client_past_its_reconnect_grace_ends_the_stage(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    fixture_apply_range(&fixture, 12, "capacity: 3, rejoin_millis: 200");
+    fixture_apply_range(&fixture, 12, "capacity: 3, reconnect_grace_millis: 200");
     struct stager_stream *a = fixture_open(&fixture, "p", "a", 2);
     fixture_expect_value(a, 0);
     stager_close(a);

@@ -233,7 +233,7 @@ static void rank_body(struct fixture *fixture, int fd, void *arg)
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = arg,
                                      .runtime_dir = fixture->runtime,
-                                     .ack_explicit = 1};
+                                     .manual_ack = 1};
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "p", &options, &stream), 0);
     trainer_send(fd, 1);
@@ -289,14 +289,15 @@ static void a_rank_that_does_not_reconnect_in_time_ends_the_pass_for_all(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply_lines(&fixture, ten, "num_clients: 2, capacity: 2, rejoin_millis: 300");
+    apply_lines(&fixture, ten,
+                "num_clients: 2, capacity: 2, reconnect_grace_millis: 300");
     struct stager_stream *ranks[2];
     open_ranks(&fixture, 2, ranks);
     expect_value(ranks[0], 0);
     expect_value(ranks[1], 1);
     stager_close(ranks[1]);
     drain(ranks[0], STAGER_ABORTED, "rank 1, client bob");
-    CHECK_CONTAINS(stager_error_text(ranks[0]), "rejoin_millis 300");
+    CHECK_CONTAINS(stager_error_text(ranks[0]), "reconnect_grace_millis 300");
     stager_close(ranks[0]);
     open_ranks(&fixture, 2, ranks); /* a new pass */
     expect_value(ranks[0], 0);

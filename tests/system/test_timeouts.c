@@ -225,8 +225,8 @@ static void a_stop_joins_runners_that_wait_for_room(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    const char *staged[] = {"num_threads: 24, capacity: 3, rejoin_millis: 0",
-                            "num_threads: 24, capacity: 3, rejoin_millis: 0, "
+    const char *staged[] = {"num_threads: 24, capacity: 3, reconnect_grace_millis: 0",
+                            "num_threads: 24, capacity: 3, reconnect_grace_millis: 0, "
                             "deterministic: false"};
     for (int i = 0; i < 2; i++) {
         apply_sleepers(&fixture, 0, 100000, 1, staged[i]);

@@ -183,7 +183,8 @@ static void the_next_run_begins_with_what_the_last_one_came_to(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply(&fixture, "p", 1000000, "num_threads: auto, capacity: 4, rejoin_millis: 0");
+    apply(&fixture, "p", 1000000,
+          "num_threads: auto, capacity: 4, reconnect_grace_millis: 0");
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     uint32_t n = 4;
     int64_t next = 0;
@@ -203,7 +204,8 @@ static void the_next_run_begins_with_what_the_last_one_came_to(void)
     train(stream, 0, 20, 0);
     stager_close(stream);
     fixture_wait(&fixture, "p", fixture_millis(20000), is_idle, NULL);
-    apply(&fixture, "p", 1000000, "num_threads: auto, capacity: 3, rejoin_millis: 0");
+    apply(&fixture, "p", 1000000,
+          "num_threads: auto, capacity: 3, reconnect_grace_millis: 0");
     stream = fixture_open(&fixture, "p", "e", 2);
     CHECK_INT(status_of(&fixture, "p").num_threads, 1);
     stager_close(stream);
@@ -262,8 +264,9 @@ static void what_does_not_fit_with_one_of_each_is_refused(void)
                                 "max_batch_bytes: 64KiB, memory_budget: 256KiB}\n",
                                 false, &err),
               -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(err.text, "(capacity 1 + num_threads 1 + num_clients 1 x max_held 2 + "
-                             "1) x max_batch_bytes 65536");
+    CHECK_CONTAINS(err.text,
+                   "(capacity 1 + num_threads 1 + num_clients 1 x max_in_flight 2 + "
+                   "1) x max_batch_bytes 65536");
     fixture_finish(&fixture);
 }
 
@@ -288,7 +291,8 @@ static void a_trainer_that_dies_while_it_grows_loses_nothing(void)
     static bool seen[N];
     struct fixture fixture;
     fixture_start(&fixture, "");
-    apply(&fixture, "p", N, "num_threads: auto, capacity: auto, rejoin_millis: 30000");
+    apply(&fixture, "p", N,
+          "num_threads: auto, capacity: auto, reconnect_grace_millis: 30000");
     int64_t next = 0;
     for (int round = 0; round < 4; round++) {
         struct trainer trainer;

@@ -161,7 +161,7 @@ static void apply(struct fixture *fixture, int n_batches, unsigned num_clients,
              "name: p\ndataset:\n  - range: {stop: %d}\n  - batch: {batch_size: %d}\n"
              "graph:\n  - {name: pad, op: constant, value: 1.5, shape: [30000]}\n"
              "staged: {features: {x: value, pad: pad}, num_clients: %u, num_threads: 2, "
-             "capacity: 3, rejoin_millis: 0%s}\n%s\n",
+             "capacity: 3, reconnect_grace_millis: 0%s}\n%s\n",
              n_batches * ROWS, ROWS, num_clients, staged, gpu);
     fixture_apply(fixture, yaml);
 }

@@ -223,8 +223,10 @@ static void a_client_that_cannot_be_asked_is_attached_as_ever(void)
     fixture_start(&fixture, "");
     apply(&fixture, 5, "off", "");
     CHECK_INT(stager_connect(fixture.runtime, &client), 0);
-    struct stg_request request = {
-        .kind = STG_REQUEST_OPEN, .name = "p", .max_held = 2, .has_unsupported = true};
+    struct stg_request request = {.kind = STG_REQUEST_OPEN,
+                                  .name = "p",
+                                  .max_in_flight = 2,
+                                  .has_unsupported = true};
     struct stg_reply reply;
     struct stg_err err = {0};
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);

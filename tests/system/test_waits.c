@@ -23,7 +23,7 @@ static void a_held_batch_that_others_wait_for_expires(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
-                                    "hold_timeout_millis: 200");
+                                    "lease_timeout_millis: 200");
     struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
     struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
     struct stager_batch *in_hand = fixture_take(stuck), *batch;
@@ -33,7 +33,7 @@ static void a_held_batch_that_others_wait_for_expires(void)
     stager_release(in_hand);
     /* Batches left in its ring may have gone to others. */
     CHECK_INT(stager_next(stuck, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_CONTAINS(stager_error_text(stuck), "hold_timeout_millis");
+    CHECK_CONTAINS(stager_error_text(stuck), "lease_timeout_millis");
     stager_close(stuck);
     stager_close(fast);
     fixture_finish(&fixture);
@@ -44,7 +44,7 @@ static void the_batch_after_one_that_is_done_with_expires_too(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
-                                    "hold_timeout_millis: 200");
+                                    "lease_timeout_millis: 200");
     struct stager_stream *fast = fixture_open(&fixture, "rows", "fast", 2);
     struct stager_stream *stuck = fixture_open(&fixture, "rows", "stuck", 2);
     struct stager_batch *done = fixture_take(stuck), *in_hand = fixture_take(stuck),
@@ -66,7 +66,7 @@ static void keeper_body(struct fixture *fixture, int fd, void *arg)
     struct stager_options options = {.struct_size = sizeof(options),
                                      .runtime_dir = fixture->runtime,
                                      .client_id = "keeper",
-                                     .ack_explicit = 1};
+                                     .manual_ack = 1};
     struct stager_stream *stream;
     CHECK_INT(stager_open(NULL, "rows", &options, &stream), 0);
     trainer_send(fd, 1);
@@ -93,7 +93,7 @@ static void a_client_that_only_waits_itself_is_not_expired(void)
     struct fixture fixture;
     fixture_start(&fixture, "");
     fixture_apply_endless(&fixture, "capacity: 1, num_clients: 2, delivery: broadcast, "
-                                    "hold_timeout_millis: 2000");
+                                    "lease_timeout_millis: 2000");
     struct trainer keeper;
     trainer_start(&keeper, keeper_body, &fixture, NULL);
     trainer_recv(keeper.fd);
@@ -419,7 +419,8 @@ static void opens_that_wait_for_memory_cost_no_time(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "memory_budget: 220000000\n"); /* for one run */
-    fixture_apply_endless(&fixture, "capacity: 2, num_clients: 1, rejoin_millis: 0");
+    fixture_apply_endless(&fixture,
+                          "capacity: 2, num_clients: 1, reconnect_grace_millis: 0");
     fixture_apply(&fixture, "name: late\n"
                             "dataset:\n  - range: {stop: 64}\n"
                             "  - batch: {batch_size: 2, drop_remainder: true}\n"

@@ -81,7 +81,7 @@ static void a_rank_that_is_away_is_named(void)
     stager_close(leaves);
     check_why(stays, "rank 1, client leaves (pid ");
     CHECK_CONTAINS(stager_error_text(stays), "has been away for ");
-    CHECK_CONTAINS(stager_error_text(stays), "rejoin_millis 30000");
+    CHECK_CONTAINS(stager_error_text(stays), "reconnect_grace_millis 30000");
     stager_close(stays);
     fixture_finish(&fixture);
 }

@@ -14,7 +14,7 @@ from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
 from ._core import Tensor, version as __version__
 from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
                       DeadlineExceededError, Error, FailedPreconditionError, InternalError,
-                      InvalidArgumentError, MaxHeldError, NotFoundError, OutOfRangeError,
+                      InvalidArgumentError, MaxInFlightError, NotFoundError, OutOfRangeError,
                       PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                       UnavailableError, UnimplementedError, UnknownError)
 from ._gpu import Gpu, Gpus, gpu_available
@@ -39,7 +39,7 @@ if not TYPE_CHECKING:
 __all__ = [
     "AUTOTUNE", "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
     "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Gpu", "Gpus", "Hook", "InternalError",
-    "InvalidArgumentError", "MaxHeldError", "Node", "NotFoundError", "OutOfRangeError",
+    "InvalidArgumentError", "MaxInFlightError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
     "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "explain", "files", "gpu_available", "list",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, NamedTuple, Optional
 
-from ._errors import DeadlineExceededError, InvalidArgumentError, MaxHeldError
+from ._errors import DeadlineExceededError, InvalidArgumentError, MaxInFlightError
 
 if TYPE_CHECKING:
     from ._stream import Stream
@@ -91,7 +91,7 @@ class Ahead:
             n_errors = stream.info["errors"]
             try:
                 self._begin(stream, stream.next(timeout=0))
-            except MaxHeldError:
+            except MaxInFlightError:
                 return
             except Exception as error:
                 info = stream.info

@@ -46,8 +46,8 @@ class Lease:
 
 @final
 class Stream:
-    def __new__(cls, name: str, runtime_dir: Optional[str], client_id: Optional[str], max_held: int,
-                private_run: bool, ack_explicit: bool, batch_size: int, writable: bool,
+    def __new__(cls, name: str, runtime_dir: Optional[str], client_id: Optional[str], max_in_flight: int,
+                private_run: bool, manual_ack: bool, batch_size: int, writable: bool,
                 gpu: Optional[str], gpu_capacity: int,
                 fields: Optional[Tuple[str, ...]], fetches: Optional[Tuple[str, ...]],
                 inter_op_threads_num: int, intra_op_threads_num: int, /) -> Stream: ...

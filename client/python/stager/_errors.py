@@ -80,8 +80,8 @@ class FailedPreconditionError(Error):
     code, status = 9, "FAILED_PRECONDITION"
 
 
-class MaxHeldError(FailedPreconditionError):
-    """`max_held` batches are in hand; `held` are their numbers. Another would never come."""
+class MaxInFlightError(FailedPreconditionError):
+    """`max_in_flight` batches are in hand; `held` are their numbers. Another would never come."""
 
     def __init__(self, text: str = "", held: Optional[List[int]] = None) -> None:
         super().__init__(text)

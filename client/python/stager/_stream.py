@@ -16,12 +16,12 @@ from . import _admin, _core, _workers
 from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
-                      InvalidArgumentError, MaxHeldError, OutOfRangeError, ResourceExhaustedError,
+                      InvalidArgumentError, MaxInFlightError, OutOfRangeError, ResourceExhaustedError,
                       UnavailableError)
 from ._places import depth
 
 _STATE_VERSION = 1
-_MAX_HELD, _MAX_THREADS = 256, 64  # libstager's
+_MAX_IN_FLIGHT, _MAX_THREADS = 256, 64  # libstager's
 _SETTLED_S = 5.0  # within which a library lets go of what it has computed with
 
 # As enum stager_dtype of stager.h numbers them.
@@ -130,9 +130,9 @@ class Stream:
     in hand stay readable. One thread at a time; other streams are independent."""
 
     def __init__(self, name: str, *, runtime_dir: Optional[str] = None,
-                 client_id: Optional[str] = None, max_held: int = 2,
+                 client_id: Optional[str] = None, max_in_flight: int = 2,
                  batch_size: Optional[int] = None, private_run: bool = False,
-                 ack_explicit: bool = False, writable: bool = False,
+                 manual_ack: bool = False, writable: bool = False,
                  timeout: Optional[float] = None, rank: Optional[int] = None,
                  world_size: Optional[int] = None, length: Optional[int] = None,
                  device: Union[None, str, Hook, Callable[[Batch], Any]] = None,
@@ -143,7 +143,7 @@ class Stream:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: what a builder made is applied "
                             "first, `stager.open(stager.apply(pipeline))`")
-        _whole("max_held", max_held, 1, _MAX_HELD)
+        _whole("max_in_flight", max_in_flight, 1, _MAX_IN_FLIGHT)
         _whole("depth", depth, 0)
         _whole("inter_op_threads_num", inter_op_threads_num, 1, _MAX_THREADS)
         _whole("intra_op_threads_num", intra_op_threads_num, 1, _MAX_THREADS)
@@ -164,7 +164,7 @@ class Stream:
         if self._shares_with_ranks(world_size is not None) and client_id is None and self.rank is not None:
             self.client_id = client_id = f"rank-{self.rank}"
         self._timeout_millis = _timeout_millis(timeout)
-        self._options = (name, runtime_dir, client_id, max_held, private_run, ack_explicit,
+        self._options = (name, runtime_dir, client_id, max_in_flight, private_run, manual_ack,
                          batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1),
                          _names(fields), _names(fetches), inter_op_threads_num,
                          intra_op_threads_num)
@@ -258,7 +258,7 @@ class Stream:
 
     def next(self, timeout: Any = ...) -> Batch:
         """The next batch of this pass. timeout: seconds, None for ever; not given: as the stream was
-        opened. OutOfRangeError: the pass is over. DeadlineExceededError: call again. MaxHeldError:
+        opened. OutOfRangeError: the pass is over. DeadlineExceededError: call again. MaxInFlightError:
         give one back. Another error: of a batch that could not be made; the stream goes on unless
         `finished`."""
         millis = self._timeout_millis if timeout is ... else _timeout_millis(timeout)
@@ -284,10 +284,10 @@ class Stream:
                 raise
             if self._settle is not None and millis != 0 and self._room_comes(self._settle):
                 lease = self._core.next(millis)
-            elif len(held) < self._core.info()["max_held"]:
+            elif len(held) < self._core.info()["max_in_flight"]:
                 raise
             else:
-                raise MaxHeldError(
+                raise MaxInFlightError(
                     f"{error.text}. A batch is in hand as long as a view of it lives: copy what is kept",
                     held) from None
         except Error as error:
@@ -312,11 +312,11 @@ class Stream:
         _admin.locate(error, _admin.places_of(self.runtime_dir, self.name))
 
     def _room_comes(self, settle: Callable[[], None]) -> bool:
-        """Is less than max_held in hand when nothing is computed any more? Its memory is given back by
+        """Is less than max_in_flight in hand when nothing is computed any more? Its memory is given back by
         another thread, a moment later."""
         settle()
-        max_held, end = self._core.info()["max_held"], time.monotonic() + _SETTLED_S
-        while len(self._core.held()) >= max_held:
+        max_in_flight, end = self._core.info()["max_in_flight"], time.monotonic() + _SETTLED_S
+        while len(self._core.held()) >= max_in_flight:
             if time.monotonic() > end:
                 return False
             time.sleep(0.0005)
@@ -450,7 +450,7 @@ class Stream:
         while True:
             try:
                 lease = self._take(millis)
-            except (DeadlineExceededError, MaxHeldError):
+            except (DeadlineExceededError, MaxInFlightError):
                 raise
             except Error as error:
                 info = self._core.info()
@@ -518,7 +518,7 @@ class Stream:
                 f"{self.client_id} came back in the middle of pass {wanted.number}, where stagerd goes on "
                 f"with index {index} of epoch {epoch}; the state is of index {at_index} of epoch "
                 f"{at_epoch}, and what lies between was acknowledged. The stream goes on with index {index}; or, "
-                f"once rejoin_millis are over, delete {self.name}, apply it again and load the state")
+                f"once reconnect_grace_millis are over, delete {self.name}, apply it again and load the state")
         if wanted.batches is not None:
             self._before += self._taken() - (wanted.batches + 1)
             self._came_back = 0

@@ -62,7 +62,7 @@ def tree(batch: Batch, copy: bool = False) -> Any:
 
 
 def open(name: str, **options: Any) -> Stream:  # pylint: disable=redefined-builtin
-    """stager.open with writable=True. Where JAX still computes with max_held batches that the loop has let
+    """stager.open with writable=True. Where JAX still computes with max_in_flight batches that the loop has let
     go of, `next` waits for it."""
     stream = Stream(name, **{"writable": True, **options})
     stream._settle = _settle

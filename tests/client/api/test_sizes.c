@@ -60,13 +60,13 @@ static void counters_are_written_as_far_as_the_caller_knows_them(void)
         uint64_t later;
     } newer = {.info = {.struct_size = sizeof(newer)}, .later = 77};
     CHECK_INT(stager_stream_info(stream, &newer.info), 0);
-    CHECK_INT(newer.info.max_held, 2);
+    CHECK_INT(newer.info.max_in_flight, 2);
     CHECK_INT(newer.info.struct_size, sizeof(newer));
     CHECK_INT(newer.later, 77);
 
-    struct stager_stream_info none = {.max_held = 99};
+    struct stager_stream_info none = {.max_in_flight = 99};
     CHECK_INT(stager_stream_info(stream, &none), -STAGER_INVALID_ARGUMENT);
-    CHECK_INT(none.max_held, 99);
+    CHECK_INT(none.max_in_flight, 99);
     fake_finish(&fake, stream);
 }
 

@@ -402,7 +402,7 @@ static const char everything[] =
     "  - {name: third, op: embedding_lookup, input: [table, checked]}\n"
     "staged:\n"
     "  features: {word: \"v:0\", pair: \"v:1\", x: \"v:2\", id: id}\n"
-    "  transfer: {id: int32, x: bfloat16}\n"
+    "  transfer_dtypes: {id: int32, x: bfloat16}\n"
     "  max_batch_bytes: 1MiB\n"
     "targets: [rows, other, third, \"staged:x\"]\n"
     "smart_stage: on\n";

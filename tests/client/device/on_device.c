@@ -41,7 +41,7 @@ struct stager_stream *on_device_start(struct fake *fake)
 {
     *fake = (struct fake){0};
     fake_start(fake);
-    fake->max_held = 4;
+    fake->max_in_flight = 4;
     return on_device_open(
         fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
 }

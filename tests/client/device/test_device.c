@@ -24,8 +24,8 @@ static void tensors_are_on_the_device(void)
 {
     struct fake fake;
     struct stager_stream *stream = on_device_start(&fake);
-    CHECK(!fake.opened.ack_explicit);
-    CHECK_INT(fake.opened.max_held, 4);
+    CHECK(!fake.opened.manual_ack);
+    CHECK_INT(fake.opened.max_in_flight, 4);
     CHECK_INT(standin->n_registered, 1);
     fake_publish(&fake, 3, 41, 1000, 5);
     struct stager_batch *batch = on_device_take(stream);
@@ -145,12 +145,12 @@ static void batches_are_copied_ahead(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
-    fake.max_held = 6;
+    fake.max_in_flight = 6;
     struct stager_stream *stream = on_device_open(
         &fake, (struct stager_options){.struct_size = sizeof(struct stager_options),
                                        .device_capacity = 3,
-                                       .max_held = 3});
-    CHECK_INT(fake.opened.max_held, 6);
+                                       .max_in_flight = 3});
+    CHECK_INT(fake.opened.max_in_flight, 6);
     struct stager_batch *batches[5];
     for (uint32_t i = 0; i < 5; i++)
         fake_publish(&fake, i, i, (int64_t)i * 100, 2);
@@ -227,10 +227,10 @@ static struct stager_stream *start_beside(struct fake *fake, struct stg_stream *
     CHECK_OK(device->stream_create(0, trainer, &err), err);
     *fake = (struct fake){.pipeline = *spec};
     fake_start(fake);
-    fake->max_held = 3;
+    fake->max_in_flight = 3;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .device_stream = *trainer,
-                                     .max_held = 2,
+                                     .max_in_flight = 2,
                                      .device_capacity = 1};
     return on_device_open(fake, options);
 }
@@ -329,7 +329,7 @@ static void without_read_only_page_locking_a_copy_bounces(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
-    fake.max_held = 4;
+    fake.max_in_flight = 4;
     on_device_load();
     standin->no_read_only = true;
     struct stager_stream *stream = on_device_open(

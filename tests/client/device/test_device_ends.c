@@ -220,9 +220,9 @@ static void what_is_no_device_is_refused(void)
     options.device_capacity = 65;
     refuse(&options, -STAGER_INVALID_ARGUMENT, "device_capacity is 65");
     options.device_capacity = 64;
-    options.max_held = 200;
+    options.max_in_flight = 200;
     refuse(&options, -STAGER_INVALID_ARGUMENT, "264 together");
-    options.max_held = 0;
+    options.max_in_flight = 0;
     refuse(&options, -STAGER_UNAVAILABLE, "/nowhere");
     standin->n_devices = 0;
     refuse(&options, -STAGER_UNAVAILABLE, "no device");

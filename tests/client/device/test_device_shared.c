@@ -22,7 +22,7 @@ static char *offer(struct fake *fake)
 {
     *fake = (struct fake){0};
     fake_start(fake);
-    fake->max_held = 4;
+    fake->max_in_flight = 4;
     fake->n_fds = 4;
     fake->device_bytes = FAKE_SEGMENT_BYTES;
     fake->device_number = NUMBER;

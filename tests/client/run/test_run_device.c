@@ -48,7 +48,7 @@ static void start(struct fake *fake, const char *how, int stream_id)
     CHECK_OK(stg_load_pipeline(text, (size_t)n, "test", &spec, &err), err);
     *fake = (struct fake){0};
     fake_start(fake);
-    fake->max_held = 6;
+    fake->max_in_flight = 6;
     fake->pipeline = spec;
 }
 

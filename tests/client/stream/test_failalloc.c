@@ -34,7 +34,7 @@ static void can_replies(struct canned *canned)
                              .kind = STG_REQUEST_OPEN,
                              .name = "fake",
                              .segment_bytes = FAKE_SEGMENT_BYTES,
-                             .max_held = 2,
+                             .max_in_flight = 2,
                              .structure = "\"x\"",
                              .boundary = canned->fake.boundary,
                              .pipeline = &spec};

@@ -51,11 +51,11 @@ static void descriptors_that_are_not_three_are_refused(void)
 
 static void a_credit_that_makes_no_sense_is_refused(void)
 {
-    uint32_t lies[] = {0, STG_MAX_HELD + 1, UINT32_MAX};
+    uint32_t lies[] = {0, STG_MAX_IN_FLIGHT + 1, UINT32_MAX};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
         struct fake fake = {0};
         fake_start(&fake);
-        fake.max_held = lies[i];
+        fake.max_in_flight = lies[i];
         CHECK_INT(fake_open_fails(&fake), -STAGER_INTERNAL);
         fake_stop(&fake);
     }

@@ -182,7 +182,7 @@ static void a_staged_batch_is_acknowledged_when_the_one_after_its_last_slice_is_
     fake_finish(&fake, stream);
 }
 
-static void max_held_counts_staged_batches(void)
+static void max_in_flight_counts_staged_batches(void)
 {
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 8, 16);
@@ -532,7 +532,7 @@ static const struct stg_test tests[] = {
     TEST(a_staged_batch_goes_back_with_its_last_slice_in_any_order),
     TEST(a_staged_batch_stays_while_slices_of_it_are_to_come),
     TEST(a_staged_batch_is_acknowledged_when_the_one_after_its_last_slice_is_asked_for),
-    TEST(max_held_counts_staged_batches),
+    TEST(max_in_flight_counts_staged_batches),
     TEST(handles_do_not_run_out_and_slices_keep_apart),
     TEST(errors_and_ends_pass_through_once_and_a_rewind_follows),
     TEST(slices_stay_readable_after_close_until_each_is_released),

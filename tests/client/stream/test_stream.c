@@ -141,7 +141,7 @@ static void batches_in_hand_are_bounded_and_named(void)
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.held, 2);
-    CHECK_INT(info.max_held, 2);
+    CHECK_INT(info.max_in_flight, 2);
     CHECK_INT(stg_control_asked(&fake.control), 2); /* a refused call requests nothing */
 
     stager_release(first);
@@ -158,10 +158,10 @@ static void batches_are_released_in_any_order(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
-    fake.max_held = 8;
-    struct stager_options options = {.struct_size = sizeof(options), .max_held = 8};
+    fake.max_in_flight = 8;
+    struct stager_options options = {.struct_size = sizeof(options), .max_in_flight = 8};
     struct stager_stream *stream = fake_open(&fake, &options);
-    CHECK_INT(fake.opened.max_held, 8);
+    CHECK_INT(fake.opened.max_in_flight, 8);
     struct stager_batch *batches[8];
     for (int round = 0; round < 200; round++) {
         for (uint32_t i = 0; i < 8; i++)
@@ -326,13 +326,13 @@ static void options_reach_the_daemon(void)
     fake_start(&fake);
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = "rank-3",
-                                     .max_held = 2,
+                                     .max_in_flight = 2,
                                      .private_run = 1,
-                                     .ack_explicit = 1};
+                                     .manual_ack = 1};
     struct stager_stream *stream = fake_open(&fake, &options);
     CHECK_STR(fake.client_id, "rank-3");
     CHECK_INT(fake.opened.private_run, true);
-    CHECK_INT(fake.opened.ack_explicit, true);
+    CHECK_INT(fake.opened.manual_ack, true);
     CHECK_STR(stager_structure(stream), "\"x\"");
     CHECK_INT(stager_target_count(stream), 0);
     CHECK(stager_target(stream, 0) == NULL);
@@ -347,7 +347,7 @@ static void a_client_is_called_after_program_and_process(void)
     char want[128];
     snprintf(want, sizeof(want), "%s-%d", program_invocation_short_name, (int)getpid());
     CHECK_STR(fake.client_id, want);
-    CHECK_INT(fake.opened.max_held, 2);
+    CHECK_INT(fake.opened.max_in_flight, 2);
     fake_finish(&fake, stream);
 }
 

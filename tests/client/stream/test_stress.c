@@ -98,9 +98,9 @@ static void run(bool by_poll, uint32_t spin_ns)
 {
     static struct stress stress;
     fake_start(&stress.fake);
-    stress.fake.max_held = SLOTS;
+    stress.fake.max_in_flight = SLOTS;
     struct stager_options options = {
-        .struct_size = sizeof(options), .max_held = SLOTS, .spin_ns = spin_ns};
+        .struct_size = sizeof(options), .max_in_flight = SLOTS, .spin_ns = spin_ns};
     struct stager_stream *stream = fake_open(&stress.fake, &options);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, play_daemon, &stress) == 0);

@@ -54,7 +54,7 @@ static void make(struct rows *rows, uint64_t seed)
     rows->asked.for_device = false;
     rows->asked.staged = &rows->staged;
     rows->asked.num_clients = 1 + (uint32_t)below(rows, 9);
-    rows->asked.max_held = 2 + (uint32_t)below(rows, 5);
+    rows->asked.max_in_flight = 2 + (uint32_t)below(rows, 5);
     rows->asked.default_bytes = below(rows, 3) ? 128 * MIB : MIB + any_size(rows, 34);
 }
 

@@ -59,7 +59,7 @@ struct stg_test_memory stg_test_memory(const void *data, size_t bytes)
 
 #define MAX_ASK 64
 #define MAX_PARTS 8
-#define MAX_HELD 4096
+#define MAX_IN_FLIGHT 4096
 
 struct held {
     struct stg_chunk *chunk;
@@ -69,7 +69,7 @@ struct held {
 
 struct reading {
     struct stg_test_records records;
-    struct held held[MAX_HELD];
+    struct held held[MAX_IN_FLIGHT];
     size_t n_held;
     int64_t begin[MAX_ASK * MAX_PARTS], end[MAX_ASK * MAX_PARTS];
 };
@@ -107,7 +107,7 @@ static void hold_chunk(struct reading *reading, const struct stg_records *from,
 {
     size_t last = (size_t)(from->n * n_parts);
     for (size_t k = 0; k < last; k++) {
-        if (reading->n_held == MAX_HELD)
+        if (reading->n_held == MAX_IN_FLIGHT)
             return;
         uint64_t begin = (uint64_t)reading->begin[k];
         struct held *held = &reading->held[reading->n_held++];

@@ -36,11 +36,11 @@ static void refuse(const char *text, int code, const char *part)
 }
 
 static int plan_for(const struct stg_definition *definition, uint32_t num_clients,
-                    uint32_t max_held, uint64_t default_bytes, struct stg_stage_plan *ret,
-                    struct stg_err *err)
+                    uint32_t max_in_flight, uint64_t default_bytes,
+                    struct stg_stage_plan *ret, struct stg_err *err)
 {
     struct stg_plan_asked asked =
-        stg_definition_asked(definition, num_clients, max_held, default_bytes);
+        stg_definition_asked(definition, num_clients, max_in_flight, default_bytes);
     return stg_stage_plan(&asked, ret, err);
 }
 
@@ -112,7 +112,7 @@ static void a_share_that_is_too_small_is_refused_with_the_numbers(void)
     CHECK_INT(plan_for(definition, 2, 2, 1 << 27, &plan, &err),
               -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text,
-                   "capacity 3 + num_threads 2 + num_clients 2 x max_held 2 + 1");
+                   "capacity 3 + num_threads 2 + num_clients 2 x max_in_flight 2 + 1");
     CHECK_CONTAINS(err.text, "8.0 MiB");
     stg_definition_unref(definition);
 }

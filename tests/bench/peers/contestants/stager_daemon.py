@@ -18,7 +18,7 @@ VARIANTS = {
     "first": {"": {}},
     "border": {"passes": {}, "repeat": {"endless": True}},
 }
-MAX_HELD = 3
+MAX_IN_FLIGHT = 3
 
 
 def package(data):
@@ -105,7 +105,7 @@ class Source:
     def stream(self, is_endless):
         if is_endless not in self.streams:
             name = apply(self.server, pipeline(self.case, self.data, is_endless))
-            self.streams[is_endless] = self.server.open(name, max_held=MAX_HELD)
+            self.streams[is_endless] = self.server.open(name, max_in_flight=MAX_IN_FLIGHT)
         return self.streams[is_endless]
 
     def batches(self, epochs=None):
@@ -135,7 +135,7 @@ class Shared:
 
 class Trainer:
     def __init__(self, address, data):
-        self.stream = package(data).open(address["name"], runtime_dir=address["runtime_dir"], max_held=MAX_HELD)
+        self.stream = package(data).open(address["name"], runtime_dir=address["runtime_dir"], max_in_flight=MAX_IN_FLIGHT)
 
     def batches(self, epochs=None):
         return iter(self.stream)
