@@ -85,7 +85,7 @@ class Passes(case.Case):
         named = stager.open(self.apply(name="named", dataset=[{"range": {"stop": 4}}, {"batch": {
             "batch_size": 1}}]), client_id="ada")
         next(iter(named))
-        with self.assertRaisesRegex(stager.FailedPreconditionError, "goes on where it was"):
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "continues where it was"):
             iter(named)
 
     def test_a_stream_is_a_context_and_close_may_be_called_twice(self):

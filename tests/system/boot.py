@@ -174,9 +174,9 @@ def write(path, text):
 
 
 def prepare(root):
-    """The machine's root without its services."""
+    """The machine's root without its services, and without what a stager on this machine keeps."""
     shutil.rmtree(f"{root}/etc/systemd/system", ignore_errors=True)
-    for path in ("/usr/local/lib/systemd", "/usr/local/lib/sysusers.d", "/etc/stager"):
+    for path in ("/usr/local/lib/systemd", "/usr/local/lib/sysusers.d", "/etc/stager", "/var/lib/stager"):
         shutil.rmtree(root + path, ignore_errors=True)
     write(f"{root}/etc/machine-id", os.urandom(16).hex() + "\n")
     write(f"{root}/etc/sysusers.d/boot.conf", USERS)
