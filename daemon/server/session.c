@@ -135,7 +135,8 @@ void stg_session_close(struct stg_session *session)
     stg_server_sweep_soon(session->server);
 }
 
-/* The process is dead: all it held comes back. */
+/* The process is dead: all it held comes back. If its socket ended first,
+ * stg_session_close has detached the client already. */
 static void on_death(uv_poll_t *poll, int status, int events)
 {
     struct stg_session *session = poll->data;

@@ -87,8 +87,8 @@ struct stg_runners {
 };
 
 struct stg_timeouts {
-    uint64_t first_attach_ns;
-    uint64_t asked_ns; /* since when some ask for a pass and some do not; or 0 */
+    uint64_t first_attach_ns; /* when the first of the clients attached now came */
+    uint64_t asked_ns;        /* since when some ask for a pass and some do not; or 0 */
 };
 
 struct stg_stop {

@@ -201,28 +201,35 @@ const struct stg_op stg_op_pow = {
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \
-    };
+    }
 
 OP(add, NULL, STG_OP_IN_PLACE,
-   "The sum of two, with broadcasting; integers wrap; as tf.add of numbers.")
+   "The sum of two, with broadcasting; integers wrap; as tf.add of numbers.");
+
 OP(subtract, NULL, STG_OP_IN_PLACE,
    "The difference of two, with broadcasting; integers wrap; as "
-   "tf.subtract.")
+   "tf.subtract.");
+
 OP(multiply, NULL, STG_OP_IN_PLACE,
    "The product of two, with broadcasting; integers wrap; as "
-   "tf.multiply.")
+   "tf.multiply.");
+
 OP(divide, divide_dtypes, 0,
    "The quotient of two, with broadcasting; of integers a float; "
-   "as tf.math.divide.")
+   "as tf.math.divide.");
+
 OP(floordiv, NULL, 0,
    "The quotient of two rounded towards minus infinity, with "
-   "broadcasting; as tf.math.floordiv.")
+   "broadcasting; as tf.math.floordiv.");
+
 OP(floormod, NULL, 0,
    "What floordiv leaves, with the sign of the divisor; as "
-   "tf.math.floormod.")
+   "tf.math.floormod.");
+
 OP(minimum, NULL, STG_OP_IN_PLACE,
    "The smaller of two, element by element, with broadcasting; NaN wins; "
-   "as tf.minimum.")
+   "as tf.minimum.");
+
 OP(maximum, NULL, STG_OP_IN_PLACE,
    "The larger of two, element by element, with broadcasting; NaN wins; "
-   "as tf.maximum.")
+   "as tf.maximum.");

@@ -82,29 +82,36 @@ static const int bools[STG_N_DTYPES] = {
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \
-    };
+    }
 
 OP(equal, "cannot be compared",
    "Which elements are equal, with broadcasting; as tf.equal.",
-   STG_NUMBER_KERNELS(equal), [STAGER_BOOL] = equal_bool, [STAGER_STRING] = equal_string)
+   STG_NUMBER_KERNELS(equal), [STAGER_BOOL] = equal_bool, [STAGER_STRING] = equal_string);
+
 OP(not_equal, "cannot be compared",
    "Which elements differ, with broadcasting; as tf.not_equal.",
    STG_NUMBER_KERNELS(not_equal), [STAGER_BOOL] = not_equal_bool,
-   [STAGER_STRING] = not_equal_string)
+   [STAGER_STRING] = not_equal_string);
+
 OP(less, "has no order here", "Where the first is less, with broadcasting; as tf.less.",
-   STG_NUMBER_KERNELS(less))
+   STG_NUMBER_KERNELS(less));
+
 OP(less_equal, "has no order here",
    "Where the first is less or equal, with broadcasting; as tf.less_equal.",
-   STG_NUMBER_KERNELS(less_equal))
+   STG_NUMBER_KERNELS(less_equal));
+
 OP(greater, "has no order here",
    "Where the first is greater, with broadcasting; as tf.greater.",
-   STG_NUMBER_KERNELS(greater))
+   STG_NUMBER_KERNELS(greater));
+
 OP(greater_equal, "has no order here",
    "Where the first is greater or equal, with broadcasting; as tf.greater_equal.",
-   STG_NUMBER_KERNELS(greater_equal))
+   STG_NUMBER_KERNELS(greater_equal));
+
 OP(logical_and, "is not bool; compare it with something",
    "Where both are true, with broadcasting; as tf.logical_and.",
-   [STAGER_BOOL] = logical_and_bool)
+   [STAGER_BOOL] = logical_and_bool);
+
 OP(logical_or, "is not bool; compare it with something",
    "Where one is true, with broadcasting; as tf.logical_or.",
-   [STAGER_BOOL] = logical_or_bool)
+   [STAGER_BOOL] = logical_or_bool);

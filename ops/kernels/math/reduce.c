@@ -405,12 +405,15 @@ static uint64_t rows(const struct stg_op_run *ctx)
         .infer = infer_op,                                                               \
         .run = run_op,                                                                   \
         .rows = rows,                                                                    \
-    };
+    }
 
 OP(reduce_sum, "Sums over dimensions; integers wrap; as tf.reduce_sum.", params,
-   infer_sum, run)
-OP(reduce_mean, "Means over dimensions; as tf.reduce_mean.", params, infer_mean, run)
+   infer_sum, run);
+
+OP(reduce_mean, "Means over dimensions; as tf.reduce_mean.", params, infer_mean, run);
+
 OP(reduce_max, "The largest over dimensions; NaN wins; as tf.reduce_max.", params,
-   infer_max, run)
+   infer_max, run);
+
 OP(l2_normalize, "Divided by the root of the sum of squares; as tf.math.l2_normalize.",
-   l2_params, infer_l2, run_l2)
+   l2_params, infer_l2, run_l2);

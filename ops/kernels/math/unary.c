@@ -73,29 +73,28 @@ static void logical_not_bool(const void *in, void *out,
         .infer = infer_##op,                                                             \
         .run = stg_unary_run,                                                            \
         .rows = stg_rows_first,                                                          \
-    };
+    }
 
 OP(negative, "The number of the other sign; the smallest integer stays; as tf.negative.",
-   STG_FLOAT_KERNELS(negative),
-   STG_SIGNED_KERNELS(
-       negative)) OP(abs, "The magnitude; the smallest integer stays; as tf.abs.",
-                     STG_FLOAT_KERNELS(abs),
-                     STG_SIGNED_KERNELS(
-                         abs)) OP(logical_not,
-                                  "True becomes false, false true; as tf.logical_not.",
-                                  [STAGER_BOOL] = logical_not_bool)
-    OP(exp, "e to the power of x, within two units in the last place; as tf.exp.",
-       STG_FLOAT_KERNELS(exp))
-        OP(log,
-           "The natural logarithm, within two units in the last place; as tf.math.log.",
-           STG_FLOAT_KERNELS(log)) OP(sqrt, "The square root, rounded right; as tf.sqrt.",
-                                      STG_FLOAT_KERNELS(sqrt))
-            OP(tanh,
-               "The hyperbolic tangent, within three units in the last place; as "
-               "tf.tanh.",
-               STG_FLOAT_KERNELS(tanh))
-                OP(sigmoid,
-                   "1 / (1 + e^-x), within four units in the last place; as tf.sigmoid.",
-                   STG_FLOAT_KERNELS(sigmoid))
-                    OP(relu, "What is negative becomes 0; as tf.nn.relu.",
-                       STG_NUMBER_KERNELS(relu))
+   STG_FLOAT_KERNELS(negative), STG_SIGNED_KERNELS(negative));
+OP(abs, "The magnitude; the smallest integer stays; as tf.abs.", STG_FLOAT_KERNELS(abs),
+   STG_SIGNED_KERNELS(abs));
+OP(logical_not, "True becomes false, false true; as tf.logical_not.",
+   [STAGER_BOOL] = logical_not_bool);
+
+OP(exp, "e to the power of x, within two units in the last place; as tf.exp.",
+   STG_FLOAT_KERNELS(exp));
+
+OP(log, "The natural logarithm, within two units in the last place; as tf.math.log.",
+   STG_FLOAT_KERNELS(log));
+OP(sqrt, "The square root, rounded right; as tf.sqrt.", STG_FLOAT_KERNELS(sqrt));
+
+OP(tanh,
+   "The hyperbolic tangent, within three units in the last place; as "
+   "tf.tanh.",
+   STG_FLOAT_KERNELS(tanh));
+
+OP(sigmoid, "1 / (1 + e^-x), within four units in the last place; as tf.sigmoid.",
+   STG_FLOAT_KERNELS(sigmoid));
+
+OP(relu, "What is negative becomes 0; as tf.nn.relu.", STG_NUMBER_KERNELS(relu));
