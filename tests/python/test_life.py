@@ -256,7 +256,9 @@ sys.stdin.read()
         def is_gone():
             try:
                 with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-                    return file.read().rpartition(") ")[2].startswith("Z")
+                    is_zombie = file.read().rpartition(") ")[2].startswith("Z")
+                # Its files are open until its last thread has ended.
+                return is_zombie and len(os.listdir(f"/proc/{pid}/task")) == 1
             except OSError:
                 return True
         wait_until(is_gone)
