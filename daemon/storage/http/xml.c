@@ -28,10 +28,19 @@ static void end(struct reader *r, int rc)
     XML_StopParser(r->parser, XML_FALSE);
 }
 
+/* The expat of Debian 12 has this call alone, and later ones prefer another. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static unsigned long current_line(XML_Parser parser)
+{
+    return XML_GetCurrentLineNumber(parser);
+}
+#pragma GCC diagnostic pop
+
 static int refuse(struct reader *r, const char *why)
 {
     return stg_err(r->err, -STAGER_DATA_LOSS, "XML, line %lu: %s",
-                   XML_GetCurrentLineNumber(r->parser), why);
+                   current_line(r->parser), why);
 }
 
 static void on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
