@@ -53,7 +53,7 @@ struct stg_gate {
     char dir[4096], program[4096];
     char admin_url[4096], events_url[4096];
     uid_t uid;        /* what it becomes when we are root */
-    gid_t gid, group; /* group: whose sockets they are; (gid_t)-1: nobody else's */
+    gid_t gid, group; /* group: whose sockets they are; (gid_t)-1: of no group */
     struct process *process;
     uv_timer_t restart;
     unsigned n_deaths; /* one soon after the other */

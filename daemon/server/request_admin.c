@@ -293,18 +293,27 @@ static int fill_list(struct stg_session *session, struct stg_bump *bump,
                                &ret->quarantined, &ret->n_quarantined, err);
 }
 
+/* Sends the reply, shortened to one message, or the error (rc negative). */
+static void answer(struct stg_session *session, const struct stg_request *request,
+                   struct stg_reply *reply, void (*shorten)(struct stg_reply *reply),
+                   int rc, const struct stg_err *err)
+{
+    if (rc < 0) {
+        stg_session_fail_with(session, request, err);
+        return;
+    }
+    shorten(reply);
+    stg_session_reply(session, reply, NULL, 0);
+}
+
 void stg_serve_list(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_bump bump;
     struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
     stg_bump_init(&bump, 0);
-    if (fill_list(session, &bump, &reply, &err) < 0) {
-        stg_session_fail_with(session, request, &err);
-    } else {
-        shorten_list(&reply);
-        stg_session_reply(session, &reply, NULL, 0);
-    }
+    int rc = fill_list(session, &bump, &reply, &err);
+    answer(session, request, &reply, shorten_list, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -318,14 +327,10 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     stg_bump_init(&bump, 0);
     struct stg_reply reply = stg_reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
-    if (stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
-                            &reply.status.quarantined, &reply.status.n_quarantined,
-                            &err) < 0) {
-        stg_session_fail_with(session, request, &err);
-    } else {
-        shorten_status(&reply);
-        stg_session_reply(session, &reply, NULL, 0);
-    }
+    int rc =
+        stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
+                            &reply.status.quarantined, &reply.status.n_quarantined, &err);
+    answer(session, request, &reply, shorten_status, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -352,12 +357,8 @@ void stg_serve_explain(struct stg_session *session, const struct stg_request *re
     stg_bump_init(&bump, 0);
     struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
-    if (stg_explain_fill(pipeline, &bump, &reply.explain, &err) < 0) {
-        stg_session_fail_with(session, request, &err);
-    } else {
-        shorten_explain(&reply);
-        stg_session_reply(session, &reply, NULL, 0);
-    }
+    int rc = stg_explain_fill(pipeline, &bump, &reply.explain, &err);
+    answer(session, request, &reply, shorten_explain, rc, &err);
     stg_bump_finish(&bump);
 }
 

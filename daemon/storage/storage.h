@@ -21,7 +21,7 @@
 #include "core/err.h"
 #include "core/trace.h"
 
-/* The user for whom files are opened, and when to give up. Borrowed as long as the
+/* The user whose rights a file needs, and when to give up. Borrowed as long as the
  * source. */
 struct stg_file_user {
     uid_t uid; /* 0 may read everything */

@@ -40,7 +40,7 @@ fail:
                    (unsigned long long)n, stg_dtype_name(dtype));
 }
 
-/* The output takes over the memory of an input that nobody reads any more. */
+/* The output takes over the memory of an input that has no reader left. */
 static bool alloc_in_place(struct stg_run_worker *worker, const struct stg_run_slot *slot,
                            int dtype, int ndim, const int64_t *shape,
                            struct stg_tensor *ret)

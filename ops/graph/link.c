@@ -226,7 +226,7 @@ static int find_absent(const struct stg_graph *graph, const char *name)
 }
 
 /* In a client: a component of the element, or a named output of an op that is not here,
- * whose number nobody knows then. */
+ * whose number is unknown then. */
 static int link_unknown(struct stg_graph *graph, struct stg_graph_node *node,
                         const char *name, struct stg_ref *ret, struct stg_err *err)
 {
@@ -396,7 +396,7 @@ static int check_name(const struct stg_graph *graph, size_t i, struct stg_err *e
     return 0;
 }
 
-/* The graph of a step runs before any boundary, and nobody owns variables there. */
+/* The graph of a step runs before any boundary, and has no owner of variables. */
 static int check_step_node(const struct stg_graph *graph,
                            const struct stg_graph_node *node, struct stg_err *err)
 {
