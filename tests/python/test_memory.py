@@ -39,7 +39,7 @@ class Photographs(case.Case):
         return os.path.join(folder, "*/*.jpg")
 
     def pipeline(self, n, batch_size, **staged):
-        """The recipe of docs/python.md, without the label's table of classes."""
+        """The recipe of docs/how-to/photographs.md, without the label's table of classes."""
         def training(r):
             part = ops.random_flip(ops.random_resized_crop(r["bytes"], size=[224, 224]))
             image = ops.normalize_image(part, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
