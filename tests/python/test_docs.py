@@ -1,21 +1,51 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python of docs/python.md and docs/getting-started.md runs; blocks that import a framework run if it is
-installed."""
+"""The Python of docs/python.md, docs/getting-started.md and docs/guide.md runs, and so does every block of
+docs/how-to; what needs a framework runs if it is installed."""
 import contextlib
+import glob
 import importlib.util
 import io
 import os
 import re
 import struct
+import subprocess
 import sys
+import tarfile
 import zlib
 
 import case
 
+sys.path.insert(0, os.path.join(case.HERE, "../peers"))
+import example_wire as wire  # noqa: E402
+
 FRAMEWORK = re.compile(r"^import (jax|tensorflow|torch)\b", re.M)
-DOCS = os.path.join(case.HERE, "../../docs")
+NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")                  # the first line of a block that is a file
+SOURCE = os.path.join(case.HERE, "../..")
+DOCS = os.path.join(SOURCE, "docs")
 PAGE = os.path.join(DOCS, "python.md")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def masked(data):
+    """The checksum of TFRecord files: CRC-32C, rotated, plus a constant."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    crc ^= 0xffffffff
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff)
+
+
+def record(data):
+    """A record of a TFRecord file."""
+    length = struct.pack("<Q", len(data))
+    return length + masked(length) + data + masked(data)
 
 
 class Docs(case.Case):
@@ -44,6 +74,93 @@ class Docs(case.Case):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(png)
+
+    def write_rows(self):
+        """Rows of Criteo's format, in two files."""
+        os.makedirs(self.path("criteo"), exist_ok=True)
+        for day in range(2):
+            subprocess.run([sys.executable, os.path.join(SOURCE, "tests/data/make_criteo.py"), "--rows", "1200",
+                            "--seed", str(day + 1), "--out", self.path(f"criteo/day_{day}.csv")], check=True)
+
+    def write_examples(self):
+        """A TFRecord file of clicks."""
+        os.makedirs(self.path("clicks"), exist_ok=True)
+        with open(self.path("clicks/0.tfrecord"), "wb") as file:
+            for i in range(200):
+                file.write(record(wire.example(wire.entry(b"label", wire.int_list([i % 2])),
+                                               wire.entry(b"items", wire.int_list(range(i % 4))))))
+
+    def write_shards(self):
+        """Two archives of WebDataset's layout, with the photographs."""
+        os.makedirs(self.path("shards"), exist_ok=True)
+        with open(self.path("photos/cat/1.jpg"), "rb") as file:
+            photo = file.read()
+        for shard in range(2):
+            with tarfile.open(self.path(f"shards/train-{shard:03}.tar"), "w") as archive:
+                for i in range(4):
+                    for part, data in (("jpg", photo), ("cls", str(i).encode())):
+                        member = tarfile.TarInfo(f"{shard}{i}.{part}")
+                        member.size = len(data)
+                        archive.addfile(member, io.BytesIO(data))
+
+    def path(self, name):
+        return os.path.join(self.daemon.folder, name)
+
+    def run_commands(self, text):
+        """A block of a shell, in the folder of the data, as after `meson devenv`."""
+        tools = os.path.dirname(sys.executable) + ":" + os.path.join(case.BUILD, "client/stagerctl")
+        env = dict(self.daemon.env(), PATH=f"{tools}:{os.environ['PATH']}", GLOO_SOCKET_IFNAME="lo")
+        result = subprocess.run(["bash", "-e", "-u", "-o", "pipefail", "-c", text], env=env, capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, f"{text}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def needs(self, text, files):
+        """The framework that a block needs, also through the programs that it starts, and that is not installed."""
+        texts = [text] + [files.get(name) or read(os.path.join(SOURCE, name)) for name in re.findall(r"\S+\.py\b", text)]
+        found = {name for text in texts for name in FRAMEWORK.findall(text)}
+        return next((name for name in found if importlib.util.find_spec(name) is None), None)
+
+    def run_page(self, path):
+        """Runs all blocks of a page in order: commands, Python, and files, which name themselves in their first line."""
+        names, files, n_run, said = {}, {}, 0, ""
+        for number, (language, text) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", read(path), re.S | re.M), 1):
+            text = text.replace("/data/", self.daemon.folder + "/").replace("/tmp/shop", self.path("shop"))
+            named = NAMED.match(text)
+            missing = None if named else self.needs(text, files)
+            if missing is not None:
+                print(f"skipped: block {number} of {os.path.basename(path)}, no {missing}")
+                continue
+            n_run += 1
+            if named:
+                files[named.group(1)] = text
+                with open(named.group(1), "w", encoding="utf-8") as file:
+                    file.write(text)
+                if named.group(1).endswith(".py"):
+                    compile(text, named.group(1), "exec")
+            elif language == "python":
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(text, f"block {number} of {path}", "exec"), names)
+            else:
+                self.assertEqual(language, "sh", f"block {number} of {path}")
+                said += self.run_commands(text)
+        self.assertGreaterEqual(n_run, 2, path)
+        return said
+
+    def test_how_to(self):
+        """The guide and every page of docs/how-to run; each page has a separate namespace."""
+        self.write_rows()
+        self.write_photos()
+        self.write_examples()
+        self.write_shards()
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.daemon.folder)
+        os.symlink(os.path.join(SOURCE, "examples"), "examples")
+        pages = sorted(glob.glob(os.path.join(DOCS, "how-to/*.md")))
+        self.assertGreaterEqual(len(pages), 9)
+        for page in [os.path.join(DOCS, "guide.md"), *pages]:
+            with self.subTest(page=os.path.basename(page)):
+                self.run_page(page)
 
     def run_blocks(self, page):
         """Runs each block, in order, in one namespace."""

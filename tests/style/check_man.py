@@ -76,6 +76,9 @@ def problems(root, build):
     page = {os.path.basename(path): words(path) for path in pages}
     found += compare("docs/stagerd.md", page["stagerd.8"],
                      text_of_help(os.path.join(build, "daemon/stagerd")))
+    worker = house.read(root, "client/python/stager/__main__.py")
+    found += compare("docs/worker.md", page["stager.1"],
+                     "\n".join(line for line in worker.split("\n") if "add_argument" in line and "SUPPRESS" not in line))
     helped, commands = stagerctl_help(os.path.join(build, "client/stagerctl/stagerctl"))
     found += compare("docs/stagerctl.md", page["stagerctl.1"], helped)
     found += missing("docs/stagerctl.md", page["stagerctl.1"],

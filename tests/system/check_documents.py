@@ -15,7 +15,7 @@ import tempfile
 from daemon import Daemon
 
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
-DOCUMENTS = ("README.md", "docs/*.md")
+DOCUMENTS = ("README.md", "docs/*.md", "docs/how-to/*.md")
 
 
 def pipelines(root):
