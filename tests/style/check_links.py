@@ -1,23 +1,43 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every link of a document to a file of the repository resolves; README.md is short."""
+"""Every link of a document to a file or a heading of the repository resolves; README.md is short."""
 import os
 import re
 
 import house
 
 MAX_LINES, MAX_WORDS = 150, 1800
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
+
+
+def anchors(text):
+    """The anchors that a code host gives to the headings of a document."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        n = sum(other == slug or re.fullmatch(re.escape(slug) + r"-\d+", other) is not None for other in found)
+        found.append(f"{slug}-{n}" if n else slug)
+    return found
 
 
 def problems(root):
-    found = []
+    found, known = [], {}
     for name in house.tracked(root, ".md"):
-        for number, line in enumerate(house.read(root, name).split("\n"), 1):
-            for target, _ in LINK.findall(line):
-                path = os.path.join(root, os.path.dirname(name), target)
-                if "://" not in target and not os.path.exists(path):
+        text = CODE.sub(lambda match: "\n" * match.group().count("\n"), house.read(root, name))
+        for number, line in enumerate(text.split("\n"), 1):
+            for target, anchor in LINK.findall(line):
+                if "://" in target:
+                    continue
+                path = os.path.normpath(os.path.join(os.path.dirname(name), target)) if target else name
+                if not os.path.exists(os.path.join(root, path)):
                     found.append(f"{name}:{number}: {target} is not there")
+                elif anchor and path.endswith(".md"):
+                    if path not in known:
+                        known[path] = anchors(house.read(root, path))
+                    if anchor not in known[path]:
+                        found.append(f"{name}:{number}: {path} has no heading #{anchor}")
         text = house.read(root, name)
         lines, words = text.count("\n"), len(text.split())
         if name == "README.md" and (lines > MAX_LINES or words > MAX_WORDS):
