@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every link of a document to a file or a heading of the repository resolves; README.md is short."""
+"""Every link of a document to a file or a heading of the repository resolves; docs/README.md names every page of
+docs/; README.md is short."""
 import os
 import re
 
@@ -42,7 +43,17 @@ def problems(root):
         lines, words = text.count("\n"), len(text.split())
         if name == "README.md" and (lines > MAX_LINES or words > MAX_WORDS):
             found.append(f"{name}:{lines}: {lines} lines and {words} words; at most {MAX_LINES} and {MAX_WORDS}")
-    return found
+    return found + unlisted(root)
+
+
+def unlisted(root):
+    """The pages of docs/ that the index does not name."""
+    index = "docs/README.md"
+    pages = [name for name in house.tracked(root, ".md") if re.fullmatch(r"docs/(how-to/)?[\w-]+\.md", name)]
+    if index not in pages:
+        return []
+    named = {os.path.normpath(os.path.join("docs", target)) for target, _ in LINK.findall(house.read(root, index))}
+    return [f"{index}:1: {name} is not in the index" for name in pages if name not in named | {index}]
 
 
 if __name__ == "__main__":

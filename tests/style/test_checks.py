@@ -338,6 +338,22 @@ def a_link_to_nowhere_is_found():
                   b_DOT_md="")
 
 
+def a_link_to_a_heading_that_is_not_there_is_found():
+    page = "# A page\n\n## `on`, off: [it](b.md)\n\n```\n# no heading\n```\n## on, off: it\n"
+    for anchor in ("a-page", "on-off-it", "on-off-it-1"):
+        finds_nothing(check_links, docs__a_DOT_md=page, docs__b_DOT_md=f"[a](a.md#{anchor})\n")
+    finds(check_links, "docs/b.md:1: docs/a.md has no heading #no-heading", docs__a_DOT_md=page,
+          docs__b_DOT_md="[a](a.md#no-heading)\n")
+    finds(check_links, "docs/b.md:2: docs/b.md has no heading #y", docs__b_DOT_md="# x\n[y](#y), `[z](#z)`\n")
+
+
+def a_page_that_the_index_lacks_is_found():
+    index = "[a](a.md)\n"
+    finds_nothing(check_links, docs__README_DOT_md=index, docs__a_DOT_md="")
+    finds(check_links, "docs/README.md:1: docs/b.md is not in the index", docs__README_DOT_md=index,
+          docs__a_DOT_md="", docs__b_DOT_md="")
+
+
 def a_default_that_the_document_does_not_give_is_found():
     schema = "message Staged {\n  optional uint32 capacity = 2 [default = 1]; // x\n  optional bool keep_warm = 3;\n}\n"
     page = "## `staged`: x\n\n| `capacity` | `1` | |\n| `keep_warm` | as needed | |\n\n## next\n"
