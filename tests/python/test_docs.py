@@ -143,7 +143,7 @@ class Docs(case.Case):
             else:
                 self.assertEqual(language, "sh", f"block {number} of {path}")
                 said += self.run_commands(text)
-        self.assertGreaterEqual(n_run, 2, path)
+        self.assertGreaterEqual(n_run, 1, path)
         return said
 
     def test_how_to(self):
@@ -161,6 +161,9 @@ class Docs(case.Case):
         for page in [os.path.join(DOCS, "guide.md"), *pages]:
             with self.subTest(page=os.path.basename(page)):
                 self.run_page(page)
+            for pipeline in case.stager.list():
+                if pipeline["state"] != "deleted":      # such a one is listed while a batch of it is in hand
+                    case.stager.delete(pipeline["name"])
 
     def run_blocks(self, page):
         """Runs each block, in order, in one namespace."""
