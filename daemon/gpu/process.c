@@ -23,7 +23,7 @@
 
 /* ---- ends ---- */
 
-void stg_twin_process_free(struct stg_twin_process *process)
+void stg_mirror_process_free(struct stg_mirror_process *process)
 {
     if (process == NULL)
         return;
@@ -39,9 +39,9 @@ void stg_twin_process_free(struct stg_twin_process *process)
     free(process);
 }
 
-static struct stg_twin_process *make(void)
+static struct stg_mirror_process *make(void)
 {
-    struct stg_twin_process *process = calloc(1, sizeof(*process));
+    struct stg_mirror_process *process = calloc(1, sizeof(*process));
     if (process == NULL)
         return NULL;
     process->control = -1;
@@ -54,16 +54,17 @@ static struct stg_twin_process *make(void)
     return process;
 }
 
-void stg_twin_process_kill(const struct stg_twin_process *process)
+void stg_mirror_process_kill(const struct stg_mirror_process *process)
 {
     syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
 }
 
-void stg_twin_process_reap(const struct stg_twin_process *process, struct stg_err *err)
+void stg_mirror_process_reap(const struct stg_mirror_process *process,
+                             struct stg_err *err)
 {
     struct pollfd dead = {.fd = process->pidfd, .events = POLLIN};
     int status = 0;
-    stg_twin_process_kill(process);
+    stg_mirror_process_kill(process);
     poll(&dead, 1, REAP_MILLIS);
     pid_t pid = waitpid(process->pid, &status, WNOHANG);
     if (pid != process->pid)
@@ -79,10 +80,10 @@ void stg_twin_process_reap(const struct stg_twin_process *process, struct stg_er
 
 /* ---- messages ---- */
 
-static int send_start(const struct stg_twin_start *start, int fd,
+static int send_start(const struct stg_mirror_start *start, int fd,
                       const int channels[STG_GPU_CHANNELS])
 {
-    const struct stg_twin_config *config = start->config;
+    const struct stg_mirror_config *config = start->config;
     struct stg_gpu_start message = {
         .magic = STG_GPU_MAGIC,
         .segment_bytes = config->segment_bytes,
@@ -135,10 +136,10 @@ static ssize_t receive_ready(int fd, struct stg_gpu_ready *ret, int *ret_fd)
 
 /* Of one that makes memory the descriptor and the size are news; of one that goes on with
  * what was there, neither may be. */
-static int check_ready(const struct stg_twin_start *start, struct stg_gpu_ready *ready,
+static int check_ready(const struct stg_mirror_start *start, struct stg_gpu_ready *ready,
                        int fd, struct stg_err *err)
 {
-    const struct stg_twin_memory *had = &start->memory;
+    const struct stg_mirror_memory *had = &start->memory;
     ready->text[sizeof(ready->text) - 1] = '\0';
     for (char *c = ready->text; *c != '\0'; c++)
         *c = (unsigned char)*c < ' ' ? '?' : *c;
@@ -181,8 +182,8 @@ static int wait_for(int fd, int stop, int64_t millis, const char *what,
     }
 }
 
-static int take_ready(struct stg_twin_start *start,
-                      const struct stg_twin_process *process, struct stg_err *err)
+static int take_ready(struct stg_mirror_start *start,
+                      const struct stg_mirror_process *process, struct stg_err *err)
 {
     struct stg_gpu_ready ready;
     int fd = -1;
@@ -213,7 +214,7 @@ static int take_ready(struct stg_twin_start *start,
 
 extern char **environ;
 
-static int launch(const struct stg_twin_config *config, int end, pid_t *ret,
+static int launch(const struct stg_mirror_config *config, int end, pid_t *ret,
                   struct stg_err *err)
 {
     char program[4096], device[64], parent[24];
@@ -229,7 +230,7 @@ static int launch(const struct stg_twin_config *config, int end, pid_t *ret,
                                  strerror(number));
 }
 
-static int make_pairs(struct stg_twin_process *process, int ends[STG_GPU_CHANNELS + 1],
+static int make_pairs(struct stg_mirror_process *process, int ends[STG_GPU_CHANNELS + 1],
                       struct stg_err *err)
 {
     for (uint32_t i = 0; i <= STG_GPU_CHANNELS; i++) {
@@ -246,7 +247,7 @@ static int make_pairs(struct stg_twin_process *process, int ends[STG_GPU_CHANNEL
     return 0;
 }
 
-static int start_with(struct stg_twin_start *start, struct stg_twin_process *process,
+static int start_with(struct stg_mirror_start *start, struct stg_mirror_process *process,
                       int ends[STG_GPU_CHANNELS + 1], struct stg_err *err)
 {
     int rc = make_pairs(process, ends, err);
@@ -273,11 +274,11 @@ static int start_with(struct stg_twin_start *start, struct stg_twin_process *pro
     return take_ready(start, process, err);
 }
 
-int stg_twin_process_start(struct stg_twin_start *start, struct stg_twin_process **ret,
-                           struct stg_err *err)
+int stg_mirror_process_start(struct stg_mirror_start *start,
+                             struct stg_mirror_process **ret, struct stg_err *err)
 {
     int ends[STG_GPU_CHANNELS + 1];
-    struct stg_twin_process *process = make();
+    struct stg_mirror_process *process = make();
     if (process == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (uint32_t i = 0; i <= STG_GPU_CHANNELS; i++)
@@ -292,14 +293,14 @@ int stg_twin_process_start(struct stg_twin_start *start, struct stg_twin_process
         return 0;
     }
     if (process->pidfd >= 0)
-        stg_twin_process_reap(process, NULL);
-    stg_twin_process_free(process);
+        stg_mirror_process_reap(process, NULL);
+    stg_mirror_process_free(process);
     return rc;
 }
 
 /* ---- a copy ---- */
 
-static int ask(struct stg_twin_channel *channel, uint64_t offset, uint64_t bytes,
+static int ask(struct stg_mirror_channel *channel, uint64_t offset, uint64_t bytes,
                struct stg_err *err)
 {
     struct stg_gpu_job job = {
@@ -321,10 +322,10 @@ static int ask(struct stg_twin_channel *channel, uint64_t offset, uint64_t bytes
                                       "a copy to the device failed (the log says why)");
 }
 
-int stg_twin_process_copy(struct stg_twin_process *process, uint32_t lane,
-                          uint64_t offset, uint64_t bytes, struct stg_err *err)
+int stg_mirror_process_copy(struct stg_mirror_process *process, uint32_t channel,
+                            uint64_t offset, uint64_t bytes, struct stg_err *err)
 {
-    struct stg_twin_channel *channel = &process->channels[lane % STG_GPU_CHANNELS];
+    struct stg_mirror_channel *channel = &process->channels[channel % STG_GPU_CHANNELS];
     pthread_mutex_lock(&channel->lock);
     int rc = ask(channel, offset, bytes, err);
     pthread_mutex_unlock(&channel->lock);

@@ -16,7 +16,7 @@
 #include "daemon/dataset/activity.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/tuning.h"
-#include "daemon/gpu/twin.h"
+#include "daemon/gpu/mirror.h"
 #include "daemon/host/pool.h"
 #include "daemon/placement/partitioner.h"
 #include "daemon/stage/buffer.h"
@@ -110,7 +110,7 @@ struct stg_boundary {
 /* Of the batches. */
 struct stg_stage_memory {
     struct stg_segment arena;
-    struct stg_twin *twin; /* of it, on a GPU; NULL: there shall be none. No lock */
+    struct stg_mirror *mirror; /* of it, on a GPU; NULL: there shall be none. No lock */
     char holder[STG_HOLDER_BYTES]; /* on the budget */
     uint64_t budget_bytes;
     uint64_t *backed; /* of a sparse arena: memory of each slot. A runner that has the

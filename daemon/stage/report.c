@@ -72,10 +72,10 @@ static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
                      struct stg_pipeline_status *ret)
 {
     char why[STG_ERR_TEXT_BYTES];
-    if (stage->memory.twin == NULL)
+    if (stage->memory.mirror == NULL)
         return;
     ret->gpu = stage->config.spec->gpu.device;
-    ret->gpu_copies = stg_twin_status(stage->memory.twin, why, sizeof(why));
+    ret->gpu_copies = stg_mirror_status(stage->memory.mirror, why, sizeof(why));
     ret->gpu_why = stg_text_keep(bump, why);
 }
 

@@ -559,18 +559,18 @@ static void compute(struct stg_runner *runner, struct stg_work *work)
 }
 
 /* Before the batch is published. No thread of a pool waits for a GPU. */
-static void copy_to_twin(const struct stg_runner *runner, struct stg_work *work)
+static void copy_to_mirror(const struct stg_runner *runner, struct stg_work *work)
 {
     struct stg_stage *stage = runner->stage;
     work->device = 0;
-    if (stage->memory.twin == NULL || work->err.code != 0)
+    if (stage->memory.mirror == NULL || work->err.code != 0)
         return;
     uint64_t began = stg_now_ns(), first, bytes;
     uint64_t offset = stg_extent_offset(stage->buffer.leases, work->extent);
     stg_batch_device_span((const char *)stage->memory.arena.base + offset, &first,
                           &bytes);
     work->device =
-        stg_twin_copy(stage->memory.twin, runner->index, offset + first, bytes);
+        stg_mirror_copy(stage->memory.mirror, runner->index, offset + first, bytes);
     work->busy_ns += stg_now_ns() - began;
 }
 
@@ -613,7 +613,7 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
             give_draw_back(stage);
     }
     if (work.is_drawn) {
-        copy_to_twin(runner, &work);
+        copy_to_mirror(runner, &work);
         stg_publish(stage, &work);
     } else {
         unreserve(stage, extent);

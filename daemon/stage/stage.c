@@ -35,20 +35,20 @@ static int init_buffer(struct stg_stage *stage, struct stg_err *err)
 }
 
 /* A private run is looked at, not trained on. */
-static bool has_twin(const struct stg_stage *stage)
+static bool has_mirror(const struct stg_stage *stage)
 {
     return stage->config.spec->gpu.device != NULL && !stage->config.private_run;
 }
 
 /* That it copies nothing now is no error. It has page-locked the arena then, or will do
  * without. */
-static int make_twin(struct stg_stage *stage, struct stg_err *err)
+static int make_mirror(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_pipeline_spec *spec = stage->config.spec;
-    if (!has_twin(stage))
+    if (!has_mirror(stage))
         return 0;
     uint64_t all = stage->memory.arena.bytes, most = spec->gpu.memory_bytes;
-    struct stg_twin_config config = {
+    struct stg_mirror_config config = {
         .name = stage->config.name,
         .device = spec->gpu.device,
         .segment = stage->memory.arena.fd,
@@ -56,7 +56,7 @@ static int make_twin(struct stg_stage *stage, struct stg_err *err)
         .memory_bytes = most != 0 && most < all ? most : all,
         .cancelled = stage->config.cancelled,
     };
-    int rc = stg_twin_create(&config, &stage->memory.twin, err);
+    int rc = stg_mirror_create(&config, &stage->memory.mirror, err);
     return rc < 0 ? rc : stg_segment_seal("stager-arena", &stage->memory.arena, err);
 }
 
@@ -94,11 +94,11 @@ int stg_stage_create(const struct stg_stage_config *config,
     if (rc == 0)
         rc = stg_stage_init_choice(stage, err);
     if (rc == 0)
-        rc = stg_stage_make_arena(stage, has_twin(stage), err);
+        rc = stg_stage_make_arena(stage, has_mirror(stage), err);
     if (rc == 0)
         rc = init_buffer(stage, err);
     if (rc == 0)
-        rc = make_twin(stage, err);
+        rc = make_mirror(stage, err);
     if (rc == 0)
         rc = stg_runners_start(stage, err);
     if (rc < 0) {
@@ -118,7 +118,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_runners_finish(stage);
     stg_stage_finish_choice(stage);
     stg_observers_finish(&stage->observers);
-    stg_twin_destroy(stage->memory.twin);
+    stg_mirror_destroy(stage->memory.mirror);
     stg_feed_set_unref(stage->boundary.feeds);
     stg_stage_cut_unref(stage->boundary.cut);
     free(stage->boundary.chosen);
@@ -235,8 +235,8 @@ int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
             .segment_bytes = stage->memory.arena.bytes,
             .device = {.fd = -1},
         };
-        if (attach->wants_device && stage->memory.twin != NULL)
-            stg_twin_memory(stage->memory.twin, &ret->device);
+        if (attach->wants_device && stage->memory.mirror != NULL)
+            stg_mirror_memory(stage->memory.mirror, &ret->device);
     }
     pthread_mutex_unlock(&stage->lock);
     if (rc < 0)

@@ -22,7 +22,7 @@
 #include "core/spec.h"
 #include "core/trace.h"
 #include "daemon/admission/plan.h"
-#include "daemon/gpu/twin.h"
+#include "daemon/gpu/mirror.h"
 #include "daemon/host/memory.h"
 #include "ops/graph/graph.h"
 #include "ops/partition/cut.h"
@@ -110,7 +110,7 @@ struct stg_attached {
     struct stg_client *client;
     int fds[3];
     uint64_t segment_bytes;
-    struct stg_twin_memory device; /* its descriptor is the caller's */
+    struct stg_mirror_memory device; /* its descriptor is the caller's */
 };
 
 /* Keeps a place for a client and makes its pages. It takes part from stg_stage_join on;

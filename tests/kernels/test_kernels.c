@@ -10,7 +10,7 @@
 
 #include "core/status.h"
 #include "tests/check.h"
-#include "tests/kernels/twin.h"
+#include "tests/kernels/host.h"
 
 static struct stg_err err;
 
@@ -32,7 +32,7 @@ static void *make_elements(int dtype, size_t n, uint64_t seed)
     unsigned bytes = stg_dtype_bytes(dtype);
     void *data = malloc(n * bytes + 1);
     CHECK(data != NULL);
-    twin_random(seed, data, n * bytes);
+    host_random(seed, data, n * bytes);
     for (size_t i = 0; i < N_EDGES && i < n; i++) {
         if (dtype == STAGER_FLOAT64)
             ((double *)data)[i] = edges[i];
@@ -49,14 +49,14 @@ static void *make_small(int dtype, size_t n, uint64_t seed)
     double *wide = malloc((n + 1) * sizeof(*wide));
     unsigned char *random = malloc(n + 1);
     CHECK(wide != NULL && random != NULL);
-    twin_random(seed, random, n);
+    host_random(seed, random, n);
     for (size_t i = 0; i < n; i++)
         wide[i] = ((double)random[i] - 100.0) / 37.0;
-    struct stg_tensor x = twin_tensor(STAGER_FLOAT64, 1, shape, wide);
+    struct stg_tensor x = host_tensor(STAGER_FLOAT64, 1, shape, wide);
     char attrs[64];
     size_t bytes;
     snprintf(attrs, sizeof(attrs), "dtype=\"%s\"", stg_dtype_name(dtype));
-    void *ret = twin_run("cast", attrs, &x, 1, &bytes);
+    void *ret = host_run("cast", attrs, &x, 1, &bytes);
     CHECK_INT(bytes, n * stg_dtype_bytes(dtype));
     free(wide);
     free(random);
@@ -76,16 +76,16 @@ static void check_cast(const struct bench *bench, int from, int to)
     const size_t n = 1003;
     int64_t shape[1] = {(int64_t)n};
     void *data = make_elements(from, n, (uint64_t)(from * 31 + to));
-    struct stg_tensor x = twin_tensor(from, 1, shape, data);
+    struct stg_tensor x = host_tensor(from, 1, shape, data);
     char attrs[64], what[64];
     size_t bytes;
     snprintf(attrs, sizeof(attrs), "dtype=\"%s\"", stg_dtype_name(to));
     snprintf(what, sizeof(what), "cast of %s", stg_dtype_name(from));
-    void *want = twin_run("cast", attrs, &x, 1, &bytes);
+    void *want = host_run("cast", attrs, &x, 1, &bytes);
     void *in = bench_up(bench, data, x.data_bytes), *out = bench_room(bench, bytes);
     CHECK_OK(bench->kernels->cast(NULL, to, out, from, in, n, &err), err);
     void *got = bench_down(bench, out, bytes);
-    twin_same(what, to, got, want, n);
+    host_same(what, to, got, want, n);
     bench_free(bench, in);
     bench_free(bench, out);
     free(got);
@@ -114,12 +114,12 @@ static void logarithms(struct bench bench)
         int dtype = numbers[i];
         size_t bytes;
         void *data = make_elements(dtype, n, 7 + i);
-        struct stg_tensor x = twin_tensor(dtype, 1, shape, data);
-        void *want = twin_run("log1p", "", &x, 1, &bytes);
+        struct stg_tensor x = host_tensor(dtype, 1, shape, data);
+        void *want = host_run("log1p", "", &x, 1, &bytes);
         void *at = bench_up(&bench, data, bytes);
         CHECK_OK(bench.kernels->log1p(NULL, dtype, at, at, n, &err), err);
         void *got = bench_down(&bench, at, bytes);
-        twin_near("log1p", dtype, got, want, n, 2);
+        host_near("log1p", dtype, got, want, n, 2);
         bench_free(&bench, at);
         free(got);
         free(want);
@@ -141,14 +141,14 @@ static void check_bucketize(const struct bench *bench, int dtype, const char *at
     for (size_t i = 0; i < n_boundaries; i++) /* a boundary value belongs above it */
         if (dtype == STAGER_FLOAT32)
             ((float *)data)[N_EDGES + i] = boundaries[i];
-    struct stg_tensor x = twin_tensor(dtype, 1, shape, data);
-    void *want = twin_run("bucketize", attrs, &x, 1, &bytes);
+    struct stg_tensor x = host_tensor(dtype, 1, shape, data);
+    void *want = host_run("bucketize", attrs, &x, 1, &bytes);
     void *in = bench_up(bench, data, x.data_bytes), *out = bench_room(bench, bytes);
     void *at = bench_up(bench, boundaries, n_boundaries * sizeof(*boundaries));
     CHECK_OK(bench->kernels->bucketize(NULL, out, dtype, in, n, at, n_boundaries, &err),
              err);
     void *got = bench_down(bench, out, bytes);
-    twin_same("bucketize", STAGER_INT32, got, want, n);
+    host_same("bucketize", STAGER_INT32, got, want, n);
     bench_free(bench, in);
     bench_free(bench, out);
     bench_free(bench, at);
@@ -186,7 +186,7 @@ static void hashes(struct bench bench)
         offsets[i + 1] = offsets[i] + i % 200;
     char *bytes = malloc((size_t)offsets[N] + 1);
     CHECK(bytes != NULL);
-    twin_random(5, bytes, (size_t)offsets[N]);
+    host_random(5, bytes, (size_t)offsets[N]);
     struct stg_tensor x = {.dtype = STAGER_STRING,
                            .ndim = 1,
                            .data = bytes,
@@ -201,12 +201,12 @@ static void hashes(struct bench bench)
         char attrs[64];
         size_t n_bytes;
         snprintf(attrs, sizeof(attrs), "num_buckets=%s", buckets_of[i]);
-        void *want = twin_run("string_to_hash_bucket_fast", attrs, &x, 1, &n_bytes);
+        void *want = host_run("string_to_hash_bucket_fast", attrs, &x, 1, &n_bytes);
         CHECK_OK(bench.kernels->hash_bucket(NULL, out, text, at, N,
                                             strtoull(buckets_of[i], NULL, 10), &err),
                  err);
         void *got = bench_down(&bench, out, n_bytes);
-        twin_same("hash_bucket", STAGER_INT64, got, want, N);
+        host_same("hash_bucket", STAGER_INT64, got, want, N);
         free(got);
         free(want);
     }
@@ -229,25 +229,25 @@ static void check_normalize(const struct bench *bench, int from, int to,
                         (int64_t)how.channels};
     unsigned char *data = malloc(n * sizeof(float));
     CHECK(data != NULL);
-    twin_random(n, data, n);
+    host_random(n, data, n);
     if (from == STAGER_FLOAT32) {
         free(data);
         data = make_small(STAGER_FLOAT32, n, n);
     }
-    struct stg_tensor image = twin_tensor(from, 4, shape, data);
+    struct stg_tensor image = host_tensor(from, 4, shape, data);
     size_t image_bytes;
     /* The op takes floats, so the op before it converts; the kernel takes the image's
      * bytes. */
-    void *floats = twin_run("cast", "dtype=\"float32\"", &image, 1, &image_bytes);
-    struct stg_tensor x = twin_tensor(STAGER_FLOAT32, 4, shape, floats);
-    void *want = twin_run("normalize_image", attrs, &x, 1, &bytes);
+    void *floats = host_run("cast", "dtype=\"float32\"", &image, 1, &image_bytes);
+    struct stg_tensor x = host_tensor(STAGER_FLOAT32, 4, shape, floats);
+    void *want = host_run("normalize_image", attrs, &x, 1, &bytes);
     void *in = bench_up(bench, data, image.data_bytes), *out = bench_room(bench, bytes);
     how.x_dtype = from;
     how.y_dtype = to;
     CHECK_INT(bytes, n * stg_dtype_bytes(to));
     CHECK_OK(bench->kernels->normalize_image(NULL, &how, out, in, &err), err);
     void *got = bench_down(bench, out, bytes);
-    twin_same("normalize_image", to, got, want, n);
+    host_same("normalize_image", to, got, want, n);
     bench_free(bench, in);
     bench_free(bench, out);
     free(got);
@@ -318,14 +318,14 @@ static void check_lookup(const struct bench *bench, int dtype, int ids_dtype,
     void *table = make_small(dtype, N_TABLE * WIDTH, 3);
     void *weights = make_small(dtype, ids.n, 4);
     void *id = wide ? (void *)ids.wide : (void *)ids.narrow;
-    struct stg_tensor inputs[4] = {twin_tensor(dtype, 2, table_shape, table),
-                                   twin_tensor(ids_dtype, 1, n_ids, id),
-                                   twin_tensor(STAGER_INT64, 1, n_splits, ids.splits),
-                                   twin_tensor(dtype, 1, n_ids, weights)};
+    struct stg_tensor inputs[4] = {host_tensor(dtype, 2, table_shape, table),
+                                   host_tensor(ids_dtype, 1, n_ids, id),
+                                   host_tensor(STAGER_INT64, 1, n_splits, ids.splits),
+                                   host_tensor(dtype, 1, n_ids, weights)};
     char attrs[64];
     snprintf(attrs, sizeof(attrs), "combiner=\"%s\" weighted=%s", name,
              weighted ? "true" : "false");
-    void *want = twin_run("embedding_lookup", attrs, inputs,
+    void *want = host_run("embedding_lookup", attrs, inputs,
                           !pools      ? 2
                           : !weighted ? 3
                                       : 4,
@@ -347,7 +347,7 @@ static void check_lookup(const struct bench *bench, int dtype, int ids_dtype,
                                     .weights = weighted ? at[3] : NULL};
     CHECK_OK(bench->kernels->embedding_lookup(NULL, &how, &err), err);
     void *got = bench_down(bench, how.y, bytes);
-    twin_same(name, dtype, got, want, n * WIDTH);
+    host_same(name, dtype, got, want, n * WIDTH);
     for (int i = 0; i < 4; i++)
         bench_free(bench, at[i]);
     bench_free(bench, how.y);
@@ -390,7 +390,7 @@ static void bad_ids(struct bench bench)
     void *at = bench_up(&bench, splits, sizeof(splits));
     CHECK_OK(bench.kernels->embedding_lookup(NULL, &how, &err), err);
     void *got = bench_down(&bench, how.y, sizeof(want));
-    twin_same("a bad id", STAGER_FLOAT32, got, want, 6);
+    host_same("a bad id", STAGER_FLOAT32, got, want, 6);
     int64_t *bad = bench_down(&bench, how.bad, sizeof(*bad));
     CHECK_INT(*bad, 1);
     free(got);
@@ -403,7 +403,7 @@ static void bad_ids(struct bench bench)
     how.splits = at;
     CHECK_OK(bench.kernels->embedding_lookup(NULL, &how, &err), err);
     got = bench_down(&bench, how.y, sizeof(pooled));
-    twin_same("a bad id of a row", STAGER_FLOAT32, got, pooled, 2);
+    host_same("a bad id of a row", STAGER_FLOAT32, got, pooled, 2);
     free(got);
     bench_free(&bench, how.y);
     bench_free(&bench, (void *)(uintptr_t)how.table);
@@ -425,15 +425,15 @@ static void check_concat(const struct bench *bench, size_t n_x, size_t (*width)(
     for (size_t i = 0; i < n_x; i++) {
         int64_t shape[2] = {BATCH, (int64_t)width(i)};
         row_bytes[i] = width(i);
-        inputs[i] = twin_tensor(STAGER_INT8, 2, shape,
+        inputs[i] = host_tensor(STAGER_INT8, 2, shape,
                                 make_elements(STAGER_INT8, BATCH * width(i), i));
         at[i] = bench_up(bench, inputs[i].data, inputs[i].data_bytes);
     }
-    void *want = twin_run("concat", "axis=1", inputs, n_x, &bytes);
+    void *want = host_run("concat", "axis=1", inputs, n_x, &bytes);
     void *out = bench_room(bench, bytes);
     CHECK_OK(bench->kernels->concat(NULL, out, at, row_bytes, n_x, BATCH, &err), err);
     void *got = bench_down(bench, out, bytes);
-    twin_same("concat", STAGER_INT8, got, want, bytes);
+    host_same("concat", STAGER_INT8, got, want, bytes);
     for (size_t i = 0; i < n_x; i++) {
         bench_free(bench, (void *)(uintptr_t)at[i]);
         free(inputs[i].data);
@@ -486,7 +486,7 @@ static void many_joins(struct bench bench)
     void *out = bench_room(&bench, sizeof(want));
     CHECK_OK(bench.kernels->concat(NULL, out, at, row_bytes, MOST, BATCH, &err), err);
     void *got = bench_down(&bench, out, sizeof(want));
-    twin_same("concat of many", STAGER_UINT8, got, want, sizeof(want));
+    host_same("concat of many", STAGER_UINT8, got, want, sizeof(want));
     CHECK_OK(bench.kernels->concat(NULL, out, at, row_bytes, 0, BATCH, &err), err);
     for (size_t i = 0; i < MOST; i++)
         bench_free(&bench, (void *)(uintptr_t)at[i]);

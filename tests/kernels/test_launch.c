@@ -11,7 +11,7 @@
 #include "ops/exec/device.h"
 #include "proto/load.h"
 #include "tests/check.h"
-#include "tests/kernels/twin.h"
+#include "tests/kernels/host.h"
 
 #define MAX_BLOCKS 64
 #define MAX_NODES 16
@@ -84,7 +84,7 @@ static void rig_feeds(struct rig *rig)
     static uint8_t image[N * 60];
     static int64_t ids[N * 2], values[N * 3], splits[N + 1], offsets[N + 1];
     static char letters[N];
-    twin_random(1, image, sizeof(image));
+    host_random(1, image, sizeof(image));
     for (int i = 0; i < N * 3; i++) {
         x[i] = (float)i / 7.0f;
         values[i] = i * 11 % 50;
@@ -98,12 +98,12 @@ static void rig_feeds(struct rig *rig)
     memset(letters, 'a', sizeof(letters));
     int64_t two[] = {N, 3}, four[] = {N, 4, 5, 3}, pairs[] = {N, 2}, all[] = {N * 3},
             rows[] = {N + 1}, one[] = {N};
-    rig->staged[X] = twin_tensor(STAGER_FLOAT32, 2, two, x);
-    rig->staged[IMAGE] = twin_tensor(STAGER_UINT8, 4, four, image);
-    rig->staged[IDS] = twin_tensor(STAGER_INT64, 2, pairs, ids);
-    rig->staged[VALUES] = twin_tensor(STAGER_INT64, 1, all, values);
-    rig->staged[SPLITS] = twin_tensor(STAGER_INT64, 1, rows, splits);
-    rig->staged[TEXT] = twin_tensor(STAGER_STRING, 1, one, letters);
+    rig->staged[X] = host_tensor(STAGER_FLOAT32, 2, two, x);
+    rig->staged[IMAGE] = host_tensor(STAGER_UINT8, 4, four, image);
+    rig->staged[IDS] = host_tensor(STAGER_INT64, 2, pairs, ids);
+    rig->staged[VALUES] = host_tensor(STAGER_INT64, 1, all, values);
+    rig->staged[SPLITS] = host_tensor(STAGER_INT64, 1, rows, splits);
+    rig->staged[TEXT] = host_tensor(STAGER_STRING, 1, one, letters);
     rig->staged[TEXT].data_bytes = N;
     rig->staged[TEXT].begin = offsets;
     rig->staged[TEXT].end = offsets + 1;
@@ -194,9 +194,9 @@ static void check_same(struct rig *rig, const char *name, const struct stg_tenso
     void *got = bench_down(rig->bench, there->data, (size_t)there->data_bytes);
     size_t n = (size_t)stg_tensor_n(host);
     if (host->dtype == STAGER_FLOAT32 || host->dtype == STAGER_FLOAT16)
-        twin_near(name, host->dtype, got, host->data, n, 2);
+        host_near(name, host->dtype, got, host->data, n, 2);
     else
-        twin_same(name, host->dtype, got, host->data, n);
+        host_same(name, host->dtype, got, host->data, n);
     free(got);
 }
 

@@ -13,7 +13,7 @@
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/client/compute/models.golden.h"
-#include "tests/kernels/twin.h"
+#include "tests/kernels/host.h"
 
 #define N_ROWS (sizeof(clicks) / sizeof(clicks[0]))
 #define MAX_FEATURES 8
@@ -132,7 +132,7 @@ static void check_same(const struct model *model, const char *name, struct stg_r
     for (int d = 0; d < here.ndim; d++)
         CHECK_INT(there.shape[d], here.shape[d]);
     void *got = bench_down(model->bench, there.data, (size_t)there.data_bytes);
-    twin_same(name, here.dtype, got, here.data, (size_t)stg_tensor_n(&here));
+    host_same(name, here.dtype, got, here.data, (size_t)stg_tensor_n(&here));
     free(got);
     bench_free(model->bench, how.bad);
 }

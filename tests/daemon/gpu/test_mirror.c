@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The twin of a pipeline's memory against a stager-gpu that sends wrong replies
+ * The mirror of a pipeline's memory against a stager-gpu that sends wrong replies
  * (gpu/fake_gpu.c). The daemon checks every reply, none of them ends it, and the worst
  * effect is a batch that is not copied.
  */
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/gpu/twin.h"
+#include "daemon/gpu/mirror.h"
 #include "daemon/host/helper.h"
 #include "tests/check.h"
 
@@ -36,24 +36,24 @@ static void skip_where_no_program_starts(void)
         SKIP("%s is for another machine, and no binfmt_misc starts it", path);
 }
 
-static struct stg_twin *make(const char *what, int *ret_segment)
+static struct stg_mirror *make(const char *what, int *ret_segment)
 {
-    struct stg_twin *twin;
+    struct stg_mirror *mirror;
     skip_where_no_program_starts();
     *ret_segment = memfd_create("segment", MFD_CLOEXEC);
     CHECK(*ret_segment >= 0 && ftruncate(*ret_segment, SEGMENT_BYTES) == 0);
-    struct stg_twin_config config = {.name = "p",
-                                     .device = what,
-                                     .segment = *ret_segment,
-                                     .segment_bytes = SEGMENT_BYTES,
-                                     .memory_bytes = SEGMENT_BYTES};
-    CHECK_OK(stg_twin_create(&config, &twin, &err), err);
-    return twin;
+    struct stg_mirror_config config = {.name = "p",
+                                       .device = what,
+                                       .segment = *ret_segment,
+                                       .segment_bytes = SEGMENT_BYTES,
+                                       .memory_bytes = SEGMENT_BYTES};
+    CHECK_OK(stg_mirror_create(&config, &mirror, &err), err);
+    return mirror;
 }
 
-static void finish(struct stg_twin *twin, int segment)
+static void finish(struct stg_mirror *mirror, int segment)
 {
-    stg_twin_destroy(twin);
+    stg_mirror_destroy(mirror);
     close(segment);
 }
 
@@ -62,14 +62,14 @@ static void refused(const char *what, const char *because)
 {
     char why[512];
     int segment;
-    struct stg_twin *twin = make(what, &segment);
-    struct stg_twin_memory memory;
-    stg_twin_memory(twin, &memory);
+    struct stg_mirror *mirror = make(what, &segment);
+    struct stg_mirror_memory memory;
+    stg_mirror_memory(mirror, &memory);
     CHECK_INT(memory.fd, -1);
-    CHECK_INT(stg_twin_copy(twin, 0, 0, 64), 0);
-    CHECK_INT(stg_twin_status(twin, why, sizeof(why)), 0);
+    CHECK_INT(stg_mirror_copy(mirror, 0, 0, 64), 0);
+    CHECK_INT(stg_mirror_status(mirror, why, sizeof(why)), 0);
     CHECK_CONTAINS(why, because);
-    finish(twin, segment);
+    finish(mirror, segment);
 }
 
 static void a_beginning_that_makes_no_sense_is_refused(void)
@@ -94,19 +94,19 @@ static void its_reasons_are_printed_as_text(void)
 static void distrusted(const char *what, unsigned n_good)
 {
     int segment;
-    struct stg_twin *twin = make(what, &segment);
-    struct stg_twin_memory memory, again;
-    stg_twin_memory(twin, &memory);
+    struct stg_mirror *mirror = make(what, &segment);
+    struct stg_mirror_memory memory, again;
+    stg_mirror_memory(mirror, &memory);
     CHECK(memory.fd >= 0 && memory.number == 1 && memory.bytes >= SEGMENT_BYTES);
     for (unsigned i = 0; i < n_good; i++)
-        CHECK_INT(stg_twin_copy(twin, 0, 0, 64), 1);
-    CHECK_INT(stg_twin_copy(twin, 4, 0, 64), 0);
-    stg_twin_memory(twin, &again);
+        CHECK_INT(stg_mirror_copy(mirror, 0, 0, 64), 1);
+    CHECK_INT(stg_mirror_copy(mirror, 4, 0, 64), 0);
+    stg_mirror_memory(mirror, &again);
     CHECK_INT(again.number, memory.number);
     CHECK_INT(again.bytes, memory.bytes);
     close(memory.fd);
     close(again.fd);
-    finish(twin, segment);
+    finish(mirror, segment);
 }
 
 static void an_answer_that_makes_no_sense_is_no_copy(void)
@@ -122,14 +122,14 @@ static void an_honest_one_copies_what_lies_in_its_memory(void)
 {
     char why[512];
     int segment;
-    struct stg_twin *twin = make("honest", &segment);
-    CHECK_INT(stg_twin_copy(twin, 0, 0, SEGMENT_BYTES), 1);
-    CHECK_INT(stg_twin_copy(twin, 0, 4096, 0), 1);
-    CHECK_INT(stg_twin_copy(twin, 0, 1, SEGMENT_BYTES), 0); /* beyond its end */
-    CHECK_INT(stg_twin_copy(twin, 0, SEGMENT_BYTES / 2, 64), 1);
-    CHECK_INT(stg_twin_status(twin, why, sizeof(why)), 3);
+    struct stg_mirror *mirror = make("honest", &segment);
+    CHECK_INT(stg_mirror_copy(mirror, 0, 0, SEGMENT_BYTES), 1);
+    CHECK_INT(stg_mirror_copy(mirror, 0, 4096, 0), 1);
+    CHECK_INT(stg_mirror_copy(mirror, 0, 1, SEGMENT_BYTES), 0); /* beyond its end */
+    CHECK_INT(stg_mirror_copy(mirror, 0, SEGMENT_BYTES / 2, 64), 1);
+    CHECK_INT(stg_mirror_status(mirror, why, sizeof(why)), 3);
     CHECK_STR(why, "");
-    finish(twin, segment);
+    finish(mirror, segment);
 }
 
 static const struct stg_test tests[] = {

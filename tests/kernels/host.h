@@ -2,8 +2,8 @@
  *
  * A kernel of a device next to the op that it replaces. A failure ends the test.
  */
-#ifndef STG_TESTS_KERNELS_TWIN_H
-#define STG_TESTS_KERNELS_TWIN_H
+#ifndef STG_TESTS_KERNELS_HOST_H
+#define STG_TESTS_KERNELS_HOST_H
 
 #include "core/batch.h"
 #include "core/device.h"
@@ -30,20 +30,20 @@ void bench_free(const struct bench *bench, void *at);
 
 /* Returns output 0 of the op, in new memory, and its size. attrs are written as in a case
  * of tests/ops. */
-void *twin_run(const char *op, const char *attrs, const struct stg_tensor *inputs,
+void *host_run(const char *op, const char *attrs, const struct stg_tensor *inputs,
                size_t n, size_t *ret_bytes);
 
 /* Checks that n elements are bitwise equal; any NaN equals a NaN. */
-void twin_same(const char *what, int dtype, const void *got, const void *want, size_t n);
+void host_same(const char *what, int dtype, const void *got, const void *want, size_t n);
 
 /* Checks that they differ by at most `ulps` representable numbers. */
-void twin_near(const char *what, int dtype, const void *got, const void *want, size_t n,
+void host_near(const char *what, int dtype, const void *got, const void *want, size_t n,
                int64_t ulps);
 
 /* Returns random bytes, the same every time. */
-void twin_random(uint64_t seed, void *data, size_t bytes);
+void host_random(uint64_t seed, void *data, size_t bytes);
 
 /* A tensor over data, which the caller keeps. */
-struct stg_tensor twin_tensor(int dtype, int ndim, const int64_t *shape, void *data);
+struct stg_tensor host_tensor(int dtype, int ndim, const int64_t *shape, void *data);
 
 #endif

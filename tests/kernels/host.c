@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/kernels/twin.h"
+#include "tests/kernels/host.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ void bench_free(const struct bench *bench, void *at)
 
 /* ---- the op ---- */
 
-void *twin_run(const char *op, const char *attrs, const struct stg_tensor *inputs,
+void *host_run(const char *op, const char *attrs, const struct stg_tensor *inputs,
                size_t n, size_t *ret_bytes)
 {
     struct op_case c = {.op = op, .attrs = attrs};
@@ -133,7 +133,7 @@ static double value_of(int dtype, const void *data, size_t i, int64_t *ret_place
     return value;
 }
 
-void twin_near(const char *what, int dtype, const void *got, const void *want, size_t n,
+void host_near(const char *what, int dtype, const void *got, const void *want, size_t n,
                int64_t ulps)
 {
     for (size_t i = 0; i < n; i++) {
@@ -145,7 +145,7 @@ void twin_near(const char *what, int dtype, const void *got, const void *want, s
     }
 }
 
-void twin_same(const char *what, int dtype, const void *got, const void *want, size_t n)
+void host_same(const char *what, int dtype, const void *got, const void *want, size_t n)
 {
     unsigned bytes = stg_dtype_bytes(dtype);
     bool is_float = dtype == STAGER_FLOAT32 || dtype == STAGER_FLOAT64 ||
@@ -164,7 +164,7 @@ void twin_same(const char *what, int dtype, const void *got, const void *want, s
     }
 }
 
-void twin_random(uint64_t seed, void *data, size_t bytes)
+void host_random(uint64_t seed, void *data, size_t bytes)
 {
     unsigned char *to = data;
     uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
@@ -176,7 +176,7 @@ void twin_random(uint64_t seed, void *data, size_t bytes)
     }
 }
 
-struct stg_tensor twin_tensor(int dtype, int ndim, const int64_t *shape, void *data)
+struct stg_tensor host_tensor(int dtype, int ndim, const int64_t *shape, void *data)
 {
     struct stg_tensor ret = {.dtype = dtype, .ndim = ndim, .data = data};
     memcpy(ret.shape, shape, (size_t)ndim * sizeof(*shape));
