@@ -108,10 +108,10 @@ enum stg_descriptor_kind {
  *   daemon  stg_ring_push        the slot at head, then head (release)
  *   daemon  stg_ring_finish      final, then as push; nothing afterwards
  *   daemon  stg_ring_cut         cut (release), after stg_ring_finish
- *   daemon  stg_ring_want_bell   bell_wanted, while what clients do can change anything
- *   daemon  stg_ring_trace       traced, when a trace begins and ends
- *   daemon  stg_ring_drop        dropped_batches, dropped_rows
- *   client  stg_ring_take        nothing here: its cursor is private */
+ *   daemon  stg_ring_want_doorbell   doorbell_wanted, while what clients do can change
+ * anything daemon  stg_ring_trace       traced, when a trace begins and ends daemon
+ * stg_ring_drop        dropped_batches, dropped_rows client  stg_ring_take        nothing
+ * here: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
     uint32_t lease;
@@ -151,7 +151,7 @@ struct stg_ring_page {
     _Alignas(64) _Atomic uint64_t head; /* descriptors ever published */
     _Atomic uint32_t cut; /* not 0: what was not taken is void, `final` comes at once */
     _Alignas(64) _Atomic uint32_t
-        bell_wanted;         /* another number than the last: ring when you run dry */
+        doorbell_wanted;     /* another number than the last: ring when you run dry */
     _Atomic uint32_t traced; /* not 0: put your spans into the control page */
     _Atomic uint64_t dropped_batches; /* by on_timeout: drop, since this client opened */
     _Atomic uint64_t dropped_rows;    /* in those batches */
@@ -160,7 +160,7 @@ struct stg_ring_page {
 };
 static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
 static_assert(offsetof(struct stg_ring_page, cut) == 72, "ABI");
-static_assert(offsetof(struct stg_ring_page, bell_wanted) == 128, "ABI");
+static_assert(offsetof(struct stg_ring_page, doorbell_wanted) == 128, "ABI");
 static_assert(offsetof(struct stg_ring_page, traced) == 132, "ABI");
 static_assert(offsetof(struct stg_ring_page, dropped_batches) == 136, "ABI");
 static_assert(offsetof(struct stg_ring_page, dropped_rows) == 144, "ABI");
@@ -194,8 +194,8 @@ struct stg_control_page {
         64) _Atomic uint64_t asked; /* the next descriptor that `next` wanted, from 1 */
     _Atomic uint64_t taken;         /* descriptors taken: asked, or one less */
     _Alignas(
-        64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep, ring the bell */
-    _Atomic uint32_t parting;          /* 1: it closes the stream */
+        64) _Atomic uint32_t waiting; /* 1: asleep or about to sleep, ring the doorbell */
+    _Atomic uint32_t parting;         /* 1: it closes the stream */
     _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC */
     _Alignas(64) _Atomic uint64_t
         pass_wanted; /* passes asked for: 1 at open, +1 a rewind */

@@ -88,9 +88,9 @@ void stg_ring_cut(struct stg_ring_writer *writer)
     atomic_store_explicit(&writer->page->cut, 1, memory_order_release);
 }
 
-void stg_ring_want_bell(struct stg_ring_writer *writer)
+void stg_ring_want_doorbell(struct stg_ring_writer *writer)
 {
-    _Atomic uint32_t *wanted = &writer->page->bell_wanted;
+    _Atomic uint32_t *wanted = &writer->page->doorbell_wanted;
     uint32_t old = atomic_load_explicit(wanted, memory_order_relaxed);
     atomic_store_explicit(wanted, old + 1, memory_order_relaxed);
     full_fence();
@@ -254,14 +254,14 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
     return true;
 }
 
-bool stg_ring_should_bell(struct stg_ring_reader *reader)
+bool stg_ring_needs_doorbell(struct stg_ring_reader *reader)
 {
     full_fence();
     uint32_t wanted =
-        atomic_load_explicit(&reader->page->bell_wanted, memory_order_relaxed);
-    if (wanted == reader->bell_rung || stg_ring_ready(reader))
+        atomic_load_explicit(&reader->page->doorbell_wanted, memory_order_relaxed);
+    if (wanted == reader->doorbell_rung || stg_ring_ready(reader))
         return false;
-    reader->bell_rung = wanted;
+    reader->doorbell_rung = wanted;
     return true;
 }
 

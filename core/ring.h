@@ -39,9 +39,9 @@ void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text)
  * the leases back. */
 void stg_ring_cut(struct stg_ring_writer *writer);
 
-/* Asks the client to ring when it runs dry: bumps bell_wanted, with a full fence after
- * it. The caller looks at the control page once more afterwards. */
-void stg_ring_want_bell(struct stg_ring_writer *writer);
+/* Asks the client to ring when it runs dry: bumps doorbell_wanted, with a full fence
+ * after it. The caller looks at the control page once more afterwards. */
+void stg_ring_want_doorbell(struct stg_ring_writer *writer);
 
 /* May the client leave its spans in the control page? */
 void stg_ring_trace(struct stg_ring_writer *writer, bool traced);
@@ -92,7 +92,7 @@ int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
 struct stg_ring_reader {
     const struct stg_ring_page *page;
     uint64_t cursor; /* descriptors taken */
-    uint32_t bell_rung;
+    uint32_t doorbell_rung;
 };
 
 /* Is it asked for its spans? One load. */
@@ -111,9 +111,9 @@ bool stg_ring_ready(const struct stg_ring_reader *reader);
 /* Copies the next descriptor out. False when there is none. */
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 
-/* True once for each stg_ring_want_bell, when nothing is ready: the caller sends the
+/* True once for each stg_ring_want_doorbell, when nothing is ready: the caller sends the
  * doorbell. Full fence before the look. */
-bool stg_ring_should_bell(struct stg_ring_reader *reader);
+bool stg_ring_needs_doorbell(struct stg_ring_reader *reader);
 
 struct stg_control_writer {
     struct stg_control_page *page;

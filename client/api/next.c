@@ -76,7 +76,7 @@ int stager_rewind(struct stager_stream *stream)
                        (unsigned long long)(stream->passes - 1), stream->name);
     stream->at_end = false;
     stg_control_want_pass(&stream->control, ++stream->passes);
-    stg_stream_ring_bell(stream);
+    stg_stream_ring_doorbell(stream);
     return 0;
 }
 

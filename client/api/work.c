@@ -87,7 +87,7 @@ void stg_work_close(struct stg_work_client *work)
 
 void stg_work_ready(struct stg_work_client *work)
 {
-    while (!stg_socket_bell(work->client->fd))
+    while (!stg_socket_doorbell(work->client->fd))
         continue;
 }
 

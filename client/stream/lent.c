@@ -58,16 +58,16 @@ void stg_lents_finish(struct stager_stream *stream)
 
 /* ---- doorbells ---- */
 
-void stg_stream_ring_bell(struct stager_stream *stream)
+void stg_stream_ring_doorbell(struct stager_stream *stream)
 {
-    stream->bell_owed = !stg_socket_bell(stream->client->fd);
+    stream->doorbell_pending = !stg_socket_doorbell(stream->client->fd);
 }
 
 void stg_stream_ring_if_dry(struct stager_stream *stream)
 {
     if (stream->client != NULL &&
-        (stg_ring_should_bell(&stream->ring) || stream->bell_owed))
-        stg_stream_ring_bell(stream);
+        (stg_ring_needs_doorbell(&stream->ring) || stream->doorbell_pending))
+        stg_stream_ring_doorbell(stream);
 }
 
 /* ---- leases ---- */

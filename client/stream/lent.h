@@ -18,7 +18,7 @@ int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_
 
 /* Rings the daemon's doorbell; one that the system had no room for is owed. The second:
  * only if the daemon asked for it, or one is owed, and the stream is open. */
-void stg_stream_ring_bell(struct stager_stream *stream);
+void stg_stream_ring_doorbell(struct stager_stream *stream);
 void stg_stream_ring_if_dry(struct stager_stream *stream);
 
 /* Gives the lease of a descriptor back that became no batch. */

@@ -87,11 +87,11 @@ struct stager_stream {
     bool wants_reports; /* stagerd does */
     uint32_t spin_ns;
 
-    uint64_t passes;   /* asked for */
-    bool at_end;       /* until rewind */
-    uint64_t end_pass; /* the pass that ended last, as stagerd counts */
-    bool armed;        /* `waiting` is set in the control page */
-    bool bell_owed;    /* the last one was not taken: ring at the next look */
+    uint64_t passes;       /* asked for */
+    bool at_end;           /* until rewind */
+    uint64_t end_pass;     /* the pass that ended last, as stagerd counts */
+    bool armed;            /* `waiting` is set in the control page */
+    bool doorbell_pending; /* the last one was not taken: ring at the next look */
     bool late; /* the last stager_next ended by its own timeout, by nothing else */
     int64_t dry_since_ns; /* since when the ring was found empty; 0: it was not */
     int64_t ask_why_ns;   /* when stagerd may be asked again why */

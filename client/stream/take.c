@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The way of a batch: ring -> hand -> release. No system call when one is ready and the
- * daemon did not ask for a bell.
+ * daemon did not ask for a doorbell.
  */
 #include "client/stream/take.h"
 
@@ -13,7 +13,7 @@
 #include "client/stream/stream.h"
 #include "core/batch.h"
 
-/* A sleep is never longer: bounds the harm of a bell that got lost. */
+/* A sleep is never longer: bounds the harm of a doorbell that got lost. */
 #define SLEEP_NS 1000000000
 
 /* Handles that are made at once when a trainer holds more slices than ever before. */
@@ -181,7 +181,7 @@ static void sleep_once(struct stager_stream *stream, int64_t now_ns, int64_t dea
 }
 
 /* Waits until the ring has something: 0. The order of the look at the ring and all else
- * in here is the protocol: arm, take stale bells away, look, sleep. */
+ * in here is the protocol: arm, take stale doorbells away, look, sleep. */
 static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_millis)
 {
     stg_stream_ring_if_dry(stream);
@@ -213,7 +213,7 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
         stg_stream_ring_if_dry(stream);
         sleep_once(stream, now_ns, deadline_ns);
         if (stg_ring_ready(&stream->ring))
-            return 0; /* the bell that woke us is taken away before the next sleep */
+            return 0; /* the doorbell that woke us is taken away before the next sleep */
         now_ns = stg_clock_ns();
     }
 }

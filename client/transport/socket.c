@@ -272,7 +272,7 @@ long stg_socket_receive(int fd, void *buf, size_t capacity, int *fds, size_t max
 
 /* ---- doorbells ---- */
 
-bool stg_socket_bell(int fd)
+bool stg_socket_doorbell(int fd)
 {
     return send(fd, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
            (errno != ENOBUFS && errno != ENOMEM && errno != EINTR);
@@ -287,8 +287,8 @@ int stg_socket_drain(int fd)
 {
     /* Bounded: a daemon that rings without end must not keep us here. */
     for (int i = 0; i < 64; i++) {
-        char bell[16];
-        ssize_t n = recv(fd, bell, sizeof(bell), MSG_DONTWAIT);
+        char doorbell[16];
+        ssize_t n = recv(fd, doorbell, sizeof(doorbell), MSG_DONTWAIT);
         if (n > 0 || (n < 0 && errno == EINTR))
             continue;
         return n < 0 && errno == EAGAIN ? 0 : -STAGER_UNAVAILABLE;

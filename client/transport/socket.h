@@ -57,10 +57,10 @@ int stg_socket_send(int fd, const void *data, size_t bytes, int64_t deadline_ns,
 long stg_socket_receive(int fd, void *buf, size_t capacity, int *fds, size_t max_fds,
                         size_t *ret_n_fds, int64_t deadline_ns, struct stg_err *err);
 
-/* Rings the daemon's bell: one byte, never blocks. A full queue means that a bell is
- * there already; a dead daemon is noticed when sleeping. False: the system had no room
+/* Rings the daemon's doorbell: one byte, never blocks. A full queue means that a doorbell
+ * is there already; a dead daemon is noticed when sleeping. False: the system had no room
  * for it, ring again. */
-bool stg_socket_bell(int fd);
+bool stg_socket_doorbell(int fd);
 
 /* Sends one message if there is room for it now. Whether it was sent. */
 bool stg_socket_post(int fd, const void *data, size_t bytes);
@@ -73,8 +73,8 @@ int stg_socket_drain(int fd);
  * signal may end it early. */
 void stg_socket_sleep(int fd, int64_t until_ns);
 
-/* Says goodbye: no more bells from here, then waits (a second at most) until the daemon
- * has let go. Returns whether it has. Leaves fd open. */
+/* Says goodbye: no more doorbells from here, then waits (a second at most) until the
+ * daemon has let go. Returns whether it has. Leaves fd open. */
 bool stg_socket_part(int fd);
 
 #endif

@@ -81,7 +81,7 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
 static void ring(struct stg_session *session)
 {
     if (session->client != NULL)
-        stg_stage_bell(session->instance->stage, session->client);
+        stg_stage_doorbell(session->instance->stage, session->client);
     if (session->worker != NULL)
         stg_worker_ready(session->worker);
     stg_server_sweep_soon(session->server);
@@ -91,7 +91,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 {
     static char buf[STG_MESSAGE_MAX_BYTES + 1];
     struct stg_session *session = poll->data;
-    bool bell = false;
+    bool doorbell = false;
     if (session->probing != NULL) { /* the end of the connection alone is watched */
         stg_session_close(session);
         return;
@@ -106,11 +106,11 @@ static void on_readable(uv_poll_t *poll, int status, int events)
             return;
         }
         if (n == 1)
-            bell = true;
+            doorbell = true;
         else
             serve_message(session, buf, (size_t)n);
     }
-    if (bell && !session->closing)
+    if (doorbell && !session->closing)
         ring(session);
 }
 

@@ -45,7 +45,8 @@ void stg_endpoint_close(struct stg_endpoint *endpoint)
 }
 
 /* I4: the doorbell is non-blocking by call. Whether it is rung, or its client has gone: a
- * kernel out of memory is asked again. A full socket is too, although a bell is there. */
+ * kernel out of memory is asked again. A full socket is too, although a doorbell is
+ * there. */
 static bool ring(int socket)
 {
     return send(socket, "!", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EPIPE ||
@@ -109,10 +110,10 @@ void stg_client_ask_spans(struct stg_client *client, bool on)
     stg_ring_trace(&client->ring, on);
 }
 
-void stg_client_want_bell(struct stg_client *client)
+void stg_client_want_doorbell(struct stg_client *client)
 {
-    stg_ring_want_bell(&client->ring);
-    client->bell_wanted = true;
+    stg_ring_want_doorbell(&client->ring);
+    client->doorbell_wanted = true;
 }
 
 /* ---- signals: with the lock held ---- */
@@ -194,14 +195,14 @@ static void perform_locked(struct stg_stage *stage)
 
 static bool is_outgoing(const struct stg_effects *effects)
 {
-    return effects->bells || effects->asks_loop || effects->line != NULL ||
+    return effects->doorbells || effects->asks_loop || effects->line != NULL ||
            effects->n_no_line > 0 || effects->reply != NULL || effects->dead != NULL;
 }
 
 static void collect_calls(struct stg_stage *stage, struct outgoing *out)
 {
     out->n = 0;
-    if (!stage->effects.bells)
+    if (!stage->effects.doorbells)
         return;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (!c->rings && !c->disconnects)
@@ -212,7 +213,7 @@ static void collect_calls(struct stg_stage *stage, struct outgoing *out)
         out->endpoints[out->n++] = stg_endpoint_ref(c->endpoint);
         c->rings = c->disconnects = false;
     }
-    stage->effects.bells = false;
+    stage->effects.doorbells = false;
 }
 
 static void collect(struct stg_stage *stage, struct outgoing *out)
@@ -220,8 +221,8 @@ static void collect(struct stg_stage *stage, struct outgoing *out)
     struct stg_effects *effects = &stage->effects;
     collect_calls(stage, out);
     out->recorded = *effects;
-    *effects =
-        (struct stg_effects){.bells = effects->bells, .is_swept = effects->is_swept};
+    *effects = (struct stg_effects){.doorbells = effects->doorbells,
+                                    .is_swept = effects->is_swept};
 }
 
 /* Returns whether a doorbell has to be rung again. */
@@ -302,7 +303,7 @@ bool stg_stage_commit(struct stg_stage *stage)
             return is_sent;
         }
         collect(stage, &out);
-        more = stage->effects.bells;
+        more = stage->effects.doorbells;
         pthread_mutex_unlock(&stage->lock);
         unrung = perform(stage, &out, &is_sent);
         if (unrung || more)

@@ -102,9 +102,9 @@ static bool end_streams(struct stg_stage *stage)
     return changed;
 }
 
-/* ---- bells ---- */
+/* ---- doorbells ---- */
 
-static void ring_bells(struct stg_stage *stage)
+static void ring_doorbells(struct stg_stage *stage)
 {
     bool any_waits = false;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
@@ -135,15 +135,15 @@ bool stg_awaits_clients(const struct stg_stage *stage)
 
 /* Returns whether any client was asked anew: then its control page is looked at once
  * more. */
-static bool want_bells(struct stg_stage *stage)
+static bool want_doorbells(struct stg_stage *stage)
 {
     bool asked = false;
     if (!stg_awaits_clients(stage))
         return false;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (c->state != STG_CLIENT_ATTACHED || c->bell_wanted)
+        if (c->state != STG_CLIENT_ATTACHED || c->doorbell_wanted)
             continue;
-        stg_client_want_bell(c);
+        stg_client_want_doorbell(c);
         asked = true;
     }
     return asked;
@@ -210,8 +210,8 @@ void stg_delivery_run(struct stg_stage *stage)
         take_all(stage);
         while (give_all(stage)) {
         }
-    } while (want_bells(stage));
-    ring_bells(stage);
+    } while (want_doorbells(stage));
+    ring_doorbells(stage);
     account_waits(stage);
     stg_clients_reap(stage);
 }

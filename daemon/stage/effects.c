@@ -10,13 +10,13 @@
 void stg_stage_ring(struct stg_stage *stage, struct stg_client *client)
 {
     client->rings = true;
-    stage->effects.bells = true;
+    stage->effects.doorbells = true;
 }
 
 void stg_stage_disconnect(struct stg_stage *stage, struct stg_client *client)
 {
     client->disconnects = true;
-    stage->effects.bells = true;
+    stage->effects.doorbells = true;
 }
 
 void stg_stage_free_client(struct stg_stage *stage, struct stg_client *client)

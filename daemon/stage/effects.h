@@ -58,7 +58,7 @@ struct stg_line {
 /* Zero: nothing. */
 struct stg_effects {
     unsigned wake;                /* enum stg_wake */
-    bool bells;                   /* some client has `rings` or `disconnects` set */
+    bool doorbells;               /* some client has `rings` or `disconnects` set */
     bool asks_loop;               /* config.wake is to be called */
     bool is_swept;                /* the loop was asked to sweep, or does so every few
                                      milliseconds */
@@ -118,7 +118,7 @@ void stg_client_drop(struct stg_client *client, uint64_t n_rows);
 void stg_client_ask_spans(struct stg_client *client, bool on);
 
 /* Asks the client to ring when it releases, acknowledges or asks. */
-void stg_client_want_bell(struct stg_client *client);
+void stg_client_want_doorbell(struct stg_client *client);
 
 /* ---- performing ---- */
 

@@ -70,8 +70,8 @@ struct stg_client {
         owed[STG_MAX_IN_FLIGHT]; /* not acknowledged before it came back: given first */
     uint32_t n_owed;
     uint64_t away_until_ns;
-    bool bell_wanted; /* asked to ring, has not rung since */
-    bool pushed;      /* something new lies in its ring: ring its bell if it sleeps */
+    bool doorbell_wanted; /* asked to ring, has not rung since */
+    bool pushed; /* something new lies in its ring: ring its doorbell if it sleeps */
     bool rings, disconnects; /* effects that are not performed yet */
     uint64_t last_given_ns;
     uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */

@@ -15,8 +15,8 @@
 
 #define MAX_DETACHED 64u
 #define SWEEP_MILLIS 20
-#define LOST_BELL_MILLIS                                                                 \
-    1000 /* bounds the harm of a bell that a client could not ring                       \
+#define LOST_DOORBELL_MILLIS                                                             \
+    1000 /* bounds the harm of a doorbell that a client could not ring                   \
           */
 
 /* ---- life ---- */
@@ -304,10 +304,10 @@ uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *clien
     return n;
 }
 
-void stg_stage_bell(struct stg_stage *stage, struct stg_client *client)
+void stg_stage_doorbell(struct stg_stage *stage, struct stg_client *client)
 {
     pthread_mutex_lock(&stage->lock);
-    client->bell_wanted = false;
+    client->doorbell_wanted = false;
     stg_delivery_run(stage);
     stg_stage_commit(stage);
 }
@@ -327,8 +327,8 @@ static int sweep_again(struct stg_stage *stage, uint64_t now)
         return SWEEP_MILLIS;
     uint64_t next = stg_expire_next_ns(stage);
     uint64_t millis = next > now ? (next - now) / 1000000 + 1 : 1;
-    if (stage->members.n_attached > 0 && millis > LOST_BELL_MILLIS)
-        return LOST_BELL_MILLIS;
+    if (stage->members.n_attached > 0 && millis > LOST_DOORBELL_MILLIS)
+        return LOST_DOORBELL_MILLIS;
     if (next == UINT64_MAX)
         return -1;
     return millis < INT_MAX ? (int)millis : INT_MAX;
@@ -338,7 +338,7 @@ int stg_stage_sweep(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        c->bell_wanted = false; /* a bell may have been lost: ask anew */
+        c->doorbell_wanted = false; /* a doorbell may have been lost: ask anew */
     stg_delivery_run(stage);
     uint64_t now = stg_now_ns(); /* after: nothing was assigned later than this */
     if (stg_expire_clients(stage, now)) {

@@ -141,7 +141,7 @@ void stg_stage_dead(struct stg_stage *stage, struct stg_client *client);
 uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *client);
 
 /* A doorbell of that client. */
-void stg_stage_bell(struct stg_stage *stage, struct stg_client *client);
+void stg_stage_doorbell(struct stg_stage *stage, struct stg_client *client);
 
 /* Fills why->text with what that client waits for: which client, file, worker or process
  * is missing or slow, and since when. */

@@ -82,7 +82,7 @@ static void send_reply(struct fake *fake, const struct stg_reply *reply, size_t 
     static unsigned char buf[STG_MESSAGE_MAX_BYTES];
     long n = stg_wire_encode_reply(reply, buf, sizeof(buf));
     CHECK(n > 0);
-    for (unsigned i = 0; i < fake->n_bells; i++)
+    for (unsigned i = 0; i < fake->n_doorbells; i++)
         fake_ring(fake);
 
     int all[] = {fake->segment_fd, fake->ring_fd, fake->control_fd,
@@ -323,7 +323,7 @@ void fake_ring(struct fake *fake)
           errno == EAGAIN);
 }
 
-unsigned fake_bells(struct fake *fake)
+unsigned fake_doorbells(struct fake *fake)
 {
     char buf[16];
     unsigned n = 0;

@@ -40,9 +40,9 @@ struct fake {
     uint64_t segment_bytes;
     uint64_t batch_rows;
     bool unseen;
-    size_t n_fds;     /* sent with the open reply */
-    unsigned n_bells; /* doorbells before each reply */
-    bool unsealed;    /* the segment can shrink */
+    size_t n_fds;         /* sent with the open reply */
+    unsigned n_doorbells; /* doorbells before each reply */
+    bool unsealed;        /* the segment can shrink */
     const struct stg_pipeline_spec *pipeline;
     struct stg_schema boundary;
     bool stays_silent;       /* at open: closes the socket instead of replying */
@@ -104,7 +104,7 @@ struct stg_descriptor fake_descriptor(struct fake *fake, uint32_t slot, uint64_t
 void fake_ring(struct fake *fake); /* Sends a doorbell to the client. */
 
 /* Drains the client's doorbells from the socket and returns their number. */
-unsigned fake_bells(struct fake *fake);
+unsigned fake_doorbells(struct fake *fake);
 
 /* Waits until the client sleeps (its flag is set). */
 void fake_wait_asleep(struct fake *fake);

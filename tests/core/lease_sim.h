@@ -22,7 +22,7 @@ struct process {
     bool stopped;  /* by a signal: keeps what it holds, does nothing */
     bool is_liar;  /* hostile: its writes are arbitrary */
     bool finished; /* it has read the terminal status */
-    bool bell_due;
+    bool doorbell_due;
     struct stg_ring_writer ring;
     struct stg_control_reader control;
     uint64_t consumed; /* releases, as the model counts them */

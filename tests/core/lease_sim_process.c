@@ -36,18 +36,18 @@ void process_release(struct process *p, uint32_t i)
     stg_control_release(&p->writer, batch.lease, batch.lease_generation);
 }
 
-static void ring_bell(struct process *p)
+static void ring_doorbell(struct process *p)
 {
-    bool due = p->bell_due && p->n_queued == 0;
-    SIM_CHECK(stg_ring_should_bell(&p->reader) == due);
+    bool due = p->doorbell_due && p->n_queued == 0;
+    SIM_CHECK(stg_ring_needs_doorbell(&p->reader) == due);
     if (due)
-        p->bell_due = false;
+        p->doorbell_due = false;
 }
 
 void process_act(struct process *p)
 {
     switch (below(8)) {
-    case 0: ring_bell(p); break;
+    case 0: ring_doorbell(p); break;
     case 1: stg_control_set_waiting(&p->writer, below(2)); break;
     case 2: stg_control_want_pass(&p->writer, below(9)); break;
     case 3:

@@ -96,9 +96,9 @@ MUTANTS = [
      "    publish(writer, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_FINAL});\n", ""),
     ("descriptors wrap one slot early", "ring", "page->entries[writer->head % STG_RING_ENTRIES]",
      "page->entries[writer->head % (STG_RING_ENTRIES - 1)]"),
-    ("a bell is rung though a batch is there", "ring",
-     "wanted == reader->bell_rung || stg_ring_ready(reader)", "wanted == reader->bell_rung"),
-    ("a bell is rung for ever", "ring", "    reader->bell_rung = wanted;\n", ""),
+    ("a doorbell is rung though a batch is there", "ring",
+     "wanted == reader->doorbell_rung || stg_ring_ready(reader)", "wanted == reader->doorbell_rung"),
+    ("a doorbell is rung for ever", "ring", "    reader->doorbell_rung = wanted;\n", ""),
 ]
 
 CORE = ["arena", "lease", "ring", "trace", "err", "status"]

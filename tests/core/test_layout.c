@@ -130,7 +130,7 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_ring_page, header, 0, 64);
     FIELD(stg_ring_page, head, 64, 8);
     FIELD(stg_ring_page, cut, 72, 4);
-    FIELD(stg_ring_page, bell_wanted, 128, 4);
+    FIELD(stg_ring_page, doorbell_wanted, 128, 4);
     FIELD(stg_ring_page, traced, 132, 4);
     FIELD(stg_ring_page, dropped_batches, 136, 8);
     FIELD(stg_ring_page, dropped_rows, 144, 8);
@@ -220,7 +220,7 @@ static void the_constants_are_what_they_were(void)
 static void the_shared_words_need_no_lock_and_share_no_line(void)
 {
     CHECK(atomic_is_lock_free(&((struct stg_ring_page *)0)->head));
-    CHECK(atomic_is_lock_free(&((struct stg_ring_page *)0)->bell_wanted));
+    CHECK(atomic_is_lock_free(&((struct stg_ring_page *)0)->doorbell_wanted));
     CHECK_INT(_Alignof(struct stg_ring_page), 64);
     CHECK_INT(_Alignof(struct stg_control_page), 64);
 }

@@ -378,8 +378,8 @@ static void say(void)
         return;
     struct stg_descriptor end = {.kind = STG_DESCRIPTOR_END, .number = 3};
     if (below(2) == 0) {
-        stg_ring_want_bell(&p->ring);
-        p->bell_due = true;
+        stg_ring_want_doorbell(&p->ring);
+        p->doorbell_due = true;
     } else if (p->finished) { /* nothing follows the terminal status */
         stg_ring_push(&p->ring, &end);
         stg_ring_finish(&p->ring, STAGER_INTERNAL, "?");

@@ -179,20 +179,20 @@ static void nothing_follows_the_final_word(void)
     pair_free(&p);
 }
 
-static void the_bell_is_asked_for_once(void)
+static void the_doorbell_is_asked_for_once(void)
 {
     struct pair p = pair_make();
     struct stg_descriptor d = {.kind = STG_DESCRIPTOR_BATCH};
-    CHECK(!stg_ring_should_bell(&p.take));
-    stg_ring_want_bell(&p.out);
-    stg_ring_want_bell(&p.out);
+    CHECK(!stg_ring_needs_doorbell(&p.take));
+    stg_ring_want_doorbell(&p.out);
+    stg_ring_want_doorbell(&p.out);
     stg_ring_push(&p.out, &d);
-    CHECK(!stg_ring_should_bell(&p.take));
+    CHECK(!stg_ring_needs_doorbell(&p.take));
     CHECK(stg_ring_take(&p.take, &d));
-    CHECK(stg_ring_should_bell(&p.take));
-    CHECK(!stg_ring_should_bell(&p.take));
-    stg_ring_want_bell(&p.out);
-    CHECK(stg_ring_should_bell(&p.take));
+    CHECK(stg_ring_needs_doorbell(&p.take));
+    CHECK(!stg_ring_needs_doorbell(&p.take));
+    stg_ring_want_doorbell(&p.out);
+    CHECK(stg_ring_needs_doorbell(&p.take));
     pair_free(&p);
 }
 
@@ -397,7 +397,7 @@ static const struct stg_test tests[] = {
     TEST(a_counter_that_goes_back_is_a_violation),
     TEST(a_counter_may_wrap),
     TEST(nothing_follows_the_final_word),
-    TEST(the_bell_is_asked_for_once),
+    TEST(the_doorbell_is_asked_for_once),
     TEST(hints_arrive),
     TEST(pages_are_checked_before_use),
     TEST_SLOW(a_million_descriptors_cross_two_threads, 60),

@@ -70,7 +70,7 @@ int __real_stg_socket_send(int fd, const void *data, size_t bytes, int64_t deadl
 long __real_stg_socket_receive(int fd, void *buf, size_t capacity, int *fds,
                                size_t max_fds, size_t *ret_n_fds, int64_t deadline_ns,
                                struct stg_err *err);
-bool __real_stg_socket_bell(int fd);
+bool __real_stg_socket_doorbell(int fd);
 void __real_stg_socket_sleep(int fd, int64_t until_ns);
 bool __real_stg_socket_part(int fd);
 
@@ -122,9 +122,9 @@ long __wrap_stg_socket_receive(int fd, void *buf, size_t capacity, int *fds,
     return bytes;
 }
 
-bool __wrap_stg_socket_bell(int fd)
+bool __wrap_stg_socket_doorbell(int fd)
 {
-    bool rang = __real_stg_socket_bell(fd);
+    bool rang = __real_stg_socket_doorbell(fd);
     point_reach(POINT_RANG);
     return rang;
 }

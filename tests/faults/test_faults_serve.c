@@ -232,12 +232,12 @@ static void expect_woken(struct stager_stream *stream)
     struct pollfd fd = {.fd = stager_pollfd(stream), .events = POLLIN};
     struct stager_batch *batch;
     if (poll(&fd, 1, (int)inside_millis(5000)) != 1)
-        FAIL("the bell that failed was not rung again");
+        FAIL("the doorbell that failed was not rung again");
     CHECK_INT(stager_next(stream, 0, &batch), 0);
     stager_release(batch);
 }
 
-static void a_sleeper_whose_bell_failed_is_rung_again(void)
+static void a_sleeper_whose_doorbell_failed_is_rung_again(void)
 {
     struct stager_stream *streams[2];
     start_sleepers();
@@ -347,7 +347,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_private_run_survives_every_fault, 200),
     TEST_SLOW(a_broadcast_survives_every_fault, 200),
     TEST(an_open_whose_reply_is_lost_begins_nothing),
-    TEST(a_sleeper_whose_bell_failed_is_rung_again),
+    TEST(a_sleeper_whose_doorbell_failed_is_rung_again),
     TEST(a_sleeper_that_could_not_ring_is_found),
     TEST_SLOW(a_deadline_survives_every_fault, 200),
 };

@@ -156,7 +156,7 @@ enum {
     EVENT_STOP,
     EVENT_ABORT,
     EVENT_TUNE,
-    EVENT_BELL,
+    EVENT_DOORBELL,
     EVENT_GONE,
     EVENT_KILL,
     EVENT_OPEN,
@@ -190,7 +190,7 @@ static bool event_enabled(void *arg, int i)
     case EVENT_STOP: return first && cast->may_stop && !play->stopped;
     case EVENT_ABORT: return first && cast->may_abort && !play->aborted;
     case EVENT_TUNE: return first && play->tunes_left > 0;
-    case EVENT_BELL: return player->attached && wire->bell_to_daemon;
+    case EVENT_DOORBELL: return player->attached && wire->doorbell_to_daemon;
     case EVENT_GONE: return player->attached && (player->closing || wire->shut);
     case EVENT_OPEN: return player->wants_in;
     case EVENT_JOIN: return player->client != NULL && player->fiber < 0;
@@ -266,9 +266,9 @@ static void *loop_main(void *arg)
             stg_stage_stop(play->stage, STAGER_UNAVAILABLE, "the daemon ends", false);
             break;
         case EVENT_TUNE: tune(); break;
-        case EVENT_BELL:
-            outside()->wires[i / N_EVENTS].bell_to_daemon = false;
-            stg_stage_bell(play->stage, player->client);
+        case EVENT_DOORBELL:
+            outside()->wires[i / N_EVENTS].doorbell_to_daemon = false;
+            stg_stage_doorbell(play->stage, player->client);
             play->sweep_wanted = true;
             break;
         case EVENT_GONE: hang_up(player); break;
@@ -439,15 +439,15 @@ static void canonical(bool before)
         if (page == NULL)
             continue; /* it never joined */
         if (before) {
-            wanted[i] = atomic_load(&page->bell_wanted);
-            rung[i] = ring->bell_rung;
-            atomic_store(&page->bell_wanted, wanted[i] != rung[i]);
-            ring->bell_rung = 0;
+            wanted[i] = atomic_load(&page->doorbell_wanted);
+            rung[i] = ring->doorbell_rung;
+            atomic_store(&page->doorbell_wanted, wanted[i] != rung[i]);
+            ring->doorbell_rung = 0;
             sleeps[i] = play->players[i].stream.n_sleeps;
             play->players[i].stream.n_sleeps = 0;
         } else {
-            atomic_store(&page->bell_wanted, wanted[i]);
-            ring->bell_rung = rung[i];
+            atomic_store(&page->doorbell_wanted, wanted[i]);
+            ring->doorbell_rung = rung[i];
             play->players[i].stream.n_sleeps = sleeps[i];
         }
     }

@@ -11,7 +11,7 @@
 
 /* ---- every interleaving ---- */
 
-static void a_bell_is_never_lost_between_two_looks_at_shared_memory(void)
+static void a_doorbell_is_never_lost_between_two_looks_at_shared_memory(void)
 {
     play_run(&(struct cast){.name = "1 runner, 1 trainer, every look at shared memory",
                             .staged = "capacity: 1",
@@ -189,7 +189,7 @@ static void a_name_killed_under_round_robin_keeps_its_rank(void)
 
 #define SECONDS 280
 static const struct stg_test tests[] = {
-    TEST_SLOW(a_bell_is_never_lost_between_two_looks_at_shared_memory, SECONDS),
+    TEST_SLOW(a_doorbell_is_never_lost_between_two_looks_at_shared_memory, SECONDS),
     TEST_SLOW(one_runner_and_one_trainer_end_pass_after_pass, SECONDS),
     TEST_SLOW(two_runners_wake_each_other_and_end_once, SECONDS),
     TEST_SLOW(two_trainers_share_and_both_see_the_end, SECONDS),

@@ -314,7 +314,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 
 ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
 {
-    world->outside.wires[fd - SOCKET_OF(0)].bell_to_client = true;
+    world->outside.wires[fd - SOCKET_OF(0)].doorbell_to_client = true;
     return (ssize_t)n;
 }
 
@@ -324,29 +324,29 @@ int __wrap_shutdown(int fd, int how)
     return 0;
 }
 
-bool __wrap_stg_socket_bell(int fd)
+bool __wrap_stg_socket_doorbell(int fd)
 {
-    world->outside.wires[fd - SOCKET_OF(0)].bell_to_daemon = true;
+    world->outside.wires[fd - SOCKET_OF(0)].doorbell_to_daemon = true;
     return true;
 }
 
 int __wrap_stg_socket_drain(int fd)
 {
     struct wire *wire = &world->outside.wires[fd - SOCKET_OF(0)];
-    point("takes stale bells away");
-    wire->bell_to_client = false;
+    point("takes stale doorbells away");
+    wire->doorbell_to_client = false;
     return wire->shut ? -STAGER_UNAVAILABLE : 0;
 }
 
-static bool has_bell(void *arg)
+static bool has_doorbell(void *arg)
 {
     const struct wire *wire = arg;
-    return wire->bell_to_client || wire->shut;
+    return wire->doorbell_to_client || wire->shut;
 }
 
 void __wrap_stg_socket_sleep(int fd, int64_t until_ns)
 {
-    fiber_block(has_bell, &world->outside.wires[fd - SOCKET_OF(0)], false,
+    fiber_block(has_doorbell, &world->outside.wires[fd - SOCKET_OF(0)], false,
                 "sleeps on its socket");
 }
 
@@ -364,12 +364,12 @@ void __wrap_stg_log(enum stg_log_level level, const char *fmt, ...)
 bool __real_stg_control_waiting(const struct stg_control_reader *reader);
 int __real_stg_control_poll(struct stg_control_reader *reader,
                             struct stg_release_entry *ret);
-void __real_stg_ring_want_bell(struct stg_ring_writer *writer);
+void __real_stg_ring_want_doorbell(struct stg_ring_writer *writer);
 void __real_stg_ring_push(struct stg_ring_writer *writer,
                           const struct stg_descriptor *descriptor);
 bool __real_stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 bool __real_stg_ring_ready(const struct stg_ring_reader *reader);
-bool __real_stg_ring_should_bell(struct stg_ring_reader *reader);
+bool __real_stg_ring_needs_doorbell(struct stg_ring_reader *reader);
 void __real_stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);
 void __real_stg_control_release(struct stg_control_writer *writer, uint32_t lease,
                                 uint32_t generation);
@@ -387,10 +387,10 @@ int __wrap_stg_control_poll(struct stg_control_reader *reader,
     return __real_stg_control_poll(reader, ret);
 }
 
-void __wrap_stg_ring_want_bell(struct stg_ring_writer *writer)
+void __wrap_stg_ring_want_doorbell(struct stg_ring_writer *writer)
 {
-    point("asks for a bell");
-    __real_stg_ring_want_bell(writer);
+    point("asks for a doorbell");
+    __real_stg_ring_want_doorbell(writer);
 }
 
 void __wrap_stg_ring_push(struct stg_ring_writer *writer,
@@ -413,10 +413,10 @@ bool __wrap_stg_ring_ready(const struct stg_ring_reader *reader)
     return __real_stg_ring_ready(reader);
 }
 
-bool __wrap_stg_ring_should_bell(struct stg_ring_reader *reader)
+bool __wrap_stg_ring_needs_doorbell(struct stg_ring_reader *reader)
 {
     point("looks whether to ring");
-    return __real_stg_ring_should_bell(reader);
+    return __real_stg_ring_needs_doorbell(reader);
 }
 
 void __wrap_stg_control_set_waiting(struct stg_control_writer *writer, bool waiting)

@@ -14,7 +14,7 @@
 /* One doorbell wire between the daemon and a client. The descriptor is its index + 1000.
  */
 struct wire {
-    bool bell_to_client, bell_to_daemon;
+    bool doorbell_to_client, doorbell_to_daemon;
     bool shut; /* by the daemon */
 };
 

@@ -21,7 +21,7 @@ FOLDER, ONLY_IN = "daemon/stage/", "commit.c"
 ALLOWED = {
     ("commit.c",): {"send", "sendto", "sendmsg", "shutdown", "pthread_cond_signal", "pthread_cond_broadcast", "stg_log",
                  "stg_pool_cancel", "stg_ring_push", "stg_ring_finish", "stg_ring_cut", "stg_ring_drop",
-                 "stg_ring_trace", "stg_ring_want_bell", "stg_observe"},
+                 "stg_ring_trace", "stg_ring_want_doorbell", "stg_observe"},
     ("observe.c",): {"stg_tune_changed", "stg_tune_look", "stg_tune_news", "stg_tune_published", "stg_tune_taken"},
     ("cut.c",): {"stg_partitioner_*"},
     # Without the lock: commit.c frees clients, stage.c a stage that no thread uses, the others make new ones.

@@ -286,8 +286,8 @@ static void descriptors_that_a_client_sends_are_not_taken(void)
             struct cmsghdr align;
         } control;
         memset(&control, 0, sizeof(control));
-        char bell = '!';
-        struct iovec iov = {.iov_base = &bell, .iov_len = 1};
+        char doorbell = '!';
+        struct iovec iov = {.iov_base = &doorbell, .iov_len = 1};
         struct msghdr message = {.msg_iov = &iov,
                                  .msg_iovlen = 1,
                                  .msg_control = control.bytes,

@@ -55,7 +55,7 @@ static void a_child_is_refused_and_may_close(void)
     }
     check_child(pid);
     CHECK_INT(fake_releases(&fake), 0);
-    CHECK_INT(fake_bells(&fake), 0);
+    CHECK_INT(fake_doorbells(&fake), 0);
 
     /* The parent's stream continues: the child neither disconnected nor released. */
     struct stager_tensor x;

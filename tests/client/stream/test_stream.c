@@ -130,7 +130,7 @@ static void calling_next_acknowledges_the_batch_before(void)
 
 static void batches_in_hand_are_bounded_and_named(void)
 {
-    struct fake fake = {.n_bells = 2};
+    struct fake fake = {.n_doorbells = 2};
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
     for (uint32_t i = 0; i < 3; i++)
@@ -214,10 +214,10 @@ static void the_end_stays_until_rewind(void)
     stager_stream_info(stream, &info);
     CHECK_INT(info.at_end, 1);
 
-    fake_bells(&fake);
+    fake_doorbells(&fake);
     CHECK_INT(stager_rewind(stream), 0);
     CHECK_INT(stg_control_pass_wanted(&fake.control), 2);
-    CHECK_INT(fake_bells(&fake), 1);
+    CHECK_INT(fake_doorbells(&fake), 1);
     fake_publish(&fake, 0, 1, 9, 1);
     struct stager_batch *batch = take(stream);
     CHECK_INT(first_value(batch), 9);

@@ -52,7 +52,7 @@ static void *play_daemon(void *owner)
         }
         if (moved)
             continue;
-        stg_ring_want_bell(&fake->ring);
+        stg_ring_want_doorbell(&fake->ring);
         if (stg_control_poll(&fake->control, &entry) == 1) {
             is_free[entry.lease] = true;
             n_free++;
@@ -61,7 +61,7 @@ static void *play_daemon(void *owner)
         struct pollfd poll_fd = {.fd = fake->socket, .events = POLLIN};
         if (poll(&poll_fd, 1, 1000) == 0)
             stress->n_polls_timed_out++;
-        fake_bells(fake);
+        fake_doorbells(fake);
     }
     fake_publish_end(fake, 0);
     if (stg_control_waiting(&fake->control))
@@ -114,25 +114,25 @@ static void run(bool by_poll, uint32_t spin_ns)
     fake_stop(&stress.fake);
 }
 
-static void no_bell_is_lost_by_a_sleeper(void)
+static void no_doorbell_is_lost_by_a_sleeper(void)
 {
     run(false, 0);
 }
 
-static void no_bell_is_lost_by_a_spinner(void)
+static void no_doorbell_is_lost_by_a_spinner(void)
 {
     run(false, 20000);
 }
 
-static void no_bell_is_lost_by_a_poller(void)
+static void no_doorbell_is_lost_by_a_poller(void)
 {
     run(true, 0);
 }
 
 static const struct stg_test tests[] = {
-    TEST_SLOW(no_bell_is_lost_by_a_sleeper, 60),
-    TEST_SLOW(no_bell_is_lost_by_a_spinner, 60),
-    TEST_SLOW(no_bell_is_lost_by_a_poller, 60),
+    TEST_SLOW(no_doorbell_is_lost_by_a_sleeper, 60),
+    TEST_SLOW(no_doorbell_is_lost_by_a_spinner, 60),
+    TEST_SLOW(no_doorbell_is_lost_by_a_poller, 60),
 };
 
 TEST_MAIN(tests)

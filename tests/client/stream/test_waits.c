@@ -63,7 +63,7 @@ static void *publish_and_ring(void *owner)
     return NULL;
 }
 
-static void a_sleeper_is_woken_by_the_bell(void)
+static void a_sleeper_is_woken_by_the_doorbell(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -86,7 +86,7 @@ static void *publish_silently(void *owner)
     return NULL;
 }
 
-static void a_lost_bell_costs_a_second_at_most(void)
+static void a_lost_doorbell_costs_a_second_at_most(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -127,7 +127,7 @@ static void a_sleeper_learns_at_once_that_the_daemon_died(void)
     fake_finish(&fake, stream);
 }
 
-static void a_spinner_needs_no_bell(void)
+static void a_spinner_needs_no_doorbell(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -159,20 +159,20 @@ static void the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry(void)
     fake_publish(&fake, 0, 0, 1, 1);
     fake_publish(&fake, 1, 1, 2, 1);
     CHECK_INT(stager_next(stream, 0, &first), 0);
-    CHECK_INT(fake_bells(&fake), 0); /* not requested */
+    CHECK_INT(fake_doorbells(&fake), 0); /* not requested */
 
-    stg_ring_want_bell(&fake.ring);
+    stg_ring_want_doorbell(&fake.ring);
     stager_release(first);
-    CHECK_INT(fake_bells(&fake), 0); /* requested, but a batch is ready */
+    CHECK_INT(fake_doorbells(&fake), 0); /* requested, but a batch is ready */
     CHECK_INT(stager_next(stream, 0, &second), 0);
-    CHECK_INT(fake_bells(&fake), 1); /* the ring is empty */
+    CHECK_INT(fake_doorbells(&fake), 1); /* the ring is empty */
     stager_release(second);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_INT(fake_bells(&fake), 0); /* once */
+    CHECK_INT(fake_doorbells(&fake), 0); /* once */
 
-    stg_ring_want_bell(&fake.ring);
+    stg_ring_want_doorbell(&fake.ring);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_INT(fake_bells(&fake), 1);
+    CHECK_INT(fake_doorbells(&fake), 1);
     fake_finish(&fake, stream);
 }
 
@@ -184,23 +184,23 @@ static void a_release_rings_when_it_was_wished_for(void)
     struct stager_batch *batch;
     fake_publish(&fake, 0, 0, 1, 1);
     CHECK_INT(stager_next(stream, 0, &batch), 0);
-    stg_ring_want_bell(&fake.ring);
+    stg_ring_want_doorbell(&fake.ring);
     stager_release(batch);
-    CHECK_INT(fake_bells(&fake), 1);
+    CHECK_INT(fake_doorbells(&fake), 1);
     fake_finish(&fake, stream);
 }
 
-static void a_daemon_that_takes_no_bells_does_not_hold_us_up(void)
+static void a_daemon_that_takes_no_doorbells_does_not_hold_us_up(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
     struct stager_batch *batch;
     for (int i = 0; i < 5000; i++) { /* more than any queue of messages holds */
-        stg_ring_want_bell(&fake.ring);
+        stg_ring_want_doorbell(&fake.ring);
         CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
     }
-    CHECK(fake_bells(&fake) < 5000);
+    CHECK(fake_doorbells(&fake) < 5000);
     fake_finish(&fake, stream);
 }
 
@@ -305,13 +305,13 @@ static void a_wait_for_an_answer_ends_with_its_threads_patience(void)
 static const struct stg_test tests[] = {
     TEST(no_wait_does_not_sleep),
     TEST(a_deadline_is_kept),
-    TEST(a_sleeper_is_woken_by_the_bell),
-    TEST(a_lost_bell_costs_a_second_at_most),
+    TEST(a_sleeper_is_woken_by_the_doorbell),
+    TEST(a_lost_doorbell_costs_a_second_at_most),
     TEST(a_sleeper_learns_at_once_that_the_daemon_died),
-    TEST(a_spinner_needs_no_bell),
+    TEST(a_spinner_needs_no_doorbell),
     TEST(the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry),
     TEST(a_release_rings_when_it_was_wished_for),
-    TEST(a_daemon_that_takes_no_bells_does_not_hold_us_up),
+    TEST(a_daemon_that_takes_no_doorbells_does_not_hold_us_up),
     TEST(a_call_that_found_nothing_arms_the_descriptor),
     TEST(signals_do_not_shorten_a_wait),
     TEST(a_wait_for_an_answer_ends_with_its_threads_patience),

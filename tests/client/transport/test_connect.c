@@ -155,11 +155,11 @@ static void the_daemons_own_refusal_is_repeated_word_for_word(void)
     expect_refusal(&join, -STAGER_ABORTED);
 }
 
-static void bells_and_late_replies_do_not_disturb_a_request(void)
+static void doorbells_and_late_replies_do_not_disturb_a_request(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
-    fake.n_bells =
+    fake.n_doorbells =
         5; /* the fake daemon first sends a reply to another id, with a descriptor */
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_finish(&fake, stream);
@@ -324,7 +324,7 @@ static const struct stg_test tests[] = {
     TEST(a_closed_door_names_its_group),
     TEST(a_daemon_of_another_protocol_is_refused_with_both_versions),
     TEST(the_daemons_own_refusal_is_repeated_word_for_word),
-    TEST(bells_and_late_replies_do_not_disturb_a_request),
+    TEST(doorbells_and_late_replies_do_not_disturb_a_request),
     TEST(a_daemon_that_hangs_up_in_the_middle_is_unavailable),
     TEST(an_answer_that_does_not_come_ends_with_the_deadline),
     TEST(an_answer_that_comes_too_late_is_not_taken_for_the_next_ones),
