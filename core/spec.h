@@ -260,7 +260,7 @@ struct stg_settings {
     uint32_t max_clients;            /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;
-    bool gate_enable; /* the nanomsg door */
+    bool gate_enable; /* the nanomsg endpoint */
     struct stg_remote_settings remote;
     struct stg_gpu_settings gpu;
     struct stg_bump bump;

@@ -16,23 +16,23 @@ GATE = "ipc://" + (sys.argv[1] if len(sys.argv) > 1 else "/run/stager/gate")
 TICKET = bytes.fromhex(os.environ["STAGER_TICKET"])
 
 
-def ask(door, request):
+def ask(endpoint, request):
     request.ticket = TICKET
-    door.send(request.SerializeToString())
-    reply = stager.Reply.FromString(door.recv())
+    endpoint.send(request.SerializeToString())
+    reply = stager.Reply.FromString(endpoint.recv())
     if reply.code != 0:
         sys.exit(f"code {reply.code}: {reply.text.decode()}")
     return reply
 
 
-def pipelines(door):
-    return {entry.pipeline: entry for entry in ask(door, stager.Request(list={})).list.entry}
+def pipelines(endpoint):
+    return {entry.pipeline: entry for entry in ask(endpoint, stager.Request(list={})).list.entry}
 
 
 limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
 with pynng.Sub0(dial=GATE + "/events.sock", topics=b"") as events, \
-        pynng.Req0(dial=GATE + "/admin.sock", recv_timeout=10000) as door:
-    known, seen, n = pipelines(door), None, 0
+        pynng.Req0(dial=GATE + "/admin.sock", recv_timeout=10000) as endpoint:
+    known, seen, n = pipelines(endpoint), None, 0
     for entry in known.values():
         print(f"{entry.name}: {entry.state}, {entry.n_clients} clients", flush=True)
     while limit is None or n < limit:
@@ -44,7 +44,7 @@ with pynng.Sub0(dial=GATE + "/events.sock", topics=b"") as events, \
         elif event.sequence != seen[1] + 1:
             print("events were lost", flush=True)
         if seen is not None and event.pipeline:
-            known.update(pipelines(door))  # keeps the names of what is deleted
+            known.update(pipelines(endpoint))  # keeps the names of what is deleted
             entry = known.get(event.pipeline)
             print(entry.name if entry else "?", stager.EventKind.Name(event.kind), flush=True)
             n += 1

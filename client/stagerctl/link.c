@@ -9,14 +9,14 @@
 #include <sys/random.h>
 
 #include "client/stagerctl/command.h"
-#include "client/stagerctl/door.h"
+#include "client/stagerctl/endpoint.h"
 #include "core/bump.h"
 
 #define REQUEST_ID_BYTES 16
 
 struct stg_ctl_link {
     struct stager *client; /* attach.sock, or NULL */
-    int door;              /* the gate, or -1 */
+    int endpoint;          /* the gate, or -1 */
     const char *url;
     uint64_t last_id;
     unsigned char ticket[STG_TICKET_BYTES];
@@ -97,7 +97,8 @@ static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
                        "the request does not fit a message of %u bytes; of a pipeline "
                        "with many paths: name them by a pattern, or in a file (listing)",
                        STG_MESSAGE_MAX_BYTES);
-    n = stg_door_ask(link->door, link->buf, (size_t)n, link->buf, sizeof(link->buf), err);
+    n = stg_endpoint_ask(link->endpoint, link->buf, (size_t)n, link->buf,
+                         sizeof(link->buf), err);
     if (n < 0)
         return (int)n;
     stg_bump_reset(&link->bump);
@@ -133,7 +134,7 @@ struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options)
         stg_ctl_fail(-STAGER_RESOURCE_EXHAUSTED, "out of memory");
         return NULL;
     }
-    link->door = -1;
+    link->endpoint = -1;
     link->url = options->gate;
     int rc;
     if (options->gate == NULL) {
@@ -143,7 +144,7 @@ struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options)
     } else {
         rc = find_ticket(options, link->ticket, &err);
         if (rc == 0)
-            rc = stg_door_open_admin(options->gate, &link->door, &err);
+            rc = stg_endpoint_open_admin(options->gate, &link->endpoint, &err);
         if (rc == 0)
             rc = say_hello(link, &err);
     }
@@ -159,7 +160,7 @@ void stg_ctl_hang_up(struct stg_ctl_link *link)
     if (link == NULL)
         return;
     stager_disconnect(link->client);
-    stg_door_close(link->door);
+    stg_endpoint_close(link->endpoint);
     stg_bump_finish(&link->bump);
     free(link);
 }

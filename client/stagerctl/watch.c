@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "client/stagerctl/command.h"
-#include "client/stagerctl/door.h"
+#include "client/stagerctl/endpoint.h"
 #include "core/clock.h"
 
 #define LISTEN_MILLIS 1000
@@ -28,7 +28,7 @@ struct known {
 struct watch {
     const struct stg_ctl_options *options;
     struct stg_ctl_link *link;
-    int door;
+    int endpoint;
     struct known *known;
     size_t n_known;
     uint64_t instance, sequence; /* of the last event; 0: none yet */
@@ -314,8 +314,9 @@ static void listen_on(struct watch *watch)
         if (left <= 0)
             return;
         struct stg_event event;
-        if (stg_door_listen(watch->door, left < LISTEN_MILLIS ? (int)left : LISTEN_MILLIS,
-                            &event)) {
+        if (stg_endpoint_listen(watch->endpoint,
+                                left < LISTEN_MILLIS ? (int)left : LISTEN_MILLIS,
+                                &event)) {
             silent = 0;
             take_event(watch, &event);
         } else if (++silent == SILENT_TURNS) {
@@ -335,13 +336,13 @@ static int open_events(struct watch *watch)
     int status = stg_ctl_ask(watch->link, &request, &reply);
     if (status != 0)
         return status;
-    int rc = stg_door_open_events(reply.events_url, &watch->door, &err);
+    int rc = stg_endpoint_open_events(reply.events_url, &watch->endpoint, &err);
     return rc < 0 ? stg_ctl_fail(rc, err.text) : 0;
 }
 
 int stg_ctl_watch(const struct stg_ctl_options *options)
 {
-    struct watch watch = {.options = options, .door = -1};
+    struct watch watch = {.options = options, .endpoint = -1};
     struct sigaction action = {.sa_handler = on_interrupt};
     watch.link = stg_ctl_connect(options);
     if (watch.link == NULL)
@@ -353,7 +354,7 @@ int stg_ctl_watch(const struct stg_ctl_options *options)
         listen_on(&watch);
         status = stg_ctl_finish();
     }
-    stg_door_close(watch.door);
+    stg_endpoint_close(watch.endpoint);
     stg_ctl_hang_up(watch.link);
     free(watch.known);
     return status;

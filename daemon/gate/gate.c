@@ -222,7 +222,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
             return;
         if (n <= 0) {
             uv_poll_stop(poll);
-            kill(process->pid, SIGKILL); /* it ends, or has closed its door to us */
+            kill(process->pid, SIGKILL); /* it ends, or has closed its endpoint to us */
             return;
         }
         take_frame(process, buf, (size_t)n);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stager-gate: the nanomsg door of stagerd, which starts, watches and ends it. It alone
- * links libnanomsg, which any peer can make abort, spin or leak descriptors: so it is a
- * process of its own, without rights, and knows nothing. What comes in on the REP socket
- * goes to stagerd as it is; what stagerd sends goes to its asker, or to all subscribers.
+ * stager-gate: the nanomsg endpoint of stagerd, which starts, watches and ends it. It
+ * alone links libnanomsg, which any peer can make abort, spin or leak descriptors: so it
+ * is a process of its own, without rights, and knows nothing. What comes in on the REP
+ * socket goes to stagerd as it is; what stagerd sends goes to its asker, or to all
+ * subscribers.
  *
  * The last event is published again while nothing happens, so that a subscriber that lost
  * one learns of it.
@@ -42,21 +43,21 @@ struct gate {
     size_t last_event_bytes;
 };
 
-/* ---- doors ---- */
+/* ---- endpoints ---- */
 
 /* `path` lies in the working folder. */
-static int open_door(int protocol, const char *path, gid_t gid, struct stg_err *err)
+static int open_endpoint(int protocol, const char *path, gid_t gid, struct stg_err *err)
 {
     unlink(path); /* of a gate that died */
     char url[64];
     snprintf(url, sizeof(url), "ipc://%s", path);
     int most = STG_GATE_PAYLOAD_MAX_BYTES;
-    int door = nn_socket(AF_SP, protocol);
-    if (door < 0)
+    int endpoint = nn_socket(AF_SP, protocol);
+    if (endpoint < 0)
         return stg_err(err, -STAGER_UNAVAILABLE, "nn_socket: %s",
                        nn_strerror(nn_errno()));
-    if (nn_setsockopt(door, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) < 0 ||
-        nn_bind(door, url) < 0)
+    if (nn_setsockopt(endpoint, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) < 0 ||
+        nn_bind(endpoint, url) < 0)
         return stg_err(err, -STAGER_UNAVAILABLE, "cannot bind %s: %s", url,
                        nn_strerror(nn_errno()));
     /* The umask kept all other users off until here. */
@@ -66,16 +67,16 @@ static int open_door(int protocol, const char *path, gid_t gid, struct stg_err *
          chmod(path, 0660) < 0))
         return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot give %s to group %u: %s",
                        path, (unsigned)gid, strerror(errno));
-    return door;
+    return endpoint;
 }
 
-static int open_doors(struct gate *gate, gid_t gid, struct stg_err *err)
+static int open_endpoints(struct gate *gate, gid_t gid, struct stg_err *err)
 {
     umask(0177);
-    gate->admin = open_door(NN_REP, "admin.sock", gid, err);
+    gate->admin = open_endpoint(NN_REP, "admin.sock", gid, err);
     if (gate->admin < 0)
         return gate->admin;
-    gate->events = open_door(NN_PUB, "events.sock", gid, err);
+    gate->events = open_endpoint(NN_PUB, "events.sock", gid, err);
     if (gate->events < 0)
         return gate->events;
     size_t n = sizeof(gate->admin_fd);
@@ -198,7 +199,7 @@ static int start(struct gate *gate, char **argv, struct stg_err *err)
     int rc = stg_gate_confine((uid_t)uid, (gid_t)gid, (pid_t)parent, err);
     if (rc == 0 && stg_gate_filter(err) < 0)
         stg_log(STG_LOG_DEBUG, "gate: %s", err->text);
-    return rc == 0 ? open_doors(gate, (gid_t)group, err) : rc;
+    return rc == 0 ? open_endpoints(gate, (gid_t)group, err) : rc;
 }
 
 int main(int argc, char **argv)

@@ -33,7 +33,7 @@ ONLY_IN = [
     (r"systemd/.*", ["daemon/"]),
     (r"curl/.*", ["daemon/storage/"]),
     (r"expat\.h$", ["daemon/storage/http/xml.c"]),
-    (r"nanomsg/.*", ["daemon/gate/main.c", "daemon/gate/confine.c", "client/stagerctl/door.c"]),
+    (r"nanomsg/.*", ["daemon/gate/main.c", "daemon/gate/confine.c", "client/stagerctl/endpoint.c"]),
     (r"j(peglib|error)\.h$", ["ops/kernels/image/jpeg.c"]),
     (r"spng\.h$", ["ops/kernels/image/png.c"]),
     (r"cuda.*\.h$", ["cuda/"]),

@@ -79,11 +79,11 @@ def exposure(text):
 
 
 def security(text, threshold, what="stagerd.service"):
-    level, doors = exposure(text)
+    level, exposed = exposure(text)
     print(f"{what}: exposure {level / 10}, at most {threshold / 10}")
     if level <= threshold:
         return []
-    return [f"exposure {level / 10}, at most {threshold / 10}"] + doors
+    return [f"exposure {level / 10}, at most {threshold / 10}"] + exposed
 
 
 def missing():
@@ -122,4 +122,4 @@ if __name__ == "__main__":
         print("skipped: built with -Dsystemd=disabled")
         sys.exit(house.SKIPPED)
     sys.exit(house.report(problems(*sys.argv[1:3]), "man systemd.exec says which values there are; "
-                          "a door that must stay open raises THRESHOLD, with the reason in the unit"))
+                          "a directive that must stay open raises THRESHOLD, with the reason in the unit"))

@@ -143,7 +143,7 @@ static void a_flood_of_descriptors_ends_with_the_gate(void)
     scene_end(&scene);
 }
 
-static void connections_without_end_do_not_shut_the_door(void)
+static void endless_connections_do_not_block_the_endpoint(void)
 {
     enum { N = 900 };
     struct scene scene;
@@ -498,7 +498,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_wrong_frame_type_costs_one_gate_and_no_batch, 40),
     TEST_SLOW(a_huge_length_is_dropped, 40),
     TEST_SLOW(a_flood_of_descriptors_ends_with_the_gate, 40),
-    TEST_SLOW(connections_without_end_do_not_shut_the_door, 60),
+    TEST_SLOW(endless_connections_do_not_block_the_endpoint, 60),
     TEST_SLOW(a_killed_gate_is_back_within_a_second, 40),
     TEST_SLOW(a_stopped_gate_does_not_hold_up_the_daemon, 60),
     TEST_SLOW(stagerd_leaves_no_gate_behind, 60),

@@ -95,7 +95,7 @@ static void a_socket_without_a_listener_is_unreachable(void)
     fake_stop(&fake);
 }
 
-static void a_closed_door_names_its_group(void)
+static void a_closed_socket_names_its_group(void)
 {
     if (geteuid() != 0)
         SKIP("only root can change the user");
@@ -321,7 +321,7 @@ static const struct stg_test tests[] = {
     TEST(a_path_that_fits_no_address_is_refused_with_its_length),
     TEST(without_a_daemon_the_error_explains_how_to_start_it),
     TEST(a_socket_without_a_listener_is_unreachable),
-    TEST(a_closed_door_names_its_group),
+    TEST(a_closed_socket_names_its_group),
     TEST(a_daemon_of_another_protocol_is_refused_with_both_versions),
     TEST(the_daemons_own_refusal_is_repeated_word_for_word),
     TEST(doorbells_and_late_replies_do_not_disturb_a_request),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/stagerctl/door.h"
+#include "client/stagerctl/endpoint.h"
 
 #include <errno.h>
 #include <nanomsg/nn.h>
@@ -39,43 +39,44 @@ static int check_url(const char *url, struct stg_err *err)
                    url, strerror(errno));
 }
 
-static int open_door(const char *url, int protocol, int *ret, struct stg_err *err)
+static int open_endpoint(const char *url, int protocol, int *ret, struct stg_err *err)
 {
     int rc = check_url(url, err);
     if (rc < 0)
         return rc;
-    int door = nn_socket(AF_SP, protocol);
+    int endpoint = nn_socket(AF_SP, protocol);
     int most = STG_MESSAGE_MAX_BYTES, millis = ASK_MILLIS;
-    if (door < 0 ||
-        nn_setsockopt(door, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) < 0 ||
-        nn_setsockopt(door, NN_SOL_SOCKET, NN_RCVTIMEO, &millis, sizeof(millis)) < 0 ||
+    if (endpoint < 0 ||
+        nn_setsockopt(endpoint, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) < 0 ||
+        nn_setsockopt(endpoint, NN_SOL_SOCKET, NN_RCVTIMEO, &millis, sizeof(millis)) <
+            0 ||
         (protocol == NN_SUB &&
-         nn_setsockopt(door, NN_SUB, NN_SUB_SUBSCRIBE, "", 0) < 0) ||
-        (protocol == NN_REQ &&
-         nn_setsockopt(door, NN_SOL_SOCKET, NN_SNDTIMEO, &millis, sizeof(millis)) < 0) ||
-        nn_connect(door, url) < 0) {
+         nn_setsockopt(endpoint, NN_SUB, NN_SUB_SUBSCRIBE, "", 0) < 0) ||
+        (protocol == NN_REQ && nn_setsockopt(endpoint, NN_SOL_SOCKET, NN_SNDTIMEO,
+                                             &millis, sizeof(millis)) < 0) ||
+        nn_connect(endpoint, url) < 0) {
         rc = stg_err(err, -STAGER_UNAVAILABLE, "%s: %s", url, nn_strerror(nn_errno()));
-        stg_door_close(door);
+        stg_endpoint_close(endpoint);
         return rc;
     }
-    *ret = door;
+    *ret = endpoint;
     return 0;
 }
 
-int stg_door_open_admin(const char *url, int *ret, struct stg_err *err)
+int stg_endpoint_open_admin(const char *url, int *ret, struct stg_err *err)
 {
-    return open_door(url, NN_REQ, ret, err);
+    return open_endpoint(url, NN_REQ, ret, err);
 }
 
-int stg_door_open_events(const char *url, int *ret, struct stg_err *err)
+int stg_endpoint_open_events(const char *url, int *ret, struct stg_err *err)
 {
-    return open_door(url, NN_SUB, ret, err);
+    return open_endpoint(url, NN_SUB, ret, err);
 }
 
-void stg_door_close(int door)
+void stg_endpoint_close(int endpoint)
 {
-    if (door >= 0)
-        nn_close(door);
+    if (endpoint >= 0)
+        nn_close(endpoint);
 }
 
 static long fail(struct stg_err *err)
@@ -88,12 +89,12 @@ static long fail(struct stg_err *err)
                    "the gate: %s", nn_strerror(number));
 }
 
-long stg_door_ask(int door, const void *message, size_t bytes, void *buf, size_t capacity,
-                  struct stg_err *err)
+long stg_endpoint_ask(int endpoint, const void *message, size_t bytes, void *buf,
+                      size_t capacity, struct stg_err *err)
 {
-    if (nn_send(door, message, bytes, 0) < 0)
+    if (nn_send(endpoint, message, bytes, 0) < 0)
         return fail(err);
-    int n = nn_recv(door, buf, capacity, 0);
+    int n = nn_recv(endpoint, buf, capacity, 0);
     if (n < 0)
         return fail(err);
     if ((size_t)n > capacity)
@@ -101,12 +102,12 @@ long stg_door_ask(int door, const void *message, size_t bytes, void *buf, size_t
     return n;
 }
 
-int stg_door_listen(int door, int millis, struct stg_event *ret)
+int stg_endpoint_listen(int endpoint, int millis, struct stg_event *ret)
 {
     char buf[STG_EVENT_MAX_BYTES];
     struct stg_err err;
-    nn_setsockopt(door, NN_SOL_SOCKET, NN_RCVTIMEO, &millis, sizeof(millis));
-    int n = nn_recv(door, buf, sizeof(buf), 0);
+    nn_setsockopt(endpoint, NN_SOL_SOCKET, NN_RCVTIMEO, &millis, sizeof(millis));
+    int n = nn_recv(endpoint, buf, sizeof(buf), 0);
     return n >= 0 && (size_t)n <= sizeof(buf) &&
            stg_wire_decode_event(buf, (size_t)n, ret, &err) == 0;
 }
