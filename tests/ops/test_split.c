@@ -18,7 +18,7 @@
 
 /* ---- threads ---- */
 
-struct crew {
+struct pool {
     struct stg_parallel parallel;
     unsigned n_runs; /* runs with many parts */
 };
@@ -41,12 +41,12 @@ static void *work(void *arg)
 static void run_parts(void *owner, uint32_t n, void (*part)(void *arg, uint32_t i),
                       void *arg)
 {
-    struct crew *crew = owner;
+    struct pool *pool = owner;
     struct call call = {.part = part, .arg = arg, .n = n};
     pthread_t threads[MAX_THREADS];
-    uint32_t n_threads = crew->parallel.n_threads - 1;
+    uint32_t n_threads = pool->parallel.n_threads - 1;
     CHECK(n > 1);
-    crew->n_runs++;
+    pool->n_runs++;
     for (uint32_t i = 0; i < n_threads; i++)
         CHECK(pthread_create(&threads[i], NULL, work, &call) == 0);
     work(&call);
@@ -55,11 +55,11 @@ static void run_parts(void *owner, uint32_t n, void (*part)(void *arg, uint32_t 
 }
 
 /* The smallest parts. */
-static void crew_init(struct crew *crew, uint32_t n_threads)
+static void pool_init(struct pool *pool, uint32_t n_threads)
 {
-    *crew = (struct crew){
+    *pool = (struct pool){
         .parallel = {
-            .owner = crew, .n_threads = n_threads, .part_bytes = 1, .run = run_parts}};
+            .owner = pool, .n_threads = n_threads, .part_bytes = 1, .run = run_parts}};
 }
 
 /* ---- comparison ---- */
@@ -121,12 +121,12 @@ static unsigned compare(const struct op_case *c, const struct stg_tensor *feeds,
     if (op_case_graph(c, feeds, n, n_outputs, &fx, &graph, NULL) == 0) {
         run_graph(graph, feeds, NULL, &want);
         for (size_t i = 0; i < N(threads); i++) {
-            struct crew crew;
-            crew_init(&crew, threads[i]);
-            run_graph(graph, feeds, &crew.parallel, &got);
+            struct pool pool;
+            pool_init(&pool, threads[i]);
+            run_graph(graph, feeds, &pool.parallel, &got);
             check_outcome(c, threads[i], n_outputs, &got, &want);
             stg_run_destroy(got.run);
-            n_runs += crew.n_runs;
+            n_runs += pool.n_runs;
         }
         stg_run_destroy(want.run);
     }
@@ -247,18 +247,18 @@ static void few_bytes_stay_whole(void)
 {
     struct scene scene;
     struct outcome outcome;
-    struct crew crew;
+    struct pool pool;
     scene_init(&scene, 100);
-    crew_init(&crew, 2);
-    crew.parallel.part_bytes = scene.records.data_bytes / 2 + 100 * 8 + 1;
-    run_graph(scene.graph, &scene.records, &crew.parallel, &outcome);
+    pool_init(&pool, 2);
+    pool.parallel.part_bytes = scene.records.data_bytes / 2 + 100 * 8 + 1;
+    run_graph(scene.graph, &scene.records, &pool.parallel, &outcome);
     CHECK_OK(outcome.rc, outcome.err);
-    CHECK_INT(crew.n_runs, 0);
+    CHECK_INT(pool.n_runs, 0);
     stg_run_destroy(outcome.run);
-    crew.parallel.part_bytes--;
-    run_graph(scene.graph, &scene.records, &crew.parallel, &outcome);
+    pool.parallel.part_bytes--;
+    run_graph(scene.graph, &scene.records, &pool.parallel, &outcome);
     CHECK_OK(outcome.rc, outcome.err);
-    CHECK_INT(crew.n_runs, 2); /* the strings of one column are copied */
+    CHECK_INT(pool.n_runs, 2); /* the strings of one column are copied */
     stg_run_destroy(outcome.run);
     scene_finish(&scene);
 }
@@ -277,9 +277,9 @@ static void of_two_bad_rows_the_first_is_blamed(void)
     spoil(&scene, 900);
     spoil(&scene, 333);
     for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
-        struct crew crew;
-        crew_init(&crew, n_threads);
-        run_graph(scene.graph, &scene.records, &crew.parallel, &outcome);
+        struct pool pool;
+        pool_init(&pool, n_threads);
+        run_graph(scene.graph, &scene.records, &pool.parallel, &outcome);
         CHECK_INT(outcome.rc, -STAGER_INVALID_ARGUMENT);
         CHECK_STR(outcome.err.text,
                   "node columns (decode_csv): field 0: \"x33\" is no valid int32");
@@ -293,13 +293,13 @@ static void a_good_batch_follows_a_bad_one(void)
 {
     struct scene good, bad;
     struct outcome want, got;
-    struct crew crew;
+    struct pool pool;
     scene_init(&good, 500);
     scene_init(&bad, 500);
     spoil(&bad, 0);
-    crew_init(&crew, 3);
+    pool_init(&pool, 3);
     run_graph(good.graph, &good.records, NULL, &want);
-    run_graph(good.graph, &bad.records, &crew.parallel, &got);
+    run_graph(good.graph, &bad.records, &pool.parallel, &got);
     CHECK_INT(got.rc, -STAGER_INVALID_ARGUMENT);
     got.err = (struct stg_err){.row = -1};
     got.rc = stg_run_exec(got.run, &good.records, NULL, NULL, got.outputs, &got.err);
@@ -362,14 +362,14 @@ static void a_batch_at_rest_is_the_same_and_so_is_one_that_is_too_large(void)
     scene_init(&scene, 2000);
     uint64_t bytes = write_batch(&scene, NULL, EXTENT_BYTES, whole, &want);
     CHECK_OK(want.rc, want.err);
-    struct crew crew;
-    crew_init(&crew, 3);
-    CHECK_INT(write_batch(&scene, &crew.parallel, EXTENT_BYTES, parts, &got), bytes);
+    struct pool pool;
+    pool_init(&pool, 3);
+    CHECK_INT(write_batch(&scene, &pool.parallel, EXTENT_BYTES, parts, &got), bytes);
     CHECK_OK(got.rc, got.err);
     CHECK(memcmp(whole, parts, bytes) == 0);
     for (uint64_t capacity = 4096; capacity < bytes; capacity += bytes / 16) {
         write_batch(&scene, NULL, capacity, whole, &want);
-        write_batch(&scene, &crew.parallel, capacity, parts, &got);
+        write_batch(&scene, &pool.parallel, capacity, parts, &got);
         CHECK_INT(want.rc, -STAGER_RESOURCE_EXHAUSTED);
         CHECK_INT(got.rc, want.rc);
         CHECK_STR(got.err.text, want.err.text);

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "daemon/dataset/calls.h"
-#include "daemon/dataset/crew.h"
 #include "daemon/dataset/func.h"
 #include "daemon/dataset/pieces.h"
+#include "daemon/dataset/task_pool.h"
 #include "daemon/host/cpus.h"
 
 #define MAX_CALLS 256
@@ -50,7 +50,7 @@ struct map {
     struct stg_func_run **runs; /* one a thread; at least 1 */
     unsigned n_runs, n_active;  /* the first so many of them work */
     struct stg_calls calls;     /* auto */
-    struct stg_crew *crew;      /* NULL: the thread that draws does the jobs */
+    struct stg_task_pool *pool; /* NULL: the thread that draws does the jobs */
     bool deterministic;
     int64_t batch_size;        /* of the batch that follows; 0: none does */
     int64_t want;              /* the most that was asked for */
@@ -184,7 +184,7 @@ static int64_t group_records(const struct map *map, int64_t asked)
         most = (int64_t)(GROUP_BYTES / func->record_bytes);
     if (most > STG_BLOCK_MAX_RECORDS)
         most = STG_BLOCK_MAX_RECORDS;
-    int64_t want = map->crew == NULL             ? asked
+    int64_t want = map->pool == NULL             ? asked
                    : map->batch_size > map->want ? map->batch_size
                                                  : map->want;
     return want < most ? want : most > 1 ? most : 1;
@@ -201,10 +201,10 @@ static void start_jobs(struct map *map, struct group *group)
         job->first = at;
         job->n = (n - at) / (group->n_jobs - i);
         at += job->n;
-        if (map->crew != NULL)
-            stg_crew_give(map->crew, &job->task);
+        if (map->pool != NULL)
+            stg_task_pool_submit(map->pool, &job->task);
     }
-    if (map->crew != NULL || group->n_jobs == 0)
+    if (map->pool != NULL || group->n_jobs == 0)
         return;
     job_run(&group->jobs[0].task, 0);
     atomic_store_explicit(&group->jobs[0].task.is_done, true, memory_order_relaxed);
@@ -262,7 +262,7 @@ static int start_group(struct map *map, struct stg_err *err)
 static int fill(struct map *map, int64_t asked, struct stg_err *err)
 {
     struct stg_iter *input = map->iter.input;
-    unsigned enough = map->crew != NULL ? 2 * map->n_active : 1;
+    unsigned enough = map->pool != NULL ? 2 * map->n_active : 1;
     while (map->ended == 0 && map->n_jobs < enough) {
         int rc = stg_iter_stopped(&map->iter, err);
         if (rc < 0)
@@ -277,7 +277,7 @@ static int fill(struct map *map, int64_t asked, struct stg_err *err)
         rc = start_group(map, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
-        if (map->crew == NULL)
+        if (map->pool == NULL)
             return 0;
     }
     return 0;
@@ -344,14 +344,14 @@ static void tune(struct map *map, const struct group *group)
     if (!stg_calls_took(&map->calls, group->call.input->n_records))
         return;
     map->n_active = map->calls.tuner.value;
-    stg_crew_set_active(map->crew, map->n_active);
+    stg_task_pool_set_active(map->pool, map->n_active);
 }
 
 static void wait_for_more(struct map *map, uint64_t seen)
 {
     struct stg_calls_time began, waited;
     stg_calls_now(&began);
-    stg_crew_wait(map->crew, seen);
+    stg_task_pool_wait(map->pool, seen);
     stg_calls_since(&began, &waited);
     stg_calls_waited(&map->calls, waited.wall_ns);
 }
@@ -361,7 +361,7 @@ static int collect(struct map *map, struct stg_err *err)
 {
     struct group **at;
     for (;;) {
-        uint64_t seen = map->crew != NULL ? stg_crew_n_done(map->crew) : 0;
+        uint64_t seen = map->pool != NULL ? stg_task_pool_n_done(map->pool) : 0;
         at = find_done(map);
         if (at != NULL)
             break;
@@ -405,8 +405,8 @@ static int map_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
 /* Everything that is drawn is forgotten. */
 static void clear(struct map *map)
 {
-    if (map->crew != NULL)
-        stg_crew_clear(map->crew);
+    if (map->pool != NULL)
+        stg_task_pool_clear(map->pool);
     while (map->first != NULL) {
         struct group *group = map->first;
         map->first = group->next;
@@ -434,7 +434,7 @@ static void map_destroy(struct stg_iter *iter)
     struct map *map = (struct map *)iter;
     clear(map);
     stg_calls_finish(&map->calls);
-    stg_crew_destroy(map->crew);
+    stg_task_pool_destroy(map->pool);
     stg_pieces_finish(&map->made);
     for (unsigned i = 0; map->runs != NULL && i < map->n_runs; i++)
         stg_func_run_destroy(map->runs[i]);
@@ -471,7 +471,7 @@ static int start(struct map *map, const struct threads *n_calls, struct stg_err 
     for (unsigned i = 0; rc == 0 && i < map->n_runs; i++)
         rc = stg_func_run_create(map->func, iter->dataset, &map->runs[i], err);
     if (rc == 0 && n_calls->most > 0) {
-        rc = stg_crew_create(n_calls->most, step->name, &map->crew, err);
+        rc = stg_task_pool_create(n_calls->most, step->name, &map->pool, err);
         if (rc < 0)
             stg_step_prefix(step, rc, err);
     }
@@ -479,7 +479,7 @@ static int start(struct map *map, const struct threads *n_calls, struct stg_err 
         stg_calls_init(&map->calls, iter->dataset, step, n_calls->first, 1,
                        n_calls->most);
         map->n_active = map->calls.tuner.value;
-        stg_crew_set_active(map->crew, map->n_active);
+        stg_task_pool_set_active(map->pool, map->n_active);
     }
     return rc;
 }

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/dataset/crew.h"
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/task_pool.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_yaml.h"
 
@@ -257,26 +257,26 @@ static void count_one(struct stg_task *task, unsigned worker)
     atomic_fetch_add(((struct count *)task)->n, 1);
 }
 
-static void a_crew_does_each_task_once(void)
+static void a_pool_does_each_task_once(void)
 {
-    struct stg_crew *crew;
+    struct stg_task_pool *pool;
     struct stg_err err = {0};
-    CHECK_OK(stg_crew_create(3, "test", &crew, &err), err);
+    CHECK_OK(stg_task_pool_create(3, "test", &pool, &err), err);
     static struct count tasks[1000];
     _Atomic int n = 0;
     for (int i = 0; i < 1000; i++) {
         tasks[i] = (struct count){.task = {.run = count_one}, .n = &n};
-        stg_crew_give(crew, &tasks[i].task);
+        stg_task_pool_submit(pool, &tasks[i].task);
     }
-    for (uint64_t seen = 0; seen < 1000; seen = stg_crew_n_done(crew))
-        stg_crew_wait(crew, seen);
+    for (uint64_t seen = 0; seen < 1000; seen = stg_task_pool_n_done(pool))
+        stg_task_pool_wait(pool, seen);
     CHECK_INT(atomic_load(&n), 1000);
     for (int i = 0; i < 1000; i++) {
         CHECK(atomic_load(&tasks[i].task.is_done));
-        stg_crew_give(crew, &tasks[i].task);
+        stg_task_pool_submit(pool, &tasks[i].task);
     }
-    stg_crew_clear(crew);
-    stg_crew_destroy(crew);
+    stg_task_pool_clear(pool);
+    stg_task_pool_destroy(pool);
     CHECK(atomic_load(&n) <= 2000);
 }
 
@@ -462,7 +462,7 @@ static const struct stg_test tests[] = {
     TEST(without_an_order_the_elements_are_the_same),
     TEST(elements_are_worked_on_at_the_same_time),
     TEST(elements_in_work_are_given_up_when_the_dataset_is),
-    TEST(a_crew_does_each_task_once),
+    TEST(a_pool_does_each_task_once),
     TEST(a_map_with_little_memory_waits_for_what_it_made),
     TEST(too_little_memory_for_one_element_ends_the_pass),
     TEST(a_batch_after_a_map_is_no_copy),

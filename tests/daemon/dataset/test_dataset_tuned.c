@@ -13,7 +13,7 @@
 
 #include "core/clock.h"
 #include "daemon/dataset/calls.h"
-#include "daemon/dataset/crew.h"
+#include "daemon/dataset/task_pool.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/host/cpus.h"
 #include "tests/check.h"
@@ -216,28 +216,28 @@ static void note_worker(struct stg_task *task, unsigned worker)
     atomic_store(&((struct note *)task)->worker, worker);
 }
 
-static void of_a_crew_only_the_active_ones_begin_tasks(void)
+static void of_a_pool_only_the_active_ones_begin_tasks(void)
 {
     enum { N = 1000 };
     static struct note notes[N];
-    struct stg_crew *crew;
+    struct stg_task_pool *pool;
     struct stg_err err = {0};
-    CHECK_OK(stg_crew_create(4, "crew", &crew, &err), err);
+    CHECK_OK(stg_task_pool_create(4, "pool", &pool, &err), err);
     uint64_t n_done = 0;
     for (unsigned n = 1; n < 40; n++) {
         unsigned n_active = n * 7 % 4 + 1;
-        stg_crew_set_active(crew, n_active);
+        stg_task_pool_set_active(pool, n_active);
         for (int i = 0; i < N; i++) {
             notes[i].task.run = note_worker;
-            stg_crew_give(crew, &notes[i].task);
+            stg_task_pool_submit(pool, &notes[i].task);
         }
         n_done += N;
-        for (uint64_t seen; (seen = stg_crew_n_done(crew)) < n_done;)
-            stg_crew_wait(crew, seen);
+        for (uint64_t seen; (seen = stg_task_pool_n_done(pool)) < n_done;)
+            stg_task_pool_wait(pool, seen);
         for (int i = 0; i < N; i++)
             CHECK(atomic_load(&notes[i].worker) < n_active);
     }
-    stg_crew_destroy(crew);
+    stg_task_pool_destroy(pool);
 }
 
 static const struct stg_test tests[] = {
@@ -246,7 +246,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(while_something_else_is_tried_no_thread_comes_or_goes, 60),
     TEST_SLOW(threads_that_read_ahead_of_a_slow_consumer_are_given_up, 60),
     TEST(to_wait_for_a_cpu_is_computing_and_to_sleep_is_not),
-    TEST(of_a_crew_only_the_active_ones_begin_tasks),
+    TEST(of_a_pool_only_the_active_ones_begin_tasks),
 };
 
 TEST_MAIN(tests)

@@ -5,8 +5,8 @@
  * come from one thread at a time. The threads run where, and as urgently as, the one that
  * made them.
  */
-#ifndef STG_DAEMON_CREW_H
-#define STG_DAEMON_CREW_H
+#ifndef STG_DAEMON_TASK_POOL_H
+#define STG_DAEMON_TASK_POOL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,9 +14,9 @@
 
 #include "core/err.h"
 
-struct stg_crew;
+struct stg_task_pool;
 
-/* Belongs to the caller until it is done or the crew was cleared. */
+/* Belongs to the caller until it is done or the pool was cleared. */
 struct stg_task {
     void (*run)(struct stg_task *task, unsigned worker); /* worker: 0 to n - 1 */
     struct stg_task *next;
@@ -24,25 +24,25 @@ struct stg_task {
 };
 
 /* n threads called NAME/i. RESOURCE_EXHAUSTED. */
-int stg_crew_create(unsigned n, const char *name, struct stg_crew **ret,
-                    struct stg_err *err);
+int stg_task_pool_create(unsigned n, const char *name, struct stg_task_pool **ret,
+                         struct stg_err *err);
 
 /* Only the first n of its threads begin tasks from now on; at least 1. All do at first.
  */
-void stg_crew_set_active(struct stg_crew *crew, unsigned n);
+void stg_task_pool_set_active(struct stg_task_pool *pool, unsigned n);
 
-void stg_crew_give(struct stg_crew *crew, struct stg_task *task);
+void stg_task_pool_submit(struct stg_task_pool *pool, struct stg_task *task);
 
 /* Tasks done so far. */
-uint64_t stg_crew_n_done(struct stg_crew *crew);
+uint64_t stg_task_pool_n_done(struct stg_task_pool *pool);
 
 /* Returns when more are done than `seen`. One must have been given that is not. */
-void stg_crew_wait(struct stg_crew *crew, uint64_t seen);
+void stg_task_pool_wait(struct stg_task_pool *pool, uint64_t seen);
 
 /* Forgets what has not begun, and waits for what has. */
-void stg_crew_clear(struct stg_crew *crew);
+void stg_task_pool_clear(struct stg_task_pool *pool);
 
 /* Clears, and ends the threads. NULL is allowed. */
-void stg_crew_destroy(struct stg_crew *crew);
+void stg_task_pool_destroy(struct stg_task_pool *pool);
 
 #endif
