@@ -3,13 +3,13 @@
  * tf.data's order: `cycle_length` slots are visited in turn. At a visit an empty slot
  * takes the next file, then up to `block_length` records of it come out; a file that ends
  * leaves its slot empty until the next visit. The files of the slots, and a few that come
- * after them, are open and read at once (lanes.h).
+ * after them, are open and read at once (readers.h).
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/branches/lanes.h"
 #include "daemon/dataset/branches/mix.h"
+#include "daemon/dataset/branches/parallel_readers.h"
 
 #define CYCLE_LENGTH 8
 #define MAX_CYCLE_LENGTH 256
@@ -19,25 +19,25 @@
  * than computed on. */
 #define AUTO_THREADS 16
 
-#define NO_LANE UINT32_MAX
+#define NO_READER UINT32_MAX
 
 struct slot {
-    uint32_t lane; /* NO_LANE: empty */
+    uint32_t reader; /* NO_READER: empty */
     struct stg_cursor cursor;
 };
 
 struct interleave {
     struct stg_iter iter;
-    struct stg_lanes *lanes;
+    struct stg_parallel_readers *readers;
     bool sloppy;
     int64_t block_length;
-    uint32_t n_slots, n_lanes;
+    uint32_t n_slots, n_readers;
     struct slot *slots;
     uint32_t n_open; /* slots that are not empty */
     uint32_t at;     /* the slot that is visited */
     int64_t left;    /* records or errors of this visit */
-    /* Lanes that are open ahead, in the order of their files; then those that are free.
-     * A ring of n_lanes. */
+    /* Readers that are open ahead, in the order of their files; then those that are free.
+     * A ring of n_readers. */
     uint32_t *ring;
     uint32_t first_ahead, n_ahead, n_free;
     bool input_ended;
@@ -135,10 +135,10 @@ static int interleave_infer(const struct stg_step *step, const struct stg_schema
 
 static uint32_t *ring_at(struct interleave *il, uint32_t i)
 {
-    return &il->ring[(il->first_ahead + i) % il->n_lanes];
+    return &il->ring[(il->first_ahead + i) % il->n_readers];
 }
 
-/* The next file to a free lane. 1: there is none. */
+/* The next file to a free reader. 1: there is none. */
 static int open_next(struct interleave *il, struct stg_err *err)
 {
     struct stg_iter *input = il->iter.input;
@@ -146,7 +146,7 @@ static int open_next(struct interleave *il, struct stg_err *err)
     int rc = stg_iter_next(input, 1, &path, err);
     if (rc != 0)
         return rc;
-    rc = stg_lanes_start(il->lanes, *ring_at(il, il->n_ahead), path, err);
+    rc = stg_parallel_readers_start(il->readers, *ring_at(il, il->n_ahead), path, err);
     if (rc < 0)
         return rc;
     il->n_ahead++;
@@ -154,7 +154,7 @@ static int open_next(struct interleave *il, struct stg_err *err)
     return 0;
 }
 
-/* Opens files while lanes are free. A failure waits until its file is wanted. */
+/* Opens files while readers are free. A failure waits until its file is wanted. */
 static int open_ahead(struct interleave *il, struct stg_err *err)
 {
     while (il->n_free > 0 && !il->input_ended && il->input_failed == 0) {
@@ -187,10 +187,10 @@ static void count_out(struct interleave *il, int64_t n)
 
 static void close_slot(struct interleave *il, struct slot *slot)
 {
-    *ring_at(il, il->n_ahead + il->n_free) = slot->lane;
+    *ring_at(il, il->n_ahead + il->n_free) = slot->reader;
     il->n_free++;
     il->n_open--;
-    slot->lane = NO_LANE;
+    slot->reader = NO_READER;
 }
 
 /* The next file to the slot. 1: none is left for it; 2: none for any. */
@@ -200,8 +200,8 @@ static int fill_slot(struct interleave *il, struct slot *slot, struct stg_err *e
     if (rc < 0)
         return rc;
     if (il->n_ahead > 0) {
-        slot->lane = *ring_at(il, 0);
-        il->first_ahead = (il->first_ahead + 1) % il->n_lanes;
+        slot->reader = *ring_at(il, 0);
+        il->first_ahead = (il->first_ahead + 1) % il->n_readers;
         il->n_ahead--;
         il->n_open++;
         return open_ahead(il, err);
@@ -228,17 +228,18 @@ static int visit(struct interleave *il, struct stg_err *err)
     struct slot *slot = &il->slots[il->at];
     if (slot->cursor.block != NULL)
         return GOT;
-    if (slot->lane == NO_LANE) {
+    if (slot->reader == NO_READER) {
         int rc = fill_slot(il, slot, err);
         if (rc == 1)
             go_on(il);
         if (rc != 0)
             return rc < 0 ? rc : rc == 1 ? EMPTY : ENDED;
     }
-    int rc = stg_lanes_take(il->lanes, slot->lane, !il->sloppy, &slot->cursor.block, err);
-    if (rc == STG_LANE_BUSY)
+    int rc = stg_parallel_readers_take(il->readers, slot->reader, !il->sloppy,
+                                       &slot->cursor.block, err);
+    if (rc == STG_READER_BUSY)
         return NOT_YET;
-    if (rc != STG_LANE_END)
+    if (rc != STG_READER_END)
         return rc;
     close_slot(il, slot);
     go_on(il);
@@ -250,7 +251,7 @@ static int visit(struct interleave *il, struct stg_err *err)
 static int visit_until_got(struct interleave *il, struct stg_err *err)
 {
     for (;;) {
-        uint64_t ready = il->sloppy ? stg_lanes_ready(il->lanes) : 0;
+        uint64_t ready = il->sloppy ? stg_parallel_readers_ready(il->readers) : 0;
         uint32_t in_vain = 0;
         while (in_vain < il->n_slots) {
             int rc = visit(il, err);
@@ -262,7 +263,7 @@ static int visit_until_got(struct interleave *il, struct stg_err *err)
         }
         if (il->mix.n_records > 0)
             return NOT_YET;
-        stg_lanes_wait(il->lanes, ready);
+        stg_parallel_readers_wait(il->readers, ready);
     }
 }
 
@@ -330,19 +331,19 @@ static int interleave_next(struct stg_iter *iter, int64_t want, struct stg_block
 
 static void forget(struct interleave *il)
 {
-    if (il->lanes != NULL)
-        stg_lanes_clear(il->lanes);
+    if (il->readers != NULL)
+        stg_parallel_readers_clear(il->readers);
     for (uint32_t i = 0; i < il->n_slots; i++) {
         stg_cursor_clear(&il->slots[i].cursor);
-        il->slots[i].lane = NO_LANE;
+        il->slots[i].reader = NO_READER;
     }
-    for (uint32_t i = 0; i < il->n_lanes; i++)
+    for (uint32_t i = 0; i < il->n_readers; i++)
         il->ring[i] = i;
     stg_mix_clear(&il->mix);
     stg_block_unref(il->error);
     il->error = NULL;
     il->first_ahead = il->n_ahead = il->n_open = il->at = 0;
-    il->n_free = il->n_lanes;
+    il->n_free = il->n_readers;
     il->left = il->block_length;
     il->input_ended = false;
     il->input_failed = 0;
@@ -359,7 +360,7 @@ static void interleave_destroy(struct stg_iter *iter)
     struct interleave *il = (struct interleave *)iter;
     if (il->slots != NULL && il->ring != NULL)
         forget(il);
-    stg_lanes_destroy(il->lanes);
+    stg_parallel_readers_destroy(il->readers);
     stg_mix_finish(&il->mix);
     free(il->slots);
     free(il->ring);
@@ -369,24 +370,24 @@ static void interleave_destroy(struct stg_iter *iter)
 static const struct stg_iter_impl interleave_impl = {interleave_next, interleave_rewind,
                                                      interleave_destroy};
 
-static int make_lanes(struct interleave *il, const struct arguments *args,
-                      struct stg_err *err)
+static int make_readers(struct interleave *il, const struct arguments *args,
+                        struct stg_err *err)
 {
     int64_t automatic =
         args->cycle_length < AUTO_THREADS ? args->cycle_length : AUTO_THREADS;
-    struct stg_lanes_config config = {
+    struct stg_parallel_readers_config config = {
         .dataset = il->iter.dataset,
-        .reader = il->iter.step->reader,
+        .step = il->iter.step->reader,
         .schema = il->iter.schema,
         .path = il->iter.input->schema,
-        .n_lanes = il->n_lanes,
+        .n_readers = il->n_readers,
         .n_threads = (unsigned)(args->n_threads < 0 ? automatic : args->n_threads),
         .tuned = args->n_threads < 0 && !is_contrib(il->iter.step) ? il->iter.step : NULL,
         /* Without a thread a file that stalls would stop the others. */
         .least_threads = il->sloppy ? 1 : 0,
         .buffer_records = args->buffer,
     };
-    return stg_lanes_create(&config, &il->lanes, err);
+    return stg_parallel_readers_create(&config, &il->readers, err);
 }
 
 static int interleave_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -402,14 +403,14 @@ static int interleave_create(struct stg_dataset *dataset, const struct stg_step 
     /* One slot is one file after the other. */
     il->block_length = args.cycle_length > 1 ? args.block_length : INT64_MAX;
     il->n_slots = (uint32_t)args.cycle_length;
-    il->n_lanes = (uint32_t)(args.cycle_length + args.prefetch);
+    il->n_readers = (uint32_t)(args.cycle_length + args.prefetch);
     il->slots = calloc(il->n_slots, sizeof(*il->slots));
-    il->ring = calloc(il->n_lanes, sizeof(*il->ring));
+    il->ring = calloc(il->n_readers, sizeof(*il->ring));
     int rc = -STAGER_RESOURCE_EXHAUSTED;
     if (il->slots == NULL || il->ring == NULL)
         stg_step_err(step, rc, err, "out of memory");
     else
-        rc = make_lanes(il, &args, err);
+        rc = make_readers(il, &args, err);
     if (rc < 0) {
         interleave_destroy(&il->iter);
         return rc;
