@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/branches/one_path.h"
-#include "daemon/dataset/calls.h"
+#include "daemon/dataset/parallelism.h"
 
 /* Finished blocks of a reader: so many once it was taken from, one before, so that files
  * that are open ahead hold little. */
@@ -60,7 +60,7 @@ struct stg_parallel_readers {
     pthread_mutex_t lock; /* guards what follows, and the readers but for readers */
     pthread_cond_t work, finished; /* something to run; something was run */
     pthread_cond_t more;           /* more threads are to work */
-    struct stg_calls calls;
+    struct stg_parallelism parallelism;
     unsigned n_active; /* the first so many threads work, … */
     unsigned n_spare;  /* … and so many more while those are stuck */
     bool paused, stopping;
@@ -185,31 +185,31 @@ static void note_time(int64_t *mean_ns, int64_t ns)
 
 /* Reads, and what that took. CPU time only where it is measured. */
 static int read_measured(struct stg_parallel_readers *readers, struct reader *reader,
-                         int64_t want, bool measured, struct stg_calls_time *spent,
+                         int64_t want, bool measured, struct stg_thread_time *spent,
                          struct stg_block **ret, bool *ret_ended, struct stg_err *failure)
 {
-    struct stg_calls_time began = {.wall_ns = stg_now_ns()};
+    struct stg_thread_time began = {.wall_ns = stg_now_ns()};
     if (measured)
-        stg_calls_now(&began);
+        stg_thread_time_now(&began);
     int rc = read_block(readers, reader, want, ret, ret_ended, failure);
     if (measured)
-        stg_calls_since(&began, spent);
+        stg_thread_time_since(&began, spent);
     else
-        *spent = (struct stg_calls_time){.wall_ns = stg_now_ns() - began.wall_ns};
+        *spent = (struct stg_thread_time){.wall_ns = stg_now_ns() - began.wall_ns};
     return rc;
 }
 
 /* What a run took. The lock is held. */
 static void note_run(struct stg_parallel_readers *readers, const struct reader *reader,
-                     bool by_taker, const struct stg_calls_time *spent)
+                     bool by_taker, const struct stg_thread_time *spent)
 {
     note_time(&readers->run_ns, (int64_t)spent->wall_ns);
     if (reader->fresh)
         note_time(&readers->open_ns, (int64_t)spent->wall_ns);
     readers->n_spare -= readers->n_spare > 0 && spent->wall_ns >= STUCK_NS;
-    stg_calls_worked(&readers->calls, spent);
+    stg_parallelism_worked(&readers->parallelism, spent);
     if (by_taker)
-        stg_calls_waited(&readers->calls, spent->wall_ns);
+        stg_parallelism_waited(&readers->parallelism, spent->wall_ns);
 }
 
 /* The lock is held, but not while the reader runs. */
@@ -217,7 +217,7 @@ static void run_reader(struct stg_parallel_readers *readers, struct reader *read
                        bool by_taker)
 {
     struct stg_block *block = NULL;
-    struct stg_calls_time spent;
+    struct stg_thread_time spent;
     struct stg_err failure;
     bool ended;
     int64_t want = readers->config.buffer_records - reader->n_records;
@@ -228,7 +228,8 @@ static void run_reader(struct stg_parallel_readers *readers, struct reader *read
     readers->n_running++;
     readers->n_runs++;
     bool is_short = readers->run_ns < WORTH_WAKING_NS;
-    bool measured = readers->calls.is_on && (!is_short || readers->n_runs % SAMPLED == 0);
+    bool measured =
+        readers->parallelism.is_on && (!is_short || readers->n_runs % SAMPLED == 0);
     pthread_mutex_unlock(&readers->lock);
     int rc =
         read_measured(readers, reader, want, measured, &spent, &block, &ended, &failure);
@@ -356,9 +357,10 @@ static struct stg_block *take_first(struct stg_parallel_readers *readers,
 /* The lock is held. */
 static void tune(struct stg_parallel_readers *readers, const struct stg_block *block)
 {
-    if (!stg_calls_took(&readers->calls, block->n_records > 0 ? block->n_records : 1))
+    if (!stg_parallelism_took(&readers->parallelism,
+                              block->n_records > 0 ? block->n_records : 1))
         return;
-    readers->n_active = readers->calls.tuner.value;
+    readers->n_active = readers->parallelism.tuner.value;
     pthread_cond_broadcast(&readers->more);
 }
 
@@ -388,7 +390,7 @@ static void wait_for(struct stg_parallel_readers *readers, const struct reader *
         wait_for_any(readers);
     readers->awaited = NULL;
     readers->awaits_any = false;
-    stg_calls_waited(&readers->calls, stg_now_ns() - began_ns);
+    stg_parallelism_waited(&readers->parallelism, stg_now_ns() - began_ns);
 }
 
 /* Returns the reader that the taker runs while `reader` has nothing yet: `reader` itself,
@@ -532,9 +534,9 @@ int stg_parallel_readers_create(const struct stg_parallel_readers_config *config
     readers->run_ns = readers->open_ns = 2 * (int64_t)SHORT_NS; /* until it is known */
     readers->n_active = config->n_threads;
     if (config->tuned != NULL) {
-        stg_calls_init(&readers->calls, config->dataset, config->tuned, config->n_threads,
-                       config->least_threads, config->n_threads);
-        readers->n_active = readers->calls.tuner.value;
+        stg_parallelism_init(&readers->parallelism, config->dataset, config->tuned,
+                             config->n_threads, config->least_threads, config->n_threads);
+        readers->n_active = readers->parallelism.tuner.value;
     }
     int rc = make_threads(readers, err);
     if (rc < 0) {
@@ -556,7 +558,7 @@ void stg_parallel_readers_destroy(struct stg_parallel_readers *readers)
     pthread_mutex_unlock(&readers->lock);
     for (unsigned i = 0; i < readers->n_threads; i++)
         pthread_join(readers->threads[i].thread, NULL);
-    stg_calls_finish(&readers->calls);
+    stg_parallelism_finish(&readers->parallelism);
     for (unsigned i = 0; i < readers->config.n_readers; i++) {
         reader_clear(readers, &readers->readers[i]);
         stg_iter_destroy(readers->readers[i].reader);

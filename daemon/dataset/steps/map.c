@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/calls.h"
 #include "daemon/dataset/func.h"
+#include "daemon/dataset/parallelism.h"
 #include "daemon/dataset/pieces.h"
 #include "daemon/dataset/task_pool.h"
 #include "daemon/host/cpus.h"
@@ -30,7 +30,7 @@ struct job {
     struct group *group;
     int64_t first, n;
     struct stg_func_parts parts;
-    struct stg_calls_time spent; /* num_parallel_calls: auto alone */
+    struct stg_thread_time spent; /* num_parallel_calls: auto alone */
     int failed;
     struct stg_err failure;
 };
@@ -47,10 +47,10 @@ struct group {
 struct map {
     struct stg_iter iter;
     struct stg_func *func;
-    struct stg_func_run **runs; /* one a thread; at least 1 */
-    unsigned n_runs, n_active;  /* the first so many of them work */
-    struct stg_calls calls;     /* auto */
-    struct stg_task_pool *pool; /* NULL: the thread that draws does the jobs */
+    struct stg_func_run **runs;         /* one a thread; at least 1 */
+    unsigned n_runs, n_active;          /* the first so many of them work */
+    struct stg_parallelism parallelism; /* auto */
+    struct stg_task_pool *pool;         /* NULL: the thread that draws does the jobs */
     bool deterministic;
     int64_t batch_size;        /* of the batch that follows; 0: none does */
     int64_t want;              /* the most that was asked for */
@@ -144,13 +144,13 @@ static void job_run(struct stg_task *task, unsigned worker)
 {
     struct job *job = (struct job *)task;
     struct map *map = job->group->map;
-    struct stg_calls_time began = {0};
-    if (map->calls.is_on)
-        stg_calls_now(&began);
+    struct stg_thread_time began = {0};
+    if (map->parallelism.is_on)
+        stg_thread_time_now(&began);
     job->failed = stg_func_apply(map->runs[worker], &job->group->call, job->first, job->n,
                                  &job->parts, &job->failure);
-    if (map->calls.is_on)
-        stg_calls_since(&began, &job->spent);
+    if (map->parallelism.is_on)
+        stg_thread_time_since(&began, &job->spent);
 }
 
 static void group_destroy(struct group *group)
@@ -337,23 +337,23 @@ static struct group **find_done(struct map *map)
 /* What the threads did for a group, and whether more or fewer of them are to work. */
 static void tune(struct map *map, const struct group *group)
 {
-    if (!map->calls.is_on || group->n_jobs == 0)
+    if (!map->parallelism.is_on || group->n_jobs == 0)
         return;
     for (unsigned i = 0; i < group->n_jobs; i++)
-        stg_calls_worked(&map->calls, &group->jobs[i].spent);
-    if (!stg_calls_took(&map->calls, group->call.input->n_records))
+        stg_parallelism_worked(&map->parallelism, &group->jobs[i].spent);
+    if (!stg_parallelism_took(&map->parallelism, group->call.input->n_records))
         return;
-    map->n_active = map->calls.tuner.value;
+    map->n_active = map->parallelism.tuner.value;
     stg_task_pool_set_active(map->pool, map->n_active);
 }
 
 static void wait_for_more(struct map *map, uint64_t seen)
 {
-    struct stg_calls_time began, waited;
-    stg_calls_now(&began);
+    struct stg_thread_time began, waited;
+    stg_thread_time_now(&began);
     stg_task_pool_wait(map->pool, seen);
-    stg_calls_since(&began, &waited);
-    stg_calls_waited(&map->calls, waited.wall_ns);
+    stg_thread_time_since(&began, &waited);
+    stg_parallelism_waited(&map->parallelism, waited.wall_ns);
 }
 
 /* Waits for a group, and moves what it made to `made`. */
@@ -433,7 +433,7 @@ static void map_destroy(struct stg_iter *iter)
 {
     struct map *map = (struct map *)iter;
     clear(map);
-    stg_calls_finish(&map->calls);
+    stg_parallelism_finish(&map->parallelism);
     stg_task_pool_destroy(map->pool);
     stg_pieces_finish(&map->made);
     for (unsigned i = 0; map->runs != NULL && i < map->n_runs; i++)
@@ -476,9 +476,9 @@ static int start(struct map *map, const struct threads *n_calls, struct stg_err 
             stg_step_prefix(step, rc, err);
     }
     if (rc == 0 && n_calls->first < n_calls->most) {
-        stg_calls_init(&map->calls, iter->dataset, step, n_calls->first, 1,
-                       n_calls->most);
-        map->n_active = map->calls.tuner.value;
+        stg_parallelism_init(&map->parallelism, iter->dataset, step, n_calls->first, 1,
+                             n_calls->most);
+        map->n_active = map->parallelism.tuner.value;
         stg_task_pool_set_active(map->pool, map->n_active);
     }
     return rc;

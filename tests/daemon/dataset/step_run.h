@@ -21,8 +21,8 @@ struct stg_step_run {
     struct stg_quota *quota;
 };
 
-/* Loads the row with `calls` threads in its step and resets the source: the row's number
- * of records, no errors, the given elements. */
+/* Loads the row with `parallelism` threads in its step and resets the source: the row's
+ * number of records, no errors, the given elements. */
 void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
                        unsigned elements, unsigned calls);
 void stg_step_run_finish(struct stg_step_run *run);

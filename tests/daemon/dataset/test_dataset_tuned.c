@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "core/clock.h"
-#include "daemon/dataset/calls.h"
+#include "daemon/dataset/parallelism.h"
 #include "daemon/dataset/task_pool.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/host/cpus.h"
@@ -188,20 +188,20 @@ static void to_wait_for_a_cpu_is_computing_and_to_sleep_is_not(void)
     CHECK_INT(sched_setaffinity(0, sizeof(one), &one), 0);
     pthread_t thread;
     CHECK_INT(pthread_create(&thread, NULL, compute, NULL), 0);
-    struct stg_calls_time began, spent;
-    stg_calls_now(&began);
+    struct stg_thread_time began, spent;
+    stg_thread_time_now(&began);
     uint64_t until_ns = began.wall_ns + 100000000;
     while (stg_now_ns() < until_ns)
         ;
-    stg_calls_since(&began, &spent);
+    stg_thread_time_since(&began, &spent);
     CHECK(spent.wall_ns >= 100000000);
     CHECK_INT(spent.cpu_ns, spent.wall_ns);
     atomic_store(&over, true);
     pthread_join(thread, NULL);
 
-    stg_calls_now(&began);
+    stg_thread_time_now(&began);
     spend(50);
-    stg_calls_since(&began, &spent);
+    stg_thread_time_since(&began, &spent);
     CHECK(spent.wall_ns >= 50000000);
     CHECK(spent.cpu_ns < 25000000);
 }
