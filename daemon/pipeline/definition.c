@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "daemon/dataset/dataset.h"
-#include "daemon/dataset/order.h"
+#include "daemon/dataset/step_lint.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
@@ -400,8 +400,7 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     advise_on_keys(&advice);
     advise_on_steps(&advice);
     advise_on_size(&advice);
-    return advice.n +
-           stg_order_advice(definition->spec, bump, ret + advice.n, n - advice.n);
+    return advice.n + stg_step_lint(definition->spec, bump, ret + advice.n, n - advice.n);
 }
 
 /* ---- what follows from it ---- */

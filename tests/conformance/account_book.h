@@ -5,8 +5,8 @@
  * audit that compares the book with the counters of stagerd.
  *
  * A life is one attached stream of one process. A trainer writes only to its own life
- * (and swaps the owner words of items). The test writes `order`, `fate` and the fields
- * marked as the test's before the life can read them.
+ * (and swaps the owner words of items). The test writes `step_lint`, `fate` and the
+ * fields marked as the test's before the life can read them.
  */
 #ifndef STG_TESTS_CONFORMANCE_ACCOUNT_BOOK_H
 #define STG_TESTS_CONFORMANCE_ACCOUNT_BOOK_H

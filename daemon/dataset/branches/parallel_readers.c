@@ -9,7 +9,7 @@
 
 #include "core/clock.h"
 #include "daemon/dataset/block.h"
-#include "daemon/dataset/branches/one_path.h"
+#include "daemon/dataset/branches/single_path.h"
 #include "daemon/dataset/parallelism.h"
 
 /* Finished blocks of a reader: so many once it was taken from, one before, so that files
@@ -33,9 +33,9 @@
 enum state { FREE, IDLE, RUNNING };
 
 struct reader {
-    struct stg_one_path *one; /* its input */
-    struct stg_iter *iter;    /* reads from one; NULL: not made yet. Belongs to the thread
-                                 that runs the reader */
+    struct stg_single_path *one; /* its input */
+    struct stg_iter *iter; /* reads from one; NULL: not made yet. Belongs to the thread
+                              that runs the reader */
     enum state state;
     bool counted;      /* among those that are runnable */
     bool fresh;        /* the reader is still at the file before */
@@ -289,9 +289,9 @@ static int make_reader(struct stg_parallel_readers *readers, struct reader *read
     const struct stg_parallel_readers_config *config = &readers->config;
     const struct stg_transformation *transformation =
         stg_transformation_find(config->step->name);
-    struct stg_one_path *one =
-        stg_iter_create(sizeof(*one), &stg_one_path_impl, config->dataset, config->step,
-                        config->path, NULL, err);
+    struct stg_single_path *one =
+        stg_iter_create(sizeof(*one), &stg_single_path_impl, config->dataset,
+                        config->step, config->path, NULL, err);
     if (one == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     unsigned sharing = config->dataset->n_sharing;
@@ -330,7 +330,7 @@ int stg_parallel_readers_start(struct stg_parallel_readers *readers, unsigned i,
     if (is_error)
         reader->blocks[reader->n_blocks++] = path;
     else
-        stg_one_path_set(reader->one, path);
+        stg_single_path_set(reader->one, path);
     count(readers, reader);
     readers->n_ready++;
     wake_one(readers);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/dataset/order.h"
+#include "daemon/dataset/step_lint.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_yaml.h"
 
@@ -28,7 +28,7 @@ static const char *advice(const char *text)
     struct stg_bump bump;
     stg_bump_init(&bump, 0);
     const char *lines[16];
-    size_t n = stg_order_advice(&spec->spec, &bump, lines, 16);
+    size_t n = stg_step_lint(&spec->spec, &bump, lines, 16);
     ret[0] = '\0';
     for (size_t i = 0; i < n; i++)
         strcat(strcat(ret, lines[i]), "\n");

@@ -4,14 +4,14 @@
  * think: what tf.data's performance guide says of map, batch, cache, interleave, repeat
  * and shuffle. Advice, never an error.
  */
-#ifndef STG_DAEMON_ORDER_H
-#define STG_DAEMON_ORDER_H
+#ifndef STG_DAEMON_STEP_LINT_H
+#define STG_DAEMON_STEP_LINT_H
 
 #include "daemon/dataset/dataset.h"
 
 /* Up to n lines about the steps, which stg_dataset_infer has passed, each in bump. Each
  * rule speaks once. Returns how many: fewer where there is no memory. */
-size_t stg_order_advice(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                        const char **ret, size_t n);
+size_t stg_step_lint(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                     const char **ret, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/order.h"
+#include "daemon/dataset/step_lint.h"
 
 #include <string.h>
 
@@ -249,8 +249,8 @@ static void infer(struct look *look, struct stg_bump *bump)
     }
 }
 
-size_t stg_order_advice(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                        const char **ret, size_t n)
+size_t stg_step_lint(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
+                     const char **ret, size_t n)
 {
     struct look look = {.steps = spec->steps, .n = spec->n_steps};
     look.schemas = stg_bump_alloc(bump, look.n * sizeof(*look.schemas));
