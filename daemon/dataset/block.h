@@ -2,7 +2,7 @@
  *
  * Making blocks: one allocation each, counted on the dataset's quota, and a reference on
  * a chunk when the block is a view of one. A block keeps the quota alive. One thread
- * until handed on; references from any thread.
+ * until emitted; references from any thread.
  */
 #ifndef STG_DAEMON_BLOCK_H
 #define STG_DAEMON_BLOCK_H

@@ -30,7 +30,7 @@ struct stg_provenance {
  * several rows (or may be), it is a block of its own.
  * A block never spans two epochs. An error block has error.code != 0, n_records 0, and
  * occupies one position of the stream: the dataset goes on after it. Reference counted,
- * because a batch may be a view of a chunk; immutable once handed on. */
+ * because a batch may be a view of a chunk; immutable once emitted. */
 struct stg_block {
     _Atomic uint32_t refs;
     uint32_t n_components;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks in a row that wait: collected for a batch, or made ahead and handed on as they
+ * Blocks in a row that wait: collected for a batch, or made ahead and emitted as they
  * are asked for. One thread.
  */
 #ifndef STG_DAEMON_PIECES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Blocks out of parts of several blocks: one behind another, or side by side. One thread
- * until handed on.
+ * until emitted.
  */
 #ifndef STG_DAEMON_SLICE_H
 #define STG_DAEMON_SLICE_H

@@ -25,7 +25,7 @@ struct stg_task_pool {
     struct worker workers[];
 };
 
-/* One that is to rest hands on what it was woken for. The lock is held. */
+/* One that is inactive passes its wake-up on. The lock is held. */
 static bool wait_for_task(struct stg_task_pool *pool, unsigned index)
 {
     while (!pool->stopping && (pool->first == NULL || index >= pool->n_active)) {

@@ -12,7 +12,7 @@
                            */
 #define MEMORY_SHARE 64   /* of the quota, at most */
 
-/* Bytes [at, n) of it are to be handed on. */
+/* Bytes [at, n) of it are to be delivered. */
 struct piece {
     char *data;
     uint64_t at, n;
@@ -23,7 +23,7 @@ struct pump {
     struct stg_source *inner; /* the thread's, once there is one */
     struct stg_quota *quota;
     const char *path;
-    uint64_t position; /* of the next byte that is handed on; the caller's */
+    uint64_t position; /* of the next byte that is delivered; the caller's */
     bool declined;     /* no thread; the caller's, as is */
     bool has_thread;
     pthread_t thread;

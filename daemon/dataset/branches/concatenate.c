@@ -5,7 +5,7 @@
 
 struct concatenate {
     struct stg_iter iter;
-    struct stg_iter *at; /* the input that is handed on; NULL: all are */
+    struct stg_iter *at; /* the input that is emitted; NULL: all are */
 };
 
 static int concatenate_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,

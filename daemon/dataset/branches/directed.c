@@ -63,8 +63,8 @@ static int collect_one(struct stg_directed *directed, struct stg_err *err)
 }
 
 /* What came after the mix. */
-static int hand_on(struct stg_directed *directed, struct stg_block **ret,
-                   struct stg_err *err)
+static int emit(struct stg_directed *directed, struct stg_block **ret,
+                struct stg_err *err)
 {
     if (directed->error != NULL) {
         *ret = directed->error;
@@ -89,7 +89,7 @@ int stg_directed_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     if (rc < 0)
         directed->failed = rc;
     if (directed->mix.n_records == 0)
-        return hand_on(directed, ret, err);
+        return emit(directed, ret, err);
     rc = stg_mix_emit(&directed->mix, iter->dataset->quota, "a block of mixed inputs",
                       ret, err);
     return rc < 0 ? stg_step_prefix(iter->step, rc, err) : 0;

@@ -28,7 +28,7 @@ struct stg_directed {
     bool over;
     size_t chosen; /* for the next element; SIZE_MAX: none is yet */
     struct stg_mix mix;
-    struct stg_block *error; /* to be handed on after the mix */
+    struct stg_block *error; /* to be emitted after the mix */
     int failed;              /* to be returned after that */
     struct stg_err failure;
 

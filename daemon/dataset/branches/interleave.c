@@ -44,7 +44,7 @@ struct interleave {
     int input_failed; /* once a slot wants the next file */
     struct stg_err failure;
     struct stg_mix mix;
-    struct stg_block *error; /* to be handed on after the mix */
+    struct stg_block *error; /* to be emitted after the mix */
 };
 
 /* ---- infer ---- */

@@ -255,7 +255,7 @@ static void run_reader(struct stg_parallel_readers *readers, struct reader *read
         pthread_cond_signal(&readers->finished);
 }
 
-/* One that is to rest hands on what it was woken for. */
+/* One that is inactive passes its wake-up on. */
 static void *thread_main(void *arg)
 {
     struct thread *thread = arg;

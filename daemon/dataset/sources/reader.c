@@ -41,7 +41,7 @@ struct reader {
     struct stg_chunk *chunk;
     uint64_t chunk_used, block_epoch;
 
-    struct stg_block *error; /* to be handed on after that block */
+    struct stg_block *error; /* to be emitted after that block */
     int failed;              /* to be returned after that */
     struct stg_err failure;
 };
@@ -399,7 +399,7 @@ static int make_block(struct reader *reader, struct stg_block **ret, struct stg_
 /* ---- the iterator ---- */
 
 /* What came after the last block. 1: nothing did, and there is no file open: the end. */
-static int hand_on(struct reader *reader, struct stg_block **ret, struct stg_err *err)
+static int emit(struct reader *reader, struct stg_block **ret, struct stg_err *err)
 {
     if (reader->error != NULL) {
         *ret = reader->error;
@@ -418,7 +418,7 @@ static int reader_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     if (want > STG_BLOCK_MAX_RECORDS)
         want = STG_BLOCK_MAX_RECORDS;
     if (reader->error != NULL || reader->failed < 0)
-        return hand_on(reader, ret, err);
+        return emit(reader, ret, err);
     int rc = grow_offsets(reader, want, err);
     while (rc == 0 && reader->n < want)
         rc = collect(reader, want, err);
@@ -429,7 +429,7 @@ static int reader_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     } else if (rc < 0) {
         return rc;
     }
-    return reader->n > 0 ? make_block(reader, ret, err) : hand_on(reader, ret, err);
+    return reader->n > 0 ? make_block(reader, ret, err) : emit(reader, ret, err);
 }
 
 static void forget(struct reader *reader)

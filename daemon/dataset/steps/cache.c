@@ -157,7 +157,7 @@ static void free_list(struct cache *cache)
     free(cache->blocks);
 }
 
-/* The input has ended: all of it is there, and has been handed on. Did a file change
+/* The input has ended: all of it is there, and has been emitted. Did a file change
  * meanwhile, or is the memory not there, the blocks remain its own. */
 static int give_to_container(struct cache *cache, struct stg_err *err)
 {
@@ -184,11 +184,11 @@ static int give_to_container(struct cache *cache, struct stg_err *err)
     return 0;
 }
 
-/* ---- handing on ---- */
+/* ---- emitting ---- */
 
-/* What is kept stays as it is: what is handed on is a view or a copy of it. */
-static int hand_on(struct cache *cache, int64_t want, struct stg_block **ret,
-                   struct stg_err *err)
+/* What is kept stays as it is: what is emitted is a view or a copy of it. */
+static int emit(struct cache *cache, int64_t want, struct stg_block **ret,
+                struct stg_err *err)
 {
     struct stg_quota *quota = cache->iter.dataset->quota;
     struct stg_block *block = cache->blocks[cache->at_block];
@@ -238,7 +238,7 @@ static int next_in_memory(struct cache *cache, int64_t want, struct stg_block **
     }
     if (cache->at_block == cache->n_blocks)
         return 1;
-    return hand_on(cache, want, ret, err);
+    return emit(cache, want, ret, err);
 }
 
 /* ---- in a file ---- */

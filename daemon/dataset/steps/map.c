@@ -172,7 +172,7 @@ static bool group_is_done(struct group *group)
 }
 
 /* How many records to draw at once. Without threads as many as are asked for now: what is
- * made is then handed on whole. */
+ * made is then emitted whole. */
 static int64_t group_records(const struct map *map, int64_t asked)
 {
     const struct stg_func *func = map->func;
@@ -284,8 +284,8 @@ static int fill(struct map *map, int64_t asked, struct stg_err *err)
 }
 
 /* A part of a group's output as a block. */
-static int hand_on(struct map *map, const struct group *group, struct stg_func_part *part,
-                   struct stg_err *err)
+static int emit(struct map *map, const struct group *group, struct stg_func_part *part,
+                struct stg_err *err)
 {
     const struct stg_func_call *call = &group->call;
     struct stg_block *block = part->block;
@@ -302,7 +302,7 @@ static int hand_on(struct map *map, const struct group *group, struct stg_func_p
 }
 
 /* What the jobs of a group made, in order. */
-static int hand_on_all(struct map *map, struct group *group, struct stg_err *err)
+static int emit_all(struct map *map, struct group *group, struct stg_err *err)
 {
     if (group->n_jobs == 0)
         return stg_pieces_add(&map->made, stg_block_ref(group->call.input), err);
@@ -319,7 +319,7 @@ static int hand_on_all(struct map *map, struct group *group, struct stg_err *err
         }
     }
     for (size_t k = 0; rc == 0 && k < all->n; k++)
-        rc = hand_on(map, group, &all->parts[k], err);
+        rc = emit(map, group, &all->parts[k], err);
     return rc;
 }
 
@@ -373,7 +373,7 @@ static int collect(struct map *map, struct stg_err *err)
         map->last = at;
     map->n_jobs -= group->n_jobs;
     tune(map, group);
-    int rc = hand_on_all(map, group, err);
+    int rc = emit_all(map, group, err);
     group_destroy(group);
     return rc;
 }

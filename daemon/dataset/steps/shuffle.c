@@ -275,7 +275,7 @@ static bool has_error(const struct epoch *epoch)
     return epoch->first_error < epoch->n_errors;
 }
 
-/* Fills up, unless an error has to be handed on first. `left` will be picked then. */
+/* Fills up, unless an error has to be emitted first. `left` will be picked then. */
 static int fill(struct shuffle *shuffle, int64_t left, struct stg_err *err)
 {
     struct epoch *epoch;
@@ -449,7 +449,7 @@ static int emit(struct shuffle *shuffle, int64_t want, struct stg_block **ret,
     return 0;
 }
 
-static void hand_on_error(struct shuffle *shuffle, struct stg_block **ret)
+static void emit_error(struct shuffle *shuffle, struct stg_block **ret)
 {
     struct epoch *now = current(shuffle);
     struct stg_block *error = now->errors[now->first_error++];
@@ -488,7 +488,7 @@ static int shuffle_next(struct stg_iter *iter, int64_t want, struct stg_block **
         if (shuffle->n_picked > 0)
             continue;
         if (has_error(current(shuffle))) {
-            hand_on_error(shuffle, ret);
+            emit_error(shuffle, ret);
             return 0;
         }
         rc = advance(shuffle, err);

@@ -9,7 +9,7 @@ struct skip {
 };
 
 /* Never asks for more than is to be skipped, so that no block has to be cut. Errors on
- * the way are handed on, and do not count. */
+ * the way are emitted, and do not count. */
 static int skip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                      struct stg_err *err)
 {

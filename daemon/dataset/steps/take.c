@@ -8,7 +8,7 @@ struct take {
     int64_t taken;
 };
 
-/* Errors are handed on, and do not count. */
+/* Errors are emitted, and do not count. */
 static int take_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                      struct stg_err *err)
 {

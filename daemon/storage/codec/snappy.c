@@ -41,7 +41,7 @@ struct snappy {
     unsigned n_head;
     struct buffer in, out;
     uint64_t want, n_in;    /* bytes of the block, and those that are in `in` */
-    uint64_t n_out, at_out; /* decoded and not handed on: from at_out on */
+    uint64_t n_out, at_out; /* decoded and not delivered: from at_out on */
 };
 
 static void snappy_destroy(void *state)
@@ -276,7 +276,7 @@ static int collect(struct snappy *snappy, struct stg_coding *io, const uint8_t *
     return 0;
 }
 
-static void hand_on(struct snappy *snappy, struct stg_coding *io)
+static void deliver(struct snappy *snappy, struct stg_coding *io)
 {
     uint64_t n = snappy->n_out - snappy->at_out;
     n = n < io->out_bytes ? n : io->out_bytes;
@@ -306,7 +306,7 @@ static int snappy_decode(void *state, struct stg_coding *io, struct stg_err *err
         if (rc < 0)
             return rc;
     }
-    hand_on(snappy, io);
+    deliver(snappy, io);
     return snappy->at_out == snappy->n_out ? STG_CODEC_END : STG_CODEC_MORE;
 }
 

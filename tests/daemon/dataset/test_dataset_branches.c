@@ -142,7 +142,7 @@ static void a_row_of_zip_is_where_its_first_file_is(void)
 
 /* ---- concatenate ---- */
 
-static void concatenate_hands_on_one_input_after_the_other(void)
+static void concatenate_emits_one_input_after_the_other(void)
 {
     make_files();
     check("datasets: {b: " LINES("10-12") ", c: " LINES("none") ", d: " LINES(
@@ -389,7 +389,7 @@ static const struct stg_test tests[] = {
     TEST(an_error_takes_its_place_in_all_inputs_of_zip),
     TEST(zip_names_components_after_their_branches_where_they_must),
     TEST(a_row_of_zip_is_where_its_first_file_is),
-    TEST(concatenate_hands_on_one_input_after_the_other),
+    TEST(concatenate_emits_one_input_after_the_other),
     TEST(branches_take_branches),
     TEST(choose_takes_elements_in_the_order_of_the_choices),
     TEST(choose_ends_when_all_inputs_have),
