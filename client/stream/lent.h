@@ -16,8 +16,8 @@ void stg_lents_finish(struct stager_stream *stream);
 /* n more handles. RESOURCE_EXHAUSTED. */
 int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);
 
-/* Rings the daemon's doorbell; one that the system had no room for is owed. The second:
- * only if the daemon asked for it, or one is owed, and the stream is open. */
+/* Rings the daemon's doorbell; one that the system had no room for is pending. The
+ * second: only if the daemon asked for it, or one is pending, and the stream is open. */
 void stg_stream_ring_doorbell(struct stager_stream *stream);
 void stg_stream_ring_if_dry(struct stager_stream *stream);
 

@@ -32,8 +32,8 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
     int rc = stg_lease_lend(stage->buffer.leases, extent, client->lease_client, &lease);
     assert(rc == 0);
     struct stg_item *item = &stage->buffer.items[extent];
-    bool is_redelivered = again && !item->is_aside;
-    item->is_aside = false;
+    bool is_redelivered = again && !item->is_deferred;
+    item->is_deferred = false;
     uint64_t now = stg_now_ns();
     client->assigned[client->n_assigned++] = (struct stg_assigned){
         .lease = lease,
@@ -54,7 +54,7 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
                     .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
                     .device = item->device,
                 });
-    item->n_owed += !again;
+    item->n_pending += !again;
     if (item->is_error)
         note_error(stage, client, extent);
     client->wait_ns += stg_client_waits_ns(client, now);
@@ -66,13 +66,14 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
     stage->counts.n_redelivered += is_redelivered;
 }
 
-bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client)
+bool stg_client_redeliver(struct stg_stage *stage, struct stg_client *client)
 {
     uint32_t n = 0;
-    while (n < client->n_owed && stg_client_credits(&stage->buffer, client) > 0)
-        give(stage, client, client->owed[n++], true);
-    client->n_owed -= n;
-    memmove(&client->owed[0], &client->owed[n], client->n_owed * sizeof(client->owed[0]));
+    while (n < client->n_pending && stg_client_credits(&stage->buffer, client) > 0)
+        give(stage, client, client->pending[n++], true);
+    client->n_pending -= n;
+    memmove(&client->pending[0], &client->pending[n],
+            client->n_pending * sizeof(client->pending[0]));
     return n > 0;
 }
 
@@ -125,8 +126,8 @@ bool stg_stage_assign(struct stg_stage *stage)
         lose(stage, extent);
     if (step->front != buffer->first)
         stg_buffer_advance(buffer, step->front);
-    if (step->is_aside)
-        stg_item_put_aside(buffer, &stage->effects);
+    if (step->is_deferred)
+        stg_item_defer(buffer, &stage->effects);
     buffer->gaps_counted = step->gaps_counted;
     for (uint64_t i = 0; i < step->n_taken; i++)
         stg_buffer_pop(buffer, &stage->effects);

@@ -57,7 +57,7 @@ static void settle(struct stg_buffer *buffer, uint32_t extent,
                    struct stg_effects *effects)
 {
     struct stg_item *item = &buffer->items[extent];
-    if (!item->unqueued || item->n_owed > 0)
+    if (!item->unqueued || item->n_pending > 0)
         return;
     assert(item->lender);
     if (item->acked)
@@ -122,7 +122,7 @@ void stg_buffer_discard(struct stg_buffer *buffer, struct stg_effects *effects)
         stg_buffer_pop(buffer, effects);
     while (buffer->n_returned > 0) {
         uint32_t extent = stg_item_take_returned(buffer, 0);
-        buffer->items[extent].n_owed--;
+        buffer->items[extent].n_pending--;
         settle(buffer, extent, effects);
     }
 }
@@ -131,7 +131,7 @@ void stg_item_acknowledge(struct stg_buffer *buffer, uint32_t extent,
                           struct stg_effects *effects)
 {
     buffer->items[extent].acked = true;
-    buffer->items[extent].n_owed--;
+    buffer->items[extent].n_pending--;
     settle(buffer, extent, effects);
 }
 
@@ -139,7 +139,7 @@ void stg_item_lose(struct stg_buffer *buffer, uint32_t extent,
                    struct stg_effects *effects)
 {
     buffer->items[extent].lost = true;
-    buffer->items[extent].n_owed--;
+    buffer->items[extent].n_pending--;
     settle(buffer, extent, effects);
 }
 
@@ -164,11 +164,11 @@ uint32_t stg_item_take_returned(struct stg_buffer *buffer, uint32_t i)
     return extent;
 }
 
-void stg_item_put_aside(struct stg_buffer *buffer, struct stg_effects *effects)
+void stg_item_defer(struct stg_buffer *buffer, struct stg_effects *effects)
 {
     uint32_t extent = stg_buffer_at(buffer, buffer->first);
-    buffer->items[extent].n_owed++;
-    buffer->items[extent].is_aside = true;
+    buffer->items[extent].n_pending++;
+    buffer->items[extent].is_deferred = true;
     stg_buffer_pop(buffer, effects);
     stg_item_return(buffer, extent);
 }

@@ -20,16 +20,16 @@ struct stg_item {
     uint64_t number;
     uint64_t bytes;
     uint64_t rows;
-    uint64_t skipped; /* the stage's n_skipped when it was published */
-    uint32_t n_owed;  /* unacknowledged assignments, and places where it waits to be given
-                         again */
+    uint64_t skipped;   /* the stage's n_skipped when it was published */
+    uint32_t n_pending; /* unacknowledged assignments, and places where it waits to be
+                        given again */
     bool is_error;
     bool unqueued; /* it left the buffer */
     bool acked;    /* a client acknowledged it */
     bool lost; /* a client had it, did not acknowledge it, and it is not given again */
-    bool is_aside;   /* it waits to be given for the first time, out of the buffer */
-    bool lender;     /* the stage still holds its reference on the extent */
-    uint32_t device; /* number of the memory on a device that has it too; 0: none has */
+    bool is_deferred; /* it waits to be given for the first time, out of the buffer */
+    bool lender;      /* the stage still holds its reference on the extent */
+    uint32_t device;  /* number of the memory on a device that has it too; 0: none has */
     struct stg_stage_cut *cut; /* one reference; NULL: good for everybody */
 };
 
@@ -93,6 +93,6 @@ void stg_item_return(struct stg_buffer *buffer, uint32_t extent);
 uint32_t stg_item_take_returned(struct stg_buffer *buffer, uint32_t i);
 
 /* split: the first item of the buffer waits likewise, without having been given. */
-void stg_item_put_aside(struct stg_buffer *buffer, struct stg_effects *effects);
+void stg_item_defer(struct stg_buffer *buffer, struct stg_effects *effects);
 
 #endif

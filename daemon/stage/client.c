@@ -216,8 +216,8 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
         wants_more(stage, client->needs, old) ? stage->members.n_joined++ : old->joined;
     client->rank = old->rank;
     client->skipped_seen = old->skipped_seen;
-    memcpy(client->owed, old->owed, old->n_owed * sizeof(old->owed[0]));
-    client->n_owed = old->n_owed;
+    memcpy(client->pending, old->pending, old->n_pending * sizeof(old->pending[0]));
+    client->n_pending = old->n_pending;
     client->last_given_ns = old->last_given_ns;
     client->taken_before = old->taken_before;
     client->n_acknowledged = old->n_acknowledged;
@@ -229,7 +229,7 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     client->wait_ns = old->wait_ns;
     client->wait_seen_ns = old->wait_seen_ns;
     client->daemon_wait_ns = old->daemon_wait_ns;
-    old->n_owed = 0;
+    old->n_pending = 0;
     old->adopted = true;
     old->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
@@ -359,7 +359,7 @@ static bool is_done(const struct stg_client *client)
     return client->ends > 0 && client->has_left && client->asked > client->end_position &&
            stg_control_taken(&client->control) > client->end_position &&
            !asks_on(client) && stg_client_unacknowledged(client) == NULL &&
-           client->n_owed == 0;
+           client->n_pending == 0;
 }
 
 static bool may_come_back(const struct stg_stage *stage, const struct stg_client *client)
@@ -382,7 +382,7 @@ static void requeue(struct stg_stage *stage, struct stg_client *client)
 {
     bool again = stage->staged->redeliver && !stage->stop.is_on;
     bool back = client->state == STG_CLIENT_AWAY;
-    uint32_t owed[STG_MAX_IN_FLIGHT], n = 0;
+    uint32_t pending[STG_MAX_IN_FLIGHT], n = 0;
     for (uint32_t i = 0; i < client->n_assigned; i++) {
         struct stg_assigned *assigned = &client->assigned[i];
         if (assigned->acked)
@@ -391,18 +391,18 @@ static void requeue(struct stg_stage *stage, struct stg_client *client)
         if (again && !stage->policy->together)
             stg_item_return(&stage->buffer, assigned->extent);
         else if (again && back)
-            owed[n++] = assigned->extent;
+            pending[n++] = assigned->extent;
         else
             lose(stage, client, assigned->extent);
     }
-    for (uint32_t i = 0; i < client->n_owed; i++) {
+    for (uint32_t i = 0; i < client->n_pending; i++) {
         if (back)
-            owed[n++] = client->owed[i];
+            pending[n++] = client->pending[i];
         else
-            lose(stage, client, client->owed[i]);
+            lose(stage, client, client->pending[i]);
     }
-    memcpy(client->owed, owed, n * sizeof(owed[0]));
-    client->n_owed = n;
+    memcpy(client->pending, pending, n * sizeof(owed[0]));
+    client->n_pending = n;
 }
 
 static void note_empty(struct stg_stage *stage)
@@ -502,7 +502,7 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
 void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
                        const char *why)
 {
-    bool middle = client->n_owed > 0 || client->base_pass >= stage->pass.n_ended;
+    bool middle = client->n_pending > 0 || client->base_pass >= stage->pass.n_ended;
     client->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
     requeue(stage, client);

@@ -34,7 +34,7 @@ static bool end_for_late(struct stg_stage *stage)
 {
     bool changed = false;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        while (c->state == STG_CLIENT_ATTACHED && c->n_owed == 0 &&
+        while (c->state == STG_CLIENT_ATTACHED && c->n_pending == 0 &&
                stg_client_pass(c) < stage->pass.n_ended && stg_client_wants_pass(c)) {
             stg_client_end(stage, c);
             changed = true;
@@ -91,7 +91,7 @@ static bool end_streams(struct stg_stage *stage)
         if (c->state != STG_CLIENT_ATTACHED || c->ring.finished)
             continue;
         if (stage->stop.drains && stg_client_in_pass(&stage->pass, c) &&
-            (c->n_owed > 0 || stg_stage_has_more(stage, c))) {
+            (c->n_pending > 0 || stg_stage_has_more(stage, c))) {
             all = false;
             continue;
         }
@@ -129,7 +129,7 @@ bool stg_awaits_clients(const struct stg_stage *stage)
     for (const struct stg_client *c = stage->members.clients; c != NULL && !any;
          c = c->next)
         any = c->state == STG_CLIENT_ATTACHED &&
-              (c->n_owed > 0 || stg_stage_has_more(stage, c));
+              (c->n_pending > 0 || stg_stage_has_more(stage, c));
     return any;
 }
 
@@ -165,7 +165,7 @@ static bool give_all(struct stg_stage *stage)
 {
     bool changed = begin_pass(stage);
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        changed |= c->n_owed > 0 && stg_client_give_owed(stage, c);
+        changed |= c->n_pending > 0 && stg_client_redeliver(stage, c);
     while (stg_stage_assign(stage))
         changed = true;
     changed |= end_pass(stage);

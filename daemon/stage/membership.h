@@ -66,9 +66,9 @@ struct stg_client {
     uint64_t end_position; /* of the last end in its ring */
     uint64_t asked;        /* its hint, last seen; at most ring.head + 1 */
     bool is_asking;        /* the last one that it asked for it has not taken */
-    uint32_t
-        owed[STG_MAX_IN_FLIGHT]; /* not acknowledged before it came back: given first */
-    uint32_t n_owed;
+    uint32_t pending[STG_MAX_IN_FLIGHT]; /* not acknowledged before it came back: given
+                                            first */
+    uint32_t n_pending;
     uint64_t away_until_ns;
     bool doorbell_wanted; /* asked to ring, has not rung since */
     bool pushed; /* something new lies in its ring: ring its doorbell if it sleeps */

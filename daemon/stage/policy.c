@@ -87,7 +87,7 @@ static bool can_be_used(const struct stg_delivery_view *view, uint32_t extent)
     return any;
 }
 
-/* Items that were given before, or put aside, in their order. */
+/* Items that were given before, or deferred, in their order. */
 static bool give_returned(const struct stg_delivery_view *view,
                           struct stg_assignments *ret)
 {
@@ -117,8 +117,8 @@ static bool split_give(const struct stg_delivery_view *view, struct stg_assignme
     uint32_t extent = stg_buffer_at(buffer, buffer->first);
     struct stg_client *client = neediest(view, extent);
     if (client == NULL) {
-        ret->is_aside = neediest(view, STG_NO_EXTENT) != NULL;
-        return ret->is_aside;
+        ret->is_deferred = neediest(view, STG_NO_EXTENT) != NULL;
+        return ret->is_deferred;
     }
     struct stg_assignment *a = add(ret, client);
     a->extent = extent;
@@ -177,7 +177,7 @@ static const struct stg_policy split = {
 static uint64_t offer(const struct stg_delivery_view *view, struct stg_client *client,
                       struct stg_assignments *ret)
 {
-    if (!in_pass(view, client) || client->n_owed > 0 ||
+    if (!in_pass(view, client) || client->n_pending > 0 ||
         client->cursor >= view->buffer->next)
         return client->cursor;
     uint32_t extent = stg_buffer_at(view->buffer, client->cursor);
@@ -215,7 +215,7 @@ static bool broadcast_end(const struct stg_delivery_view *view,
     for (struct stg_client *c = view->members->clients; c != NULL; c = c->next) {
         if (!stg_client_takes_part(c) || stg_client_pass(c) != view->pass->n_ended)
             continue;
-        if (!in_pass(view, c) || c->cursor < view->buffer->next || c->n_owed > 0) {
+        if (!in_pass(view, c) || c->cursor < view->buffer->next || c->n_pending > 0) {
             all = false;
             continue;
         }
@@ -282,7 +282,7 @@ static bool is_round_there(const struct stg_delivery_view *view)
 static bool is_ready(const struct stg_delivery_view *view,
                      const struct stg_client *client)
 {
-    return in_pass(view, client) && client->n_owed == 0 && credits(view, client) > 0;
+    return in_pass(view, client) && client->n_pending == 0 && credits(view, client) > 0;
 }
 
 static bool are_all_ready(const struct stg_delivery_view *view)
@@ -334,7 +334,7 @@ static bool round_robin_end(const struct stg_delivery_view *view,
     if (!view->members->begun || is_round_there(view))
         return false;
     for (struct stg_client *c = view->members->clients; c != NULL; c = c->next) {
-        if (in_pass(view, c) && c->n_owed == 0)
+        if (in_pass(view, c) && c->n_pending == 0)
             add(ret, c);
     }
     ret->discards = view->pass->failure.code != 0 || ret->n >= view->num_clients;

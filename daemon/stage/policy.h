@@ -35,7 +35,7 @@ struct stg_assignments {
     uint64_t gaps_counted; /* of the buffer, afterwards */
     uint32_t returned;     /* index of the returned item that is given; STG_NO_EXTENT */
     bool is_lost;          /* no client can use that item any more */
-    bool is_aside;         /* the first item waits beside the buffer */
+    bool is_deferred;      /* the first item waits beside the buffer */
     bool discards;         /* at the end of a pass: what is in the buffer */
 };
 

@@ -349,7 +349,7 @@ int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
 
 /* Gives the client the items that wait for it since it came back. Returns whether
  * anything changed. */
-bool stg_client_give_owed(struct stg_stage *stage, struct stg_client *client);
+bool stg_client_redeliver(struct stg_stage *stage, struct stg_client *client);
 
 /* Applies one step of the policy. Returns whether anything changed. */
 bool stg_stage_assign(struct stg_stage *stage);

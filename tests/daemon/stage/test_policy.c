@@ -19,7 +19,7 @@ struct client_row {
     uint64_t cursor, last_given_ns;
     enum stg_client_state state; /* attached when it is left out */
     bool elsewhere;              /* in a later pass */
-    bool is_owed;                /* an item since it came back */
+    bool is_pending;             /* an item since it came back */
     bool holds;                  /* an item that it did not acknowledge */
 };
 
@@ -113,9 +113,9 @@ static const struct row rows[] = {
      .clients = {{"a", 2, .state = STG_CLIENT_DETACHED}, {"b", 2, .cursor = 2}},
      .items = "..",
      .give = "taken 2"},
-    {.what = "broadcast: what a client is owed comes first",
+    {.what = "broadcast: pending redeliveries come first",
      .delivery = STG_DELIVERY_BROADCAST,
-     .clients = {{"a", 2, .is_owed = true}},
+     .clients = {{"a", 2, .is_pending = true}},
      .items = ".",
      .give = "",
      .end = ""},
@@ -208,7 +208,7 @@ static void return_first(struct scene *s)
 {
     struct stg_effects effects = {0};
     uint32_t extent = stg_buffer_at(&s->buffer, s->buffer.first);
-    s->buffer.items[extent].n_owed++;
+    s->buffer.items[extent].n_pending++;
     stg_buffer_pop(&s->buffer, &effects);
     stg_item_return(&s->buffer, extent);
 }
@@ -242,7 +242,7 @@ static void attach(struct scene *s, const struct client_row *rows_of)
         c->cursor = row->cursor;
         c->last_given_ns = row->last_given_ns;
         c->base_pass = row->elsewhere;
-        c->n_owed = row->is_owed;
+        c->n_pending = row->is_pending;
         c->assigned = &s->assigned[i];
         c->n_assigned = row->holds;
         snprintf(c->client_id, sizeof(c->client_id), "%s", row->name);
