@@ -253,7 +253,7 @@ struct stager_stream_info {
     uint32_t max_in_flight; /* as granted */
     uint32_t at_end;        /* 1: the pass is over, until stager_rewind */
     uint32_t finished;      /* 1: nothing follows any more; stager_next says why */
-    uint32_t unseen;        /* 1: stagerd cannot watch this process, only its socket */
+    uint32_t unwatched;     /* 1: stagerd cannot watch this process, only its socket */
     uint32_t reserved0;
     uint64_t end_pass;      /* at_end: the pass that is over, as in stager_batch_info */
     uint64_t device_bytes;  /* copied to the device by this stream itself */

@@ -261,7 +261,7 @@ struct stg_reply {
     const char *client_id, *structure;
     struct stg_schema slots; /* what batches may carry beside the boundary */
     uint64_t batch_rows;     /* of a staged batch that is whole; 0: not known */
-    bool unseen;             /* the daemon has no pidfd of this process */
+    bool unwatched;          /* the daemon has no pidfd of this process */
     bool wants_reports;
     bool
         asks; /* the client opens again with its unsupported nodes: no descriptors came */

@@ -133,7 +133,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->client_id = stg_wire_optional(from->client_id);
     open->structure = stg_wire_optional(from->structure);
     STG_PUT(open, batch_rows, from->batch_rows);
-    open->unseen = open->has_unseen = from->unseen;
+    open->unwatched = open->has_unwatched = from->unwatched;
     STG_PUT(open, wants_reports, from->wants_reports);
     STG_PUT(open, asks, from->asks);
     device_fill(from, open);
@@ -378,7 +378,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->client_id = stg_wire_taken(from->client_id);
     ret->structure = stg_wire_taken(from->structure);
     ret->batch_rows = from->batch_rows;
-    ret->unseen = from->unseen != 0;
+    ret->unwatched = from->unwatched != 0;
     ret->wants_reports = from->wants_reports != 0;
     ret->asks = from->asks != 0;
     int rc = device_take(from, ret, err);

@@ -46,7 +46,7 @@ int stager_stream_info(const struct stager_stream *stream, struct stager_stream_
         .max_in_flight = stream->max_in_flight,
         .at_end = stream->at_end && !stg_copier_is_ahead(stream),
         .finished = stream->finished != 0 && !stg_copier_is_ahead(stream),
-        .unseen = stream->unseen,
+        .unwatched = stream->unwatched,
         .end_pass = stream->end_pass,
         .device_bytes = stream->device_bytes,
         .device_shared = stream->n_shared,

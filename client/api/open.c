@@ -163,7 +163,7 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
         rc = keep_schema(stream, &reply->slots, &stream->slots, err);
     if (rc < 0)
         return rc;
-    stream->unseen = reply->unseen;
+    stream->unwatched = reply->unwatched;
     stream->wants_reports = reply->wants_reports;
     if (stream->batch_size != 0) {
         rc = stg_slice_boundary(&stream->boundary, stream->batch_size, reply->batch_rows,

@@ -83,7 +83,7 @@ struct stager_stream {
     struct stg_lent *current; /* slices of it are left to take */
     uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
     bool copy_on_write; /* the segment is, and a trainer may have written to it */
-    bool unseen;
+    bool unwatched;
     bool wants_reports; /* stagerd does */
     uint32_t spin_ns;
 

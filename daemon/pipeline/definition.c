@@ -33,7 +33,7 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
         .generation = UINT64_MAX,
         .segment_bytes = UINT64_MAX,
         .batch_rows = UINT64_MAX,
-        .unseen = true,
+        .unwatched = true,
         .max_in_flight = UINT32_MAX,
         .structure = definition->spec->staged.structure,
         .boundary = *stg_graph_boundary(definition->graph),

@@ -134,7 +134,7 @@ void stg_serve_check(struct stg_session *session, const struct stg_request *requ
     stg_bump_finish(&bump);
 }
 
-/* Is the pipeline what the caller thinks it is? An unseen one is refused later. */
+/* Is the pipeline what the caller thinks it is? An unwatched one is refused later. */
 static int check_generation(struct stg_session *session,
                             const struct stg_request *request, const char *name,
                             struct stg_err *err)

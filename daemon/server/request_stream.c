@@ -94,9 +94,9 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     reply.slots = stg_definition_slots(instance->definition);
     reply.pipeline = instance->definition->spec;
     reply.batch_rows = stg_definition_batch_rows(instance->definition);
-    reply.unseen = session->unseen;
+    reply.unwatched = session->unwatched;
     reply.wants_reports = true;
-    if (session->unseen)
+    if (session->unwatched)
         stg_log(
             STG_LOG_WARNING,
             "pipeline %s: the process of client %s cannot be watched (it is in another "

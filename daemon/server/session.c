@@ -64,7 +64,7 @@ static void end(struct stg_session *session)
         close(session->pidfd);
         session->pidfd = -1;
     }
-    if (!session->unseen)
+    if (!session->unwatched)
         close_handle(&session->pid_poll);
     close_handle(&session->deadline);
 }
@@ -79,7 +79,7 @@ void stg_session_stop_waiting(struct stg_session *session)
 }
 
 /* A process that nobody watches had time to release what it holds. */
-static void on_unseen(uv_timer_t *timer)
+static void on_unwatched(uv_timer_t *timer)
 {
     struct stg_session *session = timer->data;
     struct stg_client *client = session->client;
@@ -93,8 +93,9 @@ static void on_unseen(uv_timer_t *timer)
 static void give_it_time(struct stg_session *session)
 {
     uint64_t hold = session->instance->config.spec->staged.lease_timeout_millis;
-    uint64_t millis = hold > 0 && hold < STG_UNSEEN_MILLIS ? hold : STG_UNSEEN_MILLIS;
-    uv_timer_start(&session->deadline, on_unseen, millis, 0);
+    uint64_t millis =
+        hold > 0 && hold < STG_UNWATCHED_MILLIS ? hold : STG_UNWATCHED_MILLIS;
+    uv_timer_start(&session->deadline, on_unwatched, millis, 0);
 }
 
 static void stop_working(struct stg_session *session)
@@ -130,7 +131,7 @@ void stg_session_close(struct stg_session *session)
     session->server->n_sessions--;
     if (gone)
         end(session);
-    else if (session->unseen)
+    else if (session->unwatched)
         give_it_time(session);
     stg_server_sweep_soon(session->server);
 }
@@ -376,8 +377,8 @@ static int identify(struct stg_session *session, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, session->identity.groups, &n) == 0)
         session->identity.n_groups = n / sizeof(gid_t);
     session->pidfd = open_pidfd(fd, cred.pid);
-    session->unseen = session->pidfd < 0 && errno == EINVAL && cred.pid == 0;
-    return session->pidfd < 0 && !session->unseen ? -1 : 0;
+    session->unwatched = session->pidfd < 0 && errno == EINVAL && cred.pid == 0;
+    return session->pidfd < 0 && !session->unwatched ? -1 : 0;
 }
 
 /* What could not be watched is closed again; the session goes with its last handle. */
@@ -391,10 +392,10 @@ static int init_handles(struct stg_session *session)
     if (rc == 0) {
         session->poll.data = session;
         session->n_handles++;
-        if (!session->unseen)
+        if (!session->unwatched)
             rc = uv_poll_init(loop, &session->pid_poll, session->pidfd);
     }
-    if (rc == 0 && !session->unseen) {
+    if (rc == 0 && !session->unwatched) {
         session->pid_poll.data = session;
         session->n_handles++;
         uv_poll_start(&session->pid_poll, UV_READABLE, on_death);

@@ -16,7 +16,7 @@
 /* For how long at most a client's memory is kept after the end of its socket, when its
  * process cannot be watched: its pid is of another namespace, and the kernel has no
  * SO_PEERPIDFD (before Linux 6.5). lease_timeout_millis may be shorter. */
-#define STG_UNSEEN_MILLIS 30000u
+#define STG_UNWATCHED_MILLIS 30000u
 
 #define STG_JOIN_MILLIS 25000 /* from the reply to an open to the join */
 
@@ -30,8 +30,8 @@ struct stg_session {
     struct stg_session *next;
     struct stg_server *server;
     int fd;    /* -1: closed; the session lives on while its process holds memory */
-    int pidfd; /* -1: the process cannot be watched, its socket counts (unseen) */
-    bool unseen;
+    int pidfd; /* -1: the process cannot be watched, its socket counts (unwatched) */
+    bool unwatched;
     uv_poll_t poll, pid_poll;
     uv_timer_t deadline; /* of hello, of an open that waits, of a join */
     int n_handles;       /* closing the last one frees the session */

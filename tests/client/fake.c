@@ -140,7 +140,7 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .structure = "\"x\"",
                               .boundary = fake->boundary,
                               .batch_rows = fake->batch_rows,
-                              .unseen = fake->unseen,
+                              .unwatched = fake->unwatched,
                               .device_bytes = fake->device_bytes,
                               .device_number = fake->device_number,
                               .device_uuid = fake->device_uuid,

@@ -39,7 +39,7 @@ struct fake {
     uint32_t max_in_flight; /* granted */
     uint64_t segment_bytes;
     uint64_t batch_rows;
-    bool unseen;
+    bool unwatched;
     size_t n_fds;         /* sent with the open reply */
     unsigned n_doorbells; /* doorbells before each reply */
     bool unsealed;        /* the segment can shrink */

@@ -78,7 +78,7 @@ static void sum_all(struct fixture *fixture, int fd, void *arg)
     stager_stream_info(stream, &info);
     trainer_send(fd, sum);
     trainer_send(fd, getpid());
-    trainer_send(fd, info.unseen);
+    trainer_send(fd, info.unwatched);
     stager_close(stream);
 }
 
@@ -92,7 +92,7 @@ static void hold_two(struct fixture *fixture, int fd, void *arg)
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     trainer_send(fd, first_value(second)); /* the first is acknowledged by then */
-    trainer_send(fd, info.unseen);
+    trainer_send(fd, info.unwatched);
     trainer_recv(fd);
     stager_close(stream);
     trainer_send(fd, 0);
@@ -188,8 +188,8 @@ static void an_older_kernel_watches_a_visible_pid(void)
 
 /* ---- a process that cannot be watched ---- */
 
-static void start_unseen(struct fixture *fixture, struct trainer *trainer,
-                         const char *staged)
+static void start_unwatched(struct fixture *fixture, struct trainer *trainer,
+                            const char *staged)
 {
     fixture_start_enclosed(fixture, "", ENCLOSED, BLIND_PATH);
     fixture_apply_endless(fixture, staged);
@@ -206,13 +206,13 @@ static bool is_quarantined(const struct fixture_status *status, void *arg)
     return status->quarantined_bytes > 0;
 }
 
-static void an_unseen_trainer_that_dies_gives_back_after_a_while(void)
+static void an_unwatched_trainer_that_dies_gives_back_after_a_while(void)
 {
     struct fixture fixture;
     struct trainer trainer;
-    start_unseen(&fixture, &trainer,
-                 "capacity: 2, num_clients: 2, reconnect_grace_millis: 0, "
-                 "lease_timeout_millis: 1500");
+    start_unwatched(&fixture, &trainer,
+                    "capacity: 2, num_clients: 2, reconnect_grace_millis: 0, "
+                    "lease_timeout_millis: 1500");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "heir", 2);
     trainer_kill(&trainer);
     /* A waiting client gets its batches at once; its memory stays for a while. */
@@ -230,12 +230,12 @@ static void an_unseen_trainer_that_dies_gives_back_after_a_while(void)
     fixture_finish(&fixture);
 }
 
-static void an_unseen_trainer_may_read_on_after_close_until_it_releases(void)
+static void an_unwatched_trainer_may_read_on_after_close_until_it_releases(void)
 {
     struct fixture fixture;
     struct trainer trainer;
-    start_unseen(&fixture, &trainer,
-                 "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
+    start_unwatched(&fixture, &trainer,
+                    "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     struct stager_stream *stream = fixture_open(&fixture, "rows", "other", 2);
     trainer_send(trainer.fd, 0);
     trainer_recv(trainer.fd);
@@ -256,8 +256,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_trainer_that_dies_in_a_container_is_cleaned_up, 60),
     TEST_SLOW(a_daemon_in_a_container_serves_and_buries_trainers_outside, 60),
     TEST_SLOW(an_older_kernel_watches_a_visible_pid, 60),
-    TEST_SLOW(an_unseen_trainer_that_dies_gives_back_after_a_while, 60),
-    TEST_SLOW(an_unseen_trainer_may_read_on_after_close_until_it_releases, 60),
+    TEST_SLOW(an_unwatched_trainer_that_dies_gives_back_after_a_while, 60),
+    TEST_SLOW(an_unwatched_trainer_may_read_on_after_close_until_it_releases, 60),
 };
 
 TEST_MAIN(tests)
