@@ -31,7 +31,7 @@ struct stg_ring_writer {
 void stg_ring_push(struct stg_ring_writer *writer,
                    const struct stg_descriptor *descriptor);
 
-/* Writes the last words (code positive) and publishes FINAL. Once; later calls are
+/* Writes the terminal status (code positive) and publishes FINAL. Once; later calls are
  * ignored. */
 void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text);
 

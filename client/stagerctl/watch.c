@@ -16,7 +16,7 @@
 #include "core/clock.h"
 
 #define LISTEN_MILLIS 1000
-#define SILENT_TURNS 5 /* the gate repeats its last word twice a second */
+#define SILENT_TURNS 5 /* the gate repeats its last message twice a second */
 
 struct known {
     uint64_t id, generation;

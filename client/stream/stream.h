@@ -143,8 +143,8 @@ int stg_stream_finish(struct stager_stream *stream, int code, const char *text);
 /* Finishes with the terminal status that the daemon left in the ring page. */
 int stg_stream_take_final(struct stager_stream *stream);
 
-/* rc of a request, and when the daemon closed the socket after last words, these instead,
- * with their code. Batches that came before them stay in the ring. */
+/* rc of a request, and when the daemon closed the socket after terminal status, these
+ * instead, with their code. Batches that came before them stay in the ring. */
 int stg_stream_why(struct stager_stream *stream, int rc);
 
 /* The deadline of `next` has passed. DEADLINE_EXCEEDED in stream->err, with what stagerd

@@ -49,7 +49,7 @@ static void copy_once(void *to, const void *from, uint64_t bytes)
 
 static int broken(const struct answer *answer, struct stg_err *err, const char *what)
 {
-    return stg_work_expel(answer->worker, err, "answered with no batch: %s", what);
+    return stg_work_disconnect(answer->worker, err, "answered with no batch: %s", what);
 }
 
 /* What the function said: one line, of characters that a terminal can take. */

@@ -182,21 +182,22 @@ static int send_job(struct stg_worker *worker, uint64_t bytes, struct stg_err *e
         worker->unsent = 0;
         return 0;
     }
-    return stg_work_expel(worker, err, "does not take its work (%s)", strerror(errno));
+    return stg_work_disconnect(worker, err, "does not take its work (%s)",
+                               strerror(errno));
 }
 
 /* As the starter of the worker reports it, unchecked. */
 static int say_ended(struct stg_worker *worker, int32_t status, struct stg_err *err)
 {
     if (status >= 0)
-        return stg_work_expel(
+        return stg_work_disconnect(
             worker, err, "ended with exit status %d (its standard error may say why)",
             (int)status);
     uint32_t number = 0u - (uint32_t)status;
     const char *name = sigabbrev_np((int)number);
-    return stg_work_expel(worker, err, "was killed by signal %" PRIu32 "%s%s%s", number,
-                          name != NULL ? " (SIG" : "", name != NULL ? name : "",
-                          name != NULL ? ")" : "");
+    return stg_work_disconnect(worker, err, "was killed by signal %" PRIu32 "%s%s%s",
+                               number, name != NULL ? " (SIG" : "",
+                               name != NULL ? name : "", name != NULL ? ")" : "");
 }
 
 /* Its answers to this job alone are answers; I5: no descriptor is accepted. */
@@ -207,12 +208,12 @@ static int receive(struct stg_worker *worker, uint64_t *ret, struct stg_err *err
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
     if (n <= 0)
-        return stg_work_expel(worker, err, DIED);
+        return stg_work_disconnect(worker, err, DIED);
     bool is_ours = n == sizeof(answer) && answer.magic == STG_MAGIC_WORK;
     if (is_ours && answer.kind == STG_WORK_ENDED)
         return say_ended(worker, answer.status, err);
     if (!is_ours || answer.kind != STG_WORK_GIVES || answer.job != worker->job)
-        return stg_work_expel(worker, err, "answered what was not asked");
+        return stg_work_disconnect(worker, err, "answered what was not asked");
     *ret = answer.bytes;
     return 0;
 }
@@ -223,7 +224,7 @@ static int check_silent(struct stg_worker *worker, struct stg_err *err)
     uint64_t bytes;
     int rc = receive(worker, &bytes, err);
     if (rc == 0)
-        rc = stg_work_expel(worker, err, "answered what was not asked");
+        rc = stg_work_disconnect(worker, err, "answered what was not asked");
     return rc < 0 ? rc : 0;
 }
 
@@ -236,11 +237,12 @@ static int say_late(struct stg_worker *worker, bool is_stopped, bool is_gone,
                     struct stg_err *err)
 {
     if (is_stopped)
-        return stg_work_expel(worker, err, "was at work when all was stopped");
+        return stg_work_disconnect(worker, err, "was at work when all was stopped");
     if (is_gone)
-        return stg_work_expel(worker, err, DIED);
-    return stg_work_expel(worker, err, "was still at work after timeout_millis %" PRIu64,
-                          worker->workers->timeout_ns / 1000000u);
+        return stg_work_disconnect(worker, err, DIED);
+    return stg_work_disconnect(worker, err,
+                               "was still at work after timeout_millis %" PRIu64,
+                               worker->workers->timeout_ns / 1000000u);
 }
 
 /* What a worker that was stopped in the middle of a call could answer in a moment, it

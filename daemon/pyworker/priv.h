@@ -15,8 +15,8 @@ enum stg_worker_state {
     STG_WORKER_STARTING, /* it is not ready yet */
     STG_WORKER_FREE,
     STG_WORKER_BUSY,
-    STG_WORKER_EXPELLED, /* its connection is to be closed */
-    STG_WORKER_GONE,     /* it is; its runner, if it has one, has not noticed yet */
+    STG_WORKER_DISCONNECTED, /* its connection is to be closed */
+    STG_WORKER_GONE,         /* it is; its runner, if it has one, has not noticed yet */
 };
 
 /* Fields are guarded by the workers' lock, but for those of the runner that has it BUSY.
@@ -63,14 +63,14 @@ int stg_work_take(struct stg_workers *workers, const struct stg_work_call *call,
                   struct stg_worker **ret, struct stg_err *err);
 
 /* A BUSY one is to go, or is gone: ABORTED, with its pid and `why`. */
-int stg_work_expel(struct stg_worker *worker, struct stg_err *err, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+int stg_work_disconnect(struct stg_worker *worker, struct stg_err *err, const char *fmt,
+                        ...) __attribute__((format(printf, 3, 4)));
 
 /* Is it not BUSY any more, though its runner has not released it? */
 bool stg_work_is_lost(struct stg_worker *worker);
 
 /* answer.c: checks the answer of `bytes` in worker->scratch. ABORTED: it is invalid, and
- * the worker is to be expelled. Other errors as stg_work_call. */
+ * the worker is to be disconnected. Other errors as stg_work_call. */
 int stg_work_answer(struct stg_worker *worker, uint64_t bytes, bool is_computed,
                     struct stg_tensor *tensors, struct stg_err *err);
 

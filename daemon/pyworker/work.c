@@ -95,7 +95,7 @@ static int check_room(struct stg_workers *workers, uint32_t most, struct stg_err
     pthread_mutex_lock(&workers->lock);
     for (struct stg_worker *w = workers->all; w != NULL; w = w->next) {
         n++;
-        n_staying += w->state != STG_WORKER_EXPELLED;
+        n_staying += w->state != STG_WORKER_DISCONNECTED;
     }
     bool is_stopped = workers->is_stopped;
     pthread_mutex_unlock(&workers->lock);
@@ -190,12 +190,12 @@ void stg_worker_leave(struct stg_worker *worker)
     stg_workers_unref(workers);
 }
 
-bool stg_worker_is_expelled(struct stg_worker *worker)
+bool stg_worker_is_disconnected(struct stg_worker *worker)
 {
     pthread_mutex_lock(&worker->workers->lock);
-    bool is_expelled = worker->state == STG_WORKER_EXPELLED;
+    bool is_disconnected = worker->state == STG_WORKER_DISCONNECTED;
     pthread_mutex_unlock(&worker->workers->lock);
-    return is_expelled;
+    return is_disconnected;
 }
 
 void stg_workers_stop(struct stg_workers *workers, const char *text)
@@ -204,7 +204,7 @@ void stg_workers_stop(struct stg_workers *workers, const char *text)
     workers->is_stopped = true;
     snprintf(workers->why_stopped, sizeof(workers->why_stopped), "%s", text);
     for (struct stg_worker *w = workers->all; w != NULL; w = w->next) {
-        end_state(w, STG_WORKER_EXPELLED);
+        end_state(w, STG_WORKER_DISCONNECTED);
         shutdown(w->channel, SHUT_RDWR);
     }
     pthread_cond_broadcast(&workers->changed);
@@ -316,7 +316,8 @@ int stg_work_take(struct stg_workers *workers, const struct stg_work_call *call,
     return rc;
 }
 
-int stg_work_expel(struct stg_worker *worker, struct stg_err *err, const char *fmt, ...)
+int stg_work_disconnect(struct stg_worker *worker, struct stg_err *err, const char *fmt,
+                        ...)
 {
     struct stg_workers *workers = worker->workers;
     char why[128];
@@ -329,7 +330,7 @@ int stg_work_expel(struct stg_worker *worker, struct stg_err *err, const char *f
     if (!workers->is_stopped)
         say_lost(worker, why);
     if (is_there) {
-        end_state(worker, STG_WORKER_EXPELLED);
+        end_state(worker, STG_WORKER_DISCONNECTED);
         shutdown(worker->channel, SHUT_RDWR);
     }
     pthread_mutex_unlock(&workers->lock);

@@ -60,7 +60,7 @@ void stg_worker_ready(struct stg_worker *worker);
 void stg_worker_leave(struct stg_worker *worker);
 
 /* Is its connection to be closed? */
-bool stg_worker_is_expelled(struct stg_worker *worker);
+bool stg_worker_is_disconnected(struct stg_worker *worker);
 
 /* Disconnects all of them, ends calls with ABORTED and text, and admits none any more. */
 void stg_workers_stop(struct stg_workers *workers, const char *text);

@@ -156,7 +156,7 @@ static void on_death(uv_poll_t *poll, int status, int events)
 
 static void sweep(struct stg_session *session)
 {
-    if (session->worker != NULL && stg_worker_is_expelled(session->worker))
+    if (session->worker != NULL && stg_worker_is_disconnected(session->worker))
         stg_session_close(session);
     if (!session->closing || session->client == NULL)
         return;

@@ -193,7 +193,7 @@ class Supervisor:
         for child in list(self._children):
             if child.process.poll() is None and (child.kill_at is None or now < child.kill_at):
                 continue
-            for _ in range(3):  # its last words
+            for _ in range(3):  # its terminal status
                 child.hear()
             child.end()
             self._children.remove(child)

@@ -212,7 +212,7 @@ static void a_descriptor_of_an_unknown_kind_ends_the_stream(void)
     fake_finish(&fake, stream);
 }
 
-static void last_words_that_lie_about_their_length_are_cut(void)
+static void a_terminal_status_of_a_wrong_length_is_truncated(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
@@ -288,7 +288,7 @@ static const struct stg_test tests[] = {
     TEST(a_batch_whose_header_lies_is_refused_at_the_first_look),
     TEST(an_error_item_whose_text_lies_outside_is_refused),
     TEST(a_descriptor_of_an_unknown_kind_ends_the_stream),
-    TEST(last_words_that_lie_about_their_length_are_cut),
+    TEST(a_terminal_status_of_a_wrong_length_is_truncated),
     TEST_SLOW(noise_in_shared_memory_never_crashes, 60),
 };
 

@@ -271,7 +271,7 @@ static void an_answer_that_is_no_batch_costs_the_worker_its_place(void)
         int woken = atomic_load(&n_woken);
         CHECK_INT(call(workers, true, &err), -STAGER_ABORTED);
         CHECK_CONTAINS(err.text, "m:f: its worker, pid 17, answered with no batch");
-        CHECK(stg_worker_is_expelled(hand.worker));
+        CHECK(stg_worker_is_disconnected(hand.worker));
         CHECK(atomic_load(&n_woken) > woken);
         CHECK_INT(call(workers, true, &err), -STAGER_FAILED_PRECONDITION);
         CHECK_CONTAINS(err.text, "the last one, pid 17, answered with no batch");
@@ -302,12 +302,12 @@ static void a_worker_that_answers_with_an_error_or_another_shape_keeps_its_place
     struct hand hand = hire(workers, another_shape);
     CHECK_INT(call(workers, false, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "value is int64 [999], and was declared int64 [1000]");
-    CHECK(!stg_worker_is_expelled(hand.worker));
+    CHECK(!stg_worker_is_disconnected(hand.worker));
     dismiss(&hand);
     hand = hire(workers, says_no);
     CHECK_INT(call(workers, false, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "m:f: ValueError: [31m red");
-    CHECK(!stg_worker_is_expelled(hand.worker));
+    CHECK(!stg_worker_is_disconnected(hand.worker));
     dismiss(&hand);
     stg_workers_unref(workers);
 }
@@ -377,7 +377,7 @@ static void a_worker_that_dies_or_hangs_costs_its_batch(void)
     struct hand stuck = hire(workers, hangs);
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
     CHECK_CONTAINS(err.text, "was still at work after timeout_millis 50");
-    CHECK(stg_worker_is_expelled(stuck.worker));
+    CHECK(stg_worker_is_disconnected(stuck.worker));
     dismiss(&stuck);
     struct stg_workers_counts counts;
     stg_workers_count(workers, &counts);
@@ -393,7 +393,7 @@ static void a_batch_is_retried_if_the_step_allows_it(void)
     struct hand good = hire(workers, doubles);
     struct hand dead = hire(workers, dies); /* the newest worker gets the first job */
     CHECK_OK(call(workers, false, &err), err);
-    CHECK(stg_worker_is_expelled(dead.worker));
+    CHECK(stg_worker_is_disconnected(dead.worker));
     dismiss(&dead);
     dismiss(&good);
     stg_workers_unref(workers);
@@ -427,7 +427,7 @@ static void stopped_workers_admit_no_process(void)
     struct stg_err err = {0};
     struct hand hand = hire(workers, doubles);
     stg_workers_stop(workers, "replaced by generation 2");
-    CHECK(stg_worker_is_expelled(hand.worker));
+    CHECK(stg_worker_is_disconnected(hand.worker));
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
     CHECK_CONTAINS(err.text, "replaced by generation 2");
     struct stg_worker *worker;
@@ -445,14 +445,14 @@ static uint64_t answers_the_next(const struct stg_work_job *job, const char *inp
     return doubles(job, input, scratch);
 }
 
-static void a_worker_that_answers_without_a_request_is_expelled(void)
+static void a_worker_that_answers_without_a_request_is_disconnected(void)
 {
     struct stg_workers *workers = make_workers("");
     struct stg_err err = {0};
     struct hand hand = hire(workers, answers_the_next);
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
     CHECK_CONTAINS(err.text, "answered what was not asked");
-    CHECK(stg_worker_is_expelled(hand.worker));
+    CHECK(stg_worker_is_disconnected(hand.worker));
     dismiss(&hand);
     stg_workers_unref(workers);
 }
@@ -510,7 +510,7 @@ static void a_free_worker_that_is_found_lost_costs_no_batch(void)
             CHECK_INT(send(channel, words[i].bytes, words[i].n, 0), words[i].n);
         close(channel);
         CHECK_OK(call(workers, false, &err), err);
-        CHECK(stg_worker_is_expelled(worker));
+        CHECK(stg_worker_is_disconnected(worker));
         stg_worker_leave(worker);
     }
     dismiss(&good);
@@ -587,7 +587,7 @@ static const struct stg_test tests[] = {
     TEST(a_batch_is_retried_if_the_step_allows_it),
     TEST(a_call_ends_when_all_is_stopped),
     TEST(stopped_workers_admit_no_process),
-    TEST(a_worker_that_answers_without_a_request_is_expelled),
+    TEST(a_worker_that_answers_without_a_request_is_disconnected),
     TEST(a_worker_beyond_the_limit_is_not_admitted),
     TEST(a_free_worker_that_is_found_lost_costs_no_batch),
     TEST(the_exit_of_a_worker_is_reported_by_its_parent),
