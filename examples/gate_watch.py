@@ -4,7 +4,7 @@
 
     pip install pynng protobuf grpcio-tools
     python -m grpc_tools.protoc -I DIR --python_out=. control.proto pipeline.proto
-    STAGER_TICKET=$(stagerctl ticket) gate_watch.py [/run/stager/gate [N_EVENTS]]
+    STAGER_TOKEN=$(stagerctl token) gate_watch.py [/run/stager/gate [N_EVENTS]]
 """
 import os
 import sys
@@ -13,11 +13,11 @@ import control_pb2 as stager
 import pynng
 
 GATE = "ipc://" + (sys.argv[1] if len(sys.argv) > 1 else "/run/stager/gate")
-TICKET = bytes.fromhex(os.environ["STAGER_TICKET"])
+TOKEN = bytes.fromhex(os.environ["STAGER_TOKEN"])
 
 
 def ask(endpoint, request):
-    request.ticket = TICKET
+    request.token = TOKEN
     endpoint.send(request.SerializeToString())
     reply = stager.Reply.FromString(endpoint.recv())
     if reply.code != 0:

@@ -101,7 +101,7 @@ struct parts {
     Stager__Names fields, fetches; /* of that */
     Stager__Unsupported unsupported;
     Stager__FeedRequest feed;
-    Stager__Empty new_ticket;
+    Stager__Empty new_token;
     Stager__WorkRequest work;
     Stager__Report report;
     Stager__TraceRequest trace;
@@ -229,8 +229,8 @@ static Stager__TraceRequest *trace_fill(Stager__TraceRequest *trace,
 /* What a request through the gate has beside its part. */
 static void gate_fill(Stager__Request *message, const struct stg_request *from)
 {
-    message->ticket = bytes_of(from->ticket, from->ticket_bytes);
-    message->has_ticket = from->ticket != NULL;
+    message->token = bytes_of(from->token, from->token_bytes);
+    message->has_token = from->token != NULL;
     message->request_id = bytes_of(from->request_id, from->request_id_bytes);
     message->has_request_id = from->request_id != NULL;
     message->if_generation = from->if_generation;
@@ -329,9 +329,9 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         stager__empty__init(&parts.list);
         message.why = &parts.list;
         break;
-    case STG_REQUEST_NEW_TICKET:
-        stager__empty__init(&parts.new_ticket);
-        message.new_ticket = &parts.new_ticket;
+    case STG_REQUEST_NEW_TOKEN:
+        stager__empty__init(&parts.new_token);
+        message.new_token = &parts.new_token;
         break;
     default: ret = -STAGER_INVALID_ARGUMENT;
     }
@@ -425,8 +425,8 @@ static void hello_take(const Stager__Hello *from, struct stg_request *ret)
 
 static void gate_take(const Stager__Request *from, struct stg_request *ret)
 {
-    ret->ticket = from->has_ticket ? from->ticket.data : NULL;
-    ret->ticket_bytes = from->has_ticket ? from->ticket.len : 0;
+    ret->token = from->has_token ? from->token.data : NULL;
+    ret->token_bytes = from->has_token ? from->token.len : 0;
     ret->request_id = from->has_request_id ? from->request_id.data : NULL;
     ret->request_id_bytes = from->has_request_id ? from->request_id.len : 0;
     ret->has_if_generation = from->has_if_generation != 0;
@@ -447,7 +447,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->open, STG_REQUEST_OPEN},
         {m->delete_, STG_REQUEST_DELETE},
         {m->feed, STG_REQUEST_FEED},
-        {m->new_ticket, STG_REQUEST_NEW_TICKET},
+        {m->new_token, STG_REQUEST_NEW_TOKEN},
         {m->explain, STG_REQUEST_EXPLAIN},
         {m->report, STG_REQUEST_REPORT},
         {m->work, STG_REQUEST_WORK},

@@ -28,7 +28,7 @@ enum stg_request_kind {
     STG_REQUEST_OPEN,
     STG_REQUEST_DELETE,
     STG_REQUEST_FEED,
-    STG_REQUEST_NEW_TICKET,
+    STG_REQUEST_NEW_TOKEN,
     STG_REQUEST_EXPLAIN,
     STG_REQUEST_TRACE, /* one less than the number of its field, as all are */
     STG_REQUEST_WORK = 12,
@@ -96,8 +96,8 @@ struct stg_request {
     const int64_t *offsets; /* feed, strings: n_offsets == elements + 1; else NULL */
     size_t n_offsets;
     struct stg_report report;
-    const void *ticket; /* through the gate; points into the message */
-    size_t ticket_bytes;
+    const void *token; /* through the gate; points into the message */
+    size_t token_bytes;
     const void *request_id;
     size_t request_id_bytes;
     bool has_if_generation; /* apply, delete */
@@ -105,7 +105,7 @@ struct stg_request {
 };
 
 #define STG_WIRE_UUID_BYTES 16
-#define STG_TICKET_BYTES 32
+#define STG_TOKEN_BYTES 32
 #define STG_REQUEST_ID_MAX_BYTES 64
 
 struct stg_list_entry {
@@ -267,11 +267,11 @@ struct stg_reply {
         asks; /* the client opens again with its unsupported nodes: no descriptors came */
     uint64_t device_bytes; /* 0: no such memory comes with it */
     uint32_t device_number;
-    const void *device_uuid; /* STG_WIRE_UUID_BYTES; NULL: none */
-    uint64_t feed_version;   /* feed */
-    const char *function;    /* work: "module:name"; boundary is what it has to give */
-    uint64_t page_bytes;     /* trace */
-    const unsigned char *ticket; /* new_ticket: STG_TICKET_BYTES */
+    const void *device_uuid;    /* STG_WIRE_UUID_BYTES; NULL: none */
+    uint64_t feed_version;      /* feed */
+    const char *function;       /* work: "module:name"; boundary is what it has to give */
+    uint64_t page_bytes;        /* trace */
+    const unsigned char *token; /* new_token: STG_TOKEN_BYTES */
     uint32_t seconds;
     const char *admin_url, *events_url;
     const struct stg_pipeline_spec

@@ -160,19 +160,19 @@ static int feed_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
-static int new_ticket_fill(const struct stg_reply *from, struct stg_bump *bump,
-                           Stager__Reply *to)
+static int new_token_fill(const struct stg_reply *from, struct stg_bump *bump,
+                          Stager__Reply *to)
 {
-    Stager__TicketReply *ticket = stg_bump_alloc(bump, sizeof(*ticket));
-    if (ticket == NULL)
+    Stager__TokenReply *token = stg_bump_alloc(bump, sizeof(*token));
+    if (token == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    stager__ticket_reply__init(ticket);
-    ticket->ticket.data = (uint8_t *)(uintptr_t)from->ticket;
-    ticket->ticket.len = STG_TICKET_BYTES;
-    ticket->seconds = from->seconds;
-    ticket->admin_url = stg_wire_required(from->admin_url);
-    ticket->events_url = stg_wire_required(from->events_url);
-    to->new_ticket = ticket;
+    stager__token_reply__init(token);
+    token->token.data = (uint8_t *)(uintptr_t)from->token;
+    token->token.len = STG_TOKEN_BYTES;
+    token->seconds = from->seconds;
+    token->admin_url = stg_wire_required(from->admin_url);
+    token->events_url = stg_wire_required(from->events_url);
+    to->new_token = token;
     return 0;
 }
 
@@ -211,7 +211,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_STATUS: return status_fill(from, bump, to);
     case STG_REQUEST_OPEN: return open_fill(from, bump, to);
     case STG_REQUEST_FEED: return feed_fill(from, bump, to);
-    case STG_REQUEST_NEW_TICKET: return new_ticket_fill(from, bump, to);
+    case STG_REQUEST_NEW_TOKEN: return new_token_fill(from, bump, to);
     case STG_REQUEST_WORK: return work_fill(from, bump, to);
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_fill(&from->explain, bump, &to->explain);
@@ -389,14 +389,14 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 
-static int new_ticket_take(const Stager__TicketReply *from, struct stg_reply *ret,
-                           struct stg_err *err)
+static int new_token_take(const Stager__TokenReply *from, struct stg_reply *ret,
+                          struct stg_err *err)
 {
-    if (from->ticket.len != STG_TICKET_BYTES)
+    if (from->token.len != STG_TOKEN_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "malformed message: a ticket of %zu bytes, not %d",
-                       from->ticket.len, STG_TICKET_BYTES);
-    ret->ticket = from->ticket.data;
+                       "malformed message: a token of %zu bytes, not %d", from->token.len,
+                       STG_TOKEN_BYTES);
+    ret->token = from->token.data;
     ret->seconds = from->seconds;
     ret->admin_url = from->admin_url;
     ret->events_url = from->events_url;
@@ -423,7 +423,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->status != NULL, kind == STG_REQUEST_STATUS},
         {m->open != NULL, kind == STG_REQUEST_OPEN},
         {m->feed != NULL, kind == STG_REQUEST_FEED},
-        {m->new_ticket != NULL, kind == STG_REQUEST_NEW_TICKET},
+        {m->new_token != NULL, kind == STG_REQUEST_NEW_TOKEN},
         {m->explain != NULL, kind == STG_REQUEST_EXPLAIN},
         {m->work != NULL, kind == STG_REQUEST_WORK},
         {m->trace != NULL, kind == STG_REQUEST_TRACE},
@@ -464,7 +464,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_STATUS: return status_take(m->status, bump, ret, err);
     case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
     case STG_REQUEST_FEED: ret->feed_version = m->feed->feed_version; return 0;
-    case STG_REQUEST_NEW_TICKET: return new_ticket_take(m->new_ticket, ret, err);
+    case STG_REQUEST_NEW_TOKEN: return new_token_take(m->new_token, ret, err);
     case STG_REQUEST_WORK: return work_take(m->work, bump, ret, err);
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_take(m->explain, bump, &ret->explain, err);

@@ -28,7 +28,7 @@ struct stg_ctl_options {
     const char *gate;   /* URL of the gate to ask through; NULL: attach.sock */
     const char *output; /* trace; NULL: the default */
     bool text;
-    const char *ticket_file;
+    const char *token_file;
     bool has_if_generation; /* apply, delete */
     uint64_t if_generation;
 };
@@ -43,7 +43,7 @@ int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);
 int stg_ctl_trace(const struct stg_ctl_options *options);
-int stg_ctl_ticket(const struct stg_ctl_options *options);
+int stg_ctl_token(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);
 
@@ -57,7 +57,7 @@ void stg_ctl_clean(char *text);
 
 struct stg_ctl_link;
 
-/* By attach.sock, or through options->gate with a ticket. NULL: it said why not. The
+/* By attach.sock, or through options->gate with a token. NULL: it said why not. The
  * caller calls stg_ctl_hang_up. */
 struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options);
 void stg_ctl_hang_up(struct stg_ctl_link *link); /* NULL is allowed */

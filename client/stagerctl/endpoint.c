@@ -20,7 +20,7 @@ static int check_url(const char *url, struct stg_err *err)
     if (strncmp(url, SCHEME, strlen(SCHEME)) != 0 || path[0] != '/')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "%s is no address of a gate: ipc:///run/stager/gate/admin.sock is "
-                       "one; `stagerctl ticket --json` tells it",
+                       "one; `stagerctl token --json` tells it",
                        url);
     if (strlen(path) > most)
         return stg_err(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A request goes through attach.sock, or with --gate through the gate and with a ticket.
+ * A request goes through attach.sock, or with --gate through the gate and with a token.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,14 +19,14 @@ struct stg_ctl_link {
     int endpoint;          /* the gate, or -1 */
     const char *url;
     uint64_t last_id;
-    unsigned char ticket[STG_TICKET_BYTES];
+    unsigned char token[STG_TOKEN_BYTES];
     struct stg_bump bump; /* of the last reply */
     unsigned char buf[STG_MESSAGE_MAX_BYTES];
     char release[64]; /* of the daemon behind the gate, and its pid */
     uint32_t hello_pid;
 };
 
-/* ---- the ticket ---- */
+/* ---- the token ---- */
 
 static int digit(char c)
 {
@@ -35,44 +35,43 @@ static int digit(char c)
     return at != NULL ? (int)(at - digits) : -1;
 }
 
-static bool parse_ticket(const char *text, unsigned char ret[STG_TICKET_BYTES])
+static bool parse_token(const char *text, unsigned char ret[STG_TOKEN_BYTES])
 {
-    for (size_t i = 0; i < STG_TICKET_BYTES; i++) {
+    for (size_t i = 0; i < STG_TOKEN_BYTES; i++) {
         int high = digit(text[2 * i]);
         int low = high >= 0 ? digit(text[2 * i + 1]) : -1;
         if (low < 0)
             return false;
         ret[i] = (unsigned char)(high << 4 | low);
     }
-    const char *rest = text + 2 * STG_TICKET_BYTES;
+    const char *rest = text + 2 * STG_TOKEN_BYTES;
     return rest[strspn(rest, "\r\n ")] == '\0';
 }
 
-/* Of --ticket-file, else of the environment. */
-static int find_ticket(const struct stg_ctl_options *options,
-                       unsigned char ret[STG_TICKET_BYTES], struct stg_err *err)
+/* Of --token-file, else of the environment. */
+static int find_token(const struct stg_ctl_options *options,
+                      unsigned char ret[STG_TOKEN_BYTES], struct stg_err *err)
 {
     char text[256] = "";
-    const char *from =
-        options->ticket_file != NULL ? options->ticket_file : "STAGER_TICKET";
-    if (options->ticket_file != NULL) {
-        FILE *file = fopen(options->ticket_file, "re");
+    const char *from = options->token_file != NULL ? options->token_file : "STAGER_TOKEN";
+    if (options->token_file != NULL) {
+        FILE *file = fopen(options->token_file, "re");
         if (file == NULL)
             return stg_err(err, -STAGER_NOT_FOUND, "%s: %s", from, strerror(errno));
         text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
         fclose(file);
-    } else if (getenv("STAGER_TICKET") != NULL) {
-        snprintf(text, sizeof(text), "%s", getenv("STAGER_TICKET"));
+    } else if (getenv("STAGER_TOKEN") != NULL) {
+        snprintf(text, sizeof(text), "%s", getenv("STAGER_TOKEN"));
     } else {
         return stg_err(err, -STAGER_UNAUTHENTICATED,
-                       "--gate needs a ticket: `export STAGER_TICKET=$(stagerctl "
-                       "ticket)`, or --ticket-file FILE");
+                       "--gate needs a token: `export STAGER_TOKEN=$(stagerctl "
+                       "token)`, or --token-file FILE");
     }
-    if (!parse_ticket(text, ret))
+    if (!parse_token(text, ret))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s: a ticket is %d hexadecimal digits, as `stagerctl ticket` "
+                       "%s: a token is %d hexadecimal digits, as `stagerctl token` "
                        "prints them",
-                       from, 2 * STG_TICKET_BYTES);
+                       from, 2 * STG_TOKEN_BYTES);
     return 0;
 }
 
@@ -83,8 +82,8 @@ static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
 {
     unsigned char id[REQUEST_ID_BYTES];
     request->id = ++link->last_id;
-    request->ticket = link->ticket;
-    request->ticket_bytes = sizeof(link->ticket);
+    request->token = link->token;
+    request->token_bytes = sizeof(link->token);
     if (request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE) {
         if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
             return stg_err(err, -STAGER_INTERNAL, "no random bytes");
@@ -142,7 +141,7 @@ struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options)
         if (rc < 0)
             stg_err(&err, rc, "%s", stager_error_text(NULL));
     } else {
-        rc = find_ticket(options, link->ticket, &err);
+        rc = find_token(options, link->token, &err);
         if (rc == 0)
             rc = stg_endpoint_open_admin(options->gate, &link->endpoint, &err);
         if (rc == 0)

@@ -58,11 +58,11 @@ static const struct command commands[] = {
      "the\n"
      "  time went, instead or too. Control-C ends it early.",
      stg_ctl_trace},
-    {"ticket", ARGUMENT_NONE, "", "",
-     "Prints a ticket for the gate, valid for an hour: what stagerctl --gate and "
+    {"token", ARGUMENT_NONE, "", "",
+     "Prints a token for the gate, valid for an hour: what stagerctl --gate and "
      "programs in\n"
      "  other languages ask with. It gives all your rights.",
-     stg_ctl_ticket},
+     stg_ctl_token},
     {"doctor", ARGUMENT_NONE, "", "",
      "What there is and what is missing: stagerd; GPUs, their driver, IPC, MPS.",
      stg_ctl_doctor},
@@ -82,7 +82,7 @@ static void print_usage(FILE *out)
             "environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
             "check, apply, list, status, explain and delete also go through the gate: "
             "--gate URL, "
-            "with\n--ticket-file FILE or environment STAGER_TICKET.\n"
+            "with\n--token-file FILE or environment STAGER_TOKEN.\n"
             "Exit status: 0 done, 1 an error was reported, 2 wrong usage.\n");
 }
 
@@ -160,7 +160,7 @@ static const struct option long_options[] = {
     {"count", required_argument, NULL, 'c'},
     {"seconds", required_argument, NULL, 's'},
     {"gate", required_argument, NULL, 'g'},
-    {"ticket-file", required_argument, NULL, 't'},
+    {"token-file", required_argument, NULL, 't'},
     {"output", required_argument, NULL, 'o'},
     {"text", no_argument, NULL, 'x'},
     {"if-generation", required_argument, NULL, 'i'},
@@ -186,7 +186,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
         if (letter == 'i' && read_generation(optarg, ret) != 0)
             return EXIT_USAGE;
         if (letter == 't')
-            ret->ticket_file = optarg;
+            ret->token_file = optarg;
         if (letter == 'o')
             ret->output = optarg;
         if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||

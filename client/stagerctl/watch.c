@@ -330,7 +330,7 @@ static void listen_on(struct watch *watch)
 
 static int open_events(struct watch *watch)
 {
-    struct stg_request request = {.kind = STG_REQUEST_NEW_TICKET};
+    struct stg_request request = {.kind = STG_REQUEST_NEW_TOKEN};
     struct stg_reply reply;
     struct stg_err err = {0};
     int status = stg_ctl_ask(watch->link, &request, &reply);

@@ -19,7 +19,7 @@
 
 #include "core/log.h"
 #include "daemon/gate/frame.h"
-#include "daemon/gate/ticket.h"
+#include "daemon/gate/token.h"
 #include "daemon/host/helper.h"
 #include "daemon/host/identity.h"
 
@@ -58,9 +58,9 @@ struct stg_gate {
     uv_timer_t restart;
     unsigned n_deaths; /* one soon after the other */
 
-    struct stg_tickets tickets;
+    struct stg_tokens tokens;
     uint64_t sequence;
-    unsigned char ticket[STG_TICKET_BYTES]; /* the last one that was given */
+    unsigned char token[STG_TOKEN_BYTES]; /* the last one that was given */
 };
 
 static void start(struct stg_gate *gate);
@@ -437,10 +437,10 @@ void stg_gate_enable(struct stg_gate *gate, bool enable)
     start(gate);
 }
 
-/* ---- tickets ---- */
+/* ---- tokens ---- */
 
-int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *identity,
-                         struct stg_reply *ret, struct stg_err *err)
+int stg_gate_give_token(struct stg_gate *gate, const struct stg_identity *identity,
+                        struct stg_reply *ret, struct stg_err *err)
 {
     if (!gate->enabled)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
@@ -449,20 +449,20 @@ int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *ident
     if (gate->why[0] != '\0')
         return stg_err(err, -STAGER_FAILED_PRECONDITION, "there is no gate: %s",
                        gate->why);
-    int rc = stg_tickets_give(&gate->tickets, identity, uv_hrtime(), gate->ticket, err);
+    int rc = stg_tokens_give(&gate->tokens, identity, uv_hrtime(), gate->token, err);
     if (rc < 0)
         return rc;
-    ret->ticket = gate->ticket;
-    ret->seconds = STG_TICKET_SECONDS;
+    ret->token = gate->token;
+    ret->seconds = STG_TOKEN_SECONDS;
     ret->admin_url = gate->admin_url;
     ret->events_url = gate->events_url;
     return 0;
 }
 
 const struct stg_identity *stg_gate_find_user(const struct stg_gate *gate,
-                                              const void *ticket, size_t bytes)
+                                              const void *token, size_t bytes)
 {
-    return stg_tickets_find(&gate->tickets, ticket, bytes, uv_hrtime());
+    return stg_tokens_find(&gate->tokens, token, bytes, uv_hrtime());
 }
 
 /* ---- the end ---- */
@@ -513,7 +513,7 @@ void stg_gate_destroy(struct stg_gate *gate)
 {
     if (gate == NULL)
         return;
-    stg_tickets_finish(&gate->tickets);
-    explicit_bzero(gate->ticket, sizeof(gate->ticket));
+    stg_tokens_finish(&gate->tokens);
+    explicit_bzero(gate->token, sizeof(gate->token));
     free(gate);
 }

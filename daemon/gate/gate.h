@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The daemon's side of stager-gate: starts, watches and ends the process, passes on the
- * requests that it forwards, gives it replies and events to send, and keeps the tickets
+ * requests that it forwards, gives it replies and events to send, and keeps the tokens
  * of users. The process is not trusted, and the loop never waits for it. Belongs to the
  * loop.
  */
@@ -28,7 +28,7 @@ struct stg_gate_config {
 int stg_gate_create(const struct stg_gate_config *config, struct stg_gate **ret,
                     struct stg_err *err);
 
-/* Starts or ends the process. The log, and each request for a ticket, name what keeps it
+/* Starts or ends the process. The log, and each request for a token, name what keeps it
  * from starting. */
 void stg_gate_enable(struct stg_gate *gate, bool enable);
 
@@ -45,13 +45,13 @@ void stg_gate_event(struct stg_gate *gate, enum stg_event_kind kind, uint64_t pi
 void stg_gate_reply(struct stg_gate *gate, uint64_t tag, const void *payload,
                     size_t bytes);
 
-/* Fills the part new_ticket of a reply; strings live as long as the gate, the ticket
+/* Fills the part new_token of a reply; strings live as long as the gate, the token
  * until the next call. FAILED_PRECONDITION: there is no gate, and why. */
-int stg_gate_give_ticket(struct stg_gate *gate, const struct stg_identity *identity,
-                         struct stg_reply *ret, struct stg_err *err);
+int stg_gate_give_token(struct stg_gate *gate, const struct stg_identity *identity,
+                        struct stg_reply *ret, struct stg_err *err);
 
-/* Returns the user of a ticket until the next call of stg_gate_give_ticket, or NULL. */
+/* Returns the user of a token until the next call of stg_gate_give_token, or NULL. */
 const struct stg_identity *stg_gate_find_user(const struct stg_gate *gate,
-                                              const void *ticket, size_t bytes);
+                                              const void *token, size_t bytes);
 
 #endif

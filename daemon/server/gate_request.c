@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A request that came through the gate: served by the table of attach.sock, for the user
- * of its ticket. A change that is sent again is done once.
+ * of its token. A change that is sent again is done once.
  */
 #include <string.h>
 
@@ -27,9 +27,9 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "a trace needs a descriptor, which cannot pass the gate: "
                        "`stagerctl trace`, without --gate");
-    if (request->kind == STG_REQUEST_NEW_TICKET)
+    if (request->kind == STG_REQUEST_NEW_TOKEN)
         return stg_err(err, -STAGER_PERMISSION_DENIED,
-                       "tickets are given on attach.sock alone: `stagerctl ticket`");
+                       "tokens are given on attach.sock alone: `stagerctl token`");
     if (!is_change(request))
         return 0;
     if (request->request_id_bytes == 0 ||
@@ -125,7 +125,7 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
     stg_bump_init(&bump, 1u << 20);
     int rc = stg_wire_decode_request(payload, bytes, &bump, &request, &err);
     const struct stg_identity *identity =
-        rc == 0 ? stg_gate_find_user(server->gate, request.ticket, request.ticket_bytes)
+        rc == 0 ? stg_gate_find_user(server->gate, request.token, request.token_bytes)
                 : NULL;
     if (identity != NULL && stg_probing_is_for(&request))
         rc = stg_probing_start(server, identity, payload, bytes, on_probed, NULL, tag,
@@ -134,10 +134,10 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
         refuse(&answer, 0, rc, err.text);
     else if (identity == NULL)
         refuse(&answer, request.id, -STAGER_UNAUTHENTICATED,
-               request.ticket == NULL
-                   ? "a request through the gate carries a ticket: `stagerctl ticket`"
-                   : "the ticket is not known, or has expired (they last an hour, and no "
-                     "longer than stagerd): `stagerctl ticket` gives a new one");
+               request.token == NULL
+                   ? "a request through the gate carries a token: `stagerctl token`"
+                   : "the token is not known, or has expired (they last an hour, and no "
+                     "longer than stagerd): `stagerctl token` gives a new one");
     else if (probing == NULL)
         serve_as(server, &request, identity, NULL, &answer);
     if (probing == NULL)

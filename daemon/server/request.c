@@ -14,7 +14,7 @@ static const struct {
     {STG_REQUEST_LIST, stg_serve_list},
     {STG_REQUEST_STATUS, stg_serve_status},
     {STG_REQUEST_DELETE, stg_serve_delete},
-    {STG_REQUEST_NEW_TICKET, stg_serve_new_ticket},
+    {STG_REQUEST_NEW_TOKEN, stg_serve_new_token},
     {STG_REQUEST_FEED, stg_serve_feed},
     {STG_REQUEST_EXPLAIN, stg_serve_explain},
     {STG_REQUEST_REPORT, stg_serve_report},

@@ -12,7 +12,7 @@ typedef void stg_request_handler(struct stg_session *session,
 
 /* request_admin.c */
 stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,
-    stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_ticket,
+    stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_token,
     stg_serve_trace;
 
 /* request_stream.c */

@@ -383,13 +383,13 @@ void stg_serve_delete(struct stg_session *session, const struct stg_request *req
     stg_server_sweep_soon(session->server);
 }
 
-/* ---- tickets ---- */
+/* ---- tokens ---- */
 
-void stg_serve_new_ticket(struct stg_session *session, const struct stg_request *request)
+void stg_serve_new_token(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
-    if (stg_gate_give_ticket(session->server->gate, &session->identity, &reply, &err) < 0)
+    if (stg_gate_give_token(session->server->gate, &session->identity, &reply, &err) < 0)
         stg_session_fail_with(session, request, &err);
     else
         stg_session_reply(session, &reply, NULL, 0);

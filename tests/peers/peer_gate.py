@@ -31,7 +31,7 @@ def main():
         subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I", proto, "--python_out", folder,
                         "control.proto", "pipeline.proto"], check=True)
         apply(daemon, "rows")
-        env = dict(daemon.env(), PYTHONPATH=folder, STAGER_TICKET=daemon.ctl("ticket").decode().strip())
+        env = dict(daemon.env(), PYTHONPATH=folder, STAGER_TOKEN=daemon.ctl("token").decode().strip())
         watch = subprocess.Popen([sys.executable, os.path.join(ROOT, "examples/gate_watch.py"),
                                   os.path.join(daemon.runtime_dir, "gate"), "3"], env=env,
                                  stdout=subprocess.PIPE, text=True)

@@ -60,7 +60,7 @@ def requests():
     yield "request_open", number(1, 1 << 40) + data(7, data(1, "criteo") + data(2, "rank-0")
                                                     + number(3, 300) + number(4, 1) + number(5, 1))
     yield "request_delete", number(1, 7) + data(8, data(1, "criteo"))
-    yield "request_new_ticket", number(1, 8) + data(10, b"")
+    yield "request_new_token", number(1, 8) + data(10, b"")
     yield "request_trace", number(1, 9) + data(12, data(1, "criteo") + number(2, 5000))
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
                                   + data(17, b"id\0\xff") + number(18, 0))
@@ -151,7 +151,7 @@ def replies():
     yield "reply_join", number(1, 12) + number(9, 15)
     yield "reply_delete", number(1, 7) + number(9, 8)
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))
-    yield "reply_new_ticket", number(1, 9) + number(9, 10) + data(
+    yield "reply_new_token", number(1, 9) + number(9, 10) + data(
         11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))
     yield "reply_gate_list", number(1, 4) + data(
         6, data(1, data(1, "b") + fixed64(7, 0xFEDCBA9876543210))) + number(9, 5)

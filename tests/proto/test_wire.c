@@ -27,7 +27,7 @@ struct golden_request {
 
 #define GOLDEN(name) #name, golden_##name, sizeof(golden_##name)
 
-static const unsigned char ticket[STG_TICKET_BYTES] = {
+static const unsigned char token[STG_TOKEN_BYTES] = {
     0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
     16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 
@@ -63,7 +63,7 @@ static const struct golden_request requests[] = {
       .private_run = true,
       .manual_ack = true}},
     {GOLDEN(request_delete), {.id = 7, .kind = STG_REQUEST_DELETE, .name = "criteo"}},
-    {GOLDEN(request_new_ticket), {.id = 8, .kind = STG_REQUEST_NEW_TICKET}},
+    {GOLDEN(request_new_token), {.id = 8, .kind = STG_REQUEST_NEW_TOKEN}},
     {GOLDEN(request_work), {.id = 11, .kind = STG_REQUEST_WORK, .name = "criteo"}},
     {GOLDEN(request_work_if_needed),
      {.id = 11, .kind = STG_REQUEST_WORK, .name = "criteo", .most = 300}},
@@ -74,8 +74,8 @@ static const struct golden_request requests[] = {
      {.id = 9,
       .kind = STG_REQUEST_DELETE,
       .name = "criteo",
-      .ticket = ticket,
-      .ticket_bytes = sizeof(ticket),
+      .token = token,
+      .token_bytes = sizeof(token),
       .request_id = "id\0\xff",
       .request_id_bytes = 4,
       .has_if_generation = true}},
@@ -241,10 +241,10 @@ static const struct golden_reply replies[] = {
       .pipeline = &golden_spec}},
     {GOLDEN(reply_join), {.id = 12, .kind = STG_REQUEST_JOIN}},
     {GOLDEN(reply_delete), {.id = 7, .kind = STG_REQUEST_DELETE}},
-    {GOLDEN(reply_new_ticket),
+    {GOLDEN(reply_new_token),
      {.id = 9,
-      .kind = STG_REQUEST_NEW_TICKET,
-      .ticket = ticket,
+      .kind = STG_REQUEST_NEW_TOKEN,
+      .token = token,
       .seconds = 3600,
       .admin_url = "ipc:///a",
       .events_url = "ipc:///e"}},
@@ -317,11 +317,11 @@ static void golden_bytes_are_the_requests(void)
         check_same("client_id", got.client_id, want->client_id);
         CHECK_INT(got.has_if_generation, want->has_if_generation);
         CHECK_INT(got.if_generation, want->if_generation);
-        CHECK_INT(got.ticket_bytes, want->ticket_bytes);
+        CHECK_INT(got.token_bytes, want->token_bytes);
         CHECK_INT(got.request_id_bytes, want->request_id_bytes);
-        CHECK((got.ticket == NULL) == (want->ticket == NULL));
-        CHECK(want->ticket == NULL ||
-              memcmp(got.ticket, want->ticket, want->ticket_bytes) == 0);
+        CHECK((got.token == NULL) == (want->token == NULL));
+        CHECK(want->token == NULL ||
+              memcmp(got.token, want->token, want->token_bytes) == 0);
         CHECK(want->request_id == NULL ||
               memcmp(got.request_id, want->request_id, want->request_id_bytes) == 0);
         stg_bump_finish(&bump);

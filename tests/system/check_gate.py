@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""stagerctl at the gate: watch, ticket, --gate; a runtime_dir that is too long for it; and a
+"""stagerctl at the gate: watch, token, --gate; a runtime_dir that is too long for it; and a
 compromised gate that sends arbitrary frames to stagerd.
 
     check_gate.py BUILD FAKE_GATE NAMED_TRAINER
@@ -81,12 +81,12 @@ def watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer):
 
 def requests_go_through_the_gate(build):
     with Daemon(build) as daemon:
-        ticket = json.loads(daemon.ctl("ticket", "--json"))
-        assert ticket["seconds"] == 3600 and len(ticket["ticket"]) == 64, ticket
-        path = os.path.join(daemon.folder, "ticket")
+        token = json.loads(daemon.ctl("token", "--json"))
+        assert token["seconds"] == 3600 and len(token["token"]) == 64, token
+        path = os.path.join(daemon.folder, "token")
         with open(path, "wb") as file:
-            file.write(daemon.ctl("ticket"))
-        gate = ["--gate", ticket["admin_url"], "--ticket-file", path]
+            file.write(daemon.ctl("token"))
+        gate = ["--gate", token["admin_url"], "--token-file", path]
         text = pipeline(daemon, "rows")
         daemon.ctl(*gate, "check", text)
         daemon.ctl(*gate, "apply", text, "--if-generation", "0")
@@ -96,12 +96,12 @@ def requests_go_through_the_gate(build):
                                 (["--gate", "tcp://1.2.3.4:5", "list"], b"INVALID_ARGUMENT"),
                                 (["--gate", "ipc:///" + "x" * 110, "list"], b"at most 107 bytes"),
                                 (["--gate", "ipc:///nonexistent", "list"], b"is stagerd running"),
-                                (["--ticket-file", "/nonexistent", "list"], b"NOT_FOUND"),
-                                (["--ticket-file", text, "list"], b"hexadecimal digits")):
+                                (["--token-file", "/nonexistent", "list"], b"NOT_FOUND"),
+                                (["--token-file", text, "list"], b"hexadecimal digits")):
             result = daemon.run("client/stagerctl/stagerctl", *gate, *arguments)
             assert result.returncode == 1 and code in result.stderr, (arguments, result)
         result = daemon.run("client/stagerctl/stagerctl", *gate[:2], "list")
-        assert result.returncode == 1 and b"STAGER_TICKET=$(stagerctl ticket)" in result.stderr, result
+        assert result.returncode == 1 and b"STAGER_TOKEN=$(stagerctl token)" in result.stderr, result
         daemon.ctl(*gate, "delete", "rows", "--if-generation", "1")
 
 
@@ -117,7 +117,7 @@ def a_path_that_is_too_long_is_reported(build):
             file.write(text)
         daemon.runtime_dir = long
         daemon.start()
-        result = daemon.run("client/stagerctl/stagerctl", "ticket")
+        result = daemon.run("client/stagerctl/stagerctl", "token")
         assert result.returncode == 1, result
         for text in (result.stderr.decode(), daemon.log()):
             assert "too long" in text and "gate: {enable: false}" in text, text

@@ -32,8 +32,8 @@ static size_t nearly(struct random *random)
 {
     static const char text[] = "name: x\ndataset: [{range: {stop: 3}}]\n";
     char *payload = frame + sizeof(struct stg_gate_frame);
-    char ticket[64];
-    memcpy(ticket, frame, sizeof(ticket));
+    char token[64];
+    memcpy(token, frame, sizeof(token));
     struct stg_request request = {
         .kind = (enum stg_request_kind)(1 + random_below(random, 9)),
         .name = "rows",
@@ -41,8 +41,8 @@ static size_t nearly(struct random *random)
         .text_bytes = sizeof(text) - 1,
         .max_in_flight = 2,
         .dtype = 1,
-        .ticket = ticket,
-        .ticket_bytes = random_below(random, 64),
+        .token = token,
+        .token_bytes = random_below(random, 64),
         .request_id = "id",
         .request_id_bytes = 2,
     };

@@ -102,16 +102,16 @@ long peer_recv(int fd, void *buf, size_t capacity)
     return size <= capacity && read_all(fd, buf, size) ? (long)size : -1;
 }
 
-void gate_ticket(const struct fixture *fixture, unsigned char ret[STG_TICKET_BYTES])
+void gate_token(const struct fixture *fixture, unsigned char ret[STG_TOKEN_BYTES])
 {
     struct stager *client;
     struct stg_err err = {0};
-    struct stg_request request = {.kind = STG_REQUEST_NEW_TICKET};
+    struct stg_request request = {.kind = STG_REQUEST_NEW_TOKEN};
     struct stg_reply reply;
     if (stager_connect(fixture->runtime, &client) < 0)
         FAIL("connect: %s", stager_error_text(NULL));
     CHECK_OK(stg_admin_call(client, &request, &reply, &err), err);
-    memcpy(ret, reply.ticket, STG_TICKET_BYTES);
+    memcpy(ret, reply.token, STG_TOKEN_BYTES);
     stager_disconnect(client);
 }
 

@@ -29,11 +29,11 @@ int peer_open(const struct fixture *fixture, const char *name, int protocol);
 bool peer_send(int fd, const void *bytes, size_t n);
 long peer_recv(int fd, void *buf, size_t capacity);
 
-/* Gets a ticket for this user from attach.sock. */
-void gate_ticket(const struct fixture *fixture, unsigned char ret[STG_TICKET_BYTES]);
+/* Gets a token for this user from attach.sock. */
+void gate_token(const struct fixture *fixture, unsigned char ret[STG_TOKEN_BYTES]);
 
 /* Sends a request through the gate and retries with new connections while it is down (10
- * s). Returns the reply's code, its text in err. request->ticket is used unchanged. */
+ * s). Returns the reply's code, its text in err. request->token is used unchanged. */
 int gate_ask(struct fixture *fixture, struct stg_request *request, struct stg_reply *ret,
              struct stg_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The nanomsg endpoint. An attack of a peer on libnanomsg 1.1.5 costs at most one gate
- * process, and no trainer is affected. Also tickets, request ids, generations, events.
+ * process, and no trainer is affected. Also tokens, request ids, generations, events.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -237,7 +237,7 @@ static void a_disabled_gate_is_not_started(void)
     CHECK_INT(gate_pid(&fixture), 0);
     struct stager *client;
     struct stg_err err = {0};
-    struct stg_request request = {.kind = STG_REQUEST_NEW_TICKET};
+    struct stg_request request = {.kind = STG_REQUEST_NEW_TOKEN};
     struct stg_reply reply;
     CHECK_INT(stager_connect(fixture.runtime, &client), 0);
     CHECK_INT(stg_admin_call(client, &request, &reply, &err),
@@ -251,7 +251,7 @@ static void a_disabled_gate_is_not_started(void)
 
 struct asker {
     struct fixture fixture;
-    unsigned char ticket[STG_TICKET_BYTES];
+    unsigned char token[STG_TOKEN_BYTES];
     struct stg_reply reply;
     struct stg_err err;
 };
@@ -260,14 +260,14 @@ static void asker_begin(struct asker *asker)
 {
     *asker = (struct asker){0};
     fixture_start(&asker->fixture, "");
-    gate_ticket(&asker->fixture, asker->ticket);
+    gate_token(&asker->fixture, asker->token);
 }
 
 static int ask(struct asker *asker, struct stg_request request)
 {
-    if (request.ticket == NULL) {
-        request.ticket = asker->ticket;
-        request.ticket_bytes = sizeof(asker->ticket);
+    if (request.token == NULL) {
+        request.token = asker->token;
+        request.token_bytes = sizeof(asker->token);
     }
     return gate_ask(&asker->fixture, &request, &asker->reply, &asker->err);
 }
@@ -324,23 +324,23 @@ static void what_needs_descriptors_is_refused(void)
     CHECK_CONTAINS(a.err.text, "attach.sock");
     CHECK_INT(ask(&a, about(STG_REQUEST_FEED)), -STAGER_UNIMPLEMENTED);
     CHECK_INT(ask(&a, about(STG_REQUEST_TRACE)), -STAGER_UNIMPLEMENTED);
-    CHECK_INT(ask(&a, about(STG_REQUEST_NEW_TICKET)), -STAGER_PERMISSION_DENIED);
+    CHECK_INT(ask(&a, about(STG_REQUEST_NEW_TOKEN)), -STAGER_PERMISSION_DENIED);
     fixture_finish(&a.fixture);
 }
 
-static void an_invalid_ticket_is_refused(void)
+static void an_invalid_token_is_refused(void)
 {
     struct asker a;
     asker_begin(&a);
     struct stg_request list = about(STG_REQUEST_LIST);
     CHECK_INT(gate_ask(&a.fixture, &list, &a.reply, &a.err), -STAGER_UNAUTHENTICATED);
-    CHECK_CONTAINS(a.err.text, "stagerctl ticket");
-    for (size_t bytes = 0; bytes <= STG_TICKET_BYTES; bytes += 8) {
-        unsigned char wrong[STG_TICKET_BYTES];
-        memcpy(wrong, a.ticket, sizeof(wrong));
+    CHECK_CONTAINS(a.err.text, "stagerctl token");
+    for (size_t bytes = 0; bytes <= STG_TOKEN_BYTES; bytes += 8) {
+        unsigned char wrong[STG_TOKEN_BYTES];
+        memcpy(wrong, a.token, sizeof(wrong));
         wrong[31] ^= 1;
-        list.ticket = wrong;
-        list.ticket_bytes = bytes;
+        list.token = wrong;
+        list.token_bytes = bytes;
         CHECK_INT(ask(&a, list), -STAGER_UNAUTHENTICATED);
     }
     CHECK_OK(ask(&a, about(STG_REQUEST_LIST)), a.err);
@@ -352,13 +352,13 @@ static void an_invalid_ticket_is_refused(void)
 
 static void stranger_body(struct fixture *fixture, int fd, void *arg)
 {
-    unsigned char ticket[STG_TICKET_BYTES];
+    unsigned char token[STG_TOKEN_BYTES];
     CHECK(setresgid(4242, 4242, 4242) == 0 && setresuid(4242, 4242, 4242) == 0);
-    gate_ticket(fixture, ticket);
-    CHECK(write(fd, ticket, sizeof(ticket)) == (ssize_t)sizeof(ticket));
+    gate_token(fixture, token);
+    CHECK(write(fd, token, sizeof(token)) == (ssize_t)sizeof(token));
 }
 
-static void a_strangers_ticket_opens_what_is_the_strangers(void)
+static void a_strangers_token_opens_what_is_the_strangers(void)
 {
     if (geteuid() != 0)
         SKIP("only root can change the user");
@@ -370,14 +370,14 @@ static void a_strangers_ticket_opens_what_is_the_strangers(void)
     CHECK(chmod(path, 0666) == 0 && chmod(a.fixture.dir, 0755) == 0);
     struct trainer stranger;
     trainer_start(&stranger, stranger_body, &a.fixture, NULL);
-    CHECK(recv(stranger.fd, a.ticket, sizeof(a.ticket), MSG_WAITALL) ==
-          (ssize_t)sizeof(a.ticket));
+    CHECK(recv(stranger.fd, a.token, sizeof(a.token), MSG_WAITALL) ==
+          (ssize_t)sizeof(a.token));
     trainer_join(&stranger);
     CHECK_OK(ask(&a, about(STG_REQUEST_LIST)), a.err);
     CHECK_INT(a.reply.n_entries, 0);
     CHECK_INT(ask(&a, change(NULL, "2")), -STAGER_PERMISSION_DENIED);
     CHECK_INT(ask(&a, change(other, "3")), -STAGER_PERMISSION_DENIED);
-    gate_ticket(&a.fixture, a.ticket);
+    gate_token(&a.fixture, a.token);
     CHECK_OK(ask(&a, about(STG_REQUEST_STATUS)), a.err);
     fixture_finish(&a.fixture);
 }
@@ -505,8 +505,8 @@ static const struct stg_test tests[] = {
     TEST(a_disabled_gate_is_not_started),
     TEST(what_attach_sock_answers_the_gate_answers),
     TEST(what_needs_descriptors_is_refused),
-    TEST(an_invalid_ticket_is_refused),
-    TEST(a_strangers_ticket_opens_what_is_the_strangers),
+    TEST(an_invalid_token_is_refused),
+    TEST(a_strangers_token_opens_what_is_the_strangers),
     TEST(a_change_that_is_sent_again_is_done_once),
     TEST(a_change_of_another_generation_is_not_done),
     TEST_SLOW(events_are_reported_in_order_without_a_gap, 40),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tickets and cached replies: their limits and their timeouts.
+ * Tokens and cached replies: their limits and their timeouts.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/gate/kept.h"
-#include "daemon/gate/ticket.h"
+#include "daemon/gate/token.h"
 #include "tests/check.h"
 
 #define SECOND 1000000000ull
@@ -16,61 +16,61 @@ static struct stg_identity user(uid_t uid)
     return (struct stg_identity){.uid = uid, .gid = uid, .groups = {7}, .n_groups = 1};
 }
 
-static void a_ticket_stands_for_its_user_for_an_hour(void)
+static void a_token_stands_for_its_user_for_an_hour(void)
 {
-    struct stg_tickets tickets = {0};
+    struct stg_tokens tokens = {0};
     struct stg_err err = {0};
-    unsigned char a[STG_TICKET_BYTES], b[STG_TICKET_BYTES];
+    unsigned char a[STG_TOKEN_BYTES], b[STG_TOKEN_BYTES];
     struct stg_identity ann = user(1000), bob = user(1001);
-    CHECK_OK(stg_tickets_give(&tickets, &ann, 5 * SECOND, a, &err), err);
-    CHECK_OK(stg_tickets_give(&tickets, &bob, 6 * SECOND, b, &err), err);
+    CHECK_OK(stg_tokens_give(&tokens, &ann, 5 * SECOND, a, &err), err);
+    CHECK_OK(stg_tokens_give(&tokens, &bob, 6 * SECOND, b, &err), err);
     CHECK(memcmp(a, b, sizeof(a)) != 0);
-    CHECK_INT(stg_tickets_find(&tickets, a, sizeof(a), 7 * SECOND)->uid, 1000);
-    CHECK_INT(stg_tickets_find(&tickets, b, sizeof(b), 7 * SECOND)->uid, 1001);
-    CHECK_INT(stg_tickets_find(&tickets, b, sizeof(b), 7 * SECOND)->n_groups, 1);
-    CHECK(stg_tickets_find(&tickets, a, sizeof(a), 3604 * SECOND) != NULL);
-    CHECK(stg_tickets_find(&tickets, a, sizeof(a), 3605 * SECOND) == NULL);
-    CHECK(stg_tickets_find(&tickets, b, sizeof(b), 3605 * SECOND) != NULL);
-    CHECK(stg_tickets_find(&tickets, a, sizeof(a) - 1, 7 * SECOND) == NULL);
-    CHECK(stg_tickets_find(&tickets, NULL, 0, 7 * SECOND) == NULL);
+    CHECK_INT(stg_tokens_find(&tokens, a, sizeof(a), 7 * SECOND)->uid, 1000);
+    CHECK_INT(stg_tokens_find(&tokens, b, sizeof(b), 7 * SECOND)->uid, 1001);
+    CHECK_INT(stg_tokens_find(&tokens, b, sizeof(b), 7 * SECOND)->n_groups, 1);
+    CHECK(stg_tokens_find(&tokens, a, sizeof(a), 3604 * SECOND) != NULL);
+    CHECK(stg_tokens_find(&tokens, a, sizeof(a), 3605 * SECOND) == NULL);
+    CHECK(stg_tokens_find(&tokens, b, sizeof(b), 3605 * SECOND) != NULL);
+    CHECK(stg_tokens_find(&tokens, a, sizeof(a) - 1, 7 * SECOND) == NULL);
+    CHECK(stg_tokens_find(&tokens, NULL, 0, 7 * SECOND) == NULL);
     for (size_t i = 0; i < sizeof(a); i++) {
         a[i] ^= 0x10;
-        CHECK(stg_tickets_find(&tickets, a, sizeof(a), 7 * SECOND) == NULL);
+        CHECK(stg_tokens_find(&tokens, a, sizeof(a), 7 * SECOND) == NULL);
         a[i] ^= 0x10;
     }
-    stg_tickets_finish(&tickets);
+    stg_tokens_finish(&tokens);
 }
 
-static void a_users_oldest_ticket_makes_room_for_a_new_one(void)
+static void a_users_oldest_token_makes_room_for_a_new_one(void)
 {
-    struct stg_tickets tickets = {0};
+    struct stg_tokens tokens = {0};
     struct stg_err err = {0};
-    unsigned char other[STG_TICKET_BYTES], mine[STG_TICKETS_A_USER + 1][STG_TICKET_BYTES];
+    unsigned char other[STG_TOKEN_BYTES], mine[STG_TOKENS_A_USER + 1][STG_TOKEN_BYTES];
     struct stg_identity ann = user(1000), bob = user(1001);
-    CHECK_OK(stg_tickets_give(&tickets, &bob, SECOND, other, &err), err);
-    for (int i = 0; i <= STG_TICKETS_A_USER; i++)
-        CHECK_OK(stg_tickets_give(&tickets, &ann, SECOND, mine[i], &err), err);
-    CHECK(stg_tickets_find(&tickets, mine[0], STG_TICKET_BYTES, SECOND) == NULL);
-    for (int i = 1; i <= STG_TICKETS_A_USER; i++)
-        CHECK(stg_tickets_find(&tickets, mine[i], STG_TICKET_BYTES, SECOND) != NULL);
-    CHECK(stg_tickets_find(&tickets, other, STG_TICKET_BYTES, SECOND) != NULL);
-    stg_tickets_finish(&tickets);
+    CHECK_OK(stg_tokens_give(&tokens, &bob, SECOND, other, &err), err);
+    for (int i = 0; i <= STG_TOKENS_A_USER; i++)
+        CHECK_OK(stg_tokens_give(&tokens, &ann, SECOND, mine[i], &err), err);
+    CHECK(stg_tokens_find(&tokens, mine[0], STG_TOKEN_BYTES, SECOND) == NULL);
+    for (int i = 1; i <= STG_TOKENS_A_USER; i++)
+        CHECK(stg_tokens_find(&tokens, mine[i], STG_TOKEN_BYTES, SECOND) != NULL);
+    CHECK(stg_tokens_find(&tokens, other, STG_TOKEN_BYTES, SECOND) != NULL);
+    stg_tokens_finish(&tokens);
 }
 
-static void all_tickets_together_are_bounded_until_one_expires(void)
+static void all_tokens_together_are_bounded_until_one_expires(void)
 {
-    struct stg_tickets tickets = {0};
+    struct stg_tokens tokens = {0};
     struct stg_err err = {0};
-    unsigned char ticket[STG_TICKET_BYTES];
-    for (int i = 0; i < STG_TICKETS; i++) {
-        struct stg_identity identity = user((uid_t)(i / STG_TICKETS_A_USER));
-        CHECK_OK(stg_tickets_give(&tickets, &identity, SECOND, ticket, &err), err);
+    unsigned char token[STG_TOKEN_BYTES];
+    for (int i = 0; i < STG_TOKENS; i++) {
+        struct stg_identity identity = user((uid_t)(i / STG_TOKENS_A_USER));
+        CHECK_OK(stg_tokens_give(&tokens, &identity, SECOND, token, &err), err);
     }
     struct stg_identity late = user(99999);
-    CHECK_INT(stg_tickets_give(&tickets, &late, SECOND, ticket, &err),
+    CHECK_INT(stg_tokens_give(&tokens, &late, SECOND, token, &err),
               -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_OK(stg_tickets_give(&tickets, &late, 3601 * SECOND, ticket, &err), err);
-    stg_tickets_finish(&tickets);
+    CHECK_OK(stg_tokens_give(&tokens, &late, 3601 * SECOND, token, &err), err);
+    stg_tokens_finish(&tokens);
 }
 
 static void a_reply_is_kept_for_its_user_and_five_minutes(void)
@@ -110,9 +110,9 @@ static void kept_replies_are_bounded_in_number_and_in_bytes(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(a_ticket_stands_for_its_user_for_an_hour),
-    TEST(a_users_oldest_ticket_makes_room_for_a_new_one),
-    TEST(all_tickets_together_are_bounded_until_one_expires),
+    TEST(a_token_stands_for_its_user_for_an_hour),
+    TEST(a_users_oldest_token_makes_room_for_a_new_one),
+    TEST(all_tokens_together_are_bounded_until_one_expires),
     TEST(a_reply_is_kept_for_its_user_and_five_minutes),
     TEST(kept_replies_are_bounded_in_number_and_in_bytes),
 };
