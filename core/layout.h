@@ -15,7 +15,7 @@
  * trace)
  *
  * Invariants (numbers as everywhere in this house):
- * I1  A byte of an extent is written only while FILLING; READY and LENT are immutable.
+ * I1  A byte of an extent is written only while FILLING; READY and LEASED are immutable.
  * I3  Nothing in client-writable memory is used as pointer, index, length, count or lock
  *     before it was copied to private memory and checked.
  * I5  The daemon maps no memory and accepts no descriptor from a client.

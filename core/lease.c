@@ -11,7 +11,7 @@
 
 #define NONE UINT32_MAX
 
-enum state { FREE, FILLING, READY, LENT, QUARANTINED, N_STATES };
+enum state { FREE, FILLING, READY, LEASED, QUARANTINED, N_STATES };
 
 struct extent {
     uint8_t state;
@@ -30,7 +30,7 @@ struct client {
 };
 
 /* A slot of the lease table. prev and next: its client's list; next alone: the free list.
- * I7: a generation is given out once; it grows with each lend and never comes back. */
+ * I7: a generation is given out once; it grows with each grant and never comes back. */
 struct slot {
     uint32_t generation; /* of the last lease; 0: none yet */
     bool out;
@@ -118,7 +118,7 @@ static enum state state_of(const struct extent *extent)
         return extent->lender ? READY : FREE;
     if (!extent->lender && extent->n_detached == extent->n_leases)
         return QUARANTINED;
-    return LENT;
+    return LEASED;
 }
 
 /* I2, I9: the one place where an extent comes back, and only without lender and leases.
@@ -238,8 +238,8 @@ static void unlink_slot(struct stg_lease_core *core, uint32_t id, struct client 
         core->slots[slot->next].prev = slot->prev;
 }
 
-int stg_lease_lend(struct stg_lease_core *core, uint32_t extent_id, uint32_t client_id,
-                   struct stg_lease *ret)
+int stg_lease_grant(struct stg_lease_core *core, uint32_t extent_id, uint32_t client_id,
+                    struct stg_lease *ret)
 {
     struct extent *extent = extent_at(core, extent_id);
     struct client *client = client_at(core, client_id);
@@ -319,7 +319,7 @@ void stg_lease_client_detach(struct stg_lease_core *core, uint32_t client_id)
     }
 }
 
-/* Detached first: `each` may lend, and not to the dead. */
+/* Detached first: `each` may grant, and not to the dead. */
 void stg_lease_client_dead(struct stg_lease_core *core, uint32_t client_id,
                            void (*each)(void *owner, uint32_t extent), void *owner)
 {
@@ -343,7 +343,7 @@ void stg_lease_usage(const struct stg_lease_core *core, struct stg_lease_usage *
         .free = stg_arena_free_bytes(core->arena),
         .filling = core->bytes[FILLING],
         .ready = core->bytes[READY],
-        .lent = core->bytes[LENT],
+        .leased = core->bytes[LEASED],
         .quarantined = core->bytes[QUARANTINED],
     };
 }
@@ -460,12 +460,12 @@ int stg_lease_core_verify(const struct stg_lease_core *core, struct stg_err *err
 {
     struct stg_lease_usage u;
     stg_lease_usage(core, &u);
-    if (u.free + u.filling + u.ready + u.lent + u.quarantined != u.total)
+    if (u.free + u.filling + u.ready + u.leased + u.quarantined != u.total)
         return stg_err(err, -STAGER_INTERNAL,
                        "I8: %" PRIu64 " free + %" PRIu64 " filling + %" PRIu64
-                       " ready + %" PRIu64 " lent + %" PRIu64
+                       " ready + %" PRIu64 " leased + %" PRIu64
                        " quarantined is not %" PRIu64,
-                       u.free, u.filling, u.ready, u.lent, u.quarantined, u.total);
+                       u.free, u.filling, u.ready, u.leased, u.quarantined, u.total);
     int rc = stg_arena_verify(core->arena, err);
     if (rc == 0)
         rc = verify_extents(core, err);

@@ -5,20 +5,20 @@
  * Driven by the daemon's stage and, unchanged, by a simulator in the tests. One thread at
  * a time (the stage's lock).
  *
- *   FREE -> FILLING -> READY -> LENT -> FREE
+ *   FREE -> FILLING -> READY -> LEASED -> FREE
  *                                  \-> QUARANTINED -> FREE
  *
  *   FILLING      the lender (the stage) writes it
  *   READY        sealed, no lease; the lender's reference keeps it
- *   LENT         sealed, with a lease, and wanted: by the lender or by an attached client
- *   QUARANTINED  the lender dropped it, and every lease left is a detached client's
+ *   LEASED         sealed, with a lease, and wanted: by the lender or by an attached
+ * client QUARANTINED  the lender dropped it, and every lease left is a detached client's
  *
  * I2  An extent returns to FREE only when it has no lease and its lender dropped it; the
  *     count is derived from tables that no client can write.
  * I6  No client's act changes another client's data; a violation costs only its author.
  * I7  Lease (id, generation) is never valid twice; the generation is 32 bits a slot, and
  *     a slot whose generation would wrap is retired.
- * I8  free + filling + ready + lent + quarantined = total, after every call.
+ * I8  free + filling + ready + leased + quarantined = total, after every call.
  * I9  A live process's leased extents are never freed but by its own release.
  */
 #ifndef STG_CORE_LEASE_H
@@ -39,7 +39,7 @@ struct stg_lease {
 
 /* Bytes by state (I8). */
 struct stg_lease_usage {
-    uint64_t total, free, filling, ready, lent, quarantined;
+    uint64_t total, free, filling, ready, leased, quarantined;
 };
 
 /* max_extents bounds extents at once, max_clients clients at once (dead ones make room),
@@ -62,7 +62,7 @@ int stg_extent_reserve(struct stg_lease_core *core, uint64_t bytes, uint32_t *re
 /* FILLING -> READY; the tail beyond bytes is given back. The caller holds the lender's
  * reference. */
 void stg_extent_seal(struct stg_lease_core *core, uint32_t extent, uint64_t bytes);
-/* The lender's reference goes (from FILLING or READY/LENT), once: FREE as soon as no
+/* The lender's reference goes (from FILLING or READY/LEASED), once: FREE as soon as no
  * lease is left. The lender must not use the id afterwards. */
 void stg_extent_drop(struct stg_lease_core *core, uint32_t extent);
 uint64_t stg_extent_offset(const struct stg_lease_core *core, uint32_t extent);
@@ -80,10 +80,10 @@ int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_in_flight,
 uint32_t stg_lease_client_credits(const struct stg_lease_core *core, uint32_t client);
 uint32_t stg_lease_client_held(const struct stg_lease_core *core, uint32_t client);
 
-/* READY/LENT -> LENT; the lender still holds its reference. RESOURCE_EXHAUSTED without a
- * credit or a lease slot. */
-int stg_lease_lend(struct stg_lease_core *core, uint32_t extent, uint32_t client,
-                   struct stg_lease *ret);
+/* READY/LEASED -> LEASED; the lender still holds its reference. RESOURCE_EXHAUSTED
+ * without a credit or a lease slot. */
+int stg_lease_grant(struct stg_lease_core *core, uint32_t extent, uint32_t client,
+                    struct stg_lease *ret);
 
 /* A release as the client posted it; every field is checked. 0 and the extent that it was
  * a lease on (which may be free by now); INVALID_ARGUMENT with the reason (unknown id,
@@ -98,7 +98,7 @@ void stg_lease_client_detach(struct stg_lease_core *core, uint32_t client);
 
 /* The process is dead: every lease of it ends; each extent it was on is reported (NULL:
  * not interested) after its lease ended. The client id may be given to another
- * afterwards. `each` may drop, lend and reserve; it must not end this client again. */
+ * afterwards. `each` may drop, grant and reserve; it must not end this client again. */
 void stg_lease_client_dead(struct stg_lease_core *core, uint32_t client,
                            void (*each)(void *owner, uint32_t extent), void *owner);
 

@@ -19,7 +19,7 @@ static int enter(const struct stager_batch *batch)
     if (!batch->in_hand)
         return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
                        "this batch was released");
-    return stg_lent_open(batch->stream, batch->lent, &batch->stream->err);
+    return stg_leased_open(batch->stream, batch->leased, &batch->stream->err);
 }
 
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
@@ -32,13 +32,13 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
     if (i >= n)
         return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
                        "batch %llu has %u tensors, there is no tensor %u",
-                       (unsigned long long)batch->lent->number, n, i);
+                       (unsigned long long)batch->leased->number, n, i);
     struct stg_tensor tensor;
     const char *name;
     uint32_t at = stg_batch_shown(batch, i);
     stg_batch_view(batch, at, &tensor, &name);
     stg_tensor_show(name, &tensor, ret);
-    ret->part = stg_batch_part(batch->lent->base, at);
+    ret->part = stg_batch_part(batch->leased->base, at);
     if (batch->stream->copier != NULL)
         stg_copier_show(batch, ret);
     return 0;
@@ -53,7 +53,7 @@ static int say_not_found(const struct stager_batch *batch, const char *name)
                        "opened with `fields` that leave it out",
                        name);
     int rc = stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; there is",
-                     name, (unsigned long long)batch->lent->number);
+                     name, (unsigned long long)batch->leased->number);
     uint32_t n = stg_batch_n_shown(batch);
     for (uint32_t i = 0; i < n && i < 16; i++) {
         struct stg_tensor tensor;
@@ -88,10 +88,10 @@ static int find_part(const struct stager_batch *batch, const char *path, const c
     int i = stg_batch_find_shown(batch, full);
     if (i < 0)
         return say_not_found(batch, full);
-    if (stg_batch_part(batch->lent->base, stg_batch_shown(batch, (uint32_t)i)) != part)
+    if (stg_batch_part(batch->leased->base, stg_batch_shown(batch, (uint32_t)i)) != part)
         return stg_err(err, -STAGER_NOT_FOUND,
                        "tensor \"%s\" of batch %llu is a feature of its own", full,
-                       (unsigned long long)batch->lent->number);
+                       (unsigned long long)batch->leased->number);
     *ret = (uint32_t)i;
     return 0;
 }
@@ -100,10 +100,10 @@ static int find_part(const struct stager_batch *batch, const char *path, const c
 static int check_content(const struct stager_batch *batch)
 {
     struct stg_err why = {0};
-    if (stg_batch_check_parts(batch->lent->base, true, &why) == 0)
+    if (stg_batch_check_parts(batch->leased->base, true, &why) == 0)
         return 0;
     return stg_err(&batch->stream->err, -STAGER_DATA_LOSS, "batch %llu is damaged: %s",
-                   (unsigned long long)batch->lent->number, why.text);
+                   (unsigned long long)batch->leased->number, why.text);
 }
 
 int stager_batch_sparse(const struct stager_batch *batch, const char *path,
@@ -143,7 +143,7 @@ int stager_batch_ragged(const struct stager_batch *batch, const char *path,
 
 static void look_inside(const struct stager_batch *batch, struct stager_batch_info *ret)
 {
-    const struct stg_batch_header *header = batch->lent->base;
+    const struct stg_batch_header *header = batch->leased->base;
     bool is_slice = batch->stream->batch_size != 0;
     ret->generation = header->generation;
     ret->run_id = header->run_id;
@@ -158,15 +158,15 @@ static void look_inside(const struct stager_batch *batch, struct stager_batch_in
 
 int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info *ret)
 {
-    const struct stg_lent *lent = batch->lent;
+    const struct stg_leased *leased = batch->leased;
     bool is_slice = batch->stream->batch_size != 0;
     struct stager_batch_info info = {
-        .number = lent->number,
-        .bytes = lent->bytes,
-        .assigned_ns = lent->assigned_ns,
-        .redelivered = lent->redelivered,
+        .number = leased->number,
+        .bytes = leased->bytes,
+        .assigned_ns = leased->assigned_ns,
+        .redelivered = leased->redelivered,
         .slice = batch->slice,
-        .n_slices = is_slice ? lent->n_slices : 1,
+        .n_slices = is_slice ? leased->n_slices : 1,
     };
     if (enter(batch) == 0)
         look_inside(batch, &info);

@@ -6,7 +6,7 @@
 #include "client/device/copier.h"
 #include "client/run/run.h"
 #include "client/stager.h"
-#include "client/stream/lent.h"
+#include "client/stream/leased.h"
 #include "client/stream/take.h"
 
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
@@ -42,10 +42,10 @@ void stager_release(struct stager_batch *batch)
     if (stream->copier != NULL) {
         stg_copier_release(batch, true, NULL);
     } else {
-        struct stg_lent *lent = batch->lent;
+        struct stg_leased *leased = batch->leased;
         stg_batch_hand_in(batch);
-        if (lent->n_in_hand == 0 && lent != stream->current)
-            stg_lent_return(stream, lent);
+        if (leased->n_in_hand == 0 && leased != stream->current)
+            stg_leased_return(stream, leased);
     }
     stg_stream_reap(stream);
 }

@@ -16,7 +16,7 @@
 #include "client/run/load.h"
 #include "client/run/run.h"
 #include "client/stager.h"
-#include "client/stream/lent.h"
+#include "client/stream/leased.h"
 #include "client/stream/slice.h"
 #include "client/stream/stream.h"
 #include "client/stream/view.h"
@@ -340,14 +340,14 @@ int stager_open(struct stager *client, const char *name,
  * be given back before the daemon has let go either. */
 static void leave_current(struct stager_stream *stream, bool parted)
 {
-    struct stg_lent *lent = stream->current;
+    struct stg_leased *leased = stream->current;
     stream->current = NULL;
-    if (lent == NULL || lent->n_in_hand > 0)
+    if (leased == NULL || leased->n_in_hand > 0)
         return;
     if (parted)
-        stg_lent_return(stream, lent);
+        stg_leased_return(stream, leased);
     else
-        stg_lent_forget(stream, lent);
+        stg_leased_forget(stream, leased);
 }
 
 /* A forked child has neither the mappings nor the lease: it frees its own copies. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/compute/compute.h"
-#include "client/stream/lent.h"
+#include "client/stream/leased.h"
 #include "client/stream/stream.h"
 #include "client/stream/take.h"
 #include "client/stream/view.h"
@@ -50,9 +50,9 @@ struct stg_copier {
 };
 
 static struct slot *slot_of(const struct stager_stream *stream,
-                            const struct stg_lent *lent)
+                            const struct stg_leased *leased)
 {
-    return &stream->copier->slots[lent - stream->lents];
+    return &stream->copier->slots[leased - stream->lents];
 }
 
 /* ---- open ---- */
@@ -173,14 +173,14 @@ void stg_copier_import(struct stager_stream *stream, const struct stg_reply *rep
 /* ---- a copy ---- */
 
 /* Is all of the batch in the memory that trainers share? */
-static bool is_there(const struct stager_stream *stream, const struct stg_lent *lent)
+static bool is_there(const struct stager_stream *stream, const struct stg_leased *leased)
 {
     const struct stg_copier *copier = stream->copier;
     uint64_t at =
-        (uint64_t)((const char *)lent->base - (const char *)stream->segment.base);
-    return lent->device != 0 && lent->device == copier->shared_number &&
-           lent->bytes <= copier->shared.bytes &&
-           at <= copier->shared.bytes - lent->bytes;
+        (uint64_t)((const char *)leased->base - (const char *)stream->segment.base);
+    return leased->device != 0 && leased->device == copier->shared_number &&
+           leased->bytes <= copier->shared.bytes &&
+           at <= copier->shared.bytes - leased->bytes;
 }
 
 /* Needs no copy and waits for none. */
@@ -256,16 +256,16 @@ static int take(struct stager_stream *stream, int64_t timeout_millis)
     int rc = stg_stream_take(stream, timeout_millis, &batch);
     if (rc < 0)
         return rc;
-    struct slot *slot = slot_of(stream, batch->lent);
-    rc = stg_lent_open(stream, batch->lent, &stream->err);
-    if (rc == 0 && is_there(stream, batch->lent))
-        find_shared(stream, slot, batch->lent->base);
+    struct slot *slot = slot_of(stream, batch->leased);
+    rc = stg_leased_open(stream, batch->leased, &stream->err);
+    if (rc == 0 && is_there(stream, batch->leased))
+        find_shared(stream, slot, batch->leased->base);
     else if (rc == 0)
-        rc = copy(stream, slot, batch->lent->base);
+        rc = copy(stream, slot, batch->leased->base);
     if (rc < 0) {
-        struct stg_lent *lent = batch->lent;
+        struct stg_leased *leased = batch->leased;
         stg_batch_hand_in(batch);
-        stg_lent_return(stream, lent);
+        stg_leased_return(stream, leased);
         return rc;
     }
     slot->position = stream->ring.cursor;
@@ -304,7 +304,7 @@ static bool collect(struct stager_stream *stream, bool waits)
             continue;
         slot->is_leaving = false;
         any = true;
-        stg_lent_return(stream, &stream->lents[i]);
+        stg_leased_return(stream, &stream->lents[i]);
     }
     return any;
 }
@@ -321,7 +321,7 @@ static struct stager_batch *pop(struct stg_copier *copier)
 static void let_go(struct stager_batch *batch)
 {
     struct stager_stream *stream = batch->stream;
-    slot_of(stream, batch->lent)->is_leaving = true;
+    slot_of(stream, batch->leased)->is_leaving = true;
     stg_batch_hand_in(batch);
 }
 
@@ -330,7 +330,7 @@ void stg_copier_release(struct stager_batch *batch, bool own, void *native)
     struct stager_stream *stream = batch->stream;
     struct stg_copier *copier = stream->copier;
     const struct stg_device *device = copier->device;
-    struct slot *slot = slot_of(stream, batch->lent);
+    struct slot *slot = slot_of(stream, batch->leased);
     struct stg_stream *after = copier->trainer;
     struct stg_err *err = &stream->err;
     int rc = own || native == copier->native
@@ -422,7 +422,7 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
     }
     take_ready(stream);
     struct stager_batch *batch = pop(copier);
-    struct slot *slot = slot_of(stream, batch->lent);
+    struct slot *slot = slot_of(stream, batch->leased);
     int rc = copier->device->stream_wait(copier->trainer, slot->copied, &stream->err);
     if (rc < 0) {
         let_go(batch);
@@ -439,9 +439,9 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
 
 void *stg_copier_at(const struct stager_batch *batch, const struct stg_tensor *tensor)
 {
-    const struct slot *slot = slot_of(batch->stream, batch->lent);
+    const struct slot *slot = slot_of(batch->stream, batch->leased);
     uint64_t at =
-        (uint64_t)((const char *)tensor->data - (const char *)batch->lent->base);
+        (uint64_t)((const char *)tensor->data - (const char *)batch->leased->base);
     if (tensor->dtype == STAGER_STRING)
         return NULL;
     return tensor->data_bytes > 0 ? slot->at + (at - slot->first) : slot->at;
@@ -490,12 +490,12 @@ void stg_copier_leave(struct stager_stream *stream, bool parted)
     struct stg_copier *copier = stream->copier;
     while (copier->n_ahead > 0) {
         struct stager_batch *batch = pop(copier);
-        struct stg_lent *lent = batch->lent;
+        struct stg_leased *leased = batch->leased;
         stg_batch_hand_in(batch);
         if (parted)
-            stg_lent_return(stream, lent);
+            stg_leased_return(stream, leased);
         else
-            stg_lent_forget(stream, lent);
+            stg_leased_forget(stream, leased);
     }
 }
 
@@ -537,14 +537,14 @@ void stg_copier_destroy(struct stg_copier *copier, bool ours)
 void *stg_copier_event(const struct stager_batch *batch)
 {
     const struct stg_device *device = batch->stream->copier->device;
-    return device->event_native(slot_of(batch->stream, batch->lent)->copied);
+    return device->event_native(slot_of(batch->stream, batch->leased)->copied);
 }
 
 int stg_copier_wait(const struct stager_batch *batch, void *native)
 {
     struct stager_stream *stream = batch->stream;
-    return stg_copier_order(stream->copier, native, slot_of(stream, batch->lent)->copied,
-                            &stream->err);
+    return stg_copier_order(stream->copier, native,
+                            slot_of(stream, batch->leased)->copied, &stream->err);
 }
 
 int stg_copier_order(const struct stg_copier *copier, void *native,

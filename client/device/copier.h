@@ -25,7 +25,7 @@
 #include "proto/wire.h"
 
 struct stager_stream;
-struct stg_lent;
+struct stg_leased;
 struct stg_copier;
 struct stg_compute_device;
 

@@ -288,7 +288,8 @@ static int find_executor(struct stager_stream *stream, const struct wish *wish,
 static void find_carried(struct stager_stream *stream, const struct stager_batch *batch)
 {
     struct stg_computer *computer = stream->computer;
-    const uint32_t *places = batch != NULL ? stg_lent_places(stream, batch->lent) : NULL;
+    const uint32_t *places =
+        batch != NULL ? stg_leased_places(stream, batch->leased) : NULL;
     computer->carried.n = 0;
     for (size_t i = 0; i < stream->slots.n; i++) {
         size_t n = computer->carried.n;
@@ -307,14 +308,14 @@ static void find_carried(struct stager_stream *stream, const struct stager_batch
 static int lacks(const struct stager_stream *stream, const struct stager_batch *batch,
                  const char *name, struct stg_err *err)
 {
-    if (!batch->lent->is_placed)
+    if (!batch->leased->is_placed)
         return stg_err(err, -STAGER_INTERNAL, "batch %llu lacks the boundary tensor %s",
-                       (unsigned long long)batch->lent->number, name);
+                       (unsigned long long)batch->leased->number, name);
     return stg_err(
         err, -STAGER_FAILED_PRECONDITION,
         "\"staged:%s\" is needed and not in batch %llu of pipeline %s: name it "
         "in `fields`, or what needs it in `fetches`, when the stream is opened",
-        name, (unsigned long long)batch->lent->number, stream->name);
+        name, (unsigned long long)batch->leased->number, stream->name);
 }
 
 /* The tensors of the boundary: a batch may hold more than this client knows. */
@@ -322,7 +323,8 @@ static int find_boundary(struct stager_stream *stream, const struct stager_batch
                          const struct executor *e, struct stg_err *err)
 {
     struct stg_computer *computer = stream->computer;
-    const uint32_t *places = batch != NULL ? stg_lent_places(stream, batch->lent) : NULL;
+    const uint32_t *places =
+        batch != NULL ? stg_leased_places(stream, batch->leased) : NULL;
     for (size_t i = 0; i < stream->boundary.n; i++) {
         const char *name = stream->boundary.components[i].name;
         computer->boundary[i] = (struct stg_tensor){0};
@@ -331,7 +333,7 @@ static int find_boundary(struct stager_stream *stream, const struct stager_batch
         if (batch == NULL)
             return stg_err(err, -STAGER_FAILED_PRECONDITION,
                            "\"staged:%s\" is needed: give a batch, or feed it", name);
-        int at = places == NULL              ? stg_batch_find(batch->lent->base, name)
+        int at = places == NULL              ? stg_batch_find(batch->leased->base, name)
                  : places[i] != STG_NO_PLACE ? (int)places[i]
                                              : -1;
         if (at < 0)
@@ -382,13 +384,13 @@ static struct stg_compute_key batch_key(const struct stager_stream *stream,
 {
     if (batch == NULL)
         return (struct stg_compute_key){0};
-    const struct stg_batch_header *header = batch->lent->base;
+    const struct stg_batch_header *header = batch->leased->base;
     bool is_slice = stream->batch_size != 0;
     return (struct stg_compute_key){
         .seed = header->random_key[0],
         .pass = header->pass,
         .epoch = header->epoch,
-        .index = is_slice ? header->index * batch->lent->n_slices + batch->slice
+        .index = is_slice ? header->index * batch->leased->n_slices + batch->slice
                           : header->index, /* slices draw other random numbers */
     };
 }
@@ -409,7 +411,7 @@ static int find_all(struct stager_stream *stream, const struct stager_batch *bat
 {
     int rc = check_wish(wish, err);
     if (rc == 0 && batch != NULL)
-        rc = stg_lent_open(stream, batch->lent, err);
+        rc = stg_leased_open(stream, batch->leased, err);
     if (rc == 0 && stream->computer == NULL)
         rc = computer_create(stream, &stream->computer, err);
     if (rc < 0)
@@ -427,7 +429,7 @@ static int run_executor(struct stager_stream *stream, const struct stager_batch 
     struct stg_compute_key key = batch_key(stream, batch);
     struct stg_compute_there there = {.boundary = computer->boundary_there,
                                       .carried = computer->carried_there,
-                                      .number = batch != NULL ? batch->lent->number : 0,
+                                      .number = batch != NULL ? batch->leased->number : 0,
                                       .outputs = e->is_there};
     bool has_device = computer->has_device && batch != NULL;
     if (computer->has_device)
@@ -455,7 +457,7 @@ static int run_wish(struct stager_stream *stream, const struct stager_batch *bat
     if (stg_report_is_due(&stream->computer->reporter, stream))
         report(stream);
     if (rc < 0 && batch != NULL)
-        stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->lent->number);
+        stg_err_prefix(err, rc, "batch %llu", (unsigned long long)batch->leased->number);
     for (size_t i = 0; rc == 0 && i < wish->n_fetches; i++) {
         stg_tensor_show(e->fetches[i], &e->outputs[i], &ret[i]);
         if (e->is_there[i])

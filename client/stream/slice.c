@@ -149,29 +149,29 @@ static int find_rows(const void *base, int64_t *ret, struct stg_err *err)
     return 0;
 }
 
-int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
+int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
                       struct stg_err *err)
 {
     uint32_t batch_size = stream->batch_size;
     int64_t rows = 0;
-    int rc = stg_lent_open(stream, lent, err);
+    int rc = stg_leased_open(stream, leased, err);
     if (rc < 0)
         return rc;
     struct stg_err why = {0};
-    if (stg_batch_check_parts(lent->base, true, &why) < 0)
+    if (stg_batch_check_parts(leased->base, true, &why) < 0)
         rc = stg_err(err, -STAGER_DATA_LOSS, "%s", why.text);
     else
-        rc = find_rows(lent->base, &rows, err);
+        rc = find_rows(leased->base, &rows, err);
     if (rc == 0 && rows / batch_size >= UINT32_MAX)
         rc = stg_err(err, -STAGER_DATA_LOSS, "%" PRId64 " rows make no sense", rows);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "batch %" PRIu64, lent->number);
-    lent->n_rows = rows;
-    lent->next_slice = 0;
-    lent->n_slices = (uint32_t)((rows + batch_size - 1) / batch_size);
-    if (lent->n_slices == 0) /* a batch without rows is a slice without rows */
-        lent->n_slices = 1;
-    stream->n_slices = lent->n_slices;
+        return stg_err_prefix(err, rc, "batch %" PRIu64, leased->number);
+    leased->n_rows = rows;
+    leased->next_slice = 0;
+    leased->n_slices = (uint32_t)((rows + batch_size - 1) / batch_size);
+    if (leased->n_slices == 0) /* a batch without rows is a slice without rows */
+        leased->n_slices = 1;
+    stream->n_slices = leased->n_slices;
     return 0;
 }
 
@@ -243,7 +243,7 @@ static int find_sparse(const void *base, uint32_t i, int64_t first, int64_t n,
 static int find_windows(struct stager_batch *batch, int64_t first, int64_t n, size_t *ret,
                         struct stg_err *err)
 {
-    const void *base = batch->lent->base;
+    const void *base = batch->leased->base;
     *ret = 0;
     for (uint32_t i = 0; i < batch->n_windows; i++) {
         struct stg_tensor tensor;
@@ -271,7 +271,7 @@ static int find_windows(struct stager_batch *batch, int64_t first, int64_t n, si
 /* Rebased copies; as many elements as find_windows has counted. */
 static void fill_scratch(struct stager_batch *batch, int64_t first_row)
 {
-    const void *base = batch->lent->base;
+    const void *base = batch->leased->base;
     int64_t *to = batch->scratch;
     for (uint32_t i = 0; i < batch->n_windows; i++) {
         struct stg_slice_window *window = &batch->windows[i];
@@ -325,19 +325,19 @@ static int grow_scratch(struct stager_batch *batch, size_t n, struct stg_err *er
 
 int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err)
 {
-    struct stg_lent *lent = batch->lent;
-    int64_t first = (int64_t)lent->next_slice * batch_size;
-    int64_t n = lent->n_rows - first < batch_size ? lent->n_rows - first : batch_size;
+    struct stg_leased *leased = batch->leased;
+    int64_t first = (int64_t)leased->next_slice * batch_size;
+    int64_t n = leased->n_rows - first < batch_size ? leased->n_rows - first : batch_size;
     size_t n_scratch;
-    int rc = grow_windows(batch, ((const struct stg_batch_header *)lent->base)->n_tensors,
-                          err);
+    int rc = grow_windows(
+        batch, ((const struct stg_batch_header *)leased->base)->n_tensors, err);
     if (rc == 0)
         rc = find_windows(batch, first, n, &n_scratch, err);
     if (rc == 0)
         rc = grow_scratch(batch, n_scratch, err);
     if (rc < 0)
         return rc;
-    batch->slice = lent->next_slice;
+    batch->slice = leased->next_slice;
     batch->n_rows = n;
     fill_scratch(batch, first);
     return 0;

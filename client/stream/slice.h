@@ -17,10 +17,10 @@ int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
 void stg_slice_slots(struct stg_schema *slots);
 
 /* Opens a staged batch, checks that it can be cut and says into how many. */
-int stg_slice_prepare(struct stager_stream *stream, struct stg_lent *lent,
+int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
                       struct stg_err *err);
 
-/* Makes `batch` the next slice of its lent. After an error it is nothing yet. */
+/* Makes `batch` the next slice of its leased. After an error it is nothing yet. */
 int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err);
 
 #endif

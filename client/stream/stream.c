@@ -28,7 +28,7 @@ void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
     struct stg_trace_span span = {
         .begin_ns = began_ns,
         .end_ns = stg_now_ns(),
-        .number = batch != NULL ? batch->lent->number : STG_NO_NUMBER,
+        .number = batch != NULL ? batch->leased->number : STG_NO_NUMBER,
         .kind = (uint16_t)kind,
     };
     stg_control_note(&stream->control, &span);

@@ -19,10 +19,10 @@ struct stg_computer;
 struct stg_copier;
 
 /* A staged batch that was taken from the ring: one lease. */
-struct stg_lent {
+struct stg_leased {
     const void *base; /* the batch at rest: read nothing before stg_batch_open */
     bool open;        /* it was checked */
-    bool is_placed;   /* stg_lent_places says where what lies; else all is as at open */
+    bool is_placed;   /* stg_leased_places says where what lies; else all is as at open */
     bool redelivered;
     uint64_t number;
     uint64_t bytes;
@@ -32,7 +32,7 @@ struct stg_lent {
     uint32_t n_in_hand;            /* batches of the trainer that look into it */
     uint32_t next_slice, n_slices; /* of a stream with batch_size */
     int64_t n_rows;                /* of that */
-    struct stg_lent *next_free;
+    struct stg_leased *next_free;
 };
 
 /* Where a slice lies in one tensor. */
@@ -46,7 +46,7 @@ struct stg_slice_window {
 /* What the trainer holds: a staged batch, or a slice of one. */
 struct stager_batch {
     struct stager_stream *stream;
-    struct stg_lent *lent;
+    struct stg_leased *leased;
     bool in_hand;
     uint32_t slice;
     int64_t n_rows; /* of the slice */
@@ -72,15 +72,15 @@ struct stager_stream {
     struct stg_ring_reader ring;
     struct stg_control_writer control;
 
-    struct stg_lent *lents; /* max_in_flight of them */
-    struct stg_lent *free_lents;
+    struct stg_leased *lents; /* max_in_flight of them */
+    struct stg_leased *free_lents;
     struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
     struct stager_batch *free_batches;
     uint32_t max_in_flight;
-    uint32_t held;            /* lents out */
-    uint32_t batch_size;      /* 0: no slices */
-    uint32_t n_slices;        /* of the staged batch that was looked at last; 0: none */
-    struct stg_lent *current; /* slices of it are left to take */
+    uint32_t held;              /* lents out */
+    uint32_t batch_size;        /* 0: no slices */
+    uint32_t n_slices;          /* of the staged batch that was looked at last; 0: none */
+    struct stg_leased *current; /* slices of it are left to take */
     uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
     bool copy_on_write; /* the segment is, and a trainer may have written to it */
     bool unwatched;
@@ -109,7 +109,7 @@ struct stager_stream {
     uint32_t *shown;                /* what is: n_shown of the boundary; in bump */
     uint32_t n_shown;
     uint32_t n_all;        /* of boundary and slots */
-    uint32_t *places;      /* of each of them, for each lent */
+    uint32_t *places;      /* of each of them, for each leased */
     const char *structure; /* in bump */
     struct stg_bump bump;
     struct stg_computer *computer; /* NULL before the first stager_run */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/stream/lent.h"
+#include "client/stream/leased.h"
 #include "client/stream/slice.h"
 #include "client/stream/stream.h"
 #include "core/batch.h"
@@ -59,17 +59,17 @@ static int find_batch(struct stager_stream *stream, const struct stg_descriptor 
  * get it. */
 static int take_slice(struct stager_stream *stream, struct stager_batch **ret)
 {
-    struct stg_lent *lent = stream->current;
+    struct stg_leased *leased = stream->current;
     if (stream->free_batches == NULL &&
         stg_stream_add_batches(stream, MORE_BATCHES, &stream->err) < 0)
         return -STAGER_RESOURCE_EXHAUSTED;
     struct stager_batch *batch = stream->free_batches;
-    batch->lent = lent;
+    batch->leased = leased;
     int rc = stg_slice_make(batch, stream->batch_size, &stream->err);
     if (rc < 0)
         return rc;
-    stg_batch_hand_out(stream, lent);
-    if (++lent->next_slice == lent->n_slices)
+    stg_batch_hand_out(stream, leased);
+    if (++leased->next_slice == leased->n_slices)
         stream->current = NULL;
     *ret = batch;
     return 0;
@@ -84,19 +84,19 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
         stg_lease_return(stream, d);
         return rc;
     }
-    struct stg_lent *lent = stg_lent_take(stream, d, base);
+    struct stg_leased *leased = stg_leased_take(stream, d, base);
     if (stream->batch_size == 0) {
         stg_stream_ring_if_dry(stream);
-        *ret = stg_batch_hand_out(stream, lent);
+        *ret = stg_batch_hand_out(stream, leased);
         return 0;
     }
-    rc = stg_slice_prepare(stream, lent, &stream->err);
+    rc = stg_slice_prepare(stream, leased, &stream->err);
     if (rc < 0) {
         stream->n_errors++;
-        stg_lent_return(stream, lent);
+        stg_leased_return(stream, leased);
         return rc;
     }
-    stream->current = lent;
+    stream->current = leased;
     stg_stream_ring_if_dry(stream);
     return take_slice(stream, ret);
 }
@@ -226,13 +226,14 @@ static int say_all_held(struct stager_stream *stream)
     size_t used = 0;
     numbers[0] = '\0';
     for (uint32_t i = 0; i < stream->max_in_flight && used < sizeof(numbers) - 64; i++) {
-        const struct stg_lent *lent = &stream->lents[i]; /* all are out */
-        used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
-                                 used > 0 ? ", " : "", (unsigned long long)lent->number);
+        const struct stg_leased *leased = &stream->lents[i]; /* all are out */
+        used +=
+            (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
+                             used > 0 ? ", " : "", (unsigned long long)leased->number);
         if (stream->batch_size != 0)
-            used +=
-                (size_t)snprintf(numbers + used, sizeof(numbers) - used,
-                                 ": %u of %u slices", lent->n_in_hand, lent->n_slices);
+            used += (size_t)snprintf(numbers + used, sizeof(numbers) - used,
+                                     ": %u of %u slices", leased->n_in_hand,
+                                     leased->n_slices);
     }
     return stg_err(
         &stream->err, -STAGER_FAILED_PRECONDITION,
@@ -245,10 +246,10 @@ static int say_all_held(struct stager_stream *stream)
 /* The rest of the batch that is being sliced may be another's by now. */
 static int cut_off(struct stager_stream *stream)
 {
-    struct stg_lent *lent = stream->current;
+    struct stg_leased *leased = stream->current;
     stream->current = NULL;
-    if (lent != NULL && lent->n_in_hand == 0)
-        stg_lent_return(stream, lent);
+    if (leased != NULL && leased->n_in_hand == 0)
+        stg_leased_return(stream, leased);
     stg_stream_return_untaken(stream);
     set_waiting(stream, false);
     return stg_stream_take_final(stream);

@@ -53,20 +53,21 @@ static const char *name_of(const struct stager_stream *stream, uint32_t i)
                  : stream->slots.components[i - n].name;
 }
 
-const uint32_t *stg_lent_places(const struct stager_stream *stream,
-                                const struct stg_lent *lent)
+const uint32_t *stg_leased_places(const struct stager_stream *stream,
+                                  const struct stg_leased *leased)
 {
-    return lent->is_placed
-               ? stream->places + (size_t)(lent - stream->lents) * stream->n_all
+    return leased->is_placed
+               ? stream->places + (size_t)(leased - stream->lents) * stream->n_all
                : NULL;
 }
 
 /* Both lists are in one order. */
 /* Finds out where its tensors lie. DATA_LOSS. */
-static int place(struct stager_stream *stream, struct stg_lent *lent, struct stg_err *err)
+static int place(struct stager_stream *stream, struct stg_leased *leased,
+                 struct stg_err *err)
 {
-    const struct stg_batch_header *header = lent->base;
-    uint32_t *places = stream->places + (size_t)(lent - stream->lents) * stream->n_all;
+    const struct stg_batch_header *header = leased->base;
+    uint32_t *places = stream->places + (size_t)(leased - stream->lents) * stream->n_all;
     uint32_t n = header->n_tensors, at = 0;
     if (!stream->has_fields && header->cut == 0)
         return 0;
@@ -74,17 +75,17 @@ static int place(struct stager_stream *stream, struct stg_lent *lent, struct stg
         struct stg_tensor tensor;
         const char *name = "";
         if (at < n)
-            stg_batch_tensor_at(lent->base, at, &tensor, &name);
+            stg_batch_tensor_at(leased->base, at, &tensor, &name);
         bool is_here = at < n && strcmp(name, name_of(stream, i)) == 0;
         places[i] = is_here ? at++ : STG_NO_PLACE;
     }
     for (uint32_t k = 0; k < stream->n_shown; k++) {
         if (places[stream->shown[k]] == STG_NO_PLACE)
             return stg_err(err, -STAGER_DATA_LOSS, "batch %llu lacks the feature %s",
-                           (unsigned long long)lent->number,
+                           (unsigned long long)leased->number,
                            name_of(stream, stream->shown[k]));
     }
-    lent->is_placed = true;
+    leased->is_placed = true;
     return 0;
 }
 
@@ -92,21 +93,21 @@ static int place(struct stager_stream *stream, struct stg_lent *lent, struct stg
 
 uint32_t stg_batch_n_shown(const struct stager_batch *batch)
 {
-    const struct stg_batch_header *header = batch->lent->base;
-    return batch->lent->is_placed ? batch->stream->n_shown : header->n_tensors;
+    const struct stg_batch_header *header = batch->leased->base;
+    return batch->leased->is_placed ? batch->stream->n_shown : header->n_tensors;
 }
 
 uint32_t stg_batch_shown(const struct stager_batch *batch, uint32_t i)
 {
-    const uint32_t *places = stg_lent_places(batch->stream, batch->lent);
+    const uint32_t *places = stg_leased_places(batch->stream, batch->leased);
     return places != NULL ? places[batch->stream->shown[i]] : i;
 }
 
 int stg_batch_find_shown(const struct stager_batch *batch, const char *name)
 {
     const struct stager_stream *stream = batch->stream;
-    if (!batch->lent->is_placed)
-        return stg_batch_find(batch->lent->base, name);
+    if (!batch->leased->is_placed)
+        return stg_batch_find(batch->leased->base, name);
     for (uint32_t i = 0; i < stream->n_shown; i++) {
         if (strcmp(name_of(stream, stream->shown[i]), name) == 0)
             return (int)i;
@@ -123,19 +124,19 @@ bool stg_stream_is_left_out(const struct stager_stream *stream, const char *name
     return false;
 }
 
-int stg_lent_open(struct stager_stream *stream, struct stg_lent *lent,
-                  struct stg_err *err)
+int stg_leased_open(struct stager_stream *stream, struct stg_leased *leased,
+                    struct stg_err *err)
 {
-    if (lent->open)
+    if (leased->open)
         return 0;
-    int rc = stg_batch_check(lent->base, lent->bytes, false, err);
+    int rc = stg_batch_check(leased->base, leased->bytes, false, err);
     if (rc < 0)
-        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)lent->number);
-    if (((const struct stg_batch_header *)lent->base)->kind != STG_BATCH_TENSORS)
+        return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)leased->number);
+    if (((const struct stg_batch_header *)leased->base)->kind != STG_BATCH_TENSORS)
         return stg_err(err, -STAGER_DATA_LOSS, "batch %llu: holds no tensors",
-                       (unsigned long long)lent->number);
-    rc = place(stream, lent, err);
-    lent->open = rc == 0;
+                       (unsigned long long)leased->number);
+    rc = place(stream, leased, err);
+    leased->open = rc == 0;
     return rc;
 }
 
@@ -167,7 +168,7 @@ static void cut(const struct stg_slice_window *window, struct stg_tensor *tensor
 void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
                     const char **ret_name)
 {
-    stg_batch_tensor_at(batch->lent->base, i, ret, ret_name);
+    stg_batch_tensor_at(batch->leased->base, i, ret, ret_name);
     if (i < batch->n_windows)
         cut(&batch->windows[i], ret);
 }

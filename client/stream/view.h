@@ -16,8 +16,8 @@ int stg_fields_init(struct stager_stream *stream, const struct stager_options *o
 
 /* Which tensor of the staged batch each of boundary and slots is, or STG_NO_PLACE. NULL:
  * those of the boundary lie there under their names, nothing else. */
-const uint32_t *stg_lent_places(const struct stager_stream *stream,
-                                const struct stg_lent *lent);
+const uint32_t *stg_leased_places(const struct stager_stream *stream,
+                                  const struct stg_leased *leased);
 
 /* How many tensors of an open batch are seen; which of the staged batch number i of them
  * is; the number of that name, or -1. */
@@ -30,8 +30,8 @@ bool stg_stream_is_left_out(const struct stager_stream *stream, const char *name
 
 /* Checks a batch at rest before the first look at it. Not when it is taken: its head is
  * cold then, and the hand-off need not wait for memory. DATA_LOSS in err. */
-int stg_lent_open(struct stager_stream *stream, struct stg_lent *lent,
-                  struct stg_err *err);
+int stg_leased_open(struct stager_stream *stream, struct stg_leased *leased,
+                    struct stg_err *err);
 
 /* Tensor i of the staged batch (open), a slice's part of it. */
 void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,

@@ -29,7 +29,7 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
                  bool again)
 {
     struct stg_lease lease;
-    int rc = stg_lease_lend(stage->buffer.leases, extent, client->lease_client, &lease);
+    int rc = stg_lease_grant(stage->buffer.leases, extent, client->lease_client, &lease);
     assert(rc == 0);
     struct stg_item *item = &stage->buffer.items[extent];
     bool is_redelivered = again && !item->is_deferred;

@@ -71,12 +71,12 @@ static double bench_lease(void)
         exit(1);
     stg_extent_seal(core, extent, 1 << 20);
     for (int i = 0; i < 200; i++)
-        stg_lease_lend(core, extent, client, &out[i]);
+        stg_lease_grant(core, extent, client, &out[i]);
     double start = now_ns();
     for (uint32_t i = 0; i < ROUNDS; i++) {
         uint32_t k = i * 2654435761u % 200;
         stg_lease_release(core, client, out[k], &freed, NULL);
-        stg_lease_lend(core, extent, client, &out[k]);
+        stg_lease_grant(core, extent, client, &out[k]);
     }
     double ns = (now_ns() - start) / ROUNDS;
     stg_lease_core_destroy(core);
@@ -141,7 +141,7 @@ static double bench_check(uint32_t n_tensors, int64_t n_rows)
 int main(void)
 {
     printf("{\"ring_push_take_ns\": %.1f, \"control_release_poll_ns\": %.1f, "
-           "\"lease_release_lend_ns\": %.1f, ",
+           "\"lease_release_grant_ns\": %.1f, ",
            bench_ring(), bench_control(), bench_lease());
     printf("\"extent_64MiB_ns\": %.1f, \"extent_64KiB_ns\": %.1f, ",
            bench_extent(64u << 20), bench_extent(64u << 10));

@@ -101,7 +101,7 @@ uint32_t model_leases_on(const struct model *model, uint32_t extent)
     return n;
 }
 
-int model_lend(const struct model *model, uint32_t client)
+int model_grant(const struct model *model, uint32_t client)
 {
     uint32_t n_usable = 0;
     for (uint32_t i = 0; i < model->max_leases; i++)
@@ -117,8 +117,8 @@ bool model_lease_is_new(const struct model *model, struct stg_lease lease)
            lease.generation > model->leases[lease.id].generation;
 }
 
-void model_lent(struct model *model, struct stg_lease lease, uint32_t client,
-                uint32_t extent)
+void model_leased(struct model *model, struct stg_lease lease, uint32_t client,
+                  uint32_t extent)
 {
     model->leases[lease.id] = (struct model_lease){
         .out = true, .generation = lease.generation, .client = client, .extent = extent};
@@ -166,6 +166,6 @@ void model_usage(const struct model *model, struct stg_lease_usage *ret)
         else if (is_quarantined(model, id))
             ret->quarantined += G;
         else
-            ret->lent += G;
+            ret->leased += G;
     }
 }

@@ -55,12 +55,12 @@ uint32_t model_held(const struct model *model, uint32_t client);
 uint32_t model_credits(const struct model *model, uint32_t client);
 uint32_t model_leases_on(const struct model *model, uint32_t extent);
 
-/* Returns the expected result of stg_lease_lend, and whether that lease may be given
+/* Returns the expected result of stg_lease_grant, and whether that lease may be given
  * out. */
-int model_lend(const struct model *model, uint32_t client);
+int model_grant(const struct model *model, uint32_t client);
 bool model_lease_is_new(const struct model *model, struct stg_lease lease);
-void model_lent(struct model *model, struct stg_lease lease, uint32_t client,
-                uint32_t extent);
+void model_leased(struct model *model, struct stg_lease lease, uint32_t client,
+                  uint32_t extent);
 
 /* Returns whether that client holds that lease. */
 bool model_owns(const struct model *model, uint32_t client, struct stg_lease lease);

@@ -36,10 +36,10 @@ static uint32_t client(uint32_t max_in_flight)
     return id;
 }
 
-static struct stg_lease lend(uint32_t extent, uint32_t to)
+static struct stg_lease grant(uint32_t extent, uint32_t to)
 {
     struct stg_lease lease;
-    CHECK_INT(stg_lease_lend(core, extent, to, &lease), 0);
+    CHECK_INT(stg_lease_grant(core, extent, to, &lease), 0);
     return lease;
 }
 
@@ -61,11 +61,11 @@ static void refused(uint32_t from, struct stg_lease lease, const char *why)
     CHECK_INT(extent, 99);
     stg_lease_usage(core, &after);
     CHECK_INT(after.free, before.free);
-    CHECK_INT(after.lent, before.lent);
+    CHECK_INT(after.leased, before.leased);
 }
 
 /* In granules. */
-static void usage_is(uint64_t free_g, uint64_t filling, uint64_t ready_g, uint64_t lent,
+static void usage_is(uint64_t free_g, uint64_t filling, uint64_t ready_g, uint64_t leased,
                      uint64_t quarantined)
 {
     struct stg_lease_usage u;
@@ -73,7 +73,7 @@ static void usage_is(uint64_t free_g, uint64_t filling, uint64_t ready_g, uint64
     CHECK_INT(u.free / G, free_g);
     CHECK_INT(u.filling / G, filling);
     CHECK_INT(u.ready / G, ready_g);
-    CHECK_INT(u.lent / G, lent);
+    CHECK_INT(u.leased / G, leased);
     CHECK_INT(u.quarantined / G, quarantined);
     CHECK_OK(stg_lease_core_verify(core, &err), err);
 }
@@ -88,7 +88,7 @@ static void a_batch_is_sent_and_returned(void)
     usage_is(90, 0, 10, 0, 0);
     CHECK_INT(stg_extent_bytes(core, extent), 10 * G);
     uint32_t a = client(2);
-    struct stg_lease lease = lend(extent, a);
+    struct stg_lease lease = grant(extent, a);
     usage_is(90, 0, 0, 10, 0);
     CHECK_INT(stg_lease_client_credits(core, a), 1);
     release(a, lease, extent);
@@ -112,7 +112,7 @@ static void an_extent_lives_until_its_last_reader_is_done(void)
 {
     make(10, 8);
     uint32_t extent = ready(4), a = client(2), b = client(2);
-    struct stg_lease of_a = lend(extent, a), of_b = lend(extent, b);
+    struct stg_lease of_a = grant(extent, a), of_b = grant(extent, b);
     CHECK_INT(stg_extent_leases(core, extent), 2);
     stg_extent_drop(core, extent);
     release(a, of_a, extent);
@@ -126,13 +126,13 @@ static void a_client_gets_no_more_than_its_credits(void)
 {
     make(10, 8);
     uint32_t extent = ready(1), a = client(2);
-    struct stg_lease first = lend(extent, a), lease;
-    lend(extent, a);
+    struct stg_lease first = grant(extent, a), lease;
+    grant(extent, a);
     CHECK_INT(stg_lease_client_held(core, a), 2);
     CHECK_INT(stg_lease_client_credits(core, a), 0);
-    CHECK_INT(stg_lease_lend(core, extent, a, &lease), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(stg_lease_grant(core, extent, a, &lease), -STAGER_RESOURCE_EXHAUSTED);
     release(a, first, extent);
-    lend(extent, a);
+    grant(extent, a);
     finish();
 }
 
@@ -140,11 +140,11 @@ static void lease_slots_run_out(void)
 {
     make(10, 2);
     uint32_t extent = ready(1), a = client(8);
-    struct stg_lease first = lend(extent, a), lease;
-    lend(extent, a);
-    CHECK_INT(stg_lease_lend(core, extent, a, &lease), -STAGER_RESOURCE_EXHAUSTED);
+    struct stg_lease first = grant(extent, a), lease;
+    grant(extent, a);
+    CHECK_INT(stg_lease_grant(core, extent, a, &lease), -STAGER_RESOURCE_EXHAUSTED);
     release(a, first, extent);
-    lend(extent, a);
+    grant(extent, a);
     finish();
 }
 
@@ -152,7 +152,7 @@ static void a_lying_client_costs_no_other_client(void)
 {
     make(10, 8);
     uint32_t extent = ready(2), a = client(2), b = client(2);
-    struct stg_lease of_a = lend(extent, a), of_b = lend(extent, b);
+    struct stg_lease of_a = grant(extent, a), of_b = grant(extent, b);
     refused(b, of_a, "another client's");
     refused(b, (struct stg_lease){8, 1}, "there are only 8");
     refused(b, (struct stg_lease){UINT32_MAX, 1}, "there are only 8");
@@ -169,14 +169,14 @@ static void a_detached_client_keeps_its_bytes_and_gets_no_more(void)
 {
     make(10, 8);
     uint32_t extent = ready(3), a = client(2), b = client(2);
-    struct stg_lease of_a = lend(extent, a), lease;
+    struct stg_lease of_a = grant(extent, a), lease;
     stg_lease_client_detach(core, a);
     stg_lease_client_detach(core, a);
     usage_is(7, 0, 0, 3, 0);
     CHECK_INT(stg_lease_client_credits(core, a), 0);
-    CHECK_INT(stg_lease_lend(core, extent, a, &lease), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(stg_lease_grant(core, extent, a, &lease), -STAGER_RESOURCE_EXHAUSTED);
 
-    struct stg_lease of_b = lend(extent, b);
+    struct stg_lease of_b = grant(extent, b);
     stg_extent_drop(core, extent);
     usage_is(7, 0, 0, 3, 0);
     release(b, of_b, extent);
@@ -203,9 +203,9 @@ static void a_dead_trainer_gives_back_its_extents(void)
     make(10, 8);
     uint32_t a = client(3), b = client(3);
     uint32_t x = ready(1), y = ready(2), z = ready(3);
-    lend(x, a);
-    lend(y, a);
-    lend(z, b);
+    grant(x, a);
+    grant(y, a);
+    grant(z, b);
     stg_lease_client_detach(core, a);
     stg_lease_client_dead(core, a, report, &n_reported);
     CHECK_INT(n_reported, 2);
@@ -225,7 +225,7 @@ static void a_dead_client_makes_room_for_another(void)
     for (int i = 0; i < 4; i++)
         ids[i] = client(2);
     CHECK_INT(stg_lease_client_add(core, 2, &id), -STAGER_RESOURCE_EXHAUSTED);
-    struct stg_lease old = lend(extent, ids[2]);
+    struct stg_lease old = grant(extent, ids[2]);
     stg_lease_client_dead(core, ids[2], NULL, NULL);
     CHECK_INT(client(2), ids[2]);
     CHECK_INT(stg_lease_client_held(core, ids[2]), 0);

@@ -124,7 +124,7 @@ static void push(struct process *p, const struct stg_descriptor *descriptor)
 
 /* Acts like the stage: a batch goes to a client only once. A death report names extents,
  * and the model could not distinguish two leases on one. */
-static bool may_lend(const struct process *p, uint32_t id)
+static bool may_grant(const struct process *p, uint32_t id)
 {
     const struct model_extent *extent = &sim.model.extents[id];
     for (uint32_t i = 0; i < sim.model.max_leases; i++) {
@@ -136,17 +136,17 @@ static bool may_lend(const struct process *p, uint32_t id)
            p->n_queued + 2 <= MAX_QUEUED;
 }
 
-static void lend_to(struct process *p, uint32_t id)
+static void grant_to(struct process *p, uint32_t id)
 {
-    if (!may_lend(p, id))
+    if (!may_grant(p, id))
         return;
     struct stg_lease lease;
-    int want = model_lend(&sim.model, id_of(p));
-    SIM_CHECK(stg_lease_lend(sim.core, id, id_of(p), &lease) == want);
+    int want = model_grant(&sim.model, id_of(p));
+    SIM_CHECK(stg_lease_grant(sim.core, id, id_of(p), &lease) == want);
     if (want < 0)
         return;
     SIM_CHECK(model_lease_is_new(&sim.model, lease));
-    model_lent(&sim.model, lease, id_of(p), id);
+    model_leased(&sim.model, lease, id_of(p), id);
     push(p, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_BATCH,
                                      .number = sim.numbers[id],
                                      .lease = lease.id,
@@ -156,15 +156,15 @@ static void lend_to(struct process *p, uint32_t id)
 }
 
 /* Sends to one client, or to all that have room. */
-static void lend(void)
+static void grant(void)
 {
     uint32_t id = below(sim.model.max_extents);
     bool broadcast = below(4) == 0;
     struct process *p = any_process(is_known);
     for (uint32_t i = 0; broadcast && i < sim.model.max_clients; i++)
-        lend_to(&sim.processes[i], id);
+        grant_to(&sim.processes[i], id);
     if (!broadcast && p != NULL)
-        lend_to(p, id);
+        grant_to(p, id);
     if (below(3) == 0 && sim.model.extents[id].lender && !sim.model.extents[id].filling)
         drop(id);
 }
@@ -317,8 +317,8 @@ static void come(void)
     connect(&sim.processes[id]);
 }
 
-/* Each report is a lease of the dead process. The daemon may drop, lend and reserve
- * meanwhile, but not lend to the dead process. */
+/* Each report is a lease of the dead process. The daemon may drop, grant and reserve
+ * meanwhile, but not grant to the dead process. */
 static void report(void *owner, uint32_t extent)
 {
     const struct process *dead = owner;
@@ -334,7 +334,7 @@ static void report(void *owner, uint32_t extent)
         if (sim.model.extents[extent].lender)
             drop(extent);
         break;
-    case 1: lend(); break;
+    case 1: grant(); break;
     case 2: reserve(); break;
     }
 }
@@ -458,7 +458,7 @@ static void start(uint64_t seed)
 static void act(void)
 {
     static void (*const acts[N_ACTS])(void) = {
-        reserve, seal_or_drop, lend,    lend,    sweep_any,
+        reserve, seal_or_drop, grant,   grant,   sweep_any,
         let_lie, come_or_go,   let_act, let_act, say,
     };
     uint32_t at = below(sim.total_weight), i = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 2^32 lends would take a minute, so the test sets the table to the last generations. For
- * this it is compiled together with the source under test.
+ * 2^32 grants would take a minute, so the test sets the table to the last generations.
+ * For this it is compiled together with the source under test.
  */
 #include "core/lease.c"
 #include "tests/check.h"
@@ -19,10 +19,10 @@ static void a_slot_whose_generation_would_wrap_is_retired(void)
     stg_extent_seal(core, extent, 1);
     CHECK_INT(stg_lease_client_add(core, 2, &client), 0);
 
-    CHECK_INT(stg_lease_lend(core, extent, client, &lease), 0);
+    CHECK_INT(stg_lease_grant(core, extent, client, &lease), 0);
     CHECK_INT(lease.generation, UINT32_MAX - 1);
     CHECK_OK(stg_lease_release(core, client, lease, &freed, &err), err);
-    CHECK_INT(stg_lease_lend(core, extent, client, &last), 0);
+    CHECK_INT(stg_lease_grant(core, extent, client, &last), 0);
     CHECK_INT(last.id, lease.id);
     CHECK_INT(last.generation, UINT32_MAX);
     CHECK_OK(stg_lease_core_verify(core, &err), err);
@@ -33,13 +33,13 @@ static void a_slot_whose_generation_would_wrap_is_retired(void)
               -STAGER_INVALID_ARGUMENT);
 
     /* The other slot serves once more; then none is left. */
-    CHECK_INT(stg_lease_lend(core, extent, client, &lease), 0);
+    CHECK_INT(stg_lease_grant(core, extent, client, &lease), 0);
     CHECK(lease.id != last.id);
-    CHECK_INT(stg_lease_lend(core, extent, client, &last), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(stg_lease_grant(core, extent, client, &last), -STAGER_RESOURCE_EXHAUSTED);
     stg_lease_client_dead(core, client, NULL, NULL);
     CHECK_INT(core->n_retired, 2);
     CHECK_INT(stg_lease_client_add(core, 2, &client), 0);
-    CHECK_INT(stg_lease_lend(core, extent, client, &lease), -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_INT(stg_lease_grant(core, extent, client, &lease), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_OK(stg_lease_core_verify(core, &err), err);
     stg_lease_core_destroy(core);
 }
@@ -54,7 +54,7 @@ static struct stg_lease_core *bent(uint32_t *ret_extent, uint32_t *ret_client)
     CHECK_INT(stg_extent_reserve(core, 1, ret_extent), 0);
     stg_extent_seal(core, *ret_extent, 1);
     CHECK_INT(stg_lease_client_add(core, 2, ret_client), 0);
-    CHECK_INT(stg_lease_lend(core, *ret_extent, *ret_client, &lease), 0);
+    CHECK_INT(stg_lease_grant(core, *ret_extent, *ret_client, &lease), 0);
     CHECK_OK(stg_lease_core_verify(core, &err), err);
     return core;
 }
@@ -70,7 +70,7 @@ static void the_verifier_sees_what_is_bent(void)
         case 0: core->extents[e].n_leases = 2; break;
         case 1: core->extents[e].n_detached = 1; break;
         case 2: core->extents[e].state = READY; break;
-        case 3: core->bytes[LENT] += 1; break;
+        case 3: core->bytes[LEASED] += 1; break;
         case 4: core->clients[c].n_held = 0; break;
         case 5: slot->out = false; break;
         case 6: slot->client = 1 - c; break;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stream/lent.h"
+#include "client/stream/leased.h"
 #include "client/stream/stream.h"
 #include "daemon/pipeline/definition.h"
 #include "daemon/stage/priv.h"
@@ -19,7 +19,7 @@
 struct player {
     struct stager_stream stream;
     struct stager connection;
-    struct stg_lent lents[2];
+    struct stg_leased lents[2];
     struct stg_client *client; /* NULL: the daemon has dropped it */
     int fiber;
     bool attached, closing, killed;
@@ -49,8 +49,8 @@ static struct stg_budget budget;
 static void note_batch(struct player *player, const struct stager_batch *batch)
 {
     CHECK(player->n_got < MAX_GOT);
-    player->got[player->n_got].number = batch->lent->number;
-    player->got[player->n_got++].redelivered = batch->lent->redelivered;
+    player->got[player->n_got].number = batch->leased->number;
+    player->got[player->n_got++].redelivered = batch->leased->redelivered;
 }
 
 static void *trainer_main(void *arg)
@@ -411,8 +411,8 @@ static void at_rest(void)
         explore_fail("%s", err.text);
     struct stg_lease_usage usage;
     stg_lease_usage(play->stage->buffer.leases, &usage);
-    if (usage.lent != 0 || usage.quarantined != 0)
-        explore_fail("%d bytes are still lent, %d quarantined", (int)usage.lent,
+    if (usage.leased != 0 || usage.quarantined != 0)
+        explore_fail("%d bytes are still leased, %d quarantined", (int)usage.leased,
                      (int)usage.quarantined);
     /* Split: if any trainer lived to the end, some trainer received every item. */
     bool any_lived = false;

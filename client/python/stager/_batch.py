@@ -263,7 +263,7 @@ class Batch:
         self.lease.release()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a batch is memory that is lent to this process: pass on copies of its views, "
+        raise TypeError("a batch is memory that is leased to this process: pass on copies of its views, "
                         "batch[...].copy(), or open the pipeline in the other process too")
 
     def __enter__(self) -> Batch:

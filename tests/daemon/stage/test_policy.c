@@ -249,7 +249,7 @@ static void attach(struct scene *s, const struct client_row *rows_of)
         CHECK_INT(
             stg_lease_client_add(s->buffer.leases, row->credits + 1, &c->lease_client),
             0);
-        CHECK_INT(stg_lease_lend(s->buffer.leases, filler, c->lease_client, &lease), 0);
+        CHECK_INT(stg_lease_grant(s->buffer.leases, filler, c->lease_client, &lease), 0);
         s->members.n_attached += c->state == STG_CLIENT_ATTACHED;
         s->view.num_clients++;
         *at = c;

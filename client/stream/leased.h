@@ -2,8 +2,8 @@
  *
  * Leases that this stream holds, handles on them, and the doorbell that gives them back.
  */
-#ifndef STG_CLIENT_STREAM_LENT_H
-#define STG_CLIENT_STREAM_LENT_H
+#ifndef STG_CLIENT_STREAM_LEASED_H
+#define STG_CLIENT_STREAM_LEASED_H
 
 #include "client/stream/stream.h"
 
@@ -25,14 +25,14 @@ void stg_stream_ring_if_dry(struct stager_stream *stream);
 void stg_lease_return(struct stager_stream *stream, const struct stg_descriptor *d);
 
 /* Takes the lease of a descriptor whose batch at rest lies at base. One is free. */
-struct stg_lent *stg_lent_take(struct stager_stream *stream,
-                               const struct stg_descriptor *d, const void *base);
+struct stg_leased *stg_leased_take(struct stager_stream *stream,
+                                   const struct stg_descriptor *d, const void *base);
 
 /* The staged batch is in hand no more; its lease stays with the daemon. */
-void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent);
+void stg_leased_forget(struct stager_stream *stream, struct stg_leased *leased);
 
 /* As that, and the lease goes back. */
-void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent);
+void stg_leased_return(struct stager_stream *stream, struct stg_leased *leased);
 
 /* Returns the items of the ring that were not taken and will not be read. Called only
  * once the daemon has detached this client: before, it would acknowledge them, and other
@@ -41,7 +41,7 @@ void stg_stream_return_untaken(struct stager_stream *stream);
 
 /* Hands out a handle on the staged batch. One is free. */
 struct stager_batch *stg_batch_hand_out(struct stager_stream *stream,
-                                        struct stg_lent *lent);
+                                        struct stg_leased *leased);
 
 /* The handle is free; its staged batch is as it was. */
 void stg_batch_hand_in(struct stager_batch *batch);

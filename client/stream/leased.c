@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/stream/lent.h"
+#include "client/stream/leased.h"
 
 #include <stdlib.h>
 
@@ -78,12 +78,12 @@ void stg_lease_return(struct stager_stream *stream, const struct stg_descriptor 
     stg_stream_ring_if_dry(stream);
 }
 
-struct stg_lent *stg_lent_take(struct stager_stream *stream,
-                               const struct stg_descriptor *d, const void *base)
+struct stg_leased *stg_leased_take(struct stager_stream *stream,
+                                   const struct stg_descriptor *d, const void *base)
 {
-    struct stg_lent *lent = stream->free_lents;
-    stream->free_lents = lent->next_free;
-    *lent = (struct stg_lent){
+    struct stg_leased *leased = stream->free_lents;
+    stream->free_lents = leased->next_free;
+    *leased = (struct stg_leased){
         .base = base,
         .number = d->number,
         .bytes = d->length,
@@ -96,22 +96,22 @@ struct stg_lent *stg_lent_take(struct stager_stream *stream,
     stream->held++;
     if (stream->copy_on_write) /* drops pages that were written after the last release */
         stg_map_forget(&stream->segment, base, d->length);
-    return lent;
+    return leased;
 }
 
-void stg_lent_forget(struct stager_stream *stream, struct stg_lent *lent)
+void stg_leased_forget(struct stager_stream *stream, struct stg_leased *leased)
 {
-    lent->next_free = stream->free_lents;
-    stream->free_lents = lent;
+    leased->next_free = stream->free_lents;
+    stream->free_lents = leased;
     stream->held--;
 }
 
-void stg_lent_return(struct stager_stream *stream, struct stg_lent *lent)
+void stg_leased_return(struct stager_stream *stream, struct stg_leased *leased)
 {
     if (stream->copy_on_write)
-        stg_map_forget(&stream->segment, lent->base, lent->bytes);
-    stg_control_release(&stream->control, lent->lease, lent->lease_generation);
-    stg_lent_forget(stream, lent);
+        stg_map_forget(&stream->segment, leased->base, leased->bytes);
+    stg_control_release(&stream->control, leased->lease, leased->lease_generation);
+    stg_leased_forget(stream, leased);
     stg_stream_ring_if_dry(stream);
 }
 
@@ -128,13 +128,13 @@ void stg_stream_return_untaken(struct stager_stream *stream)
 
 /* Hands out a handle on the staged batch. */
 struct stager_batch *stg_batch_hand_out(struct stager_stream *stream,
-                                        struct stg_lent *lent)
+                                        struct stg_leased *leased)
 {
     struct stager_batch *batch = stream->free_batches;
     stream->free_batches = batch->next_free;
-    batch->lent = lent;
+    batch->leased = leased;
     batch->in_hand = true;
-    lent->n_in_hand++;
+    leased->n_in_hand++;
     return batch;
 }
 
@@ -144,5 +144,5 @@ void stg_batch_hand_in(struct stager_batch *batch)
     batch->in_hand = false;
     batch->next_free = stream->free_batches;
     stream->free_batches = batch;
-    batch->lent->n_in_hand--;
+    batch->leased->n_in_hand--;
 }
