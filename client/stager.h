@@ -398,7 +398,7 @@ const char *stager_run_where(struct stager_stream *stream);
 
 /* Sets a tensor of the pipeline's feed_dict that says `client: true`, for all its
  * clients: dtype, shape, data, data_bytes and, of strings, offsets of *value are read, at
- * most 60 KiB. Items that were not drawn when the daemon answers are made with it;
+ * most 60 KiB. Items that were not pulled when the daemon answers are made with it;
  * ret_feed_version (may be NULL): the first feed_version that says so. Waits at most 10
  * s. A program that polls stager_pollfd calls stager_next before it polls again.
  * Errors: INVALID_ARGUMENT (too large, or not what the pipeline has there), NOT_FOUND (no

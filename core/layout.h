@@ -67,8 +67,8 @@ enum stg_span_kind {
     STG_SPAN_MAKE = 4,        /* a runner makes an item; value: rows */
     STG_SPAN_WAIT_MEMORY = 5, /* a runner waits for an extent */
     STG_SPAN_WAIT_ROOM = 6,   /* for room in the buffer */
-    STG_SPAN_WAIT_TURN = 7,   /* for an item drawn before its own */
-    STG_SPAN_WAIT_DRAW = 8,   /* for the data set, which another one has */
+    STG_SPAN_WAIT_TURN = 7,   /* for an item pulled before its own */
+    STG_SPAN_WAIT_PULL = 8,   /* for the data set, which another one has */
     STG_SPAN_WAIT_PASS = 9,   /* for a pass to begin */
     STG_SPAN_PUBLISH = 10,    /* number: of the batch; value: its KiB, rounded up */
     STG_SPAN_ASSIGN = 11,  /* at once. number: of the batch; value: the client's track */

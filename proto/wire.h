@@ -221,7 +221,7 @@ struct stg_explain {
     struct stg_explain_decision *decisions;
     size_t n_decisions;
     uint32_t n_left_out, n_runners;
-    uint64_t elapsed_ns, n_items, draw_ns, compute_ns, room_ns, trainers_ns,
+    uint64_t elapsed_ns, n_items, pull_ns, compute_ns, room_ns, trainers_ns,
         trainers_wait_ns, cpu_ns;
     uint64_t n_daemon_runs, daemon_run_ns, n_trainer_runs, trainer_run_ns;
 };

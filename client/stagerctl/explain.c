@@ -56,10 +56,10 @@ static void print_pace(const struct stg_explain *e)
     uint64_t runners_ns = e->elapsed_ns * e->n_runners;
     if (e->n_items == 0 || e->elapsed_ns == 0)
         return;
-    printf("  lately      %.1f batches a second; %u runner%s: %.0f %% drawing, %.0f %% "
+    printf("  lately      %.1f batches a second; %u runner%s: %.0f %% pulling, %.0f %% "
            "computing, %.0f %% waiting for room; trainers sleep %.0f %%\n",
            (double)e->n_items * 1e9 / (double)e->elapsed_ns, e->n_runners,
-           e->n_runners == 1 ? "" : "s", percent(e->draw_ns, runners_ns),
+           e->n_runners == 1 ? "" : "s", percent(e->pull_ns, runners_ns),
            percent(e->compute_ns, runners_ns), percent(e->room_ns, runners_ns),
            percent(e->trainers_wait_ns, e->trainers_ns));
 }
@@ -71,7 +71,7 @@ static void print_steps(const struct stg_explain *e)
         print_clean(i == 0 ? "  data set    " : ", ", e->steps[i]);
     if (e->n_items > 0)
         printf("%s%s a batch", e->n_steps > 0 ? ": " : "  data set    ",
-               time_text(e->draw_ns / e->n_items, time, sizeof(time)));
+               time_text(e->pull_ns / e->n_items, time, sizeof(time)));
     if (e->n_steps > 0 || e->n_items > 0)
         putchar('\n');
 }

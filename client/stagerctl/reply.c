@@ -386,7 +386,7 @@ static void numbers_json(struct stg_json_writer *json, const struct stg_explain 
     stg_json_put_uint(json, "n_runners", explain->n_runners);
     stg_json_put_uint(json, "elapsed_ns", explain->elapsed_ns);
     stg_json_put_uint(json, "n_items", explain->n_items);
-    stg_json_put_uint(json, "draw_ns", explain->draw_ns);
+    stg_json_put_uint(json, "pull_ns", explain->pull_ns);
     stg_json_put_uint(json, "compute_ns", explain->compute_ns);
     stg_json_put_uint(json, "room_ns", explain->room_ns);
     stg_json_put_uint(json, "trainers_ns", explain->trainers_ns);

@@ -23,7 +23,7 @@ static const struct {
     [STG_SPAN_WAIT_MEMORY] = {"wait", "wait for memory"},
     [STG_SPAN_WAIT_ROOM] = {"wait", "wait for room"},
     [STG_SPAN_WAIT_TURN] = {"wait", "wait for turn"},
-    [STG_SPAN_WAIT_DRAW] = {"wait", "wait to draw"},
+    [STG_SPAN_WAIT_PULL] = {"wait", "wait to pull"},
     [STG_SPAN_WAIT_PASS] = {"wait", "wait for pass"},
     [STG_SPAN_PUBLISH] = {"batch", "publish"},
     [STG_SPAN_ASSIGN] = {"batch", "assign"},

@@ -107,7 +107,7 @@ static bool take_from_auto(struct stg_stage_plan *plan)
     return true;
 }
 
-/* Of the dataset, for batches that are drawn or in the making. */
+/* Of the dataset, for batches that are pulled or in the making. */
 static uint64_t making_bytes(const struct stg_plan_asked *asked, uint32_t num_threads)
 {
     return times(asked->sizes.element_bytes, BATCHES_IN_MAKING + (uint64_t)num_threads);

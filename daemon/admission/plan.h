@@ -54,7 +54,7 @@ struct stg_stage_plan {
     uint64_t reserved_buffer_bytes; /* of them for the dataset; the rest of buffer_bytes
                                        is taken as it is needed */
     uint64_t buffer_bytes; /* for the dataset: chunks, shuffle slabs, batches that are
-                              drawn. What batches leave of memory_budget; without one
+                              pulled. What batches leave of memory_budget; without one
                               256 MiB, or what batches in the making take */
 };
 

@@ -19,10 +19,10 @@
 struct shares {
     double clients_wait; /* of the clients' time */
     double room;         /* of the runners' time */
-    double draw;         /* of the window: draws exclude one another */
+    double pull;         /* of the window: pulls exclude one another */
     double compute;      /* of the runners' time */
     double call;         /* likewise; of compute */
-    double on_cpu;       /* of the time of draws; 1 where none was looked at */
+    double on_cpu;       /* of the time of pulls; 1 where none was looked at */
     double other_cores;  /* that the daemon used, beside runners: threads of steps */
 };
 
@@ -45,22 +45,22 @@ static void take_shares(const struct stg_pace *pace, struct shares *ret)
     *ret = (struct shares){
         .clients_wait = share(pace->clients_wait_ns, pace->clients_ns),
         .room = share(pace->room_ns, runners_ns),
-        .draw = share(pace->draw_ns, pace->elapsed_ns),
+        .pull = share(pace->pull_ns, pace->elapsed_ns),
         .compute = share(pace->compute_ns, runners_ns),
         .call = share(pace->call_ns, runners_ns),
-        .on_cpu = pace->sampled_draw_ns > 0
-                      ? share(pace->sampled_cpu_ns, pace->sampled_draw_ns)
+        .on_cpu = pace->sampled_pull_ns > 0
+                      ? share(pace->sampled_cpu_ns, pace->sampled_pull_ns)
                       : 1,
     };
-    /* What takes longer than the window was not counted yet, but for a draw. */
-    double rest = 1 - ret->room - ret->draw / (double)pace->n_runners;
+    /* What takes longer than the window was not counted yet, but for a pull. */
+    double rest = 1 - ret->room - ret->pull / (double)pace->n_runners;
     if (pace->n_items == 0 && rest > 0)
         ret->compute = rest;
     if (ret->compute < ret->call)
         ret->compute = ret->call;
     double used = share(pace->cpu_ns, pace->elapsed_ns);
     double runners =
-        (ret->compute - ret->call) * (double)pace->n_runners + ret->draw * ret->on_cpu;
+        (ret->compute - ret->call) * (double)pace->n_runners + ret->pull * ret->on_cpu;
     ret->other_cores = used > runners ? used - runners : 0;
 }
 
@@ -69,15 +69,15 @@ static double percent(double share)
     return share * 100;
 }
 
-/* Drawing holds up: by waiting, or by working. */
-static enum stg_bottleneck of_drawing(const struct shares *s, char *buf, size_t bytes)
+/* Pulling holds up: by waiting, or by working. */
+static enum stg_bottleneck of_pulling(const struct shares *s, char *buf, size_t bytes)
 {
-    const char *before = "the data set is being drawn from %.0f %% of the time";
-    int n = snprintf(buf, bytes, before, percent(s->draw));
+    const char *before = "the data set is being pulled from %.0f %% of the time";
+    int n = snprintf(buf, bytes, before, percent(s->pull));
     size_t at = n > 0 && (size_t)n < bytes ? (size_t)n : 0;
     if (s->on_cpu >= MOSTLY) {
         snprintf(buf + at, bytes - at,
-                 ", and the drawing thread computes for %.0f %% of that",
+                 ", and the pulling thread computes for %.0f %% of that",
                  percent(s->on_cpu));
         return STG_BOTTLENECK_DECODE;
     }
@@ -109,15 +109,15 @@ enum stg_bottleneck stg_bottleneck_find(const struct stg_pace *pace, char *buf,
                  percent(s.clients_wait), percent(s.room));
         return STG_BOTTLENECK_TRAINER;
     }
-    if (s.draw < HALF && s.compute < HALF && s.draw + s.compute < HALF) {
+    if (s.pull < HALF && s.compute < HALF && s.pull + s.compute < HALF) {
         snprintf(buf, bytes,
-                 "trainers wait %.0f %% of the time, and runners draw and compute for "
+                 "trainers wait %.0f %% of the time, and runners pull and compute for "
                  "%.0f %% of theirs: it goes into handing over",
-                 percent(s.clients_wait), percent(s.draw + s.compute));
+                 percent(s.clients_wait), percent(s.pull + s.compute));
         return STG_BOTTLENECK_TRANSPORT;
     }
-    if (s.draw > s.compute)
-        return of_drawing(&s, buf, bytes);
+    if (s.pull > s.compute)
+        return of_pulling(&s, buf, bytes);
     if (s.call > HALF * s.compute) {
         snprintf(buf, bytes,
                  "trainers wait %.0f %% of the time, and runners wait for workers %.0f "

@@ -16,8 +16,8 @@
 struct stg_load {
     uint64_t at_ns;
     uint64_t n_made, n_assigned, n_bytes;
-    uint64_t draw_ns, compute_ns, call_ns, room_ns;
-    uint64_t sampled_draw_ns, sampled_cpu_ns;
+    uint64_t pull_ns, compute_ns, call_ns, room_ns;
+    uint64_t sampled_pull_ns, sampled_cpu_ns;
     uint64_t clients_ns, clients_wait_ns;
     uint64_t cpu_ns;
 };

@@ -124,7 +124,7 @@ static bool is_held(struct stg_tune *tune)
     return held;
 }
 
-bool stg_tune_published(struct stg_tune *tune, uint64_t draw_ns, uint64_t busy_ns,
+bool stg_tune_published(struct stg_tune *tune, uint64_t pull_ns, uint64_t busy_ns,
                         uint64_t cpu_ns, bool has_consumers)
 {
     struct stg_tuner_sample *window = &tune->window;
@@ -136,8 +136,8 @@ bool stg_tune_published(struct stg_tune *tune, uint64_t draw_ns, uint64_t busy_n
         return tune->begins;
     }
     window->n_items++;
-    window->busy_ns += draw_ns + busy_ns;
-    window->serial_ns += draw_ns;
+    window->busy_ns += pull_ns + busy_ns;
+    window->serial_ns += pull_ns;
     window->cpu_ns += cpu_ns;
     return tune->begins || (window->n_items >= WINDOW_ITEMS &&
                             window->n_items >= 2 * (uint64_t)tune->threads.value);

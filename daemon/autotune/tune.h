@@ -59,9 +59,9 @@ int stg_tune_init(struct stg_tune *tune, const struct stg_staged *staged,
                   struct stg_tune_numbers *ret, struct stg_err *err);
 void stg_tune_finish(struct stg_tune *tune); /* zero is allowed */
 
-/* Event: an item was published, drawn and computed in these times. Returns whether
+/* Event: an item was published, pulled and computed in these times. Returns whether
  * stg_tune_look is due. */
-bool stg_tune_published(struct stg_tune *tune, uint64_t draw_ns, uint64_t busy_ns,
+bool stg_tune_published(struct stg_tune *tune, uint64_t pull_ns, uint64_t busy_ns,
                         uint64_t cpu_ns, bool has_consumers);
 
 /* Event: items were taken, down to so many rounds. */

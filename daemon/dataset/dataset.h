@@ -3,7 +3,7 @@
  * The dataset engine: transformations that pull blocks from one another. One
  * transformation, one file, one line in dataset.c. A dataset is one run of the steps from
  * their start (a pass); a new pass makes a new one. Pulled by one thread at a time (the
- * stage's draw lock).
+ * stage's pull lock).
  *
  * Steps exchange blocks of records, never one record at a time.
  */
@@ -103,8 +103,8 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
                      struct stg_err *err);
 
 /* Reads, and splits into lines, some of what the dataset of an item will need next. To be
- * called after an item was drawn, without the lock under which that was done, so that
- * one large file is split on as many threads as draw; which item comes when does not
+ * called after an item was pulled, without the lock under which that was done, so that
+ * one large file is split on as many threads as pull; which item comes when does not
  * depend on it. Any thread, also when the dataset is gone. Returns after twice the reads
  * that the item took, and four, at the latest. */
 void stg_block_read_ahead(const struct stg_block *block);

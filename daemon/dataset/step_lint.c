@@ -198,7 +198,7 @@ static const char *say_parallel(const struct look *look, struct stg_bump *bump)
             return stg_bump_printf(
                 bump,
                 "step map (line %d): its ops run once for each element, in the "
-                "thread that draws; num_parallel_calls: auto lets all CPUs work "
+                "thread that pulls; num_parallel_calls: auto lets all CPUs work "
                 "on elements",
                 step->line);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads of one dataset step, which do what the step hands them while it draws more.
+ * Threads of one dataset step, which do what the step hands them while it pulls more.
  * Tasks begin in the order in which they were given. All calls but the tasks themselves
  * come from one thread at a time. The threads run where, and as urgently as, the one that
  * made them.

@@ -205,7 +205,7 @@ static int fill_pace(const struct maker *m)
     ret->elapsed_ns = pace.elapsed_ns;
     ret->n_items = pace.n_items;
     ret->n_runners = (uint32_t)pace.n_runners;
-    ret->draw_ns = pace.draw_ns;
+    ret->pull_ns = pace.pull_ns;
     ret->compute_ns = pace.compute_ns;
     ret->room_ns = pace.room_ns;
     ret->trainers_ns = pace.clients_ns;

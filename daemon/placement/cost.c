@@ -34,7 +34,7 @@ static double cost_of_sums(const struct stg_cost_machine *m, const struct sums *
     double client = m->trainer_ns + s->client_ns + crossing;
     double cpu = m->trainer_cpu_ns + s->client_ns + crossing;
     double all = daemon + cpu * m->copies + s->rest_ns;
-    double pace = larger(m->draw_ns, daemon / m->runners);
+    double pace = larger(m->pull_ns, daemon / m->runners);
     pace = larger(pace, client / m->trainers);
     pace = larger(pace, all / m->cores);
     if (s->rest_ns > 0) /* both sides together cannot be faster */

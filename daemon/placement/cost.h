@@ -34,8 +34,8 @@ struct stg_cost_slot {
 };
 
 struct stg_cost_machine {
-    double draw_ns;        /* of a batch: one runner at a time */
-    double stage_ns;       /* of a batch in the daemon beside the nodes, draw_ns too */
+    double pull_ns;        /* of a batch: one runner at a time */
+    double stage_ns;       /* of a batch in the daemon beside the nodes, pull_ns too */
     double trainer_ns;     /* of a batch in a trainer beside the nodes, and */
     double trainer_cpu_ns; /* of it on a core */
     double byte_ns;        /* to write or to read a byte that crosses */

@@ -151,8 +151,8 @@ static struct stg_cost_machine machine_of(const struct stg_partitioner *p,
     double cpu = (double)stg_mean(&measure->client_cpu_ns);
     sum_up(&p->problem, load->moved, &daemon_ns, &client_ns);
     struct stg_cost_machine m = {
-        .draw_ns = (double)pace.draw_ns / n,
-        .stage_ns = less((double)(pace.draw_ns + pace.compute_ns) / n, daemon_ns),
+        .pull_ns = (double)pace.pull_ns / n,
+        .stage_ns = less((double)(pace.pull_ns + pace.compute_ns) / n, daemon_ns),
         .trainer_ns = less(load->shares ? busy : busy / clients, client_ns),
         .byte_ns = BYTE_NS,
         .runners = (double)pace.n_runners,

@@ -79,7 +79,7 @@ struct stg_smart {
 void stg_smart_init(struct stg_smart *smart, struct stg_decisions *decisions);
 
 /* Milliseconds until the next call. smart->cuts[smart->in_force] is the cut to set, from
- * the next batch that is drawn on. When the state is PLAN, call stg_smart_plan, and this
+ * the next batch that is pulled on. When the state is PLAN, call stg_smart_plan, and this
  * again. */
 int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view);
 

@@ -132,7 +132,7 @@ static void wake_all(struct stg_runners *runners)
         pthread_cond_signal(&runners->turns[i].cond);
     pthread_cond_broadcast(&runners->memory);
     pthread_cond_broadcast(&runners->pass);
-    pthread_cond_broadcast(&runners->draw);
+    pthread_cond_broadcast(&runners->pull);
 }
 
 static void wake_some(struct stg_stage *stage, unsigned what)
@@ -148,12 +148,12 @@ static void wake_some(struct stg_stage *stage, unsigned what)
     if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
         stage->pass.state == STG_PASS_RUNNING)
         pthread_cond_broadcast(&runners->pass);
-    if (runners->n_waiting_draw == 0)
+    if (runners->n_waiting_pull == 0)
         return;
-    if ((what & STG_WAKE_DRAW_ALL) != 0)
-        pthread_cond_broadcast(&runners->draw);
-    else if ((what & STG_WAKE_DRAW) != 0)
-        pthread_cond_signal(&runners->draw);
+    if ((what & STG_WAKE_PULL_ALL) != 0)
+        pthread_cond_broadcast(&runners->pull);
+    else if ((what & STG_WAKE_PULL) != 0)
+        pthread_cond_signal(&runners->pull);
 }
 
 static void wake_runners(struct stg_stage *stage)

@@ -3,7 +3,7 @@
  * The cut of a stage: what crosses the boundary in the next batch. It follows from what
  * the clients that are there need together, and from which nodes were chosen to run
  * before the boundary. It changes between batches; an item keeps the cut that it was
- * drawn with, and says its number.
+ * pulled with, and says its number.
  *
  * No cut (NULL, number 0) is the boundary as the pipeline writes it: all features and
  * nothing else. It suffices for every client that can compute all of its fetches. An item
@@ -67,9 +67,9 @@ int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cut
 
 /* ---- for the observers: any thread, takes the lock ---- */
 
-/* smart_stage: auto. From the next item drawn on these nodes run before the boundary (one
- * bool each of stg_cuts_n_nodes); NULL: none. Later, when clients come and go, those of
- * them that still may. INVALID_ARGUMENT: not a legal set (stg_cuts_check), or
+/* smart_stage: auto. From the next item pulled on these nodes run before the boundary
+ * (one bool each of stg_cuts_n_nodes); NULL: none. Later, when clients come and go, those
+ * of them that still may. INVALID_ARGUMENT: not a legal set (stg_cuts_check), or
  * FAILED_PRECONDITION: not `auto`. */
 int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensors of feed_dict that clients set: immutable sets of values, one current at a time,
- * counted because items in hand keep the set that they were drawn with. Counts are
+ * counted because items in hand keep the set that they were pulled with. Counts are
  * guarded by the stage's lock.
  */
 #ifndef STG_DAEMON_STAGE_FEED_H
@@ -41,7 +41,7 @@ int stg_feed_set_create(const struct stg_feed_set *old, size_t n_feeds, size_t f
 struct stg_feed_set *stg_feed_set_ref(struct stg_feed_set *set); /* NULL is allowed */
 void stg_feed_set_unref(struct stg_feed_set *set);               /* NULL is allowed */
 
-/* From the first item that is not yet drawn: serves the request. Takes the lock. */
+/* From the first item that is not yet pulled: serves the request. Takes the lock. */
 int stg_stage_feed(struct stg_stage *stage, const struct stg_request *request,
                    uint64_t *ret_version, struct stg_err *err);
 

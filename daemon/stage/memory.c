@@ -162,7 +162,7 @@ static void say_budget(const struct stg_stage *stage, uint64_t budget,
                        total >> 20);
 }
 
-/* Each runner holds a batch that it drew. */
+/* Each runner holds a batch that it pulled. */
 static void advise(void *owner, uint64_t limit_bytes, uint64_t in_hand,
                    struct stg_err *err)
 {

@@ -21,18 +21,18 @@ void stg_stage_measure(struct stg_stage *stage)
     uint64_t now = stg_now_ns();
     const struct stg_runners *runners = &stage->runners;
     const struct stg_counts *counts = &stage->counts;
-    uint64_t began = atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
-    uint64_t drawing = began != 0 && began < now ? now - began : 0;
+    uint64_t began = atomic_load_explicit(&runners->pull_began_ns, memory_order_relaxed);
+    uint64_t pulling = began != 0 && began < now ? now - began : 0;
     stage->observers.measure->load = (struct stg_load){
         .at_ns = now,
         .n_made = counts->n_made,
         .n_assigned = counts->n_assigned,
         .n_bytes = stage->buffer.n_bytes,
-        .draw_ns = counts->draw_ns + drawing,
+        .pull_ns = counts->pull_ns + pulling,
         .compute_ns = counts->busy_ns,
         .call_ns = counts->call_ns + runners->n_calling * now - runners->calls_began_ns,
         .room_ns = room_ns(stage, now),
-        .sampled_draw_ns = counts->sampled_draw_ns,
+        .sampled_pull_ns = counts->sampled_pull_ns,
         .sampled_cpu_ns = counts->sampled_cpu_ns,
         .clients_ns = stage->members.attached_ns + stage->members.n_attached * now,
         .clients_wait_ns = stg_clients_waited_ns(&stage->members, now),
@@ -108,7 +108,7 @@ void stg_observe(struct stg_stage *stage)
     if (work != NULL) {
         measure_item(stage, work);
         report_changes(stage);
-        is_due = stg_tune_published(tune, work->draw_ns, work->busy_ns, work->cpu_ns,
+        is_due = stg_tune_published(tune, work->pull_ns, work->busy_ns, work->cpu_ns,
                                     stage->members.n_attached > 0);
     }
     if (events.has_changed)

@@ -59,8 +59,8 @@ struct stg_runners {
     uint32_t n_turns;
     pthread_cond_t memory; /* an extent may be free */
     pthread_cond_t pass;   /* pass_state is RUNNING */
-    pthread_cond_t draw;   /* no runner draws */
-    uint32_t n_waiting_memory, n_waiting_pass, n_waiting_draw;
+    pthread_cond_t pull;   /* no runner pulls */
+    uint32_t n_waiting_memory, n_waiting_pass, n_waiting_pull;
     uint32_t n_waiting;      /* for room or memory: the loop sweeps meanwhile */
     uint64_t waits_began_ns; /* the sum of when they began to */
     bool clock_runs;         /* the one whose turn it is counts its time */
@@ -68,22 +68,22 @@ struct stg_runners {
     uint32_t n_calling;      /* a worker's function */
     uint64_t calls_began_ns; /* the sum of when they began to */
 
-    /* Of the runner that set is_drawing, without the lock. */
-    bool is_drawing;
+    /* Of the runner that set is_pulling, without the lock. */
+    bool is_pulling;
     struct stg_dataset *dataset;
-    uint64_t draw_epoch, draw_index;
-    uint64_t drawn_pass;     /* the pass that `dataset` is of; UINT64_MAX: none */
+    uint64_t pull_epoch, pull_index;
+    uint64_t pulled_pass;    /* the pass that `dataset` is of; UINT64_MAX: none */
     uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
-    uint64_t n_draws;
-    _Atomic uint64_t draw_began_ns; /* any thread may look; 0: no runner draws */
+    uint64_t n_pulls;
+    _Atomic uint64_t pull_began_ns; /* any thread may look; 0: no runner pulls */
 
-    uint64_t draw_sequence; /* of the next item drawn */
+    uint64_t pull_sequence; /* of the next item pulled */
     uint64_t finish_next;   /* items finished, when not deterministic */
     uint64_t begun_pass;    /* what follows is of this pass */
     struct stg_pass_end end;
     uint64_t n_ignored_in_pass;
     uint32_t n_ignored_in_row;
-    uint64_t pause_until_ns; /* too many were ignored in a row: no runner draws */
+    uint64_t pause_until_ns; /* too many were ignored in a row: no runner pulls */
 };
 
 struct stg_timeouts {
@@ -98,7 +98,7 @@ struct stg_stop {
     _Atomic int flag; /* for the dataset: no lock */
 };
 
-/* What is made of the next item drawn. */
+/* What is made of the next item pulled. */
 struct stg_boundary {
     struct stg_feed_set *feeds; /* NULL: as the file says */
     struct stg_stage_cut *cut;  /* NULL: the pipeline's own */
@@ -134,9 +134,9 @@ struct stg_counts {
     uint64_t published_ns;       /* when the last item was; 0: none */
     uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
-    uint64_t wait_ns, busy_ns, draw_ns;
-    uint64_t sampled_draw_ns,
-        sampled_cpu_ns;                /* of the draws whose CPU time is measured */
+    uint64_t wait_ns, busy_ns, pull_ns;
+    uint64_t sampled_pull_ns,
+        sampled_cpu_ns;                /* of the pulls whose CPU time is measured */
     uint64_t call_ns;                  /* of busy_ns; those that go on are not in it */
     struct stg_trace_label call_label; /* of the step py_function */
     char last_error[512];
@@ -216,18 +216,18 @@ static inline struct stg_turn *stg_turn_of(struct stg_runners *runners, uint64_t
 
 /* ---- runner.c ---- */
 
-/* A batch in a runner's hand, from drawing to publishing. */
+/* A batch in a runner's hand, from pulling to publishing. */
 struct stg_work {
     struct stg_runner *runner;
 
     /* The element, and its place in the stage's output. */
-    bool is_drawn;
+    bool is_pulled;
     struct stg_block *block; /* one reference, until it is made */
     uint64_t sequence, pass, epoch, index;
-    struct stg_feed_set *feeds;      /* one reference */
-    struct stg_stage_cut *drawn_cut; /* in force when it was drawn; one reference, until
+    struct stg_feed_set *feeds;       /* one reference */
+    struct stg_stage_cut *pulled_cut; /* in force when it was pulled; one reference, until
                                         it is made */
-    uint64_t draw_ns, draw_cpu_ns;   /* cpu 0: not measured */
+    uint64_t pull_ns, pull_cpu_ns;    /* cpu 0: not measured */
 
     /* What was made of it. */
     uint32_t extent;
@@ -236,7 +236,7 @@ struct stg_work {
     struct stg_err err;            /* code != 0: what is in the extent is this error */
     struct stg_stage_cut *cut;     /* that it was made by; one reference */
     bool cut_failed;               /* it was made by the pipeline's own */
-    uint64_t busy_ns;              /* without drawing */
+    uint64_t busy_ns;              /* without pulling */
     uint64_t cpu_ns;               /* of all of it; for the tuners alone, else 0 */
     struct stg_profiler *profiler; /* of the runner */
 };
@@ -326,15 +326,15 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work);
 /* The source has no more (rc 1) or failed (rc negative, err). Lock held. */
 void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err);
 
-/* Waits until no other runner draws, has to pause, or has an item in hand that is not
+/* Waits until no other runner pulls, has to pause, or has an item in hand that is not
  * worth another runner's waking, and takes the data set for this thread. False: the pass
  * is over, or stopping. Takes the lock itself. */
-bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass);
+bool stg_pull_take(struct stg_stage *stage, uint64_t *ret_pass);
 
-/* This runner has given the data set back, or is about to wait: another one may draw.
+/* This runner has given the data set back, or is about to wait: another one may pull.
  * leaves: it must, because this one has nothing in hand and may not come back soon. Lock
  * held. */
-void stg_draw_pass_on(struct stg_stage *stage, bool leaves);
+void stg_pull_pass_on(struct stg_stage *stage, bool leaves);
 
 /* A runner waits for room or memory since then; it waits no longer. The loop sweeps
  * meanwhile, so that releases without a doorbell are seen. Lock held. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of a finished item, in the order of drawing (or of finishing): it is
+ * What becomes of a finished item, in the order of pulling (or of finishing): it is
  * published, dropped for want of room, ignored, or it ends the pass. And what a waiting
  * runner waits for.
  *
- * An end has a place in the order, as an item has: what was drawn before it comes before
- * it, what was drawn after it is discarded, and of two the earlier one counts, whichever
+ * An end has a place in the order, as an item has: what was pulled before it comes before
+ * it, what was pulled after it is discarded, and of two the earlier one counts, whichever
  * was found first. So the number of runners changes nothing.
  */
 #include <inttypes.h>
@@ -62,16 +62,16 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
         runners->end.err = *err;
     if (stage->pass.state != STG_PASS_RUNNING)
         return;
-    stage->pass.state = STG_PASS_DRAWN;
-    stage->pass.end_sequence = runners->draw_sequence;
-    stage->effects.wake |= STG_WAKE_DRAW_ALL;
+    stage->pass.state = STG_PASS_PULLED;
+    stage->pass.end_sequence = runners->pull_sequence;
+    stage->effects.wake |= STG_WAKE_PULL_ALL;
 }
 
 /* Once nothing of the pass is in hand, its end is what it is. */
 static void settle_end(struct stg_stage *stage)
 {
     const struct stg_err *err = &stage->runners.end.err;
-    if (stage->pass.state != STG_PASS_DRAWN ||
+    if (stage->pass.state != STG_PASS_PULLED ||
         stage->pass.publish_next != stage->pass.end_sequence || err->code == 0 ||
         stage->pass.failure.code != 0 || stage->stop.is_on)
         return;
@@ -140,12 +140,12 @@ void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
             stage->config.name, stage->pass.n_ended, stg_status_name(rc), err.text);
     if (!closed)
         source_failed(stage, rc, &err);
-    propose_end(stage, stage->runners.draw_sequence, closed ? NULL : &err);
+    propose_end(stage, stage->runners.pull_sequence, closed ? NULL : &err);
     settle_end(stage);
     stg_delivery_run(stage);
 }
 
-/* ---- drawing, one at a time ---- */
+/* ---- pulling, one at a time ---- */
 
 static void begin_pass(struct stg_stage *stage)
 {
@@ -160,14 +160,14 @@ static void begin_pass(struct stg_stage *stage)
 }
 
 /* Of items that take less time than a thread takes to wake, one runner makes one after
- * the other: no runner draws while another has one in hand, and once that is published
- * its runner draws again. */
+ * the other: no runner pulls while another has one in hand, and once that is published
+ * its runner pulls again. */
 static bool is_worth_waking(const struct stg_runners *runners)
 {
     return runners->mean_busy_ns >= WORTH_WAKING_NS;
 }
 
-bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
+bool stg_pull_take(struct stg_stage *stage, uint64_t *ret_pass)
 {
     struct stg_runners *runners = &stage->runners;
     bool ok = false;
@@ -176,33 +176,33 @@ bool stg_draw_take(struct stg_stage *stage, uint64_t *ret_pass)
         begin_pass(stage);
         uint64_t until = runners->pause_until_ns;
         bool pause = until != 0 && stg_now_ns() < until;
-        ok = !runners->is_drawing && !pause &&
+        ok = !runners->is_pulling && !pause &&
              (stage->counts.n_in_hand == 0 || is_worth_waking(runners));
         if (ok)
             break;
-        runners->n_waiting_draw++;
-        stg_stage_wait(stage, &runners->draw, pause ? until : 0, STG_SPAN_WAIT_DRAW);
-        runners->n_waiting_draw--;
+        runners->n_waiting_pull++;
+        stg_stage_wait(stage, &runners->pull, pause ? until : 0, STG_SPAN_WAIT_PULL);
+        runners->n_waiting_pull--;
     }
     if (ok) {
-        runners->is_drawing = true;
+        runners->is_pulling = true;
         *ret_pass = stage->pass.n_ended;
     }
     stg_stage_commit(stage);
     return ok;
 }
 
-void stg_draw_pass_on(struct stg_stage *stage, bool leaves)
+void stg_pull_pass_on(struct stg_stage *stage, bool leaves)
 {
     struct stg_runners *runners = &stage->runners;
-    if (runners->n_waiting_draw > 0 && !runners->is_drawing &&
+    if (runners->n_waiting_pull > 0 && !runners->is_pulling &&
         (leaves || is_worth_waking(runners)))
-        stage->effects.wake |= STG_WAKE_DRAW;
+        stage->effects.wake |= STG_WAKE_PULL;
 }
 
 /* ---- ignored items ---- */
 
-static void pause_drawing(struct stg_runners *runners)
+static void pause_pulling(struct stg_runners *runners)
 {
     uint32_t more = runners->n_ignored_in_row - FREE_IN_ROW;
     uint64_t millis = more > 4 ? MAX_PAUSE_MS : UINT64_C(1) << (more - 1);
@@ -228,7 +228,7 @@ static bool ignore(struct stg_stage *stage, const struct stg_work *work)
     }
     runners->n_ignored_in_pass++;
     if (++runners->n_ignored_in_row > FREE_IN_ROW)
-        pause_drawing(runners);
+        pause_pulling(runners);
     stage->counts.n_ignored++;
     stage->buffer.n_skipped++;
     snprintf(stage->counts.last_error, sizeof(stage->counts.last_error),
@@ -246,8 +246,8 @@ static void end_row_of_ignored(struct stg_stage *stage)
 {
     struct stg_runners *runners = &stage->runners;
     runners->n_ignored_in_row = 0;
-    if (runners->pause_until_ns != 0 && runners->n_waiting_draw > 0)
-        stage->effects.wake |= STG_WAKE_DRAW_ALL;
+    if (runners->pause_until_ns != 0 && runners->n_waiting_pull > 0)
+        stage->effects.wake |= STG_WAKE_PULL_ALL;
     runners->pause_until_ns = 0;
 }
 
@@ -257,7 +257,7 @@ static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
 {
     struct stg_turn *turn = stg_turn_of(&stage->runners, key);
     while (!stage->stop.is_on && stage->pass.publish_next != key) {
-        stg_draw_pass_on(stage, false);
+        stg_pull_pass_on(stage, false);
         turn->is_waiting = true;
         stg_stage_wait(stage, &turn->cond, 0, STG_SPAN_WAIT_TURN);
         turn->is_waiting = false;
@@ -316,7 +316,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
             left = limit;
             continue;
         }
-        stg_draw_pass_on(stage, false);
+        stg_pull_pass_on(stage, false);
         uint64_t since = stg_now_ns();
         runners->clock_runs = stage->members.n_attached > 0;
         bool runs = runners->clock_runs;
@@ -450,10 +450,10 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     struct stg_runners *runners = &stage->runners;
     stage->counts.busy_ns += work->busy_ns;
     note_busy(runners, work->busy_ns);
-    stage->counts.draw_ns += work->draw_ns;
-    if (work->draw_cpu_ns != 0) {
-        stage->counts.sampled_draw_ns += work->draw_ns;
-        stage->counts.sampled_cpu_ns += work->draw_cpu_ns;
+    stage->counts.pull_ns += work->pull_ns;
+    if (work->pull_cpu_ns != 0) {
+        stage->counts.sampled_pull_ns += work->pull_ns;
+        stage->counts.sampled_cpu_ns += work->pull_cpu_ns;
     }
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)

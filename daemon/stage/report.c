@@ -296,7 +296,7 @@ static void say_no_memory(const struct stg_stage *stage, struct stg_err *why)
     }
 }
 
-static void say_drawing(struct stg_stage *stage, uint64_t since, uint64_t now,
+static void say_pulling(struct stg_stage *stage, uint64_t since, uint64_t now,
                         struct stg_err *why)
 {
     char where[384];
@@ -327,22 +327,22 @@ static void say_calling(const struct stg_stage *stage,
 
 /* Is the longest wait of a runner the one for a worker? */
 static bool is_calling(const struct stg_stage *stage, const struct stg_workers_busy *busy,
-                       uint64_t draw_began, uint64_t now)
+                       uint64_t pull_began, uint64_t now)
 {
     const struct stg_runners *runners = &stage->runners;
     if (runners->n_calling == 0 || stage->config.workers == NULL)
         return false;
     uint64_t since =
         busy->pid != 0 ? busy->since_ns : runners->calls_began_ns / runners->n_calling;
-    return draw_began == 0 || seconds(since, now) >= seconds(draw_began, now);
+    return pull_began == 0 || seconds(since, now) >= seconds(pull_began, now);
 }
 
 static void say_runners(struct stg_stage *stage, const struct stg_workers_busy *busy,
                         uint64_t now, struct stg_err *why)
 {
     struct stg_runners *runners = &stage->runners;
-    uint64_t draw_began =
-        atomic_load_explicit(&runners->draw_began_ns, memory_order_relaxed);
+    uint64_t pull_began =
+        atomic_load_explicit(&runners->pull_began_ns, memory_order_relaxed);
     if (runners->n_waiting_memory > 0)
         say_no_memory(stage, why);
     else if (!stg_buffer_has_room(&stage->buffer))
@@ -350,10 +350,10 @@ static void say_runners(struct stg_stage *stage, const struct stg_workers_busy *
                 "the buffer, capacity %u, is full of batches that were made for the "
                 "fields of other clients",
                 stage->buffer.capacity);
-    else if (is_calling(stage, busy, draw_began, now))
+    else if (is_calling(stage, busy, pull_began, now))
         say_calling(stage, busy, now, why);
-    else if (draw_began != 0)
-        say_drawing(stage, draw_began, now, why);
+    else if (pull_began != 0)
+        say_pulling(stage, pull_began, now, why);
     else if (runners->pause_until_ns > now)
         stg_err(why, why->code, "many items in a row were ignored: %.200s",
                 stage->counts.last_error);
@@ -382,7 +382,7 @@ static void say(struct stg_stage *stage, const struct stg_client *client,
     else if (stg_client_credits(&stage->buffer, client) == 0)
         stg_err(why, why->code, "this client has released none of its %u batches",
                 client->n_assigned);
-    else if (stg_pass_drawn_out(&stage->pass) &&
+    else if (stg_pass_pulled_out(&stage->pass) &&
              stg_client_unacknowledged(client) != NULL)
         stg_err(why, why->code,
                 "the pass ends when every batch is acknowledged, and this client holds "

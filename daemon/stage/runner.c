@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runners: draw an element, run the stage subgraph on it straight into an extent, publish
- * it. A runner reserves memory before it draws: a runner with an element can finish it,
+ * Runners: pull an element, run the stage subgraph on it straight into an extent, publish
+ * it. A runner reserves memory before it pulls: a runner with an element can finish it,
  * so that no runner waits for memory that a later one sits on.
  */
 #include <inttypes.h>
@@ -223,7 +223,7 @@ static void count_call(struct stg_stage *stage, uint64_t began, bool ends)
     pthread_mutex_unlock(&stage->lock);
 }
 
-/* As the steps that draws go through. */
+/* As the steps that pulls go through. */
 static void trace_call(struct stg_stage *stage, uint64_t began, int64_t n_rows)
 {
     struct stg_trace *trace = stage->config.trace;
@@ -255,7 +255,7 @@ static int call_function(struct writer *writer, const struct stg_work *work,
         .epoch = work->epoch,
         .index = work->index,
         .max_output_bytes = stage->plan.max_batch_bytes,
-        .is_computed = work->drawn_cut != NULL || stg_run_computes(writer->own.run),
+        .is_computed = work->pulled_cut != NULL || stg_run_computes(writer->own.run),
         .start_timeout_millis = stage->staged->start_timeout_millis,
         .stopped = &stage->stop.flag,
     };
@@ -281,10 +281,10 @@ static uint64_t write_tensors(struct writer *writer, struct stg_work *work,
                               const struct stg_tensor *element, char *base)
 {
     uint64_t bytes = 0;
-    struct stg_stage_cut *cut = work->drawn_cut, *last = cut;
+    struct stg_stage_cut *cut = work->pulled_cut, *last = cut;
     for (; bytes == 0 && cut != NULL; cut = cut->least) {
         clear(&work->err);
-        work->cut_failed = cut != work->drawn_cut;
+        work->cut_failed = cut != work->pulled_cut;
         bytes = write_other(writer, cut, work, element, base, &work->err);
         last = cut;
     }
@@ -353,7 +353,7 @@ static int writer_init(struct stg_stage *stage, struct writer *writer,
 
 /* ---- waiting ---- */
 
-/* One that is to rest leaves the drawing to those that wait for it. */
+/* One that is to rest leaves the pulling to those that wait for it. */
 static bool wait_for_pass(struct stg_runner *runner)
 {
     struct stg_stage *stage = runner->stage;
@@ -364,7 +364,7 @@ static bool wait_for_pass(struct stg_runner *runner)
                                   runner->index >= runners->n_active)) {
         bool is_parked = runner->index >= runners->n_active;
         if (is_parked)
-            stg_draw_pass_on(stage, true);
+            stg_pull_pass_on(stage, true);
         stg_stage_wait(stage, &runners->pass, 0,
                        is_parked ? STG_SPAN_WAIT_PARKED : STG_SPAN_WAIT_PASS);
     }
@@ -392,7 +392,7 @@ static bool reserve(struct stg_stage *stage, uint32_t *ret)
             stg_delivery_run(stage); /* no client was asked to ring for this */
             continue;
         }
-        stg_draw_pass_on(stage, true);
+        stg_pull_pass_on(stage, true);
         runners->n_waiting_memory++;
         stg_stage_wait(stage, &runners->memory, 0, STG_SPAN_WAIT_MEMORY);
         runners->n_waiting_memory--;
@@ -413,18 +413,18 @@ static void unreserve(struct stg_stage *stage, uint32_t extent)
     stg_stage_commit(stage);
 }
 
-/* ---- drawing ---- */
+/* ---- pulling ---- */
 
 static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
-    if (runners->drawn_pass == pass)
+    if (runners->pulled_pass == pass)
         return 0;
     stg_dataset_destroy(runners->dataset);
     runners->dataset = NULL;
-    runners->drawn_pass = pass;
-    runners->draw_epoch = 0;
-    runners->draw_index = 0;
+    runners->pulled_pass = pass;
+    runners->pull_epoch = 0;
+    runners->pull_index = 0;
     runners->n_ignored_seen = 0;
     struct stg_fund fund;
     struct stg_adviser adviser = stg_stage_adviser(stage);
@@ -456,27 +456,27 @@ static int read_element(struct stg_stage *stage, struct stg_work *work,
         rc = stg_dataset_next(runners->dataset, &block, err);
     if (rc != 0)
         return rc;
-    if (block->epoch != runners->draw_epoch) {
-        runners->draw_epoch = block->epoch;
-        runners->draw_index = 0;
+    if (block->epoch != runners->pull_epoch) {
+        runners->pull_epoch = block->epoch;
+        runners->pull_index = 0;
     }
     work->block = block;
-    work->epoch = runners->draw_epoch;
-    work->index = runners->draw_index++;
+    work->epoch = runners->pull_epoch;
+    work->index = runners->pull_index++;
     return 0;
 }
 
-/* The clock of a thread is a system call: one draw in a few is looked at. */
+/* The clock of a thread is a system call: one pull in a few is looked at. */
 static int read_timed(struct stg_stage *stage, struct stg_work *work, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
-    bool is_sampled = runners->n_draws++ % STG_SAMPLE_EVERY == 0;
+    bool is_sampled = runners->n_pulls++ % STG_SAMPLE_EVERY == 0;
     uint64_t began = stg_now_ns();
-    atomic_store_explicit(&runners->draw_began_ns, began, memory_order_relaxed);
+    atomic_store_explicit(&runners->pull_began_ns, began, memory_order_relaxed);
     uint64_t cpu = is_sampled ? stg_thread_cpu_ns() : 0;
     int rc = read_element(stage, work, err);
-    work->draw_cpu_ns = is_sampled && rc == 0 ? stg_thread_cpu_ns() - cpu + 1 : 0;
-    work->draw_ns = stg_now_ns() - began;
+    work->pull_cpu_ns = is_sampled && rc == 0 ? stg_thread_cpu_ns() - cpu + 1 : 0;
+    work->pull_ns = stg_now_ns() - began;
     return rc;
 }
 
@@ -491,27 +491,27 @@ static void count_ignored(struct stg_stage *stage)
     runners->n_ignored_seen = n;
 }
 
-/* With the data set taken (stg_draw_take); gives it back. True and an element, or false:
+/* With the data set taken (stg_pull_take); gives it back. True and an element, or false:
  * the pass is over. */
-static bool draw(struct stg_stage *stage, struct stg_work *work)
+static bool pull(struct stg_stage *stage, struct stg_work *work)
 {
     struct stg_runners *runners = &stage->runners;
     struct stg_err err = {0};
     int rc = read_timed(stage, work, &err);
 
     pthread_mutex_lock(&stage->lock);
-    atomic_store_explicit(&runners->draw_began_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&runners->pull_began_ns, 0, memory_order_relaxed);
     count_ignored(stage);
-    runners->is_drawing = false;
-    stg_draw_pass_on(stage, false);
+    runners->is_pulling = false;
+    stg_pull_pass_on(stage, false);
     /* Another item may have ended the pass meanwhile, and the next one begun. */
     bool running = !stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING &&
                    stage->pass.n_ended == work->pass;
     bool ok = running && rc == 0;
     if (ok) {
-        work->sequence = runners->draw_sequence++;
+        work->sequence = runners->pull_sequence++;
         work->feeds = stg_feed_set_ref(stage->boundary.feeds);
-        work->drawn_cut = stg_stage_cut_ref(stage->boundary.cut);
+        work->pulled_cut = stg_stage_cut_ref(stage->boundary.cut);
         stage->counts.n_made++;
         stage->counts.n_in_hand++;
     } else if (running) {
@@ -551,7 +551,7 @@ static void compute(struct stg_runner *runner, struct stg_work *work)
     work->cut_failed = false;
     work->bytes = write_batch(&runner->writer, work, base);
     write_coordinates(stage, work, (struct stg_batch_header *)base);
-    stg_stage_cut_unref(work->drawn_cut);
+    stg_stage_cut_unref(work->pulled_cut);
     if (stg_trace_is_on(stage->config.trace))
         stg_trace_make(stage, began, work->block->n_rows);
     stg_block_unref(work->block);
@@ -575,26 +575,26 @@ static void copy_to_mirror(const struct stg_runner *runner, struct stg_work *wor
 }
 
 /* Of a thread of a pool, for a runner. */
-static void draw_and_compute(void *arg)
+static void pull_and_compute(void *arg)
 {
     struct stg_work *work = arg;
     struct stg_runner *runner = work->runner;
     bool tuned = runner->stage->observers.tune.is_on;
     /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
     uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
-    work->is_drawn = draw(runner->stage, work);
-    if (!work->is_drawn)
+    work->is_pulled = pull(runner->stage, work);
+    if (!work->is_pulled)
         return;
     stg_block_read_ahead(work->block);
     compute(runner, work);
     work->cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
 }
 
-static void give_draw_back(struct stg_stage *stage)
+static void give_pull_back(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    stage->runners.is_drawing = false;
-    stg_draw_pass_on(stage, true);
+    stage->runners.is_pulling = false;
+    stg_pull_pass_on(stage, true);
     stg_stage_commit(stage);
 }
 
@@ -605,14 +605,14 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
     struct stg_work work;
     work.runner = runner;
     work.extent = extent;
-    work.is_drawn = false;
-    if (stg_draw_take(stage, &work.pass)) {
+    work.is_pulled = false;
+    if (stg_pull_take(stage, &work.pass)) {
         if (pool->pool == NULL)
-            draw_and_compute(&work);
-        else if (!stg_pool_run(pool, &runner->job, draw_and_compute, &work))
-            give_draw_back(stage);
+            pull_and_compute(&work);
+        else if (!stg_pool_run(pool, &runner->job, pull_and_compute, &work))
+            give_pull_back(stage);
     }
-    if (work.is_drawn) {
+    if (work.is_pulled) {
         copy_to_mirror(runner, &work);
         stg_publish(stage, &work);
     } else {
@@ -642,13 +642,13 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
     uint32_t n = stage->plan.num_threads;
-    runners->drawn_pass = UINT64_MAX;
+    runners->pulled_pass = UINT64_MAX;
     runners->begun_pass = UINT64_MAX;
     runners->mean_busy_ns = FIRST_BUSY_NS;
     runners->pool.pool = stage->config.pool;
     stg_clock_cond_init(&runners->memory); /* I10 */
     stg_clock_cond_init(&runners->pass);
-    stg_clock_cond_init(&runners->draw);
+    stg_clock_cond_init(&runners->pull);
     runners->all = calloc(n, sizeof(runners->all[0]));
     runners->turns = calloc(n, sizeof(runners->turns[0]));
     int rc = 0;
@@ -720,7 +720,7 @@ void stg_runners_finish(struct stg_stage *stage)
     }
     pthread_cond_destroy(&runners->memory);
     pthread_cond_destroy(&runners->pass);
-    pthread_cond_destroy(&runners->draw);
+    pthread_cond_destroy(&runners->pull);
     free(runners->turns);
     free(runners->all);
 }

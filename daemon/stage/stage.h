@@ -6,7 +6,7 @@
  * records effects and commits them (effects.h). A runner that publishes also assigns, so
  * that a batch reaches a sleeping client without passing through the loop.
  *
- *   runner:  pass -> extent -> draw (number, element) -> run the graph -> publish
+ *   runner:  pass -> extent -> pull (number, element) -> run the graph -> publish
  *   loop:    attach, detach, death, doorbell, sweep -> releases -> assign -> end
  *
  * A stage lives from the first client that opens the pipeline to the last one that leaves
@@ -54,7 +54,7 @@ struct stg_stage_config {
                          reconnect_grace_millis say */
     uint32_t num_clients;
     struct stg_budget *budget;
-    struct stg_pool *pool; /* where to draw and compute; NULL: on the stage's threads */
+    struct stg_pool *pool; /* where to pull and compute; NULL: on the stage's threads */
     struct stg_workers *workers;  /* of a step py_function; NULL: there is none */
     struct stg_tuning *tuning;    /* what `auto` found; NULL: forgotten at the end */
     struct stg_trace *trace;      /* where spans go while it is on; NULL: nowhere */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map: a graph over each element. The input is drawn by the thread that draws from the
+ * map: a graph over each element. The input is pulled by the thread that pulls from the
  * map, in groups of records; a group is cut into jobs for the threads of the map (or is
- * one job, done at once). Groups leave in the order in which they were drawn, so that
+ * one job, done at once). Groups leave in the order in which they were pulled, so that
  * nothing depends on threads or time.
  */
 #include "daemon/dataset/steps/map.h"
@@ -35,7 +35,7 @@ struct job {
     struct stg_err failure;
 };
 
-/* Records that were drawn together, or an error that came between them. */
+/* Records that were pulled together, or an error that came between them. */
 struct group {
     struct map *map;
     struct group *next;
@@ -50,15 +50,15 @@ struct map {
     struct stg_func_run **runs;         /* one a thread; at least 1 */
     unsigned n_runs, n_active;          /* the first so many of them work */
     struct stg_parallelism parallelism; /* auto */
-    struct stg_task_pool *pool;         /* NULL: the thread that draws does the jobs */
+    struct stg_task_pool *pool;         /* NULL: the thread that pulls does the jobs */
     bool deterministic;
     int64_t batch_size;        /* of the batch that follows; 0: none does */
     int64_t want;              /* the most that was asked for */
-    struct stg_block *waiting; /* drawn, and there was no room for its results */
+    struct stg_block *waiting; /* pulled, and there was no room for its results */
     struct group *first, **last;
     unsigned n_jobs; /* of all groups */
     struct stg_pieces made;
-    uint64_t iteration, index; /* of the record that is drawn next */
+    uint64_t iteration, index; /* of the record that is pulled next */
     int ended;                 /* 1, or what the input failed with */
     struct stg_err failure;
 };
@@ -171,7 +171,7 @@ static bool group_is_done(struct group *group)
     return true;
 }
 
-/* How many records to draw at once. Without threads as many as are asked for now: what is
+/* How many records to pull at once. Without threads as many as are asked for now: what is
  * made is then emitted whole. */
 static int64_t group_records(const struct map *map, int64_t asked)
 {
@@ -258,7 +258,7 @@ static int start_group(struct map *map, struct stg_err *err)
     return 0;
 }
 
-/* Draws until there is enough to do. The end, and a failure, wait behind what is made. */
+/* Pulls until there is enough to do. The end, and a failure, wait behind what is made. */
 static int fill(struct map *map, int64_t asked, struct stg_err *err)
 {
     struct stg_iter *input = map->iter.input;
@@ -402,7 +402,7 @@ static int map_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
 
 /* ---- life ---- */
 
-/* Everything that is drawn is forgotten. */
+/* Everything that is pulled is forgotten. */
 static void clear(struct map *map)
 {
     if (map->pool != NULL)

@@ -3,7 +3,7 @@
  * py_function: a function of the user, which runs in processes of the user. This file has
  * its inputs and outputs; daemon/pyworker/work.h calls it. It is the last step, and its
  * iterator is that of its input: each runner calls the function for the item that it has
- * drawn.
+ * pulled.
  */
 #ifndef STG_DAEMON_PY_FUNCTION_H
 #define STG_DAEMON_PY_FUNCTION_H

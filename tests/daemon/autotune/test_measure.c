@@ -60,44 +60,44 @@ static enum stg_bottleneck find(const struct stg_pace *pace)
 static void runners_that_wait_for_room_wait_for_the_trainer(void)
 {
     struct stg_pace pace = a_second();
-    pace.draw_ns = 100 * MS;
+    pace.pull_ns = 100 * MS;
     pace.compute_ns = 200 * MS;
     pace.room_ns = 690 * MS;
     pace.clients_wait_ns = 20 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_TRAINER);
 }
 
-static void a_draw_that_has_no_cpu_waits_for_storage(void)
+static void a_pull_that_has_no_cpu_waits_for_storage(void)
 {
     struct stg_pace pace = a_second();
-    pace.draw_ns = 900 * MS;
+    pace.pull_ns = 900 * MS;
     pace.compute_ns = 50 * MS;
     pace.clients_wait_ns = 900 * MS;
-    pace.sampled_draw_ns = 90 * MS;
+    pace.sampled_pull_ns = 90 * MS;
     pace.sampled_cpu_ns = 9 * MS;
     pace.cpu_ns = 150 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_STORAGE);
 }
 
-static void a_draw_that_computes_decodes(void)
+static void a_pull_that_computes_decodes(void)
 {
     struct stg_pace pace = a_second();
-    pace.draw_ns = 900 * MS;
+    pace.pull_ns = 900 * MS;
     pace.compute_ns = 50 * MS;
     pace.clients_wait_ns = 900 * MS;
-    pace.sampled_draw_ns = 90 * MS;
+    pace.sampled_pull_ns = 90 * MS;
     pace.sampled_cpu_ns = 88 * MS;
     pace.cpu_ns = 950 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_DECODE);
 }
 
-static void threads_that_compute_for_a_draw_that_waits_decode_too(void)
+static void threads_that_compute_for_a_pull_that_waits_decode_too(void)
 {
     struct stg_pace pace = a_second();
-    pace.draw_ns = 900 * MS;
+    pace.pull_ns = 900 * MS;
     pace.compute_ns = 50 * MS;
     pace.clients_wait_ns = 900 * MS;
-    pace.sampled_draw_ns = 90 * MS;
+    pace.sampled_pull_ns = 90 * MS;
     pace.sampled_cpu_ns = 2 * MS;
     pace.cpu_ns = 1900 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_DECODE);
@@ -107,7 +107,7 @@ static void runners_that_compute_hold_up_by_the_graph(void)
 {
     struct stg_pace pace = a_second();
     pace.n_runners = 2;
-    pace.draw_ns = 100 * MS;
+    pace.pull_ns = 100 * MS;
     pace.compute_ns = 1800 * MS;
     pace.clients_wait_ns = 700 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
@@ -117,7 +117,7 @@ static void runners_that_wait_for_workers_hold_up_by_the_function(void)
 {
     struct stg_pace pace = a_second();
     pace.n_runners = 2;
-    pace.draw_ns = 100 * MS;
+    pace.pull_ns = 100 * MS;
     pace.compute_ns = 1800 * MS;
     pace.call_ns = 1700 * MS;
     pace.clients_wait_ns = 700 * MS;
@@ -126,7 +126,7 @@ static void runners_that_wait_for_workers_hold_up_by_the_function(void)
     CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
     pace.n_items = 0; /* the trainer hangs, or a step takes longer than a second */
     pace.compute_ns = 0;
-    pace.draw_ns = 0;
+    pace.pull_ns = 0;
     pace.call_ns = 2000 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_FUNCTION);
 }
@@ -134,7 +134,7 @@ static void runners_that_wait_for_workers_hold_up_by_the_function(void)
 static void without_other_work_the_bottleneck_is_the_transport(void)
 {
     struct stg_pace pace = a_second();
-    pace.draw_ns = 100 * MS;
+    pace.pull_ns = 100 * MS;
     pace.compute_ns = 150 * MS;
     pace.room_ns = 200 * MS;
     pace.clients_wait_ns = 600 * MS;
@@ -147,8 +147,8 @@ static void one_batch_that_takes_longer_than_the_window_holds_up_too(void)
     pace.n_items = 0;
     pace.clients_wait_ns = 1000 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_DAEMON_CPU);
-    pace.draw_ns = 990 * MS;
-    pace.sampled_draw_ns = 10 * MS;
+    pace.pull_ns = 990 * MS;
+    pace.sampled_pull_ns = 10 * MS;
     pace.sampled_cpu_ns = 1 * MS;
     CHECK_INT(find(&pace), STG_BOTTLENECK_STORAGE);
 }
@@ -266,9 +266,9 @@ static const struct stg_test tests[] = {
     TEST(the_last_decisions_are_kept_in_order),
     TEST(a_decision_that_is_too_long_is_cut),
     TEST(runners_that_wait_for_room_wait_for_the_trainer),
-    TEST(a_draw_that_has_no_cpu_waits_for_storage),
-    TEST(a_draw_that_computes_decodes),
-    TEST(threads_that_compute_for_a_draw_that_waits_decode_too),
+    TEST(a_pull_that_has_no_cpu_waits_for_storage),
+    TEST(a_pull_that_computes_decodes),
+    TEST(threads_that_compute_for_a_pull_that_waits_decode_too),
     TEST(runners_that_compute_hold_up_by_the_graph),
     TEST(runners_that_wait_for_workers_hold_up_by_the_function),
     TEST(without_other_work_the_bottleneck_is_the_transport),

@@ -25,7 +25,7 @@ struct graph {
 };
 
 static const struct stg_cost_machine two_cores = {
-    .draw_ns = 10e3,
+    .pull_ns = 10e3,
     .stage_ns = 100e3,
     .trainer_ns = 300e3,
     .trainer_cpu_ns = 300e3,
@@ -87,12 +87,12 @@ static void a_batch_takes_what_the_slower_side_takes(void)
                   300.2e3 + (140.2e3 + 300.2e3) / 100));
 }
 
-static void draws_cores_and_copies_bound_the_pace(void)
+static void pulls_cores_and_copies_bound_the_pace(void)
 {
     struct graph g;
     struct stg_cost_machine m = two_cores;
     m.runners = m.trainers = 8;
-    m.draw_ns = 70e3;
+    m.pull_ns = 70e3;
     m.cores = 64;
     graph_init(&g, &m);
     CHECK(is_near(stg_cost_of(&g.problem, NULL), 70e3 + 400e3 / 100));
@@ -170,8 +170,8 @@ static void make_random(struct graph *g, struct random *random, size_t n_nodes)
 {
     graph_init(g, &two_cores);
     struct stg_cost_machine *m = &g->problem.machine;
-    m->draw_ns = any(random, 100e3);
-    m->stage_ns = m->draw_ns + any(random, 500e3);
+    m->pull_ns = any(random, 100e3);
+    m->stage_ns = m->pull_ns + any(random, 500e3);
     m->trainer_ns = any(random, 500e3);
     m->trainer_cpu_ns = random_next(random) % 2 ? m->trainer_ns : m->trainer_ns / 10;
     m->byte_ns = any(random, 1);
@@ -330,7 +330,7 @@ static void without_memory_less_is_found_and_nothing_leaks(void)
 
 static const struct stg_test tests[] = {
     TEST(a_batch_takes_what_the_slower_side_takes),
-    TEST(draws_cores_and_copies_bound_the_pace),
+    TEST(pulls_cores_and_copies_bound_the_pace),
     TEST(a_tensor_that_two_nodes_read_crosses_once),
     TEST(the_search_finds_the_best_of_all_sets_of_random_graphs),
     TEST(a_node_that_makes_its_data_fifty_times_as_large_stays),
