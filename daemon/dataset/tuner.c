@@ -260,7 +260,7 @@ static bool is_odd(struct stg_tuner *tuner, const struct stg_tuner_sample *sampl
 }
 
 /* One window more. True: there are enough to decide on. */
-static bool take_in(struct stg_tuner *tuner, const struct stg_tuner_sample *sample)
+static bool add_sample(struct stg_tuner *tuner, const struct stg_tuner_sample *sample)
 {
     if (sample->n_items == 0 || sample->interval_ns == 0 || is_odd(tuner, sample))
         return false;
@@ -334,7 +334,7 @@ static bool fewer_threads(struct stg_tuner *tuner, const struct times *t, double
 bool stg_tuner_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *sample,
                        struct stg_tuner_change *ret)
 {
-    if (!take_in(tuner, sample))
+    if (!add_sample(tuner, sample))
         return false;
     struct stg_tuner_sample all = sum(tuner);
     struct times t = times_of(&all);
@@ -380,7 +380,7 @@ static bool less_room(struct stg_tuner *tuner, uint32_t least, double rule,
 bool stg_tuner_capacity(struct stg_tuner *tuner, const struct stg_tuner_sample *sample,
                         uint32_t n_threads, struct stg_tuner_change *ret)
 {
-    if (!take_in(tuner, sample))
+    if (!add_sample(tuner, sample))
         return false;
     struct stg_tuner_sample all = sum(tuner);
     struct times t = times_of(&all);

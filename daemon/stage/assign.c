@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items to clients and back: applies the steps of the policy, and takes in what a client
+ * Items to clients and back: applies the steps of the policy, and drains what a client
  * posted. Lock held.
  *
  * I3   What a client wrote is loaded once, checked, then used.
@@ -237,8 +237,8 @@ static void take_acks(struct stg_stage *stage, struct stg_client *client)
     }
 }
 
-int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
-                       struct stg_err *err)
+int stg_client_drain(struct stg_stage *stage, struct stg_client *client,
+                     struct stg_err *err)
 {
     int rc = take_releases(stage, client, err);
     if (client->state != STG_CLIENT_ATTACHED)

@@ -477,7 +477,7 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
     struct stg_err err = {0};
     if (client->has_lease) {
         stg_client_trace(stage, client);
-        if (stg_client_take_in(stage, client, &err) < 0)
+        if (stg_client_drain(stage, client, &err) < 0)
             stg_client_disconnect_violator(stage, client, err.text);
     }
     if (client->state != STG_CLIENT_ATTACHED)

@@ -156,7 +156,7 @@ static void take_all(struct stg_stage *stage)
             continue;
         struct stg_err err = {0};
         stg_client_trace(stage, c);
-        if (stg_client_take_in(stage, c, &err) < 0)
+        if (stg_client_drain(stage, c, &err) < 0)
             stg_client_disconnect_violator(stage, c, err.text);
     }
 }

@@ -306,7 +306,7 @@ void stg_trace_run(struct stg_stage *stage, struct stg_run *run,
 
 /* The rest with the lock held. */
 
-/* Begins and ends asking the client for spans, and takes in those that it left. */
+/* Begins and ends asking the client for spans, and drains those that it left. */
 void stg_client_trace(struct stg_stage *stage, struct stg_client *client);
 
 /* An item was given to the client, or came back. */
@@ -344,8 +344,8 @@ void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
 /* ---- assign.c ---- */
 
 /* Takes in what lies in its control page. INVALID_ARGUMENT: the page is broken. */
-int stg_client_take_in(struct stg_stage *stage, struct stg_client *client,
-                       struct stg_err *err);
+int stg_client_drain(struct stg_stage *stage, struct stg_client *client,
+                     struct stg_err *err);
 
 /* Gives the client the items that wait for it since it came back. Returns whether
  * anything changed. */

@@ -153,7 +153,7 @@ void stg_stage_why(struct stg_stage *stage, const struct stg_client *client,
 int stg_stage_sweep(struct stg_stage *stage);
 
 /* While its trace is on, now and then, and once after: asks clients for their spans, or
- * no more, and takes in what they left. last: clients and runners that wait report that;
+ * no more, and drains what they left. last: clients and runners that wait report that;
  * some need a moment for it. */
 void stg_stage_trace(struct stg_stage *stage, bool last);
 

@@ -33,7 +33,7 @@ static bool makes_sense(const struct stg_stage *stage, const struct stg_trace_sp
            span->name <= stage->config.spec->n_nodes;
 }
 
-static void take_in(struct stg_stage *stage, struct stg_client *client)
+static void drain(struct stg_stage *stage, struct stg_client *client)
 {
     struct stg_trace *trace = stage->config.trace;
     struct stg_trace_span span;
@@ -66,7 +66,7 @@ void stg_client_trace(struct stg_stage *stage, struct stg_client *client)
     if (client->trace_session == 0)
         begin(stage, client, session);
     else
-        take_in(stage, client);
+        drain(stage, client);
 }
 
 /* It sleeps since before the end, and will not say so in time. */
