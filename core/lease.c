@@ -123,7 +123,7 @@ static enum state state_of(const struct extent *extent)
 
 /* I2, I9: the one place where an extent comes back, and only without lender and leases.
  * I8: bytes leave one counter and enter another in the same breath. */
-static void settle(struct stg_lease_core *core, uint32_t id)
+static void update_state(struct stg_lease_core *core, uint32_t id)
 {
     struct extent *extent = &core->extents[id];
     core->bytes[extent->state] -= extent->bytes;
@@ -158,7 +158,7 @@ void stg_extent_seal(struct stg_lease_core *core, uint32_t id, uint64_t bytes)
     core->bytes[FILLING] -= extent->bytes;
     extent->bytes = stg_arena_bytes(core->arena, id);
     core->bytes[FILLING] += extent->bytes;
-    settle(core, id);
+    update_state(core, id);
 }
 
 void stg_extent_drop(struct stg_lease_core *core, uint32_t id)
@@ -166,7 +166,7 @@ void stg_extent_drop(struct stg_lease_core *core, uint32_t id)
     struct extent *extent = extent_at(core, id);
     assert(extent->lender);
     extent->lender = false;
-    settle(core, id);
+    update_state(core, id);
 }
 
 uint64_t stg_extent_offset(const struct stg_lease_core *core, uint32_t id)
@@ -257,7 +257,7 @@ int stg_lease_grant(struct stg_lease_core *core, uint32_t extent_id, uint32_t cl
     link_slot(core, id, client);
     client->n_held++;
     extent->n_leases++;
-    settle(core, extent_id);
+    update_state(core, extent_id);
     *ret = (struct stg_lease){.id = id, .generation = slot->generation};
     return 0;
 }
@@ -281,7 +281,7 @@ static uint32_t end_lease(struct stg_lease_core *core, uint32_t id)
         slot->next = core->free_slot;
         core->free_slot = id;
     }
-    settle(core, extent_id);
+    update_state(core, extent_id);
     return extent_id;
 }
 
@@ -315,7 +315,7 @@ void stg_lease_client_detach(struct stg_lease_core *core, uint32_t client_id)
     client->detached = true;
     for (uint32_t id = client->first; id != NONE; id = core->slots[id].next) {
         core->extents[core->slots[id].extent].n_detached++;
-        settle(core, core->slots[id].extent);
+        update_state(core, core->slots[id].extent);
     }
 }
 

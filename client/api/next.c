@@ -21,7 +21,7 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                                 : stg_stream_take(stream, timeout_millis, ret);
     stream->n_batches += rc == 0;
     if (rc == -STAGER_OUT_OF_RANGE) {
-        int late = stg_computer_settle(stream);
+        int late = stg_computer_synchronize(stream);
         rc = late < 0 ? late : rc;
     }
     if (began != 0)

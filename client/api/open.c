@@ -400,7 +400,7 @@ void stager_close(struct stager_stream *stream)
     if (stg_stream_is_ours(stream) && stream->control.page != NULL &&
         stream->client != NULL) {
         if (stream->copier != NULL)
-            stg_copier_settle(stream);
+            stg_copier_synchronize(stream);
         stg_control_part(&stream->control);
         bool parted = stg_socket_part(stream->client->fd);
         if (parted)

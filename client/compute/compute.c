@@ -114,8 +114,8 @@ static void discard(struct stg_compute_executor *executor)
 }
 
 /* What the graph knows of a tensor holds for what is fed instead. */
-static int settle_fed(const struct stg_graph *graph, const struct stg_component *fed,
-                      struct stg_component *ret, struct stg_err *err)
+static int infer_fed(const struct stg_graph *graph, const struct stg_component *fed,
+                     struct stg_component *ret, struct stg_err *err)
 {
     struct stg_component is = {.dtype = fed->dtype, .ndim = fed->ndim}, known;
     for (int d = 0; d < is.ndim; d++)
@@ -137,21 +137,21 @@ static int settle_fed(const struct stg_graph *graph, const struct stg_component 
 }
 
 /* What is fed, then what is carried and not made of that. */
-static int settle_all(struct stg_compute_graph *graph, const struct stg_schema *fed,
-                      const struct stg_schema *carried,
-                      struct stg_compute_executor *executor, struct stg_schema *ret,
-                      struct stg_err *err)
+static int infer_all(struct stg_compute_graph *graph, const struct stg_schema *fed,
+                     const struct stg_schema *carried,
+                     struct stg_compute_executor *executor, struct stg_schema *ret,
+                     struct stg_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < fed->n; i++)
-        rc = settle_fed(graph->graph, &fed->components[i], &ret->components[ret->n++],
-                        err);
+        rc =
+            infer_fed(graph->graph, &fed->components[i], &ret->components[ret->n++], err);
     for (size_t i = 0; rc == 0 && i < carried->n; i++) {
         const struct stg_component *c = &carried->components[i];
         if (stg_graph_is_made_of(graph->graph, c->name, fed))
             continue;
         executor->carried[executor->n_carried++] = i;
-        rc = settle_fed(graph->graph, c, &ret->components[ret->n++], err);
+        rc = infer_fed(graph->graph, c, &ret->components[ret->n++], err);
     }
     executor->n_fed = fed->n;
     return rc;
@@ -162,20 +162,20 @@ static int make_fed(struct stg_compute_graph *graph, const struct stg_schema *fe
                     struct stg_compute_executor *executor, struct stg_err *err)
 {
     size_t n = fed->n + carried->n;
-    struct stg_schema settled = {0};
-    settled.components = calloc(n + 1, sizeof(*settled.components));
+    struct stg_schema inferred = {0};
+    inferred.components = calloc(n + 1, sizeof(*inferred.components));
     executor->values = calloc(n + 1, sizeof(*executor->values));
     executor->carried = calloc(carried->n + 1, sizeof(*executor->carried));
     int rc = 0;
-    if (settled.components == NULL || executor->values == NULL ||
+    if (inferred.components == NULL || executor->values == NULL ||
         executor->carried == NULL)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0)
-        rc = settle_all(graph, fed, carried, executor, &settled, err);
+        rc = infer_all(graph, fed, carried, executor, &inferred, err);
     if (rc == 0)
-        rc = stg_graph_create_fed(graph->spec, stg_graph_boundary(graph->graph), &settled,
-                                  executor->n_carried, &executor->fed, err);
-    free(settled.components);
+        rc = stg_graph_create_fed(graph->spec, stg_graph_boundary(graph->graph),
+                                  &inferred, executor->n_carried, &executor->fed, err);
+    free(inferred.components);
     return rc;
 }
 
@@ -323,7 +323,7 @@ static struct stg_result *last(const struct stg_compute_graph *graph)
     return graph->place != NULL ? stg_place_last(graph->place) : NULL;
 }
 
-static int settle(struct stg_compute_graph *graph, struct stg_err *err)
+static int synchronize(struct stg_compute_graph *graph, struct stg_err *err)
 {
     return graph->place != NULL ? stg_place_check(graph->place, true, err) : 0;
 }
@@ -367,7 +367,7 @@ __attribute__((visibility("default"))) const struct stg_compute stager_compute =
     .keep = stg_result_keep,
     .drop = stg_result_drop,
     .event = stg_result_event,
-    .settle = settle,
+    .synchronize = synchronize,
     .tell = tell,
     .measured = measured,
 };

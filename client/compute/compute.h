@@ -131,7 +131,7 @@ struct stg_compute {
 
     /* Waits for what runs enqueued on the device, and reports each error of
      * one of them once. */
-    int (*settle)(struct stg_compute_graph *graph, struct stg_err *err);
+    int (*synchronize)(struct stg_compute_graph *graph, struct stg_err *err);
 
     /* Where the last run computed, and why there: "cuda:0", "host: …", cut to bytes. */
     void (*tell)(const struct stg_compute_executor *executor, char *buf, size_t bytes);

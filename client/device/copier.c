@@ -477,7 +477,7 @@ int stg_copier_wrap(const struct stg_copier *copier, void *native,
 
 /* ---- close ---- */
 
-void stg_copier_settle(struct stager_stream *stream)
+void stg_copier_synchronize(struct stager_stream *stream)
 {
     while (collect(stream, true))
         ;

@@ -60,7 +60,7 @@ bool stg_copier_is_ahead(const struct stager_stream *stream);
 /* Before the client leaves the pipeline: waits for copies, gives back what
  * the trainer released. After it: what is ahead, whose leases go back if the daemon has
  * let go (parted), else stay with it. */
-void stg_copier_settle(struct stager_stream *stream);
+void stg_copier_synchronize(struct stager_stream *stream);
 void stg_copier_leave(struct stager_stream *stream, bool parted);
 
 /* The tensor as it is on the device, where it is there: strings are not. */

@@ -511,10 +511,11 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
     return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
 }
 
-int stg_computer_settle(struct stager_stream *stream)
+int stg_computer_synchronize(struct stager_stream *stream)
 {
     const struct stg_computer *computer = stream->computer;
-    return computer != NULL ? computer->table->settle(computer->graph, &stream->err) : 0;
+    return computer != NULL ? computer->table->synchronize(computer->graph, &stream->err)
+                            : 0;
 }
 
 /* ---- where ---- */

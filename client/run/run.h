@@ -17,7 +17,7 @@ struct stg_result;
 void stg_computer_destroy(struct stg_computer *computer, bool ours);
 
 /* Waits for the runs on a device. Returns their first error that was not reported yet. */
-int stg_computer_settle(struct stager_stream *stream);
+int stg_computer_synchronize(struct stager_stream *stream);
 
 /* What the last stager_run gave on the device stays, and pins the stream, until
  * stg_run_drop. NULL: nothing is there. */

@@ -2,7 +2,7 @@
  *
  * A staged batch in slices of batch_size rows. Dense tensors and strings are windows into
  * the staged batch; row_splits, indices and dense_shape are rebased into the slice's own
- * scratch, which it keeps, so that nothing is allocated once sizes have settled.
+ * scratch, which it keeps, so that nothing is allocated once sizes are stable.
  *
  * All bytes come from another process: what was checked is not read twice, or is checked
  * again where it decides how much is written.

@@ -43,7 +43,7 @@ static void begin_window(struct stg_tune *tune, const struct stg_tune_view *view
     tune->window = (struct stg_tuner_sample){.least = UINT32_MAX};
     tune->began_ns = view->now_ns;
     tune->room_before_ns = view->room_ns;
-    tune->settle = 0;
+    tune->n_to_skip = 0;
     tune->begins = false;
 }
 
@@ -51,7 +51,7 @@ static void note(struct stg_tune *tune, const void *key, const char *what,
                  const struct stg_tuner_change *change)
 {
     /* What is in hand or in the buffer was made as before. */
-    tune->settle = (uint64_t)change->from + change->to;
+    tune->n_to_skip = (uint64_t)change->from + change->to;
     stg_tuning_note(tune->log, key, what, change);
 }
 
@@ -130,9 +130,9 @@ bool stg_tune_published(struct stg_tune *tune, uint64_t pull_ns, uint64_t busy_n
     struct stg_tuner_sample *window = &tune->window;
     if (!tune->is_on || is_held(tune))
         return false;
-    if (tune->settle > 0 || !has_consumers) {
-        tune->settle -= tune->settle > 0;
-        tune->begins |= tune->settle == 0;
+    if (tune->n_to_skip > 0 || !has_consumers) {
+        tune->n_to_skip -= tune->n_to_skip > 0;
+        tune->begins |= tune->n_to_skip == 0;
         return tune->begins;
     }
     window->n_items++;

@@ -45,7 +45,7 @@ struct stg_tune {
     struct stg_tuner_sample window;  /* n_items, busy, serial, cpu and least so far */
     bool begins;                     /* the next look begins a window */
     uint64_t began_ns, room_before_ns;
-    uint64_t settle; /* items that come before the next window */
+    uint64_t n_to_skip; /* items that come before the next window */
     struct stg_tuning *log;
     bool owns_log;
     bool was_held; /* by trials of partitions: nothing was measured */

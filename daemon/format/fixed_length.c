@@ -113,7 +113,7 @@ static int fixed_length_next(void *reader, int64_t n_max, bool same_chunk, int64
         return STG_FORMAT_END;
     if (r->in_header && same_chunk)
         return STG_FORMAT_FULL;
-    int rc = same_chunk ? 0 : stg_window_settle(&r->window, err);
+    int rc = same_chunk ? 0 : stg_window_compact(&r->window, err);
     if (rc == 0 && r->in_header)
         rc = skip_header(r, ret, err);
     while (rc == 0 && ret->bad.code == 0) {

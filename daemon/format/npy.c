@@ -240,7 +240,7 @@ static int npy_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
         return STG_FORMAT_END;
     if (r->in_header && same_chunk)
         return STG_FORMAT_FULL;
-    int rc = same_chunk ? 0 : stg_window_settle(&r->window, err);
+    int rc = same_chunk ? 0 : stg_window_compact(&r->window, err);
     if (rc == 0 && r->in_header)
         rc = read_header(r, ret, err);
     if (rc < 0 || ret->bad.code != 0)

@@ -72,7 +72,7 @@ static int read_file_next(void *reader, int64_t n_max, bool same_chunk, int64_t 
         return STG_FORMAT_END;
     if (r->knows_size && r->size > most)
         return same_chunk ? STG_FORMAT_FULL : too_long(r, ret);
-    int rc = same_chunk ? 0 : stg_window_settle(&r->window, err);
+    int rc = same_chunk ? 0 : stg_window_compact(&r->window, err);
     if (rc == 0)
         rc = read_all(r, same_chunk, err);
     if (rc < 0 || rc == STG_WINDOW_FULL)

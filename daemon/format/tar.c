@@ -335,7 +335,7 @@ static int tar_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
     ret->bad.code = 0;
     if (r->lost)
         return STG_FORMAT_END;
-    int rc = same_chunk ? 0 : stg_window_settle(&r->window, err);
+    int rc = same_chunk ? 0 : stg_window_compact(&r->window, err);
     if (rc < 0)
         return rc;
     ret->first = r->record;

@@ -188,9 +188,9 @@ static int append(struct text_line *r, bool same_chunk, struct stg_err *err)
 }
 
 /* With a plan, what is behind fill belongs to the reads. */
-static int settle(struct text_line *r, struct stg_err *err)
+static int compact(struct text_line *r, struct stg_err *err)
 {
-    return r->plan_chunk == NULL ? stg_window_settle(&r->window, err) : 0;
+    return r->plan_chunk == NULL ? stg_window_compact(&r->window, err) : 0;
 }
 
 /* ---- lines ---- */
@@ -293,7 +293,7 @@ static int skip_line(struct text_line *r, uint64_t *ret_bytes, struct stg_err *e
         if (stg_window_left(window) > 0)
             last = window->chunk->data[window->fill - 1];
         window->scan = window->fill;
-        rc = settle(r, err);
+        rc = compact(r, err);
         if (rc == 0)
             rc = append(r, false, err);
     }
@@ -373,7 +373,7 @@ static int text_line_next(void *reader, int64_t n_max, bool same_chunk, int64_t 
     ret->bad.code = 0;
     if (r->line < r->window.config.skip_header_lines && same_chunk)
         return STG_FORMAT_FULL;
-    int rc = same_chunk ? 0 : settle(r, err);
+    int rc = same_chunk ? 0 : compact(r, err);
     if (rc == 0)
         rc = skip_header(r, err);
     while (rc >= 0) {

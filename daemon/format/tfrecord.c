@@ -195,7 +195,7 @@ static int tfrecord_next(void *reader, int64_t n_max, bool same_chunk, int64_t *
     ret->bad.code = 0;
     if (r->lost)
         return STG_FORMAT_END;
-    int rc = same_chunk ? 0 : stg_window_settle(&r->window, err);
+    int rc = same_chunk ? 0 : stg_window_compact(&r->window, err);
     while (rc == 0) {
         enum stg_frame_fault fault;
         int64_t n = walk(r, n_max, begin, end, &fault);

@@ -92,7 +92,7 @@ static int make_room(struct stg_window *window, uint64_t bytes, uint64_t at,
     return 0;
 }
 
-int stg_window_settle(struct stg_window *window, struct stg_err *err)
+int stg_window_compact(struct stg_window *window, struct stg_err *err)
 {
     if (window->chunk == NULL)
         return 0;

@@ -45,7 +45,7 @@ void stg_window_start(struct stg_window *window, struct stg_source *source);
 /* To be called when a new block begins, before anything is needed: what comes next may
  * then lie in memory that is still in the cache, and a chunk that was made for a long
  * record is left as soon as what remains fits a usual one. */
-int stg_window_settle(struct stg_window *window, struct stg_err *err);
+int stg_window_compact(struct stg_window *window, struct stg_err *err);
 
 /* At least `bytes` from scan on, or an enum stg_window_need, or a negative code of the
  * source or the quota, or CANCELLED. same_chunk: not in another chunk. */

@@ -15,7 +15,7 @@
 #define WINDOW_MAX_NS (4000 * MS) /* then it has to do with fewer batches */
 #define WINDOW_BATCHES 24u
 #define WINDOW_MIN_BATCHES 3u
-#define SETTLE_MAX_NS (4000 * MS)
+#define FLUSH_MAX_NS (4000 * MS)
 #define TUNING_MAX_NS (4000 * MS) /* that others' trials are waited for */
 #define TRIAL_TICK_MS 10
 #define TICK_MS 250
@@ -71,7 +71,7 @@ static double noise(const double *values, size_t n, double middle)
 static void begin_window(struct stg_smart *smart, const struct stg_smart_view *view,
                          uint32_t cut)
 {
-    smart->state = STG_SMART_SETTLE;
+    smart->state = STG_SMART_FLUSH;
     smart->in_force = cut;
     smart->made_at_switch = view->n_made;
     smart->since_ns = view->now_ns;
@@ -212,7 +212,7 @@ static void look_at_window(struct stg_smart *smart, const struct stg_smart_view 
 static void look_at_settling(struct stg_smart *smart, const struct stg_smart_view *view)
 {
     if (view->n_taken <= smart->made_at_switch &&
-        view->now_ns - smart->since_ns < SETTLE_MAX_NS)
+        view->now_ns - smart->since_ns < FLUSH_MAX_NS)
         return;
     smart->state = STG_SMART_WINDOW;
     smart->window_ns = view->now_ns;
@@ -239,7 +239,7 @@ void stg_smart_plan(struct stg_smart *smart, uint64_t now_ns,
     smart->trial_began_ns = now_ns;
     if (n > 0) {
         smart->trying = 0; /* the next tick begins */
-        smart->state = STG_SMART_SETTLE;
+        smart->state = STG_SMART_FLUSH;
         return;
     }
     stg_decide(smart->decisions, now_ns, what, "holds %s: %s", smart->cuts[0].label, why);
@@ -311,7 +311,7 @@ static void look_at_warm_up(struct stg_smart *smart, const struct stg_smart_view
 
 bool stg_smart_in_trial(const struct stg_smart *smart)
 {
-    return smart->state == STG_SMART_SETTLE || smart->state == STG_SMART_WINDOW;
+    return smart->state == STG_SMART_FLUSH || smart->state == STG_SMART_WINDOW;
 }
 
 /* Windows that something else disturbed are no windows. */
@@ -344,7 +344,7 @@ int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view)
     switch (smart->state) {
     case STG_SMART_WARM_UP: look_at_warm_up(smart, view); break;
     case STG_SMART_PLAN: break;
-    case STG_SMART_SETTLE:
+    case STG_SMART_FLUSH:
         if (smart->trying == 0)
             begin_first(smart, view);
         else

@@ -42,7 +42,7 @@ struct stg_smart_cut {
 enum stg_smart_state {
     STG_SMART_WARM_UP, /* until enough is measured */
     STG_SMART_PLAN,    /* the caller is to say what to try */
-    STG_SMART_SETTLE,  /* batches of the last cut are on their way */
+    STG_SMART_FLUSH,   /* batches of the last cut are on their way */
     STG_SMART_WINDOW,  /* batches are counted */
     STG_SMART_HOLD,
 };

@@ -149,7 +149,7 @@ static int take_tensor(struct answer *answer, uint32_t i, struct stg_tensor *to,
 }
 
 /* A bool is 0 or 1 wherever an op reads one. */
-static void settle_bools(struct stg_tensor *tensor)
+static void normalize_bools(struct stg_tensor *tensor)
 {
     if (tensor->dtype != STAGER_BOOL)
         return;
@@ -176,7 +176,7 @@ static int copy_all(struct answer *answer, struct stg_tensor *tensors,
         return stg_err_prefix(err, rc, "%s", answer->worker->workers->function);
     for (uint32_t i = 0; i < answer->schema->n; i++) {
         stg_batch_tensor_at(base, i, &tensors[i], NULL);
-        settle_bools(&tensors[i]);
+        normalize_bools(&tensors[i]);
     }
     return 0;
 }

@@ -53,7 +53,7 @@ bool stg_buffer_has_room(const struct stg_buffer *buffer)
            (uint64_t)buffer->capacity * buffer->round_items;
 }
 
-static void settle(struct stg_buffer *buffer, uint32_t extent,
+static void retire(struct stg_buffer *buffer, uint32_t extent,
                    struct stg_effects *effects)
 {
     struct stg_item *item = &buffer->items[extent];
@@ -113,7 +113,7 @@ void stg_buffer_pop(struct stg_buffer *buffer, struct stg_effects *effects)
     effects->events.has_taken = true;
     effects->events.n_rounds = stg_buffer_n_rounds(buffer);
     effects->wake |= STG_WAKE_ROOM;
-    settle(buffer, extent, effects);
+    retire(buffer, extent, effects);
 }
 
 void stg_buffer_discard(struct stg_buffer *buffer, struct stg_effects *effects)
@@ -123,7 +123,7 @@ void stg_buffer_discard(struct stg_buffer *buffer, struct stg_effects *effects)
     while (buffer->n_returned > 0) {
         uint32_t extent = stg_item_take_returned(buffer, 0);
         buffer->items[extent].n_pending--;
-        settle(buffer, extent, effects);
+        retire(buffer, extent, effects);
     }
 }
 
@@ -132,7 +132,7 @@ void stg_item_acknowledge(struct stg_buffer *buffer, uint32_t extent,
 {
     buffer->items[extent].acked = true;
     buffer->items[extent].n_pending--;
-    settle(buffer, extent, effects);
+    retire(buffer, extent, effects);
 }
 
 void stg_item_lose(struct stg_buffer *buffer, uint32_t extent,
@@ -140,7 +140,7 @@ void stg_item_lose(struct stg_buffer *buffer, uint32_t extent,
 {
     buffer->items[extent].lost = true;
     buffer->items[extent].n_pending--;
-    settle(buffer, extent, effects);
+    retire(buffer, extent, effects);
 }
 
 void stg_item_return(struct stg_buffer *buffer, uint32_t extent)

@@ -68,7 +68,7 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
 }
 
 /* Once nothing of the pass is in hand, its end is what it is. */
-static void settle_end(struct stg_stage *stage)
+static void record_failure(struct stg_stage *stage)
 {
     const struct stg_err *err = &stage->runners.end.err;
     if (stage->pass.state != STG_PASS_PULLED ||
@@ -141,7 +141,7 @@ void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)
     if (!closed)
         source_failed(stage, rc, &err);
     propose_end(stage, stage->runners.pull_sequence, closed ? NULL : &err);
-    settle_end(stage);
+    record_failure(stage);
     stg_delivery_run(stage);
 }
 
@@ -415,8 +415,8 @@ static void discard(struct stg_stage *stage, const struct stg_work *work)
 }
 
 /* Its turn has come. */
-static void settle(struct stg_stage *stage, const struct stg_work *work, uint64_t key,
-                   enum verdict verdict)
+static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64_t key,
+                    enum verdict verdict)
 {
     enum room room = NO_NEED;
     if (is_cut(stage, work->sequence))
@@ -466,7 +466,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     if (verdict == CLOSED || verdict == CANCELLED)
         propose_end(stage, work->sequence, verdict == CLOSED ? NULL : &work->err);
     if (wait_for_turn(stage, key)) {
-        settle(stage, work, key, verdict);
+        resolve(stage, work, key, verdict);
     } else {
         stage->counts.n_discarded++;
         discard(stage, work);
@@ -478,7 +478,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     if (stage->pass.publish_next == key)
         stage->pass.publish_next++;
     stage->effects.events.published = work;
-    settle_end(stage);
+    record_failure(stage);
     stg_delivery_run(stage);
     stage->effects.wake |= STG_WAKE_TURN;
     stg_stage_commit(stage);

@@ -93,7 +93,7 @@ static int link_fed(struct stg_graph *graph, size_t i, struct stg_err *err)
     feed->component = graph->fed.components[i];
     *spec = (struct stg_feed){.name = feed->component.name, .client = true};
     feed->spec = spec;
-    feed->is_settled = true;
+    feed->is_ready = true;
     feed->is_carried = i + graph->n_carried >= graph->fed.n;
     int rc = stg_graph_resolve_unfed(graph, spec->name, &feed->target, err);
     if (rc == -STAGER_NOT_FOUND && is_read(graph, spec->name)) {
@@ -176,8 +176,8 @@ static int mismatch(const struct stg_graph_feed *feed, const struct stg_componen
 }
 
 /* The literal as a tensor of the dtype of what it replaces; a scalar fills any shape. */
-static int settle_value(struct stg_graph *graph, struct stg_graph_feed *feed,
-                        const struct stg_component *wanted, struct stg_err *err)
+static int make_value(struct stg_graph *graph, struct stg_graph_feed *feed,
+                      const struct stg_component *wanted, struct stg_err *err)
 {
     const struct stg_attr *value = feed->spec->value;
     struct stg_component is = {.dtype = wanted->dtype, .ndim = value->ndim};
@@ -210,8 +210,8 @@ static int check_side(const struct stg_graph *graph, const struct stg_ref *ref,
                    name);
 }
 
-static int settle(struct stg_graph *graph, struct stg_graph_feed *feed,
-                  struct stg_err *err)
+static int infer(struct stg_graph *graph, struct stg_graph_feed *feed,
+                 struct stg_err *err)
 {
     int rc = check_side(graph, &feed->target, feed->spec->name, err);
     if (rc == 0 && feed->has_source)
@@ -223,7 +223,7 @@ static int settle(struct stg_graph *graph, struct stg_graph_feed *feed,
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "the node has %zu outputs",
                        graph->nodes[feed->target.index].n_outputs);
     if (!feed->has_source)
-        return settle_value(graph, feed, wanted, err);
+        return make_value(graph, feed, wanted, err);
     const struct stg_component *is = stg_graph_component(graph, &feed->source);
     if (is == NULL && feed->source.kind == STG_REF_NODE)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "tensor: \"%s\" has %zu outputs",
@@ -234,35 +234,35 @@ static int settle(struct stg_graph *graph, struct stg_graph_feed *feed,
     return 0;
 }
 
-int stg_graph_settle_value(struct stg_graph *graph, const struct stg_ref *ref,
-                           struct stg_err *err)
+int stg_graph_make_value(struct stg_graph *graph, const struct stg_ref *ref,
+                         struct stg_err *err)
 {
     struct stg_graph_feed *feed = &graph->feeds[ref->index];
     if (feed->has_source && feed->source.kind == STG_REF_FEED)
         feed = &graph->feeds[feed->source.index];
-    if (feed->has_source || feed->is_settled)
+    if (feed->has_source || feed->is_ready)
         return 0;
-    int rc = settle(graph, feed, err);
+    int rc = infer(graph, feed, err);
     if (rc < 0)
         return blame(feed->spec, rc, err);
-    feed->is_settled = true;
+    feed->is_ready = true;
     return 0;
 }
 
-int stg_graph_settle_feeds(struct stg_graph *graph, struct stg_err *err)
+int stg_graph_infer_feeds(struct stg_graph *graph, struct stg_err *err)
 {
     for (size_t i = 0; i < graph->n_feeds; i++) {
         struct stg_graph_feed *feed = &graph->feeds[i];
         struct stg_ref ref = {.kind = STG_REF_FEED, .index = (uint32_t)i};
-        int rc = stg_graph_settle_value(graph, &ref, err);
+        int rc = stg_graph_make_value(graph, &ref, err);
         if (rc < 0)
             return rc;
-        if (feed->is_settled)
+        if (feed->is_ready)
             continue;
-        rc = settle(graph, feed, err);
+        rc = infer(graph, feed, err);
         if (rc < 0)
             return blame(feed->spec, rc, err);
-        feed->is_settled = true;
+        feed->is_ready = true;
     }
     return 0;
 }

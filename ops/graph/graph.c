@@ -52,7 +52,7 @@ static int infer_node(struct stg_graph *graph, struct stg_graph_node *node,
     for (size_t i = 0; i < n; i++) {
         const struct stg_ref *ref = &node->inputs[i];
         if (ref->kind == STG_REF_FEED) {
-            int rc = stg_graph_settle_value(graph, ref, err);
+            int rc = stg_graph_make_value(graph, ref, err);
             if (rc < 0)
                 return rc;
         }
@@ -321,7 +321,7 @@ static int create_inside(struct stg_graph *graph, const struct stg_schema *eleme
     if (rc < 0)
         return rc;
     if (element != NULL) {
-        rc = stg_graph_settle_feeds(graph, err);
+        rc = stg_graph_infer_feeds(graph, err);
         if (rc == 0)
             rc = make_boundary(graph, err);
         if (rc == 0)

@@ -63,7 +63,7 @@ struct stg_graph_feed {
     struct stg_ref source; /* no feed that has a source itself */
     struct stg_tensor value;
     struct stg_component component;
-    bool is_settled; /* value and component are there */
+    bool is_ready;   /* value and component are there */
     bool is_needed;  /* a feature depends on it */
     bool is_carried; /* in a client: an output of a node that ran before the boundary */
 };
@@ -177,12 +177,12 @@ int stg_graph_link_feeds(struct stg_graph *graph, struct stg_err *err);
 
 /* Makes value and component of a feed that is a value, once what it replaces is inferred.
  */
-int stg_graph_settle_value(struct stg_graph *graph, const struct stg_ref *ref,
-                           struct stg_err *err);
+int stg_graph_make_value(struct stg_graph *graph, const struct stg_ref *ref,
+                         struct stg_err *err);
 
 /* Of all feeds, once every node of the stage subgraph is inferred: dtypes, shapes, sides.
  */
-int stg_graph_settle_feeds(struct stg_graph *graph, struct stg_err *err);
+int stg_graph_infer_feeds(struct stg_graph *graph, struct stg_err *err);
 
 /* What the features need: no placeholder that nothing feeds; says which feeds. */
 int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err);

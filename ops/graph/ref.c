@@ -59,7 +59,7 @@ const struct stg_tensor *stg_graph_constant(const struct stg_graph *graph,
         const struct stg_graph_feed *feed = &graph->feeds[ref->index];
         if (feed->has_source)
             return stg_graph_constant(graph, &feed->source);
-        return feed->is_settled && !feed->spec->client ? &feed->value : NULL;
+        return feed->is_ready && !feed->spec->client ? &feed->value : NULL;
     }
     if (ref->kind != STG_REF_NODE)
         return NULL;

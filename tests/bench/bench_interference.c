@@ -21,7 +21,7 @@
 
 #define FILE_ROWS (24 * CRITEO_BATCH_ROWS)
 #define SLICE_NS UINT64_C(100000000)
-#define SETTLE_NS 30000000
+#define WARM_UP_NS 30000000
 #define MAX_ROUNDS 1000
 #define MIN_ROUNDS 3
 
@@ -120,9 +120,9 @@ static void be_beside(struct fixture *fixture, int fd, void *arg)
 }
 
 /* A running runner finishes its batch, and finds no room for it. */
-static void settle(void)
+static void warm_up(void)
 {
-    struct timespec wait = {.tv_nsec = SETTLE_NS};
+    struct timespec wait = {.tv_nsec = WARM_UP_NS};
     nanosleep(&wait, NULL);
 }
 
@@ -130,11 +130,11 @@ static double compute_beside(struct neighbour *neighbour)
 {
     atomic_store(neighbour->runs, 1);
     trainer_send(neighbour->trainer.fd, 1);
-    settle();
+    warm_up();
     double rate = compute(SLICE_NS);
     atomic_store(neighbour->runs, 0);
     trainer_recv(neighbour->trainer.fd);
-    settle();
+    warm_up();
     return rate;
 }
 

@@ -218,7 +218,7 @@ static void last_decision(const char *name, char *buf, size_t bytes)
 }
 
 /* Lets `auto` find its partition; keeps the others awake. */
-static void settle(const struct subject *subject, const struct trainer *trainers)
+static void warm_up(const struct subject *subject, const struct trainer *trainers)
 {
     size_t last = subject->n_variants - 1;
     char text[256];
@@ -259,7 +259,7 @@ static void run_subject(struct subject *subject)
         snprintf(runners[i].name, sizeof(runners[i].name), "%s", subject->names[i]);
         trainer_start(&trainers[i], train, &bench.fixture, &runners[i]);
     }
-    settle(subject, trainers);
+    warm_up(subject, trainers);
     uint64_t end = bench_now_ns() + (uint64_t)(bench.seconds * 1e9);
     double slice = bench.seconds / 60 < 0.25 ? bench.seconds / 60 : 0.25;
     do {

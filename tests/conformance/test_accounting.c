@@ -338,7 +338,7 @@ static void play_events(struct run *run)
 }
 
 /* A runner that waits for its turn to draw holds memory until it sees the end. */
-static bool is_settled(const struct fixture_status *status, void *arg)
+static bool is_idle(const struct fixture_status *status, void *arg)
 {
     return status->n_detached == 0 && status->n_away == 0 &&
            status->unacknowledged == 0 && status->memory_used_bytes == 0;
@@ -373,7 +373,7 @@ static void play_to_the_end(struct run *run)
                  (unsigned long long)status.unacknowledged, status.n_away,
                  status.last_error);
     }
-    fixture_wait(&run->fixture, "rows", 20000, is_settled, NULL);
+    fixture_wait(&run->fixture, "rows", 20000, is_idle, NULL);
 }
 
 static void account(uint64_t seed, int delivery)

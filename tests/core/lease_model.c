@@ -12,7 +12,7 @@ static uint32_t granules_of(uint64_t bytes)
 }
 
 /* I2, I9: granules become free when neither the lender nor a lease holds them. */
-static void settle(struct model *model, uint32_t id)
+static void update_state(struct model *model, uint32_t id)
 {
     struct model_extent *extent = &model->extents[id];
     if (extent->lender || model_leases_on(model, id) > 0)
@@ -76,7 +76,7 @@ void model_sealed(struct model *model, uint32_t id, uint64_t bytes)
 void model_dropped(struct model *model, uint32_t id)
 {
     model->extents[id].lender = false;
-    settle(model, id);
+    update_state(model, id);
 }
 
 uint32_t model_held(const struct model *model, uint32_t client)
@@ -136,7 +136,7 @@ bool model_owns(const struct model *model, uint32_t client, struct stg_lease lea
 void model_ended(struct model *model, uint32_t lease)
 {
     model->leases[lease].out = false;
-    settle(model, model->leases[lease].extent);
+    update_state(model, model->leases[lease].extent);
 }
 
 static bool is_quarantined(const struct model *model, uint32_t extent)

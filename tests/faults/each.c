@@ -26,13 +26,13 @@ static int64_t now_millis(void)
     return (int64_t)(uv_hrtime() / 1000000);
 }
 
-static void settle(struct each *each, struct inside_state *ret)
+static void wait_idle(struct each *each, struct inside_state *ret)
 {
     if (each->scenario->outside_loop)
         *ret = (struct inside_state){.n_blocks = inject_blocks(),
                                      .n_fds = inside_count_fds()};
     else
-        inside_settle(each->inside, ret);
+        inside_wait_idle(each->inside, ret);
 }
 
 static void restore(struct inside *inside, const struct inside_scenario *scenario)
@@ -71,7 +71,7 @@ static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool f
     each->n_errors += rc < 0;
     each->n_done++;
     struct inside_state state; /* work begun under the fault ends because of it */
-    settle(each, &state);
+    wait_idle(each, &state);
     restore(each->inside, each->scenario);
     return failed;
 }
@@ -87,11 +87,11 @@ static void check(struct each *each, enum inject_call call, uint64_t n, bool for
 {
     struct inside_state after;
     attempt(each, call, n, for_ever);
-    settle(each, &after);
+    wait_idle(each, &after);
     for (int i = 0; i < N_TRIES && !is_same(&after, &each->before); i++) {
         each->before.n_blocks = after.n_blocks;
         attempt(each, call, n, for_ever);
-        settle(each, &after);
+        wait_idle(each, &after);
     }
     const struct inside_state *b = &each->before;
     if (!is_same(&after, b))
@@ -140,7 +140,7 @@ void inside_each(struct inside *inside, const struct inside_scenario *scenario)
                              : n_calls[i];
         restore(inside, scenario);
     }
-    settle(&each, &each.before);
+    wait_idle(&each, &each.before);
     each.n_done = each.n_errors = 0;
     for (int i = 0; i < INJECT_N; i++) {
         enum inject_call call = (enum inject_call)i;

@@ -160,7 +160,7 @@ static struct inside_state look(struct inside *inside)
     return state;
 }
 
-void inside_settle(struct inside *inside, struct inside_state *ret)
+void inside_wait_idle(struct inside *inside, struct inside_state *ret)
 {
     int64_t end = now_millis() + inside_millis(5000);
     struct timespec wait = {.tv_nsec = 200000};

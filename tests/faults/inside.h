@@ -43,7 +43,7 @@ void inside_start(struct inside *inside);
 void inside_stop(struct inside *inside);
 
 /* Waits until the daemon has neither sessions nor instances; fails the test after 5 s. */
-void inside_settle(struct inside *inside, struct inside_state *ret);
+void inside_wait_idle(struct inside *inside, struct inside_state *ret);
 
 /* Returns a deadline, longer under a sanitizer (STG_TEST_SLOW). */
 int64_t inside_millis(int64_t millis);

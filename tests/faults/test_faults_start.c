@@ -100,7 +100,7 @@ static int reload(struct inside *inside, char text[512])
     stg_log_set_level((enum stg_log_level)0); /* loading the settings sets it again */
     kill(getpid(), SIGHUP);
     for (int i = 0; i < 3; i++) /* the signal arrives through a pipe of the loop */
-        inside_settle(inside, &state);
+        inside_wait_idle(inside, &state);
     CHECK(state.max_clients <= max_clients);
     return 0;
 }
@@ -111,7 +111,7 @@ static void reload_again(struct inside *inside)
     write_max_clients(inside, ++max_clients);
     kill(getpid(), SIGHUP);
     for (int i = 0; i < 5000 && state.max_clients != max_clients; i++)
-        inside_settle(inside, &state);
+        inside_wait_idle(inside, &state);
     if (state.max_clients != max_clients)
         FAIL("after %s: max_clients is %u, not %u", inside->doing, state.max_clients,
              max_clients);

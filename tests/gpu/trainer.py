@@ -37,7 +37,7 @@ class Bench:
         if not self.is_cuda:
             torch.set_num_threads(job["threads"])
 
-    def settle(self):
+    def synchronize(self):
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
 
@@ -109,7 +109,7 @@ class Bench:
         while now() - began < seconds or n == 0:
             trainer.step(next(batches))
             n += 1
-        self.settle()
+        self.synchronize()
         return n, now() - began
 
     def decide(self, trainer, batches, name, seconds):
@@ -150,14 +150,14 @@ class Bench:
     def each(self, batches, use, seconds):
         for rows in itertools.islice(batches, LATE_BATCHES):
             use(rows)
-        self.settle()
+        self.synchronize()
         n, began = 0, now()
         while now() - began < seconds or n < LATE_BATCHES:
             use(next(batches))
             n += 1
             if n % LATE_BATCHES == 0:
-                self.settle()
-        self.settle()
+                self.synchronize()
+        self.synchronize()
         return (now() - began) / n
 
     def obey(self, command):

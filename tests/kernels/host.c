@@ -48,7 +48,7 @@ void *bench_room(const struct bench *bench, size_t bytes)
 }
 
 /* Waits for the default stream through an event. */
-static void settle(const struct bench *bench)
+static void synchronize(const struct bench *bench)
 {
     struct stg_device_event *event;
     CHECK_OK(bench->device->event_create(0, &event, &err), err);
@@ -61,7 +61,7 @@ void *bench_up(const struct bench *bench, const void *data, size_t bytes)
 {
     void *at = bench_room(bench, bytes);
     CHECK_OK(bench->device->copy_in(NULL, at, data, bytes, &err), err);
-    settle(bench);
+    synchronize(bench);
     return at;
 }
 
@@ -70,7 +70,7 @@ void *bench_down(const struct bench *bench, const void *at, size_t bytes)
     void *data = malloc(bytes + 1);
     CHECK(data != NULL);
     CHECK_OK(bench->device->copy_out(NULL, data, at, bytes, &err), err);
-    settle(bench);
+    synchronize(bench);
     return data;
 }
 

@@ -25,7 +25,7 @@ CUDA, OLD, NEW = 2, b"dltensor", b"dltensor_versioned"
 class Standin(ctypes.Structure):
     """struct standin of tests/standin/standin.h."""
 
-    _fields_ = [(name, ctypes.CFUNCTYPE(None)) for name in ("hold", "go", "settle")]
+    _fields_ = [(name, ctypes.CFUNCTYPE(None)) for name in ("hold", "go", "synchronize")]
     _fields_ += [("block", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("unblock", ctypes.CFUNCTYPE(None)),
                  ("no_read_only", ctypes.c_bool),
                  ("no_memory", ctypes.c_bool)]
@@ -58,7 +58,7 @@ def exported(capsule, name, offset=0):
 def values(tensor, device, **how):
     """The device's data, once all copies are done."""
     capsule = tensor.__dlpack__(**how)
-    device.settle()
+    device.synchronize()
     at = exported(capsule, OLD)
     assert (at.device_type, at.device_id, at.ndim, at.bits) == (CUDA, 0, 1, 64), at
     n = tensor.shape[0]
@@ -151,7 +151,7 @@ class OnAStandIn(case.Case):
         with stager.open(name, gpu="cuda", max_in_flight=1, depth=1) as stream:
             batches = iter(stream)
             capsule = next(batches).tensors().popitem()[1].__dlpack__()
-            device.settle()
+            device.synchronize()
             self.assertEqual(exported(capsule, OLD).device_type, CUDA)
             second = next(batches)
             with self.assertRaises(stager.MaxInFlightError):

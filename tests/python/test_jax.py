@@ -111,7 +111,7 @@ class BehindTheBack(JaxCase):
     def test_a_client_that_keeps_arrays_gets_a_hint(self):
         stream = stager.jax.open(self.floats())
         kept = [stager.jax.tree(stream.next()) for _ in range(2)]
-        with mock.patch.object(stager._stream, "_SETTLED_S", 0.01):
+        with mock.patch.object(stager._stream, "_SYNCHRONIZE_S", 0.01):
             with self.assertRaises(stager.MaxInFlightError):
                 stream.next()
         self.assertEqual(kept[1]["x"].tolist(), [4, 5, 6, 7])

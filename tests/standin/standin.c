@@ -379,7 +379,7 @@ static bool is_still(void)
     return true;
 }
 
-static void settle(void)
+static void synchronize(void)
 {
     pthread_mutex_lock(&standin_lock);
     while (!is_still())
@@ -411,7 +411,7 @@ __attribute__((visibility("default"))) const struct stg_device *stg_cuda_device(
 
 struct standin standin_control = {.hold = hold,
                                   .go = go,
-                                  .settle = settle,
+                                  .synchronize = synchronize,
                                   .block = block,
                                   .unblock = unblock,
                                   .n_devices = 1,

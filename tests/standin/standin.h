@@ -23,7 +23,7 @@ struct standin {
     void (*hold)(void);
     void (*go)(void);
     /* Waits until no stream can continue. */
-    void (*settle)(void);
+    void (*synchronize)(void);
     /* Stops this stream here until unblock. */
     void (*block)(struct stg_stream *stream);
     void (*unblock)(void);

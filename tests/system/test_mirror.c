@@ -37,7 +37,7 @@ static int64_t look(const struct stager_batch *batch)
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK_INT(stager_batch_tensor(batch, "pad", &pad), 0);
     CHECK_INT(x.device, 1);
-    standin->settle(); /* its own copies; shared ones are not counted */
+    standin->synchronize(); /* its own copies; shared ones are not counted */
     const int64_t *values = standin->see(x.data);
     const float *pads = standin->see(pad.data);
     for (int i = 0; i < x.shape[0]; i++)
@@ -499,7 +499,7 @@ static void a_batch_is_not_written_over_while_work_reads_it(void)
     stager_stream_info(stream, &info);
     CHECK(info.held > 0); /* its lease has not been released */
     standin->unblock();
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(*late, 0);
     for (int i = 1; i < 200; i++) {
         CHECK_INT(stager_next(stream, fixture_millis(20000), &batch), 0);

@@ -26,7 +26,7 @@ class Hook:
         return value
 
     # Waits until nothing is computed with batches that the loop has let go of; None: nothing ever is.
-    settle: Optional[Callable[[], None]] = None
+    synchronize: Optional[Callable[[], None]] = None
 
 
 class _Function(Hook):

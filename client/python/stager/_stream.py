@@ -22,7 +22,7 @@ from ._places import depth
 
 _STATE_VERSION = 1
 _MAX_IN_FLIGHT, _MAX_THREADS = 256, 64  # libstager's
-_SETTLED_S = 5.0  # within which a library lets go of what it has computed with
+_SYNCHRONIZE_S = 5.0  # within which a library lets go of what it has computed with
 
 # As enum stager_dtype of stager.h numbers them.
 _DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9,
@@ -154,7 +154,7 @@ class Stream:
         gpu = hook.gpu if gpu is None and hook is not None else gpu
         writable = writable or (hook is not None and hook.writable)
         self._ahead = None if hook is None else Ahead(hook, depth)
-        self._settle = None if hook is None else hook.settle
+        self._synchronize = None if hook is None else hook.synchronize
         self.name = name
         self.rank = _from_environment("RANK", rank)
         self.world_size = _from_environment("WORLD_SIZE", world_size)
@@ -282,7 +282,7 @@ class Stream:
             held = self._core.held()
             if self._core.closed or os.getpid() != self._pid:
                 raise
-            if self._settle is not None and millis != 0 and self._room_comes(self._settle):
+            if self._synchronize is not None and millis != 0 and self._room_comes(self._synchronize):
                 lease = self._core.next(millis)
             elif len(held) < self._core.info()["max_in_flight"]:
                 raise
@@ -311,11 +311,11 @@ class Stream:
     def _locate(self, error: Error) -> None:
         _admin.locate(error, _admin.places_of(self.runtime_dir, self.name))
 
-    def _room_comes(self, settle: Callable[[], None]) -> bool:
+    def _room_comes(self, synchronize: Callable[[], None]) -> bool:
         """Is less than max_in_flight in hand when nothing is computed any more? Its memory is given back by
         another thread, a moment later."""
-        settle()
-        max_in_flight, end = self._core.info()["max_in_flight"], time.monotonic() + _SETTLED_S
+        synchronize()
+        max_in_flight, end = self._core.info()["max_in_flight"], time.monotonic() + _SYNCHRONIZE_S
         while len(self._core.held()) >= max_in_flight:
             if time.monotonic() > end:
                 return False

@@ -21,7 +21,7 @@ from ._errors import FailedPreconditionError
 from ._stream import Stream
 
 
-def _settle() -> None:
+def _synchronize() -> None:
     """JAX computes behind its caller's back, and keeps what it computes with."""
     for array in jax.live_arrays():
         if not array.is_deleted():
@@ -65,7 +65,7 @@ def open(name: str, **options: Any) -> Stream:  # pylint: disable=redefined-buil
     """stager.open with writable=True. Where JAX still computes with max_in_flight batches that the loop has let
     go of, `next` waits for it."""
     stream = Stream(name, **{"writable": True, **options})
-    stream._settle = _settle
+    stream._synchronize = _synchronize
     return stream
 
 
@@ -73,7 +73,7 @@ class _Device(Hook):
     """A device, to which JAX copies by itself; whoever uses an array waits for its copy."""
 
     writable = True
-    settle = staticmethod(_settle)
+    synchronize = staticmethod(_synchronize)
 
     def __init__(self, device: Any) -> None:
         self._device = device

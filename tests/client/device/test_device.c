@@ -29,7 +29,7 @@ static void tensors_are_on_the_device(void)
     CHECK_INT(standin->n_registered, 1);
     fake_publish(&fake, 3, 41, 1000, 5);
     struct stager_batch *batch = on_device_take(stream);
-    standin->settle();
+    standin->synchronize();
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor_at(batch, 0, &x), 0);
     CHECK_INT(x.device, 1);
@@ -88,7 +88,7 @@ static void strings_stay_where_they_are(void)
             fake_descriptor(&fake, 0, 1, write_mixed(&fake, 100, only_text != 0));
         stg_ring_push(&fake.ring, &d);
         struct stager_batch *batch = on_device_take(stream);
-        standin->settle();
+        standin->synchronize();
         struct stager_tensor t;
         CHECK_INT(stager_batch_tensor(batch, "text", &t), 0);
         CHECK_INT(t.device, 0);
@@ -116,7 +116,7 @@ static void batches_of_growing_sizes_find_room(void)
     for (int i = 0; i < 12; i++) {
         fake_publish(&fake, (uint32_t)i, (uint64_t)i, i * 10, 1 + i * 600);
         struct stager_batch *batch = on_device_take(stream);
-        standin->settle();
+        standin->synchronize();
         CHECK_INT(on_device_seen(batch), i * 10);
         stager_release(batch);
     }
@@ -134,7 +134,7 @@ static void next_does_not_wait_for_the_copy(void)
     struct stager_batch *batch = on_device_take(stream);
     CHECK(!is_there(batch));
     standin->go();
-    standin->settle();
+    standin->synchronize();
     CHECK(is_there(batch));
     CHECK_INT(on_device_seen(batch), 7);
     stager_release(batch);
@@ -159,7 +159,7 @@ static void batches_are_copied_ahead(void)
     for (int i = 1; i < 5; i++)
         batches[i] = on_device_take(stream);
     CHECK_INT(standin->n_copies, 5);
-    standin->settle();
+    standin->synchronize();
     for (int i = 0; i < 5; i++) {
         CHECK_INT(on_device_number(batches[i]), i);
         CHECK_INT(on_device_seen(batches[i]), i * 100);
@@ -181,7 +181,7 @@ static void a_lease_goes_back_when_its_copy_is_done(void)
     stager_release(on_device_take(stream));
     CHECK_INT(fake_releases(&fake), 0);
     standin->go();
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(fake_releases(&fake), 0); /* the client slept through it */
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_releases(&fake), 1);
@@ -251,7 +251,7 @@ static void memory_is_written_again_after_the_trainers_work(void)
     struct stager_stream *stream = start_beside(&fake, &trainer, &spec);
     fake_publish(&fake, 0, 1, 7, 3);
     struct stager_batch *batch = on_device_take(stream);
-    standin->settle();
+    standin->synchronize();
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     const int64_t *at = standin->see(x.data);
@@ -263,11 +263,11 @@ static void memory_is_written_again_after_the_trainers_work(void)
         on_device_take(stream);
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK(standin->see(x.data) == at);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(*at, 7);
     CHECK(!is_there(batch));
     standin->unblock();
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(*at, 8);
     CHECK(is_there(batch));
     stager_release(batch);
@@ -285,16 +285,16 @@ static void memory_is_written_again_after_work_on_the_stream_that_is_named(void)
     fake_publish(&fake, 0, 1, 7, 3);
     struct stager_batch *batch = on_device_take(stream);
     CHECK_INT(stager_batch_wait(batch, other), 0);
-    standin->settle();
+    standin->synchronize();
     standin->block(other);
     stager_release_after(batch, other);
     fake_publish(&fake, 1, 2, 8, 3);
     batch = on_device_take(stream);
-    standin->settle();
+    standin->synchronize();
     CHECK(!is_there(batch));
     CHECK_INT(on_device_seen(batch), 7);
     standin->unblock();
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(on_device_seen(batch), 8);
     stager_release_after(batch, trainer);
     stager_close(stream);
@@ -317,7 +317,7 @@ static void the_trainers_stream_waits_for_the_copy(void)
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     CHECK_OK(device->copy_out(trainer, got, x.data, sizeof(got), &err), err);
     standin->go();
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(got[0], 7);
     CHECK_INT(got[1], 8);
     stager_release(batch);
@@ -344,7 +344,7 @@ static void without_read_only_page_locking_a_copy_bounces(void)
     CHECK_INT(standin->n_bounces, 3);
     CHECK(!is_there(batches[0])); /* page-locked: the copy is made later */
     standin->go();
-    standin->settle();
+    standin->synchronize();
     for (int i = 0; i < 3; i++) {
         CHECK_INT(on_device_seen(batches[i]), i * 100);
         stager_release(batches[i]);

@@ -70,7 +70,7 @@ static void a_copy_that_fails_costs_its_batch(void)
     stager_release(batch);
     batch = on_device_take(stream);
     CHECK_INT(on_device_number(batch), 3);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(on_device_seen(batch), 3);
     stager_release(batch);
     on_device_finish(&fake, stream);
@@ -98,7 +98,7 @@ static void batches_ahead_of_a_revocation_are_dropped(void)
     struct stager_batch *batch = on_device_take(stream);
     stg_ring_finish(&fake.ring, STAGER_DEADLINE_EXCEEDED, "held for too long");
     stg_ring_cut(&fake.ring);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stream), "held for too long");
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
@@ -138,7 +138,7 @@ static void a_batch_in_hand_outlives_its_stream(void)
     struct stager_batch *batch = on_device_take(stream);
     stager_close(stream);
     CHECK(standin->n_allocations > 0);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(on_device_seen(batch), 5);
     stager_release(batch);
     on_device_stop(&fake);
@@ -166,7 +166,7 @@ static void a_forked_child_touches_no_device(void)
     struct stager_stream *stream = on_device_start(&fake);
     fake_publish(&fake, 0, 1, 1, 1);
     struct stager_batch *batch = on_device_take(stream);
-    standin->settle();
+    standin->synchronize();
     pid_t child = fork();
     if (child == 0) {
         void *event;

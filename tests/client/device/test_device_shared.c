@@ -59,7 +59,7 @@ static void is_copied(struct fake *fake, char *memory)
     struct stager_stream *stream = on_device_open(
         fake, (struct stager_options){.struct_size = sizeof(struct stager_options)});
     struct stager_batch *batch = on_device_take(stream);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(on_device_seen(batch), 500);
     was_shared(stream, 0, 1);
     stager_release(batch);
@@ -100,9 +100,9 @@ static void its_lease_goes_back_when_the_trainers_work_is_over(void)
     struct stager_batch *second = on_device_take(stream);
     CHECK_INT(fake_releases(&fake), 0);
     standin->unblock();
-    standin->settle();
+    standin->synchronize();
     stager_release(second);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_releases(&fake), 2);
     finish(&fake, stream, memory);

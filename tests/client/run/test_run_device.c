@@ -88,7 +88,7 @@ static const float *floats(const struct stager_tensor *tensor)
 {
     if (tensor->device == 0)
         return tensor->data;
-    standin->settle();
+    standin->synchronize();
     return standin->see(tensor->data);
 }
 
@@ -218,7 +218,7 @@ static void stager_run_does_not_wait_for_the_device(void)
     CHECK_INT(stager_run_event(stream, &event), 0);
     CHECK_INT(device->event_query(event, NULL), 0);
     standin->go();
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(device->event_query(event, NULL), 1);
     check_log(&log, 7);
     name = "sum";
@@ -250,7 +250,7 @@ static void check_order(bool is_own)
     if (!is_own)
         CHECK_INT(stager_run_wait(stream, other), 0);
     CHECK_OK(device->event_record(event, is_own ? NULL : other, &err), err);
-    standin->settle();
+    standin->synchronize();
     CHECK_INT(device->event_query(event, &err), 0);
     standin->unblock();
     CHECK_OK(device->event_wait(event, &err), err);
@@ -400,7 +400,7 @@ static void an_error_of_the_last_batches_is_reported_before_the_end(void)
         bad[i] = take(&fake, stream, 1 + i, 80 + 10 * (int64_t)i);
     for (int i = 0; i < 3; i++)
         fetch(stream, good, &name, 1, &rows);
-    standin->settle();
+    standin->synchronize();
     standin->hold(); /* their errors are not known yet */
     for (int i = 0; i < 2; i++)
         fetch(stream, bad[i], &name, 1, &rows);
@@ -429,7 +429,7 @@ static void an_error_is_reported_when_the_device_is_behind(void)
                         *bad = take(&fake, stream, 1, 60);
     for (int i = 0; i < 3; i++)
         fetch(stream, good, &name, 1, &rows);
-    standin->settle();
+    standin->synchronize();
     standin->hold();
     fetch(stream, bad, &name, 1, &rows); /* its error is not known yet */
     fetch(stream, good, &name, 1, &rows);
@@ -543,7 +543,7 @@ static void a_child_of_fork_leaves_the_device_alone(void)
     struct stager_tensor results[N_SOME];
     struct stager_batch *batch = take(&fake, stream, 0, 3);
     fetch(stream, batch, some, N_SOME, results);
-    standin->settle();
+    standin->synchronize();
     pid_t child = fork();
     if (child == 0) {
         stager_release(batch);
