@@ -119,9 +119,9 @@ static const char *integer_hint(const struct target *t)
 static int fail_integer(struct stg_reader *r, const struct target *t)
 {
     struct stg_read_range range = stg_read_range_of(t->field, t->type);
-    int64_t kept_as;
+    int64_t stands_for;
     const char *or_auto =
-        stg_read_auto_of(t->field, t->type, &kept_as) ? ", or auto" : "";
+        stg_read_auto_of(t->field, t->type, &stands_for) ? ", or auto" : "";
     char expected[96];
     if (range.min == INT64_MIN)
         snprintf(expected, sizeof(expected), "an integer");

@@ -104,7 +104,7 @@ struct stg_read_range stg_read_range_of(const ProtobufCFieldDescriptor *field,
 static const struct {
     const ProtobufCMessageDescriptor *type;
     const char *field;
-    int64_t kept_as;
+    int64_t stands_for;
 } automatic[] = {
     {&stager__prefetch__descriptor, "buffer_size", 0},
     {&stager__interleave__descriptor, "num_parallel_calls", -1},
@@ -118,7 +118,7 @@ bool stg_read_auto_of(const ProtobufCFieldDescriptor *field,
     for (size_t i = 0; i < sizeof(automatic) / sizeof(automatic[0]); i++) {
         if (automatic[i].type != type || strcmp(automatic[i].field, field->name) != 0)
             continue;
-        *ret = automatic[i].kept_as;
+        *ret = automatic[i].stands_for;
         return true;
     }
     return false;

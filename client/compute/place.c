@@ -27,7 +27,7 @@ struct stg_result {
     size_t bounce_bytes;
     struct stg_device_event *done, *read; /* all is there; nobody reads it any more */
     uint64_t turn;                        /* when it was last used, in runs */
-    bool is_kept;                         /* by the trainer */
+    bool is_retained;                     /* by the trainer */
 
     const struct stg_run *of; /* that enqueued something since it was last looked at */
     uint64_t number;          /* of its batch */
@@ -239,7 +239,7 @@ static struct stg_result *next_result(const struct stg_place *place)
     size_t n_free = 0;
     for (struct stg_result *result = place->results; result != NULL;
          result = result->next) {
-        if (result->is_kept)
+        if (result->is_retained)
             continue;
         n_free++;
         if (oldest == NULL || result->turn < oldest->turn)
@@ -336,7 +336,7 @@ static int end_last(struct stg_place *place, struct stg_err *err)
 {
     struct stg_result *last = place->last;
     place->last = NULL;
-    if (last == NULL || last->is_kept)
+    if (last == NULL || last->is_retained)
         return 0;
     return place->device->event_record(last->read, place->where.trainer, err);
 }
@@ -496,7 +496,7 @@ struct stg_result *stg_place_last(const struct stg_place *place)
 
 void stg_result_keep(struct stg_result *result)
 {
-    result->is_kept = true;
+    result->is_retained = true;
 }
 
 void stg_result_drop(struct stg_result *result, struct stg_stream *after)
@@ -504,7 +504,7 @@ void stg_result_drop(struct stg_result *result, struct stg_stream *after)
     const struct stg_place *place = result->place;
     place->device->event_record(result->read,
                                 after != NULL ? after : place->where.trainer, NULL);
-    result->is_kept = false;
+    result->is_retained = false;
 }
 
 struct stg_device_event *stg_result_event(const struct stg_result *result)

@@ -85,7 +85,7 @@ static int compare(const void *a, const void *b)
 static size_t cut(struct stg_trace_span *spans, size_t n, uint64_t begin_ns,
                   uint64_t end_ns)
 {
-    size_t kept = 0;
+    size_t n_in = 0;
     for (size_t i = 0; i < n; i++) {
         struct stg_trace_span span = spans[i];
         if (span.kind == 0 || span.kind > STG_SPAN_LAST || span.begin_ns > span.end_ns ||
@@ -95,16 +95,16 @@ static size_t cut(struct stg_trace_span *spans, size_t n, uint64_t begin_ns,
             span.begin_ns = begin_ns;
         if (span.end_ns > end_ns)
             span.end_ns = end_ns;
-        spans[kept++] = span;
+        spans[n_in++] = span;
     }
-    return kept;
+    return n_in;
 }
 
 /* Ends what reaches beyond the span around it with that one, and takes from that one's
  * own time what is another's. Deeper than any program nests is left out. */
 static void nest(struct stg_view_track *track)
 {
-    size_t open[MAX_DEPTH], depth = 0, kept = 0;
+    size_t open[MAX_DEPTH], depth = 0, n_in = 0;
     for (size_t i = 0; i < track->n_spans; i++) {
         struct stg_trace_span span = track->spans[i];
         while (depth > 0 && track->spans[open[depth - 1]].end_ns <= span.begin_ns)
@@ -117,11 +117,11 @@ static void nest(struct stg_view_track *track)
         if (depth > 0)
             track->self_ns[open[depth - 1]] -= length;
         if (length > 0)
-            open[depth++] = kept;
-        track->self_ns[kept] = length;
-        track->spans[kept++] = span;
+            open[depth++] = n_in;
+        track->self_ns[n_in] = length;
+        track->spans[n_in++] = span;
     }
-    track->n_spans = kept;
+    track->n_spans = n_in;
 }
 
 /* ---- life ---- */

@@ -165,10 +165,10 @@ size_t stg_tune_news(struct stg_tune *tune,
     uint64_t n = stg_tuning_n_changes(tune->log);
     if (n == tune->n_reported)
         return 0;
-    size_t n_kept = stg_tuning_changes(tune->log, ret);
+    size_t n_retained = stg_tuning_changes(tune->log, ret);
     size_t n_new =
-        n - tune->n_reported < n_kept ? (size_t)(n - tune->n_reported) : n_kept;
-    memmove(ret, ret + n_kept - n_new, n_new * sizeof(*ret));
+        n - tune->n_reported < n_retained ? (size_t)(n - tune->n_reported) : n_retained;
+    memmove(ret, ret + n_retained - n_new, n_new * sizeof(*ret));
     tune->n_reported = n;
     return n_new;
 }

@@ -52,7 +52,7 @@ void stg_dataset_destroy(struct stg_dataset *dataset)
     stg_iter_destroy(dataset->last);
     stg_ahead_unref(dataset->ahead);
     if (dataset->quota != NULL)
-        stg_quota_give(dataset->quota, dataset->kept_bytes);
+        stg_quota_give(dataset->quota, dataset->held_bytes);
     free(dataset->files);
     stg_bump_finish(&dataset->bump);
     stg_quota_unref(dataset->quota);

@@ -123,7 +123,7 @@ static int count(uint64_t bytes, struct stg_dataset *dataset, struct stg_err *er
 {
     int rc = stg_quota_take(dataset->quota, bytes, "vocabularies", err);
     if (rc == 0)
-        dataset->kept_bytes += bytes;
+        dataset->held_bytes += bytes;
     return rc;
 }
 

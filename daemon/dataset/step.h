@@ -123,7 +123,7 @@ struct stg_dataset {
     uint64_t vocabularies; /* of what is in those of its steps */
     const char **files;    /* what the steps `files` found; immutable after create */
     uint32_t n_files;
-    uint64_t kept_bytes;     /* counted on quota to the end: files, vocabularies */
+    uint64_t held_bytes;     /* counted on quota to the end: files, vocabularies */
     struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */
     bool has_lines;          /* a record is a line of a file */
     bool has_records;        /* or has a number and an offset in one */

@@ -58,7 +58,7 @@ void stg_tuner_forget(struct stg_tuner *tuner)
 
 /* ---- what the windows say ---- */
 
-static uint32_t n_kept(const struct stg_tuner *tuner)
+static uint32_t n_retained(const struct stg_tuner *tuner)
 {
     return tuner->n_windows < STG_TUNER_WINDOWS ? tuner->n_windows : STG_TUNER_WINDOWS;
 }
@@ -66,7 +66,7 @@ static uint32_t n_kept(const struct stg_tuner *tuner)
 static struct stg_tuner_sample sum(const struct stg_tuner *tuner)
 {
     struct stg_tuner_sample ret = {.least = UINT32_MAX};
-    for (uint32_t i = 0; i < n_kept(tuner); i++) {
+    for (uint32_t i = 0; i < n_retained(tuner); i++) {
         const struct stg_tuner_sample *w = &tuner->windows[i];
         ret.n_items += w->n_items;
         ret.interval_ns += w->interval_ns;
@@ -87,7 +87,7 @@ static double rate_of(const struct stg_tuner_sample *window)
 
 static double mean_rate(const struct stg_tuner *tuner, double *ret_deviation)
 {
-    uint32_t n = n_kept(tuner);
+    uint32_t n = n_retained(tuner);
     double mean = 0, squares = 0;
     for (uint32_t i = 0; i < n; i++)
         mean += rate_of(&tuner->windows[i]) / n;
@@ -179,7 +179,7 @@ static bool try_value(struct stg_tuner *tuner, uint32_t to, double need,
 {
     tuner->need_before = need;
     tuner->mean_before = mean_rate(tuner, &tuner->deviation_before);
-    tuner->n_before = n_kept(tuner);
+    tuner->n_before = n_retained(tuner);
     tuner->back_to = tuner->value;
     tuner->in_trial = true;
     return change(tuner, to, ret);
@@ -222,7 +222,7 @@ enum verdict { KEPT, TAKEN_BACK, OPEN };
 static enum verdict judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
 {
     double deviation, before = tuner->mean_before, now = mean_rate(tuner, &deviation);
-    double differ = noise(tuner, deviation, n_kept(tuner));
+    double differ = noise(tuner, deviation, n_retained(tuner));
     bool grew = tuner->value > tuner->back_to;
     struct stg_tuner_bar *bar = grew ? &tuner->up : &tuner->down;
     bool good = grew ? now > before + differ : now > before - differ;

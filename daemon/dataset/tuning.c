@@ -171,9 +171,9 @@ size_t stg_tuning_changes(struct stg_tuning *tuning,
         return 0;
     pthread_mutex_lock(&tuning->lock);
     uint64_t n = tuning->n_changes;
-    size_t n_kept = n < STG_TUNING_CHANGES ? (size_t)n : STG_TUNING_CHANGES;
-    for (size_t i = 0; i < n_kept; i++)
-        ret[i] = tuning->changes[(n - n_kept + i) % STG_TUNING_CHANGES];
+    size_t n_retained = n < STG_TUNING_CHANGES ? (size_t)n : STG_TUNING_CHANGES;
+    for (size_t i = 0; i < n_retained; i++)
+        ret[i] = tuning->changes[(n - n_retained + i) % STG_TUNING_CHANGES];
     pthread_mutex_unlock(&tuning->lock);
-    return n_kept;
+    return n_retained;
 }

@@ -135,7 +135,7 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
 bool stg_catalog_stopping(const struct stg_catalog *catalog);
 
 /* Returns whether only batches of closed streams keep an instance. */
-bool stg_catalog_kept(const struct stg_catalog *catalog);
+bool stg_catalog_has_retained(const struct stg_catalog *catalog);
 
 /* How many instances gave their memory back so far. */
 uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog);

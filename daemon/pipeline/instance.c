@@ -78,7 +78,7 @@ bool stg_catalog_stopping(const struct stg_catalog *catalog)
     return false;
 }
 
-bool stg_catalog_kept(const struct stg_catalog *catalog)
+bool stg_catalog_has_retained(const struct stg_catalog *catalog)
 {
     const struct stg_instance *i = catalog->instances;
     while (i != NULL && (i->state != STG_INSTANCE_LIVE || !i->quiet))

@@ -253,10 +253,10 @@ static void keep_file(struct stg_definition *definition, const char *header, siz
     if (file == NULL || (size_t)(file - header) >= bytes)
         return;
     file += strlen(" file ");
-    const char *kept =
+    const char *retained =
         stg_bump_strndup(&definition->bump, file, (size_t)(header + bytes - file));
-    if (kept != NULL)
-        definition->file = kept;
+    if (retained != NULL)
+        definition->file = retained;
 }
 
 /* The owner of a file of pipeline_dir applies it. */

@@ -47,7 +47,7 @@ static bool crosses(const struct stg_cost_slot *slot, const bool *moved)
 {
     if (slot->producer != STG_COST_SOURCE && !moved[slot->producer])
         return false;
-    bool is_read = slot->is_kept;
+    bool is_read = slot->is_required;
     for (size_t i = 0; i < slot->n_readers; i++)
         is_read |= !moved[slot->readers[i]];
     return is_read;
@@ -160,7 +160,7 @@ static void build(const struct sweep *sweep, double weight)
         uint32_t producer = is_source ? source : slot->producer;
         double ns = slot->bytes * m->byte_ns * (daemon + client);
         stg_network_add(sweep->network, producer, n + i, capacity(ns));
-        if (slot->is_kept)
+        if (slot->is_required)
             stg_network_add(sweep->network, n + i, sink, STG_MIN_CUT_FOREVER);
         for (size_t k = 0; k < slot->n_readers; k++) {
             stg_network_add(sweep->network, n + i, slot->readers[k], STG_MIN_CUT_FOREVER);
@@ -305,7 +305,7 @@ static void decide(struct search *s, uint32_t node, bool moves)
     else
         s->sums.client_ns += p->nodes[node].client_ns;
     for (size_t i = 0; moves && i < s->made[node].n; i++) {
-        if (p->slots[s->made[node].items[i]].is_kept)
+        if (p->slots[s->made[node].items[i]].is_required)
             count_slot(s, s->made[node].items[i]);
     }
     for (size_t i = 0; !moves && i < s->read[node].n; i++) {
@@ -325,7 +325,7 @@ static void undo(struct search *s, uint32_t node, const struct sums *before)
     const struct list *list = moved ? &s->made[node] : &s->read[node];
     for (size_t i = 0; i < list->n; i++) {
         const struct stg_cost_slot *slot = &p->slots[list->items[i]];
-        bool is_counted = !moved && slot->is_kept;
+        bool is_counted = !moved && slot->is_required;
         for (size_t k = 0; !moved && k < slot->n_readers; k++)
             is_counted |= slot->readers[k] < node && !s->moved[slot->readers[k]];
         if (!is_counted)
@@ -362,7 +362,8 @@ static bool run_search(const struct stg_cost_problem *problem, struct best *best
     struct search s = {.problem = problem, .best = best};
     bool ok = make_search(&s);
     for (uint32_t i = 0; ok && i < problem->n_slots; i++) {
-        if (problem->slots[i].producer == STG_COST_SOURCE && problem->slots[i].is_kept)
+        if (problem->slots[i].producer == STG_COST_SOURCE &&
+            problem->slots[i].is_required)
             count_slot(&s, i);
     }
     if (ok)

@@ -28,7 +28,7 @@ struct stg_cost_node {
 struct stg_cost_slot {
     uint32_t producer; /* a node, or STG_COST_SOURCE */
     double bytes;
-    bool is_kept; /* something behind the cut reads it that never moves */
+    bool is_required; /* something behind the cut reads it that never moves */
     const uint32_t *readers;
     size_t n_readers; /* nodes, all behind the producer */
 };

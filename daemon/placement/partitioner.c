@@ -184,7 +184,7 @@ static bool fill_problem(struct stg_partitioner *p, const struct stg_partition_l
         const struct stg_cut_tensor *tensor = &view->tensors[i];
         slots[i] = (struct stg_cost_slot){.producer = tensor->producer,
                                           .bytes = bytes_of(load->measure, tensor),
-                                          .is_kept = tensor->is_kept,
+                                          .is_required = tensor->is_required,
                                           .readers = tensor->readers,
                                           .n_readers = tensor->n_readers};
     }
@@ -248,21 +248,21 @@ static void offer(struct stg_partitioner *p, const bool *moved)
     *cut = (struct stg_smart_cut){
         .id = plan->n,
         .predicted = plan->own / stg_cost_of(&problem->cost, moved),
-        .is_in_force =
-            p->smart.kept != 0 && memcmp(set_of(p, p->smart.kept), set, p->n_nodes) == 0,
+        .is_in_force = p->smart.chosen != 0 &&
+                       memcmp(set_of(p, p->smart.chosen), set, p->n_nodes) == 0,
     };
     write_label(p, moved, cut->label, sizeof(cut->label));
 }
 
 /* What was kept before, as far as it may still move. */
-static void offer_kept(struct stg_partitioner *p, bool *moved)
+static void offer_chosen(struct stg_partitioner *p, bool *moved)
 {
     const struct problem *problem = &p->problem;
-    if (p->smart.kept == 0)
+    if (p->smart.chosen == 0)
         return;
-    const bool *kept = set_of(p, p->smart.kept);
+    const bool *chosen = set_of(p, p->smart.chosen);
     for (size_t i = 0; i < problem->view.n_nodes; i++)
-        moved[i] = kept[problem->view.places[i]];
+        moved[i] = chosen[problem->view.places[i]];
     if (stg_cost_is_closed(&problem->cost, moved))
         offer(p, moved);
 }
@@ -288,7 +288,7 @@ static void make_plan(struct stg_partitioner *p, bool *found, bool *moved)
             offer(p, found + i * n);
         if (i > 0)
             continue;
-        offer_kept(p, moved);
+        offer_chosen(p, moved);
         offer_all(p, moved);
         snprintf(plan->why, sizeof(plan->why),
                  "%.1f us a batch are predicted for it, and no less for any other",

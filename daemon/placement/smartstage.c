@@ -96,7 +96,7 @@ static void begin_trial(struct stg_smart *smart, const struct stg_smart_view *vi
 static void hold(struct stg_smart *smart, uint64_t now_ns)
 {
     smart->state = STG_SMART_HOLD;
-    smart->in_force = smart->kept;
+    smart->in_force = smart->chosen;
     smart->look_ns = 0;
     smart->held_pace = 0;
     smart->n_changed = 0;
@@ -106,12 +106,12 @@ static void hold(struct stg_smart *smart, uint64_t now_ns)
 /* The last one was tried. */
 static void end_trials(struct stg_smart *smart, const struct stg_smart_view *view)
 {
-    uint32_t before = smart->kept;
-    bool had_kept = smart->n_cuts > 1 && smart->cuts[before].is_in_force;
-    smart->kept = smart->best;
+    uint32_t before = smart->chosen;
+    bool had_chosen = smart->n_cuts > 1 && smart->cuts[before].is_in_force;
+    smart->chosen = smart->best;
     for (uint32_t i = 0; i < smart->n_cuts; i++)
-        smart->cuts[i].is_in_force = i == smart->kept;
-    bool is_same = had_kept ? smart->kept == before : smart->kept == 0;
+        smart->cuts[i].is_in_force = i == smart->chosen;
+    bool is_same = had_chosen ? smart->chosen == before : smart->chosen == 0;
     if (is_same && smart->n_in_vain < MAX_IN_VAIN)
         smart->n_in_vain++;
     uint64_t took = view->now_ns - smart->trial_began_ns;
@@ -119,7 +119,7 @@ static void end_trials(struct stg_smart *smart, const struct stg_smart_view *vie
     stg_decide(
         smart->decisions, view->now_ns, what,
         "holds %s; looks again when the load has changed, not before %.0f s from now",
-        smart->cuts[smart->kept].label,
+        smart->cuts[smart->chosen].label,
         (double)(smart->next_trial_ns - view->now_ns) / 1e9);
     hold(smart, view->now_ns);
 }
@@ -131,9 +131,9 @@ static enum verdict judge(const struct stg_smart *smart, double *ret_gain,
                           double *ret_noise)
 {
     uint32_t n = smart->n_pairs;
-    bool was_kept = smart->cuts[smart->trying].is_in_force;
+    bool was_chosen = smart->cuts[smart->trying].is_in_force;
     double middle = median(smart->ratios, n), error = noise(smart->ratios, n, middle);
-    double least = was_kept ? 0 : LEAST_GAIN;
+    double least = was_chosen ? 0 : LEAST_GAIN;
     *ret_gain = middle - 1;
     *ret_noise = error;
     if (n < MIN_PAIRS)
@@ -144,7 +144,7 @@ static enum verdict judge(const struct stg_smart *smart, double *ret_gain,
         return REJECT;
     if (n < STG_SMART_MAX_PAIRS)
         return GO_ON;
-    return was_kept && middle >= 1 ? KEEP : REJECT;
+    return was_chosen && middle >= 1 ? KEEP : REJECT;
 }
 
 /* Once one is liked, only those that are predicted to be better than it was found. */
@@ -226,14 +226,14 @@ void stg_smart_plan(struct stg_smart *smart, uint64_t now_ns,
 {
     assert(smart->state == STG_SMART_PLAN && n < STG_SMART_MAX_CUTS);
     smart->n_cuts = n + 1;
-    smart->kept = 0;
+    smart->chosen = 0;
     smart->has_others = false;
     for (uint32_t i = 0; i < n; i++) {
         smart->cuts[i + 1] = cuts[i];
         if (cuts[i].is_in_force)
-            smart->kept = i + 1;
+            smart->chosen = i + 1;
     }
-    smart->in_force = smart->kept;
+    smart->in_force = smart->chosen;
     smart->best = 0;
     smart->best_gain = 0;
     smart->trial_began_ns = now_ns;

@@ -52,7 +52,7 @@ struct stg_smart {
     struct stg_decisions *decisions;
     struct stg_smart_cut cuts[STG_SMART_MAX_CUTS]; /* [0] is the baseline */
     uint32_t n_cuts;
-    uint32_t kept, in_force; /* of cuts */
+    uint32_t chosen, in_force; /* of cuts */
 
     uint32_t trying; /* of cuts */
     uint32_t n_pairs;

@@ -74,23 +74,25 @@ static void serve_as(struct stg_server *server, const struct stg_request *reques
     uint64_t now = uv_hrtime(), sum = fingerprint(request);
     struct stg_err err = {0};
     int rc = check_request(request, &err);
-    const struct stg_kept_reply *kept = NULL;
+    const struct stg_cached_reply *cached = NULL;
     if (rc == 0 && is_change(request))
-        kept = stg_kept_find(&server->kept, identity->uid, request->request_id,
-                             request->request_id_bytes, now);
-    if (kept != NULL && kept->request != sum)
+        cached =
+            stg_reply_cache_find(&server->replies, identity->uid, request->request_id,
+                                 request->request_id_bytes, now);
+    if (cached != NULL && cached->request != sum)
         rc = stg_err(&err, -STAGER_INVALID_ARGUMENT,
                      "that request_id was another change's: a new one for each");
     if (rc < 0) {
         stg_session_fail(&session, request->id, rc, err.text);
-    } else if (kept != NULL) {
-        answer->n = kept->reply_bytes;
-        memcpy(answer->bytes, kept->bytes + kept->id_bytes, answer->n);
+    } else if (cached != NULL) {
+        answer->n = cached->reply_bytes;
+        memcpy(answer->bytes, cached->bytes + cached->id_bytes, answer->n);
     } else {
         stg_request_serve(&session, request);
         if (is_change(request) && answer->n > 0)
-            stg_kept_add(&server->kept, identity->uid, request->request_id,
-                         request->request_id_bytes, sum, answer->bytes, answer->n, now);
+            stg_reply_cache_add(&server->replies, identity->uid, request->request_id,
+                                request->request_id_bytes, sum, answer->bytes, answer->n,
+                                now);
     }
 }
 

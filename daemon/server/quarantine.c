@@ -23,7 +23,7 @@ static bool look(struct stg_session *session, struct stg_quarantined *ret)
     if (!session->closing || session->client == NULL)
         return false;
     uint64_t bytes;
-    uint32_t n = stg_stage_kept(session->instance->stage, session->client, &bytes);
+    uint32_t n = stg_stage_retained(session->instance->stage, session->client, &bytes);
     *ret = (struct stg_quarantined){.program = session->program,
                                     .pipeline = session->instance->config.name,
                                     .pid = (uint32_t)session->pid,

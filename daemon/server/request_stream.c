@@ -233,7 +233,7 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
         session->open_gone = instance->n_gone + 1;
         return wait_because(session, "%s", err.text);
     }
-    if (err.code == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_kept(catalog)) {
+    if (err.code == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_has_retained(catalog)) {
         session->open_gone = instance->n_gone + 1;
         return wait_briefly(session, &err);
     }

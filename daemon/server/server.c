@@ -540,7 +540,7 @@ void stg_server_finish(struct stg_server *server)
     if (server->has_loop)
         stg_loop_finish(&server->loop);
     stg_gate_destroy(server->gate);
-    stg_kept_finish(&server->kept);
+    stg_reply_cache_finish(&server->replies);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     if (server->spare_fd >= 0)

@@ -8,7 +8,7 @@
 
 #include <uv.h>
 
-#include "daemon/gate/kept.h"
+#include "daemon/gate/reply_cache.h"
 #include "daemon/host/memory.h"
 #include "daemon/pipeline/catalog.h"
 #include "daemon/server/lock.h"
@@ -30,7 +30,7 @@ struct stg_server {
     struct stg_pools *pools;
     struct stg_catalog *catalog;
     struct stg_gate *gate;
-    struct stg_kept kept; /* replies to changes through the gate */
+    struct stg_reply_cache replies; /* replies to changes through the gate */
     uint64_t instance;
     char cuda[256]; /* what there is, or why there is none */
 

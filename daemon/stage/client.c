@@ -40,11 +40,11 @@ static bool has_own_place(const struct stg_stage *stage, const struct stg_client
 
 static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
 {
-    bool kept = stage->members.n_attached < stage->config.num_clients;
+    bool retained = stage->members.n_attached < stage->config.num_clients;
     stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
             "pipeline %s has num_clients %u, and %s:", stage->config.name,
             stage->config.num_clients,
-            kept ? "no place is free" : "as many are attached");
+            retained ? "no place is free" : "as many are attached");
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         if (c->state == STG_CLIENT_ATTACHED)
             stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
@@ -107,20 +107,20 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
     bool rounds = stage->config.delivery == STG_DELIVERY_ROUND_ROBIN;
     uint64_t round = rounds ? stage->config.num_clients : 1;
     uint64_t items = stage->plan.capacity * round;
-    uint64_t held = max_in_flight, kept = 0;
+    uint64_t held = max_in_flight, retained = 0;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         held += has_own_place(stage, c, back) ? c->max_in_flight : 0;
-        kept += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
+        retained += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
     }
     uint64_t n = items + stage->plan.num_threads + held + 1;
-    if (n <= stage->plan.n_extents && held + kept + round <= stage->plan.n_extents)
+    if (n <= stage->plan.n_extents && held + retained + round <= stage->plan.n_extents)
         return 0;
     if (n <= stage->plan.n_extents)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "processes that left pipeline %s still hold %" PRIu64
                        " batches, and its memory has %" PRIu64
                        ": end them, or let them release",
-                       stage->config.name, kept, stage->plan.n_extents);
+                       stage->config.name, retained, stage->plan.n_extents);
     return refuse_held(stage, max_in_flight, held - max_in_flight, n, err);
 }
 

@@ -144,10 +144,10 @@ int stg_feed_set_create(const struct stg_feed_set *old, size_t n_feeds, size_t f
     set->n = n_feeds;
     set->version = old != NULL ? old->version + 1 : 1;
     for (size_t i = 0; i < n_feeds; i++) {
-        struct stg_feed_value *kept = old != NULL ? old->values[i] : NULL;
-        if (i != feed && kept != NULL)
-            kept->refs++;
-        set->values[i] = i == feed ? value : kept;
+        struct stg_feed_value *retained = old != NULL ? old->values[i] : NULL;
+        if (i != feed && retained != NULL)
+            retained->refs++;
+        set->values[i] = i == feed ? value : retained;
         if (set->values[i] != NULL)
             set->tensors[i] = &set->values[i]->tensor;
     }

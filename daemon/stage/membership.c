@@ -116,8 +116,8 @@ uint64_t stg_clients_waited_ns(struct stg_membership *members, uint64_t now_ns)
 
 const char *stg_text_keep(struct stg_bump *bump, const char *text)
 {
-    const char *kept = stg_bump_strndup(bump, text, strlen(text));
-    return kept != NULL ? kept : "?";
+    const char *retained = stg_bump_strndup(bump, text, strlen(text));
+    return retained != NULL ? retained : "?";
 }
 
 static const char *client_state(const struct stg_client *client)

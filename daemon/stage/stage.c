@@ -367,8 +367,8 @@ static uint64_t count_keepers(const struct stg_stage *stage)
 }
 
 /* A stage whose runners ended lives on for them alone. */
-uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client,
-                        uint64_t *ret_bytes)
+uint32_t stg_stage_retained(struct stg_stage *stage, const struct stg_client *client,
+                            uint64_t *ret_bytes)
 {
     pthread_mutex_lock(&stage->lock);
     uint32_t n = keeps(client) ? client->n_assigned : 0;

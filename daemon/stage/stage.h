@@ -97,8 +97,8 @@ struct stg_join {
 /* A client that left keeps the memory of its batches. Returns how many batches, and the
  * bytes of the budget that they hold up: of a stage whose runners ended, a share of all
  * that it has. */
-uint32_t stg_stage_kept(struct stg_stage *stage, const struct stg_client *client,
-                        uint64_t *ret_bytes);
+uint32_t stg_stage_retained(struct stg_stage *stage, const struct stg_client *client,
+                            uint64_t *ret_bytes);
 
 /* The runners have ended: gives back what is not memory of batches, and names on the
  * budget the first process that keeps some. Any thread, once; no other call of the loop

@@ -21,7 +21,7 @@
 #define MOST_LIMIT (UINT64_MAX / 8)
 
 /* The one that came back last is the first. */
-struct kept {
+struct free_list {
     struct stg_chunk *first;
     unsigned n;
 };
@@ -32,7 +32,7 @@ struct stg_quota {
     pthread_mutex_t lock; /* guards used, n_refused, kept */
     uint64_t used;
     uint64_t n_refused;
-    struct kept kept[2];        /* [is_near] */
+    struct free_list unused[2]; /* [is_near] */
     struct stg_fund fund;       /* take NULL: there is none */
     uint64_t funded;            /* of the fund's, at least `used` */
     struct stg_adviser adviser; /* advise NULL: there is none */
@@ -74,11 +74,11 @@ static void chunk_free(struct stg_chunk *chunk)
 }
 
 /* Takes it out of the kept ones. The lock is held. */
-static struct stg_chunk *unlink_kept(struct kept *kept, struct stg_chunk **at)
+static struct stg_chunk *unlink_unused(struct free_list *list, struct stg_chunk **at)
 {
     struct stg_chunk *chunk = *at;
     *at = chunk->next;
-    kept->n--;
+    list->n--;
     return chunk;
 }
 
@@ -86,8 +86,9 @@ static struct stg_chunk *unlink_kept(struct kept *kept, struct stg_chunk **at)
 static void drop_free_chunks(struct stg_quota *quota)
 {
     for (int i = 0; i < 2; i++) {
-        while (quota->kept[i].first != NULL) {
-            struct stg_chunk *chunk = unlink_kept(&quota->kept[i], &quota->kept[i].first);
+        while (quota->unused[i].first != NULL) {
+            struct stg_chunk *chunk =
+                unlink_unused(&quota->unused[i], &quota->unused[i].first);
             quota->used -= chunk->capacity;
             chunk_free(chunk);
         }
@@ -235,11 +236,11 @@ bool stg_quota_is_large(const struct stg_quota *quota, uint64_t bytes)
 /* A free chunk of that capacity, or NULL. The lock is held. */
 static struct stg_chunk *reuse(struct stg_quota *quota, uint64_t capacity, bool is_near)
 {
-    struct kept *kept = &quota->kept[is_near];
+    struct free_list *list = &quota->unused[is_near];
     uint64_t slack = is_near ? capacity / 8 : 0;
-    for (struct stg_chunk **at = &kept->first; *at != NULL; at = &(*at)->next) {
+    for (struct stg_chunk **at = &list->first; *at != NULL; at = &(*at)->next) {
         if ((*at)->capacity >= capacity && (*at)->capacity - capacity <= slack)
-            return unlink_kept(kept, at);
+            return unlink_unused(list, at);
     }
     return NULL;
 }
@@ -314,23 +315,23 @@ struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk)
  * or NULL. The lock is held. */
 static struct stg_chunk *keep(struct stg_quota *quota, struct stg_chunk *chunk)
 {
-    struct kept *kept = &quota->kept[chunk->is_near];
+    struct free_list *list = &quota->unused[chunk->is_near];
     struct stg_chunk *old = NULL;
     if (chunk->capacity > (chunk->is_near ? MAX_NEAR_BYTES : MAX_FREE_BYTES) ||
         (chunk->is_near && quota->limit == UINT64_MAX)) {
         quota->used -= chunk->capacity;
         return chunk;
     }
-    if (kept->n == MAX_FREE) {
-        struct stg_chunk **at = &kept->first;
+    if (list->n == MAX_FREE) {
+        struct stg_chunk **at = &list->first;
         while ((*at)->next != NULL)
             at = &(*at)->next;
-        old = unlink_kept(kept, at);
+        old = unlink_unused(list, at);
         quota->used -= old->capacity;
     }
-    chunk->next = kept->first;
-    kept->first = chunk;
-    kept->n++;
+    chunk->next = list->first;
+    list->first = chunk;
+    list->n++;
     return old;
 }
 

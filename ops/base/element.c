@@ -41,14 +41,14 @@ uint16_t stg_f16_from_f64(double value)
     /* With its hidden bit the significand has 53 bits; keep 11, fewer when subnormal. */
     uint64_t significand = fraction | 1ull << 52;
     int drop = e >= 1 ? 42 : 43 - e;
-    uint64_t kept = significand >> drop;
+    uint64_t retained = significand >> drop;
     uint64_t rest = significand & ((1ull << drop) - 1), half = 1ull << (drop - 1);
-    if (rest > half || (rest == half && (kept & 1) != 0))
-        kept++;
+    if (rest > half || (rest == half && (retained & 1) != 0))
+        retained++;
     /* A carry out of the significand counts the exponent up, as it should. */
     if (e >= 1)
-        kept += (uint64_t)(e - 1) << 10;
-    return (uint16_t)(sign | kept);
+        retained += (uint64_t)(e - 1) << 10;
+    return (uint16_t)(sign | retained);
 }
 
 uint16_t stg_bf16_from_f32(float value)

@@ -68,7 +68,7 @@ static int add_tensor(struct maker *m, size_t slot)
     if (slot >= m->cuts->graph->boundary.n && to->producer == NOWHERE &&
         !m->least[m->cuts->place[m->cuts->ref[slot].index]])
         return 0; /* of a node that stays */
-    to->is_kept = m->carried[slot];
+    to->is_required = m->carried[slot];
     to->readers = stg_bump_alloc(m->bump, m->view.n_nodes * sizeof(*to->readers));
     if (to->readers == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;

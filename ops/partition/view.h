@@ -16,7 +16,7 @@ struct stg_cut_tensor {
     bool is_component; /* of the element: component `index`; else … */
     uint32_t index;    /* … output `output` of this node, as for a watcher */
     uint32_t output;
-    bool is_kept;      /* read by what never moves, or by the clients */
+    bool is_required;  /* read by what never moves, or by the clients */
     uint32_t *readers; /* places in the view */
     size_t n_readers;
 };

@@ -27,7 +27,7 @@ static const char second[] = "dataset:\n  - range: {start: 0, stop: 50}\n"
                              "staged:\n  capacity: 3\n";
 
 /* Returns whether state_dir has a file of that pipeline with that text. */
-static bool is_kept(const char *name, const char *text)
+static bool is_retained(const char *name, const char *text)
 {
     char path[256], kept[4096] = "";
     snprintf(path, sizeof(path), "%s/state/pipelines/%s.yaml", in.dir, name);
@@ -169,10 +169,10 @@ static void delete_new(struct inside *inside)
 {
     char text[512];
     no_half_written_file("new");
-    CHECK_INT(is_there("new"), is_kept("new", first));
+    CHECK_INT(is_there("new"), is_retained("new", first));
     if (is_there("new"))
         must(inside_delete(inside, "new", text), text);
-    CHECK(!is_kept("new", first));
+    CHECK(!is_retained("new", first));
     must(apply_new(inside, text), text);
     must(inside_delete(inside, "new", text), text);
 }
@@ -198,13 +198,13 @@ static void apply_back(struct inside *inside)
 {
     char text[512];
     no_half_written_file("kept");
-    bool changed = is_kept("kept", second);
-    CHECK(changed != is_kept("kept", first));
+    bool changed = is_retained("kept", second);
+    CHECK(changed != is_retained("kept", first));
     struct stg_request status = {.kind = STG_REQUEST_STATUS, .name = "kept"};
     must(inside_call(inside, &status, text), text);
     must(inside_apply(inside, "kept", changed ? second : first, false, text), text);
     must(inside_apply(inside, "kept", first, true, text), text);
-    CHECK(is_kept("kept", first));
+    CHECK(is_retained("kept", first));
 }
 
 static void replacing_survives_every_fault(void)
@@ -228,7 +228,7 @@ static int delete_kept(struct inside *inside, char text[512])
 static void apply_kept(struct inside *inside)
 {
     char text[512];
-    CHECK_INT(is_there("kept"), is_kept("kept", first));
+    CHECK_INT(is_there("kept"), is_retained("kept", first));
     must(inside_apply(inside, "kept", first, true, text), text);
 }
 

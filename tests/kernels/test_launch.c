@@ -75,7 +75,7 @@ struct rig {
     void *on_device[N_STAGED];
     int64_t *bad;
     void *blocks[MAX_BLOCKS];
-    size_t n_blocks, n_kept;
+    size_t n_blocks, n_retained;
 };
 
 static void rig_feeds(struct rig *rig)
@@ -158,7 +158,7 @@ static int rig_keep(void *owner, const void *data, size_t bytes, bool is_variabl
     struct rig *rig = owner;
     CHECK(rig->n_blocks < MAX_BLOCKS);
     *ret = rig->blocks[rig->n_blocks++] = bench_up(rig->bench, data, bytes);
-    rig->n_kept++;
+    rig->n_retained++;
     return 0;
 }
 

@@ -52,7 +52,7 @@ static bool crosses(const struct stg_cut_view *view, const struct stg_cut_tensor
 {
     if (tensor->producer != UINT32_MAX && !moved[view->places[tensor->producer]])
         return false;
-    bool is_read = tensor->is_kept;
+    bool is_read = tensor->is_required;
     for (size_t i = 0; i < tensor->n_readers; i++)
         is_read |= !moved[view->places[tensor->readers[i]]];
     return is_read;
@@ -142,11 +142,11 @@ static void a_tensor_says_what_it_is_of(void)
     const struct stg_cut_tensor *record = &s.view.tensors[0];
     CHECK_INT(s.view.n_nodes, 4);
     CHECK(record->is_component && record->index == 0 && record->producer == UINT32_MAX);
-    CHECK(!record->is_kept && record->n_readers == 1);
+    CHECK(!record->is_required && record->n_readers == 1);
     CHECK_INT(s.view.nodes[record->readers[0]], 0); /* columns is the first node */
     const struct stg_cut_tensor *last = &s.view.tensors[s.view.n_tensors - 1];
     CHECK_INT(last->index, 3); /* ids */
-    CHECK(last->is_kept && last->n_readers == 0 && !last->is_component);
+    CHECK(last->is_required && last->n_readers == 0 && !last->is_component);
     subject_finish(&s);
 }
 

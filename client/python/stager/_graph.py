@@ -223,7 +223,7 @@ class Writer:
         self.places: Dict[str, str] = {}  # of nodes
         self.feature_places: Dict[str, str] = {}
         self._names: Dict[int, str] = {}
-        self._kept: List[Node] = []  # so that no id is used twice
+        self._retained: List[Node] = []  # so that no id is used twice
         self._used: Dict[str, int] = {}
 
     def reference(self, symbol: Symbol) -> str:
@@ -262,7 +262,7 @@ class Writer:
         if any(entry["name"] == name for entry in self.nodes):
             raise InvalidArgumentError(f"two nodes are called {name!r}")
         self._names[id(node)] = name
-        self._kept.append(node)
+        self._retained.append(node)
         self.places[name] = node.place
         entry: Dict[str, Any] = {"name": name, "op": node.op}
         if inputs:

@@ -74,9 +74,9 @@ def _only(plan: Any, names: Set[str]) -> Any:
     if isinstance(plan, list):
         parts = [_only(part, names) for part in plan]
         return [None if part is _LEFT_OUT else part for part in parts]
-    kept = {key: _only(part, names) for key, part in plan.items()}
-    kept = {key: part for key, part in kept.items() if part is not _LEFT_OUT}
-    return kept if kept else _LEFT_OUT
+    chosen = {key: _only(part, names) for key, part in plan.items()}
+    chosen = {key: part for key, part in chosen.items() if part is not _LEFT_OUT}
+    return chosen if chosen else _LEFT_OUT
 
 
 class _Place(NamedTuple):

@@ -255,7 +255,7 @@ static int list_files(struct files *files, struct stg_err *err)
         rc = read_listings(&list, err);
     if (rc == 0 && list.is_counted)
         rc = too_many(&list, err);
-    dataset->kept_bytes += list.taken;
+    dataset->held_bytes += list.taken;
     if (rc < 0) {
         free(list.names);
         return stg_step_prefix(files->iter.step, rc, err);

@@ -78,20 +78,20 @@ static int read_lines(struct listing *listing, struct stg_source *source,
                       struct stg_err *err)
 {
     uint64_t offset = 0;
-    for (size_t kept = 0;;) {
-        int64_t n = stg_source_read(source, offset, listing->buffer + kept,
-                                    STG_LISTING_LINE_BYTES - kept, err);
+    for (size_t retained = 0;;) {
+        int64_t n = stg_source_read(source, offset, listing->buffer + retained,
+                                    STG_LISTING_LINE_BYTES - retained, err);
         if (n < 0)
             return (int)n;
         if (n == 0)
-            return kept > 0 ? take_line(listing, listing->buffer, kept, err) : 0;
+            return retained > 0 ? take_line(listing, listing->buffer, retained, err) : 0;
         size_t used;
-        int rc = take_lines(listing, kept + (size_t)n, &used, err);
+        int rc = take_lines(listing, retained + (size_t)n, &used, err);
         if (rc < 0)
             return rc;
-        kept += (size_t)n - used;
-        memmove(listing->buffer, listing->buffer + used, kept);
-        if (kept == STG_LISTING_LINE_BYTES)
+        retained += (size_t)n - used;
+        memmove(listing->buffer, listing->buffer + used, retained);
+        if (retained == STG_LISTING_LINE_BYTES)
             return too_long(listing, err);
         offset += (uint64_t)n;
     }

@@ -35,9 +35,9 @@ static uint64_t key_at(const struct path *path, size_t depth)
 
 static void swap(struct path *a, struct path *b)
 {
-    struct path kept = *a;
+    struct path saved = *a;
     *a = *b;
-    *b = kept;
+    *b = saved;
 }
 
 static int compare(const struct path *a, const struct path *b, size_t depth)

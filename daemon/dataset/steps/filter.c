@@ -16,7 +16,7 @@ struct filter {
     struct stg_func *func;
     struct stg_func_run *run;
     struct stg_func_parts parts;
-    struct stg_pieces kept;
+    struct stg_pieces passed;
     int64_t *index; /* records of a block that stay */
     int64_t index_size;
     int64_t want; /* the most that was asked for */
@@ -93,18 +93,18 @@ static int keep(struct filter *filter, struct stg_block *block, int64_t n,
 {
     struct stg_quota *quota = filter->iter.dataset->quota;
     const int64_t *index = filter->index;
-    struct stg_block *kept;
+    struct stg_block *part;
     if (n == 0)
         return 0;
     int rc = 0;
     if (n == block->n_records)
-        kept = stg_block_ref(block);
+        part = stg_block_ref(block);
     else if (index[n - 1] - index[0] == n - 1)
-        rc = stg_block_slice(quota, block, index[0], n, &kept, err);
+        rc = stg_block_slice(quota, block, index[0], n, &part, err);
     else
-        rc = stg_block_pick(quota, block, index, n, &kept, err);
+        rc = stg_block_pick(quota, block, index, n, &part, err);
     if (rc == 0)
-        rc = stg_pieces_add(&filter->kept, kept, err);
+        rc = stg_pieces_add(&filter->passed, part, err);
     return rc < 0 ? stg_step_prefix(filter->iter.step, rc, err) : 0;
 }
 
@@ -121,7 +121,7 @@ static int keep_parts(struct filter *filter, const struct stg_func_call *call,
             rc = keep(filter, call->input, n, err);
             n = 0;
             if (rc == 0)
-                rc = stg_pieces_add(&filter->kept, stg_block_ref(part->block), err);
+                rc = stg_pieces_add(&filter->passed, stg_block_ref(part->block), err);
             continue;
         }
         const uint8_t *stays = call->output->tensors[0].data;
@@ -164,7 +164,7 @@ static int pull(struct filter *filter, struct stg_err *err)
         return rc;
     if (block->error.code != 0) {
         filter->n_asked++;
-        return stg_pieces_add(&filter->kept, block, err);
+        return stg_pieces_add(&filter->passed, block, err);
     }
     rc = ask(filter, block, err);
     stg_block_unref(block);
@@ -176,12 +176,12 @@ static int filter_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 {
     struct filter *filter = (struct filter *)iter;
     filter->want = want > filter->want ? want : filter->want;
-    while (!stg_pieces_any(&filter->kept)) {
+    while (!stg_pieces_any(&filter->passed)) {
         int rc = pull(filter, err);
         if (rc != 0)
             return rc;
     }
-    return stg_pieces_take(&filter->kept, iter->dataset->quota, want, ret, err);
+    return stg_pieces_take(&filter->passed, iter->dataset->quota, want, ret, err);
 }
 
 /* ---- life ---- */
@@ -189,7 +189,7 @@ static int filter_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 static int filter_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     struct filter *filter = (struct filter *)iter;
-    stg_pieces_clear(&filter->kept);
+    stg_pieces_clear(&filter->passed);
     filter->iteration++;
     filter->n_asked = 0;
     return iter->input->impl->rewind(iter->input, err);
@@ -198,7 +198,7 @@ static int filter_rewind(struct stg_iter *iter, struct stg_err *err)
 static void filter_destroy(struct stg_iter *iter)
 {
     struct filter *filter = (struct filter *)iter;
-    stg_pieces_finish(&filter->kept);
+    stg_pieces_finish(&filter->passed);
     stg_func_parts_finish(&filter->parts);
     stg_func_run_destroy(filter->run);
     stg_func_destroy(filter->func);

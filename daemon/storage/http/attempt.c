@@ -168,7 +168,7 @@ static bool add_headers(struct stg_fetch *fetch)
     if (version->known && is_strong(version->etag))
         ok = add_header(fetch, "If-Match", version->etag);
     if (ok && stg_progress_may_keep(&fetch->progress))
-        ok = add_header(fetch, "If-None-Match", fetch->plan.kept.etag);
+        ok = add_header(fetch, "If-None-Match", fetch->plan.cached.etag);
     if (ok && object->key != NULL)
         ok = add_signature(fetch);
     return ok && (fetch->headers == NULL || SET(CURLOPT_HTTPHEADER, fetch->headers));

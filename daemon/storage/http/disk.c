@@ -86,43 +86,43 @@ static int take_dir(void)
 
 /* ---- making room ---- */
 
-struct kept {
+struct entry {
     char name[64];
     struct timespec used;
     uint64_t bytes;
 };
 
-struct kept_list {
-    struct kept *at;
+struct entry_list {
+    struct entry *at;
     size_t n, size;
     uint64_t bytes;
 };
 
-static bool is_kept(const char *name)
+static bool is_entry(const char *name)
 {
     size_t n = strlen(name);
     return n == 32 + strlen(SUFFIX) && strcmp(name + 32, SUFFIX) == 0;
 }
 
-static bool add_kept(struct kept_list *list, const char *name, const struct stat *st)
+static bool add_entry(struct entry_list *list, const char *name, const struct stat *st)
 {
     if (list->n == list->size) {
         size_t size = list->size > 0 ? 2 * list->size : 256;
-        struct kept *at = realloc(list->at, size * sizeof(*at));
+        struct entry *at = realloc(list->at, size * sizeof(*at));
         if (at == NULL)
             return false;
         list->at = at;
         list->size = size;
     }
-    struct kept *kept = &list->at[list->n++];
-    *kept = (struct kept){.used = st->st_mtim, .bytes = (uint64_t)st->st_size};
-    memcpy(kept->name, name, strlen(name) + 1);
-    list->bytes += kept->bytes;
+    struct entry *entry = &list->at[list->n++];
+    *entry = (struct entry){.used = st->st_mtim, .bytes = (uint64_t)st->st_size};
+    memcpy(entry->name, name, strlen(name) + 1);
+    list->bytes += entry->bytes;
     return true;
 }
 
 /* What a crash left half written goes. */
-static int list_kept(int dir, bool clean, struct kept_list *ret)
+static int list_entries(int dir, bool clean, struct entry_list *ret)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
@@ -137,9 +137,9 @@ static int list_kept(int dir, bool clean, struct kept_list *ret)
     while ((entry = readdir(folder)) != NULL) {
         if (clean && strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) == 0)
             unlinkat(dir, entry->d_name, 0);
-        if (is_kept(entry->d_name) &&
+        if (is_entry(entry->d_name) &&
             fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(st.st_mode) && !add_kept(ret, entry->d_name, &st))
+            S_ISREG(st.st_mode) && !add_entry(ret, entry->d_name, &st))
             break;
     }
     closedir(folder);
@@ -148,8 +148,8 @@ static int list_kept(int dir, bool clean, struct kept_list *ret)
 
 static int by_use(const void *a, const void *b)
 {
-    const struct timespec *x = &((const struct kept *)a)->used,
-                          *y = &((const struct kept *)b)->used;
+    const struct timespec *x = &((const struct entry *)a)->used,
+                          *y = &((const struct entry *)b)->used;
     if (x->tv_sec != y->tv_sec)
         return x->tv_sec < y->tv_sec ? -1 : 1;
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
@@ -158,8 +158,8 @@ static int by_use(const void *a, const void *b)
 /* The lock is held. */
 static void make_room(uint64_t bytes)
 {
-    struct kept_list list = {0};
-    if (disk.used + bytes <= disk.most || list_kept(disk.dir, false, &list) < 0)
+    struct entry_list list = {0};
+    if (disk.used + bytes <= disk.most || list_entries(disk.dir, false, &list) < 0)
         return;
     uint64_t most = disk.most / 100 * KEEP_PERCENT;
     most = most > bytes ? most - bytes : 0;
@@ -185,7 +185,7 @@ static void forget(void)
 
 int stg_disk_configure(const char *dir, uint64_t most_bytes, struct stg_err *err)
 {
-    struct kept_list list = {0};
+    struct entry_list list = {0};
     int rc = 0;
     pthread_mutex_lock(&disk.lock);
     forget();
@@ -193,7 +193,7 @@ int stg_disk_configure(const char *dir, uint64_t most_bytes, struct stg_err *err
     if (dir[0] != '\0') {
         if (mkdir(dir, 0700) == 0 || errno == EEXIST)
             disk.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = disk.dir >= 0 ? list_kept(disk.dir, true, &list) : -errno;
+        rc = disk.dir >= 0 ? list_entries(disk.dir, true, &list) : -errno;
         disk.used = list.bytes;
         free(list.at);
     }

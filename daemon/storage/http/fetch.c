@@ -19,7 +19,7 @@ int stg_fetch_create(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
     fetch->plan = *plan;
     fetch->version = plan->version;
     stg_progress_init(&fetch->progress, plan->kind, plan->object->range_in_query,
-                      plan->kept.known, plan->begin, plan->end, &plan->version);
+                      plan->cached.known, plan->begin, plan->end, &plan->version);
     stg_object_ref(plan->object);
     stg_chunk_ref(plan->chunk);
     pthread_mutex_init(&fetch->lock, NULL);
@@ -88,12 +88,12 @@ const struct stg_version *stg_fetch_version(const struct stg_fetch *fetch)
     return &fetch->version;
 }
 
-bool stg_fetch_is_kept(struct stg_fetch *fetch)
+bool stg_fetch_is_cached(struct stg_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->lock);
-    bool is_kept = fetch->is_kept;
+    bool is_cached = fetch->is_cached;
     pthread_mutex_unlock(&fetch->lock);
-    return is_kept;
+    return is_cached;
 }
 
 uint64_t stg_fetch_there(struct stg_fetch *fetch)
@@ -130,9 +130,9 @@ void stg_fetch_came(struct stg_fetch *fetch)
 void stg_fetch_answered(struct stg_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->lock);
-    fetch->is_kept = fetch->progress.is_kept;
+    fetch->is_cached = fetch->progress.is_cached;
     if (!fetch->answered)
-        fetch->version = fetch->is_kept ? fetch->plan.kept : fetch->progress.version;
+        fetch->version = fetch->is_cached ? fetch->plan.cached : fetch->progress.version;
     fetch->answered = true;
     pthread_cond_broadcast(&fetch->moved);
     pthread_mutex_unlock(&fetch->lock);

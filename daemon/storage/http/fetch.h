@@ -23,7 +23,7 @@ struct stg_fetch_plan {
     enum stg_fetch_kind kind;
     uint64_t begin, end;
     struct stg_version version; /* it has to be this one, if it is known */
-    struct stg_version kept;    /* if it is this one, no byte of it is wanted */
+    struct stg_version cached;  /* if it is this one, no byte of it is wanted */
     struct stg_chunk *chunk; /* end - begin bytes go to its start; a reference is taken */
 };
 
@@ -42,7 +42,7 @@ int64_t stg_fetch_wait(struct stg_fetch *fetch, uint64_t bytes,
 const struct stg_version *stg_fetch_version(const struct stg_fetch *fetch);
 
 /* After a wait that succeeded: the object is plan.kept, and no byte of it came. */
-bool stg_fetch_is_kept(struct stg_fetch *fetch);
+bool stg_fetch_is_cached(struct stg_fetch *fetch);
 
 /* Bytes that are there by now. */
 uint64_t stg_fetch_there(struct stg_fetch *fetch);

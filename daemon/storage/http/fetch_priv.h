@@ -34,11 +34,11 @@ struct stg_fetch {
 
     pthread_mutex_t lock; /* guards these */
     pthread_cond_t moved;
-    uint64_t n;    /* bytes that are there, and stay: stg_progress_sure */
-    bool answered; /* version is as it stays */
-    bool is_kept;  /* it is plan.kept */
-    bool done;     /* nothing more comes */
-    int code;      /* negative: why not */
+    uint64_t n;     /* bytes that are there, and stay: stg_progress_sure */
+    bool answered;  /* version is as it stays */
+    bool is_cached; /* it is plan.kept */
+    bool done;      /* nothing more comes */
+    int code;       /* negative: why not */
     struct stg_err err;
     uint64_t elapsed_ns;
     struct stg_version version;

@@ -11,7 +11,7 @@
 
 #define MAX_FETCHERS 4
 /* Connections that a thread keeps open for the next fetch. */
-#define MAX_KEPT 64l
+#define MAX_ENTRIES 64l
 /* A thread looks as often, also where a wake-up fails. */
 #define IDLE_MS 1000
 /* Between looks where curl cannot wait. */
@@ -284,7 +284,8 @@ static struct stg_fetcher *fetcher_create(unsigned number)
     fetcher->multi = curl_multi_init();
     /* A thread that cannot be woken would begin each fetch late. */
     if (fetcher->multi != NULL &&
-        curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, MAX_KEPT) == CURLM_OK &&
+        curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, MAX_ENTRIES) ==
+            CURLM_OK &&
         curl_multi_wakeup(fetcher->multi) == CURLM_OK &&
         pthread_create(&fetcher->thread, NULL, run, fetcher) == 0) {
         snprintf(name, sizeof(name), "fetch/%u", number);

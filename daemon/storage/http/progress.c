@@ -32,7 +32,7 @@ void stg_progress_attempt(struct stg_progress *progress)
     progress->got = (struct stg_version){.known = false};
     progress->status = 0;
     progress->is_sure = false;
-    progress->is_kept = false;
+    progress->is_cached = false;
     progress->skip = progress->room = 0;
 }
 
@@ -173,8 +173,8 @@ enum stg_verdict stg_progress_head(struct stg_progress *progress,
     case 200: return plain ? judge_plain(progress) : judge_whole(progress, head);
     case 206: return plain ? STG_VERDICT_REFUSED : judge_part(progress, head);
     case 304:
-        progress->is_kept = stg_progress_may_keep(progress);
-        return progress->is_kept ? STG_VERDICT_GO : STG_VERDICT_REFUSED;
+        progress->is_cached = stg_progress_may_keep(progress);
+        return progress->is_cached ? STG_VERDICT_GO : STG_VERDICT_REFUSED;
     case 412:
         return progress->version.known ? STG_VERDICT_OTHER_ETAG : STG_VERDICT_REFUSED;
     case 416: return plain ? STG_VERDICT_REFUSED : judge_beyond(progress, head);
@@ -184,7 +184,7 @@ enum stg_verdict stg_progress_head(struct stg_progress *progress,
 
 bool stg_progress_says_which(const struct stg_progress *progress)
 {
-    return progress->version.known || progress->is_kept;
+    return progress->version.known || progress->is_cached;
 }
 
 /* ---- bodies ---- */
@@ -237,7 +237,7 @@ enum stg_verdict stg_progress_end(struct stg_progress *progress, bool clean)
 {
     if (progress->status == 0 || (!clean && !progress->is_sure))
         return STG_VERDICT_BROKEN;
-    if (progress->is_kept)
+    if (progress->is_cached)
         return STG_VERDICT_GO;
     if (progress->kind == STG_FETCH_ALL ||
         (!progress->version.known && !progress->in_query))

@@ -77,9 +77,9 @@ struct stg_progress {
     long status;     /* 0: no head yet */
     uint64_t n_sure; /* bytes that outlive the attempt, unless it is sure: then n */
     bool is_sure;
-    bool is_kept;  /* the caller's copy is current */
-    uint64_t skip; /* bytes of the answer that come before what was asked for */
-    uint64_t room; /* bytes behind those that the answer may bring */
+    bool is_cached; /* the caller's copy is current */
+    uint64_t skip;  /* bytes of the answer that come before what was asked for */
+    uint64_t room;  /* bytes behind those that the answer may bring */
 };
 
 /* version: the one that the object must have, if it is known. */

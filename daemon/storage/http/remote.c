@@ -35,7 +35,7 @@ struct remote {
     uint64_t range_bytes;
     unsigned most_ranges;
     struct stg_version version;
-    struct stg_version kept; /* while it is opened: of what lies on a disk */
+    struct stg_version cached; /* while it is opened: of what lies on a disk */
 
     pthread_mutex_t lock; /* guards the rest */
     struct range ranges[MAX_RANGES];
@@ -123,7 +123,7 @@ static int start_fetch(struct remote *remote, struct range *range, struct stg_er
                                   .begin = range->begin,
                                   .end = range->end,
                                   .version = remote->version,
-                                  .kept = remote->kept,
+                                  .cached = remote->cached,
                                   .chunk = range->chunk};
     return stg_fetch_start(&plan, &range->fetch, err);
 }
@@ -371,9 +371,9 @@ void stg_remote_close(struct stg_source *source)
  * that. */
 static int ask(struct remote *remote, struct stg_err *err)
 {
-    if (stg_disk_version(remote->object->url, &remote->kept) &&
-        remote->kept.etag[0] == '\0')
-        remote->kept.known = false;
+    if (stg_disk_version(remote->object->url, &remote->cached) &&
+        remote->cached.etag[0] == '\0')
+        remote->cached.known = false;
     int rc = begin_range(remote, 0, false, err);
     if (rc < 0)
         return rc;
@@ -381,14 +381,14 @@ static int ask(struct remote *remote, struct stg_err *err)
     int64_t n = stg_fetch_wait(range->fetch, 0, remote->identity.stopped, err);
     if (n < 0)
         return (int)n;
-    bool was_kept = remote->kept.known;
-    remote->kept.known = false;
+    bool was_cached = remote->cached.known;
+    remote->cached.known = false;
     remote->version = *stg_fetch_version(range->fetch);
-    if (stg_fetch_is_kept(range->fetch)) {
+    if (stg_fetch_is_cached(range->fetch)) {
         drop(remote, range);
         return 0;
     }
-    if (!was_kept || strcmp(remote->kept.etag, remote->version.etag) != 0)
+    if (!was_cached || strcmp(remote->cached.etag, remote->version.etag) != 0)
         stg_disk_put_version(remote->object->url, &remote->version);
     if (range->end > remote->version.size)
         range->end = remote->version.size;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/gate/kept.h"
+#include "daemon/gate/reply_cache.h"
 #include "daemon/gate/token.h"
 #include "tests/check.h"
 
@@ -75,38 +75,40 @@ static void all_tokens_together_are_bounded_until_one_expires(void)
 
 static void a_reply_is_kept_for_its_user_and_five_minutes(void)
 {
-    struct stg_kept kept = {0};
-    stg_kept_add(&kept, 1000, "id", 2, 77, "reply", 5, SECOND);
-    const struct stg_kept_reply *reply = stg_kept_find(&kept, 1000, "id", 2, 2 * SECOND);
+    struct stg_reply_cache cache = {0};
+    stg_reply_cache_add(&cache, 1000, "id", 2, 77, "reply", 5, SECOND);
+    const struct stg_cached_reply *reply =
+        stg_reply_cache_find(&cache, 1000, "id", 2, 2 * SECOND);
     CHECK(reply != NULL && reply->request == 77 && reply->reply_bytes == 5);
     CHECK(memcmp(reply->bytes + reply->id_bytes, "reply", 5) == 0);
-    CHECK(stg_kept_find(&kept, 1001, "id", 2, 2 * SECOND) == NULL);
-    CHECK(stg_kept_find(&kept, 1000, "id\0", 3, 2 * SECOND) == NULL);
-    CHECK(stg_kept_find(&kept, 1000, "id", 2, 300 * SECOND) != NULL);
-    CHECK(stg_kept_find(&kept, 1000, "id", 2, 301 * SECOND) == NULL);
-    stg_kept_finish(&kept);
+    CHECK(stg_reply_cache_find(&cache, 1001, "id", 2, 2 * SECOND) == NULL);
+    CHECK(stg_reply_cache_find(&cache, 1000, "id\0", 3, 2 * SECOND) == NULL);
+    CHECK(stg_reply_cache_find(&cache, 1000, "id", 2, 300 * SECOND) != NULL);
+    CHECK(stg_reply_cache_find(&cache, 1000, "id", 2, 301 * SECOND) == NULL);
+    stg_reply_cache_finish(&cache);
 }
 
 static void kept_replies_are_bounded_in_number_and_in_bytes(void)
 {
     static char large[65536];
-    struct stg_kept kept = {0};
-    stg_kept_add(&kept, 1001, "bob", 3, 0, "x", 1, SECOND);
-    for (int i = 0; i < STG_KEPT_A_USER + 1; i++)
-        stg_kept_add(&kept, 1000, &i, sizeof(i), 0, "x", 1, SECOND);
+    struct stg_reply_cache cache = {0};
+    stg_reply_cache_add(&cache, 1001, "bob", 3, 0, "x", 1, SECOND);
+    for (int i = 0; i < STG_REPLY_CACHE_A_USER + 1; i++)
+        stg_reply_cache_add(&cache, 1000, &i, sizeof(i), 0, "x", 1, SECOND);
     int first = 0, second = 1, n = 0;
-    CHECK(stg_kept_find(&kept, 1000, &first, sizeof(first), SECOND) == NULL);
-    CHECK(stg_kept_find(&kept, 1000, &second, sizeof(second), SECOND) != NULL);
-    CHECK(stg_kept_find(&kept, 1001, "bob", 3, SECOND) != NULL);
+    CHECK(stg_reply_cache_find(&cache, 1000, &first, sizeof(first), SECOND) == NULL);
+    CHECK(stg_reply_cache_find(&cache, 1000, &second, sizeof(second), SECOND) != NULL);
+    CHECK(stg_reply_cache_find(&cache, 1001, "bob", 3, SECOND) != NULL);
     for (int i = 0; i < 200; i++)
-        stg_kept_add(&kept, (uid_t)i, &i, sizeof(i), 0, large, sizeof(large), SECOND);
-    for (const struct stg_kept_reply *r = kept.newest; r != NULL; r = r->next)
+        stg_reply_cache_add(&cache, (uid_t)i, &i, sizeof(i), 0, large, sizeof(large),
+                            SECOND);
+    for (const struct stg_cached_reply *r = cache.newest; r != NULL; r = r->next)
         n += r->reply_bytes == sizeof(large);
-    CHECK(n >= 50 && n <= (int)(STG_KEPT_BYTES / sizeof(large)));
-    stg_kept_add(&kept, 5, "late", 4, 0, "x", 1, 400 * SECOND);
+    CHECK(n >= 50 && n <= (int)(STG_REPLY_CACHE_BYTES / sizeof(large)));
+    stg_reply_cache_add(&cache, 5, "late", 4, 0, "x", 1, 400 * SECOND);
     /* the expired ones are gone */
-    CHECK(kept.newest != NULL && kept.newest->next == NULL);
-    stg_kept_finish(&kept);
+    CHECK(cache.newest != NULL && cache.newest->next == NULL);
+    stg_reply_cache_finish(&cache);
 }
 
 static const struct stg_test tests[] = {

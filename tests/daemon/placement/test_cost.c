@@ -50,12 +50,12 @@ static uint32_t node(struct graph *g, double daemon_ns, double client_ns)
 }
 
 static struct stg_cost_slot *slot(struct graph *g, uint32_t producer, double bytes,
-                                  bool is_kept)
+                                  bool is_required)
 {
     size_t at = g->problem.n_slots++;
     g->slots[at] = (struct stg_cost_slot){.producer = producer,
                                           .bytes = bytes,
-                                          .is_kept = is_kept,
+                                          .is_required = is_required,
                                           .readers = g->readers[at]};
     return &g->slots[at];
 }

@@ -31,7 +31,7 @@ struct stage {
     uint64_t not_own_ns; /* time in trials with a partition other than the kept one */
     uint64_t began_ns;
     unsigned n_plans, n_switches;
-    uint32_t last_kept;
+    uint32_t last_chosen;
 };
 
 static double uniform(struct stage *s)
@@ -70,18 +70,19 @@ static uint32_t id_in_force(const struct stage *s)
     return s->smart.cuts[s->smart.in_force].id;
 }
 
-static uint32_t id_kept(const struct stage *s)
+static uint32_t id_required(const struct stage *s)
 {
-    return s->smart.cuts[s->smart.kept].id;
+    return s->smart.cuts[s->smart.chosen].id;
 }
 
 static void plan(struct stage *s)
 {
     struct stg_smart_cut cuts[STG_SMART_MAX_CUTS - 1];
-    uint32_t kept = id_kept(s);
+    uint32_t chosen = id_required(s);
     for (uint32_t i = 0; i < s->n_plan; i++) {
-        cuts[i] = (struct stg_smart_cut){
-            .id = i + 1, .predicted = s->predicted[i + 1], .is_in_force = i + 1 == kept};
+        cuts[i] = (struct stg_smart_cut){.id = i + 1,
+                                         .predicted = s->predicted[i + 1],
+                                         .is_in_force = i + 1 == chosen};
         snprintf(cuts[i].label, sizeof(cuts[i].label), "cut %u", i + 1);
     }
     stg_smart_plan(&s->smart, s->view.now_ns, cuts, s->n_plan, "nothing would be faster");
@@ -101,7 +102,7 @@ static void pass_time(struct stage *s, uint64_t ns)
     s->view.now_ns += ns;
     s->view.n_made = (uint64_t)s->made + BUFFER;
     s->view.n_taken = (uint64_t)s->made;
-    if (id_in_force(s) != id_kept(s))
+    if (id_in_force(s) != id_required(s))
         s->not_own_ns += ns;
 }
 
@@ -115,9 +116,9 @@ static void run(struct stage *s, uint64_t ns)
             plan(s);
             continue;
         }
-        if (id_kept(s) != s->last_kept)
+        if (id_required(s) != s->last_chosen)
             s->n_switches++;
-        s->last_kept = id_kept(s);
+        s->last_chosen = id_required(s);
         pass_time(s, (uint64_t)millis * MS);
     }
 }
@@ -130,7 +131,7 @@ static void a_cut_that_is_faster_is_kept(void)
         stage_init(&s, seed, pace, 2, 0.05);
         run(&s, 30 * SECOND);
         CHECK_INT(s.smart.state, STG_SMART_HOLD);
-        CHECK_INT(id_kept(&s), 1);
+        CHECK_INT(id_required(&s), 1);
         CHECK_INT(id_in_force(&s), 1);
         CHECK_INT(s.n_plans, 1);
     }
@@ -144,7 +145,7 @@ static void a_cut_that_is_slower_is_never_kept(void)
         stage_init(&s, seed, pace, 3, 0.05);
         run(&s, 60 * SECOND);
         CHECK_INT(s.smart.state, STG_SMART_HOLD);
-        CHECK_INT(id_kept(&s), 0);
+        CHECK_INT(id_required(&s), 0);
     }
 }
 
@@ -164,7 +165,7 @@ static void cuts_are_tried_when_no_number_of_auto_is(void)
     run(&s, SECOND);
     CHECK(s.not_own_ns > 0);
     run(&s, 30 * SECOND);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
     CHECK(!stg_smart_in_trial(&s.smart));
 
     stage_init(&s, 1, pace, 2, 0.05);
@@ -183,7 +184,7 @@ static void a_cut_that_is_as_fast_is_hardly_ever_kept(void)
         stage_init(&s, seed, pace, 2, 0.10);
         run(&s, 60 * SECOND);
         CHECK_INT(s.smart.state, STG_SMART_HOLD);
-        n += id_kept(&s) != 0;
+        n += id_required(&s) != 0;
     }
     CHECK(n <= 8);
 }
@@ -196,7 +197,7 @@ static void the_fastest_of_several_is_kept(void)
         stage_init(&s, seed, pace, 4, 0.03);
         s.predicted[1] = s.predicted[2] = s.predicted[3] = 1.3;
         run(&s, 60 * SECOND);
-        CHECK_INT(id_kept(&s), 2);
+        CHECK_INT(id_required(&s), 2);
     }
 }
 
@@ -207,7 +208,7 @@ static void slow_batches_take_longer_windows(void)
     stage_init(&s, 1, pace, 2, 0.02);
     run(&s, 300 * SECOND);
     CHECK_INT(s.smart.state, STG_SMART_HOLD);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
 }
 
 static void without_a_plan_nothing_is_tried(void)
@@ -236,7 +237,7 @@ static void nothing_happens_before_enough_is_measured(void)
                    "that needs trainers which call stager_run");
     s.view.is_measured = true;
     run(&s, 30 * SECOND);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
 }
 
 /* ---- another load ---- */
@@ -247,11 +248,11 @@ static void a_cut_that_became_slower_is_given_up(void)
     struct stage s;
     stage_init(&s, 5, pace, 2, 0.03);
     run(&s, 30 * SECOND);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
     s.pace[1] = 500; /* other programs took the daemon's cores */
     s.view.free_cores = 0;
     run(&s, 600 * SECOND);
-    CHECK_INT(id_kept(&s), 0);
+    CHECK_INT(id_required(&s), 0);
     CHECK_INT(id_in_force(&s), 0);
     CHECK_INT(s.n_switches, 2);
 }
@@ -262,13 +263,13 @@ static void a_cut_that_is_kept_is_not_given_up_for_noise(void)
     struct stage s;
     stage_init(&s, 9, pace, 2, 0.03);
     run(&s, 30 * SECOND);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
     for (int i = 0; i < 20; i++) { /* another load, and the partition is equally good */
         double factor = i % 2 == 0 ? 2 : 0.5;
         s.pace[0] *= factor;
         s.pace[1] *= factor;
         run(&s, 300 * SECOND);
-        CHECK_INT(id_kept(&s), 1);
+        CHECK_INT(id_required(&s), 1);
     }
     CHECK_INT(s.n_switches, 1);
 }
@@ -313,7 +314,7 @@ static void a_change_of_membership_restarts_the_window(void)
     }
     CHECK(s.smart.n_pairs == 0);
     run(&s, 60 * SECOND);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
 }
 
 /* As fast as those before them, though they may fetch something else. */
@@ -330,7 +331,7 @@ static void other_trainers_are_a_reason_to_look_again(void)
     s.view.n_changes++;
     run(&s, 30 * SECOND);
     CHECK_INT(s.n_plans, 2);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
     CHECK_CONTAINS(stg_decisions_at(&s.decisions, 1)->text, "trainers came or went");
     run(&s, 300 * SECOND);
     CHECK_INT(s.n_plans, 2);
@@ -349,7 +350,7 @@ static void a_pause_is_no_window(void)
     }
     s.view.is_running = true;
     run(&s, 30 * SECOND);
-    CHECK_INT(id_kept(&s), 1);
+    CHECK_INT(id_required(&s), 1);
 }
 
 static const struct stg_test tests[] = {

@@ -111,8 +111,8 @@ static struct stg_fetch *begin(struct input *input)
         if (plan.end > plan.version.size && plan.kind == STG_FETCH_RANGE)
             plan.end = plan.version.size;
     } else if ((flags & 64) != 0) {
-        plan.kept.known = true;
-        strcpy(plan.kept.etag, "\"a\"");
+        plan.cached.known = true;
+        strcpy(plan.cached.etag, "\"a\"");
     }
     struct stg_quota *quota;
     struct stg_fetch *fetch = NULL;
@@ -233,9 +233,9 @@ static void check_end(struct stg_fetch *fetch, const struct reader *reader)
         return;
     }
     assert(fetch->answered && reader->n == progress->n);
-    assert(progress->kind == STG_FETCH_ALL || progress->is_kept ||
+    assert(progress->kind == STG_FETCH_ALL || progress->is_cached ||
            reader->n == progress->end - progress->begin);
-    assert(!progress->is_kept || (reader->n == 0 && !progress->version.known));
+    assert(!progress->is_cached || (reader->n == 0 && !progress->version.known));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

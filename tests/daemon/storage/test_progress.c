@@ -226,7 +226,7 @@ static void check_complete(const struct model *model)
     const struct stg_progress *progress = &model->progress;
     uint64_t n = stg_progress_sure(progress);
     CHECK(n == progress->n);
-    if (progress->is_kept) {
+    if (progress->is_cached) {
         CHECK(n == 0 && !progress->version.known);
         return;
     }

@@ -47,7 +47,7 @@ static void check_reads(const char *url, uint8_t salt, int64_t size)
 }
 
 /* Returns the size of all files there; calls `visit` for each, if it is not NULL. */
-static uint64_t kept_bytes(void (*visit)(const char *path))
+static uint64_t held_bytes(void (*visit)(const char *path))
 {
     char path[8192];
     struct stat st;
@@ -99,7 +99,7 @@ static void an_object_without_a_version_is_not_cached(void)
     start(10u << 20);
     const char *url = stg_test_server_url("/object/a?size=100000&etag=0&modified=0");
     check_reads(url, 0, 100000);
-    CHECK_INT(kept_bytes(NULL), 0);
+    CHECK_INT(held_bytes(NULL), 0);
     stop();
 }
 
@@ -117,7 +117,7 @@ static void a_user_without_read_access_gets_nothing_from_the_cache(void)
     CHECK_OK(stg_stores_configure(&spec, 1, &err), err);
     const char *url = stg_test_server_url("/object/a?size=100000&user=a:b");
     check_reads(url, 0, 100000);
-    CHECK(kept_bytes(NULL) > 100000);
+    CHECK(held_bytes(NULL) > 100000);
     stg_stores_finish();
     CHECK_INT(stg_test_read_url(url, 0, &err), -STAGER_UNAUTHENTICATED);
     stop();
@@ -145,10 +145,10 @@ static void files_left_by_a_crash_are_not_used(void)
     start(10u << 20);
     const char *url = stg_test_server_url("/object/a?size=200000");
     check_reads(url, 0, 200000);
-    kept_bytes(damage);
+    held_bytes(damage);
     check_reads(url, 0, 200000);
     CHECK_INT(stg_test_server_asked("/object/a"), 8);
-    kept_bytes(cut);
+    held_bytes(cut);
     check_reads(url, 0, 200000);
     CHECK_INT(stg_test_server_asked("/object/a"), 12);
     stg_disk_finish();
@@ -210,9 +210,9 @@ static void what_another_version_kept_is_thrown_away(void)
     char buf[8];
     use_disk(10u << 20);
     stg_disk_put("http://a/b", &version, 0, "what a b", 8);
-    kept_bytes(make_old);
+    held_bytes(make_old);
     CHECK(!stg_disk_get("http://a/b", &version, 0, buf, 8));
-    CHECK_INT(kept_bytes(NULL), 0);
+    CHECK_INT(held_bytes(NULL), 0);
     stg_disk_put("http://a/b", &version, 0, "what a b", 8);
     CHECK(stg_disk_get("http://a/b", &version, 0, buf, 8));
     stg_disk_finish();
@@ -223,13 +223,13 @@ static void no_more_is_kept_than_may_be(void)
     start(300000);
     for (int i = 0; i < 8; i++) {
         check_reads(stg_test_server_url("/object/%d?size=150000", i), 0, 150000);
-        CHECK(kept_bytes(NULL) <= 300000);
+        CHECK(held_bytes(NULL) <= 300000);
     }
-    CHECK(kept_bytes(NULL) > 100000);
+    CHECK(held_bytes(NULL) > 100000);
     use_disk(70000);
-    CHECK(kept_bytes(NULL) <= 70000);
+    CHECK(held_bytes(NULL) <= 70000);
     check_reads(stg_test_server_url("/object/7?size=150000"), 0, 150000);
-    CHECK(kept_bytes(NULL) <= 70000);
+    CHECK(held_bytes(NULL) <= 70000);
     stop();
 }
 
