@@ -107,7 +107,7 @@ enum stg_descriptor_kind {
  *   side    calls                changes
  *   daemon  stg_ring_push        the slot at head, then head (release)
  *   daemon  stg_ring_finish      final, then as push; nothing afterwards
- *   daemon  stg_ring_cut         cut (release), after stg_ring_finish
+ *   daemon  stg_ring_revoke      revoked (release), after stg_ring_finish
  *   daemon  stg_ring_want_doorbell   doorbell_wanted, while what clients do can change
  * anything daemon  stg_ring_trace       traced, when a trace begins and ends daemon
  * stg_ring_drop        dropped_batches, dropped_rows client  stg_ring_take        nothing
@@ -149,7 +149,8 @@ static_assert(sizeof(struct stg_final) == 1024, "ABI");
 struct stg_ring_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t head; /* descriptors ever published */
-    _Atomic uint32_t cut; /* not 0: what was not taken is void, `final` comes at once */
+    _Atomic uint32_t
+        revoked; /* not 0: what was not taken is void, `final` comes at once */
     _Alignas(64) _Atomic uint32_t
         doorbell_wanted;     /* another number than the last: ring when you run dry */
     _Atomic uint32_t traced; /* not 0: put your spans into the control page */
@@ -159,7 +160,7 @@ struct stg_ring_page {
     _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
 };
 static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
-static_assert(offsetof(struct stg_ring_page, cut) == 72, "ABI");
+static_assert(offsetof(struct stg_ring_page, revoked) == 72, "ABI");
 static_assert(offsetof(struct stg_ring_page, doorbell_wanted) == 128, "ABI");
 static_assert(offsetof(struct stg_ring_page, traced) == 132, "ABI");
 static_assert(offsetof(struct stg_ring_page, dropped_batches) == 136, "ABI");
@@ -293,7 +294,7 @@ struct stg_batch_header {
     uint64_t epoch;
     uint64_t index;     /* position in the epoch */
     uint64_t n_dropped; /* items dropped before this one */
-    uint64_t cut;
+    uint64_t partition;
     uint64_t feed_version;
     uint64_t random_key[2];
     uint64_t n_rows;

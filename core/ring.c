@@ -83,9 +83,9 @@ void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text)
     writer->finished = true;
 }
 
-void stg_ring_cut(struct stg_ring_writer *writer)
+void stg_ring_revoke(struct stg_ring_writer *writer)
 {
-    atomic_store_explicit(&writer->page->cut, 1, memory_order_release);
+    atomic_store_explicit(&writer->page->revoked, 1, memory_order_release);
 }
 
 void stg_ring_want_doorbell(struct stg_ring_writer *writer)
@@ -234,9 +234,9 @@ int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
                         STG_RELEASE_ENTRIES, err);
 }
 
-bool stg_ring_is_cut(const struct stg_ring_reader *reader)
+bool stg_ring_is_revoked(const struct stg_ring_reader *reader)
 {
-    return atomic_load_explicit(&reader->page->cut, memory_order_acquire) != 0;
+    return atomic_load_explicit(&reader->page->revoked, memory_order_acquire) != 0;
 }
 
 bool stg_ring_ready(const struct stg_ring_reader *reader)

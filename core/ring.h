@@ -37,7 +37,7 @@ void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text)
 
 /* After stg_ring_finish: what the client did not take is not for it any more. It may give
  * the leases back. */
-void stg_ring_cut(struct stg_ring_writer *writer);
+void stg_ring_revoke(struct stg_ring_writer *writer);
 
 /* Asks the client to ring when it runs dry: bumps doorbell_wanted, with a full fence
  * after it. The caller looks at the control page once more afterwards. */
@@ -103,7 +103,7 @@ uint64_t stg_ring_dropped_batches(const struct stg_ring_reader *reader);
 uint64_t stg_ring_dropped_rows(const struct stg_ring_reader *reader);
 
 /* Is what was not taken yet void? Then `final` says why. */
-bool stg_ring_is_cut(const struct stg_ring_reader *reader);
+bool stg_ring_is_revoked(const struct stg_ring_reader *reader);
 
 /* Is there a descriptor? One acquire load. */
 bool stg_ring_ready(const struct stg_ring_reader *reader);

@@ -173,11 +173,11 @@ struct stg_pipeline_status {
     struct stg_quarantined *quarantined; /* of this pipeline, of all generations */
     size_t n_quarantined;
     struct stg_schema boundary;
-    uint64_t cut;             /* of the next batch; 0: the boundary as it is written */
+    uint64_t partition;       /* of the next batch; 0: the boundary as it is written */
     const char *const *moved; /* nodes that it has run before the boundary */
     size_t n_moved;
-    uint64_t own_cuts; /* batches made by the boundary as it is written, because another
-                          cut failed */
+    uint64_t own_partitions; /* batches made by the boundary as it is written, because
+                          another partition failed */
 };
 
 /* What a pipeline is made of and what that takes: see control.proto. */

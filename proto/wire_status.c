@@ -18,8 +18,8 @@
         F(acknowledged), F(unacknowledged), F(discarded_published), F(evicted),          \
         F(feed_version), F(incomplete_rounds), F(container_tables), F(container_caches), \
         F(container_bytes), F(workers), F(worker_calls), F(workers_lost), F(pipeline),   \
-        F(cut), F(own_cuts), F(gpu_copies), F(capacity_auto), F(num_threads_auto),       \
-        F(max_capacity), F(max_num_threads)
+        F(partition), F(own_partitions), F(gpu_copies), F(capacity_auto),                \
+        F(num_threads_auto), F(max_capacity), F(max_num_threads)
 #define CLIENT_TEXTS(F) F(client_id), F(program), F(state), F(last_error)
 #define CLIENT_NUMBERS(F)                                                                \
     F(pid), F(uid), F(max_in_flight), F(held), F(assigned), F(taken), F(released),       \

@@ -384,7 +384,7 @@ static void take_ready(struct stager_stream *stream)
     while (copier->error == 0 && copier->n_ahead <= copier->capacity &&
            stream->held < stream->max_in_flight && !stream->at_end &&
            stream->finished == 0 && stg_ring_ready(&stream->ring) &&
-           !stg_ring_is_cut(&stream->ring)) {
+           !stg_ring_is_revoked(&stream->ring)) {
         int rc = take(stream, 0);
         /* The end of a pass and of everything is remembered by the stream itself. */
         if (rc < 0 && !stream->at_end && stream->finished == 0)
@@ -411,7 +411,7 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
     /* What the trainer had is done with, as stager_next says; what is ahead is not. */
     if (copier->n_ahead > 0)
         stg_control_set_asked(&stream->control, copier->handed_out + 1);
-    if (stg_ring_is_cut(&stream->ring))
+    if (stg_ring_is_revoked(&stream->ring))
         drop_ahead(stream);
     if (copier->n_ahead == 0 && copier->error != 0)
         return tell_error(stream);

@@ -32,8 +32,8 @@ static void take_time(struct stg_reporter *reporter, const struct stager_stream 
     *reporter = now;
 }
 
-/* stagerd reckons in batches as it stages them: a trainer that cuts them runs its graph
- * on each slice. `bytes`: room for what all nodes have of them. */
+/* stagerd reckons in batches as it stages them: a trainer that partitions them runs its
+ * graph on each slice. `bytes`: room for what all nodes have of them. */
 static void fill_nodes(const struct stg_compute_measured *measured, uint64_t n_slices,
                        struct stg_report_node *nodes, uint64_t *bytes)
 {

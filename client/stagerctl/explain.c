@@ -104,19 +104,19 @@ static void add_node(struct stg_table *table, const struct stg_explain_node *nod
     stg_table_add(table, "%s", bytes_text(node->bytes, bytes, sizeof(bytes)));
 }
 
-static void add_cut(struct stg_table *table, const struct stg_explain *e)
+static void add_partition(struct stg_table *table, const struct stg_explain *e)
 {
     char text[32];
     uint64_t bytes = 0;
     for (size_t i = 0; i < e->n_tensors; i++)
         bytes += e->tensors[i].bytes;
-    stg_table_add(table, "--- cut ---");
+    stg_table_add(table, "--- partition ---");
     for (size_t i = 0; i < 4; i++)
         stg_table_add(table, "---");
     stg_table_add(table, "%s", bytes_text(bytes, text, sizeof(text)));
 }
 
-/* What stagerd runs, the cut, what trainers run. */
+/* What stagerd runs, the partition, what trainers run. */
 static void print_nodes(const struct stg_explain *e)
 {
     static const char *const titles[] = {"NODE",       "OP",         "SIDE",
@@ -129,7 +129,7 @@ static void print_nodes(const struct stg_explain *e)
         if (e->nodes[i].in_daemon)
             add_node(&table, &e->nodes[i]);
     }
-    add_cut(&table, e);
+    add_partition(&table, e);
     for (size_t i = 0; i < e->n_nodes; i++) {
         if (!e->nodes[i].in_daemon)
             add_node(&table, &e->nodes[i]);

@@ -36,7 +36,7 @@ static const struct command commands[] = {
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "What a pipeline (or each of them) does, and its clients.", stg_ctl_status},
     {"explain", ARGUMENT_ONE, "NAME [--dot]", "gtD",
-     "What holds a pipeline up, what each node of its graph takes, where it is cut, and "
+     "What holds a pipeline up, what each node of its graph takes, its partition, and "
      "what\n"
      "  stagerd decided by itself. With --dot the graph, for Graphviz.",
      stg_ctl_explain},

@@ -80,11 +80,11 @@ static void print_items(const struct stg_pipeline_status *s)
                " rows: no client took them within timeout_millis; on_timeout: wait "
                "keeps them\n",
                s->dropped, s->dropped_rows);
-    if (s->cut != 0)
-        printf("  cut        number %" PRIu64
+    if (s->partition != 0)
+        printf("  partition        number %" PRIu64
                ", %zu nodes run ahead of the boundary, %" PRIu64
                " batches made without\n",
-               s->cut, s->n_moved, s->own_cuts);
+               s->partition, s->n_moved, s->own_partitions);
 }
 
 /* Clients that left are listed too. */

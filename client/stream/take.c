@@ -260,7 +260,7 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
 {
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
-    if (stg_ring_is_cut(&stream->ring))
+    if (stg_ring_is_revoked(&stream->ring))
         return cut_off(stream);
     if (stream->current != NULL)
         return take_slice(stream, ret);
@@ -275,7 +275,7 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
     struct stg_descriptor d;
     while (!stg_ring_take(&stream->ring, &d)) {
         int rc = wait_for_descriptor(stream, timeout_millis);
-        if (rc == 0 && stg_ring_is_cut(&stream->ring))
+        if (rc == 0 && stg_ring_is_revoked(&stream->ring))
             return cut_off(stream);
         if (rc < 0) {
             if (timeout_millis != 0)

@@ -69,7 +69,7 @@ static int place(struct stager_stream *stream, struct stg_leased *leased,
     const struct stg_batch_header *header = leased->base;
     uint32_t *places = stream->places + (size_t)(leased - stream->lents) * stream->n_all;
     uint32_t n = header->n_tensors, at = 0;
-    if (!stream->has_fields && header->cut == 0)
+    if (!stream->has_fields && header->partition == 0)
         return 0;
     for (uint32_t i = 0; i < stream->n_all; i++) {
         struct stg_tensor tensor;

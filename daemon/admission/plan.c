@@ -124,8 +124,8 @@ static void find_sizes(const struct stg_plan_asked *asked, struct demand *ret)
         /* at least room for an error's text */
         ret->least = known > MOST_BYTES ? MOST_BYTES : stg_granules(known);
         ret->most = ret->least;
-        if (written == 0 && sizes->cut_bytes != 0)
-            ret->most = at_least(ret->least, stg_granules(sizes->cut_bytes));
+        if (written == 0 && sizes->partition_bytes != 0)
+            ret->most = at_least(ret->least, stg_granules(sizes->partition_bytes));
     } else { /* less than a granule is had with the first one */
         if (sizes->least_bytes > STG_GRANULE_BYTES)
             ret->known = stg_granules(at_most(sizes->least_bytes, MOST_BYTES));

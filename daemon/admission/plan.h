@@ -42,8 +42,8 @@ struct stg_stage_plan {
                                        that there are 16 extents */
     uint32_t most_threads;          /* that auto may come to with more memory */
     uint32_t max_in_flight;         /* that each of num_clients is counted with */
-    uint64_t max_batch_bytes;       /* of the largest cut that `auto` may try as far as
-                                       its part of the memory allows */
+    uint64_t max_batch_bytes; /* of the largest partition that `auto` may try as far as
+                                 its part of the memory allows */
     uint64_t arena_bytes;
     bool is_sparse; /* neither the size that all batches have nor memory_budget is known:
                        the arena begins with a granule for each extent, and grows with the

@@ -220,8 +220,8 @@ int stg_block_slice(struct stg_quota *quota, struct stg_block *parent, int64_t f
     return 0;
 }
 
-int stg_block_cut(struct stg_quota *quota, struct stg_block **from, int64_t *at,
-                  int64_t want, struct stg_block **ret, struct stg_err *err)
+int stg_block_divide(struct stg_quota *quota, struct stg_block **from, int64_t *at,
+                     int64_t want, struct stg_block **ret, struct stg_err *err)
 {
     struct stg_block *block = *from;
     int64_t n = block->n_records - *at;

@@ -62,8 +62,8 @@ int stg_block_pick(struct stg_quota *quota, struct stg_block *parent,
 /* Hands out a block that a step keeps, up to `want` records a time: those from *at on.
  * The whole block when it is no more; *from is NULL and *at 0 when it is used up. An
  * error block goes whole. On failure both are as they were. */
-int stg_block_cut(struct stg_quota *quota, struct stg_block **from, int64_t *at,
-                  int64_t want, struct stg_block **ret, struct stg_err *err);
+int stg_block_divide(struct stg_quota *quota, struct stg_block **from, int64_t *at,
+                     int64_t want, struct stg_block **ret, struct stg_err *err);
 
 /* Bytes to carve for a copy of the tensor, and the copy, as component c: strings are put
  * together. */

@@ -103,10 +103,10 @@ static int expand_composites(struct stg_pipeline_spec *spec,
 /* Can a trainer of this build have them? */
 static int check_targets(const struct stg_definition *definition, struct stg_err *err)
 {
-    struct stg_cut_needs *needs = NULL;
-    int rc =
-        stg_cut_needs_create(definition->cuts, &(struct stg_cut_wanted){0}, &needs, err);
-    stg_cut_needs_destroy(needs);
+    struct stg_partition_needs *needs = NULL;
+    int rc = stg_partition_needs_create(definition->partitions,
+                                        &(struct stg_partition_wanted){0}, &needs, err);
+    stg_partition_needs_destroy(needs);
     if (rc != -STAGER_FAILED_PRECONDITION)
         return rc;
     err->code = -STAGER_INVALID_ARGUMENT;
@@ -136,7 +136,7 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);
     if (rc == 0)
-        rc = stg_cuts_create(definition->graph, &definition->cuts, err);
+        rc = stg_partitions_create(definition->graph, &definition->partitions, err);
     if (rc == 0)
         rc = check_targets(definition, err);
     if (rc == 0)
@@ -144,7 +144,7 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     if (rc == 0)
         rc = check_open_fits(definition, err);
     if (rc == 0)
-        stg_sizes_find(definition->spec, definition->graph, definition->cuts,
+        stg_sizes_find(definition->spec, definition->graph, definition->partitions,
                        &definition->sizes);
     return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
 }
@@ -183,7 +183,7 @@ void stg_definition_unref(struct stg_definition *definition)
 {
     if (definition == NULL || --definition->refs > 0)
         return;
-    stg_cuts_destroy(definition->cuts);
+    stg_partitions_destroy(definition->partitions);
     stg_trace_finish(&definition->trace);
     stg_tuning_destroy(definition->tuning);
     stg_graph_destroy(definition->graph);
@@ -386,7 +386,8 @@ static void advise_on_size(struct advice *advice)
                "the size of a batch is not known beforehand (strings, or shapes that "
                "vary): max_batch_bytes is the batches' part of the pipeline's memory "
                "over the number of extents; set staged.max_batch_bytes to choose");
-    if (spec->smart_stage != STG_SMART_STAGE_OFF && !stg_cuts_may_move(definition->cuts))
+    if (spec->smart_stage != STG_SMART_STAGE_OFF &&
+        !stg_partitions_may_move(definition->partitions))
         advise(advice, "smart_stage has no effect: the targets depend on no node that "
                        "may run before the boundary");
 }
@@ -465,7 +466,7 @@ struct stg_plan_asked stg_definition_asked(const struct stg_definition *definiti
 
 struct stg_schema stg_definition_slots(const struct stg_definition *definition)
 {
-    const struct stg_schema *all = stg_cuts_slots(definition->cuts);
+    const struct stg_schema *all = stg_partitions_slots(definition->partitions);
     size_t n = stg_graph_boundary(definition->graph)->n;
     if (definition->spec->smart_stage == STG_SMART_STAGE_OFF)
         return (struct stg_schema){0};

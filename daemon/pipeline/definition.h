@@ -20,7 +20,7 @@ struct stg_definition {
     struct stg_schema element;
     struct stg_container *container; /* NULL: none */
     struct stg_graph *graph;
-    struct stg_cuts *cuts;
+    struct stg_partitions *partitions;
     struct stg_sizes sizes;
     struct stg_vocabularies vocabularies;
     const char *text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `stagerctl explain`: what a pipeline is made of, what each part of it takes, where it
- * is cut and what holds it up. Belongs to the loop.
+ * is partitioned and what holds it up. Belongs to the loop.
  */
 #ifndef STG_DAEMON_PIPELINE_EXPLAIN_H
 #define STG_DAEMON_PIPELINE_EXPLAIN_H

@@ -186,7 +186,7 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
         return true;
     }
     sooner(stg_stage_sweep(instance->stage), next_millis);
-    sooner(stg_stage_choose_cut(instance->stage), next_millis);
+    sooner(stg_stage_choose_partition(instance->stage), next_millis);
     bool quiet = stg_stage_quiet(instance->stage);
     bool became = quiet && !instance->quiet;
     instance->quiet = quiet;
@@ -299,7 +299,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->config = (struct stg_stage_config){
         .spec = definition->spec,
         .graph = definition->graph,
-        .cuts = definition->cuts,
+        .cuts = definition->partitions,
         .generation = pipeline->generation,
         .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
         .first_number = private_run ? 0 : pipeline->next_number,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The search: first a sweep of smallest cuts, each for another weight of the daemon's
+ * The search: first a sweep of minimum cuts, each for another weight of the daemon's
  * time against the trainer's, which gives good sets whatever the size of the graph; then
  * a search of all sets that leaves out what cannot be better than what it has.
  */

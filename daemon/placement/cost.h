@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a cut of a graph would cost, and which cuts would cost least. Pure and
+ * What a partition of a graph would cost, and which partitions would cost least. Pure and
  * deterministic: numbers in, numbers out; any thread. The model is coarse on purpose: it
- * says which few cuts are worth a trial (daemon/placement/smartstage.h), and a trial
- * decides.
+ * says which few partitions are worth a trial (daemon/placement/smartstage.h), and a
+ * trial decides.
  *
  * A batch takes the daemon D and a trainer C. Runners and trainers work side by side, so
  * that batches come as fast as the slower side lets them, and no faster than the cores
@@ -28,7 +28,7 @@ struct stg_cost_node {
 struct stg_cost_slot {
     uint32_t producer; /* a node, or STG_COST_SOURCE */
     double bytes;
-    bool is_required; /* something behind the cut reads it that never moves */
+    bool is_required; /* something behind the partition reads it that never moves */
     const uint32_t *readers;
     size_t n_readers; /* nodes, all behind the producer */
 };
@@ -55,7 +55,7 @@ struct stg_cost_problem {
 };
 
 /* Nanoseconds from batch to batch when these nodes run in the daemon, and a hundredth of
- * all work: of cuts that are as fast the one that does less is better. */
+ * all work: of partitions that are as fast the one that does less is better. */
 double stg_cost_of(const struct stg_cost_problem *problem, const bool *moved);
 
 /* That cross then, in a batch. */

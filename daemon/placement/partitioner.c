@@ -23,44 +23,45 @@
 /* What the cost model works on, from load to plan. */
 struct problem {
     struct stg_bump bump;
-    struct stg_cut_view view;
+    struct stg_partition_view view;
     struct stg_cost_problem cost;
     bool is_ready;
 };
 
 /* What is worth a trial. */
 struct plan {
-    struct stg_smart_cut cuts[STG_SMART_MAX_CUTS - 1];
-    bool *sets; /* as in struct stg_partitioner, the first of `cuts` second */
+    struct stg_smart_partition partitions[STG_SMART_MAX_PARTITIONS - 1];
+    bool *sets; /* as in struct stg_partitioner, the first of `partitions` second */
     uint32_t n;
     double own; /* cost of the baseline */
     char why[160];
 };
 
 struct stg_partitioner {
-    const struct stg_cuts *cuts;
-    size_t n_nodes; /* of cuts */
+    const struct stg_partitions *partitions;
+    size_t n_nodes; /* of partitions */
     uint64_t max_batch_bytes;
     struct stg_smart smart;
     struct stg_cores cores;
     double free_cores;
     struct problem problem;
     struct plan plan;
-    bool *sets; /* STG_SMART_MAX_CUTS of n_nodes: as in smart.cuts; the first is empty */
+    bool *sets; /* STG_SMART_MAX_PARTITIONS of n_nodes: as in smart.partitions; the first
+                   is empty */
     bool *accepted; /* the last proposal that was */
 };
 
-struct stg_partitioner *stg_partitioner_create(const struct stg_cuts *cuts,
+struct stg_partitioner *stg_partitioner_create(const struct stg_partitions *partitions,
                                                uint64_t max_batch_bytes,
                                                struct stg_decisions *decisions)
 {
     struct stg_partitioner *p = calloc(1, sizeof(*p));
     if (p == NULL)
         return NULL;
-    p->cuts = cuts;
-    p->n_nodes = stg_cuts_n_nodes(cuts);
+    p->partitions = partitions;
+    p->n_nodes = stg_partitions_n_nodes(partitions);
     p->max_batch_bytes = max_batch_bytes;
-    p->sets = calloc(STG_SMART_MAX_CUTS * p->n_nodes + 1, sizeof(*p->sets));
+    p->sets = calloc(STG_SMART_MAX_PARTITIONS * p->n_nodes + 1, sizeof(*p->sets));
     p->accepted = calloc(p->n_nodes + 1, sizeof(*p->accepted));
     if (p->sets == NULL || p->accepted == NULL) {
         stg_partitioner_destroy(p);
@@ -84,9 +85,9 @@ void stg_partitioner_poll(struct stg_partitioner *p, uint64_t now_ns)
     p->free_cores = stg_cores_free(&p->cores, now_ns);
 }
 
-static const bool *set_of(const struct stg_partitioner *p, uint32_t cut)
+static const bool *set_of(const struct stg_partitioner *p, uint32_t partition)
 {
-    return p->sets + cut * p->n_nodes;
+    return p->sets + partition * p->n_nodes;
 }
 
 /* ---- what was measured, as a problem ---- */
@@ -104,7 +105,7 @@ static struct stg_cost_node node_of(const struct stg_measure *measure, uint32_t 
 }
 
 static double bytes_of(const struct stg_measure *measure,
-                       const struct stg_cut_tensor *tensor)
+                       const struct stg_partition_tensor *tensor)
 {
     if (tensor->is_constant)
         return 0;
@@ -171,7 +172,7 @@ static struct stg_cost_machine machine_of(const struct stg_partitioner *p,
 static bool fill_problem(struct stg_partitioner *p, const struct stg_partition_load *load)
 {
     struct problem *problem = &p->problem;
-    const struct stg_cut_view *view = &problem->view;
+    const struct stg_partition_view *view = &problem->view;
     struct stg_cost_node *nodes =
         stg_bump_alloc(&problem->bump, view->n_nodes * sizeof(*nodes));
     struct stg_cost_slot *slots =
@@ -181,7 +182,7 @@ static bool fill_problem(struct stg_partitioner *p, const struct stg_partition_l
     for (size_t i = 0; i < view->n_nodes; i++)
         nodes[i] = node_of(load->measure, view->nodes[i]);
     for (size_t i = 0; i < view->n_tensors; i++) {
-        const struct stg_cut_tensor *tensor = &view->tensors[i];
+        const struct stg_partition_tensor *tensor = &view->tensors[i];
         slots[i] = (struct stg_cost_slot){.producer = tensor->producer,
                                           .bytes = bytes_of(load->measure, tensor),
                                           .is_required = tensor->is_required,
@@ -201,10 +202,11 @@ void stg_partitioner_load(struct stg_partitioner *p,
 {
     struct problem *problem = &p->problem;
     *problem = (struct problem){0};
-    problem->is_ready = load->n_needs > 0 &&
-                        stg_cut_view_create(p->cuts, load->needs, load->n_needs,
-                                            &problem->bump, &problem->view, NULL) == 0 &&
-                        fill_problem(p, load);
+    problem->is_ready =
+        load->n_needs > 0 &&
+        stg_partition_view_create(p->partitions, load->needs, load->n_needs,
+                                  &problem->bump, &problem->view, NULL) == 0 &&
+        fill_problem(p, load);
 }
 
 /* ---- what is worth a trial ---- */
@@ -212,7 +214,7 @@ void stg_partitioner_load(struct stg_partitioner *p,
 static void write_label(const struct stg_partitioner *p, const bool *moved, char *buf,
                         size_t bytes)
 {
-    const struct stg_cut_view *view = &p->problem.view;
+    const struct stg_partition_view *view = &p->problem.view;
     size_t at = 0, n = 0, n_moved = 0;
     for (size_t i = 0; i < view->n_nodes; i++)
         n_moved += moved[i];
@@ -220,7 +222,7 @@ static void write_label(const struct stg_partitioner *p, const bool *moved, char
         if (!moved[i])
             continue;
         int wrote = snprintf(buf + at, bytes - at, "%s%.20s", n++ > 0 ? ", " : "moving ",
-                             stg_cuts_node(p->cuts, view->places[i]));
+                             stg_partitions_node(p->partitions, view->places[i]));
         at = wrote > 0 && at + (size_t)wrote < bytes ? at + (size_t)wrote : bytes - 1;
     }
     if (n_moved > n)
@@ -233,7 +235,7 @@ static void offer(struct stg_partitioner *p, const bool *moved)
 {
     const struct problem *problem = &p->problem;
     struct plan *plan = &p->plan;
-    if (plan->n + 1 >= STG_SMART_MAX_CUTS ||
+    if (plan->n + 1 >= STG_SMART_MAX_PARTITIONS ||
         stg_cost_bytes(&problem->cost, moved) > (double)p->max_batch_bytes)
         return;
     bool *set = plan->sets + (plan->n + 1) * p->n_nodes;
@@ -244,14 +246,14 @@ static void offer(struct stg_partitioner *p, const bool *moved)
         if (memcmp(plan->sets + i * p->n_nodes, set, p->n_nodes) == 0)
             return;
     }
-    struct stg_smart_cut *cut = &plan->cuts[plan->n++];
-    *cut = (struct stg_smart_cut){
+    struct stg_smart_partition *partition = &plan->partitions[plan->n++];
+    *partition = (struct stg_smart_partition){
         .id = plan->n,
         .predicted = plan->own / stg_cost_of(&problem->cost, moved),
         .is_in_force = p->smart.chosen != 0 &&
                        memcmp(set_of(p, p->smart.chosen), set, p->n_nodes) == 0,
     };
-    write_label(p, moved, cut->label, sizeof(cut->label));
+    write_label(p, moved, partition->label, sizeof(partition->label));
 }
 
 /* What was kept before, as far as it may still move. */
@@ -303,7 +305,7 @@ void stg_partitioner_search(struct stg_partitioner *p)
     bool *found = calloc(N_FOUND * n + 1, sizeof(*found));
     bool *moved = calloc(n + 1, sizeof(*moved));
     *plan = (struct plan){0};
-    plan->sets = calloc(STG_SMART_MAX_CUTS * p->n_nodes + 1, sizeof(*plan->sets));
+    plan->sets = calloc(STG_SMART_MAX_PARTITIONS * p->n_nodes + 1, sizeof(*plan->sets));
     bool has_memory = plan->sets != NULL && found != NULL && moved != NULL;
     snprintf(plan->why, sizeof(plan->why), "%s",
              has_memory ? "no node may move for the trainers that are there"
@@ -317,7 +319,7 @@ void stg_partitioner_search(struct stg_partitioner *p)
 void stg_partitioner_plan(struct stg_partitioner *p, uint64_t now_ns)
 {
     struct plan *plan = &p->plan;
-    stg_smart_plan(&p->smart, now_ns, plan->cuts, plan->n, plan->why);
+    stg_smart_plan(&p->smart, now_ns, plan->partitions, plan->n, plan->why);
     if (plan->sets != NULL) {
         free(p->sets);
         p->sets = plan->sets;
@@ -367,6 +369,6 @@ void stg_partitioner_refused(struct stg_partitioner *p, uint64_t now_ns, const c
     struct stg_decisions *decisions = p->smart.decisions;
     stg_decide(decisions, now_ns, "smart_stage", "begins anew: %.200s", why);
     stg_smart_init(&p->smart, decisions);
-    memset(p->sets, 0, STG_SMART_MAX_CUTS * p->n_nodes);
+    memset(p->sets, 0, STG_SMART_MAX_PARTITIONS * p->n_nodes);
     memset(p->accepted, 0, p->n_nodes);
 }

@@ -12,22 +12,22 @@
 
 #include "daemon/autotune/measure.h"
 #include "daemon/placement/smartstage.h"
-#include "ops/partition/cut.h"
+#include "ops/partition/partition.h"
 
 struct stg_partitioner;
 
 /* What a plan is made from; borrowed for one call. */
 struct stg_partition_load {
     const struct stg_measure *measure;
-    const struct stg_cut_needs *const *needs; /* of the clients that take part */
-    size_t n_needs;                           /* 0: nothing may move */
+    const struct stg_partition_needs *const *needs; /* of the clients that take part */
+    size_t n_needs;                                 /* 0: nothing may move */
     const bool *moved; /* nodes that run before the boundary now; NULL: none */
     uint32_t n_clients;
     bool shares; /* each item goes to one client */
 };
 
 /* NULL: out of memory. */
-struct stg_partitioner *stg_partitioner_create(const struct stg_cuts *cuts,
+struct stg_partitioner *stg_partitioner_create(const struct stg_partitions *partitions,
                                                uint64_t max_batch_bytes,
                                                struct stg_decisions *decisions);
 void stg_partitioner_destroy(struct stg_partitioner *p); /* NULL is allowed */
@@ -51,7 +51,7 @@ void stg_partitioner_plan(struct stg_partitioner *p, uint64_t now_ns); /* decisi
 bool stg_partitioner_in_trial(const struct stg_partitioner *p);
 
 /* True: another partition than the one that was accepted last. *ret_moved: the nodes to
- * run before the boundary, one a node of stg_cuts_n_nodes; NULL: the file's own. */
+ * run before the boundary, one a node of stg_partitions_n_nodes; NULL: the file's own. */
 bool stg_partitioner_proposes(const struct stg_partitioner *p, const bool **ret_moved);
 void stg_partitioner_accepted(struct stg_partitioner *p);
 

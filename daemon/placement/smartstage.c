@@ -35,8 +35,9 @@ static const char what[] = "smart_stage";
 
 void stg_smart_init(struct stg_smart *smart, struct stg_decisions *decisions)
 {
-    *smart = (struct stg_smart){.decisions = decisions, .n_cuts = 1};
-    snprintf(smart->cuts[0].label, sizeof(smart->cuts[0].label), "the file's own cut");
+    *smart = (struct stg_smart){.decisions = decisions, .n_partitions = 1};
+    snprintf(smart->partitions[0].label, sizeof(smart->partitions[0].label),
+             "the file's own partition");
 }
 
 /* ---- numbers ---- */
@@ -69,28 +70,28 @@ static double noise(const double *values, size_t n, double middle)
 /* ---- trials ---- */
 
 static void begin_window(struct stg_smart *smart, const struct stg_smart_view *view,
-                         uint32_t cut)
+                         uint32_t partition)
 {
     smart->state = STG_SMART_FLUSH;
-    smart->in_force = cut;
+    smart->in_force = partition;
     smart->made_at_switch = view->n_made;
     smart->since_ns = view->now_ns;
 }
 
 /* Now the baseline goes first, now the other. */
-static uint32_t cut_of_window(const struct stg_smart *smart)
+static uint32_t partition_of_window(const struct stg_smart *smart)
 {
     bool baseline_first = smart->n_pairs % 2 == 0;
     return baseline_first == smart->is_second ? smart->trying : 0;
 }
 
 static void begin_trial(struct stg_smart *smart, const struct stg_smart_view *view,
-                        uint32_t cut)
+                        uint32_t partition)
 {
-    smart->trying = cut;
+    smart->trying = partition;
     smart->n_pairs = 0;
     smart->is_second = false;
-    begin_window(smart, view, cut_of_window(smart));
+    begin_window(smart, view, partition_of_window(smart));
 }
 
 static void hold(struct stg_smart *smart, uint64_t now_ns)
@@ -107,10 +108,10 @@ static void hold(struct stg_smart *smart, uint64_t now_ns)
 static void end_trials(struct stg_smart *smart, const struct stg_smart_view *view)
 {
     uint32_t before = smart->chosen;
-    bool had_chosen = smart->n_cuts > 1 && smart->cuts[before].is_in_force;
+    bool had_chosen = smart->n_partitions > 1 && smart->partitions[before].is_in_force;
     smart->chosen = smart->best;
-    for (uint32_t i = 0; i < smart->n_cuts; i++)
-        smart->cuts[i].is_in_force = i == smart->chosen;
+    for (uint32_t i = 0; i < smart->n_partitions; i++)
+        smart->partitions[i].is_in_force = i == smart->chosen;
     bool is_same = had_chosen ? smart->chosen == before : smart->chosen == 0;
     if (is_same && smart->n_in_vain < MAX_IN_VAIN)
         smart->n_in_vain++;
@@ -119,7 +120,7 @@ static void end_trials(struct stg_smart *smart, const struct stg_smart_view *vie
     stg_decide(
         smart->decisions, view->now_ns, what,
         "holds %s; looks again when the load has changed, not before %.0f s from now",
-        smart->cuts[smart->chosen].label,
+        smart->partitions[smart->chosen].label,
         (double)(smart->next_trial_ns - view->now_ns) / 1e9);
     hold(smart, view->now_ns);
 }
@@ -131,7 +132,7 @@ static enum verdict judge(const struct stg_smart *smart, double *ret_gain,
                           double *ret_noise)
 {
     uint32_t n = smart->n_pairs;
-    bool was_chosen = smart->cuts[smart->trying].is_in_force;
+    bool was_chosen = smart->partitions[smart->trying].is_in_force;
     double middle = median(smart->ratios, n), error = noise(smart->ratios, n, middle);
     double least = was_chosen ? 0 : LEAST_GAIN;
     *ret_gain = middle - 1;
@@ -151,8 +152,8 @@ static enum verdict judge(const struct stg_smart *smart, double *ret_gain,
 static uint32_t next_to_try(const struct stg_smart *smart)
 {
     uint32_t next = smart->trying + 1;
-    while (smart->best != 0 && next < smart->n_cuts &&
-           smart->cuts[next].predicted <= 1 + smart->best_gain)
+    while (smart->best != 0 && next < smart->n_partitions &&
+           smart->partitions[next].predicted <= 1 + smart->best_gain)
         next++;
     return next;
 }
@@ -163,21 +164,21 @@ static void end_pair(struct stg_smart *smart, const struct stg_smart_view *view)
     smart->is_second = false;
     enum verdict verdict = judge(smart, &gain, &error);
     if (verdict == GO_ON) {
-        begin_window(smart, view, cut_of_window(smart));
+        begin_window(smart, view, partition_of_window(smart));
         return;
     }
-    const struct stg_smart_cut *cut = &smart->cuts[smart->trying];
+    const struct stg_smart_partition *partition = &smart->partitions[smart->trying];
     stg_decide(smart->decisions, view->now_ns, what,
                "%s %s: %+.1f %% in the median of %u pairs of windows, noise %.1f %%, "
                "predicted %+.1f %%",
-               verdict == KEEP ? "likes" : "rejects", cut->label, gain * 100,
-               smart->n_pairs, error * 100, (cut->predicted - 1) * 100);
+               verdict == KEEP ? "likes" : "rejects", partition->label, gain * 100,
+               smart->n_pairs, error * 100, (partition->predicted - 1) * 100);
     if (verdict == KEEP && (smart->best == 0 || gain > smart->best_gain)) {
         smart->best = smart->trying;
         smart->best_gain = gain;
     }
     uint32_t next = next_to_try(smart);
-    if (next < smart->n_cuts)
+    if (next < smart->n_partitions)
         begin_trial(smart, view, next);
     else
         end_trials(smart, view);
@@ -190,7 +191,7 @@ static void end_window(struct stg_smart *smart, const struct stg_smart_view *vie
     if (!smart->is_second) {
         smart->first_pace = pace;
         smart->is_second = true;
-        begin_window(smart, view, cut_of_window(smart));
+        begin_window(smart, view, partition_of_window(smart));
         return;
     }
     bool tried_first = smart->n_pairs % 2 == 1;
@@ -222,15 +223,16 @@ static void look_at_settling(struct stg_smart *smart, const struct stg_smart_vie
 /* ---- plans ---- */
 
 void stg_smart_plan(struct stg_smart *smart, uint64_t now_ns,
-                    const struct stg_smart_cut *cuts, uint32_t n, const char *why)
+                    const struct stg_smart_partition *partitions, uint32_t n,
+                    const char *why)
 {
-    assert(smart->state == STG_SMART_PLAN && n < STG_SMART_MAX_CUTS);
-    smart->n_cuts = n + 1;
+    assert(smart->state == STG_SMART_PLAN && n < STG_SMART_MAX_PARTITIONS);
+    smart->n_partitions = n + 1;
     smart->chosen = 0;
     smart->has_others = false;
     for (uint32_t i = 0; i < n; i++) {
-        smart->cuts[i + 1] = cuts[i];
-        if (cuts[i].is_in_force)
+        smart->partitions[i + 1] = partitions[i];
+        if (partitions[i].is_in_force)
             smart->chosen = i + 1;
     }
     smart->in_force = smart->chosen;
@@ -242,7 +244,8 @@ void stg_smart_plan(struct stg_smart *smart, uint64_t now_ns,
         smart->state = STG_SMART_FLUSH;
         return;
     }
-    stg_decide(smart->decisions, now_ns, what, "holds %s: %s", smart->cuts[0].label, why);
+    stg_decide(smart->decisions, now_ns, what, "holds %s: %s", smart->partitions[0].label,
+               why);
     smart->next_trial_ns = now_ns + (LOOK_NS * (MAX_SHARE - 1) << smart->n_in_vain);
     if (smart->n_in_vain < MAX_IN_VAIN)
         smart->n_in_vain++;
@@ -304,7 +307,7 @@ static void look_at_warm_up(struct stg_smart *smart, const struct stg_smart_view
     stg_decide(smart->decisions, view->now_ns, what,
                "holds %s until a few batches were measured on both sides: that needs "
                "trainers which call stager_run",
-               smart->cuts[0].label);
+               smart->partitions[0].label);
 }
 
 /* ---- the clock ---- */
@@ -319,7 +322,7 @@ static void disturb(struct stg_smart *smart, const struct stg_smart_view *view)
 {
     if (stg_smart_in_trial(smart) && smart->trying > 0) {
         smart->is_second = false;
-        begin_window(smart, view, cut_of_window(smart));
+        begin_window(smart, view, partition_of_window(smart));
     }
     smart->look_ns = 0;
     if (smart->state == STG_SMART_WARM_UP)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `smart_stage: auto`: which cut is in force, by trial. The user's own cut is the
- * baseline. Once enough is measured, the caller says which few cuts are worth a trial
- * (daemon/placement/cost.h); each is run in windows beside the baseline, now one first,
- * now the other, and is kept only when batches come faster with it by more than the noise
- * between windows. Then it tries nothing until the load or the set of clients has
- * changed. Trials take at most a twentieth of the time; a trial in vain doubles the pause
- * before the next one.
+ * `smart_stage: auto`: which partition is in force, by trial. The user's own partition is
+ * the baseline. Once enough is measured, the caller says which few partitions are worth a
+ * trial (daemon/placement/cost.h); each is run in windows beside the baseline, now one
+ * first, now the other, and is kept only when batches come faster with it by more than
+ * the noise between windows. Then it tries nothing until the load or the set of clients
+ * has changed. Trials take at most a twentieth of the time; a trial in vain doubles the
+ * pause before the next one.
  *
  * A state machine without clock, thread or stage: the caller calls stg_smart_tick now and
  * then, and does what it says. One thread at a time.
@@ -16,7 +16,7 @@
 
 #include "daemon/autotune/decision.h"
 
-#define STG_SMART_MAX_CUTS 4 /* the baseline, and three to try */
+#define STG_SMART_MAX_PARTITIONS 4 /* the baseline, and three to try */
 #define STG_SMART_MAX_PAIRS 14
 
 /* What is seen of the stage at a tick. */
@@ -32,7 +32,7 @@ struct stg_smart_view {
 };
 
 /* A cut to try. */
-struct stg_smart_cut {
+struct stg_smart_partition {
     char label[96];   /* for people: what it moves */
     double predicted; /* its pace over that of the baseline: 1.2 is a fifth faster */
     bool is_in_force; /* it was kept before */
@@ -42,7 +42,7 @@ struct stg_smart_cut {
 enum stg_smart_state {
     STG_SMART_WARM_UP, /* until enough is measured */
     STG_SMART_PLAN,    /* the caller is to say what to try */
-    STG_SMART_FLUSH,   /* batches of the last cut are on their way */
+    STG_SMART_FLUSH,   /* batches of the last partition are on their way */
     STG_SMART_WINDOW,  /* batches are counted */
     STG_SMART_HOLD,
 };
@@ -50,11 +50,12 @@ enum stg_smart_state {
 struct stg_smart {
     enum stg_smart_state state;
     struct stg_decisions *decisions;
-    struct stg_smart_cut cuts[STG_SMART_MAX_CUTS]; /* [0] is the baseline */
-    uint32_t n_cuts;
-    uint32_t chosen, in_force; /* of cuts */
+    struct stg_smart_partition
+        partitions[STG_SMART_MAX_PARTITIONS]; /* [0] is the baseline */
+    uint32_t n_partitions;
+    uint32_t chosen, in_force; /* of partitions */
 
-    uint32_t trying; /* of cuts */
+    uint32_t trying; /* of partitions */
     uint32_t n_pairs;
     double ratios[STG_SMART_MAX_PAIRS]; /* pace of what is tried over the baseline's */
     bool is_second;                     /* window of the pair */
@@ -78,17 +79,18 @@ struct stg_smart {
 /* decisions gets a line for each thing that is decided. */
 void stg_smart_init(struct stg_smart *smart, struct stg_decisions *decisions);
 
-/* Milliseconds until the next call. smart->cuts[smart->in_force] is the cut to set, from
- * the next batch that is pulled on. When the state is PLAN, call stg_smart_plan, and this
- * again. */
+/* Milliseconds until the next call. smart->partitions[smart->in_force] is the cut to set,
+ * from the next batch that is pulled on. When the state is PLAN, call stg_smart_plan, and
+ * this again. */
 int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view);
 
-/* Does it try cuts now, or is about to? Nothing else is to be tried meanwhile. */
+/* Does it try partitions now, or is about to? Nothing else is to be tried meanwhile. */
 bool stg_smart_in_trial(const struct stg_smart *smart);
 
-/* The cuts to try, best first, at most STG_SMART_MAX_CUTS - 1. None: nothing is worth it;
- * `why` says so to people. */
+/* The partitions to try, best first, at most STG_SMART_MAX_PARTITIONS - 1. None: nothing
+ * is worth it; `why` says so to people. */
 void stg_smart_plan(struct stg_smart *smart, uint64_t now_ns,
-                    const struct stg_smart_cut *cuts, uint32_t n, const char *why);
+                    const struct stg_smart_partition *partitions, uint32_t n,
+                    const char *why);
 
 #endif

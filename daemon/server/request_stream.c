@@ -13,8 +13,8 @@
 #include "daemon/pyworker/work.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
-#include "daemon/stage/cut.h"
 #include "daemon/stage/feed.h"
+#include "daemon/stage/partition.h"
 
 #define CLIENT_ID_MAX_BYTES 127
 #define OPEN_MILLIS 25000 /* for memory that comes back */
@@ -27,16 +27,16 @@
 static bool must_ask(const struct stg_pipeline *pipeline,
                      const struct stg_request *request)
 {
-    struct stg_cut_needs *needs = NULL;
+    struct stg_partition_needs *needs = NULL;
     struct stg_request asked = *request;
     if (!request->has_unsupported ||
         request->unsupported_generation == pipeline->generation)
         return false;
     asked.n_unsupported = 0;
     bool computes =
-        stg_needs_read(&asked, pipeline->definition->cuts, &needs, NULL) == 0 &&
-        stg_cut_needs_compute(needs);
-    stg_cut_needs_destroy(needs);
+        stg_needs_read(&asked, pipeline->definition->partitions, &needs, NULL) == 0 &&
+        stg_partition_needs_compute(needs);
+    stg_partition_needs_destroy(needs);
     return computes;
 }
 
@@ -132,7 +132,8 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .socket = session->fd,
     };
     struct stg_attached attached;
-    int rc = stg_needs_read(request, instance->definition->cuts, &params.needs, err);
+    int rc =
+        stg_needs_read(request, instance->definition->partitions, &params.needs, err);
     if (rc < 0)
         return rc;
     rc = stg_stage_attach(instance->stage, &params, &attached, err);
@@ -142,7 +143,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         rc = stg_stage_attach(instance->stage, &params, &attached, err);
     }
     if (rc < 0) {
-        stg_cut_needs_destroy(params.needs);
+        stg_partition_needs_destroy(params.needs);
         return rc;
     }
     answer_open(session, request, instance, client_id, &attached);

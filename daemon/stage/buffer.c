@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/stage/cut.h"
+#include "daemon/stage/partition.h"
 
 int stg_buffer_init(struct stg_buffer *buffer, uint64_t arena_bytes, uint64_t slot_bytes,
                     uint32_t max_extents, uint32_t max_clients, struct stg_err *err)
@@ -67,8 +67,8 @@ static void retire(struct stg_buffer *buffer, uint32_t extent,
     else
         buffer->n_discarded++;
     item->lender = false;
-    stg_stage_cut_unref(item->cut);
-    item->cut = NULL;
+    stg_stage_partition_unref(item->partition);
+    item->partition = NULL;
     stg_extent_drop(buffer->leases, extent);
     effects->wake |= STG_WAKE_MEMORY;
 }
@@ -83,7 +83,7 @@ void stg_item_publish(struct stg_buffer *buffer, uint32_t extent,
         .is_error = item->is_error,
         .skipped = item->skipped,
         .device = item->device,
-        .cut = stg_stage_cut_ref(item->cut),
+        .partition = stg_stage_partition_ref(item->partition),
         .lender = true,
     };
     buffer->queue[buffer->next % buffer->queue_size] = extent;

@@ -200,11 +200,12 @@ static void begin_anew(struct stg_stage *stage, struct stg_client *client)
 }
 
 /* Of its batches, than when it left. */
-static bool wants_more(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+static bool wants_more(const struct stg_stage *stage,
+                       const struct stg_partition_needs *needs,
                        const struct stg_client *old)
 {
-    return stage->config.cuts != NULL &&
-           !stg_cut_needs_within(stage->config.cuts, needs, old->needs);
+    return stage->config.partitions != NULL &&
+           !stg_partition_needs_within(stage->config.partitions, needs, old->needs);
 }
 
 static void go_on(struct stg_stage *stage, struct stg_client *client,
@@ -513,8 +514,8 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
     stage->effects.wake |= STG_WAKE_ALL;
 }
 
-/* cut: what lies in its ring is not for it any more. */
-static void disconnect(struct stg_stage *stage, struct stg_client *client, bool cut,
+/* revoke: what lies in its ring is not for it any more. */
+static void disconnect(struct stg_stage *stage, struct stg_client *client, bool revoke,
                        int code, const char *text)
 {
     if (client->state == STG_CLIENT_AWAY)
@@ -525,7 +526,7 @@ static void disconnect(struct stg_stage *stage, struct stg_client *client, bool 
     snprintf(words.text, sizeof(words.text), "%s", text);
     stg_client_finish(client, &words);
     detach(stage, client, false, text);
-    if (cut)
+    if (revoke)
         stg_client_revoke(client);
     stg_stage_disconnect(stage, client);
 }

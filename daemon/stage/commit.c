@@ -72,7 +72,7 @@ void stg_client_free(struct stg_client *client)
 {
     stg_segment_destroy(&client->ring_segment);
     stg_segment_destroy(&client->control_segment);
-    stg_cut_needs_destroy(client->needs);
+    stg_partition_needs_destroy(client->needs);
     stg_endpoint_unref(client->endpoint);
     free(client->assigned);
     free(client);
@@ -97,7 +97,7 @@ bool stg_client_finish(struct stg_client *client, const struct stg_err *words)
 
 void stg_client_revoke(struct stg_client *client)
 {
-    stg_ring_cut(&client->ring);
+    stg_ring_revoke(&client->ring);
 }
 
 void stg_client_drop(struct stg_client *client, uint64_t n_rows)

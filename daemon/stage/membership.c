@@ -69,15 +69,16 @@ uint32_t stg_client_credits(const struct stg_buffer *buffer,
                : 0;
 }
 
-bool stg_client_may_have(const struct stg_cuts *cuts, const struct stg_client *client,
-                         const struct stg_item *item)
+bool stg_client_may_have(const struct stg_partitions *partitions,
+                         const struct stg_client *client, const struct stg_item *item)
 {
-    const struct stg_stage_cut *cut = item->cut;
-    if (item->is_error || cuts == NULL)
+    const struct stg_stage_partition *partition = item->partition;
+    if (item->is_error || partitions == NULL)
         return true;
-    if (cut == NULL)
-        return !stg_cut_needs_ahead(cuts, client->needs);
-    return client->joined < cut->n_known || stg_cut_suffices(cut->cut, client->needs);
+    if (partition == NULL)
+        return !stg_partition_needs_ahead(partitions, client->needs);
+    return client->joined < partition->n_known ||
+           stg_partition_suffices(partition->partition, client->needs);
 }
 
 /* A sleep that began before the last item came is that item's. */

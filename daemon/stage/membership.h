@@ -9,7 +9,7 @@
 #include "core/ring.h"
 #include "daemon/autotune/tune.h"
 #include "daemon/stage/buffer.h"
-#include "daemon/stage/cut.h"
+#include "daemon/stage/partition.h"
 #include "daemon/stage/stage.h"
 
 #define STG_NO_EXTENT UINT32_MAX
@@ -56,8 +56,8 @@ struct stg_client {
     uid_t uid;
     struct stg_endpoint *endpoint;
     uint32_t batch_size;
-    struct stg_cut_needs *needs; /* NULL without cuts */
-    uint64_t joined;             /* how many clients there had been when it came */
+    struct stg_partition_needs *needs; /* NULL without partitions */
+    uint64_t joined;                   /* how many clients there had been when it came */
 
     uint32_t rank;         /* round_robin */
     uint64_t cursor;       /* broadcast: ordinal of the next item it gets */
@@ -152,9 +152,9 @@ uint32_t stg_client_credits(const struct stg_buffer *buffer,
 /* The oldest item that the client was given and did not acknowledge, or NULL. */
 const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
 
-/* Is the item good for the client? cuts NULL: every item is. */
-bool stg_client_may_have(const struct stg_cuts *cuts, const struct stg_client *client,
-                         const struct stg_item *item);
+/* Is the item good for the client? partitions NULL: every item is. */
+bool stg_client_may_have(const struct stg_partitions *partitions,
+                         const struct stg_client *client, const struct stg_item *item);
 
 /* How long the client has slept for want of an item that it was not given yet. */
 uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns);

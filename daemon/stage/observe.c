@@ -145,7 +145,9 @@ void stg_stage_unlook(struct stg_stage *stage)
 
 const struct stg_schema *stg_stage_crossing(const struct stg_stage *stage)
 {
-    return stage->boundary.cut != NULL ? stg_cut_schema(stage->boundary.cut->cut) : NULL;
+    return stage->boundary.partition != NULL
+               ? stg_partition_schema(stage->boundary.partition->partition)
+               : NULL;
 }
 
 struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)

@@ -46,7 +46,7 @@ static uint32_t credits(const struct stg_delivery_view *view,
 static bool may_have(const struct stg_delivery_view *view,
                      const struct stg_client *client, uint32_t extent)
 {
-    return stg_client_may_have(view->cuts, client, &view->buffer->items[extent]);
+    return stg_client_may_have(view->partitions, client, &view->buffer->items[extent]);
 }
 
 /* ---- split: each item to one client ----

@@ -14,7 +14,8 @@ struct stg_delivery_view {
     const struct stg_buffer *buffer;
     const struct stg_membership *members;
     const struct stg_pass *pass;
-    const struct stg_cuts *cuts; /* NULL: the boundary is never cut otherwise */
+    const struct stg_partitions
+        *partitions; /* NULL: the boundary has no other partition */
     uint32_t num_clients;
 };
 

@@ -20,9 +20,9 @@
 #include "daemon/host/pool.h"
 #include "daemon/placement/partitioner.h"
 #include "daemon/stage/buffer.h"
-#include "daemon/stage/cut.h"
 #include "daemon/stage/effects.h"
 #include "daemon/stage/feed.h"
+#include "daemon/stage/partition.h"
 #include "daemon/stage/policy.h"
 #include "daemon/stage/stage.h"
 #include "ops/exec/run.h"
@@ -100,11 +100,12 @@ struct stg_stop {
 
 /* What is made of the next item pulled. */
 struct stg_boundary {
-    struct stg_feed_set *feeds; /* NULL: as the file says */
-    struct stg_stage_cut *cut;  /* NULL: the pipeline's own */
-    uint64_t n_cuts;            /* ever */
+    struct stg_feed_set *feeds;            /* NULL: as the file says */
+    struct stg_stage_partition *partition; /* NULL: the pipeline's own */
+    uint64_t n_partitions;                 /* ever */
     bool *chosen; /* smart_stage auto: nodes that are to move, where they may; or NULL */
-    uint64_t n_own_cuts; /* items made by the pipeline's own cut, because theirs failed */
+    uint64_t n_own_partitions; /* items made by the pipeline's own partition, because
+                                  theirs failed */
 };
 
 /* Of the batches. */
@@ -169,7 +170,7 @@ static inline struct stg_delivery_view stg_view_of(const struct stg_stage *stage
     return (struct stg_delivery_view){.buffer = &stage->buffer,
                                       .members = &stage->members,
                                       .pass = &stage->pass,
-                                      .cuts = stage->config.cuts,
+                                      .partitions = stage->config.partitions,
                                       .num_clients = stage->config.num_clients};
 }
 
@@ -224,19 +225,19 @@ struct stg_work {
     bool is_pulled;
     struct stg_block *block; /* one reference, until it is made */
     uint64_t sequence, pass, epoch, index;
-    struct stg_feed_set *feeds;       /* one reference */
-    struct stg_stage_cut *pulled_cut; /* in force when it was pulled; one reference, until
-                                        it is made */
-    uint64_t pull_ns, pull_cpu_ns;    /* cpu 0: not measured */
+    struct stg_feed_set *feeds;                   /* one reference */
+    struct stg_stage_partition *pulled_partition; /* in force when it was pulled; one
+                                        reference, until it is made */
+    uint64_t pull_ns, pull_cpu_ns;                /* cpu 0: not measured */
 
     /* What was made of it. */
     uint32_t extent;
     uint32_t device; /* as of an item */
     uint64_t bytes;
-    struct stg_err err;            /* code != 0: what is in the extent is this error */
-    struct stg_stage_cut *cut;     /* that it was made by; one reference */
-    bool cut_failed;               /* it was made by the pipeline's own */
-    uint64_t busy_ns;              /* without pulling */
+    struct stg_err err; /* code != 0: what is in the extent is this error */
+    struct stg_stage_partition *partition; /* that it was made by; one reference */
+    bool partition_failed;                 /* it was made by the pipeline's own */
+    uint64_t busy_ns;                      /* without pulling */
     uint64_t cpu_ns;               /* of all of it; for the tuners alone, else 0 */
     struct stg_profiler *profiler; /* of the runner */
 };

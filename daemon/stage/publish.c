@@ -83,7 +83,7 @@ static void record_failure(struct stg_stage *stage)
              stg_status_name(err->code), err->text);
 }
 
-static bool is_cut(const struct stg_stage *stage, uint64_t sequence)
+static bool is_past_end(const struct stg_stage *stage, uint64_t sequence)
 {
     const struct stg_pass_end *end = &stage->runners.end;
     return end->is_set && sequence >= end->sequence;
@@ -306,7 +306,7 @@ static enum room wait_for_room(struct stg_stage *stage, uint64_t key, uint64_t s
     uint64_t limit = millis < MAX_WAIT_NS / NS_PER_MS ? millis * NS_PER_MS : MAX_WAIT_NS;
     uint64_t left = limit;
     for (;;) {
-        if (stage->stop.is_on || is_cut(stage, sequence))
+        if (stage->stop.is_on || is_past_end(stage, sequence))
             return NO_NEED;
         if (stg_buffer_has_room(&stage->buffer))
             return ROOM;
@@ -385,7 +385,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .bytes = work->bytes,
                          .rows = header->n_rows,
                          .is_error = is_error,
-                         .cut = work->cut,
+                         .partition = work->partition,
                          .device = work->device,
                          .skipped = stage->buffer.n_skipped,
                      });
@@ -419,7 +419,7 @@ static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64
                     enum verdict verdict)
 {
     enum room room = NO_NEED;
-    if (is_cut(stage, work->sequence))
+    if (is_past_end(stage, work->sequence))
         stage->counts.n_discarded++;
     else if (verdict == IGNORED)
         stage->counts.n_discarded += !ignore(stage, work);
@@ -458,7 +458,7 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)
         key = runners->finish_next++;
-    if (verdict == CLOSED && !is_cut(stage, work->sequence))
+    if (verdict == CLOSED && !is_past_end(stage, work->sequence))
         stg_stage_log(stage, STG_LOG_INFO,
                       "pipeline %s: pass %" PRIu64 " ends with %s: %s",
                       stage->config.name, stage->pass.n_ended,
@@ -472,8 +472,8 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
         discard(stage, work);
     }
     stg_feed_set_unref(work->feeds);
-    stg_stage_cut_unref(work->cut);
-    stage->boundary.n_own_cuts += work->cut_failed;
+    stg_stage_partition_unref(work->partition);
+    stage->boundary.n_own_partitions += work->partition_failed;
     stage->counts.n_in_hand--;
     if (stage->pass.publish_next == key)
         stage->pass.publish_next++;

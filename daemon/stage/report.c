@@ -112,7 +112,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->bytes = stage->buffer.n_bytes;
     ret->producer_wait_ns = stage->counts.wait_ns;
     ret->producer_busy_ns = stage->counts.busy_ns;
-    stg_stage_show_cut(stage, bump, ret);
+    stg_stage_show_partition(stage, bump, ret);
     fill_items(stage, ret);
     fill_memory(stage, ret);
     stg_clients_show(&stage->members, bump, ret);

@@ -17,9 +17,9 @@
 /* Until items were made, each is thought to take long. */
 #define FIRST_BUSY_NS 1000000u
 
-/* What runs the stage subgraph of one cut. */
+/* What runs the stage subgraph of one partition. */
 struct executor {
-    struct stg_stage_cut *cut; /* one reference; NULL: the pipeline's own */
+    struct stg_stage_partition *partition; /* one reference; NULL: the pipeline's own */
     struct stg_run *run;
     struct stg_profiler profiler;   /* of `run` */
     struct stg_run_watcher watcher; /* likewise */
@@ -30,7 +30,8 @@ struct executor {
 struct writer {
     struct stg_stage *stage;
     struct executor own;
-    struct executor other;    /* of the last cut that was not; run NULL: there is none */
+    struct executor
+        other; /* of the last partition that was not; run NULL: there is none */
     struct stg_tensor *given; /* by a step py_function; NULL: there is none */
 };
 
@@ -42,25 +43,26 @@ struct stg_runner {
     struct stg_pool_job job;
 };
 
-/* ---- a batch at rest: the function of the last step, then the item's cut ---- */
+/* ---- a batch at rest: the function of the last step, then the item's partition ---- */
 
 static void executor_finish(struct executor *executor)
 {
     stg_run_destroy(executor->run);
     stg_profiler_finish(&executor->profiler);
-    stg_stage_cut_unref(executor->cut);
+    stg_stage_partition_unref(executor->partition);
     *executor = (struct executor){0};
 }
 
-/* Takes a reference on the cut. */
-static int executor_init(struct stg_stage *stage, struct stg_stage_cut *cut,
+/* Takes a reference on the partition. */
+static int executor_init(struct stg_stage *stage, struct stg_stage_partition *partition,
                          struct executor *executor, struct stg_err *err)
 {
     const struct stg_parallel *parallel =
         stage->config.pool != NULL ? stg_pool_parallel(stage->config.pool) : NULL;
-    executor->cut = stg_stage_cut_ref(cut);
-    int rc = cut != NULL ? stg_run_create_cut(cut->cut, &executor->run, err)
-                         : stg_run_create_stage(stage->config.graph, &executor->run, err);
+    executor->partition = stg_stage_partition_ref(partition);
+    int rc = partition != NULL
+                 ? stg_run_create_partition(partition->partition, &executor->run, err)
+                 : stg_run_create_stage(stage->config.graph, &executor->run, err);
     if (rc == 0 && parallel != NULL)
         rc = stg_run_parallel(executor->run, parallel, err);
     if (rc == 0)
@@ -171,9 +173,9 @@ static uint64_t write_by(struct writer *writer, struct executor *executor,
                          char *base, struct stg_err *err)
 {
     struct stg_stage *stage = writer->stage;
-    const struct stg_schema *schema = executor->cut != NULL
-                                          ? stg_cut_schema(executor->cut->cut)
-                                          : stg_graph_boundary(stage->config.graph);
+    const struct stg_schema *schema =
+        executor->partition != NULL ? stg_partition_schema(executor->partition->partition)
+                                    : stg_graph_boundary(stage->config.graph);
     struct stg_batch_writer batch;
     struct stg_extent_room place;
     struct stg_batch_room room;
@@ -194,16 +196,17 @@ static uint64_t write_by(struct writer *writer, struct executor *executor,
     return rc == 0 ? bytes : 0;
 }
 
-/* 0: that cut does not work for this item, or there is no memory for it, and the error.
+/* 0: that partition does not work for this item, or there is no memory for it, and the
+ * error.
  */
-static uint64_t write_other(struct writer *writer, struct stg_stage_cut *cut,
+static uint64_t write_other(struct writer *writer, struct stg_stage_partition *partition,
                             const struct stg_work *work, const struct stg_tensor *element,
                             char *base, struct stg_err *err)
 {
     struct executor *other = &writer->other;
-    if (other->cut != cut) {
+    if (other->partition != partition) {
         executor_finish(other);
-        int rc = executor_init(writer->stage, cut, other, err);
+        int rc = executor_init(writer->stage, partition, other, err);
         if (rc < 0) {
             err->code = rc;
             return 0;
@@ -255,7 +258,8 @@ static int call_function(struct writer *writer, const struct stg_work *work,
         .epoch = work->epoch,
         .index = work->index,
         .max_output_bytes = stage->plan.max_batch_bytes,
-        .is_computed = work->pulled_cut != NULL || stg_run_computes(writer->own.run),
+        .is_computed =
+            work->pulled_partition != NULL || stg_run_computes(writer->own.run),
         .start_timeout_millis = stage->staged->start_timeout_millis,
         .stopped = &stage->stop.flag,
     };
@@ -275,26 +279,26 @@ static void clear(struct stg_err *err)
     err->text[0] = '\0';
 }
 
-/* By the item's cut, and when that fails by the one that is there instead: the pipeline's
- * own, or the least one. 0: an error. */
+/* By the item's partition, and when that fails by the one that is there instead: the
+ * pipeline's own, or the least one. 0: an error. */
 static uint64_t write_tensors(struct writer *writer, struct stg_work *work,
                               const struct stg_tensor *element, char *base)
 {
     uint64_t bytes = 0;
-    struct stg_stage_cut *cut = work->pulled_cut, *last = cut;
-    for (; bytes == 0 && cut != NULL; cut = cut->least) {
+    struct stg_stage_partition *partition = work->pulled_partition, *last = partition;
+    for (; bytes == 0 && partition != NULL; partition = partition->least) {
         clear(&work->err);
-        work->cut_failed = cut != work->pulled_cut;
-        bytes = write_other(writer, cut, work, element, base, &work->err);
-        last = cut;
+        work->partition_failed = partition != work->pulled_partition;
+        bytes = write_other(writer, partition, work, element, base, &work->err);
+        last = partition;
     }
     if (bytes != 0) {
-        work->cut = stg_stage_cut_ref(last);
+        work->partition = stg_stage_partition_ref(last);
         work->profiler = &writer->other.profiler;
         return bytes;
     }
     if (last == NULL || !last->is_least) {
-        work->cut_failed = last != NULL;
+        work->partition_failed = last != NULL;
         clear(&work->err);
         bytes = write_by(writer, &writer->own, work, element, base, &work->err);
     }
@@ -511,7 +515,7 @@ static bool pull(struct stg_stage *stage, struct stg_work *work)
     if (ok) {
         work->sequence = runners->pull_sequence++;
         work->feeds = stg_feed_set_ref(stage->boundary.feeds);
-        work->pulled_cut = stg_stage_cut_ref(stage->boundary.cut);
+        work->pulled_partition = stg_stage_partition_ref(stage->boundary.partition);
         stage->counts.n_made++;
         stage->counts.n_in_hand++;
     } else if (running) {
@@ -529,7 +533,7 @@ static bool pull(struct stg_stage *stage, struct stg_work *work)
 static void write_coordinates(struct stg_stage *stage, const struct stg_work *work,
                               struct stg_batch_header *header)
 {
-    header->cut = work->cut != NULL ? work->cut->number : 0;
+    header->partition = work->partition != NULL ? work->partition->number : 0;
     header->generation = stage->config.generation;
     header->run_id = stage->config.run_id;
     header->pass = work->pass;
@@ -547,11 +551,11 @@ static void compute(struct stg_runner *runner, struct stg_work *work)
     char *base = stg_stage_extent(stage, work->extent);
     work->err.code = 0;
     work->err.text[0] = '\0';
-    work->cut = NULL;
-    work->cut_failed = false;
+    work->partition = NULL;
+    work->partition_failed = false;
     work->bytes = write_batch(&runner->writer, work, base);
     write_coordinates(stage, work, (struct stg_batch_header *)base);
-    stg_stage_cut_unref(work->pulled_cut);
+    stg_stage_partition_unref(work->pulled_partition);
     if (stg_trace_is_on(stage->config.trace))
         stg_trace_make(stage, began, work->block->n_rows);
     stg_block_unref(work->block);

@@ -25,7 +25,7 @@
 #include "daemon/gpu/mirror.h"
 #include "daemon/host/memory.h"
 #include "ops/graph/graph.h"
-#include "ops/partition/cut.h"
+#include "ops/partition/partition.h"
 #include "proto/wire.h"
 
 struct stg_stage;
@@ -37,8 +37,8 @@ struct stg_workers;
 struct stg_stage_config {
     const struct stg_pipeline_spec *spec;
     const struct stg_graph *graph;
-    const struct stg_cuts *cuts; /* of it; NULL: it is never cut otherwise */
-    char name[65];               /* for messages */
+    const struct stg_partitions *partitions; /* of it; NULL: it has no other partition */
+    char name[65];                           /* for messages */
     uint64_t generation;
     uint64_t run_id;
     uint64_t first_number; /* items of earlier stages of this generation */
@@ -80,8 +80,9 @@ struct stg_attach {
     bool named;        /* client_id was chosen by the user: it may come back under it */
     bool wants_device; /* the memory on a GPU, where there is some */
     uint32_t batch_size;
-    struct stg_cut_needs *needs; /* of its batches; NULL only without cuts. The client's
-                                    from stg_stage_attach on, when that succeeds */
+    struct stg_partition_needs
+        *needs; /* of its batches; NULL only without partitions. The client's
+             from stg_stage_attach on, when that succeeds */
     pid_t pid;
     uid_t uid;
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
@@ -157,9 +158,9 @@ int stg_stage_sweep(struct stg_stage *stage);
  * some need a moment for it. */
 void stg_stage_trace(struct stg_stage *stage, bool last);
 
-/* smart_stage: auto: looks how the cuts that are tried do, and changes the cut. Returns
- * milliseconds as stg_stage_sweep does. */
-int stg_stage_choose_cut(struct stg_stage *stage);
+/* smart_stage: auto: looks how the partitions that are tried do, and changes the
+ * partition. Returns milliseconds as stg_stage_sweep does. */
+int stg_stage_choose_partition(struct stg_stage *stage);
 
 /* Ends the stage: every client gets what was assigned to it (drain: and what is
  * published), then the code (positive) and text. Returns at once. */

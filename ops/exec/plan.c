@@ -306,16 +306,16 @@ int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
                   err);
 }
 
-int stg_run_create_cut(const struct stg_cut *cut, struct stg_run **ret,
-                       struct stg_err *err)
+int stg_run_create_partition(const struct stg_partition *partition, struct stg_run **ret,
+                             struct stg_err *err)
 {
-    const struct stg_graph *graph = cut->cuts->graph;
-    struct stg_ref *refs = calloc(cut->schema.n + 1, sizeof(*refs));
+    const struct stg_graph *graph = partition->partitions->graph;
+    struct stg_ref *refs = calloc(partition->schema.n + 1, sizeof(*refs));
     if (refs == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; i < cut->schema.n; i++)
-        refs[i] = cut->cuts->ref[cut->slots[i]];
-    int rc = create(graph, NULL, graph->element.n, refs, cut->schema.n, ret, err);
+    for (size_t i = 0; i < partition->schema.n; i++)
+        refs[i] = partition->partitions->ref[partition->slots[i]];
+    int rc = create(graph, NULL, graph->element.n, refs, partition->schema.n, ret, err);
     free(refs);
     return rc;
 }

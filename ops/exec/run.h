@@ -10,7 +10,7 @@
 
 #include "ops/base/parallel.h"
 #include "ops/graph/graph.h"
-#include "ops/partition/cut.h"
+#include "ops/partition/partition.h"
 
 struct stg_run;
 struct stg_resources;
@@ -51,9 +51,9 @@ void stg_resources_destroy(struct stg_resources *resources);
 int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
                          struct stg_err *err);
 
-/* The stage side of another cut: fetches are what crosses. */
-int stg_run_create_cut(const struct stg_cut *cut, struct stg_run **ret,
-                       struct stg_err *err);
+/* The stage side of another partition: fetches are what crosses. */
+int stg_run_create_partition(const struct stg_partition *partition, struct stg_run **ret,
+                             struct stg_err *err);
 
 /* The compute side: any node as fetch ("rows", "rows:0", "staged:ids"); feeds are the
  * boundary's tensors, and what the graph was made with (stg_graph_create_fed), set by

@@ -218,7 +218,7 @@ int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref 
                             const char *name, struct stg_err *err)
 {
     unsigned depends = stg_graph_depends(graph, ref);
-    /* With smart_stage what looks words up runs ahead (stg_cut_needs_create). */
+    /* With smart_stage what looks words up runs ahead (stg_partition_needs_create). */
     bool runs_ahead =
         graph->has_element && graph->spec->smart_stage != STG_SMART_STAGE_OFF;
     if ((depends & STG_DEPENDS_ELEMENT) == 0 &&

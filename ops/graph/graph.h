@@ -32,10 +32,9 @@ void stg_graph_destroy(struct stg_graph *graph);
  * "staged:path", a component of the element) are what each run says (stg_run_feed, in
  * this order): what would have made them is needed no more, and what reads them is
  * inferred by the dtypes and shapes given here. The last n_carried of them are outputs of
- * nodes that ran before the boundary (ops/partition/cut.h). They stand for all nodes that
- * are written alike: no node waits for one of those. Errors also:
- * NOT_FOUND names the nearest; INVALID_ARGUMENT for a variable, and for a tensor that is
- * fed twice.
+ * nodes that ran before the boundary (ops/partition/partition.h). They stand for all
+ * nodes that are written alike: no node waits for one of those. Errors also: NOT_FOUND
+ * names the nearest; INVALID_ARGUMENT for a variable, and for a tensor that is fed twice.
  */
 int stg_graph_create_fed(const struct stg_pipeline_spec *spec,
                          const struct stg_schema *boundary, const struct stg_schema *fed,

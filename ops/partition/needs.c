@@ -9,42 +9,46 @@
 
 /* ---- fields ---- */
 
-static int add_field(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
-                     const char *field, struct stg_err *err)
+static int add_field(const struct stg_partitions *partitions,
+                     struct stg_partition_needs *needs, const char *field,
+                     struct stg_err *err)
 {
-    if (stg_schema_pick(stg_graph_boundary(cuts->graph), field, needs->fields))
+    if (stg_schema_pick(stg_graph_boundary(partitions->graph), field, needs->fields))
         return 0;
     struct stg_ref ref;
     char name[512] = "staged:";
     strncat(name, field, sizeof(name) - sizeof("staged:"));
-    int rc = stg_graph_resolve(cuts->graph, name, &ref, err);
+    int rc = stg_graph_resolve(partitions->graph, name, &ref, err);
     return stg_err_prefix(err, rc < 0 ? rc : -STAGER_NOT_FOUND, "field \"%.64s\"", field);
 }
 
-static int add_fields(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
-                      struct stg_cut_needs *needs, struct stg_err *err)
+static int add_fields(const struct stg_partitions *partitions,
+                      const struct stg_partition_wanted *wanted,
+                      struct stg_partition_needs *needs, struct stg_err *err)
 {
-    for (size_t i = 0; !wanted->has_fields && i < cuts->graph->boundary.n; i++)
+    for (size_t i = 0; !wanted->has_fields && i < partitions->graph->boundary.n; i++)
         needs->fields[i] = true;
     int rc = 0;
     for (size_t i = 0; rc == 0 && wanted->has_fields && i < wanted->n_fields; i++)
-        rc = add_field(cuts, needs, wanted->fields[i], err);
+        rc = add_field(partitions, needs, wanted->fields[i], err);
     return rc;
 }
 
 /* ---- fetches ---- */
 
-static int add_fetches(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
-                       struct stg_cut_needs *needs, struct stg_err *err)
+static int add_fetches(const struct stg_partitions *partitions,
+                       const struct stg_partition_wanted *wanted,
+                       struct stg_partition_needs *needs, struct stg_err *err)
 {
-    const struct stg_pipeline_spec *spec = cuts->graph->spec;
+    const struct stg_pipeline_spec *spec = partitions->graph->spec;
     const char *const *fetches = wanted->has_fetches ? wanted->fetches : spec->targets;
     size_t n = wanted->has_fetches ? wanted->n_fetches : spec->n_targets;
     needs->fetches = stg_bump_alloc(&needs->bump, n * sizeof(*needs->fetches));
     if (needs->fetches == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        int rc = stg_graph_resolve(cuts->graph, fetches[i], &needs->fetches[i], err);
+        int rc =
+            stg_graph_resolve(partitions->graph, fetches[i], &needs->fetches[i], err);
         if (rc < 0)
             return stg_err_prefix(err, rc, "fetch \"%.64s\"", fetches[i]);
     }
@@ -52,7 +56,7 @@ static int add_fetches(const struct stg_cuts *cuts, const struct stg_cut_wanted 
     return 0;
 }
 
-static bool is_fetched(const struct stg_cut_needs *needs, uint32_t node)
+static bool is_fetched(const struct stg_partition_needs *needs, uint32_t node)
 {
     for (size_t i = 0; i < needs->n_fetches; i++) {
         if (needs->fetches[i].kind == STG_REF_NODE && needs->fetches[i].index == node)
@@ -76,33 +80,35 @@ static bool any_of(const struct stg_graph_node *node, const bool *set)
 
 /* above, below: one a node of the graph, false. A fetch of a feature that crosses in half
  * its width is of the feature, and keeps nothing back. */
-static void find_sides(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
-                       bool *above, bool *below)
+static void find_sides(const struct stg_partitions *partitions,
+                       struct stg_partition_needs *needs, bool *above, bool *below)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         uint32_t index = graph->order[i];
-        below[index] = any_of(&graph->nodes[index], below) ||
-                       (is_fetched(needs, index) && !stg_cut_is_widening(graph, index));
+        below[index] =
+            any_of(&graph->nodes[index], below) ||
+            (is_fetched(needs, index) && !stg_partition_is_widening(graph, index));
     }
     for (size_t i = graph->n_nodes; i-- > 0;) {
         uint32_t index = graph->order[i];
         if (above[index] || is_fetched(needs, index))
-            stg_cut_spread_up(&graph->nodes[index], above);
+            stg_partition_spread_up(&graph->nodes[index], above);
     }
-    for (size_t i = 0; i < cuts->n_nodes; i++) {
-        needs->above[i] = above[cuts->nodes[i]];
-        needs->stays[i] = below[cuts->nodes[i]];
+    for (size_t i = 0; i < partitions->n_nodes; i++) {
+        needs->above[i] = above[partitions->nodes[i]];
+        needs->stays[i] = below[partitions->nodes[i]];
     }
 }
 
-static int place_fetches(const struct stg_cuts *cuts, struct stg_cut_needs *needs)
+static int place_fetches(const struct stg_partitions *partitions,
+                         struct stg_partition_needs *needs)
 {
-    size_t n = cuts->graph->n_nodes;
+    size_t n = partitions->graph->n_nodes;
     bool *above = calloc(n + 1, sizeof(*above)), *below = calloc(n + 1, sizeof(*below));
     bool ok = above != NULL && below != NULL;
     if (ok)
-        find_sides(cuts, needs, above, below);
+        find_sides(partitions, needs, above, below);
     free(above);
     free(below);
     return ok ? 0 : -STAGER_RESOURCE_EXHAUSTED;
@@ -110,42 +116,46 @@ static int place_fetches(const struct stg_cuts *cuts, struct stg_cut_needs *need
 
 /* ---- life ---- */
 
-static int fill(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
-                struct stg_cut_needs *needs, struct stg_err *err)
+static int fill(const struct stg_partitions *partitions,
+                const struct stg_partition_wanted *wanted,
+                struct stg_partition_needs *needs, struct stg_err *err)
 {
     needs->in_slices = wanted->in_slices;
-    needs->fields =
-        stg_bump_alloc(&needs->bump, cuts->graph->boundary.n * sizeof(*needs->fields));
-    needs->above = stg_bump_alloc(&needs->bump, cuts->n_nodes * sizeof(*needs->above));
-    needs->stays = stg_bump_alloc(&needs->bump, cuts->n_nodes * sizeof(*needs->stays));
+    needs->fields = stg_bump_alloc(&needs->bump, partitions->graph->boundary.n *
+                                                     sizeof(*needs->fields));
+    needs->above =
+        stg_bump_alloc(&needs->bump, partitions->n_nodes * sizeof(*needs->above));
+    needs->stays =
+        stg_bump_alloc(&needs->bump, partitions->n_nodes * sizeof(*needs->stays));
     if (needs->fields == NULL || needs->above == NULL || needs->stays == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = add_fields(cuts, wanted, needs, err);
+    int rc = add_fields(partitions, wanted, needs, err);
     if (rc == 0)
-        rc = add_fetches(cuts, wanted, needs, err);
-    if (rc == 0 && place_fetches(cuts, needs) < 0)
+        rc = add_fetches(partitions, wanted, needs, err);
+    if (rc == 0 && place_fetches(partitions, needs) < 0)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && stg_cut_any_unsupported(cuts, wanted))
-        rc = stg_cut_place_unsupported(cuts, wanted, needs, err);
+    if (rc == 0 && stg_partition_any_unsupported(partitions, wanted))
+        rc = stg_partition_place_unsupported(partitions, wanted, needs, err);
     return rc;
 }
 
-int stg_cut_needs_create(const struct stg_cuts *cuts, const struct stg_cut_wanted *wanted,
-                         struct stg_cut_needs **ret, struct stg_err *err)
+int stg_partition_needs_create(const struct stg_partitions *partitions,
+                               const struct stg_partition_wanted *wanted,
+                               struct stg_partition_needs **ret, struct stg_err *err)
 {
-    struct stg_cut_needs *needs = calloc(1, sizeof(*needs));
+    struct stg_partition_needs *needs = calloc(1, sizeof(*needs));
     if (needs == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = fill(cuts, wanted, needs, err);
+    int rc = fill(partitions, wanted, needs, err);
     if (rc < 0) {
-        stg_cut_needs_destroy(needs);
+        stg_partition_needs_destroy(needs);
         return rc;
     }
     *ret = needs;
     return 0;
 }
 
-void stg_cut_needs_destroy(struct stg_cut_needs *needs)
+void stg_partition_needs_destroy(struct stg_partition_needs *needs)
 {
     if (needs == NULL)
         return;
@@ -155,7 +165,7 @@ void stg_cut_needs_destroy(struct stg_cut_needs *needs)
 
 /* ---- among clients ---- */
 
-bool stg_cut_needs_compute(const struct stg_cut_needs *needs)
+bool stg_partition_needs_compute(const struct stg_partition_needs *needs)
 {
     bool any = false;
     for (size_t i = 0; i < needs->n_fetches; i++)
@@ -163,34 +173,39 @@ bool stg_cut_needs_compute(const struct stg_cut_needs *needs)
     return any;
 }
 
-bool stg_cut_needs_ahead(const struct stg_cuts *cuts, const struct stg_cut_needs *needs)
+bool stg_partition_needs_ahead(const struct stg_partitions *partitions,
+                               const struct stg_partition_needs *needs)
 {
     bool any = false;
-    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++)
+    for (size_t i = 0; needs->ahead != NULL && i < partitions->n_nodes; i++)
         any = any || needs->ahead[i];
     return any;
 }
 
-int stg_cut_needs_agree(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                        const struct stg_cut_needs *other, struct stg_err *err)
+int stg_partition_needs_agree(const struct stg_partitions *partitions,
+                              const struct stg_partition_needs *needs,
+                              const struct stg_partition_needs *other,
+                              struct stg_err *err)
 {
-    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++) {
-        const struct stg_graph_node *node = &cuts->graph->nodes[cuts->nodes[i]];
-        bool in_rows = !other->in_slices || cuts->in_rows[i];
+    for (size_t i = 0; needs->ahead != NULL && i < partitions->n_nodes; i++) {
+        const struct stg_graph_node *node =
+            &partitions->graph->nodes[partitions->nodes[i]];
+        bool in_rows = !other->in_slices || partitions->in_rows[i];
         if (!needs->ahead[i] || (!other->stays[i] && in_rows))
             continue;
         stg_err(err, -STAGER_FAILED_PRECONDITION,
                 "it has to run in stagerd, for the build of one trainer cannot compute "
                 "it or what follows from it, and it has to run in the other, which %s",
                 other->stays[i] ? "fetches it or what it depends on"
-                                : "cuts batches into rows that it does not treat each "
+                                : "slices batches into rows that it does not treat each "
                                   "by itself");
         return stg_graph_blame(node, -STAGER_FAILED_PRECONDITION, err);
     }
     return 0;
 }
 
-static bool has_fetch(const struct stg_cut_needs *needs, const struct stg_ref *fetch)
+static bool has_fetch(const struct stg_partition_needs *needs,
+                      const struct stg_ref *fetch)
 {
     for (size_t i = 0; i < needs->n_fetches; i++) {
         if (stg_ref_same(&needs->fetches[i], fetch))
@@ -200,38 +215,40 @@ static bool has_fetch(const struct stg_cut_needs *needs, const struct stg_ref *f
 }
 
 /* Might its batches hold what is not made of each row by itself? */
-static bool may_mix_rows(const struct stg_cuts *cuts, const struct stg_cut_needs *needs)
+static bool may_mix_rows(const struct stg_partitions *partitions,
+                         const struct stg_partition_needs *needs)
 {
     bool may = false;
-    for (size_t i = 0; i < cuts->n_nodes && !needs->in_slices; i++)
-        may = may || (needs->above[i] && !needs->stays[i] && !cuts->in_rows[i]);
+    for (size_t i = 0; i < partitions->n_nodes && !needs->in_slices; i++)
+        may = may || (needs->above[i] && !needs->stays[i] && !partitions->in_rows[i]);
     return may;
 }
 
-bool stg_cut_needs_within(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                          const struct stg_cut_needs *wider)
+bool stg_partition_needs_within(const struct stg_partitions *partitions,
+                                const struct stg_partition_needs *needs,
+                                const struct stg_partition_needs *wider)
 {
     bool has_all = true, within = true;
-    if (needs->in_slices && may_mix_rows(cuts, wider))
+    if (needs->in_slices && may_mix_rows(partitions, wider))
         return false;
-    for (size_t i = 0; i < cuts->graph->boundary.n; i++) {
+    for (size_t i = 0; i < partitions->graph->boundary.n; i++) {
         has_all = has_all && wider->fields[i];
         within = within && (wider->fields[i] || !needs->fields[i]);
     }
     for (size_t i = 0; i < needs->n_fetches; i++)
         within = within && has_fetch(wider, &needs->fetches[i]);
     within = within || has_all;
-    for (size_t i = 0; needs->ahead != NULL && i < cuts->n_nodes; i++)
+    for (size_t i = 0; needs->ahead != NULL && i < partitions->n_nodes; i++)
         within =
             within && (!needs->ahead[i] || (wider->ahead != NULL && wider->ahead[i]));
     return within;
 }
 
-/* ---- what they need of a cut ---- */
+/* ---- what they need of a partition ---- */
 
 /* A walk from fetches up to where a tensor crosses. */
 struct mark {
-    const struct stg_cuts *cuts;
+    const struct stg_partitions *partitions;
     const bool *moved; /* what these make crosses: marked in `carried` … */
     const bool *given; /* … or, not NULL: what crosses, and is not looked behind */
     const bool *unsupported; /* the client cannot compute these nodes; NULL: all */
@@ -241,35 +258,37 @@ struct mark {
 };
 
 /* Does slot i, of a node, stand before that output of the node at `place`? */
-static bool is_before(const struct stg_cuts *cuts, size_t i, uint32_t place,
+static bool is_before(const struct stg_partitions *partitions, size_t i, uint32_t place,
                       uint32_t output)
 {
-    uint32_t at = cuts->place[cuts->ref[i].index];
-    return at < place || (at == place && cuts->ref[i].output < output);
+    uint32_t at = partitions->place[partitions->ref[i].index];
+    return at < place || (at == place && partitions->ref[i].output < output);
 }
 
 /* The slot of that output of a node that may move, or 0: that of a feature. They stand in
  * the order of the nodes. */
-static size_t find_slot(const struct stg_cuts *cuts, const struct stg_ref *ref)
+static size_t find_slot(const struct stg_partitions *partitions,
+                        const struct stg_ref *ref)
 {
-    size_t low = cuts->graph->boundary.n, high = cuts->slots.n;
+    size_t low = partitions->graph->boundary.n, high = partitions->slots.n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (is_before(cuts, middle, cuts->place[ref->index], ref->output))
+        if (is_before(partitions, middle, partitions->place[ref->index], ref->output))
             low = middle + 1;
         else
             high = middle;
     }
-    return low < cuts->slots.n && stg_ref_same(&cuts->ref[low], ref) ? low : 0;
+    return low < partitions->slots.n && stg_ref_same(&partitions->ref[low], ref) ? low
+                                                                                 : 0;
 }
 
 /* Does the walk end at this output of a node? */
 static bool crosses(const struct mark *mark, const struct stg_ref *ref)
 {
-    uint32_t place = mark->cuts->place[ref->index];
+    uint32_t place = mark->partitions->place[ref->index];
     if (place == STG_NOT_MOVABLE || (mark->given == NULL && !mark->moved[place]))
         return false;
-    size_t slot = find_slot(mark->cuts, ref);
+    size_t slot = find_slot(mark->partitions, ref);
     if (mark->given != NULL)
         return slot != 0 && mark->given[slot];
     if (slot != 0)
@@ -291,7 +310,7 @@ static void mark_ref(const struct mark *mark, const struct stg_ref *ref)
 static void mark_control(const struct mark *mark, uint32_t node)
 {
     struct stg_ref ref = {.kind = STG_REF_NODE, .index = node};
-    uint32_t n_outputs = (uint32_t)mark->cuts->graph->nodes[node].n_outputs;
+    uint32_t n_outputs = (uint32_t)mark->partitions->graph->nodes[node].n_outputs;
     for (uint32_t i = 1; mark->given != NULL && i < n_outputs; i++) {
         ref.output = i;
         if (crosses(mark, &ref))
@@ -303,7 +322,7 @@ static void mark_control(const struct mark *mark, uint32_t node)
 
 static void mark_node(const struct mark *mark, uint32_t index)
 {
-    const struct stg_graph_node *node = &mark->cuts->graph->nodes[index];
+    const struct stg_graph_node *node = &mark->partitions->graph->nodes[index];
     if (mark->seen[index] || node->values != NULL)
         return;
     mark->seen[index] = true;
@@ -315,27 +334,30 @@ static void mark_node(const struct mark *mark, uint32_t index)
         mark_control(mark, node->controls[i]);
 }
 
-static void mark_all(const struct mark *mark, const struct stg_cut_needs *needs)
+static void mark_all(const struct mark *mark, const struct stg_partition_needs *needs)
 {
-    for (size_t i = 0; i < mark->cuts->graph->boundary.n; i++)
+    for (size_t i = 0; i < mark->partitions->graph->boundary.n; i++)
         mark->carried[i] = mark->carried[i] || needs->fields[i];
     for (size_t i = 0; i < needs->n_fetches; i++)
         mark_ref(mark, &needs->fetches[i]);
-    stg_schema_pick_whole(&mark->cuts->graph->boundary, mark->carried);
+    stg_schema_pick_whole(&mark->partitions->graph->boundary, mark->carried);
 }
 
-void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                  const bool *moved, bool *seen, bool *carried)
+void stg_partition_mark(const struct stg_partitions *partitions,
+                        const struct stg_partition_needs *needs, const bool *moved,
+                        bool *seen, bool *carried)
 {
-    struct mark mark = {.cuts = cuts, .moved = moved, .seen = seen, .carried = carried};
+    struct mark mark = {
+        .partitions = partitions, .moved = moved, .seen = seen, .carried = carried};
     mark_all(&mark, needs);
 }
 
-bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                        const bool *given, bool *seen, bool *wanted)
+bool stg_partition_mark_given(const struct stg_partitions *partitions,
+                              const struct stg_partition_needs *needs, const bool *given,
+                              bool *seen, bool *wanted)
 {
     bool helps = true;
-    struct mark mark = {.cuts = cuts,
+    struct mark mark = {.partitions = partitions,
                         .given = given,
                         .unsupported = needs->unsupported,
                         .ret_helps = &helps,

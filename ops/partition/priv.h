@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of a partition. Each file uses those before it: cut.c (which nodes may move,
- * which slots there are), unsupported.c (what a client cannot compute), needs.c (what
- * clients need), make.c (what crosses), view.c. Outside of this folder only
+ * The inside of a partition. Each file uses those before it: movable.c (which nodes may
+ * move, which slots there are), unsupported.c (what a client cannot compute), needs.c
+ * (what clients need), partition.c (what crosses), view.c. Outside of this folder only
  * ops/exec/plan.c includes it.
  */
 #ifndef STG_OPS_PARTITION_PRIV_H
 #define STG_OPS_PARTITION_PRIV_H
 
 #include "ops/graph/priv.h"
-#include "ops/partition/cut.h"
+#include "ops/partition/partition.h"
 
 #define STG_NOT_MOVABLE UINT32_MAX
 
-struct stg_cuts {
+struct stg_partitions {
     const struct stg_graph *graph;
     struct stg_bump bump; /* of all below */
     uint32_t *nodes;      /* that may move, in the graph's order */
@@ -24,7 +24,7 @@ struct stg_cuts {
     struct stg_schema slots;
 };
 
-struct stg_cut_needs {
+struct stg_partition_needs {
     struct stg_bump bump;
     bool *fields; /* one a feature */
     bool in_slices;
@@ -38,8 +38,8 @@ struct stg_cut_needs {
                     of those, or before one; NULL: none */
 };
 
-struct stg_cut {
-    const struct stg_cuts *cuts;
+struct stg_partition {
+    const struct stg_partitions *partitions;
     struct stg_bump bump;
     bool *moved;     /* one a node that may move */
     bool *carried;   /* one a slot */
@@ -49,35 +49,38 @@ struct stg_cut {
 
 /* Marks the slots that a client needs when those nodes have moved. `seen`: one a node of
  * the graph, to be false. */
-void stg_cut_mark(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                  const bool *moved, bool *seen, bool *carried);
+void stg_partition_mark(const struct stg_partitions *partitions,
+                        const struct stg_partition_needs *needs, const bool *moved,
+                        bool *seen, bool *carried);
 
 /* Marks the features that a client needs of a batch that has those slots. False: they do
  * not help it, for it would have to compute what it cannot. */
-bool stg_cut_mark_given(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                        const bool *given, bool *seen, bool *wanted);
+bool stg_partition_mark_given(const struct stg_partitions *partitions,
+                              const struct stg_partition_needs *needs, const bool *given,
+                              bool *seen, bool *wanted);
 
 /* unsupported.c: is there anything in the graph that this client cannot compute? */
-bool stg_cut_any_unsupported(const struct stg_cuts *cuts,
-                             const struct stg_cut_wanted *wanted);
+bool stg_partition_any_unsupported(const struct stg_partitions *partitions,
+                                   const struct stg_partition_wanted *wanted);
 
 /* Is it a vocabulary? */
-bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref);
+bool stg_partition_is_table(const struct stg_graph *graph, const struct stg_ref *ref);
 
 /* unsupported.c: fills unsupported and ahead; the rest is there. FAILED_PRECONDITION
  * names a node that the client cannot compute, and why it cannot run ahead. */
-int stg_cut_place_unsupported(const struct stg_cuts *cuts,
-                              const struct stg_cut_wanted *wanted,
-                              struct stg_cut_needs *needs, struct stg_err *err);
+int stg_partition_place_unsupported(const struct stg_partitions *partitions,
+                                    const struct stg_partition_wanted *wanted,
+                                    struct stg_partition_needs *needs,
+                                    struct stg_err *err);
 
 /* Marks what node `index` reads or waits for. */
-void stg_cut_spread_up(const struct stg_graph_node *node, bool *set);
+void stg_partition_spread_up(const struct stg_graph_node *node, bool *set);
 
 /* Is the node, or one that is written alike, a target? */
-bool stg_cut_is_target(const struct stg_graph *graph, uint32_t index);
+bool stg_partition_is_target(const struct stg_graph *graph, uint32_t index);
 
 /* Is the node the one that makes the full width again of what crosses in half of it? It
  * runs on whichever side reads it. */
-bool stg_cut_is_widening(const struct stg_graph *graph, uint32_t node);
+bool stg_partition_is_widening(const struct stg_graph *graph, uint32_t node);
 
 #endif

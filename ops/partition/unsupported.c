@@ -16,14 +16,14 @@ static bool reads_table(const struct stg_graph *graph, uint32_t index)
     const struct stg_graph_node *node = &graph->nodes[index];
     bool reads = false;
     for (size_t i = 0; i < node->n_inputs; i++)
-        reads |= stg_cut_is_table(graph, &node->inputs[i]);
+        reads |= stg_partition_is_table(graph, &node->inputs[i]);
     return reads && (node->depends & STG_DEPENDS_ELEMENT) == 0;
 }
 
-static void find_unsupported(const struct stg_cuts *cuts,
-                             const struct stg_cut_wanted *wanted, bool *unsupported)
+static void find_unsupported(const struct stg_partitions *partitions,
+                             const struct stg_partition_wanted *wanted, bool *unsupported)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         unsupported[i] |= reads_table(graph, (uint32_t)i);
         for (size_t k = 0; k < wanted->n_unsupported; k++) {
@@ -36,10 +36,10 @@ static void find_unsupported(const struct stg_cuts *cuts,
 /* All nodes behind the boundary that the fetches are made of, what is known ahead too:
  * the owner of the graph makes it from its ops. What makes a tensor that has to cross is
  * not needed for that. */
-static void find_needed(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                        bool *needed)
+static void find_needed(const struct stg_partitions *partitions,
+                        const struct stg_partition_needs *needs, bool *needed)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     for (size_t i = 0; i < needs->n_fetches; i++) {
         if (needs->fetches[i].kind == STG_REF_NODE)
             needed[needs->fetches[i].index] = true;
@@ -47,21 +47,21 @@ static void find_needed(const struct stg_cuts *cuts, const struct stg_cut_needs 
     for (size_t i = graph->n_nodes; i-- > 0;) {
         uint32_t index = graph->order[i];
         if (needed[index] && !needs->unsupported[index])
-            stg_cut_spread_up(&graph->nodes[index], needed);
+            stg_partition_spread_up(&graph->nodes[index], needed);
     }
 }
 
 /* ---- what cannot be ---- */
 
-static const char *why_it_stays(const struct stg_cuts *cuts,
-                                const struct stg_cut_needs *needs, uint32_t index)
+static const char *why_it_stays(const struct stg_partitions *partitions,
+                                const struct stg_partition_needs *needs, uint32_t index)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     const struct stg_graph_node *node = &graph->nodes[index];
-    uint32_t place = cuts->place[index];
+    uint32_t place = partitions->place[index];
     if (graph->spec->smart_stage == STG_SMART_STAGE_OFF)
         return "smart_stage is off: set it to on or auto";
-    if (place == STG_NOT_MOVABLE && stg_cut_is_target(graph, index))
+    if (place == STG_NOT_MOVABLE && stg_partition_is_target(graph, index))
         return "it is a target";
     if (place == STG_NOT_MOVABLE && (node->depends & STG_DEPENDS_VARIABLE) != 0)
         return "it is or depends on a variable";
@@ -74,8 +74,8 @@ static const char *why_it_stays(const struct stg_cuts *cuts,
         return "it is or depends on a target or an assert";
     if (needs->stays[place])
         return "it is or depends on what is fetched";
-    if (needs->in_slices && !cuts->in_rows[place])
-        return "batches are cut into rows, and it does not treat each by itself";
+    if (needs->in_slices && !partitions->in_rows[place])
+        return "batches are sliced into rows, and it does not treat each by itself";
     return NULL;
 }
 
@@ -96,14 +96,15 @@ static int blame(const struct stg_graph *graph, uint32_t index, const char *why,
     return stg_graph_blame(&graph->nodes[index], -STAGER_FAILED_PRECONDITION, err);
 }
 
-static int check(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
-                 const bool *needed, struct stg_err *err)
+static int check(const struct stg_partitions *partitions,
+                 const struct stg_partition_needs *needs, const bool *needed,
+                 struct stg_err *err)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         uint32_t index = graph->order[i];
         const char *why = needed[index] && needs->unsupported[index]
-                              ? why_it_stays(cuts, needs, index)
+                              ? why_it_stays(partitions, needs, index)
                               : NULL;
         if (why != NULL)
             return blame(graph, index, why, err);
@@ -114,47 +115,49 @@ static int check(const struct stg_cuts *cuts, const struct stg_cut_needs *needs,
 /* ---- what has to run ahead ---- */
 
 /* Those, and what comes before them; `set` begins as those alone. */
-static void find_ahead(const struct stg_cuts *cuts, struct stg_cut_needs *needs,
-                       bool *set)
+static void find_ahead(const struct stg_partitions *partitions,
+                       struct stg_partition_needs *needs, bool *set)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     for (size_t i = 0; i < graph->n_nodes; i++)
         set[i] = set[i] && needs->unsupported[i];
     for (size_t i = graph->n_nodes; i-- > 0;) {
         uint32_t index = graph->order[i];
         if (set[index])
-            stg_cut_spread_up(&graph->nodes[index], set);
+            stg_partition_spread_up(&graph->nodes[index], set);
     }
-    for (size_t i = 0; i < cuts->n_nodes; i++)
-        needs->ahead[i] = set[cuts->nodes[i]];
+    for (size_t i = 0; i < partitions->n_nodes; i++)
+        needs->ahead[i] = set[partitions->nodes[i]];
 }
 
-bool stg_cut_any_unsupported(const struct stg_cuts *cuts,
-                             const struct stg_cut_wanted *wanted)
+bool stg_partition_any_unsupported(const struct stg_partitions *partitions,
+                                   const struct stg_partition_wanted *wanted)
 {
     bool any = wanted->n_unsupported > 0;
-    for (size_t i = 0; !any && i < cuts->graph->n_nodes; i++)
-        any = reads_table(cuts->graph, (uint32_t)i);
+    for (size_t i = 0; !any && i < partitions->graph->n_nodes; i++)
+        any = reads_table(partitions->graph, (uint32_t)i);
     return any;
 }
 
-int stg_cut_place_unsupported(const struct stg_cuts *cuts,
-                              const struct stg_cut_wanted *wanted,
-                              struct stg_cut_needs *needs, struct stg_err *err)
+int stg_partition_place_unsupported(const struct stg_partitions *partitions,
+                                    const struct stg_partition_wanted *wanted,
+                                    struct stg_partition_needs *needs,
+                                    struct stg_err *err)
 {
-    size_t n = cuts->graph->n_nodes;
+    size_t n = partitions->graph->n_nodes;
     bool *needed = calloc(n + 1, sizeof(*needed));
     needs->unsupported = stg_bump_alloc(&needs->bump, n * sizeof(*needs->unsupported));
-    needs->ahead = stg_bump_alloc(&needs->bump, cuts->n_nodes * sizeof(*needs->ahead));
+    needs->ahead =
+        stg_bump_alloc(&needs->bump, partitions->n_nodes * sizeof(*needs->ahead));
     int rc = 0;
     if (needed == NULL || needs->unsupported == NULL || needs->ahead == NULL) {
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     } else {
-        find_unsupported(cuts, wanted, needs->unsupported);
-        find_needed(cuts, needs, needed);
-        rc = check(cuts, needs, needed, err);
+        find_unsupported(partitions, wanted, needs->unsupported);
+        find_needed(partitions, needs, needed);
+        rc = check(partitions, needs, needed, err);
         if (rc == 0)
-            find_ahead(cuts, needs, needed);
+            find_ahead(partitions, needs, needed);
     }
     free(needed);
     return rc;

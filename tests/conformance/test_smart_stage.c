@@ -6,81 +6,87 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/partition/cut.h"
+#include "ops/partition/partition.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/ops/fixture.h"
 
-struct cutting {
+struct partitioning {
     struct fixture_stage stage;
-    struct stg_cuts *cuts;
+    struct stg_partitions *partitions;
 };
 
-static void cutting_init(struct cutting *cutting, const char *text)
+static void partitioning_init(struct partitioning *partitioning, const char *text)
 {
     struct stg_err err = {0};
-    fixture_stage_init(&cutting->stage, text);
-    CHECK_OK(stg_cuts_create(cutting->stage.graph, &cutting->cuts, &err), err);
+    fixture_stage_init(&partitioning->stage, text);
+    CHECK_OK(
+        stg_partitions_create(partitioning->stage.graph, &partitioning->partitions, &err),
+        err);
 }
 
-static void cutting_finish(struct cutting *cutting)
+static void partitioning_finish(struct partitioning *partitioning)
 {
-    stg_cuts_destroy(cutting->cuts);
-    fixture_stage_finish(&cutting->stage);
+    stg_partitions_destroy(partitioning->partitions);
+    fixture_stage_finish(&partitioning->stage);
 }
 
 /* Lists the nodes of the largest set for a client that fetches this (NULL: the targets),
  * each preceded by a blank. */
-static const char *largest(const struct cutting *cutting, const char *fetch)
+static const char *largest(const struct partitioning *partitioning, const char *fetch)
 {
     static char text[512];
     bool moved[256] = {false};
     struct stg_err err = {0};
-    struct stg_cut_wanted wanted = {
+    struct stg_partition_wanted wanted = {
         .has_fetches = fetch != NULL, .fetches = &fetch, .n_fetches = fetch != NULL};
-    struct stg_cut_needs *needs;
-    CHECK_OK(stg_cut_needs_create(cutting->cuts, &wanted, &needs, &err), err);
-    const struct stg_cut_needs *all = needs;
-    stg_cuts_largest(cutting->cuts, &all, 1, moved);
-    CHECK_OK(stg_cuts_check(cutting->cuts, &all, 1, moved, &err), err);
+    struct stg_partition_needs *needs;
+    CHECK_OK(stg_partition_needs_create(partitioning->partitions, &wanted, &needs, &err),
+             err);
+    const struct stg_partition_needs *all = needs;
+    stg_partitions_largest(partitioning->partitions, &all, 1, moved);
+    CHECK_OK(stg_partitions_check(partitioning->partitions, &all, 1, moved, &err), err);
     text[0] = '\0';
-    for (size_t i = 0; i < stg_cuts_n_nodes(cutting->cuts); i++) {
+    for (size_t i = 0; i < stg_partitions_n_nodes(partitioning->partitions); i++) {
         if (moved[i])
             snprintf(text + strlen(text), sizeof(text) - strlen(text), " %s",
-                     stg_cuts_node(cutting->cuts, i));
+                     stg_partitions_node(partitioning->partitions, i));
     }
-    stg_cut_needs_destroy(needs);
+    stg_partition_needs_destroy(needs);
     return text;
 }
 
 static void check_largest(const char *graph, const char *fetch, const char *nodes)
 {
-    struct cutting cutting;
-    cutting_init(&cutting, graph);
-    CHECK_STR(largest(&cutting, fetch), nodes);
-    cutting_finish(&cutting);
+    struct partitioning partitioning;
+    partitioning_init(&partitioning, graph);
+    CHECK_STR(largest(&partitioning, fetch), nodes);
+    partitioning_finish(&partitioning);
 }
 
 /* Lists the tensors that cross when every movable node has moved, without unused
  * features. */
-static const char *crossing(const struct cutting *cutting)
+static const char *crossing(const struct partitioning *partitioning)
 {
     static char text[512];
     bool moved[256] = {false};
     struct stg_err err = {0};
-    struct stg_cut_wanted wanted = {.has_fields = true};
-    struct stg_cut_needs *needs;
-    struct stg_cut *cut;
-    CHECK_OK(stg_cut_needs_create(cutting->cuts, &wanted, &needs, &err), err);
-    const struct stg_cut_needs *all = needs;
-    stg_cuts_largest(cutting->cuts, &all, 1, moved);
-    CHECK_OK(stg_cut_create(cutting->cuts, &all, 1, moved, false, &cut, &err), err);
+    struct stg_partition_wanted wanted = {.has_fields = true};
+    struct stg_partition_needs *needs;
+    struct stg_partition *partition;
+    CHECK_OK(stg_partition_needs_create(partitioning->partitions, &wanted, &needs, &err),
+             err);
+    const struct stg_partition_needs *all = needs;
+    stg_partitions_largest(partitioning->partitions, &all, 1, moved);
+    CHECK_OK(stg_partition_create(partitioning->partitions, &all, 1, moved, false,
+                                  &partition, &err),
+             err);
     text[0] = '\0';
-    for (size_t i = 0; i < stg_cut_schema(cut)->n; i++)
+    for (size_t i = 0; i < stg_partition_schema(partition)->n; i++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), " %s",
-                 stg_cut_schema(cut)->components[i].name);
-    stg_cut_destroy(cut);
-    stg_cut_needs_destroy(needs);
+                 stg_partition_schema(partition)->components[i].name);
+    stg_partition_destroy(partition);
+    stg_partition_needs_destroy(needs);
     return text;
 }
 
@@ -118,28 +124,29 @@ static void c26_a_control_edge_from_a_variable_stops_it(void)
                   NULL, " a");
 }
 
-static void c27_of_what_two_read_only_the_edge_that_crosses_is_cut(void)
+static void c27_of_what_two_read_only_the_edge_that_crosses_is_past_end(void)
 {
     const char *graph = ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
                                 "a = add(staged:x, staged:x)\nb = add(a, a)\n"
                                 "c = add(a, w)\nd = add(b, c)\ntarget d\n";
-    struct cutting cutting;
-    cutting_init(&cutting, graph);
-    CHECK_STR(largest(&cutting, NULL), " a b");
-    CHECK_STR(crossing(&cutting), " a:0 b:0");
-    cutting_finish(&cutting);
+    struct partitioning partitioning;
+    partitioning_init(&partitioning, graph);
+    CHECK_STR(largest(&partitioning, NULL), " a b");
+    CHECK_STR(crossing(&partitioning), " a:0 b:0");
+    partitioning_finish(&partitioning);
 }
 
 static void c28_an_output_that_many_read_crosses_once(void)
 {
-    struct cutting cutting;
-    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
-                                   "a = add(staged:x, staged:x)\n"
-                                   "same = add(staged:x, staged:x)\n"
-                                   "b = add(a, w)\nc = add(same, w)\nd = add(a, b)\n"
-                                   "e = add(c, d)\ntarget e\n");
-    CHECK_STR(crossing(&cutting), " a:0");
-    cutting_finish(&cutting);
+    struct partitioning partitioning;
+    partitioning_init(&partitioning,
+                      ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                              "a = add(staged:x, staged:x)\n"
+                              "same = add(staged:x, staged:x)\n"
+                              "b = add(a, w)\nc = add(same, w)\nd = add(a, b)\n"
+                              "e = add(c, d)\ntarget e\n");
+    CHECK_STR(crossing(&partitioning), " a:0");
+    partitioning_finish(&partitioning);
 }
 
 static void c29_a_marked_target_is_not_run_ahead_nor_what_follows_it(void)
@@ -164,46 +171,51 @@ static void c30_a_pipeline_has_one_stage(void)
     CHECK_CONTAINS(err.text, "staged");
 }
 
-static void c31_without_anything_to_move_the_cut_is_the_users(void)
+static void c31_without_anything_to_move_the_partition_is_the_users(void)
 {
-    struct cutting cutting;
+    struct partitioning partitioning;
     struct stg_err err = {0};
-    struct stg_cut_needs *needs;
-    struct stg_cut *cut;
+    struct stg_partition_needs *needs;
+    struct stg_partition *partition;
     bool moved[16] = {false};
-    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
-                                   "b = add(staged:x, w)\ntarget b\n");
-    CHECK_STR(largest(&cutting, NULL), "");
-    CHECK(!stg_cuts_may_move(cutting.cuts)); /* `check` and `apply` report it */
-    CHECK_OK(
-        stg_cut_needs_create(cutting.cuts, &(struct stg_cut_wanted){0}, &needs, &err),
-        err);
-    const struct stg_cut_needs *all = needs;
-    CHECK_OK(stg_cut_create(cutting.cuts, &all, 1, moved, false, &cut, &err), err);
-    CHECK(stg_cut_is_own(cut));
-    stg_cut_destroy(cut);
-    stg_cut_needs_destroy(needs);
-    cutting_finish(&cutting);
+    partitioning_init(&partitioning, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                                             "b = add(staged:x, w)\ntarget b\n");
+    CHECK_STR(largest(&partitioning, NULL), "");
+    CHECK(!stg_partitions_may_move(
+        partitioning.partitions)); /* `check` and `apply` report it */
+    CHECK_OK(stg_partition_needs_create(partitioning.partitions,
+                                        &(struct stg_partition_wanted){0}, &needs, &err),
+             err);
+    const struct stg_partition_needs *all = needs;
+    CHECK_OK(stg_partition_create(partitioning.partitions, &all, 1, moved, false,
+                                  &partition, &err),
+             err);
+    CHECK(stg_partition_is_own(partition));
+    stg_partition_destroy(partition);
+    stg_partition_needs_destroy(needs);
+    partitioning_finish(&partitioning);
 }
 
 /* No upward-closed set makes a cycle. Other sets are refused, and so is a cycle. */
-static void c32_a_cut_makes_no_cycle(void)
+static void c32_a_partition_makes_no_cycle(void)
 {
-    struct cutting cutting;
+    struct partitioning partitioning;
     struct stg_err err = {0};
-    struct stg_cut_needs *needs;
-    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
-                                   "a = add(staged:x, staged:x)\nb = add(a, a)\n"
-                                   "c = add(b, w)\ntarget c\n");
-    CHECK_OK(
-        stg_cut_needs_create(cutting.cuts, &(struct stg_cut_wanted){0}, &needs, &err),
-        err);
-    const struct stg_cut_needs *all = needs;
-    CHECK_INT(stg_cuts_check(cutting.cuts, &all, 1, (bool[]){false, true}, &err),
+    struct stg_partition_needs *needs;
+    partitioning_init(&partitioning,
+                      ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                              "a = add(staged:x, staged:x)\nb = add(a, a)\n"
+                              "c = add(b, w)\ntarget c\n");
+    CHECK_OK(stg_partition_needs_create(partitioning.partitions,
+                                        &(struct stg_partition_wanted){0}, &needs, &err),
+             err);
+    const struct stg_partition_needs *all = needs;
+    CHECK_INT(stg_partitions_check(partitioning.partitions, &all, 1,
+                                   (bool[]){false, true}, &err),
               -STAGER_INVALID_ARGUMENT);
     CHECK_STR(err.text, "node b cannot move without a, which comes before it");
-    stg_cut_needs_destroy(needs);
-    cutting_finish(&cutting);
+    stg_partition_needs_destroy(needs);
+    partitioning_finish(&partitioning);
 
     struct fixture fixture;
     struct stg_graph *graph;
@@ -231,9 +243,9 @@ static void c33_a_lookup_of_ids_may_move(void)
  * Split_11. */
 static void d10_outputs_are_identified_by_node_and_number(void)
 {
-    struct cutting cutting;
-    cutting_init(
-        &cutting,
+    struct partitioning partitioning;
+    partitioning_init(
+        &partitioning,
         "element line string [-1]\nfeature line = line\n"
         "w = variable() shape=[1] dtype=\"int64\"\n"
         "Split_1 = decode_csv(staged:line) record_defaults=[0, 0, 0, 0, 0, 0, 0, "
@@ -245,23 +257,24 @@ static void d10_outputs_are_identified_by_node_and_number(void)
         "pass1 = assert(t, Split_1:10, Split_11:0)\n"
         "c = add(a, w)\nd = add(b, w)\ne = add(c, d)\n"
         "target e\ntarget pass1\n");
-    CHECK_STR(crossing(&cutting), " Split_1:10 Split_11:0 a:0 b:0 t:0");
-    cutting_finish(&cutting);
+    CHECK_STR(crossing(&partitioning), " Split_1:10 Split_11:0 a:0 b:0 t:0");
+    partitioning_finish(&partitioning);
 }
 
 /* A node that writes a variable depends on it: only trainers run it, and once. */
 static void d11_what_has_a_side_effect_runs_on_one_side(void)
 {
-    struct cutting cutting;
-    cutting_init(&cutting, ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
-                                   "one = constant() value=[1] dtype=\"int64\"\n"
-                                   "up = assign_add(w, one)\n"
-                                   "a = add(staged:x, staged:x)\n"
-                                   "b = add(a, a, ^up)\nc = add(a, b)\ntarget c\n");
-    CHECK_STR(largest(&cutting, NULL), " a");
-    for (size_t i = 0; i < stg_cuts_n_nodes(cutting.cuts); i++)
-        CHECK(strcmp(stg_cuts_node(cutting.cuts, i), "up") != 0);
-    cutting_finish(&cutting);
+    struct partitioning partitioning;
+    partitioning_init(&partitioning,
+                      ELEMENT "w = variable() shape=[1] dtype=\"int64\"\n"
+                              "one = constant() value=[1] dtype=\"int64\"\n"
+                              "up = assign_add(w, one)\n"
+                              "a = add(staged:x, staged:x)\n"
+                              "b = add(a, a, ^up)\nc = add(a, b)\ntarget c\n");
+    CHECK_STR(largest(&partitioning, NULL), " a");
+    for (size_t i = 0; i < stg_partitions_n_nodes(partitioning.partitions); i++)
+        CHECK(strcmp(stg_partitions_node(partitioning.partitions, i), "up") != 0);
+    partitioning_finish(&partitioning);
 }
 
 static const struct stg_test tests[] = {
@@ -269,12 +282,12 @@ static const struct stg_test tests[] = {
     TEST(c25_what_depends_on_a_placeholder_stays),
     TEST(c25_an_assert_and_what_follows_it_stay),
     TEST(c26_a_control_edge_from_a_variable_stops_it),
-    TEST(c27_of_what_two_read_only_the_edge_that_crosses_is_cut),
+    TEST(c27_of_what_two_read_only_the_edge_that_crosses_is_past_end),
     TEST(c28_an_output_that_many_read_crosses_once),
     TEST(c29_a_marked_target_is_not_run_ahead_nor_what_follows_it),
     TEST(c30_a_pipeline_has_one_stage),
-    TEST(c31_without_anything_to_move_the_cut_is_the_users),
-    TEST(c32_a_cut_makes_no_cycle),
+    TEST(c31_without_anything_to_move_the_partition_is_the_users),
+    TEST(c32_a_partition_makes_no_cycle),
     TEST(c33_a_lookup_of_ids_may_move),
     TEST(d10_outputs_are_identified_by_node_and_number),
     TEST(d11_what_has_a_side_effect_runs_on_one_side),

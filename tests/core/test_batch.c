@@ -155,7 +155,7 @@ static void a_batch_has_the_bytes_that_python_wrote(void)
     header->epoch = 3;
     header->index = 17;
     header->n_dropped = 4;
-    header->cut = 6;
+    header->partition = 6;
     header->feed_version = 9;
     header->random_key[0] = 0x0123456789abcdef;
     header->random_key[1] = 0xfedcba9876543210;

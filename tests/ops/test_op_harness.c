@@ -158,13 +158,13 @@ static bool same(const struct stg_tensor *a, const struct stg_tensor *b)
 
 /* ---- rows ---- */
 
-static bool is_cut(uint64_t mask, size_t input)
+static bool is_sliced(uint64_t mask, size_t input)
 {
     return (mask & UINT64_C(1) << (input < 63 ? input : 63)) != 0;
 }
 
 /* Returns the op's rows() for the input rows that are cut; 0: it is not split by rows. */
-static uint64_t cut_mask(const struct scene *scene, int64_t *ret_rows)
+static uint64_t partition_mask(const struct scene *scene, int64_t *ret_rows)
 {
     const struct stg_op *op = op_of(scene);
     if (scene->run == NULL || op->rows == NULL)
@@ -175,7 +175,7 @@ static uint64_t cut_mask(const struct scene *scene, int64_t *ret_rows)
     uint64_t mask = op->rows(&ctx);
     *ret_rows = -1;
     for (size_t k = 0; k < scene->n; k++) {
-        if (!is_cut(mask, k))
+        if (!is_sliced(mask, k))
             continue;
         if (scene->feeds[k].ndim == 0)
             return 0;
@@ -189,7 +189,8 @@ static void run_rows(struct scene *scene, uint64_t mask, int64_t from, int64_t n
 {
     static struct stg_tensor feeds[OP_CASE_TENSORS];
     for (size_t k = 0; k < scene->n; k++)
-        feeds[k] = is_cut(mask, k) ? rows_of(&scene->feeds[k], from, n) : scene->feeds[k];
+        feeds[k] =
+            is_sliced(mask, k) ? rows_of(&scene->feeds[k], from, n) : scene->feeds[k];
     scene_run(scene, feeds);
 }
 
@@ -226,7 +227,7 @@ static void check_single_rows(struct scene *whole)
     static struct scene alone;
     int64_t n_rows;
     scene_open(whole);
-    uint64_t mask = cut_mask(whole, &n_rows);
+    uint64_t mask = partition_mask(whole, &n_rows);
     if (mask != 0) {
         alone = *whole;
         scene_open(&alone);
@@ -251,7 +252,7 @@ static void check_no_rows(struct scene *scene)
 {
     int64_t n_rows;
     scene_open(scene);
-    uint64_t mask = cut_mask(scene, &n_rows);
+    uint64_t mask = partition_mask(scene, &n_rows);
     if (mask != 0) {
         run_rows(scene, mask, 0, 0);
         if (scene->rc < 0)

@@ -462,7 +462,7 @@ def what_leaves_a_stage_by_another_way_is_found():
                                    "cut.c": check_effects.undefined("send T 0 10\nmalloc U\n")})
     assert found == ["daemon/stage/split.c:1: refers to send, which only commit.c may"], found
     found = check_effects.symbols({"observe.c": {"stg_tune_look"}, "cut.c": {"stg_tune_look", "stg_tuning_hold"}})
-    assert found == ["daemon/stage/cut.c:1: refers to stg_tune_look, which only observe.c may"], found
+    assert found == ["daemon/stage/partition.c:1: refers to stg_tune_look, which only observe.c may"], found
     found = check_effects.symbols({"client.c": {"stg_segment_destroy", "munmap"}, "stage.c": {"stg_segment_destroy"}})
     assert found == ["daemon/stage/client.c:1: refers to stg_segment_destroy, which only commit.c and stage.c may",
                      "daemon/stage/client.c:1: refers to munmap, which only other folders may"], found

@@ -119,13 +119,13 @@ static void what_would_burden_a_busy_daemon_stays(void)
     fixture_start(&fixture, "");
     apply("busy-daemon", "auto", 8000, 3000, 3000, 300);
     train("busy-daemon", &got);
-    CHECK_CONTAINS(got.decision, "holds the file's own cut");
+    CHECK_CONTAINS(got.decision, "holds the file's own partition");
     CHECK(!got.first_moved && !got.second_moved);
     fixture_finish(&fixture);
 }
 
 /* The middle of the chain: half of it moves. */
-static void the_cut_lies_where_both_sides_take_as_long(void)
+static void the_partition_lies_where_both_sides_take_as_long(void)
 {
     struct explained got;
     fixture_start(&fixture, "");
@@ -139,6 +139,6 @@ static void the_cut_lies_where_both_sides_take_as_long(void)
 static const struct stg_test tests[] = {
     TEST(what_a_busy_trainer_computes_moves_to_the_daemon),
     TEST(what_would_burden_a_busy_daemon_stays),
-    TEST(the_cut_lies_where_both_sides_take_as_long),
+    TEST(the_partition_lies_where_both_sides_take_as_long),
 };
 TEST_MAIN(tests)

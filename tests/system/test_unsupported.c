@@ -187,7 +187,7 @@ static void what_may_not_run_ahead_is_refused_at_open(void)
     struct stager_stream *stream;
     CHECK_INT(try_open(&fixture, NULL, "all", 1, &stream), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(NULL), "node wide (multiply)");
-    CHECK_CONTAINS(stager_error_text(NULL), "batches are cut into rows");
+    CHECK_CONTAINS(stager_error_text(NULL), "batches are sliced into rows");
     stream = open_for(&fixture, "sum"); /* it was not attached */
     CHECK_INT(step(stream, "sum"), 0);
     stager_close(stream);

@@ -365,8 +365,8 @@ static int next_of_file(struct cache *cache, int64_t want, struct stg_block **re
     }
     if (cache->ended)
         return 1;
-    int rc = stg_block_cut(cache->iter.dataset->quota, &cache->block, &cache->at, want,
-                           ret, err);
+    int rc = stg_block_divide(cache->iter.dataset->quota, &cache->block, &cache->at, want,
+                              ret, err);
     return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 0;
 }
 

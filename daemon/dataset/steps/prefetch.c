@@ -221,8 +221,8 @@ static int prefetch_next(struct stg_iter *iter, int64_t want, struct stg_block *
         rc = take_first(prefetch, err);
     if (rc != 0)
         return rc;
-    rc = stg_block_cut(iter->dataset->quota, &prefetch->block, &prefetch->at, want, ret,
-                       err);
+    rc = stg_block_divide(iter->dataset->quota, &prefetch->block, &prefetch->at, want,
+                          ret, err);
     return rc < 0 ? stg_step_prefix(iter->step, rc, err) : 0;
 }
 

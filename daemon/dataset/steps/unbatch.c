@@ -165,8 +165,8 @@ static int unbatch_next(struct stg_iter *iter, int64_t want, struct stg_block **
             return 0;
         }
     }
-    int rc = stg_block_cut(iter->dataset->quota, &unbatch->block, &unbatch->at,
-                           unbatch->one_by_one ? 1 : want, ret, err);
+    int rc = stg_block_divide(iter->dataset->quota, &unbatch->block, &unbatch->at,
+                              unbatch->one_by_one ? 1 : want, ret, err);
     return rc < 0 ? stg_step_prefix(iter->step, rc, err) : 0;
 }
 

@@ -97,7 +97,7 @@ static void batches_ahead_of_a_revocation_are_dropped(void)
         fake_publish(&fake, i, i, i, 1);
     struct stager_batch *batch = on_device_take(stream);
     stg_ring_finish(&fake.ring, STAGER_DEADLINE_EXCEEDED, "held for too long");
-    stg_ring_cut(&fake.ring);
+    stg_ring_revoke(&fake.ring);
     standin->synchronize();
     CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stream), "held for too long");

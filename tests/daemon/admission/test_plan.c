@@ -50,7 +50,7 @@ static void make(struct rows *rows, uint64_t seed)
     else
         sizes->least_bytes = any_size(rows, 28);
     if (sizes->batch_bytes != 0 && below(rows, 2))
-        sizes->cut_bytes = sizes->batch_bytes + any_size(rows, 28);
+        sizes->partition_bytes = sizes->batch_bytes + any_size(rows, 28);
     rows->asked.for_device = false;
     rows->asked.staged = &rows->staged;
     rows->asked.num_clients = 1 + (uint32_t)below(rows, 9);

@@ -151,7 +151,7 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
 }
 
 /* one_hot makes 4000 bytes from 8; the sum after it makes 4 of them. */
-static void a_cut_that_would_take_much_room_is_no_reason_to_refuse_auto(void)
+static void a_partition_that_would_take_much_room_is_no_reason_to_refuse_auto(void)
 {
     static const char *const yaml =
         "dataset:\n  - range: {stop: 99}\n"
@@ -404,7 +404,7 @@ static const struct stg_test tests[] = {
     TEST(auto_is_counted_with_what_the_memory_allows),
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),
     TEST(a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that_add_up),
-    TEST(a_cut_that_would_take_much_room_is_no_reason_to_refuse_auto),
+    TEST(a_partition_that_would_take_much_room_is_no_reason_to_refuse_auto),
     TEST(a_batch_of_unknown_size_gets_its_part_of_the_share),
     TEST(a_budget_is_for_batches_and_then_for_the_dataset),
     TEST(numbers_that_would_overflow_are_refused),

@@ -258,7 +258,7 @@ static void all_moves_from_a_trainer_without_free_cores(void)
     check_is_best(&g);
 }
 
-static void a_graph_without_nodes_that_move_has_one_cut(void)
+static void a_graph_without_nodes_that_move_has_one_partition(void)
 {
     struct graph g;
     bool none[4];
@@ -270,7 +270,7 @@ static void a_graph_without_nodes_that_move_has_one_cut(void)
 }
 
 /* More sets than can be tried: the result is good, and the same each time. */
-static void a_large_graph_gives_good_cuts_in_bounded_time(void)
+static void a_large_graph_gives_good_partitions_in_bounded_time(void)
 {
     static struct graph g;
     static bool sets[2][3 * MAX_NODES], none[MAX_NODES], all[MAX_NODES];
@@ -288,7 +288,7 @@ static void a_large_graph_gives_good_cuts_in_bounded_time(void)
         CHECK(stg_cost_is_closed(&g.problem, sets[0] + i * g.problem.n_nodes));
 }
 
-/* ---- cuts of networks ---- */
+/* ---- partitions of networks ---- */
 
 /* The network of Cormen, Leiserson, Rivest and Stein, figure 26.6: its flow is 23. */
 static void the_smallest_cut_is_that_of_the_book(void)
@@ -336,8 +336,8 @@ static const struct stg_test tests[] = {
     TEST(a_node_that_makes_its_data_fifty_times_as_large_stays),
     TEST(nothing_moves_to_a_daemon_without_free_cores),
     TEST(all_moves_from_a_trainer_without_free_cores),
-    TEST(a_graph_without_nodes_that_move_has_one_cut),
-    TEST(a_large_graph_gives_good_cuts_in_bounded_time),
+    TEST(a_graph_without_nodes_that_move_has_one_partition),
+    TEST(a_large_graph_gives_good_partitions_in_bounded_time),
     TEST(the_smallest_cut_is_that_of_the_book),
     TEST(without_memory_less_is_found_and_nothing_leaks),
 };

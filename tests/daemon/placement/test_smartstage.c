@@ -20,10 +20,11 @@ struct stage {
     struct stg_decisions decisions;
     struct stg_smart_view view;
     struct random random;
-    double pace[STG_SMART_MAX_CUTS]; /* batches per second, by the id of the partition */
+    double pace[STG_SMART_MAX_PARTITIONS]; /* batches per second, by the id of the
+                                              partition */
     /* relative noise of the pace, from one second to the next */
     double noise;
-    double predicted[STG_SMART_MAX_CUTS];
+    double predicted[STG_SMART_MAX_PARTITIONS];
     uint32_t n_plan;     /* partitions that a plan offers */
     double drift;        /* factor of the pace at this moment */
     uint64_t drift_ns;   /* end of that moment */
@@ -49,10 +50,10 @@ static double normal(struct stage *s)
 }
 
 static void stage_init(struct stage *s, uint64_t seed, const double *pace,
-                       uint32_t n_cuts, double noise)
+                       uint32_t n_partitions, double noise)
 {
-    *s = (struct stage){.random = {seed}, .n_plan = n_cuts - 1, .noise = noise};
-    for (uint32_t i = 0; i < n_cuts; i++) {
+    *s = (struct stage){.random = {seed}, .n_plan = n_partitions - 1, .noise = noise};
+    for (uint32_t i = 0; i < n_partitions; i++) {
         s->pace[i] = pace[i];
         s->predicted[i] = 1.1;
     }
@@ -67,25 +68,26 @@ static void stage_init(struct stage *s, uint64_t seed, const double *pace,
 
 static uint32_t id_in_force(const struct stage *s)
 {
-    return s->smart.cuts[s->smart.in_force].id;
+    return s->smart.partitions[s->smart.in_force].id;
 }
 
 static uint32_t id_required(const struct stage *s)
 {
-    return s->smart.cuts[s->smart.chosen].id;
+    return s->smart.partitions[s->smart.chosen].id;
 }
 
 static void plan(struct stage *s)
 {
-    struct stg_smart_cut cuts[STG_SMART_MAX_CUTS - 1];
+    struct stg_smart_partition partitions[STG_SMART_MAX_PARTITIONS - 1];
     uint32_t chosen = id_required(s);
     for (uint32_t i = 0; i < s->n_plan; i++) {
-        cuts[i] = (struct stg_smart_cut){.id = i + 1,
-                                         .predicted = s->predicted[i + 1],
-                                         .is_in_force = i + 1 == chosen};
-        snprintf(cuts[i].label, sizeof(cuts[i].label), "cut %u", i + 1);
+        partitions[i] = (struct stg_smart_partition){.id = i + 1,
+                                                     .predicted = s->predicted[i + 1],
+                                                     .is_in_force = i + 1 == chosen};
+        snprintf(partitions[i].label, sizeof(partitions[i].label), "cut %u", i + 1);
     }
-    stg_smart_plan(&s->smart, s->view.now_ns, cuts, s->n_plan, "nothing would be faster");
+    stg_smart_plan(&s->smart, s->view.now_ns, partitions, s->n_plan,
+                   "nothing would be faster");
     s->n_plans++;
 }
 
@@ -123,7 +125,7 @@ static void run(struct stage *s, uint64_t ns)
     }
 }
 
-static void a_cut_that_is_faster_is_kept(void)
+static void a_partition_that_is_faster_is_kept(void)
 {
     static const double pace[] = {1000, 1200};
     for (uint64_t seed = 1; seed <= 100; seed++) {
@@ -137,7 +139,7 @@ static void a_cut_that_is_faster_is_kept(void)
     }
 }
 
-static void a_cut_that_is_slower_is_never_kept(void)
+static void a_partition_that_is_slower_is_never_kept(void)
 {
     static const double pace[] = {1000, 960, 900};
     for (uint64_t seed = 1; seed <= 200; seed++) {
@@ -150,7 +152,7 @@ static void a_cut_that_is_slower_is_never_kept(void)
 }
 
 /* The other candidates are judged first, but not for ever. */
-static void cuts_are_tried_when_no_number_of_auto_is(void)
+static void partitions_are_tried_when_no_number_of_auto_is(void)
 {
     static const double pace[] = {1000, 1200};
     struct stage s;
@@ -175,7 +177,7 @@ static void cuts_are_tried_when_no_number_of_auto_is(void)
 }
 
 /* A change would do no harm, and no good either. */
-static void a_cut_that_is_as_fast_is_hardly_ever_kept(void)
+static void a_partition_that_is_as_fast_is_hardly_ever_kept(void)
 {
     static const double pace[] = {1000, 1000};
     unsigned n = 0;
@@ -242,7 +244,7 @@ static void nothing_happens_before_enough_is_measured(void)
 
 /* ---- another load ---- */
 
-static void a_cut_that_became_slower_is_given_up(void)
+static void a_partition_that_became_slower_is_given_up(void)
 {
     static const double pace[] = {1000, 1300};
     struct stage s;
@@ -257,7 +259,7 @@ static void a_cut_that_became_slower_is_given_up(void)
     CHECK_INT(s.n_switches, 2);
 }
 
-static void a_cut_that_is_kept_is_not_given_up_for_noise(void)
+static void a_partition_that_is_kept_is_not_given_up_for_noise(void)
 {
     static const double pace[] = {1000, 1100};
     struct stage s;
@@ -354,16 +356,16 @@ static void a_pause_is_no_window(void)
 }
 
 static const struct stg_test tests[] = {
-    TEST(a_cut_that_is_faster_is_kept),
-    TEST(a_cut_that_is_slower_is_never_kept),
-    TEST(cuts_are_tried_when_no_number_of_auto_is),
-    TEST(a_cut_that_is_as_fast_is_hardly_ever_kept),
+    TEST(a_partition_that_is_faster_is_kept),
+    TEST(a_partition_that_is_slower_is_never_kept),
+    TEST(partitions_are_tried_when_no_number_of_auto_is),
+    TEST(a_partition_that_is_as_fast_is_hardly_ever_kept),
     TEST(the_fastest_of_several_is_kept),
     TEST(slow_batches_take_longer_windows),
     TEST(without_a_plan_nothing_is_tried),
     TEST(nothing_happens_before_enough_is_measured),
-    TEST(a_cut_that_became_slower_is_given_up),
-    TEST(a_cut_that_is_kept_is_not_given_up_for_noise),
+    TEST(a_partition_that_became_slower_is_given_up),
+    TEST(a_partition_that_is_kept_is_not_given_up_for_noise),
     TEST(it_does_not_run_after_a_load_that_flaps),
     TEST(trials_take_a_twentieth_of_the_time_at_most),
     TEST(a_change_of_membership_restarts_the_window),

@@ -61,7 +61,7 @@ static void scene_init(struct scene *s)
     struct stg_stage *stage = &s->stage;
     stage->config = (struct stg_stage_config){.spec = s->definition->spec,
                                               .graph = s->definition->graph,
-                                              .cuts = s->definition->cuts,
+                                              .partitions = s->definition->partitions,
                                               .tuning = s->definition->tuning,
                                               .num_clients = 1,
                                               .name = "p"};
@@ -82,7 +82,8 @@ static void scene_init(struct scene *s)
     stg_control_format(s->control, 1);
     s->client.control.page = s->control;
     s->client.state = STG_CLIENT_ATTACHED;
-    CHECK_OK(stg_needs_read(&request, stage->config.cuts, &s->client.needs, &err), err);
+    CHECK_OK(stg_needs_read(&request, stage->config.partitions, &s->client.needs, &err),
+             err);
     stage->members.clients = &s->client;
     stage->members.n_attached = 1;
     pthread_mutex_lock(&stage->lock);
@@ -94,9 +95,9 @@ static void scene_init(struct scene *s)
 static void scene_finish(struct scene *s)
 {
     stg_observers_finish(&s->stage.observers);
-    stg_stage_cut_unref(s->stage.boundary.cut);
+    stg_stage_partition_unref(s->stage.boundary.partition);
     free(s->stage.boundary.chosen);
-    stg_cut_needs_destroy(s->client.needs);
+    stg_partition_needs_destroy(s->client.needs);
     free(s->control);
     pthread_mutex_destroy(&s->stage.lock);
     stg_definition_unref(s->definition);
@@ -135,7 +136,7 @@ static void a_number_that_the_trainer_waits_for_is_tried(void)
     scene_finish(&s);
 }
 
-static void while_cuts_are_tried_no_number_is(void)
+static void while_partitions_are_tried_no_number_is(void)
 {
     struct scene s;
     scene_init(&s);
@@ -149,7 +150,7 @@ static void while_cuts_are_tried_no_number_is(void)
     scene_finish(&s);
 }
 
-static void what_is_being_tried_when_cuts_want_to_be_is_judged_first(void)
+static void what_is_being_tried_when_partitions_want_to_be_is_judged_first(void)
 {
     struct scene s;
     scene_init(&s);
@@ -164,18 +165,18 @@ static void what_is_being_tried_when_cuts_want_to_be_is_judged_first(void)
     scene_finish(&s);
 }
 
-static void what_was_measured_with_another_cut_counts_no_more(void)
+static void what_was_measured_with_another_partition_counts_no_more(void)
 {
     struct scene s;
     struct stg_err err = {0};
     scene_init(&s);
     static const bool moved[] = {true};
-    CHECK_INT(stg_cuts_n_nodes(s.definition->cuts), 1);
+    CHECK_INT(stg_partitions_n_nodes(s.definition->partitions), 1);
     for (int i = 0; i < 200 && s.stage.observers.tune.threads.n_windows == 0; i++)
         give(&s, 1);
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 1);
-    CHECK_OK(stg_stage_set_cut(&s.stage, moved, &err), err);
-    CHECK(s.stage.boundary.cut->number > 0);
+    CHECK_OK(stg_stage_set_partition(&s.stage, moved, &err), err);
+    CHECK(s.stage.boundary.partition->number > 0);
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 0);
     CHECK_INT(s.stage.observers.tune.window.n_items, 0);
     give_until_it_tries(&s);
@@ -202,9 +203,9 @@ static void the_next_stage_begins_with_what_the_last_one_came_to(void)
 
 static const struct stg_test tests[] = {
     TEST(a_number_that_the_trainer_waits_for_is_tried),
-    TEST(while_cuts_are_tried_no_number_is),
-    TEST(what_is_being_tried_when_cuts_want_to_be_is_judged_first),
-    TEST(what_was_measured_with_another_cut_counts_no_more),
+    TEST(while_partitions_are_tried_no_number_is),
+    TEST(what_is_being_tried_when_partitions_want_to_be_is_judged_first),
+    TEST(what_was_measured_with_another_partition_counts_no_more),
     TEST(the_next_stage_begins_with_what_the_last_one_came_to),
 };
 TEST_MAIN(tests)

@@ -203,7 +203,7 @@ static void train_sliced(const char *mode, struct explained *ret)
     stager_close(stream);
 }
 
-static void slices_are_those_of_the_file_while_cuts_are_tried(void)
+static void slices_are_those_of_the_file_while_partitions_are_tried(void)
 {
     struct explained got;
     fixture_start(&fixture, "");
@@ -287,7 +287,7 @@ static void words_behind_the_boundary_are_looked_up_ahead_of_trainers(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(what_a_client_sets_is_in_what_runs_ahead, 60),
-    TEST_SLOW(slices_are_those_of_the_file_while_cuts_are_tried, 60),
+    TEST_SLOW(slices_are_those_of_the_file_while_partitions_are_tried, 60),
     TEST(what_slices_take_counts_for_the_whole_batch),
     TEST(words_behind_the_boundary_are_looked_up_ahead_of_trainers),
 };

@@ -29,7 +29,7 @@ static const struct stg_key key = {.pass = 3, .epoch = 2, .index = 5};
 struct sides {
     struct stg_pipeline_spec *spec;
     struct stg_graph *graph;
-    struct stg_cuts *cuts;
+    struct stg_partitions *partitions;
     struct stg_compute_graph *client;
     struct stg_tensor record;
     char *batch; /* at rest, at the default boundary */
@@ -79,8 +79,9 @@ static void rows_of(const char *name, struct stg_tensor *ret)
 
 /* ---- both sides ---- */
 
-static uint64_t stage_batch(const struct sides *sides, const struct stg_cut *cut,
-                            struct stg_run *run, char *base);
+static uint64_t stage_batch(const struct sides *sides,
+                            const struct stg_partition *partition, struct stg_run *run,
+                            char *base);
 
 static void sides_init(struct sides *sides, const char *text, size_t bytes)
 {
@@ -95,7 +96,7 @@ static void sides_init(struct sides *sides, const char *text, size_t bytes)
         record.shape[0] = 2;
     struct stg_schema element = {.components = &record, .n = 1};
     CHECK_OK(stg_graph_create(sides->spec, &element, NULL, &sides->graph, &err), err);
-    CHECK_OK(stg_cuts_create(sides->graph, &sides->cuts, &err), err);
+    CHECK_OK(stg_partitions_create(sides->graph, &sides->partitions, &err), err);
     CHECK_OK(stager_compute.create(sides->spec, stg_graph_boundary(sides->graph), 3, 2,
                                    &sides->client, &err),
              err);
@@ -110,21 +111,23 @@ static void sides_finish(struct sides *sides)
 {
     free(sides->batch);
     stager_compute.destroy(sides->client);
-    stg_cuts_destroy(sides->cuts);
+    stg_partitions_destroy(sides->partitions);
     stg_graph_destroy(sides->graph);
     stg_pipeline_spec_destroy(sides->spec);
 }
 
 /* ---- the stage side ---- */
 
-static uint64_t stage_batch(const struct sides *sides, const struct stg_cut *cut,
-                            struct stg_run *run, char *base)
+static uint64_t stage_batch(const struct sides *sides,
+                            const struct stg_partition *partition, struct stg_run *run,
+                            char *base)
 {
     struct stg_err err = {0};
     struct stg_batch_writer writer;
     struct stg_sink sink = stg_sink_of_batch(&writer);
-    const struct stg_schema *schema =
-        cut != NULL ? stg_cut_schema(cut) : stg_graph_boundary(sides->graph);
+    const struct stg_schema *schema = partition != NULL
+                                          ? stg_partition_schema(partition)
+                                          : stg_graph_boundary(sides->graph);
     CHECK_OK(stg_batch_writer_begin(&writer, base, BATCH_BYTES, schema, &err), err);
     CHECK_OK(stg_run_exec(run, &sides->record, &key, &sink, NULL, &err), err);
     uint64_t bytes = stg_batch_writer_seal(&writer);
@@ -143,7 +146,7 @@ struct outputs {
 static void find_carried(const struct sides *sides, const char *base,
                          struct stg_schema *carried, struct stg_tensor *values)
 {
-    const struct stg_schema *slots = stg_cuts_slots(sides->cuts);
+    const struct stg_schema *slots = stg_partitions_slots(sides->partitions);
     for (size_t i = stg_graph_boundary(sides->graph)->n; i < slots->n; i++) {
         int at = stg_batch_find(base, slots->components[i].name);
         if (at < 0)
@@ -157,7 +160,7 @@ static void compute(const struct sides *sides, const char *base,
                     const char *const *fetches, size_t n, struct outputs *ret)
 {
     const struct stg_schema *boundary = stg_graph_boundary(sides->graph);
-    size_t n_slots = stg_cuts_slots(sides->cuts)->n;
+    size_t n_slots = stg_partitions_slots(sides->partitions)->n;
     struct stg_err err = {0};
     struct stg_schema none = {0}, carried = {0};
     carried.components = calloc(n_slots + 1, sizeof(*carried.components));
@@ -208,15 +211,15 @@ static void check_same(const struct sides *sides, const char *what,
 /* ---- one client ---- */
 
 struct client {
-    struct stg_cut_wanted wanted;
-    struct stg_cut_needs *needs;
+    struct stg_partition_wanted wanted;
+    struct stg_partition_needs *needs;
 };
 
 static void client_check(const struct sides *sides, const struct client *client,
                          const char *base)
 {
     const struct stg_schema *boundary = stg_graph_boundary(sides->graph);
-    const struct stg_cut_wanted *wanted = &client->wanted;
+    const struct stg_partition_wanted *wanted = &client->wanted;
     const char *const *fetches =
         wanted->has_fetches ? wanted->fetches : sides->spec->targets;
     size_t n = wanted->has_fetches ? wanted->n_fetches : sides->spec->n_targets;
@@ -246,50 +249,53 @@ static void client_check(const struct sides *sides, const struct client *client,
 
 /* ---- all partitions ---- */
 
-static void check_cut(const struct sides *sides, const struct client *clients, size_t n,
-                      const struct stg_cut_needs *const *needs, const bool *moved,
-                      bool is_wide)
+static void check_partition(const struct sides *sides, const struct client *clients,
+                            size_t n, const struct stg_partition_needs *const *needs,
+                            const bool *moved, bool is_wide)
 {
     struct stg_err err = {0};
-    struct stg_cut *cut;
+    struct stg_partition *partition;
     struct stg_run *run;
     char *base = aligned_alloc(64, BATCH_BYTES);
     CHECK(base != NULL);
-    CHECK_OK(stg_cuts_check(sides->cuts, needs, n, moved, &err), err);
-    CHECK_OK(stg_cut_create(sides->cuts, needs, n, moved, is_wide, &cut, &err), err);
-    CHECK_OK(stg_run_create_cut(cut, &run, &err), err);
+    CHECK_OK(stg_partitions_check(sides->partitions, needs, n, moved, &err), err);
+    CHECK_OK(stg_partition_create(sides->partitions, needs, n, moved, is_wide, &partition,
+                                  &err),
+             err);
+    CHECK_OK(stg_run_create_partition(partition, &run, &err), err);
     for (int round = 0; round < 2; round++)
-        stage_batch(sides, cut, run, base);
+        stage_batch(sides, partition, run, base);
     for (size_t i = 0; i < n; i++) {
-        CHECK(stg_cut_suffices(cut, needs[i]));
+        CHECK(stg_partition_suffices(partition, needs[i]));
         client_check(sides, &clients[i], base);
     }
     stg_run_destroy(run);
-    stg_cut_destroy(cut);
+    stg_partition_destroy(partition);
     free(base);
 }
 
 /* Returns the number of partitions. */
-static size_t check_all_cuts(const struct sides *sides, struct client *clients, size_t n)
+static size_t check_all_partitions(const struct sides *sides, struct client *clients,
+                                   size_t n)
 {
-    const struct stg_cut_needs *needs[4];
+    const struct stg_partition_needs *needs[4];
     struct stg_err err = {0};
-    size_t n_nodes = stg_cuts_n_nodes(sides->cuts);
+    size_t n_nodes = stg_partitions_n_nodes(sides->partitions);
     bool *sets = calloc(MAX_SETS * n_nodes + 1, sizeof(*sets));
     CHECK(sets != NULL && n <= 4);
     for (size_t i = 0; i < n; i++) {
-        CHECK_OK(stg_cut_needs_create(sides->cuts, &clients[i].wanted, &clients[i].needs,
-                                      &err),
+        CHECK_OK(stg_partition_needs_create(sides->partitions, &clients[i].wanted,
+                                            &clients[i].needs, &err),
                  err);
         needs[i] = clients[i].needs;
     }
-    size_t n_sets = stg_cuts_enumerate(sides->cuts, needs, n, sets, MAX_SETS);
+    size_t n_sets = stg_partitions_enumerate(sides->partitions, needs, n, sets, MAX_SETS);
     for (size_t i = 0; i < n_sets; i++) {
-        check_cut(sides, clients, n, needs, sets + i * n_nodes, true);
-        check_cut(sides, clients, n, needs, sets + i * n_nodes, false);
+        check_partition(sides, clients, n, needs, sets + i * n_nodes, true);
+        check_partition(sides, clients, n, needs, sets + i * n_nodes, false);
     }
     for (size_t i = 0; i < n; i++)
-        stg_cut_needs_destroy(clients[i].needs);
+        stg_partition_needs_destroy(clients[i].needs);
     free(sets);
     return n_sets;
 }
@@ -302,30 +308,31 @@ static size_t check_pipeline(const char *text, size_t bytes, const char *inner)
     struct sides sides;
     sides_init(&sides, text, bytes);
     const char *field = stg_graph_boundary(sides.graph)->components[0].name;
-    const struct stg_cut_wanted all = {0},
-                                none = {.has_fields = true, .has_fetches = true},
-                                compute_alone = {.has_fields = true},
-                                fields_alone = {.has_fetches = true},
-                                one = {.has_fields = true,
-                                       .fields = &field,
-                                       .n_fields = 1,
-                                       .has_fetches = true},
-                                half_way = {.has_fields = true,
-                                            .has_fetches = true,
-                                            .fetches = &inner,
-                                            .n_fetches = 1};
-    const struct stg_cut_wanted kinds[] = {all, none, compute_alone, fields_alone, one};
+    const struct stg_partition_wanted all = {0},
+                                      none = {.has_fields = true, .has_fetches = true},
+                                      compute_alone = {.has_fields = true},
+                                      fields_alone = {.has_fetches = true},
+                                      one = {.has_fields = true,
+                                             .fields = &field,
+                                             .n_fields = 1,
+                                             .has_fetches = true},
+                                      half_way = {.has_fields = true,
+                                                  .has_fetches = true,
+                                                  .fetches = &inner,
+                                                  .n_fetches = 1};
+    const struct stg_partition_wanted kinds[] = {all, none, compute_alone, fields_alone,
+                                                 one};
     for (size_t i = 1; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        check_all_cuts(&sides, &(struct client){.wanted = kinds[i]}, 1);
+        check_all_partitions(&sides, &(struct client){.wanted = kinds[i]}, 1);
     struct client pair[] = {{.wanted = one}, {.wanted = compute_alone}};
-    check_all_cuts(&sides, pair, 2);
+    check_all_partitions(&sides, pair, 2);
     if (inner != NULL) {
         struct client three[] = {
             {.wanted = half_way}, {.wanted = compute_alone}, {.wanted = one}};
-        check_all_cuts(&sides, three, 1);
-        check_all_cuts(&sides, three, 3);
+        check_all_partitions(&sides, three, 1);
+        check_all_partitions(&sides, three, 3);
     }
-    size_t n = check_all_cuts(&sides, &(struct client){.wanted = all}, 1);
+    size_t n = check_all_partitions(&sides, &(struct client){.wanted = all}, 1);
     sides_finish(&sides);
     return n;
 }
@@ -349,13 +356,13 @@ static size_t check_example(const char *name, const char *inner)
     return check_pipeline(text, n, inner);
 }
 
-static void every_cut_of_the_first_design_gives_the_same(void)
+static void every_partition_of_the_first_design_gives_the_same(void)
 {
     /* bucket, longer, pair: pair requires longer. */
     CHECK_INT(check_example("seed_staged", "bucket"), 6);
 }
 
-static void every_cut_of_every_model_gives_the_same(void)
+static void every_partition_of_every_model_gives_the_same(void)
 {
     check_example("models/deepfm", NULL);
     check_example("models/dien", NULL);
@@ -407,15 +414,15 @@ static const char everything[] =
     "targets: [rows, other, third, \"staged:x\"]\n"
     "smart_stage: on\n";
 
-static void every_cut_of_one_of_everything_gives_the_same(void)
+static void every_partition_of_one_of_everything_gives_the_same(void)
 {
     size_t n = check_pipeline(everything, sizeof(everything) - 1, "more");
     CHECK(n > 50 && n < MAX_SETS);
 }
 
 static const struct stg_test tests[] = {
-    TEST(every_cut_of_the_first_design_gives_the_same),
-    TEST(every_cut_of_every_model_gives_the_same),
-    TEST(every_cut_of_one_of_everything_gives_the_same),
+    TEST(every_partition_of_the_first_design_gives_the_same),
+    TEST(every_partition_of_every_model_gives_the_same),
+    TEST(every_partition_of_one_of_everything_gives_the_same),
 };
 TEST_MAIN(tests)

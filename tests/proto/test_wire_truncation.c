@@ -61,10 +61,12 @@ static void slots_and_moved_nodes_survive_the_wire(void)
         .name = "a:1", .dtype = STAGER_INT64, .ndim = 2, .shape = {-1, 3}};
     struct stg_reply got,
         open = {.kind = STG_REQUEST_OPEN, .name = "p", .slots = {&slot, 1}, .asks = true},
-        status = {
-            .kind = STG_REQUEST_STATUS,
-            .status = {
-                .name = "p", .cut = 3, .moved = moved, .n_moved = 2, .own_cuts = 5}};
+        status = {.kind = STG_REQUEST_STATUS,
+                  .status = {.name = "p",
+                             .cut = 3,
+                             .moved = moved,
+                             .n_moved = 2,
+                             .own_partitions = 5}};
     struct stg_bump bump = {0};
     struct stg_err err = {0};
     long n = stg_wire_encode_reply(&open, buf, sizeof(buf));
@@ -75,8 +77,8 @@ static void slots_and_moved_nodes_survive_the_wire(void)
     CHECK_INT(got.slots.components[0].shape[1], 3);
     n = stg_wire_encode_reply(&status, buf, sizeof(buf));
     CHECK_OK(stg_wire_decode_reply(buf, (size_t)n, &bump, &got, &err), err);
-    CHECK_INT(got.status.cut, 3);
-    CHECK_INT(got.status.own_cuts, 5);
+    CHECK_INT(got.status.partition, 3);
+    CHECK_INT(got.status.own_partitions, 5);
     CHECK_INT(got.status.n_moved, 2);
     CHECK_STR(got.status.moved[1], "b");
     stg_bump_finish(&bump);

@@ -172,7 +172,7 @@ static int64_t take_one(struct stager_stream *stream, const struct kind *kind)
 /* ---- the status ---- */
 
 struct seen {
-    uint64_t cut, own_cuts, gaps, lost;
+    uint64_t partition, own_partitions, gaps, lost;
     char moved[256]; /* names, each preceded by a blank */
 };
 
@@ -180,8 +180,8 @@ static void look(struct fixture *fixture, struct seen *ret)
 {
     struct stg_reply reply;
     struct stager *client = fixture_ask(fixture, STG_REQUEST_STATUS, "p", &reply);
-    *ret = (struct seen){.cut = reply.status.cut,
-                         .own_cuts = reply.status.own_cuts,
+    *ret = (struct seen){.partition = reply.status.partition,
+                         .own_partitions = reply.status.own_partitions,
                          .lost = reply.status.lost + reply.status.discarded_published};
     fixture_moved(&reply.status, ret->moved, sizeof(ret->moved));
     for (size_t i = 0; i < reply.status.n_clients; i++)
@@ -194,7 +194,7 @@ static void check_moved(struct fixture *fixture, const char *names_moved)
     struct seen seen;
     look(fixture, &seen);
     CHECK_STR(seen.moved, names_moved);
-    CHECK(seen.cut != 0 || names_moved[0] == '\0');
+    CHECK(seen.partition != 0 || names_moved[0] == '\0');
 }
 
 /* ---- tests ---- */
@@ -384,7 +384,7 @@ static void an_error_of_a_node_that_moved_comes_where_it_was_written(void)
     }
     struct seen seen;
     look(&fixture, &seen);
-    CHECK_INT(seen.own_cuts, 1);
+    CHECK_INT(seen.own_partitions, 1);
     stager_close(stream);
     fixture_finish(&fixture);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool stg_cut_is_widening(const struct stg_graph *graph, uint32_t node)
+bool stg_partition_is_widening(const struct stg_graph *graph, uint32_t node)
 {
     for (size_t i = 0; i < graph->n_transfers; i++) {
         if (graph->transfers[i].widen == node)
@@ -17,7 +17,7 @@ bool stg_cut_is_widening(const struct stg_graph *graph, uint32_t node)
     return false;
 }
 
-void stg_cut_spread_up(const struct stg_graph_node *node, bool *set)
+void stg_partition_spread_up(const struct stg_graph_node *node, bool *set)
 {
     for (size_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i].kind == STG_REF_NODE)
@@ -30,7 +30,7 @@ void stg_cut_spread_up(const struct stg_graph_node *node, bool *set)
 /* ---- which nodes may move ---- */
 
 /* A node may move, or may run on both sides (pure, and from no staged tensor), or stays;
- * and it may be that for batches that are cut into rows. */
+ * and it may be that for batches that are sliced into rows. */
 struct verdict {
     bool moves, is_free, in_rows;
 };
@@ -47,7 +47,7 @@ static bool input_is_fine(const struct verdict *verdicts, const struct stg_ref *
                                      : ref->kind == STG_REF_STAGED;
 }
 
-/* A tensor that has a row for each row of the batch, however that is cut. */
+/* A tensor that has a row for each row of the batch, however that is sliced. */
 static bool has_rows(const struct stg_graph *graph, const struct verdict *verdicts,
                      const struct stg_ref *ref)
 {
@@ -61,7 +61,7 @@ static bool has_rows(const struct stg_graph *graph, const struct verdict *verdic
            next != STG_PART_INDICES;
 }
 
-bool stg_cut_is_table(const struct stg_graph *graph, const struct stg_ref *ref)
+bool stg_partition_is_table(const struct stg_graph *graph, const struct stg_ref *ref)
 {
     return ref->kind == STG_REF_NODE &&
            (graph->nodes[ref->index].op->flags & STG_OP_TABLE) != 0;
@@ -85,7 +85,7 @@ static bool is_in_rows(const struct stg_graph *graph, const struct verdict *verd
     }
     for (size_t i = 0; i < node->n_inputs; i++) {
         const struct stg_ref *ref = &node->inputs[i];
-        if (has_rows(graph, verdicts, ref) || stg_cut_is_table(graph, ref))
+        if (has_rows(graph, verdicts, ref) || stg_partition_is_table(graph, ref))
             continue;
         const struct stg_tensor *value = stg_graph_constant(graph, ref);
         if (value == NULL || value->ndim >= rank)
@@ -98,13 +98,13 @@ static bool is_in_rows(const struct stg_graph *graph, const struct verdict *verd
     return rank > 0 && node->n_outputs > 0 && node->outputs[0].ndim > 0;
 }
 
-bool stg_cut_is_target(const struct stg_graph *graph, uint32_t index)
+bool stg_partition_is_target(const struct stg_graph *graph, uint32_t index)
 {
     for (size_t i = 0; i < graph->spec->n_targets; i++) {
         struct stg_ref ref;
         if (stg_graph_resolve(graph, graph->spec->targets[i], &ref, NULL) == 0 &&
             ref.kind == STG_REF_NODE && ref.index == index &&
-            !stg_cut_is_widening(graph, index))
+            !stg_partition_is_widening(graph, index))
             return true;
     }
     return false;
@@ -130,7 +130,7 @@ static struct verdict judge(const struct stg_graph *graph, uint32_t index,
     const unsigned never =
         STG_OP_VARIABLE | STG_OP_STATEFUL | STG_OP_PLACEHOLDER | STG_OP_STAYS;
     const struct stg_graph_node *node = &graph->nodes[index];
-    bool fine = (node->op->flags & never) == 0 && !stg_cut_is_target(graph, index);
+    bool fine = (node->op->flags & never) == 0 && !stg_partition_is_target(graph, index);
     for (size_t i = 0; fine && i < node->n_inputs; i++)
         fine = input_is_fine(verdicts, &node->inputs[i]);
     for (size_t i = 0; fine && i < node->n_controls; i++)
@@ -139,30 +139,34 @@ static struct verdict judge(const struct stg_graph *graph, uint32_t index,
         return (struct verdict){0};
     struct verdict verdict = {.is_free = (node->depends & STG_DEPENDS_STAGED) == 0 ||
                                          node->values != NULL ||
-                                         stg_cut_is_widening(graph, index)};
+                                         stg_partition_is_widening(graph, index)};
     verdict.moves = !verdict.is_free && node->inferred && node->same_as == index &&
                     !shares_name(graph, node->spec->name);
     verdict.in_rows = is_in_rows(graph, verdicts, node);
     return verdict;
 }
 
-static int find_nodes(struct stg_cuts *cuts, struct verdict *verdicts)
+static int find_nodes(struct stg_partitions *partitions, struct verdict *verdicts)
 {
-    const struct stg_graph *graph = cuts->graph;
-    cuts->place = stg_bump_alloc(&cuts->bump, graph->n_nodes * sizeof(*cuts->place));
-    cuts->nodes = stg_bump_alloc(&cuts->bump, graph->n_nodes * sizeof(*cuts->nodes));
-    cuts->in_rows = stg_bump_alloc(&cuts->bump, graph->n_nodes * sizeof(*cuts->in_rows));
-    if (cuts->place == NULL || cuts->nodes == NULL || cuts->in_rows == NULL)
+    const struct stg_graph *graph = partitions->graph;
+    partitions->place =
+        stg_bump_alloc(&partitions->bump, graph->n_nodes * sizeof(*partitions->place));
+    partitions->nodes =
+        stg_bump_alloc(&partitions->bump, graph->n_nodes * sizeof(*partitions->nodes));
+    partitions->in_rows =
+        stg_bump_alloc(&partitions->bump, graph->n_nodes * sizeof(*partitions->in_rows));
+    if (partitions->place == NULL || partitions->nodes == NULL ||
+        partitions->in_rows == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         uint32_t index = graph->order[i];
         verdicts[index] = judge(graph, index, verdicts);
-        cuts->place[index] = STG_NOT_MOVABLE;
+        partitions->place[index] = STG_NOT_MOVABLE;
         if (!verdicts[index].moves)
             continue;
-        cuts->place[index] = (uint32_t)cuts->n_nodes;
-        cuts->in_rows[cuts->n_nodes] = verdicts[index].in_rows;
-        cuts->nodes[cuts->n_nodes++] = index;
+        partitions->place[index] = (uint32_t)partitions->n_nodes;
+        partitions->in_rows[partitions->n_nodes] = verdicts[index].in_rows;
+        partitions->nodes[partitions->n_nodes++] = index;
     }
     return 0;
 }
@@ -184,34 +188,36 @@ static void find_read(const struct stg_graph *graph, const uint32_t *first, bool
     }
 }
 
-static int add_slot(struct stg_cuts *cuts, uint32_t node, uint32_t output)
+static int add_slot(struct stg_partitions *partitions, uint32_t node, uint32_t output)
 {
-    const struct stg_graph_node *from = &cuts->graph->nodes[node];
-    struct stg_component *slot = &cuts->slots.components[cuts->slots.n];
+    const struct stg_graph_node *from = &partitions->graph->nodes[node];
+    struct stg_component *slot = &partitions->slots.components[partitions->slots.n];
     *slot = from->outputs[output];
     slot->part = STG_PART_VALUES;
-    slot->name = stg_bump_printf(&cuts->bump, "%s:%u", from->spec->name, output);
-    cuts->ref[cuts->slots.n++] =
+    slot->name = stg_bump_printf(&partitions->bump, "%s:%u", from->spec->name, output);
+    partitions->ref[partitions->slots.n++] =
         (struct stg_ref){.kind = STG_REF_NODE, .index = node, .output = output};
     return slot->name != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
 }
 
-static int add_slots(struct stg_cuts *cuts, const uint32_t *first, const bool *read)
+static int add_slots(struct stg_partitions *partitions, const uint32_t *first,
+                     const bool *read)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < cuts->n_nodes; i++) {
-        uint32_t node = cuts->nodes[i];
-        for (uint32_t k = 0; rc == 0 && k < cuts->graph->nodes[node].n_outputs; k++) {
+    for (size_t i = 0; rc == 0 && i < partitions->n_nodes; i++) {
+        uint32_t node = partitions->nodes[i];
+        for (uint32_t k = 0; rc == 0 && k < partitions->graph->nodes[node].n_outputs;
+             k++) {
             if (read[first[node] + k])
-                rc = add_slot(cuts, node, k);
+                rc = add_slot(partitions, node, k);
         }
     }
     return rc;
 }
 
-static int find_slots(struct stg_cuts *cuts)
+static int find_slots(struct stg_partitions *partitions)
 {
-    const struct stg_graph *graph = cuts->graph;
+    const struct stg_graph *graph = partitions->graph;
     size_t n = 0;
     uint32_t *first = calloc(graph->n_nodes + 1, sizeof(*first));
     for (size_t i = 0; first != NULL && i < graph->n_nodes; i++) {
@@ -221,19 +227,19 @@ static int find_slots(struct stg_cuts *cuts)
     }
     bool *read = calloc(n + 1, sizeof(*read));
     size_t most = graph->boundary.n + n;
-    cuts->ref = stg_bump_alloc(&cuts->bump, most * sizeof(*cuts->ref));
-    cuts->slots.components =
-        stg_bump_alloc(&cuts->bump, most * sizeof(*cuts->slots.components));
+    partitions->ref = stg_bump_alloc(&partitions->bump, most * sizeof(*partitions->ref));
+    partitions->slots.components =
+        stg_bump_alloc(&partitions->bump, most * sizeof(*partitions->slots.components));
     int rc = -STAGER_RESOURCE_EXHAUSTED;
-    if (first != NULL && read != NULL && cuts->ref != NULL &&
-        cuts->slots.components != NULL) {
+    if (first != NULL && read != NULL && partitions->ref != NULL &&
+        partitions->slots.components != NULL) {
         for (uint32_t i = 0; i < graph->boundary.n; i++) {
-            cuts->ref[i] = (struct stg_ref){.kind = STG_REF_STAGED, .index = i};
-            cuts->slots.components[i] = graph->boundary.components[i];
+            partitions->ref[i] = (struct stg_ref){.kind = STG_REF_STAGED, .index = i};
+            partitions->slots.components[i] = graph->boundary.components[i];
         }
-        cuts->slots.n = graph->boundary.n;
+        partitions->slots.n = graph->boundary.n;
         find_read(graph, first, read);
-        rc = add_slots(cuts, first, read);
+        rc = add_slots(partitions, first, read);
     }
     free(first);
     free(read);
@@ -242,47 +248,47 @@ static int find_slots(struct stg_cuts *cuts)
 
 /* ---- life ---- */
 
-int stg_cuts_create(const struct stg_graph *graph, struct stg_cuts **ret,
-                    struct stg_err *err)
+int stg_partitions_create(const struct stg_graph *graph, struct stg_partitions **ret,
+                          struct stg_err *err)
 {
     assert(graph->has_element);
-    struct stg_cuts *cuts = calloc(1, sizeof(*cuts));
+    struct stg_partitions *partitions = calloc(1, sizeof(*partitions));
     struct verdict *verdicts = calloc(graph->n_nodes + 1, sizeof(*verdicts));
     int rc = -STAGER_RESOURCE_EXHAUSTED;
-    if (cuts != NULL && verdicts != NULL) {
-        cuts->graph = graph;
-        rc = find_nodes(cuts, verdicts);
+    if (partitions != NULL && verdicts != NULL) {
+        partitions->graph = graph;
+        rc = find_nodes(partitions, verdicts);
         if (rc == 0)
-            rc = find_slots(cuts);
+            rc = find_slots(partitions);
     }
     free(verdicts);
     if (rc < 0) {
-        stg_cuts_destroy(cuts);
+        stg_partitions_destroy(partitions);
         return stg_err(err, rc, "out of memory");
     }
-    *ret = cuts;
+    *ret = partitions;
     return 0;
 }
 
-void stg_cuts_destroy(struct stg_cuts *cuts)
+void stg_partitions_destroy(struct stg_partitions *partitions)
 {
-    if (cuts == NULL)
+    if (partitions == NULL)
         return;
-    stg_bump_finish(&cuts->bump);
-    free(cuts);
+    stg_bump_finish(&partitions->bump);
+    free(partitions);
 }
 
-const struct stg_schema *stg_cuts_slots(const struct stg_cuts *cuts)
+const struct stg_schema *stg_partitions_slots(const struct stg_partitions *partitions)
 {
-    return &cuts->slots;
+    return &partitions->slots;
 }
 
-size_t stg_cuts_n_nodes(const struct stg_cuts *cuts)
+size_t stg_partitions_n_nodes(const struct stg_partitions *partitions)
 {
-    return cuts->n_nodes;
+    return partitions->n_nodes;
 }
 
-const char *stg_cuts_node(const struct stg_cuts *cuts, size_t i)
+const char *stg_partitions_node(const struct stg_partitions *partitions, size_t i)
 {
-    return cuts->graph->nodes[cuts->nodes[i]].spec->name;
+    return partitions->graph->nodes[partitions->nodes[i]].spec->name;
 }

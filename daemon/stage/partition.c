@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/stage/cut.h"
+#include "daemon/stage/partition.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,10 +9,11 @@
 
 /* ---- what clients need ---- */
 
-int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cuts,
-                   struct stg_cut_needs **ret, struct stg_err *err)
+int stg_needs_read(const struct stg_request *request,
+                   const struct stg_partitions *partitions,
+                   struct stg_partition_needs **ret, struct stg_err *err)
 {
-    struct stg_cut_wanted wanted = {
+    struct stg_partition_wanted wanted = {
         .has_fields = request->has_fields,
         .fields = request->fields,
         .n_fields = request->n_fields,
@@ -23,7 +24,7 @@ int stg_needs_read(const struct stg_request *request, const struct stg_cuts *cut
         .unsupported = request->unsupported,
         .n_unsupported = request->n_unsupported,
     };
-    return stg_cut_needs_create(cuts, &wanted, ret, err);
+    return stg_partition_needs_create(partitions, &wanted, ret, err);
 }
 
 static bool counts(const struct stg_client *client)
@@ -34,7 +35,7 @@ static bool counts(const struct stg_client *client)
 /* Returns how many; *ret is the caller's to free, NULL: none, or out of memory. It has
  * room for one more. */
 static size_t gather(const struct stg_stage *stage, const struct stg_client *but,
-                     const struct stg_cut_needs ***ret)
+                     const struct stg_partition_needs ***ret)
 {
     size_t n = 0;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
@@ -61,29 +62,30 @@ static bool must_be_wide(const struct stg_stage *stage)
 /* ---- which clients may be attached together ---- */
 
 /* How large a batch gets for all of them. */
-static int find_bytes(const struct stg_cuts *cuts,
-                      const struct stg_cut_needs *const *needs, size_t n, uint64_t *ret,
-                      struct stg_err *err)
+static int find_bytes(const struct stg_partitions *partitions,
+                      const struct stg_partition_needs *const *needs, size_t n,
+                      uint64_t *ret, struct stg_err *err)
 {
-    struct stg_cut *cut = NULL;
-    bool *moved = calloc(stg_cuts_n_nodes(cuts) + 1, sizeof(*moved));
+    struct stg_partition *partition = NULL;
+    bool *moved = calloc(stg_partitions_n_nodes(partitions) + 1, sizeof(*moved));
     if (moved == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    stg_cuts_least(cuts, needs, n, moved);
-    int rc = stg_cut_create(cuts, needs, n, moved, true, &cut, err);
+    stg_partitions_least(partitions, needs, n, moved);
+    int rc = stg_partition_create(partitions, needs, n, moved, true, &partition, err);
     free(moved);
     if (rc < 0)
         return rc;
-    *ret = stg_cut_batch_bytes(cut);
-    stg_cut_destroy(cut);
+    *ret = stg_partition_batch_bytes(partition);
+    stg_partition_destroy(partition);
     return 0;
 }
 
-static int check_size(const struct stg_stage *stage, const struct stg_cut_needs *more,
+static int check_size(const struct stg_stage *stage,
+                      const struct stg_partition_needs *more,
                       const struct stg_client *back, struct stg_err *err)
 {
-    const struct stg_cuts *cuts = stage->config.cuts;
-    const struct stg_cut_needs **needs;
+    const struct stg_partitions *partitions = stage->config.partitions;
+    const struct stg_partition_needs **needs;
     uint64_t bytes = 0;
     bool is_ahead = false;
     int rc = 0;
@@ -92,9 +94,9 @@ static int check_size(const struct stg_stage *stage, const struct stg_cut_needs 
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     needs[n++] = more;
     for (size_t i = 0; i < n; i++)
-        is_ahead |= stg_cut_needs_ahead(cuts, needs[i]);
+        is_ahead |= stg_partition_needs_ahead(partitions, needs[i]);
     if (is_ahead)
-        rc = find_bytes(cuts, needs, n, &bytes, err);
+        rc = find_bytes(partitions, needs, n, &bytes, err);
     free(needs);
     if (rc < 0 || bytes <= stage->plan.max_batch_bytes)
         return rc;
@@ -108,20 +110,21 @@ static int check_size(const struct stg_stage *stage, const struct stg_cut_needs 
     return rc;
 }
 
-int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *needs,
+int stg_needs_check(const struct stg_stage *stage,
+                    const struct stg_partition_needs *needs,
                     const struct stg_client *back, struct stg_err *err)
 {
-    const struct stg_cuts *cuts = stage->config.cuts;
+    const struct stg_partitions *partitions = stage->config.partitions;
     int rc = 0;
-    if (cuts == NULL)
+    if (partitions == NULL)
         return 0;
     for (const struct stg_client *c = stage->members.clients; rc == 0 && c != NULL;
          c = c->next) {
         if (!counts(c) || c == back)
             continue;
-        rc = stg_cut_needs_agree(cuts, needs, c->needs, err);
+        rc = stg_partition_needs_agree(partitions, needs, c->needs, err);
         if (rc == 0)
-            rc = stg_cut_needs_agree(cuts, c->needs, needs, err);
+            rc = stg_partition_needs_agree(partitions, c->needs, needs, err);
         if (rc < 0)
             stg_err_prefix(err, rc, "this trainer and client %s of pipeline %s",
                            c->client_id, stage->config.name);
@@ -131,10 +134,10 @@ int stg_needs_check(const struct stg_stage *stage, const struct stg_cut_needs *n
 
 /* ---- choosing ---- */
 
-/* While a cut is made. */
+/* While a partition is made. */
 struct choice {
     const struct stg_stage *stage;
-    const struct stg_cut_needs *const *needs;
+    const struct stg_partition_needs *const *needs;
     size_t n;
     bool *moved, *least; /* one a node that may move */
     bool has_least;
@@ -145,12 +148,12 @@ struct choice {
 static void choose(struct choice *choice)
 {
     const struct stg_stage *stage = choice->stage;
-    const struct stg_cuts *cuts = stage->config.cuts;
+    const struct stg_partitions *partitions = stage->config.partitions;
     enum stg_smart_stage mode = stage->config.spec->smart_stage;
     bool is_auto = mode == STG_SMART_STAGE_AUTO;
-    stg_cuts_least(cuts, choice->needs, choice->n, choice->least);
-    stg_cuts_largest(cuts, choice->needs, choice->n, choice->moved);
-    for (size_t i = 0; i < stg_cuts_n_nodes(cuts); i++) {
+    stg_partitions_least(partitions, choice->needs, choice->n, choice->least);
+    stg_partitions_largest(partitions, choice->needs, choice->n, choice->moved);
+    for (size_t i = 0; i < stg_partitions_n_nodes(partitions); i++) {
         bool is_chosen = is_auto
                              ? stage->boundary.chosen != NULL && stage->boundary.chosen[i]
                              : mode == STG_SMART_STAGE_ON;
@@ -161,104 +164,107 @@ static void choose(struct choice *choice)
 
 /* NULL: it is the pipeline's own, or there is no memory for it, or a batch would be too
  * large. */
-static struct stg_stage_cut *make_cut(const struct choice *choice, const bool *moved)
+static struct stg_stage_partition *make_partition(const struct choice *choice,
+                                                  const bool *moved)
 {
     const struct stg_stage *stage = choice->stage;
-    struct stg_stage_cut *made = calloc(1, sizeof(*made));
-    struct stg_cut *cut = NULL;
-    int rc = stg_cut_create(stage->config.cuts, choice->needs, choice->n, moved,
-                            must_be_wide(stage), &cut, NULL);
-    if (made == NULL || rc < 0 || stg_cut_is_own(cut) ||
-        stg_cut_batch_bytes(cut) > stage->plan.max_batch_bytes) {
-        stg_cut_destroy(cut);
+    struct stg_stage_partition *made = calloc(1, sizeof(*made));
+    struct stg_partition *partition = NULL;
+    int rc = stg_partition_create(stage->config.partitions, choice->needs, choice->n,
+                                  moved, must_be_wide(stage), &partition, NULL);
+    if (made == NULL || rc < 0 || stg_partition_is_own(partition) ||
+        stg_partition_batch_bytes(partition) > stage->plan.max_batch_bytes) {
+        stg_partition_destroy(partition);
         free(made);
         return NULL;
     }
-    *made =
-        (struct stg_stage_cut){.refs = 1, .cut = cut, .is_least = moved == choice->least};
+    *made = (struct stg_stage_partition){
+        .refs = 1, .partition = partition, .is_least = moved == choice->least};
     return made;
 }
 
 /* As `moved`, and with what it falls back on. */
-static struct stg_stage_cut *make_cuts(const struct choice *choice)
+static struct stg_stage_partition *make_partition(const struct choice *choice)
 {
-    size_t bytes = stg_cuts_n_nodes(choice->stage->config.cuts) * sizeof(*choice->moved);
+    size_t bytes =
+        stg_partitions_n_nodes(choice->stage->config.partitions) * sizeof(*choice->moved);
     if (!choice->has_least)
-        return make_cut(choice, choice->moved);
-    struct stg_stage_cut *least = make_cut(choice, choice->least);
+        return make_partition(choice, choice->moved);
+    struct stg_stage_partition *least = make_partition(choice, choice->least);
     if (least == NULL || memcmp(choice->moved, choice->least, bytes) == 0)
         return least;
-    struct stg_stage_cut *cut = make_cut(choice, choice->moved);
-    if (cut == NULL)
+    struct stg_stage_partition *partition = make_partition(choice, choice->moved);
+    if (partition == NULL)
         return least;
-    cut->least = least;
-    return cut;
+    partition->least = least;
+    return partition;
 }
 
-static struct stg_stage_cut *find_cut(const struct stg_stage *stage,
-                                      const struct stg_cut_needs *const *needs, size_t n)
+static struct stg_stage_partition *find_partition(
+    const struct stg_stage *stage, const struct stg_partition_needs *const *needs,
+    size_t n)
 {
-    size_t n_nodes = stg_cuts_n_nodes(stage->config.cuts);
+    size_t n_nodes = stg_partitions_n_nodes(stage->config.partitions);
     struct choice choice = {.stage = stage, .needs = needs, .n = n};
-    struct stg_stage_cut *cut = NULL;
+    struct stg_stage_partition *partition = NULL;
     choice.moved = calloc(2 * n_nodes + 1, sizeof(*choice.moved));
     if (choice.moved == NULL)
         return NULL;
     choice.least = choice.moved + n_nodes;
     choose(&choice);
-    cut = make_cuts(&choice);
+    partition = make_partition(&choice);
     free(choice.moved);
-    return cut;
+    return partition;
 }
 
-static bool same(const struct stg_stage_cut *a, const struct stg_stage_cut *b)
+static bool same(const struct stg_stage_partition *a, const struct stg_stage_partition *b)
 {
     if (a == NULL || b == NULL)
         return a == b;
-    return a->is_least == b->is_least && stg_cut_same(a->cut, b->cut) &&
+    return a->is_least == b->is_least && stg_partition_same(a->partition, b->partition) &&
            same(a->least, b->least);
 }
 
-static void number(struct stg_stage *stage, struct stg_stage_cut *cut)
+static void number(struct stg_stage *stage, struct stg_stage_partition *partition)
 {
-    cut->number = ++stage->boundary.n_cuts;
-    cut->n_known = stage->members.n_joined;
+    partition->number = ++stage->boundary.n_partitions;
+    partition->n_known = stage->members.n_joined;
 }
 
-static void replace(struct stg_stage *stage, struct stg_stage_cut *next)
+static void replace(struct stg_stage *stage, struct stg_stage_partition *next)
 {
     if (next != NULL) {
         number(stage, next);
         if (next->least != NULL)
             number(stage, next->least);
         stg_stage_log(stage, STG_LOG_DEBUG,
-                      "pipeline %s: cut %" PRIu64 " from item %" PRIu64 " on",
+                      "pipeline %s: partition %" PRIu64 " from item %" PRIu64 " on",
                       stage->config.name, next->number, stage->pass.next_number);
     }
-    stg_stage_cut_unref(stage->boundary.cut);
-    stage->boundary.cut = next;
+    stg_stage_partition_unref(stage->boundary.partition);
+    stage->boundary.partition = next;
     stage->effects.events.has_changed = true; /* items take another time with it */
 }
 
 /* Without clients, or without memory to make a better one, it is the pipeline's own. */
 void stg_stage_recut(struct stg_stage *stage)
 {
-    const struct stg_cut_needs **needs = NULL;
-    struct stg_stage_cut *cut = NULL;
-    if (stage->config.cuts == NULL || stage->stop.is_on)
+    const struct stg_partition_needs **needs = NULL;
+    struct stg_stage_partition *partition = NULL;
+    if (stage->config.partitions == NULL || stage->stop.is_on)
         return;
     size_t n = gather(stage, NULL, &needs);
     if (n > 0)
-        cut = find_cut(stage, needs, n);
+        partition = find_partition(stage, needs, n);
     free(needs);
-    if (cut == NULL || !same(cut, stage->boundary.cut)) {
-        replace(stage, cut);
+    if (partition == NULL || !same(partition, stage->boundary.partition)) {
+        replace(stage, partition);
         return;
     }
-    stage->boundary.cut->n_known = stage->members.n_joined;
-    if (stage->boundary.cut->least != NULL)
-        stage->boundary.cut->least->n_known = stage->members.n_joined;
-    stg_stage_cut_unref(cut);
+    stage->boundary.partition->n_known = stage->members.n_joined;
+    if (stage->boundary.partition->least != NULL)
+        stage->boundary.partition->least->n_known = stage->members.n_joined;
+    stg_stage_partition_unref(partition);
 }
 
 /* ---- a partition that is proposed ---- */
@@ -266,16 +272,16 @@ void stg_stage_recut(struct stg_stage *stage)
 /* moved: one bool a node; those that have to run ahead are added. */
 static int check(const struct stg_stage *stage, bool *moved, struct stg_err *err)
 {
-    const struct stg_cuts *cuts = stage->config.cuts;
-    const struct stg_cut_needs **needs = NULL;
-    bool *least = calloc(stg_cuts_n_nodes(cuts) + 1, sizeof(*least));
+    const struct stg_partitions *partitions = stage->config.partitions;
+    const struct stg_partition_needs **needs = NULL;
+    bool *least = calloc(stg_partitions_n_nodes(partitions) + 1, sizeof(*least));
     if (least == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     size_t n = gather(stage, NULL, &needs);
-    stg_cuts_least(cuts, needs, n, least);
-    for (size_t i = 0; i < stg_cuts_n_nodes(cuts); i++)
+    stg_partitions_least(partitions, needs, n, least);
+    for (size_t i = 0; i < stg_partitions_n_nodes(partitions); i++)
         moved[i] = moved[i] || least[i];
-    int rc = stg_cuts_check(cuts, needs, n, moved, err);
+    int rc = stg_partitions_check(partitions, needs, n, moved, err);
     free(needs);
     free(least);
     return rc;
@@ -284,13 +290,13 @@ static int check(const struct stg_stage *stage, bool *moved, struct stg_err *err
 static int copy_checked(const struct stg_stage *stage, const bool *moved, bool **ret,
                         struct stg_err *err)
 {
-    if (stage->config.cuts == NULL ||
+    if (stage->config.partitions == NULL ||
         stage->config.spec->smart_stage != STG_SMART_STAGE_AUTO)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "the pipeline does not say smart_stage: auto");
     if (moved == NULL)
         return 0;
-    size_t n = stg_cuts_n_nodes(stage->config.cuts);
+    size_t n = stg_partitions_n_nodes(stage->config.partitions);
     bool *copy = calloc(n + 1, sizeof(*copy));
     if (copy == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -303,7 +309,8 @@ static int copy_checked(const struct stg_stage *stage, const bool *moved, bool *
     return rc;
 }
 
-int stg_stage_set_cut(struct stg_stage *stage, const bool *moved, struct stg_err *err)
+int stg_stage_set_partition(struct stg_stage *stage, const bool *moved,
+                            struct stg_err *err)
 {
     bool *chosen = NULL;
     pthread_mutex_lock(&stage->lock);
@@ -334,13 +341,13 @@ static struct stg_smart_view see_trials(const struct stg_stage *stage)
 
 static void show_load(struct stg_stage *stage)
 {
-    const struct stg_stage_cut *cut = stage->boundary.cut;
-    const struct stg_cut_needs **needs;
+    const struct stg_stage_partition *partition = stage->boundary.partition;
+    const struct stg_partition_needs **needs;
     stg_stage_measure(stage);
     struct stg_partition_load seen = {
         .measure = stage->observers.measure,
         .n_needs = gather(stage, NULL, &needs),
-        .moved = cut != NULL ? stg_cut_moved(cut->cut) : NULL,
+        .moved = partition != NULL ? stg_partition_moved(partition->partition) : NULL,
         .n_clients = stage->members.n_attached,
         .shares = stage->config.delivery != STG_DELIVERY_BROADCAST,
     };
@@ -366,7 +373,7 @@ static void apply_partition(struct stg_stage *stage)
     const bool *moved;
     if (!stg_partitioner_proposes(p, &moved))
         return;
-    if (stg_stage_set_cut(stage, moved, &err) == 0) {
+    if (stg_stage_set_partition(stage, moved, &err) == 0) {
         stg_partitioner_accepted(p);
         return;
     }
@@ -374,10 +381,10 @@ static void apply_partition(struct stg_stage *stage)
     pthread_mutex_lock(&stage->lock);
     stg_partitioner_refused(p, stg_now_ns(), err.text);
     pthread_mutex_unlock(&stage->lock);
-    stg_stage_set_cut(stage, NULL, &err);
+    stg_stage_set_partition(stage, NULL, &err);
 }
 
-int stg_stage_choose_cut(struct stg_stage *stage)
+int stg_stage_choose_partition(struct stg_stage *stage)
 {
     struct stg_partitioner *p = stage->observers.partitioner;
     bool plans = false;
@@ -408,10 +415,10 @@ int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err)
 {
     const struct stg_stage_config *config = &stage->config;
     struct stg_observers *observers = &stage->observers;
-    if (config->cuts == NULL || config->spec->smart_stage != STG_SMART_STAGE_AUTO)
+    if (config->partitions == NULL || config->spec->smart_stage != STG_SMART_STAGE_AUTO)
         return 0;
     observers->partitioner = stg_partitioner_create(
-        config->cuts, stage->plan.max_batch_bytes, &observers->measure->decisions);
+        config->partitions, stage->plan.max_batch_bytes, &observers->measure->decisions);
     return observers->partitioner != NULL
                ? 0
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -427,20 +434,20 @@ void stg_stage_finish_choice(struct stg_stage *stage)
 
 /* ---- reports ---- */
 
-void stg_stage_show_cut(const struct stg_stage *stage, struct stg_bump *bump,
-                        struct stg_pipeline_status *ret)
+void stg_stage_show_partition(const struct stg_stage *stage, struct stg_bump *bump,
+                              struct stg_pipeline_status *ret)
 {
-    ret->own_cuts = stage->boundary.n_own_cuts;
-    if (stage->boundary.cut == NULL)
+    ret->own_partitions = stage->boundary.n_own_partitions;
+    if (stage->boundary.partition == NULL)
         return;
-    ret->cut = stage->boundary.cut->number;
-    const struct stg_cuts *cuts = stage->config.cuts;
-    const bool *moved = stg_cut_moved(stage->boundary.cut->cut);
-    size_t n_nodes = stg_cuts_n_nodes(cuts), n = 0;
+    ret->partition = stage->boundary.partition->number;
+    const struct stg_partitions *partitions = stage->config.partitions;
+    const bool *moved = stg_partition_moved(stage->boundary.partition->partition);
+    size_t n_nodes = stg_partitions_n_nodes(partitions), n = 0;
     const char **names = stg_bump_alloc(bump, n_nodes * sizeof(*names));
     for (size_t i = 0; names != NULL && i < n_nodes; i++) {
         if (moved[i])
-            names[n++] = stg_cuts_node(cuts, i);
+            names[n++] = stg_partitions_node(partitions, i);
     }
     ret->moved = names;
     ret->n_moved = n;
