@@ -297,7 +297,7 @@ int stager_open(struct stager *client, const char *name,
  * client, file, worker or process, since when), as far as stagerd tells within 25 ms;
  * FAILED_PRECONDITION at once when max_in_flight batches are in hand (says which);
  * UNAVAILABLE when the daemon is gone; ABORTED when the pipeline was replaced or deleted;
- * an error item's own code, or INVALID_ARGUMENT for a staged batch that cannot be cut
+ * an error item's own code, or INVALID_ARGUMENT for a staged batch that cannot be sliced
  * into slices, after which the stream goes on (stager_stream_info says whether it does).
  * With batch_size the slices of a staged batch come in order; each is released by itself,
  * and the staged batch goes back with its last one. max_in_flight counts staged batches.

@@ -321,8 +321,8 @@ uint64_t stg_batch_writer_seal(struct stg_batch_writer *w)
     return total;
 }
 
-/* Cuts before a byte that continues a UTF-8 character. */
-static size_t cut_text(const char *text, size_t max_bytes)
+/* Truncates before a byte that continues a UTF-8 character. */
+static size_t truncate_text(const char *text, size_t max_bytes)
 {
     size_t bytes = strlen(text);
     if (bytes <= max_bytes)
@@ -340,7 +340,7 @@ uint64_t stg_batch_write_error(void *base, uint64_t capacity_bytes, int code,
     assert(capacity_bytes >= STG_GRANULE_BYTES);
     struct stg_batch_header *header = base;
     uint64_t room = capacity_bytes - sizeof(*header) - 1;
-    size_t bytes = cut_text(text, room < UINT32_MAX ? room : UINT32_MAX - 1);
+    size_t bytes = truncate_text(text, room < UINT32_MAX ? room : UINT32_MAX - 1);
     *header = (struct stg_batch_header){
         .magic = STG_MAGIC_BATCH,
         .major = STG_LAYOUT_MAJOR,

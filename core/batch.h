@@ -126,7 +126,7 @@ void stg_batch_writer_share(struct stg_batch_writer *w, uint32_t i, uint32_t k);
 uint64_t stg_batch_writer_seal(struct stg_batch_writer *w);
 
 /* An error item: no tensors, a code (positive) and a text. Returns total bytes.
- * capacity_bytes must be at least STG_GRANULE_BYTES. The text is cut to fit. */
+ * capacity_bytes must be at least STG_GRANULE_BYTES. The text is truncated to fit. */
 uint64_t stg_batch_write_error(void *base, uint64_t capacity_bytes, int code,
                                const char *text);
 

@@ -37,7 +37,7 @@ void *stg_bump_alloc_raw(struct stg_bump *bump, size_t bytes);
 /* A NUL-terminated copy of n bytes. NULL when out of memory. */
 char *stg_bump_strndup(struct stg_bump *bump, const char *s, size_t n);
 
-/* A formatted copy, cut to 1023 bytes. NULL when out of memory. */
+/* A formatted copy, truncated to 1023 bytes. NULL when out of memory. */
 char *stg_bump_printf(struct stg_bump *bump, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -56,7 +56,7 @@ struct stg_device {
 
     /* How many devices there are. UNAVAILABLE with the reason (no driver, no device). */
     int (*count)(int *ret, struct stg_err *err);
-    /* "NVIDIA H200, compute capability 9.0, 139 GiB", cut to bytes. */
+    /* "NVIDIA H200, compute capability 9.0, 139 GiB", truncated to bytes. */
     int (*describe)(int device, char *buf, size_t bytes, struct stg_err *err);
     int (*facts)(int device, struct stg_device_facts *ret, struct stg_err *err);
 

@@ -293,9 +293,9 @@ static bool is_name(const struct stg_trace_page *page, uint32_t i, const char *t
 {
     const struct stg_trace_name *name = &page->names[i];
     size_t bytes = strlen(text),
-           cut = bytes > NAME_MAX_BYTES ? bytes - NAME_MAX_BYTES : 0;
-    return name->bytes == bytes - cut &&
-           memcmp(page->text + name->offset, text + cut, name->bytes) == 0;
+           from = bytes > NAME_MAX_BYTES ? bytes - NAME_MAX_BYTES : 0;
+    return name->bytes == bytes - from &&
+           memcmp(page->text + name->offset, text + from, name->bytes) == 0;
 }
 
 /* Behind those of the nodes. The lock is held. */

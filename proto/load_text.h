@@ -55,7 +55,7 @@ bool stg_text_is_null(const struct stg_text_node *node);
 /* What was found, for messages: `4`, "a list", `the string "x"`. Returns buf. */
 const char *stg_text_found(const struct stg_text_node *node, char *buf, size_t bytes);
 
-/* A copy for messages: control characters as \xNN, cut to fit. Returns buf. */
+/* A copy for messages: control characters as \xNN, truncated to fit. Returns buf. */
 const char *stg_text_printable(const char *s, size_t n, char *buf, size_t bytes);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Looks over the bytes of a message before protobuf-c sees them, by the schema's
- * descriptors: protobuf-c would cut a string at a NUL, take any number for an enum, keep
- * any number of unknown fields, merge what is given twice, and say nothing of what is
- * wrong. Allocates nothing. https://protobuf.dev/programming-guides/encoding/
+ * descriptors: protobuf-c would truncate a string at a NUL, take any number for an enum,
+ * keep any number of unknown fields, merge what is given twice, and say nothing of what
+ * is wrong. Allocates nothing. https://protobuf.dev/programming-guides/encoding/
  */
 #include <assert.h>
 #include <stdio.h>
@@ -88,16 +88,16 @@ static int item_take(struct scan *s, struct item *ret)
     switch (ret->wire_type) {
     case VARINT:
         if (!varint_take(s, MAX_VARINT_BYTES, &ret->value))
-            return fail(s, "a number is cut or too long");
+            return fail(s, "a number is truncated or too long");
         return 0;
     case BYTES:
         if (!varint_take(s, MAX_VARINT_BYTES, &n) || n > SIZE_MAX)
-            return fail(s, "a length is cut or too long");
+            return fail(s, "a length is truncated or too long");
         ret->bytes = s->at;
         ret->n = (size_t)n;
         return skip(s, ret->n) ? 0 : fail(s, "a length runs over the end");
-    case BITS64: return skip(s, 8) ? 0 : fail(s, "a number is cut");
-    case BITS32: return skip(s, 4) ? 0 : fail(s, "a number is cut");
+    case BITS64: return skip(s, 8) ? 0 : fail(s, "a number is truncated");
+    case BITS32: return skip(s, 4) ? 0 : fail(s, "a number is truncated");
     default: return fail(s, "a group, or no wire type");
     }
 }

@@ -133,7 +133,8 @@ struct stg_compute {
      * one of them once. */
     int (*synchronize)(struct stg_compute_graph *graph, struct stg_err *err);
 
-    /* Where the last run computed, and why there: "cuda:0", "host: …", cut to bytes. */
+    /* Where the last run computed, and why there: "cuda:0", "host: …", truncated to
+     * bytes. */
     void (*tell)(const struct stg_compute_executor *executor, char *buf, size_t bytes);
 
     /* What was measured since the last call; valid until the next run or discard. False:

@@ -62,7 +62,7 @@ static int check_options(const struct stager_options *options, struct stg_err *e
     if (options->batch_size != 0)
         return stg_err(
             err, -STAGER_INVALID_ARGUMENT,
-            "batch_size cuts batches in the memory of the host: it does not go "
+            "batch_size slices batches in the memory of the host: it does not go "
             "with a device; let the pipeline make batches of that size");
     if (options->copy_on_write != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

@@ -81,9 +81,9 @@ static int compare(const void *a, const void *b)
     return 0;
 }
 
-/* What lies in the window, cut to it. */
-static size_t cut(struct stg_trace_span *spans, size_t n, uint64_t begin_ns,
-                  uint64_t end_ns)
+/* What lies in the window, clipped to it. */
+static size_t clip(struct stg_trace_span *spans, size_t n, uint64_t begin_ns,
+                   uint64_t end_ns)
 {
     size_t n_in = 0;
     for (size_t i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ static bool load_track(struct stg_trace_view *view, uint32_t i)
     size_t n;
     if (!stg_trace_read(view->page, i, &to->spans, &n, &to->n_overwritten))
         return false;
-    to->n_spans = cut(to->spans, n, view->begin_ns, view->end_ns);
+    to->n_spans = clip(to->spans, n, view->begin_ns, view->end_ns);
     to->self_ns = calloc(to->n_spans + 1, sizeof(*to->self_ns));
     if (to->self_ns == NULL)
         return false;

@@ -23,8 +23,9 @@ static uint32_t part_at(const void *base, uint32_t i)
 
 /* ---- at open: what is known of the shapes ---- */
 
-static const char *no_rows = ": it has no rows to cut; open without batch_size, or stage "
-                             "a tensor that has one row for each row of the batch";
+static const char *no_rows =
+    ": it has no rows to slice; open without batch_size, or stage "
+    "a tensor that has one row for each row of the batch";
 
 static int check_component(const struct stg_schema *boundary, size_t i,
                            uint64_t batch_rows, struct stg_err *err)
@@ -47,7 +48,7 @@ static int check_component(const struct stg_schema *boundary, size_t i,
 }
 
 /* The first dimension as a slice has it. */
-static void cut_component(struct stg_schema *boundary, size_t i, uint32_t batch_size)
+static void slice_component(struct stg_schema *boundary, size_t i, uint32_t batch_size)
 {
     struct stg_component *c = &boundary->components[i];
     uint32_t next = i + 1 < boundary->n ? c[1].part : (uint32_t)STG_PART_VALUES;
@@ -75,7 +76,7 @@ int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
             return rc;
     }
     for (size_t i = 0; i < boundary->n; i++)
-        cut_component(boundary, i, batch_size);
+        slice_component(boundary, i, batch_size);
     return 0;
 }
 
@@ -116,7 +117,7 @@ static int check_order(const struct stg_tensor *indices, const char *name,
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "tensor %s: entry %" PRId64 " is of row %" PRId64
                            ", after one of row %" PRId64
-                           ": only indices that are in order can be cut into slices",
+                           ": only indices that are in order can be sliced",
                            name, i, at[i * rank], at[(i - 1) * rank]);
     }
     return 0;

@@ -7,16 +7,16 @@
 
 #include "client/stream/stream.h"
 
-/* May this boundary be cut into batch_size rows? INVALID_ARGUMENT gives the reason; else
- * the boundary becomes that of a slice. batch_rows: of a whole staged batch, 0: not
- * known. */
+/* May this boundary be sliced into batches of batch_size rows? INVALID_ARGUMENT gives the
+ * reason; else the boundary becomes that of a slice. batch_rows: of a whole staged batch,
+ * 0: not known. */
 int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
                        uint64_t batch_rows, const char *pipeline, struct stg_err *err);
 
 /* Of what a slice carries besides the graph knows how many rows it has. */
 void stg_slice_slots(struct stg_schema *slots);
 
-/* Opens a staged batch, checks that it can be cut and says into how many. */
+/* Opens a staged batch, checks that it can be sliced, and returns into how many. */
 int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
                       struct stg_err *err);
 

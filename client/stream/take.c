@@ -55,7 +55,7 @@ static int find_batch(struct stager_stream *stream, const struct stg_descriptor 
     return 0;
 }
 
-/* The next slice of the staged batch that is being cut. Out of memory: another try may
+/* The next slice of the staged batch that is being sliced. Out of memory: another try may
  * get it. */
 static int take_slice(struct stager_stream *stream, struct stager_batch **ret)
 {
@@ -244,7 +244,7 @@ static int say_all_held(struct stager_stream *stream)
 }
 
 /* The rest of the batch that is being sliced may be another's by now. */
-static int cut_off(struct stager_stream *stream)
+static int end_revoked(struct stager_stream *stream)
 {
     struct stg_leased *leased = stream->current;
     stream->current = NULL;
@@ -261,7 +261,7 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
     if (stream->finished != 0)
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (stg_ring_is_revoked(&stream->ring))
-        return cut_off(stream);
+        return end_revoked(stream);
     if (stream->current != NULL)
         return take_slice(stream, ret);
     if (stream->at_end)
@@ -276,7 +276,7 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
     while (!stg_ring_take(&stream->ring, &d)) {
         int rc = wait_for_descriptor(stream, timeout_millis);
         if (rc == 0 && stg_ring_is_revoked(&stream->ring))
-            return cut_off(stream);
+            return end_revoked(stream);
         if (rc < 0) {
             if (timeout_millis != 0)
                 set_waiting(stream, false);

@@ -141,7 +141,7 @@ int stg_leased_open(struct stager_stream *stream, struct stg_leased *leased,
 }
 
 /* The slice's part of a tensor of the staged batch. */
-static void cut(const struct stg_slice_window *window, struct stg_tensor *tensor)
+static void slice_tensor(const struct stg_slice_window *window, struct stg_tensor *tensor)
 {
     if (window->n < 0)
         return;
@@ -170,7 +170,7 @@ void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_ten
 {
     stg_batch_tensor_at(batch->leased->base, i, ret, ret_name);
     if (i < batch->n_windows)
-        cut(&batch->windows[i], ret);
+        slice_tensor(&batch->windows[i], ret);
 }
 
 void stg_tensor_show(const char *name, const struct stg_tensor *tensor,

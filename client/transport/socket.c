@@ -19,7 +19,8 @@
 /* How often a wait asks the thread's patience. */
 #define ASK_NS 100000000
 
-/* More than any reply carries, so that a wrong count is seen and closed, not cut. */
+/* More than any reply carries, so that a wrong count is seen and closed, not truncated.
+ */
 #define MAX_FDS 16
 
 /* ---- patience ---- */
@@ -196,7 +197,7 @@ int stg_socket_send(int fd, const void *data, size_t bytes, int64_t deadline_ns,
     }
 }
 
-/* All descriptors of a message, cut or not. */
+/* All descriptors of a message, truncated or not. */
 static size_t take_fds(struct msghdr *msg, int *fds, size_t max_fds)
 {
     size_t n = 0;

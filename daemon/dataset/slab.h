@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory for many records of similar sizes that come and go in any order: slabs of 64
- * KiB, each cut into pieces of one size class, of whole cache lines (beyond that at most
- * a fifth is lost to rounding); a slab that is empty serves any class again. Larger
+ * KiB, each divided into pieces of one size class, of whole cache lines (beyond that at
+ * most a fifth is lost to rounding); a slab that is empty serves any class again. Larger
  * pieces have memory of their own. A piece is named by its place, four bytes; what is
  * known of a slab lies in a table, not in its memory, so that a piece is given out and
  * taken back without a wait for memory. Slabs lie in regions, large ones in huge pages

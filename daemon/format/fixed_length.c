@@ -45,7 +45,8 @@ static int ragged(struct fixed_length *r, struct stg_records *ret)
     stg_err(&ret->bad, -STAGER_DATA_LOSS,
             "record %" PRIu64 " (offset %" PRIu64 "): the file ends with its %" PRIu64
             " bytes, which is not a header of %" PRIu64 ", records of %" PRIu64
-            " and a footer of %" PRIu64 ": it was cut, or record_bytes, header_bytes or "
+            " and a footer of %" PRIu64
+            ": it was truncated, or record_bytes, header_bytes or "
             "footer_bytes is another",
             r->record, offset, bytes, options->header_bytes, options->record_bytes,
             options->footer_bytes);

@@ -192,7 +192,7 @@ enum found {
     SAMPLE,   /* there is one, whole */
     SPOILT,   /* there is one, to be reported */
     NOTHING,  /* the archive has no more */
-    DAMAGED,  /* it is damaged or cut behind what was looked at: member.what */
+    DAMAGED,  /* it is damaged or truncated behind what was looked at: member.what */
     ELSEWHERE /* the next sample is not in this chunk */
 };
 
@@ -302,12 +302,12 @@ static int find_sample(struct tar *r, bool same_chunk, struct stg_err *err)
 
 static int tell_damage(struct tar *r, struct stg_records *ret)
 {
-    stg_err(
-        &ret->bad, -STAGER_DATA_LOSS,
-        "record %" PRIu64 " (offset %" PRIu64
-        "): %s: it was cut, or is no tar archive, or is damaged; the rest of the file "
-        "is lost",
-        r->record, stg_window_offset(&r->window) + r->at, r->member.what);
+    stg_err(&ret->bad, -STAGER_DATA_LOSS,
+            "record %" PRIu64 " (offset %" PRIu64
+            "): %s: it was truncated, or is no tar archive, or is damaged; the rest of "
+            "the file "
+            "is lost",
+            r->record, stg_window_offset(&r->window) + r->at, r->member.what);
     r->lost = true;
     ret->n = 0;
     return STG_FORMAT_RECORDS;

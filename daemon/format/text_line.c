@@ -14,7 +14,7 @@
  * [scan, searched) are the ones of `lines` from next_line on.
  *
  * While reads are planned ahead, they lie in a row behind fill: in the chunk, then in
- * chunks of their own, each behind some room for the line that is cut by the end of the
+ * chunks of their own, each behind some room for the line that is split by the end of the
  * chunk before. The window asks for nothing meanwhile. */
 struct text_line {
     struct stg_window window;

@@ -18,7 +18,7 @@
  * privilege, no core, few descriptors, bounded memory; dies with `parent`. */
 int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err);
 
-/* System calls that a endpoint does not need fail from here on, in threads to come too.
+/* System calls that an endpoint does not need fail from here on, in threads to come too.
  * 0, or UNIMPLEMENTED where the kernel or a sandbox around us has no such filter. */
 int stg_gate_filter(struct stg_err *err);
 

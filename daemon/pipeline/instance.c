@@ -299,7 +299,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->config = (struct stg_stage_config){
         .spec = definition->spec,
         .graph = definition->graph,
-        .cuts = definition->partitions,
+        .partitions = definition->partitions,
         .generation = pipeline->generation,
         .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
         .first_number = private_run ? 0 : pipeline->next_number,

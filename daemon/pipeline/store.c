@@ -81,7 +81,8 @@ bool stg_store_folder(const struct stg_settings *settings, char *ret, size_t byt
     return n > 0 && (size_t)n < bytes;
 }
 
-/* Fills the lines before a text. The name of the file is cut where it leaves no room. */
+/* Fills the lines before a text. The name of the file is truncated where it leaves no
+ * room. */
 static void header_lines(const struct stg_definition *definition, uint64_t generation,
                          char *buf, size_t bytes)
 {
@@ -119,9 +120,10 @@ static void sync_directory(const struct stg_settings *settings)
         return;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) < 0)
-        stg_log(STG_LOG_WARNING,
-                "%s: %s: an applied or deleted pipeline may not be so after a power cut",
-                path, strerror(errno));
+        stg_log(
+            STG_LOG_WARNING,
+            "%s: %s: an applied or deleted pipeline may not be so after a power failure",
+            path, strerror(errno));
     if (fd >= 0)
         close(fd);
 }

@@ -31,7 +31,7 @@ struct stg_smart_view {
     double free_cores;  /* idle */
 };
 
-/* A cut to try. */
+/* A partition to try. */
 struct stg_smart_partition {
     char label[96];   /* for people: what it moves */
     double predicted; /* its pace over that of the baseline: 1.2 is a fifth faster */
@@ -79,9 +79,9 @@ struct stg_smart {
 /* decisions gets a line for each thing that is decided. */
 void stg_smart_init(struct stg_smart *smart, struct stg_decisions *decisions);
 
-/* Milliseconds until the next call. smart->partitions[smart->in_force] is the cut to set,
- * from the next batch that is pulled on. When the state is PLAN, call stg_smart_plan, and
- * this again. */
+/* Milliseconds until the next call. smart->partitions[smart->in_force] is the partition
+ * to set, from the next batch that is pulled on. When the state is PLAN, call
+ * stg_smart_plan, and this again. */
 int stg_smart_tick(struct stg_smart *smart, const struct stg_smart_view *view);
 
 /* Does it try partitions now, or is about to? Nothing else is to be tried meanwhile. */

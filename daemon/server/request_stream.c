@@ -243,7 +243,7 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
     return 0;
 }
 
-/* A name that is cut short might be another one's. */
+/* A name that is truncated might be another one's. */
 static int check_options(const struct stg_request *request, struct stg_err *err)
 {
     size_t bytes = request->client_id != NULL ? strlen(request->client_id) : 0;

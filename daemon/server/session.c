@@ -231,7 +231,7 @@ static int send_message(struct stg_session *session, const void *bytes, size_t n
         return -STAGER_RESOURCE_EXHAUSTED;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK)
-        stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was cut off",
+        stg_log(STG_LOG_WARNING, "pid %d does not read its replies and was disconnected",
                 (int)session->pid);
     stg_session_close(session);
     return -STAGER_UNAVAILABLE;

@@ -2,7 +2,7 @@
  *
  * What daemon/autotune sees of a stage. The observers know no stage. stg_observe, called
  * by commit alone, passes the recorded events to them and applies the numbers that they
- * propose. cut.c does the same for the partition, once a tick of the loop.
+ * propose. partition.c does the same for the partition, once a tick of the loop.
  */
 #include "daemon/host/cpus.h"
 #include "daemon/stage/priv.h"

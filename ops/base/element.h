@@ -49,7 +49,7 @@ float stg_f32_from_f16(uint16_t bits);
 float stg_f32_from_bf16(uint16_t bits);
 
 /* Bytes [s, s + n) as they can stand in a message: at most 40 of them, what is not
- * printable as \xNN, "…" where it was cut. Returns buf. */
+ * printable as \xNN, "…" where it was truncated. Returns buf. */
 #define STG_QUOTE_BYTES 200
 const char *stg_quote(const char *s, size_t n, char buf[STG_QUOTE_BYTES]);
 

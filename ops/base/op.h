@@ -142,8 +142,8 @@ struct stg_op {
      * CONSTANT and PLACEHOLDER. */
     int (*run)(struct stg_op_run *ctx, struct stg_err *err);
     /* May be NULL: never. May run be called for parts of the rows, on many threads at
-     * once? Which inputs are cut like the outputs, a bit each (bit 63: that one and all
-     * behind it): row i of every output then depends on row i of those, on the other
+     * once? Which inputs are sliced like the outputs, a bit each (bit 63: that one and
+     * all behind it): row i of every output then depends on row i of those, on the other
      * inputs as they are, and on no further row; what else is in a shape does not depend
      * on which rows there are. 0: not with this plan and these shapes. Only plan, inputs
      * and n_inputs are set. */
@@ -167,7 +167,7 @@ struct stg_op {
     int (*initialize)(const void *plan, struct stg_tensor *variable, struct stg_err *err);
 };
 
-/* For `rows`: input 0 alone is cut. */
+/* For `rows`: input 0 alone is sliced. */
 uint64_t stg_rows_first(const struct stg_op_run *ctx);
 
 /* For `launches`: whatever it is. */

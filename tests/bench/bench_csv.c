@@ -117,7 +117,7 @@ struct input {
 struct pass {
     struct input *input;
     struct stg_dataset *dataset;
-    pthread_mutex_t lock; /* guards drawing */
+    pthread_mutex_t lock; /* guards pulling */
 };
 
 #define EXTENT_BYTES (16u << 20)

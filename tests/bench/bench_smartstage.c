@@ -128,8 +128,8 @@ static void criteo_text(const char *as, const char *mode, char *text)
         bench_die("a pipeline is too long");
 }
 
-/* A chain of two nodes behind the boundary: x -> first -> second -> target. cut: the
- * number of them before the boundary of the text. */
+/* A chain of two nodes behind the boundary: x -> first -> second -> target. partition:
+ * the number of them before the boundary of the text. */
 struct chain {
     const char *name;
     const char *element;        /* nodes that make x; the tensor of its feature is "x" */
@@ -138,13 +138,13 @@ struct chain {
 };
 
 static void chain_text(const struct chain *chain, const char *as, const char *mode,
-                       int cut, char *text)
+                       int partition, char *text)
 {
     static const char *const last[] = {"x", "first", "second"};
     char first[64], second[64], target[64];
-    snprintf(first, sizeof(first), cut == 0 ? "\"staged:f\"" : "x");
-    snprintf(second, sizeof(second), cut == 1 ? "\"staged:f\"" : "first");
-    snprintf(target, sizeof(target), cut == 2 ? "\"staged:f\"" : "second");
+    snprintf(first, sizeof(first), partition == 0 ? "\"staged:f\"" : "x");
+    snprintf(second, sizeof(second), partition == 1 ? "\"staged:f\"" : "first");
+    snprintf(target, sizeof(target), partition == 2 ? "\"staged:f\"" : "second");
     snprintf(text, YAML_BYTES,
              "name: %s\nsmart_stage: %s\ndataset:\n  - range: {stop: 1000000000}\n"
              "  - batch: {batch_size: 1024}\ngraph:\n%s"
@@ -153,7 +153,7 @@ static void chain_text(const struct chain *chain, const char *as, const char *mo
              "staged: {capacity: 4, max_batch_bytes: 16MiB, features: {f: %s}}\n"
              "targets: [target]\n",
              as, mode, chain->element, chain->first, first, chain->second, second,
-             chain->target, target, last[cut]);
+             chain->target, target, last[partition]);
 }
 
 /* ---- trainers ---- */
@@ -304,7 +304,8 @@ static void run_chain(struct subject *subject, const struct chain *chain)
         fixture_apply(&bench.fixture, text);
     }
     run_subject(subject);
-    printf("%s: cuts 1, 2 and auto give %.3f, %.3f and %.3f of what cut 0 gives; auto "
+    printf("%s: partitions 1, 2 and auto give %.3f, %.3f and %.3f of what partition 0 "
+           "gives; auto "
            "%.3f of the best\n",
            chain->name, bench_median(subject->ratios[1], subject->n_rounds),
            bench_median(subject->ratios[2], subject->n_rounds),

@@ -103,7 +103,7 @@ static void read_file(const struct input *input)
         bytes += (uint64_t)n;
     close(fd);
     if (bytes != input->bytes)
-        bench_die("%s: was cut", input->path);
+        bench_die("%s: was truncated", input->path);
 }
 
 static void run_dataset(const struct input *input)

@@ -140,7 +140,7 @@ def explain_of_what_runs_and_what_ran(daemon):
     assert all(t["bytes"] > 0 for t in reply["boundary"]), reply["boundary"]
     assert reply["n_daemon_runs"] > 0 and reply["n_trainer_runs"] > 0, reply
     out = expect(daemon, 0, "", "explain", "dlrm")
-    assert "held up by" in out and "--- cut ---" in out and all(name in out for name in nodes), out
+    assert "held up by" in out and "--- partition ---" in out and all(name in out for name in nodes), out
     dot = expect(daemon, 0, "", "explain", "dlrm", "--dot")
     assert dot.startswith('digraph "dlrm" {') and "style=bold" in dot, dot
     assert dot.count("[label=") == len(nodes) + sum(len(n["inputs"]) for n in nodes.values()), dot

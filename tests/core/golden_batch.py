@@ -6,7 +6,7 @@ import struct
 
 FLOAT32, INT32, STRING, INT64 = 1, 3, 7, 9
 # magic major minor kind n_tensors header_bytes entry_bytes | total_bytes generation number pass
-# epoch index n_dropped cut feed_version random_key[2] n_rows | error code offset bytes | reserved
+# epoch index n_dropped partition feed_version random_key[2] n_rows | error code offset bytes | reserved
 HEADER = "<IHHIIII" + "12Q" + "4I" + "15Q"
 # name offset, bytes, dtype, ndim, part, flags | shape | data offset, bytes, offsets', reserved
 ENTRY = "<6I8q5Q"

@@ -321,13 +321,13 @@ static void shapes_that_cannot_be_are_refused(void)
     free(base);
 }
 
-static void a_long_error_is_cut_at_a_character(void)
+static void a_long_error_is_truncated_at_a_character(void)
 {
     void *base = extent();
     struct stg_err err = {0};
     char *text = malloc(2 * STG_GRANULE_BYTES);
     size_t n = 0;
-    text[n++] = 'x'; /* so that the cut falls inside a character */
+    text[n++] = 'x'; /* so that the end falls inside a character */
     while (n < 2 * STG_GRANULE_BYTES - 2)
         n += (size_t)sprintf(text + n, "\xc3\xa4");
     uint64_t bytes = stg_batch_write_error(base, STG_GRANULE_BYTES, STAGER_ABORTED, text);
@@ -510,7 +510,7 @@ static void string_offsets_are_checked(void)
     }
 }
 
-static void a_batch_cut_anywhere_is_data_loss(void)
+static void a_batch_truncated_anywhere_is_data_loss(void)
 {
     struct stg_err err = {0};
     for (size_t bytes = 0; bytes < sizeof(golden_tensors); bytes++) {
@@ -586,12 +586,12 @@ static const struct stg_test tests[] = {
     TEST(empty_things_are_batches_too),
     TEST(the_error_for_a_batch_that_is_too_large_names_both_sizes),
     TEST(shapes_that_cannot_be_are_refused),
-    TEST(a_long_error_is_cut_at_a_character),
+    TEST(a_long_error_is_truncated_at_a_character),
     TEST(shapes_have_texts),
     TEST(every_wrong_field_is_data_loss),
     TEST(what_the_fields_of_others_would_hide_is_seen_alone),
     TEST(string_offsets_are_checked),
-    TEST(a_batch_cut_anywhere_is_data_loss),
+    TEST(a_batch_truncated_anywhere_is_data_loss),
     TEST_SLOW(mutations_never_lead_outside, 60),
     TEST(a_quick_check_does_not_look_at_rows),
 };

@@ -95,7 +95,7 @@ static void the_header_of_a_batch_has_its_fields_where_they_were(void)
     FIELD(stg_batch_header, epoch, 56, 8);
     FIELD(stg_batch_header, index, 64, 8);
     FIELD(stg_batch_header, n_dropped, 72, 8);
-    FIELD(stg_batch_header, cut, 80, 8);
+    FIELD(stg_batch_header, partition, 80, 8);
     FIELD(stg_batch_header, feed_version, 88, 8);
     FIELD(stg_batch_header, random_key, 96, 16);
     FIELD(stg_batch_header, n_rows, 112, 8);
@@ -129,7 +129,7 @@ static void the_pages_have_their_fields_where_they_were(void)
 {
     FIELD(stg_ring_page, header, 0, 64);
     FIELD(stg_ring_page, head, 64, 8);
-    FIELD(stg_ring_page, cut, 72, 4);
+    FIELD(stg_ring_page, revoked, 72, 4);
     FIELD(stg_ring_page, doorbell_wanted, 128, 4);
     FIELD(stg_ring_page, traced, 132, 4);
     FIELD(stg_ring_page, dropped_batches, 136, 8);

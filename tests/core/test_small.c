@@ -43,7 +43,7 @@ static void an_unread_error_keeps_its_code(void)
     CHECK_INT(stg_err_append(NULL, -STAGER_ABORTED, "x"), -STAGER_ABORTED);
 }
 
-static void long_texts_are_cut_and_end(void)
+static void long_texts_are_truncated_and_end(void)
 {
     char longest[3 * STG_ERR_TEXT_BYTES];
     memset(longest, 'y', sizeof(longest));
@@ -290,7 +290,7 @@ static void levels_have_names_and_hold(void)
 static const struct stg_test tests[] = {
     TEST(an_error_keeps_code_row_and_text),
     TEST(an_unread_error_keeps_its_code),
-    TEST(long_texts_are_cut_and_end),
+    TEST(long_texts_are_truncated_and_end),
     TEST(codes_have_their_usual_numbers),
     TEST(dtypes_are_numbered_as_in_tensorflow),
     TEST(bumps_are_zeroed_aligned_and_apart),

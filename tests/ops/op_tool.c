@@ -33,7 +33,7 @@ static bool get(void *to, size_t n)
 static void must_get(void *to, size_t n)
 {
     if (!get(to, n))
-        die("request cut short");
+        die("request truncated");
 }
 
 static void put(const void *from, size_t n)

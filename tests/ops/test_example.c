@@ -67,7 +67,7 @@ static const struct op_case by_hand[] = {
      "this is no tf.train.Example: byte 2 of the record: a length goes beyond the end",
      1},
     {"parse_example", INT, "string[1] \"\\xff\"", NULL,
-     "byte 1 of the record: a number is cut short", 0},
+     "byte 1 of the record: a number is truncated", 0},
     {"parse_example", INT, "string[1] \"\\x0b\"", NULL, "no type that an Example has", 0},
     {"parse_example", INT,
      "string[1] \"\\x0a\\x16" ENTRY(
@@ -282,8 +282,8 @@ static void a_damaged_record_is_refused_or_read_within_its_bounds(void)
     machine_init(&alone, mixed);
     machine_init(&among, mixed);
     check_damaged(&alone, &among, good, n, good, n);
-    for (size_t cut = 0; cut < n; cut++)
-        check_damaged(&alone, &among, good, cut, good, n);
+    for (size_t n_left = 0; n_left < n; n_left++)
+        check_damaged(&alone, &among, good, n_left, good, n);
     for (size_t at = 0; at < n; at++) {
         for (int value = 0; value < 256; value++) {
             memcpy(bad, good, n);

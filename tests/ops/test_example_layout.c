@@ -480,8 +480,8 @@ static void no_byte_of_a_record_that_is_learned_is_read_beyond_its_end(void)
     struct layout *l = calloc(1, sizeof(*l));
     struct text entries = entries_of();
     CHECK(l != NULL);
-    for (size_t cut = 0; cut < entries.n; cut++) {
-        struct text inside = text_of(entries.s, cut), record = {.n = 0};
+    for (size_t n_left = 0; n_left < entries.n; n_left++) {
+        struct text inside = text_of(entries.s, n_left), record = {.n = 0};
         put_field(&record, 1, &inside);
         layout_init(l);
         learn_alone(l, record.s, record.n);

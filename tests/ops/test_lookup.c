@@ -77,11 +77,11 @@ static void a_damaged_vocabulary_is_read_within_its_bounds(void)
     CHECK_OK(make("a\nbb\nccc\n", 0, &table, &err), err);
     size_t n = table.data_bytes;
     struct stg_vocabulary v;
-    for (size_t cut = 0; cut < n; cut++) {
+    for (size_t n_left = 0; n_left < n; n_left++) {
         struct stg_tensor bad = table;
-        bad.data = malloc(cut + (cut == 0));
-        memcpy(bad.data, table.data, cut);
-        bad.data_bytes = cut;
+        bad.data = malloc(n_left + (n_left == 0));
+        memcpy(bad.data, table.data, n_left);
+        bad.data_bytes = n_left;
         CHECK(!stg_vocabulary_open(&bad, &v));
         free(bad.data);
     }

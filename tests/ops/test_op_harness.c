@@ -163,7 +163,8 @@ static bool is_sliced(uint64_t mask, size_t input)
     return (mask & UINT64_C(1) << (input < 63 ? input : 63)) != 0;
 }
 
-/* Returns the op's rows() for the input rows that are cut; 0: it is not split by rows. */
+/* Returns the op's rows() for the input rows that are sliced; 0: it is not split by rows.
+ */
 static uint64_t partition_mask(const struct scene *scene, int64_t *ret_rows)
 {
     const struct stg_op *op = op_of(scene);

@@ -129,19 +129,19 @@ static const char *const words[] = {"- ",
                                     "repeat",
                                     "shuffle"};
 
-/* input := input with bytes [at, at + cut) replaced by n bytes of `with`. */
-static void splice(struct fuzz *f, size_t at, size_t cut, const void *with, size_t n)
+/* input := input with bytes [at, at + n_out) replaced by n bytes of `with`. */
+static void splice(struct fuzz *f, size_t at, size_t n_out, const void *with, size_t n)
 {
-    if (f->n - cut + n > MAX_INPUT)
+    if (f->n - n_out + n > MAX_INPUT)
         return;
-    unsigned char *made = malloc(f->n - cut + n + 1);
+    unsigned char *made = malloc(f->n - n_out + n + 1);
     CHECK(made != NULL);
     memcpy(made, f->input, at);
     memcpy(made + at, with, n);
-    memcpy(made + at + n, f->input + at + cut, f->n - at - cut);
+    memcpy(made + at + n, f->input + at + n_out, f->n - at - n_out);
     free(f->input);
     f->input = made;
-    f->n = f->n - cut + n;
+    f->n = f->n - n_out + n;
 }
 
 static void mutate(struct fuzz *f, const struct seed *seeds, size_t n_seeds)

@@ -531,7 +531,7 @@ static void too_many_values_are_refused(void)
     free(text);
 }
 
-static void a_cut_text_never_loads_as_something_else(void)
+static void a_truncated_text_never_loads_as_something_else(void)
 {
     for (size_t n = 0; n < strlen(example_json) - 1; n++) {
         struct stg_err err = {0};
@@ -566,7 +566,7 @@ static const struct stg_test tests[] = {
     TEST(a_sparse_or_ragged_feature_has_its_keys_and_no_other),
     TEST(a_name_of_a_feature_is_bounded),
     TEST(too_many_values_are_refused),
-    TEST(a_cut_text_never_loads_as_something_else),
+    TEST(a_truncated_text_never_loads_as_something_else),
     TEST(a_file_name_cannot_forge_a_line_of_a_log),
 };
 

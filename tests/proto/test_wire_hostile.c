@@ -64,10 +64,10 @@ static void a_malformed_request_is_refused_by_name(void)
         BAD("\x3a\x03\x0a\x02p", "open: a length runs over the end"),
         BAD("\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a length runs over the end"),
         BAD("\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
-            "a length is cut or too long"),
-        BAD("\x08\xff\xff", "a number is cut or too long"),
+            "a length is truncated or too long"),
+        BAD("\x08\xff\xff", "a number is truncated or too long"),
         BAD("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-            "a number is cut or too long"),
+            "a number is truncated or too long"),
         BAD("\x13\x14", "a group, or no wire type"),
         BAD("\x0e", "a group, or no wire type"),
         BAD("\x00\x01", "not a field"),
@@ -76,8 +76,8 @@ static void a_malformed_request_is_refused_by_name(void)
         BAD("\x12\x0a\x08\xff\xff\xff\xff\xff\x01\x10\x01\x18",
             "hello.min_version: a number over 32 bits"),
         BAD("\x3a\x05\x0a\x01p\x20\x02", "open.private_run: neither true nor false"),
-        BAD("\xf9\x07\x01", "a number is cut"),
-        BAD("\xfd\x07\x01", "a number is cut"),
+        BAD("\xf9\x07\x01", "a number is truncated"),
+        BAD("\xfd\x07\x01", "a number is truncated"),
         {"", 0, "a request of a kind that this release does not know"},
         {"\x08\x01", 2, "a request of a kind that this release does not know"},
         {"\xfa\x07\x01x", 4, "a request of a kind that this release does not know"},
@@ -229,7 +229,7 @@ static void an_amplifying_message_is_refused(void)
     stg_bump_finish(&bump);
 }
 
-static void a_reply_cut_anywhere_is_refused_or_empty(void)
+static void a_reply_truncated_anywhere_is_refused_or_empty(void)
 {
     static const struct {
         const unsigned char *bytes;
@@ -276,7 +276,7 @@ static const struct stg_test tests[] = {
     TEST(a_malformed_reply_is_refused_by_name),
     TEST(the_shape_of_an_attribute_is_that_of_its_values),
     TEST(an_amplifying_message_is_refused),
-    TEST(a_reply_cut_anywhere_is_refused_or_empty),
+    TEST(a_reply_truncated_anywhere_is_refused_or_empty),
     TEST(a_bump_without_room_is_said_to_be_so),
 };
 

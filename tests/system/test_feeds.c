@@ -146,9 +146,9 @@ static int feed_rate(struct stager_stream *stream, int64_t rate, uint64_t *ret)
     return stager_feed(stream, "rate", &value, ret);
 }
 
-/* From the first item not yet drawn, every batch is made with the values of its feed
+/* From the first item not yet pulled, every batch is made with the values of its feed
  * version. */
-static void what_a_client_sets_holds_from_the_next_item_drawn(void)
+static void what_a_client_sets_holds_from_the_next_item_pulled(void)
 {
     struct fixture fixture;
     fixture_start(&fixture, "");
@@ -316,7 +316,7 @@ static const struct stg_test tests[] = {
     TEST(a_component_of_the_data_set_may_be_fed),
     TEST(another_tensor_is_computed_anew_for_each_item),
     TEST(an_error_of_what_feeds_is_the_items),
-    TEST(what_a_client_sets_holds_from_the_next_item_drawn),
+    TEST(what_a_client_sets_holds_from_the_next_item_pulled),
     TEST(strings_may_be_set_and_other_values_stay),
     TEST(a_feed_that_may_not_be_set_is_refused_and_the_stream_continues),
     TEST(a_feed_of_a_detached_client_returns_the_reason),

@@ -140,7 +140,7 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
 
 
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
-    """What holds a pipeline up, what each node of its graph takes, and where it is cut."""
+    """What holds a pipeline up, what each node of its graph takes, and its partition."""
     reply: Dict[str, Any] = _ask("explain", runtime_dir, name)
     places = places_of(runtime_dir, name)
     return reply if places is None else places.named_in(reply)

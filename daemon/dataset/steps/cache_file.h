@@ -4,7 +4,7 @@
  * writer works on PATH.part, which it has locked, and gives it its name when every byte
  * is on the disk: a crash leaves a .part without a lock, which the next writer takes
  * over. A reader trusts nothing: it refuses a file that is no cache, belongs to another
- * pipeline, list of files, user or version, or is cut short or damaged. The error has the
+ * pipeline, list of files, user or version, or is truncated or damaged. The error has the
  * path and what to do. No file is ever replaced.
  *
  * The file is the daemon's own, in a folder where the applier may write. One thread at a

@@ -42,7 +42,7 @@ static int read_at(const struct stg_cache_reader *reader, uint64_t offset, void 
                            "%s: cannot be read at offset %" PRIu64 ": %s", reader->path,
                            offset, strerror(errno));
         if (n == 0)
-            return damaged(reader, "it is cut short", err);
+            return damaged(reader, "it is truncated", err);
         to += n;
         offset += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -94,7 +94,7 @@ static int check_tail(struct stg_cache_reader *reader, uint64_t size, struct stg
     struct stg_cache_tail tail;
     reader->at = size < sizeof(tail) ? 0 : size - sizeof(tail);
     if (size < sizeof(struct stg_cache_head) + sizeof(tail))
-        return damaged(reader, "it is cut short", err);
+        return damaged(reader, "it is truncated", err);
     int rc = read_at(reader, reader->at, &tail, sizeof(tail), err);
     if (rc < 0)
         return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * map: a graph over each element. The input is pulled by the thread that pulls from the
- * map, in groups of records; a group is cut into jobs for the threads of the map (or is
- * one job, done at once). Groups leave in the order in which they were pulled, so that
+ * map, in groups of records; a group is divided into jobs for the threads of the map (or
+ * is one job, done at once). Groups leave in the order in which they were pulled, so that
  * nothing depends on threads or time.
  */
 #include "daemon/dataset/steps/map.h"
@@ -190,7 +190,7 @@ static int64_t group_records(const struct map *map, int64_t asked)
     return want < most ? want : most > 1 ? most : 1;
 }
 
-/* Cuts the group into as many jobs as there are threads, and hands them out. */
+/* Divides the group into as many jobs as there are threads, and hands them out. */
 static void start_jobs(struct map *map, struct group *group)
 {
     int64_t n = group->call.input->n_records, at = 0;

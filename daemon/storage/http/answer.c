@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a server's answer means for a fetch. Nothing in it is trusted: lengths are
- * checked against what was asked for, texts are cut and made printable.
+ * checked against what was asked for, texts are truncated and made printable.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -205,7 +205,7 @@ static void no_ranges(struct stg_fetch *fetch)
         raise[0] != '\0' ? ", or " : "");
 }
 
-static void cut_short(struct stg_fetch *fetch)
+static void truncate(struct stg_fetch *fetch)
 {
     const struct stg_progress *progress = &fetch->progress;
     fetch->failed = stg_err(&fetch->failure, -STAGER_UNAVAILABLE,
@@ -225,7 +225,7 @@ static void fail(struct stg_fetch *fetch, enum stg_verdict verdict)
     switch (verdict) {
     case STG_VERDICT_GO:
     case STG_VERDICT_BROKEN: return;
-    case STG_VERDICT_SHORT: cut_short(fetch); return;
+    case STG_VERDICT_SHORT: truncate(fetch); return;
     case STG_VERDICT_OTHER_RANGE: other_range(fetch); return;
     case STG_VERDICT_REFUSED: refuse(fetch); return;
     case STG_VERDICT_NO_RANGES: no_ranges(fetch); return;

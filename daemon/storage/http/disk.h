@@ -3,9 +3,9 @@
  * Ranges of remote objects, kept on a disk for the next time: remote.cache_dir. A range
  * is a file. Its name is a hash of the object's URL and version and of the place in it;
  * the file holds all of them, and is used only if they are equal to what is asked for.
- * It holds a sum of its bytes, so that one that was cut or damaged by a crash is none. No
- * locks, no index: whatever is left behind is used or thrown away. The files that were
- * not used for longest go when they are too many.
+ * It holds a sum of its bytes, so that one that was truncated or damaged by a crash is
+ * none. No locks, no index: whatever is left behind is used or thrown away. The files
+ * that were not used for longest go when they are too many.
  *
  * This file does not decide which user may read an object: the server is asked before
  * anything that was kept is used. Any thread.

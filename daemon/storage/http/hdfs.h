@@ -30,8 +30,8 @@ typedef int stg_hdfs_entry(void *owner, const struct stg_hdfs_status *status,
 int stg_hdfs_list(const char *text, size_t bytes, stg_hdfs_entry *found, void *owner,
                   struct stg_err *err);
 
-/* What a refusal says: exception and message, cut to the room for them, "" without one.
- * The text may end anywhere, and be no JSON. */
+/* What a refusal says: exception and message, truncated to the room for them, "" without
+ * one. The text may end anywhere, and be no JSON. */
 void stg_hdfs_refusal(const char *text, size_t bytes, char *exception,
                       size_t exception_bytes, char *message, size_t message_bytes);
 

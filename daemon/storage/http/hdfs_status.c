@@ -118,7 +118,7 @@ int stg_hdfs_list(const char *text, size_t bytes, stg_hdfs_entry *found, void *o
     return stg_json_take(&at, ']') ? 0 : no_answer(err);
 }
 
-/* A string, cut to the room for it. */
+/* A string, truncated to the room for it. */
 static void take_text(const struct stg_json_token *value, char *ret, size_t ret_bytes)
 {
     char text[2048];

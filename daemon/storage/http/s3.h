@@ -21,7 +21,8 @@ typedef int stg_s3_key(void *owner, const char *key, struct stg_err *err);
 int stg_s3_page(const char *text, size_t bytes, stg_s3_key *found, void *owner,
                 char token[STG_S3_TOKEN_BYTES], struct stg_err *err);
 
-/* What a refusal says: the first Code and the first Message, cut to the room for them,
+/* What a refusal says: the first Code and the first Message, truncated to the room for
+ * them,
  * "" without one. The text may end anywhere, and be no XML. */
 void stg_s3_refusal(const char *text, size_t bytes, char *code, size_t code_bytes,
                     char *message, size_t message_bytes);

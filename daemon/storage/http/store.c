@@ -180,7 +180,7 @@ static int use(const struct stg_remote_store_spec *spec,
     return stg_credentials_read(spec->credentials_file, profile, ret, err);
 }
 
-static void cut_slashes(char *endpoint)
+static void trim_slashes(char *endpoint)
 {
     size_t n = endpoint != NULL ? strlen(endpoint) : 0;
     while (n > 0 && endpoint[n - 1] == '/')
@@ -202,7 +202,7 @@ int stg_store_find(const char *url, const struct stg_file_user *identity,
         stg_store_finish(&store);
         return rc;
     }
-    cut_slashes(store.endpoint);
+    trim_slashes(store.endpoint);
     *ret = store;
     return 0;
 }

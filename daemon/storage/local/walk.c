@@ -51,7 +51,7 @@ static int walk_to_root(struct walk *w, struct stg_err *err)
     return walk_move(w, fd, err);
 }
 
-/* Cuts the first name off the rest. False: nothing is left. */
+/* Takes the first name off the rest. False: nothing is left. */
 static bool walk_name(struct walk *w, char name[NAME_MAX + 1], bool *ret_too_long)
 {
     size_t skip = strspn(w->rest, "/");

@@ -121,7 +121,7 @@ uint32_t stg_example_find(const struct stg_example_plan *plan, const uint8_t *s,
                           size_t n);
 
 /* spans[k][i] = where the list of key k lies; those that the record has not are left as
- * they are. False: the record is cut short or no Example. */
+ * they are. False: the record is truncated or no Example. */
 bool stg_example_index(const struct stg_example_input *input, const uint8_t *s,
                        size_t bytes, struct stg_example_span *const *spans, size_t i,
                        struct stg_example_fault *fault);

@@ -50,7 +50,7 @@ static inline bool stg_wire_varint(struct stg_wire *at, uint64_t *ret)
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (at->p == at->end)
-            return stg_wire_fail(at, "a number is cut short");
+            return stg_wire_fail(at, "a number is truncated");
         uint8_t byte = *at->p++;
         value |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
         if (byte < 0x80) {
@@ -86,7 +86,7 @@ static inline bool stg_wire_skip(struct stg_wire *at, uint64_t tag)
     default: return stg_wire_fail(at, "a field is of no type that an Example has");
     }
     if ((uint64_t)(at->end - at->p) < n)
-        return stg_wire_fail(at, "a field is cut short");
+        return stg_wire_fail(at, "a field is truncated");
     at->p += n;
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include "ops/kernels/math/elementwise.h"
 
-/* Sums are wider than the dtype: double, int64 or uint64, rounded or cut once. */
+/* Sums are wider than the dtype: double, int64 or uint64, rounded or truncated once. */
 
 static const struct stg_param params[] = {
     {.name = "axis",

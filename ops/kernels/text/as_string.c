@@ -140,7 +140,7 @@ static int64_t int_at(const struct stg_tensor *input, int64_t i)
     }
 }
 
-/* TensorFlow's rule: precision cuts only where there is a width. */
+/* TensorFlow's rule: precision truncates only where there is a width. */
 static size_t pad_string(const struct plan *plan, const char *s, size_t n, char *to,
                          size_t capacity)
 {

@@ -18,8 +18,8 @@ static const struct stg_param params[] = {
      .type = STG_PARAM_INT,
      .min = 1,
      .max = INT32_MAX,
-     .help =
-         "longer strings are cut to so many bytes, shorter ones filled up with zeros"},
+     .help = "longer strings are truncated to so many bytes, shorter ones filled up with "
+             "zeros"},
 };
 
 struct plan {

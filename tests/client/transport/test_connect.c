@@ -309,7 +309,7 @@ static void a_message_of_another_form_is_refused_and_leaks_nothing(void)
     check_refused("a longer message", 16, 2, 8);
 }
 
-static void descriptors_that_are_cut_off_do_not_leak(void)
+static void truncated_descriptors_do_not_leak(void)
 {
     if (kernel_leaks_descriptors())
         SKIP("recvmsg leaks descriptors here, as that of qemu-user does");
@@ -329,7 +329,7 @@ static const struct stg_test tests[] = {
     TEST(an_answer_that_does_not_come_ends_with_the_deadline),
     TEST(an_answer_that_comes_too_late_is_not_taken_for_the_next_ones),
     TEST(a_message_of_another_form_is_refused_and_leaks_nothing),
-    TEST(descriptors_that_are_cut_off_do_not_leak),
+    TEST(truncated_descriptors_do_not_leak),
 };
 
 TEST_MAIN(tests)

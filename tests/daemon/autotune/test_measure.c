@@ -28,7 +28,7 @@ static void the_last_decisions_are_kept_in_order(void)
     }
 }
 
-static void a_decision_that_is_too_long_is_cut(void)
+static void a_decision_that_is_too_long_is_truncated(void)
 {
     struct stg_decisions decisions = {0};
     char text[1000];
@@ -264,7 +264,7 @@ static void without_memory_nothing_leaks(void)
 
 static const struct stg_test tests[] = {
     TEST(the_last_decisions_are_kept_in_order),
-    TEST(a_decision_that_is_too_long_is_cut),
+    TEST(a_decision_that_is_too_long_is_truncated),
     TEST(runners_that_wait_for_room_wait_for_the_trainer),
     TEST(a_pull_that_has_no_cpu_waits_for_storage),
     TEST(a_pull_that_computes_decodes),

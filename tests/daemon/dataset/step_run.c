@@ -274,24 +274,24 @@ void stg_step_run_rewind(struct stg_step_run *run)
 
 /* ---- on threads ---- */
 
-struct drawing {
+struct pulling {
     struct stg_step_run *run;
     int64_t want;
     FILE *out;
-    pthread_mutex_t lock; /* guards drawing, like the lock of runners */
+    pthread_mutex_t lock; /* guards pulling, like the lock of runners */
 };
 
-static void *draw_all(void *arg)
+static void *pull_all(void *arg)
 {
-    struct drawing *drawing = arg;
-    struct stg_ahead *ahead = drawing->run->dataset->ahead;
+    struct pulling *pulling = arg;
+    struct stg_ahead *ahead = pulling->run->dataset->ahead;
     for (int rc = 0; rc == 0;) {
         struct stg_err err = {0};
-        pthread_mutex_lock(&drawing->lock);
-        rc = one_block(drawing->run, drawing->want, drawing->out, &err);
-        pthread_mutex_unlock(&drawing->lock);
+        pthread_mutex_lock(&pulling->lock);
+        rc = one_block(pulling->run, pulling->want, pulling->out, &err);
+        pthread_mutex_unlock(&pulling->lock);
         if (rc < 0)
-            FAIL("the row\n%sfails on threads: %s", drawing->run->row->pipeline,
+            FAIL("the row\n%sfails on threads: %s", pulling->run->row->pipeline,
                  err.text);
         if (ahead != NULL)
             stg_ahead_work(ahead);
@@ -303,18 +303,18 @@ char *stg_step_run_on_threads(struct stg_step_run *run, int64_t want, unsigned n
 {
     char *ret = NULL;
     size_t bytes;
-    struct drawing drawing = {
+    struct pulling pulling = {
         .run = run, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[STG_STEP_MAX_THREADS];
     CHECK(n_threads <= STG_STEP_MAX_THREADS);
-    drawing.out = open_memstream(&ret, &bytes);
+    pulling.out = open_memstream(&ret, &bytes);
     stg_step_run_open(run);
     for (unsigned i = 0; i < n_threads; i++)
-        CHECK_INT(pthread_create(&threads[i], NULL, draw_all, &drawing), 0);
+        CHECK_INT(pthread_create(&threads[i], NULL, pull_all, &pulling), 0);
     for (unsigned i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
     stg_step_run_close(run);
-    fclose(drawing.out);
+    fclose(pulling.out);
     return ret;
 }
 

@@ -33,7 +33,7 @@ void stg_step_run_open(struct stg_step_run *run);
 /* Ends the test if released memory is still counted. */
 void stg_step_run_close(struct stg_step_run *run);
 
-/* Draws up to n blocks of at most `want` records, as text if out is not NULL. Returns 0
+/* Pulls up to n blocks of at most `want` records, as text if out is not NULL. Returns 0
  * or the code that ended the row. */
 int stg_step_run_some(struct stg_step_run *run, int64_t want, int64_t n, FILE *out,
                       struct stg_err *err);
@@ -44,11 +44,11 @@ char *stg_step_run_rest(struct stg_step_run *run, const int64_t *wants, size_t n
 
 void stg_step_run_rewind(struct stg_step_run *run);
 
-/* Opens, draws everything by `want`, closes. */
+/* Opens, pulls everything by `want`, closes. */
 char *stg_step_run_all(struct stg_step_run *run, int64_t want);
 
-/* The same with this many threads that draw in turn. Each one works ahead while another
- * one draws. */
+/* The same with this many threads that pull in turn. Each one works ahead while another
+ * one pulls. */
 #define STG_STEP_MAX_THREADS 7
 char *stg_step_run_on_threads(struct stg_step_run *run, int64_t want, unsigned n_threads);
 

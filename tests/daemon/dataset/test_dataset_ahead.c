@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One large file, read ahead and split by the threads that draw from it: lines keep the
+ * One large file, read ahead and split by the threads that pull from it: lines keep the
  * order of the file, whichever thread reads them. And many small files, opened by the
- * drawing threads.
+ * pulling threads.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -73,25 +73,25 @@ static uint64_t check_rows(const struct stg_block *block)
     return first;
 }
 
-struct drawing {
+struct pulling {
     struct stg_dataset *dataset;
-    pthread_mutex_t lock; /* guards drawing, and next_row */
+    pthread_mutex_t lock; /* guards pulling, and next_row */
     uint64_t next_row;
 };
 
-static void *draw_all(void *arg)
+static void *pull_all(void *arg)
 {
-    struct drawing *drawing = arg;
+    struct pulling *pulling = arg;
     for (;;) {
         struct stg_block *block;
         struct stg_err err = {0};
-        pthread_mutex_lock(&drawing->lock);
-        int rc = stg_dataset_next(drawing->dataset, &block, &err);
+        pthread_mutex_lock(&pulling->lock);
+        int rc = stg_dataset_next(pulling->dataset, &block, &err);
         if (rc == 0) {
-            CHECK_INT(block->rows[0].record, drawing->next_row);
-            drawing->next_row += (uint64_t)block->n_rows;
+            CHECK_INT(block->rows[0].record, pulling->next_row);
+            pulling->next_row += (uint64_t)block->n_rows;
         }
-        pthread_mutex_unlock(&drawing->lock);
+        pthread_mutex_unlock(&pulling->lock);
         CHECK_OK(rc, err);
         if (rc == 1)
             return NULL;
@@ -106,20 +106,20 @@ static void lines_come_in_order_however_many_read_them(void)
     const char *path = make_file();
     for (int n = 1; n <= 4; n++) {
         struct stg_dataset_env env = stg_test_env();
-        struct drawing drawing = {.dataset = open_large(path, &env),
+        struct pulling pulling = {.dataset = open_large(path, &env),
                                   .lock = PTHREAD_MUTEX_INITIALIZER};
         pthread_t threads[4];
         for (int i = 0; i < n; i++)
-            CHECK_INT(pthread_create(&threads[i], NULL, draw_all, &drawing), 0);
+            CHECK_INT(pthread_create(&threads[i], NULL, pull_all, &pulling), 0);
         for (int i = 0; i < n; i++)
             pthread_join(threads[i], NULL);
-        CHECK_INT(drawing.next_row, N_LINES);
-        stg_dataset_destroy(drawing.dataset);
+        CHECK_INT(pulling.next_row, N_LINES);
+        stg_dataset_destroy(pulling.dataset);
     }
 }
 
 /* When the file ends, some reads are done ahead; others are planned but not done. */
-static void a_file_that_is_cut_while_it_is_read_ahead_ends_there(void)
+static void a_file_that_is_truncated_while_it_is_read_ahead_ends_there(void)
 {
     const char *path = make_file();
     struct stg_dataset_env env = stg_test_env();
@@ -163,11 +163,11 @@ static void a_small_budget_reads_nothing_ahead_and_gives_the_same(void)
     const char *path = make_file();
     struct stg_dataset_env env = stg_test_env();
     env.buffer_bytes = 24u << 20;
-    struct drawing drawing = {.dataset = open_large(path, &env),
+    struct pulling pulling = {.dataset = open_large(path, &env),
                               .lock = PTHREAD_MUTEX_INITIALIZER};
-    draw_all(&drawing);
-    CHECK_INT(drawing.next_row, N_LINES);
-    stg_dataset_destroy(drawing.dataset);
+    pull_all(&pulling);
+    CHECK_INT(pulling.next_row, N_LINES);
+    stg_dataset_destroy(pulling.dataset);
 }
 
 /* ---- many small files ---- */
@@ -219,26 +219,26 @@ static void check_small(const struct stg_block *block, uint32_t *file, uint64_t 
     }
 }
 
-struct small_drawing {
+struct small_pulling {
     struct stg_dataset *dataset;
-    pthread_mutex_t lock; /* guards drawing, and the fields below */
+    pthread_mutex_t lock; /* guards pulling, and the fields below */
     uint32_t file;
     uint64_t line, n_rows;
 };
 
-static void *draw_small(void *arg)
+static void *pull_small(void *arg)
 {
-    struct small_drawing *drawing = arg;
+    struct small_pulling *pulling = arg;
     for (;;) {
         struct stg_block *block;
         struct stg_err err = {0};
-        pthread_mutex_lock(&drawing->lock);
-        int rc = stg_dataset_next(drawing->dataset, &block, &err);
+        pthread_mutex_lock(&pulling->lock);
+        int rc = stg_dataset_next(pulling->dataset, &block, &err);
         if (rc == 0) {
-            check_small(block, &drawing->file, &drawing->line);
-            drawing->n_rows += (uint64_t)block->n_rows;
+            check_small(block, &pulling->file, &pulling->line);
+            pulling->n_rows += (uint64_t)block->n_rows;
         }
-        pthread_mutex_unlock(&drawing->lock);
+        pthread_mutex_unlock(&pulling->lock);
         CHECK_OK(rc, err);
         if (rc == 1)
             return NULL;
@@ -251,19 +251,19 @@ static void lines_of_small_files_come_in_order_however_many_open_them(void)
 {
     const char *pattern = make_files(N_FILES);
     for (int n = 1; n <= 4; n++) {
-        struct small_drawing drawing = {.dataset = open_small(pattern, 3),
+        struct small_pulling pulling = {.dataset = open_small(pattern, 3),
                                         .lock = PTHREAD_MUTEX_INITIALIZER};
         pthread_t threads[4];
         for (int i = 0; i < n; i++)
-            CHECK_INT(pthread_create(&threads[i], NULL, draw_small, &drawing), 0);
+            CHECK_INT(pthread_create(&threads[i], NULL, pull_small, &pulling), 0);
         for (int i = 0; i < n; i++)
             pthread_join(threads[i], NULL);
-        CHECK_INT(drawing.n_rows, N_FILES / 5 * 10);
-        stg_dataset_destroy(drawing.dataset);
+        CHECK_INT(pulling.n_rows, N_FILES / 5 * 10);
+        stg_dataset_destroy(pulling.dataset);
     }
 }
 
-/* Draws the first line, waits until `n` files are open, and removes the next one. */
+/* Pulls the first line, waits until `n` files are open, and removes the next one. */
 static struct stg_dataset *open_ahead_without(int n, const char *name)
 {
     struct stg_dataset *dataset = open_small(make_files(10), 1);
@@ -321,7 +321,7 @@ static void a_dataset_goes_while_files_are_open(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(lines_come_in_order_however_many_read_them, 60),
-    TEST(a_file_that_is_cut_while_it_is_read_ahead_ends_there),
+    TEST(a_file_that_is_truncated_while_it_is_read_ahead_ends_there),
     TEST(a_dataset_goes_while_reads_are_planned),
     TEST(a_small_budget_reads_nothing_ahead_and_gives_the_same),
     TEST_SLOW(lines_of_small_files_come_in_order_however_many_open_them, 60),

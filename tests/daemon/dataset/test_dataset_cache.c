@@ -262,7 +262,7 @@ static void check_damaged(const char *good, const char *text)
     free(got);
 }
 
-static void a_file_that_is_cut_short_is_refused(void)
+static void a_file_that_is_truncated_is_refused(void)
 {
     static const char *const text = CACHED "- repeat: {count: 1}\n";
     STG_TEST_FILE("in", "one\ntwo\nthree\n");
@@ -385,7 +385,7 @@ static const struct stg_test tests[] = {
     TEST(an_epoch_with_an_error_makes_no_file),
     TEST(what_is_not_this_cache_is_refused_and_left_alone),
     TEST(the_applier_needs_the_right_to_write_there),
-    TEST(a_file_that_is_cut_short_is_refused),
+    TEST(a_file_that_is_truncated_is_refused),
     TEST_SLOW(a_flipped_bit_is_found, 90),
     TEST(of_two_at_once_one_writes_and_both_get_all),
     TEST(what_a_crash_leaves_is_taken_over),

@@ -29,7 +29,7 @@ static bool gate_closed;
 static ino_t gate_inode;
 static int gate_waiting;    /* waiting at the gate */
 static int meeting, n_came; /* reads wait until this many have arrived */
-static pthread_t drawing;
+static pthread_t pulling;
 static int n_elsewhere; /* reads by other threads */
 
 ssize_t pread(int fd, void *buf, size_t bytes, off_t offset)
@@ -42,7 +42,7 @@ ssize_t pread(int fd, void *buf, size_t bytes, off_t offset)
         while (n_came < meeting)
             pthread_cond_wait(&gate_changed, &gate_lock);
     }
-    n_elsewhere += !pthread_equal(pthread_self(), drawing);
+    n_elsewhere += !pthread_equal(pthread_self(), pulling);
     gate_waiting++;
     pthread_cond_broadcast(&gate_changed);
     while (gate_closed && fstat(fd, &st) == 0 && st.st_ino == gate_inode)
@@ -103,7 +103,7 @@ static const char *interleave_text(const char *name, const char *arguments)
     return text;
 }
 
-/* Returns all records and errors, drawn `want` at a time, separated by spaces. */
+/* Returns all records and errors, pulled `want` at a time, separated by spaces. */
 static char *drain(struct stg_dataset *dataset, int64_t want)
 {
     char *ret = NULL;
@@ -243,7 +243,7 @@ static void check_rows(struct stg_dataset *dataset, const struct stg_block *bloc
     }
 }
 
-static int64_t draw_all(const char *text, uint64_t buffer_bytes)
+static int64_t pull_all(const char *text, uint64_t buffer_bytes)
 {
     struct stg_dataset_env env = stg_test_env();
     env.buffer_bytes = buffer_bytes;
@@ -276,8 +276,8 @@ static void long_files_come_whole_with_their_places(void)
         char text[1200];
         snprintf(text, sizeof(text), "%s- batch: {batch_size: 300}\n",
                  interleave_text("l", arguments[i]));
-        CHECK_INT(draw_all(text, 0), 60000);
-        CHECK_INT(draw_all(text, 2 << 20), 60000);
+        CHECK_INT(pull_all(text, 0), 60000);
+        CHECK_INT(pull_all(text, 2 << 20), 60000);
     }
 }
 
@@ -285,7 +285,7 @@ static void long_files_come_whole_with_their_places(void)
 static void a_reader_that_is_alone_reads_all_of_each_file(void)
 {
     make_long_files("a", 4, 5000);
-    CHECK_INT(draw_all("dataset:\n- files: {pattern: \"$DIR/a-*\", shuffle: false}\n"
+    CHECK_INT(pull_all("dataset:\n- files: {pattern: \"$DIR/a-*\", shuffle: false}\n"
                        "- interleave: {reader: text_line, cycle_length: 1, "
                        "prefetch_input_elements: 0}\n",
                        0),
@@ -364,7 +364,7 @@ static void as_many_files_as_the_cycle_are_read_at_once(void)
     meeting = 4;
     n_came = 0;
     pthread_mutex_unlock(&gate_lock);
-    CHECK_INT(draw_all(interleave_text("m", "cycle_length: 4"), 0), 600);
+    CHECK_INT(pull_all(interleave_text("m", "cycle_length: 4"), 0), 600);
 }
 
 static void files_to_come_are_opened_ahead(void)
@@ -477,13 +477,13 @@ static struct stg_dataset *open_with_threads(const char *text, uint32_t n,
     return stg_test_open_spec(*ret_spec, env);
 }
 
-static void the_drawing_thread_reads_when_auto_has_chosen_no_threads(void)
+static void the_pulling_thread_reads_when_auto_has_chosen_no_threads(void)
 {
     make_long_files("n", 6, 3000);
     struct stg_dataset_env env = stg_test_env();
     struct stg_pipeline_spec *spec;
     pthread_mutex_lock(&gate_lock);
-    drawing = pthread_self();
+    pulling = pthread_self();
     n_elsewhere = 0;
     pthread_mutex_unlock(&gate_lock);
     struct stg_dataset *dataset =
@@ -502,7 +502,7 @@ static void the_drawing_thread_reads_when_auto_has_chosen_no_threads(void)
     stg_tuning_destroy(env.tuning);
 }
 
-/* The drawing thread does not read either, if auto has chosen no thread or one. */
+/* The pulling thread does not read either, if auto has chosen no thread or one. */
 static void check_stalled(uint32_t n_threads)
 {
     make_long_files("w", 5, 3000);
@@ -546,7 +546,7 @@ static const struct stg_test tests[] = {
     TEST(files_to_come_are_opened_ahead),
     TEST(a_stalled_file_does_not_stop_the_others_when_order_is_given_up),
     TEST(a_dataset_goes_and_stops_in_the_middle_of_reads),
-    TEST(the_drawing_thread_reads_when_auto_has_chosen_no_threads),
+    TEST(the_pulling_thread_reads_when_auto_has_chosen_no_threads),
     TEST(where_order_is_given_up_auto_never_comes_to_no_threads),
     TEST(a_thread_that_is_stuck_is_made_up_for),
 };

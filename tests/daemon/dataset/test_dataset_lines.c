@@ -453,7 +453,7 @@ static void rows_before_a_failure_are_not_lost_without_batch(void)
     stg_dataset_destroy(dataset);
 }
 
-static void a_file_that_is_cut_or_grows_while_it_is_read_does_no_harm(void)
+static void a_file_that_is_truncated_or_grows_while_it_is_read_does_no_harm(void)
 {
     enum { N = 100000 };
     static uint64_t offsets[N];
@@ -550,7 +550,7 @@ static const struct stg_test tests[] = {
     TEST(a_file_that_cannot_be_read_fails_the_source_for_good),
     TEST(a_file_that_goes_between_listing_and_opening_is_named),
     TEST(rows_before_a_failure_are_not_lost_without_batch),
-    TEST(a_file_that_is_cut_or_grows_while_it_is_read_does_no_harm),
+    TEST(a_file_that_is_truncated_or_grows_while_it_is_read_does_no_harm),
     TEST(no_file_is_an_error_with_a_reason),
 };
 

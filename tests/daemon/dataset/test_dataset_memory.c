@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of datasets: failed allocations, a small budget, many epochs, and blocks
- * released by other threads than the one that draws them.
+ * released by other threads than the one that pulls them.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -234,7 +234,7 @@ static void a_shuffle_that_is_over_has_given_its_records_memory_back(void)
 
 #define QUEUE 8
 
-/* Blocks on their way from the drawing thread to the threads that use them. */
+/* Blocks on their way from the pulling thread to the threads that use them. */
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -148,7 +148,8 @@ static void the_wrong_compression_is_an_error_item_and_an_unknown_one_is_refused
     CHECK_CONTAINS(err.text, "step tfrecord (line 2): compression_type is \"SNAPPI\"");
 }
 
-static void a_compressed_file_that_is_cut_costs_its_rest_and_the_next_one_is_read(void)
+static void a_compressed_file_that_is_truncated_costs_its_rest_and_the_next_one_is_read(
+    void)
 {
     const char *path = stg_test_file("a", golden_gzip, sizeof(golden_gzip) - 5);
     stg_test_file("b", golden_gzip, sizeof(golden_gzip));
@@ -387,7 +388,7 @@ static const struct stg_test tests[] = {
     TEST(a_damaged_file_is_an_error_item_and_the_next_file_is_read),
     TEST(what_tensorflow_compressed_is_read_by_name_and_by_magic),
     TEST(the_wrong_compression_is_an_error_item_and_an_unknown_one_is_refused),
-    TEST(a_compressed_file_that_is_cut_costs_its_rest_and_the_next_one_is_read),
+    TEST(a_compressed_file_that_is_truncated_costs_its_rest_and_the_next_one_is_read),
     TEST(memory_of_decompressing_is_given_back),
     TEST(a_batch_of_csv_keeps_records_of_several_lines_whole),
     TEST(lines_of_json_come_without_blank_ones),

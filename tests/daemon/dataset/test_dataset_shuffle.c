@@ -249,7 +249,7 @@ static void shuffle_after_repeat_mixes_epochs_and_keeps_each_record_s_epoch(void
     check_mixed(2);
 }
 
-/* The same records, whether drawn one by one or many at once. */
+/* The same records, whether pulled one by one or many at once. */
 static void the_order_does_not_depend_on_how_many_are_asked_for(void)
 {
     static const int64_t sizes[] = {1, 2, 7, 100, 5000};

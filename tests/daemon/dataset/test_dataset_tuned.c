@@ -38,8 +38,8 @@ static uint32_t most_threads(void)
     return 2 * stg_cpus_whole();
 }
 
-/* Draws until the step has chosen that many threads. */
-static void draw_until(struct stg_dataset *dataset, struct stg_tuning *tuning,
+/* Pulls until the step has chosen that many threads. */
+static void pull_until(struct stg_dataset *dataset, struct stg_tuning *tuning,
                        const struct stg_step *step, uint32_t want, int64_t *next,
                        int64_t millis)
 {
@@ -64,8 +64,8 @@ static void a_map_has_more_threads_while_it_is_waited_for_and_fewer_when_not(voi
     env.tuning = stg_tuning_create();
     struct stg_dataset *dataset = stg_test_open(spec, &env);
     int64_t next = 0;
-    draw_until(dataset, env.tuning, map, most_threads(), &next, 0);
-    draw_until(dataset, env.tuning, map, 1, &next, 10);
+    pull_until(dataset, env.tuning, map, most_threads(), &next, 0);
+    pull_until(dataset, env.tuning, map, 1, &next, 10);
     stg_dataset_destroy(dataset);
 
     struct stg_tuning_change changes[STG_TUNING_CHANGES];
@@ -83,7 +83,7 @@ static void a_map_has_more_threads_while_it_is_waited_for_and_fewer_when_not(voi
 
     dataset = stg_test_open(spec, &env); /* another pass, which begins with one */
     next = 0;
-    draw_until(dataset, env.tuning, map, most_threads(), &next, 0);
+    pull_until(dataset, env.tuning, map, most_threads(), &next, 0);
     stg_dataset_destroy(dataset);
     stg_tuning_destroy(env.tuning);
 }
@@ -127,12 +127,12 @@ static void while_something_else_is_tried_no_thread_comes_or_goes(void)
     CHECK_INT(stg_tuning_n_changes(env.tuning), 0);
     CHECK_INT(stg_tuning_n_trials(env.tuning), 0);
     stg_tuning_hold(env.tuning, false);
-    draw_until(dataset, env.tuning, map, most_threads(), &next, 0);
+    pull_until(dataset, env.tuning, map, most_threads(), &next, 0);
     stg_dataset_destroy(dataset);
     stg_tuning_destroy(env.tuning);
 }
 
-/* Threads wait for files no more than the drawing thread does. */
+/* Threads wait for files no more than the pulling thread does. */
 static void threads_that_read_ahead_of_a_slow_consumer_are_given_up(void)
 {
     char text[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Properties of every transformation, tested over the rows of step_rows.c. The output
- * does not depend on the number of records drawn at once, nor on the number of threads.
+ * does not depend on the number of records pulled at once, nor on the number of threads.
  * Errors stay in their places. An empty input, one element, a stop, a failure and a
  * failed allocation at any point do no harm. A rewind gives the same output again. Memory
  * does not grow over epochs.
@@ -145,7 +145,7 @@ static void a_first_step_is_a_source_or_refused(void)
     }
 }
 
-/* ---- sizes of draws ---- */
+/* ---- sizes of pulls ---- */
 
 static void check_wants(struct stg_step_run *run)
 {
@@ -187,8 +187,8 @@ static const int n_some_errors[] = {1, 1, 1, 3, 6};
 
 /* ---- threads ---- */
 
-/* TFD-D1: 1, 2 and 7 threads draw, and as many work in the step if it can have threads.
- * Every text must equal the first one: that of a single drawing thread that works ahead
+/* TFD-D1: 1, 2 and 7 threads pull, and as many work in the step if it can have threads.
+ * Every text must equal the first one: that of a single pulling thread that works ahead
  * for no other. */
 static const unsigned n_threads[] = {1, 2, STG_STEP_MAX_THREADS};
 #define N_THREADS (sizeof(n_threads) / sizeof(n_threads[0]))
@@ -204,7 +204,7 @@ static void check_row_on_threads(const struct stg_step_row *row, unsigned elemen
         if (want == NULL)
             want = stg_step_run_all(&run, 3);
         char *got = stg_step_run_on_threads(&run, 3, n_threads[i]);
-        stg_step_run_same(&run, "drawn on threads, gives", got, want);
+        stg_step_run_same(&run, "pulled on threads, gives", got, want);
         stg_step_run_finish(&run);
         free(got);
     }

@@ -251,10 +251,10 @@ static void threads_that_are_in_one_anothers_way_are_given_up(void)
     CHECK_INT(tuner.value, 2);
 }
 
-/* Without threads the drawing thread makes each item itself. With any number of them the
+/* Without threads the pulling thread makes each item itself. With any number of them the
  * whole takes a fraction of the time. */
-static void run_drawn(struct stg_tuner *tuner, double part, double cpu_share,
-                      int n_windows)
+static void run_pulled(struct stg_tuner *tuner, double part, double cpu_share,
+                       int n_windows)
 {
     struct stg_tuner_change change;
     for (int i = 0; i < n_windows; i++) {
@@ -271,41 +271,41 @@ static void run_drawn(struct stg_tuner *tuner, double part, double cpu_share,
     }
 }
 
-static struct stg_tuner drawn_tuner(uint32_t start, double cpus)
+static struct stg_tuner pulled_tuner(uint32_t start, double cpus)
 {
     struct stg_tuner ret;
     stg_tuner_init(&ret, start, &(struct stg_tuner_limits){0, 8, .cpus = cpus});
     return ret;
 }
 
-static void a_drawing_thread_that_computes_needs_a_cpu_too(void)
+static void a_pulling_thread_that_computes_needs_a_cpu_too(void)
 {
-    struct stg_tuner tuner = drawn_tuner(8, 2);
-    run_drawn(&tuner, 0.5, 1, 60);
+    struct stg_tuner tuner = pulled_tuner(8, 2);
+    run_pulled(&tuner, 0.5, 1, 60);
     CHECK_INT(tuner.value, 1);
-    tuner = drawn_tuner(0, 2);
-    run_drawn(&tuner, 0.5, 1, 60);
+    tuner = pulled_tuner(0, 2);
+    run_pulled(&tuner, 0.5, 1, 60);
     CHECK_INT(tuner.value, 1);
 }
 
-/* Here the threads would only take the CPU from the drawing thread. */
-static void on_one_cpu_the_drawing_thread_computes_alone(void)
+/* Here the threads would only take the CPU from the pulling thread. */
+static void on_one_cpu_the_pulling_thread_computes_alone(void)
 {
-    struct stg_tuner tuner = drawn_tuner(0, 1);
-    run_drawn(&tuner, 1.1, 1, 60);
+    struct stg_tuner tuner = pulled_tuner(0, 1);
+    run_pulled(&tuner, 1.1, 1, 60);
     CHECK_INT(tuner.value, 0);
-    tuner = drawn_tuner(8, 1);
-    run_drawn(&tuner, 1.1, 1, 60);
+    tuner = pulled_tuner(8, 1);
+    run_pulled(&tuner, 1.1, 1, 60);
     CHECK_INT(tuner.value, 0);
 }
 
 /* With windows this long, more than one trial would take too long. */
 static void where_reads_sleep_all_threads_come_at_once(void)
 {
-    struct stg_tuner tuner = drawn_tuner(0, 1);
-    run_drawn(&tuner, 0.5, 0.01, 3);
+    struct stg_tuner tuner = pulled_tuner(0, 1);
+    run_pulled(&tuner, 0.5, 0.01, 3);
     CHECK_INT(tuner.value, 5); /* 10 ms next to 2 ms */
-    run_drawn(&tuner, 0.5, 0.01, 60);
+    run_pulled(&tuner, 0.5, 0.01, 60);
     CHECK(tuner.value >= 5);
 }
 
@@ -430,8 +430,8 @@ static const struct stg_test tests[] = {
     TEST(noise_of_a_tenth_makes_no_flapping),
     TEST(a_clear_gain_is_found_among_others_that_work),
     TEST(threads_that_are_in_one_anothers_way_are_given_up),
-    TEST(a_drawing_thread_that_computes_needs_a_cpu_too),
-    TEST(on_one_cpu_the_drawing_thread_computes_alone),
+    TEST(a_pulling_thread_that_computes_needs_a_cpu_too),
+    TEST(on_one_cpu_the_pulling_thread_computes_alone),
     TEST(where_reads_sleep_all_threads_come_at_once),
     TEST(threads_come_at_once_when_all_turns_slow),
     TEST(a_number_that_was_given_stays),

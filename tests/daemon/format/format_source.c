@@ -246,13 +246,13 @@ void stg_test_every_damage(const struct stg_format *format,
     char *copy = malloc(bytes + 1);
     for (size_t n = 0; n <= bytes; n++) {
         /* Uses memory of exactly that size: a sanitizer catches a read beyond. */
-        char *cut = malloc(n + 1);
-        memcpy(cut, data, n);
-        struct stg_test_memory source = stg_test_memory(cut, n);
+        char *part = malloc(n + 1);
+        memcpy(part, data, n);
+        struct stg_test_memory source = stg_test_memory(part, n);
         struct stg_test_records records =
             stg_test_read(format, config, &source, 64, false);
         stg_test_records_finish(&records);
-        free(cut);
+        free(part);
     }
     for (size_t i = 0; i < 8 * bytes; i++) {
         memcpy(copy, data, bytes);

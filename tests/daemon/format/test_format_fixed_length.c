@@ -57,7 +57,7 @@ static void a_file_may_hold_no_record(void)
 
 #define RAGGED(header, record, footer)                                                   \
     "bytes, which is not a header of " #header ", records of " #record                   \
-    " and a footer of " #footer ": it was cut, or record_bytes, header_bytes or "        \
+    " and a footer of " #footer ": it was truncated, or record_bytes, header_bytes or "  \
     "footer_bytes is another\n"
 
 static void a_ragged_file_is_reported_after_its_whole_records(void)

@@ -208,7 +208,7 @@ static void a_damaged_header_costs_the_rest_but_no_sample_before_it(void)
         &archive, &small_parts, 0,
         "0@0 1:a1:11:2\n"
         "!DATA_LOSS record 1 (offset 2048): a header does not match its "
-        "checksum: it was cut, or is no tar archive, or is damaged; the rest of "
+        "checksum: it was truncated, or is no tar archive, or is damaged; the rest of "
         "the file is lost\n");
     archive.data[2048] ^= 1;
     archive.data[3072] ^= 1;
@@ -216,7 +216,7 @@ static void a_damaged_header_costs_the_rest_but_no_sample_before_it(void)
         &archive, &small_parts, 0,
         "0@0 1:a1:11:2\n"
         "!DATA_LOSS record 1 (offset 3072): a header does not match its "
-        "checksum: it was cut, or is no tar archive, or is damaged; the rest of "
+        "checksum: it was truncated, or is no tar archive, or is damaged; the rest of "
         "the file is lost\n");
     free(archive.data);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mirror of a pipeline's memory against a stager-gpu that sends wrong replies
+ * The device mirror of a pipeline's memory against a stager-gpu that sends wrong replies
  * (gpu/fake_gpu.c). The daemon checks every reply, none of them ends it, and the worst
  * effect is a batch that is not copied.
  */

@@ -84,7 +84,7 @@ static void plan(struct stage *s)
         partitions[i] = (struct stg_smart_partition){.id = i + 1,
                                                      .predicted = s->predicted[i + 1],
                                                      .is_in_force = i + 1 == chosen};
-        snprintf(partitions[i].label, sizeof(partitions[i].label), "cut %u", i + 1);
+        snprintf(partitions[i].label, sizeof(partitions[i].label), "partition %u", i + 1);
     }
     stg_smart_plan(&s->smart, s->view.now_ns, partitions, s->n_plan,
                    "nothing would be faster");

@@ -243,7 +243,7 @@ static void a_compressed_source_has_no_size(void)
 
 /* The bytes are right. If some are missing, a lasting error follows. */
 static void check_damaged(const struct kind *kind, const void *data, size_t bytes,
-                          bool is_cut)
+                          bool is_truncated)
 {
     struct opened opened;
     struct stg_err err = {0};
@@ -251,7 +251,7 @@ static void check_damaged(const struct kind *kind, const void *data, size_t byte
     open_limited(&opened, kind->type, data, bytes, 256 << 20);
     int rc = read_all(&opened, 3000, out, &n, &err);
     CHECK(rc == 0 || rc == -STAGER_DATA_LOSS);
-    if (is_cut) {
+    if (is_truncated) {
         CHECK_INT(rc, bytes == 0 || bytes == kind->whole ? 0 : -STAGER_DATA_LOSS);
         CHECK(n <= TEXT_BYTES && memcmp(out, text_plain, n) == 0);
     }
@@ -268,10 +268,10 @@ static void a_stream_truncated_at_any_byte_is_reported(void)
 {
     for (size_t i = 0; i < N_KINDS; i++) {
         for (size_t n = 0; n < kinds[i].bytes; n += 1 + (n > 300) * 13) {
-            char *cut = malloc(n + 1);
-            memcpy(cut, kinds[i].data, n);
-            check_damaged(&kinds[i], cut, n, true);
-            free(cut);
+            char *part = malloc(n + 1);
+            memcpy(part, kinds[i].data, n);
+            check_damaged(&kinds[i], part, n, true);
+            free(part);
         }
     }
 }

@@ -134,7 +134,7 @@ static void damage(const char *path)
     close(fd);
 }
 
-static void cut(const char *path)
+static void truncate_it(const char *path)
 {
     struct stat st;
     CHECK(stat(path, &st) == 0 && truncate(path, st.st_size / 2) == 0);
@@ -148,7 +148,7 @@ static void files_left_by_a_crash_are_not_used(void)
     held_bytes(damage);
     check_reads(url, 0, 200000);
     CHECK_INT(stg_test_server_asked("/object/a"), 8);
-    held_bytes(cut);
+    held_bytes(truncate_it);
     check_reads(url, 0, 200000);
     CHECK_INT(stg_test_server_asked("/object/a"), 12);
     stg_disk_finish();

@@ -227,7 +227,7 @@ static void a_bucket_is_listed_by_pattern(void)
 }
 
 /* The keys of its first part occur only once. */
-static void a_list_that_is_cut_is_asked_for_anew(void)
+static void a_truncated_list_is_asked_for_anew(void)
 {
     start("remote_s3.py");
     use_store("s3://cut/", "default", "eu-test-1");
@@ -434,7 +434,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_is_public_needs_no_key, 60),
     TEST_SLOW(a_refusal_of_s3_is_reported_with_its_reason_and_without_keys, 60),
     TEST_SLOW(a_bucket_is_listed_by_pattern, 60),
-    TEST_SLOW(a_list_that_is_cut_is_asked_for_anew, 60),
+    TEST_SLOW(a_truncated_list_is_asked_for_anew, 60),
     TEST_SLOW(a_list_that_goes_round_is_refused, 60),
     TEST_SLOW(a_server_other_than_s3_is_reported, 60),
     TEST_SLOW(a_pattern_that_matches_nothing_is_reported, 60),

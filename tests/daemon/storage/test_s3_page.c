@@ -256,7 +256,7 @@ static void what_is_large_and_not_understood_is_passed_over(void)
     CHECK_INT(page_of_many(OPEN, KEY("a"), 100000, CLOSE).n_keys, 100000);
 }
 
-/* ---- cuts and other damage ---- */
+/* ---- truncation and other damage ---- */
 
 static const char *const wholes[] = {
     PAGE("<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>"
@@ -270,7 +270,7 @@ static const char *const wholes[] = {
 };
 #define N_WHOLES (sizeof(wholes) / sizeof(wholes[0]))
 
-static void a_page_that_is_cut_is_refused_and_gives_no_key(void)
+static void a_truncated_page_is_refused_and_gives_no_key(void)
 {
     for (size_t n = 0; n < strlen(wholes[0]); n++) {
         struct page page = page_of_bytes(wholes[0], n);
@@ -394,7 +394,7 @@ static const struct stg_test tests[] = {
     TEST(a_document_with_a_doctype_is_refused),
     TEST(depth_names_and_texts_are_bounded),
     TEST(what_is_large_and_not_understood_is_passed_over),
-    TEST(a_page_that_is_cut_is_refused_and_gives_no_key),
+    TEST(a_truncated_page_is_refused_and_gives_no_key),
     TEST_SLOW(damage_is_refused_or_read_without_harm, 60),
     TEST(a_truncated_refusal_is_reported_as_far_as_it_was_received),
     TEST(without_memory_nothing_is_read),
