@@ -402,7 +402,7 @@ static void requeue(struct stg_stage *stage, struct stg_client *client)
         else
             lose(stage, client, client->pending[i]);
     }
-    memcpy(client->pending, pending, n * sizeof(owed[0]));
+    memcpy(client->pending, pending, n * sizeof(pending[0]));
     client->n_pending = n;
 }
 
