@@ -305,11 +305,11 @@ static void find_carried(struct stager_stream *stream, const struct stager_batch
     }
 }
 
-static int lacks(const struct stager_stream *stream, const struct stager_batch *batch,
-                 const char *name, struct stg_err *err)
+static int missing(const struct stager_stream *stream, const struct stager_batch *batch,
+                   const char *name, struct stg_err *err)
 {
     if (!batch->leased->is_placed)
-        return stg_err(err, -STAGER_INTERNAL, "batch %llu lacks the boundary tensor %s",
+        return stg_err(err, -STAGER_INTERNAL, "batch %llu has no boundary tensor %s",
                        (unsigned long long)batch->leased->number, name);
     return stg_err(
         err, -STAGER_FAILED_PRECONDITION,
@@ -337,7 +337,7 @@ static int find_boundary(struct stager_stream *stream, const struct stager_batch
                  : places[i] != STG_NO_PLACE ? (int)places[i]
                                              : -1;
         if (at < 0)
-            return lacks(stream, batch, name, err);
+            return missing(stream, batch, name, err);
         stg_batch_view(batch, (uint32_t)at, &computer->boundary[i], NULL);
         if (computer->has_device)
             computer->boundary_there[i] = stg_copier_at(batch, &computer->boundary[i]);

@@ -206,8 +206,8 @@ static bool add_some(struct stg_slabs *slabs)
            (bytes > SLAB_BYTES && add_region(slabs, SLAB_BYTES));
 }
 
-/* Into free pieces. */
-static void cut(struct stg_slab *slab, uint32_t class_index)
+/* Divides the slab into free pieces. */
+static void divide(struct stg_slab *slab, uint32_t class_index)
 {
     uint32_t lines = class_lines(class_index);
     slab->class_index = class_index;
@@ -225,7 +225,7 @@ static uint32_t new_slab(struct stg_slabs *slabs, uint32_t class_index)
         return 0;
     uint32_t at = slabs->empty;
     unlink_slab(slabs, &slabs->empty, at);
-    cut(&slabs->table[at], class_index);
+    divide(&slabs->table[at], class_index);
     link_slab(slabs, &slabs->partial[class_index], at);
     return at;
 }

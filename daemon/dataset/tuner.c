@@ -215,7 +215,7 @@ static double noise(const struct stg_tuner *tuner, double deviation, uint32_t n)
     return two > least ? two : least;
 }
 
-enum verdict { KEPT, TAKEN_BACK, OPEN };
+enum verdict { CONFIRMED, TAKEN_BACK, OPEN };
 
 /* What seems to help, but not yet by more than chance, is looked at for longer, and so is
  * what seems to do harm. */
@@ -233,7 +233,7 @@ static enum verdict judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
     tuner->in_trial = false;
     if (good && seems_good) {
         bar->next = FIRST_BAR;
-        return KEPT;
+        return CONFIRMED;
     }
     set_bar(bar, tuner->need_before);
     if (now * CHANGED < before) /* such a trial costs something */
@@ -340,8 +340,8 @@ bool stg_tuner_threads(struct stg_tuner *tuner, const struct stg_tuner_sample *s
     struct times t = times_of(&all);
     double need = threads_needed(tuner, &t);
     uint32_t most = most_threads(tuner, &all);
-    enum verdict verdict = tuner->in_trial ? judge(tuner, ret) : KEPT;
-    if (verdict != KEPT)
+    enum verdict verdict = tuner->in_trial ? judge(tuner, ret) : CONFIRMED;
+    if (verdict != CONFIRMED)
         return verdict == TAKEN_BACK;
     return more_threads(tuner, &t, need, most, ret) ||
            fewer_threads(tuner, &t, need, most, ret);
@@ -387,8 +387,8 @@ bool stg_tuner_capacity(struct stg_tuner *tuner, const struct stg_tuner_sample *
     double make = t.make / n_threads > t.serial ? t.make / n_threads : t.serial;
     double rule = t.want > make ? t.want / (make > 1 ? make : 1) : 1;
     t.waited /= n_threads;
-    enum verdict verdict = tuner->in_trial ? judge(tuner, ret) : KEPT;
-    if (verdict != KEPT)
+    enum verdict verdict = tuner->in_trial ? judge(tuner, ret) : CONFIRMED;
+    if (verdict != CONFIRMED)
         return verdict == TAKEN_BACK;
     return more_room(tuner, &t, rule, ret) || less_room(tuner, all.least, rule, ret);
 }

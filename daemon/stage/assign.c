@@ -23,8 +23,8 @@ static void note_error(const struct stg_stage *stage, struct stg_client *client,
              (int)header->error_bytes, base + header->error_offset);
 }
 
-/* The client has a credit. again: the item was given before, and a client or the list of
- * returned items owes it already. */
+/* Requires a credit of the client. again: the item was given before, and is already
+ * counted as pending, of a client or of the returned items. */
 static void give(struct stg_stage *stage, struct stg_client *client, uint32_t extent,
                  bool again)
 {

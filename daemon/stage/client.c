@@ -353,8 +353,9 @@ static bool asks_on(const struct stg_client *client)
            stg_control_pass_wanted(&client->control) == client->ends + 1;
 }
 
-/* It took the end of its pass, closed the stream and owes nothing. A process that dies
- * has not acknowledged the end: a client that comes back under its name gets it again. */
+/* The client took the end of its pass, closed the stream and holds no batch. A process
+ * that dies has not acknowledged the end: a client that reconnects under its name gets it
+ * again. */
 static bool is_done(const struct stg_client *client)
 {
     return client->ends > 0 && client->has_left && client->asked > client->end_position &&

@@ -15,9 +15,8 @@
 
 #define MAX_DETACHED 64u
 #define SWEEP_MILLIS 20
-#define LOST_DOORBELL_MILLIS                                                             \
-    1000 /* bounds the harm of a doorbell that a client could not ring                   \
-          */
+/* Bounds the delay after a doorbell that a client could not ring. */
+#define LOST_DOORBELL_MILLIS 1000
 
 /* ---- life ---- */
 

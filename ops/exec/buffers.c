@@ -9,7 +9,7 @@
 #include "ops/exec/priv.h"
 
 /* Of a tensor that is needed until the next exec, instead of a step. */
-#define KEPT UINT32_MAX
+#define RETAINED UINT32_MAX
 
 /* While a plan is made. Steps count from 1. */
 struct lives {
@@ -43,7 +43,7 @@ static void outlive(struct lives *lives, uint32_t slot, uint32_t step)
 static void find_ends(const struct stg_run *run, struct lives *lives)
 {
     for (size_t i = 0; i < run->n_fetches; i++)
-        lives->last[run->fetches[i].slot] = KEPT;
+        lives->last[run->fetches[i].slot] = RETAINED;
     for (uint32_t s = (uint32_t)run->n_steps; s > 0; s--) {
         const struct stg_run_step *step = &run->steps[s - 1];
         uint32_t end = s;
@@ -72,7 +72,7 @@ static void give(struct stg_run *run, struct lives *lives, uint32_t index, uint3
     const struct stg_run_slot *slot = &run->slots[index];
     if (lives->last[index] != s)
         return;
-    lives->last[index] = KEPT;
+    lives->last[index] = RETAINED;
     if (slot->buffer != STG_NO_BUFFER)
         lives->idle[lives->n_idle++] = slot->buffer;
     if (slot->offsets != STG_NO_BUFFER)

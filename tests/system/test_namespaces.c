@@ -125,7 +125,7 @@ static void a_trainer_in_a_container_trains_and_leaves(void)
 }
 
 /* The batches of the dead trainer go to this one, and its memory is released at once. */
-static void check_burial(struct fixture *fixture, struct trainer *trainer, bool visible)
+static void check_reaped(struct fixture *fixture, struct trainer *trainer, bool visible)
 {
     int64_t value = trainer_recv(trainer->fd);
     CHECK_INT(trainer_recv(trainer->fd), 0); /* it is watched */
@@ -157,12 +157,12 @@ static void a_trainer_that_dies_in_a_container_is_cleaned_up(void)
     fixture_apply_endless(&fixture,
                           "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     enclosed_start(&trainer, hold_two, &fixture, NULL);
-    check_burial(&fixture, &trainer, true);
+    check_reaped(&fixture, &trainer, true);
     fixture_finish(&fixture);
 }
 
 /* The daemon sees only pid 0; the kernel's descriptor reports its death. */
-static void a_daemon_in_a_container_serves_and_buries_trainers_outside(void)
+static void a_daemon_in_a_container_serves_and_reaps_trainers_outside(void)
 {
     struct fixture fixture;
     struct trainer trainer;
@@ -170,7 +170,7 @@ static void a_daemon_in_a_container_serves_and_buries_trainers_outside(void)
     fixture_apply_endless(&fixture,
                           "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     trainer_start(&trainer, hold_two, &fixture, NULL);
-    check_burial(&fixture, &trainer, false);
+    check_reaped(&fixture, &trainer, false);
     fixture_finish(&fixture);
 }
 
@@ -182,7 +182,7 @@ static void an_older_kernel_watches_a_visible_pid(void)
     fixture_apply_endless(&fixture,
                           "capacity: 2, num_clients: 2, reconnect_grace_millis: 0");
     enclosed_start(&trainer, hold_two, &fixture, NULL);
-    check_burial(&fixture, &trainer, true);
+    check_reaped(&fixture, &trainer, true);
     fixture_finish(&fixture);
 }
 
@@ -254,7 +254,7 @@ static void an_unwatched_trainer_may_read_on_after_close_until_it_releases(void)
 static const struct stg_test tests[] = {
     TEST_SLOW(a_trainer_in_a_container_trains_and_leaves, 60),
     TEST_SLOW(a_trainer_that_dies_in_a_container_is_cleaned_up, 60),
-    TEST_SLOW(a_daemon_in_a_container_serves_and_buries_trainers_outside, 60),
+    TEST_SLOW(a_daemon_in_a_container_serves_and_reaps_trainers_outside, 60),
     TEST_SLOW(an_older_kernel_watches_a_visible_pid, 60),
     TEST_SLOW(an_unwatched_trainer_that_dies_gives_back_after_a_while, 60),
     TEST_SLOW(an_unwatched_trainer_may_read_on_after_close_until_it_releases, 60),
