@@ -149,7 +149,7 @@ struct stager_options {
                             they are staged */
     uint32_t copy_on_write; /* 1: the trainer may write to its batches. A page that is
                                written is then its own until the batch is released;
-                               nobody else sees it */
+                               private to this client */
     const char *device;     /* "cuda" or "cuda:N": where tensors are wanted; NULL: in the
                                memory of the host. Goes neither with batch_size nor with
                                copy_on_write. On a pipeline whose `gpu` is the same device

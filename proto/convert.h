@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pipeline message <-> core/spec.h, both ways, and unpacking under a limit. Shared by
- * load.c and wire.c; nobody else sees generated code. Any thread.
+ * load.c and wire.c; no other file sees generated code. Any thread.
  */
 #ifndef STG_PROTO_CONVERT_H
 #define STG_PROTO_CONVERT_H

@@ -55,7 +55,7 @@ static int pipeline_check(struct stg_reader *r, const struct stg_text_node *root
     return names_check(r, p);
 }
 
-/* The name comes from whoever applies, and goes to logs. */
+/* The name comes from the user that applies, and goes to logs. */
 static const char *file_shown(const char *file, char *buf, size_t bytes)
 {
     if (file == NULL || *file == '\0')

@@ -25,7 +25,7 @@ struct stg_result {
     size_t wanted; /* by the last run, in all */
     void *bounce;  /* page-locked, for copies to the device */
     size_t bounce_bytes;
-    struct stg_device_event *done, *read; /* all is there; nobody reads it any more */
+    struct stg_device_event *done, *read; /* complete; no longer read */
     uint64_t turn;                        /* when it was last used, in runs */
     bool is_retained;                     /* by the trainer */
 

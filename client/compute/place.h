@@ -2,7 +2,7 @@
  *
  * The device of a trainer's graph: memory that its results are written to, and copies of
  * its variables and constants. Results are two at least, so that one is read while the
- * next is made: whoever comes to a third run waits until the first is there. Kept from
+ * next is made: the third run waits until the first is there. Kept from
  * run to run: nothing is allocated in a steady state. One thread at a time.
  */
 #ifndef STG_COMPUTE_PLACE_H

@@ -194,7 +194,8 @@ static void find_shared(struct stager_stream *stream, struct slot *slot, const v
     stream->n_shared++;
 }
 
-/* The slot is free: nobody reads its bounce, and its memory once `used` is reached. */
+/* The slot is free: its bounce buffer is no longer read, and its memory is free once
+ * `used` is reached. */
 static int grow_slot(const struct stg_copier *copier, struct slot *slot, uint64_t bytes,
                      struct stg_err *err)
 {
@@ -344,7 +345,7 @@ void stg_copier_release(struct stager_batch *batch, bool own, void *native)
     if (after != copier->trainer)
         device->stream_destroy(after);
     let_go(batch);
-    collect(stream, stream->client == NULL); /* once it is closed nobody comes again */
+    collect(stream, stream->client == NULL); /* a closed stream does not collect again */
 }
 
 bool stg_copier_is_ahead(const struct stager_stream *stream)

@@ -24,7 +24,8 @@
 #include "client/stager.h"
 #include "client/transport/socket.h"
 
-/* What CPython 3.9 lacks. There types can be changed from Python, which harms nobody. */
+/* What CPython 3.9 does not have. There Python code can change types, which does no harm.
+ */
 #if PY_VERSION_HEX < 0x030a0000
 #define Py_TPFLAGS_IMMUTABLETYPE 0
 static inline PyObject *Py_NewRef(PyObject *object)

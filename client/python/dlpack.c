@@ -69,7 +69,7 @@ static void delete_versioned(struct dl_managed_versioned *self)
     destroy(self->context);
 }
 
-/* A capsule that nobody consumed still has its first name. */
+/* A capsule that was not consumed still has its first name. */
 static void drop_capsule(PyObject *capsule)
 {
     const char *names[] = {"dltensor", "dltensor_versioned"};

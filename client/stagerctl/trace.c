@@ -55,7 +55,7 @@ static bool has_ended(const struct stg_trace_page *page)
     return atomic_load_explicit(&page->ended_ns, memory_order_acquire) != 0;
 }
 
-/* Over before its time, and nobody here has ended it. */
+/* Ended early, and not by this program. */
 static void tell_early(struct stager *client, const struct stg_trace_page *page,
                        const char *name)
 {

@@ -253,7 +253,7 @@ static void tell_restart(struct watch *watch, uint64_t sequence)
 
 /* ---- listening ---- */
 
-/* An unknown number is a pipeline of somebody else. */
+/* An unknown number is a pipeline of another user. */
 static void take_known(struct watch *watch, const struct stg_event *event)
 {
     char more[512] = "";

@@ -25,7 +25,7 @@ struct stg_container;
 /* RESOURCE_EXHAUSTED. */
 int stg_containers_create(const struct stg_container_memory *memory,
                           struct stg_containers **ret, struct stg_err *err);
-/* Everybody has left. NULL is allowed. */
+/* All users have left. NULL is allowed. */
 void stg_containers_destroy(struct stg_containers *containers);
 
 /* Drops unused content, the longest unused first, until so many bytes were given back

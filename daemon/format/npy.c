@@ -177,7 +177,8 @@ static void swap_bytes(char *data, uint64_t n, unsigned bytes)
     }
 }
 
-/* In place: nobody has seen these bytes yet. A boolean is 0 or 1, whatever the file says.
+/* In place: no reader has seen these bytes yet. A boolean is 0 or 1, whatever the file
+ * says.
  */
 static void make_native(struct npy *r, char *data, uint64_t n)
 {

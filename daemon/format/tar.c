@@ -230,7 +230,7 @@ static int lengthen(struct tar *r, uint64_t key_bytes, bool same_chunk,
 }
 
 /* A member that belongs to the sample, or lies inside of it. The sample's name goes to
- * where its first header was, once nobody needs that any more. */
+ * where its first header was, once that is not needed any more. */
 static int take_member(struct tar *r, bool is_part, uint64_t key_bytes, bool same_chunk,
                        struct stg_err *err)
 {

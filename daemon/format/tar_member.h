@@ -17,7 +17,7 @@ enum stg_tar_rc {
     STG_TAR_MEMBER = 0, /* all of its headers are there; its data may not be */
     STG_TAR_NEED,       /* more bytes: ret->end of them at least */
     STG_TAR_END,        /* the mark that ends an archive */
-    STG_TAR_BAD         /* ret->what says why; nobody knows where the next one begins */
+    STG_TAR_BAD /* ret->what has the reason; the begin of the next one is unknown */
 };
 
 /* Positions are counted from the first header that belongs to it. */

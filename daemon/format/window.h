@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The bytes of a source that a format is looking at, in a chunk. What a format takes is
- * never moved or overwritten while somebody else holds the chunk; what it did not take
+ * never moved or overwritten while another holder has the chunk; what it did not take
  * yet goes along into another one. One thread at a time.
  *
  * A byte lies in memory at a multiple of 64 where its offset in the file is one, until

@@ -61,7 +61,7 @@ struct stg_segment {
 
 /* memfd -> size -> reserve -> map -> fault in -> seal, in this order. client_writable:
  * the control page; else F_SEAL_FUTURE_WRITE keeps every later mapping read-only, for
- * everybody. Memory is zeroed. RESOURCE_EXHAUSTED when the machine has not got it (looked
+ * all users. Memory is zeroed. RESOURCE_EXHAUSTED when the machine has not got it (looked
  * up first: a control group's limit kills instead of answering). Takes time (half a
  * second a GiB): not on the loop when large. CANCELLED soon after *cancelled is no longer
  * 0 (NULL: it can not be). */

@@ -30,7 +30,7 @@ struct stg_instance {
     struct stg_definition *definition;
     uint64_t generation;
     bool private_run;
-    _Atomic int abandoned; /* nobody wants it any more; its maker looks at it */
+    _Atomic int abandoned; /* its result is not wanted any more; its maker reads this */
     enum stg_instance_state state;
     struct stg_stage_config config;
     struct stg_stage_plan plan;

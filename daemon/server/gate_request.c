@@ -46,7 +46,7 @@ static uint64_t mix(uint64_t sum, const char *s, size_t n)
     return sum * 0x9e3779b97f4a7c15u ^ (s != NULL ? stg_fingerprint64(s, n) : 1);
 }
 
-/* What a change asks for, whoever asks and however often. */
+/* What a change asks for, without its user and its request id. */
 static uint64_t fingerprint(const struct stg_request *request)
 {
     uint64_t numbers[] = {request->id, request->kind, request->replace,

@@ -78,7 +78,7 @@ void stg_session_stop_waiting(struct stg_session *session)
     uv_timer_stop(&session->deadline);
 }
 
-/* A process that nobody watches had time to release what it holds. */
+/* An unwatched process had time to release what it holds. */
 static void on_unwatched(uv_timer_t *timer)
 {
     struct stg_session *session = timer->data;

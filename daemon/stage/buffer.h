@@ -30,7 +30,7 @@ struct stg_item {
     bool is_deferred; /* it waits to be given for the first time, out of the buffer */
     bool lender;      /* the stage still holds its reference on the extent */
     uint32_t device;  /* number of the memory on a device that has it too; 0: none has */
-    struct stg_stage_partition *partition; /* one reference; NULL: good for everybody */
+    struct stg_stage_partition *partition; /* one reference; NULL: good for all clients */
 };
 
 /* Ordinals count from the stage's start. */

@@ -48,7 +48,7 @@ void stg_ahead_unref(struct stg_ahead *ahead); /* NULL is allowed */
 /* Files that are planned to be opened at most. */
 #define STG_AHEAD_OPENS 8
 
-/* Any thread. Opens the next file, or else does the next read, that nobody does; false:
+/* Any thread. Opens the next file, or does the next read that no thread does; false:
  * there is none. */
 bool stg_ahead_work(struct stg_ahead *ahead);
 

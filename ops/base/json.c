@@ -198,7 +198,7 @@ bool stg_json_next(struct stg_json *at, struct stg_json_token *ret)
     return true;
 }
 
-/* ---- what nobody asks for ---- */
+/* ---- what is not requested ---- */
 
 static bool skip_name(struct stg_json *at)
 {

@@ -17,7 +17,8 @@
 #include "core/param.h"
 #include "core/spec.h"
 
-/* Keys all randomness: the same key gives the same values, whoever runs the op and when.
+/* Keys all randomness: the same key gives the same values, in whatever process and at
+ * whatever time the op runs.
  */
 struct stg_key {
     uint64_t seed, pass, epoch, index;
@@ -84,7 +85,7 @@ struct stg_op_run {
     void *executor;
 };
 
-/* An op that reads one output of another, which nobody else reads, and nothing else. */
+/* An op that reads one output of another, which no other op reads, and nothing else. */
 struct stg_absorb {
     size_t output; /* of the op that is asked to take over */
     const struct stg_op *op;
@@ -102,7 +103,8 @@ struct stg_output_name {
 };
 
 enum stg_op_flags {
-    STG_OP_VARIABLE = 1, /* the output is a variable: memory of whoever runs the graph */
+    STG_OP_VARIABLE =
+        1, /* the output is a variable: memory of the process that runs the graph */
     STG_OP_CONSTANT =
         2, /* the output is known when applied: plan is a struct stg_tensor */
     STG_OP_STATEFUL = 4,    /* writes a variable: never staged, never run twice */
@@ -111,7 +113,7 @@ enum stg_op_flags {
      * in front of all inputs of equal rank only puts that in front of the outputs: many
      * elements may go through at once. Inputs of a lower rank are broadcast. */
     STG_OP_ROW_WISE = 16,
-    STG_OP_TABLE = 32, /* the output is read from a file by whoever makes the graph
+    STG_OP_TABLE = 32, /* the output is read from a file when the graph is made
                           (stg_graph_load_tables): run is NULL */
     /* Does for each batch what cannot be known before it: draws from the key, takes its
      * time. Never computed ahead, never one for two nodes that are written alike. */

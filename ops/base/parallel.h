@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that an executor may use while it runs. ops/ starts none: whoever runs the
- * graph has them, and hands over this table.
+ * Threads that an executor may use while it runs. ops/ starts none: the caller that runs
+ * the graph has them, and hands over this table.
  */
 #ifndef STG_OPS_BASE_PARALLEL_H
 #define STG_OPS_BASE_PARALLEL_H

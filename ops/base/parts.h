@@ -16,10 +16,11 @@
 struct stg_work_in_parts;
 
 struct stg_parts {
-    struct stg_parallel parallel;           /* immutable; owner: this */
-    pthread_mutex_t lock;                   /* of what is below, and of works */
-    pthread_cond_t wake;                    /* of helpers: work, or stopping */
-    struct stg_work_in_parts *first, *last; /* that have parts which nobody has taken */
+    struct stg_parallel parallel; /* immutable; owner: this */
+    pthread_mutex_t lock;         /* of what is below, and of works */
+    pthread_cond_t wake;          /* of helpers: work, or stopping */
+    struct stg_work_in_parts *first,
+        *last; /* that have parts which no thread has taken */
     bool stopping;
 };
 

@@ -79,7 +79,7 @@ static void give(struct stg_run *run, struct lives *lives, uint32_t index, uint3
         lives->idle[lives->n_idle++] = slot->offsets;
 }
 
-/* Inputs that nobody reads after this step. */
+/* Inputs that are not read after this step. */
 static void find_dying(struct stg_run *run, const struct lives *lives, uint32_t s)
 {
     struct stg_run_step *step = &run->steps[s - 1];

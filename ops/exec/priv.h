@@ -91,7 +91,7 @@ struct stg_run {
 
     /* while an exec runs */
     const struct stg_sink *sink;
-    uint64_t watched_ns; /* somebody watches: the end of the last node; else 0 */
+    uint64_t watched_ns; /* with a watcher: the end of the last node; else 0 */
 };
 
 /* watch.c: asks each watcher, and sets watched_ns; tells that a step has run; and

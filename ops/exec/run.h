@@ -90,13 +90,13 @@ struct stg_run_watcher {
 };
 
 /* From the next exec on, until the executor is destroyed, beside those that watch
- * already. One watcher watches one executor. An executor that nobody watches pays a look
+ * already. One watcher watches one executor. An executor without a watcher pays a look
  * at a NULL for each exec, and for each node a look at a flag. */
 void stg_run_watch(struct stg_run *run, struct stg_run_watcher *watcher);
 
 /* From the next exec on, nodes that do not wait for one another run at once, on up to
- * parallel->n_threads threads: in an exec without a sink that nobody watches, of a graph
- * in which some do not and none writes a variable. The bytes that come out, and the
+ * parallel->n_threads threads: in an exec without a sink and without a watcher, of a
+ * graph in which some do not and none writes a variable. The bytes that come out, and the
  * errors, are the same; tensors no longer share memory. Once, after stg_run_parallel,
  * before the first exec. parallel is borrowed. RESOURCE_EXHAUSTED. */
 int stg_run_inter_op(struct stg_run *run, const struct stg_parallel *parallel,

@@ -62,7 +62,7 @@ typedef int stg_graph_table(void *owner, const struct stg_node *node,
 
 /* Calls `load` for each such node, once, before any executor is made. Errors are load's,
  * with node and line before them. A graph without them runs what needs none. borrowed:
- * the data are somebody else's, and live as long as the graph. */
+ * the data are borrowed, and live as long as the graph. */
 int stg_graph_load_tables(struct stg_graph *graph, bool borrowed, stg_graph_table *load,
                           void *owner, struct stg_err *err);
 

@@ -57,7 +57,7 @@ struct stg_graph_node {
 /* An entry of feed_dict; in a client, what stager_run feeds. */
 struct stg_graph_feed {
     const struct stg_feed *spec;
-    struct stg_ref target; /* what is replaced; nobody refers to it any more. UNKNOWN:
+    struct stg_ref target; /* what is replaced; no reference to it is left. UNKNOWN:
                               in a client, the component of that name */
     bool has_source;       /* by another tensor: `source`; else by `value` */
     struct stg_ref source; /* no feed that has a source itself */

@@ -110,7 +110,7 @@ bool stg_partition_is_target(const struct stg_graph *graph, uint32_t index)
     return false;
 }
 
-/* A feature that is called as an output of the node would be: in a batch nobody could
+/* A feature that is called as an output of the node would be: in a batch no reader could
  * tell them apart. */
 static bool shares_name(const struct stg_graph *graph, const char *node)
 {

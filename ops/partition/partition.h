@@ -117,7 +117,7 @@ bool stg_partitions_may_move(const struct stg_partitions *partitions);
 /* ---- one partition ---- */
 
 /* What crosses for these clients when `moved` (a set that stg_partitions_check passes)
- * run before the boundary; is_wide: and all features, whoever needs them. */
+ * run before the boundary; is_wide: and all features, needed or not. */
 int stg_partition_create(const struct stg_partitions *partitions,
                          const struct stg_partition_needs *const *needs, size_t n,
                          const bool *moved, bool is_wide, struct stg_partition **ret,

@@ -258,7 +258,7 @@ class Batch:
         return self.lease.released
 
     def release(self) -> None:
-        """Gives the batch back now, whoever still has views of it."""
+        """Gives the batch back now, even if views of it exist."""
         self._views.clear()
         self.lease.release()
 

@@ -38,7 +38,7 @@ def _find_stagerd(given: Optional[str]) -> str:
 
 
 def _lock(folder: str) -> int:
-    """A descriptor that says, as long as somebody has it open, that the folder is in use."""
+    """A descriptor that marks the folder as in use while it is open."""
     new = os.path.join(folder, "lock.new")
     fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)

@@ -126,7 +126,7 @@ class _Pass:
 
 class Stream:
     """One consumer of one pipeline. `for batch in stream` takes a pass; the next `for` takes the next
-    one. It leaves the pipeline by `close`, with its `with`, or when nobody refers to it any more; batches
+    one. It leaves the pipeline by `close`, with its `with`, or when its last reference goes; batches
     in hand stay readable. One thread at a time; other streams are independent."""
 
     def __init__(self, name: str, *, runtime_dir: Optional[str] = None,
@@ -324,7 +324,7 @@ class Stream:
 
     def __iter__(self) -> Iterator[Any]:
         """A new pass: the first one; after the end the next one; in the middle of one, leaves it and
-        begins anew, where nobody else would notice. It gives batches, or what `device` makes of them."""
+        begins anew, where no other client is affected. It gives batches, or what `device` makes of them."""
         if self._core.closed:
             raise FailedPreconditionError(f"this stream of pipeline {self.name} is closed: open another")
         info = self._core.info()

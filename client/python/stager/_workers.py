@@ -122,7 +122,7 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps n workers of a pipeline; n None: as many as the pipeline has threads, whoever's they are."""
+    """Keeps n workers of a pipeline; n None: as many as the pipeline has threads, those of other processes included."""
 
     def __init__(self, name: str, n: Optional[int], parent: Optional[int]) -> None:
         self.name, self.n = name, n

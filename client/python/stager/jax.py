@@ -70,7 +70,7 @@ def open(name: str, **options: Any) -> Stream:  # pylint: disable=redefined-buil
 
 
 class _Device(Hook):
-    """A device, to which JAX copies by itself; whoever uses an array waits for its copy."""
+    """A device, to which JAX copies by itself; the first use of an array waits for its copy."""
 
     writable = True
     synchronize = staticmethod(_synchronize)

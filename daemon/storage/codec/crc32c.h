@@ -51,7 +51,8 @@ const struct stg_crc32c_kernels *stg_crc32c(void);
 /* The tables that this CPU can run, the reference first, the best last. */
 const struct stg_crc32c_kernels *const *stg_crc32c_all(size_t *ret_n);
 
-/* For tests and benchmarks: everybody uses this table from now on. NULL: the best one. */
+/* For tests and benchmarks: all callers use this table from now on. NULL: the best one.
+ */
 void stg_crc32c_use(const struct stg_crc32c_kernels *kernels);
 
 static inline uint32_t stg_crc32c_mask(uint32_t crc)

@@ -12,7 +12,7 @@
 
 #define INPUT_BYTES ((uint64_t)256 << 10)
 #define INPUT_SHARE 16 /* of the quota, at most */
-/* Decoded at once, between looks at whether somebody wants us to stop. */
+/* Decoded at once, between checks for a request to stop. */
 #define PIECE_BYTES ((uint64_t)256 << 10)
 
 static const struct stg_codec *const codecs[] = {
@@ -218,7 +218,7 @@ static int decompress_size(struct stg_source *source, uint64_t *ret, struct stg_
 {
     const struct decompress *d = (struct decompress *)source;
     return stg_err(err, -STAGER_UNIMPLEMENTED,
-                   "%s: it is compressed: nobody knows how long it is", d->config.path);
+                   "%s: it is compressed, and its length is unknown", d->config.path);
 }
 
 static void decompress_close(struct stg_source *source)

@@ -194,7 +194,7 @@ static int check_chunk(const struct snappy *snappy, struct stg_err *err)
     if (type < 2 && snappy->want > MAX_CHUNK)
         return lost(err, "a chunk is longer than 65536 bytes");
     if (type >= 2 && type < 0x80)
-        return lost(err, "a chunk is of a kind that nobody knows");
+        return lost(err, "a chunk is of an unknown type");
     return 0;
 }
 

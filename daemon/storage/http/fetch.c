@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Between looks at whether somebody wants a waiter to stop. */
+/* Between checks for a request to stop a waiter. */
 #define LOOK_NS 20000000
 
 int stg_fetch_create(const struct stg_fetch_plan *plan, struct stg_fetch **ret,

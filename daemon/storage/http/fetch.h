@@ -56,7 +56,7 @@ struct stg_chunk *stg_fetch_chunk(struct stg_fetch *fetch);
 struct stg_fetch *stg_fetch_ref(struct stg_fetch *fetch);
 void stg_fetch_unref(struct stg_fetch *fetch); /* NULL is allowed */
 
-/* Nobody wants the rest; as unref. It does not wait for the threads. */
+/* Cancels the rest; as unref. It does not wait for the threads. */
 void stg_fetch_cancel(struct stg_fetch *fetch);
 
 #endif

@@ -119,8 +119,8 @@ static void drop(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
 {
     take_out(fetcher, fetch);
     stg_attempt_drop(fetch);
-    fetch->failed = stg_err(&fetch->failure, -STAGER_CANCELLED, "%s: nobody wants it",
-                            fetch->plan.object->shown);
+    fetch->failed = stg_err(&fetch->failure, -STAGER_CANCELLED,
+                            "%s: it is not wanted any more", fetch->plan.object->shown);
     finish(fetcher, fetch);
 }
 
@@ -146,7 +146,7 @@ static void start(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
         finish(fetcher, fetch);
 }
 
-/* False: nobody wants more. What came is started in the order in which it came. */
+/* False: no more is wanted. What came is started in the order in which it came. */
 static bool take(struct stg_fetcher *fetcher)
 {
     struct stg_fetch *turned = NULL, *next;

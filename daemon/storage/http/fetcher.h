@@ -20,8 +20,8 @@ void stg_fetchers_settings(struct stg_remote_settings *ret);
  * of memory. */
 struct stg_quota *stg_fetchers_quota(void);
 
-/* Ends the threads, closes all connections. Nobody may be fetching; afterwards all begins
- * anew. */
+/* Ends the threads, closes all connections. No fetch may be in progress; afterwards all
+ * begins anew. */
 void stg_fetchers_finish(void);
 
 #endif

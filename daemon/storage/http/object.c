@@ -19,7 +19,7 @@ struct stg_object *stg_object_ref(struct stg_object *object)
     return object;
 }
 
-/* Secrets do not stay in memory that somebody else gets. */
+/* Secrets do not stay in memory that is freed. */
 static void forget(char *secret)
 {
     if (secret != NULL)

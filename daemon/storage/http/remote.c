@@ -94,7 +94,7 @@ static void make_room(struct remote *remote, uint64_t offset)
 }
 
 /* Memory for `bytes` from offset on. A range that is only ahead leaves some for others'
- * first ones; one that somebody waits for takes little, if there is no more. */
+ * first ones; one with a waiter takes little, if there is no more. */
 static int take_chunk(struct remote *remote, bool ahead, uint64_t *bytes,
                       struct stg_chunk **ret, struct stg_err *err)
 {

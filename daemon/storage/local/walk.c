@@ -17,7 +17,7 @@
 
 /* The kernel would walk with the daemon's rights; this one asks at every directory
  * whether the applier may pass. Each step holds the directory that it asked about, so
- * nobody can exchange it in between. */
+ * it cannot be exchanged in between. */
 struct walk {
     const struct stg_file_user *identity;
     const char *shown;

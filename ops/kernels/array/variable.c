@@ -251,8 +251,8 @@ static int initialize(const void *arg, struct stg_tensor *variable, struct stg_e
 
 const struct stg_op stg_op_variable = {
     .name = "variable",
-    .summary =
-        "Memory of whoever runs the graph, made once; as tf.compat.v1.get_variable.",
+    .summary = "Memory of the process that runs the graph, made once; as "
+               "tf.compat.v1.get_variable.",
     STG_PARAMS(params),
     .flags = STG_OP_VARIABLE,
     .infer = infer,

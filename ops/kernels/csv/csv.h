@@ -174,7 +174,8 @@ const struct stg_csv_kernels *stg_csv_kernels(void);
 /* The tables that this CPU can run, the reference first, the best last. */
 const struct stg_csv_kernels *const *stg_csv_kernels_all(size_t *ret_n);
 
-/* For tests and benchmarks: everybody uses this table from now on. NULL: the best one. */
+/* For tests and benchmarks: all callers use this table from now on. NULL: the best one.
+ */
 void stg_csv_kernels_use(const struct stg_csv_kernels *kernels);
 
 /* The reference, and the tables that vector.c is compiled into, once for each instruction

@@ -194,7 +194,7 @@ INLINE void turn_16(const uint32_t *from, size_t stride, uint32_t *to)
     }
 }
 
-/* Rows that are not there are turned with the others; nobody looks at them. */
+/* Rows that are not there are transposed with the others, and not read. */
 static void index_plain(const struct stg_csv_dialect *dialect,
                         const struct stg_csv_block *block, const uint32_t *bytes,
                         uint32_t *room, uint32_t *ends, uint32_t *counts)

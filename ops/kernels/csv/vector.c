@@ -33,7 +33,7 @@ INLINE words_v align_right(words_v word, words_v bytes)
     return word << gap | (zeros >> (8 * (bytes - 1) & 63)) >> 8;
 }
 
-/* What is no digit may overflow; nobody looks at it. */
+/* What is no digit may overflow: it is not read. */
 INLINE ints_v eight_digits(words_v digits)
 {
 #if STG_CSV_AVX512

@@ -28,7 +28,7 @@ enum stg_example_kind {
     STG_EXAMPLE_INTS = 3,
 };
 
-/* A key of the map of features that somebody asks for. */
+/* A requested key of the map of features. */
 struct stg_example_key {
     const char *name;
     uint32_t bytes;

@@ -23,7 +23,7 @@ struct stg_example_step {
     uint64_t head[2], mask[2]; /* the first 16 bytes, of which the masked ones count */
     const uint8_t *name;       /* in a record of the batch */
     uint32_t name_bytes;
-    uint32_t key;      /* of the plan; n_keys: nobody asks for it */
+    uint32_t key;      /* of the plan; n_keys: not requested */
     uint32_t kind;     /* of the list */
     uint32_t overhead; /* the entry's length without what is in it */
     /* The four bytes behind the name are `value` + `times` for each byte of what is in
@@ -37,7 +37,7 @@ struct stg_example_layout {
     uint32_t n_steps, max_steps;
     uint32_t patience;                /* how much more may be learned; 0: nothing */
     bool *known;                      /* key -> it has a step */
-    struct stg_example_span *ignored; /* STG_EXAMPLE_BLOCK, of what nobody asks for */
+    struct stg_example_span *ignored; /* STG_EXAMPLE_BLOCK, of what is not requested */
 };
 
 /* A layout without steps, in bump. False: out of memory. */

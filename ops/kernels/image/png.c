@@ -6,7 +6,7 @@
 #include "core/batch.h"
 #include "ops/kernels/image/reader.h"
 
-/* Of text and colour profiles, which nobody looks at. */
+/* Of text and colour profiles, which are not read. */
 #define CHUNK_BYTES (8u << 20)
 
 struct png {

@@ -260,7 +260,7 @@ static int read_box(struct work *work, uint32_t k, int d, int64_t *at,
     return stg_json_take(&work->at, ']') ? 0 : fail_value(work, f, &end);
 }
 
-/* The feature of that name, from the one behind the last on; n: nobody asks for it. */
+/* The feature of that name, from the one behind the last on; n: it is not requested. */
 static uint32_t find(const struct work *work, const char *s, size_t bytes, uint32_t from)
 {
     uint32_t n = work->plan->n;

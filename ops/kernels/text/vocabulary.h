@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A vocabulary: lines of a file, numbered from 0, found by a hash. A resource: whoever
- * runs the graph makes it, once, and hands it to `lookup` as an input, a tensor of bytes.
- * One block without pointers, so that it can lie in memory that processes share;
+ * A vocabulary: lines of a file, numbered from 0, found by a hash. A resource: a caller
+ * that runs the graph makes it, once, and hands it to `lookup` as an input, a tensor of
+ * bytes. One block without pointers, so that it can lie in memory that processes share;
  * readers trust none of it. Pure; any thread.
  */
 #ifndef STG_OPS_KERNELS_TEXT_VOCABULARY_H

@@ -353,8 +353,7 @@ static void what_is_wrong_is_said(void)
     check_message("snappy", framed, sizeof(framed),
                   "its data do not match their checksum");
     framed[10] = 2;
-    check_message("snappy", framed, sizeof(framed),
-                  "a chunk is of a kind that nobody knows");
+    check_message("snappy", framed, sizeof(framed), "a chunk is of an unknown type");
     check_message("snappy", text_snappy, sizeof(text_snappy) - 1,
                   "the file ends inside of it");
 }
