@@ -10,9 +10,8 @@
 /* Of the window, in hundredths. */
 #define LITTLE 0.10 /* a shorter wait is none */
 #define MOSTLY 0.60 /* a thread that had a CPU for so much of its time worked */
-#define A_THREAD                                                                         \
-    0.7 /* cores in use beside what is accounted for: somebody works there               \
-         */
+/* Cores in use beyond those that are accounted for: another thread works. */
+#define A_THREAD 0.7
 #define HALF 0.5
 
 /* A pace in shares of the window. */

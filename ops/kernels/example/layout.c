@@ -56,7 +56,7 @@ static void put_head(struct stg_example_step *step)
 }
 
 /* The entry at p, if it has the form of a step: key, value, and in a requested value
- * asks for one list. */
+ * one list. */
 static bool read_step(const struct stg_example_plan *plan, const uint8_t *p,
                       const uint8_t *end, struct stg_example_step *ret)
 {
