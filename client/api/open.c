@@ -228,7 +228,7 @@ static int attach(struct stager_stream *stream, const char *name,
     for (size_t i = 0; i < n_fds; i++)
         close(fds[i]);
     if (rc == 0)
-        rc = stg_lents_init(stream, reply.max_in_flight, err);
+        rc = stg_leases_init(stream, reply.max_in_flight, err);
     if (rc == 0)
         rc = keep_reply(stream, &reply, err);
     if (rc == 0)
@@ -363,7 +363,7 @@ static void free_stream(struct stager_stream *stream, bool ours)
     stg_pipeline_spec_destroy(stream->spec);
     stg_guard_destroy(stream->guard);
     stg_bump_finish(&stream->bump);
-    stg_lents_finish(stream);
+    stg_leases_finish(stream);
     free(stream);
 }
 

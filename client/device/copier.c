@@ -14,7 +14,7 @@
 /* Slots are made a little larger than what they are first used for: batches differ. */
 #define SLOT_ROUND ((uint64_t)1 << 20)
 
-/* Where one staged batch lies on the device; that of stream->lents[i] is slots[i]. */
+/* Where one staged batch lies on the device; that of stream->leases[i] is slots[i]. */
 struct slot {
     char *at;       /* in memory, or in what all trainers share */
     bool is_shared; /* the latter */
@@ -52,7 +52,7 @@ struct stg_copier {
 static struct slot *slot_of(const struct stager_stream *stream,
                             const struct stg_leased *leased)
 {
-    return &stream->copier->slots[leased - stream->lents];
+    return &stream->copier->slots[leased - stream->leases];
 }
 
 /* ---- open ---- */
@@ -305,7 +305,7 @@ static bool collect(struct stager_stream *stream, bool waits)
             continue;
         slot->is_leaving = false;
         any = true;
-        stg_leased_return(stream, &stream->lents[i]);
+        stg_leased_return(stream, &stream->leases[i]);
     }
     return any;
 }

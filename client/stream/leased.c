@@ -22,26 +22,26 @@ int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_
     return 0;
 }
 
-int stg_lents_init(struct stager_stream *stream, uint32_t max_in_flight,
-                   struct stg_err *err)
+int stg_leases_init(struct stager_stream *stream, uint32_t max_in_flight,
+                    struct stg_err *err)
 {
     if (max_in_flight == 0 || max_in_flight > STG_MAX_IN_FLIGHT)
         return stg_err(err, -STAGER_INTERNAL,
                        "stagerd granted %u batches at once, 1 to %u "
                        "make sense",
                        max_in_flight, STG_MAX_IN_FLIGHT);
-    stream->lents = calloc(max_in_flight, sizeof(*stream->lents));
-    if (stream->lents == NULL)
+    stream->leases = calloc(max_in_flight, sizeof(*stream->leases));
+    if (stream->leases == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stream->max_in_flight = max_in_flight;
     for (uint32_t i = max_in_flight; i-- > 0;) {
-        stream->lents[i].next_free = stream->free_lents;
-        stream->free_lents = &stream->lents[i];
+        stream->leases[i].next_free = stream->free_leases;
+        stream->free_leases = &stream->leases[i];
     }
     return stg_stream_add_batches(stream, max_in_flight, err);
 }
 
-void stg_lents_finish(struct stager_stream *stream)
+void stg_leases_finish(struct stager_stream *stream)
 {
     while (stream->chunks != NULL) {
         struct stg_batch_chunk *chunk = stream->chunks;
@@ -52,7 +52,7 @@ void stg_lents_finish(struct stager_stream *stream)
         stream->chunks = chunk->next;
         free(chunk);
     }
-    free(stream->lents);
+    free(stream->leases);
     free(stream->places);
 }
 
@@ -81,8 +81,8 @@ void stg_lease_return(struct stager_stream *stream, const struct stg_descriptor 
 struct stg_leased *stg_leased_take(struct stager_stream *stream,
                                    const struct stg_descriptor *d, const void *base)
 {
-    struct stg_leased *leased = stream->free_lents;
-    stream->free_lents = leased->next_free;
+    struct stg_leased *leased = stream->free_leases;
+    stream->free_leases = leased->next_free;
     *leased = (struct stg_leased){
         .base = base,
         .number = d->number,
@@ -101,8 +101,8 @@ struct stg_leased *stg_leased_take(struct stager_stream *stream,
 
 void stg_leased_forget(struct stager_stream *stream, struct stg_leased *leased)
 {
-    leased->next_free = stream->free_lents;
-    stream->free_lents = leased;
+    leased->next_free = stream->free_leases;
+    stream->free_leases = leased;
     stream->held--;
 }
 

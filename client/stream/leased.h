@@ -9,9 +9,9 @@
 
 /* A pool for max_in_flight staged batches and as many handles. INTERNAL: the daemon
  * granted a number that makes no sense; RESOURCE_EXHAUSTED. */
-int stg_lents_init(struct stager_stream *stream, uint32_t max_in_flight,
-                   struct stg_err *err);
-void stg_lents_finish(struct stager_stream *stream);
+int stg_leases_init(struct stager_stream *stream, uint32_t max_in_flight,
+                    struct stg_err *err);
+void stg_leases_finish(struct stager_stream *stream);
 
 /* n more handles. RESOURCE_EXHAUSTED. */
 int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);

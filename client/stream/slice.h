@@ -20,7 +20,7 @@ void stg_slice_slots(struct stg_schema *slots);
 int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
                       struct stg_err *err);
 
-/* Makes `batch` the next slice of its leased. After an error it is nothing yet. */
+/* Makes `batch` the next slice of its leased batch. After an error it is nothing yet. */
 int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err);
 
 #endif

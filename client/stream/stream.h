@@ -72,12 +72,12 @@ struct stager_stream {
     struct stg_ring_reader ring;
     struct stg_control_writer control;
 
-    struct stg_leased *lents; /* max_in_flight of them */
-    struct stg_leased *free_lents;
+    struct stg_leased *leases; /* max_in_flight of them */
+    struct stg_leased *free_leases;
     struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
     struct stager_batch *free_batches;
     uint32_t max_in_flight;
-    uint32_t held;              /* lents out */
+    uint32_t held;              /* leases out */
     uint32_t batch_size;        /* 0: no slices */
     uint32_t n_slices;          /* of the staged batch that was looked at last; 0: none */
     struct stg_leased *current; /* slices of it are left to take */
@@ -109,7 +109,7 @@ struct stager_stream {
     uint32_t *shown;                /* what is: n_shown of the boundary; in bump */
     uint32_t n_shown;
     uint32_t n_all;        /* of boundary and slots */
-    uint32_t *places;      /* of each of them, for each leased */
+    uint32_t *places;      /* of each of them, for each lease */
     const char *structure; /* in bump */
     struct stg_bump bump;
     struct stg_computer *computer; /* NULL before the first stager_run */
@@ -143,7 +143,7 @@ int stg_stream_finish(struct stager_stream *stream, int code, const char *text);
 /* Finishes with the terminal status that the daemon left in the ring page. */
 int stg_stream_take_final(struct stager_stream *stream);
 
-/* rc of a request, and when the daemon closed the socket after terminal status, these
+/* rc of a request, and when the daemon closed the socket after a terminal status, these
  * instead, with their code. Batches that came before them stay in the ring. */
 int stg_stream_why(struct stager_stream *stream, int rc);
 

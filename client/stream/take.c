@@ -226,7 +226,7 @@ static int say_all_held(struct stager_stream *stream)
     size_t used = 0;
     numbers[0] = '\0';
     for (uint32_t i = 0; i < stream->max_in_flight && used < sizeof(numbers) - 64; i++) {
-        const struct stg_leased *leased = &stream->lents[i]; /* all are out */
+        const struct stg_leased *leased = &stream->leases[i]; /* all are out */
         used +=
             (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%s%llu",
                              used > 0 ? ", " : "", (unsigned long long)leased->number);

@@ -57,7 +57,7 @@ const uint32_t *stg_leased_places(const struct stager_stream *stream,
                                   const struct stg_leased *leased)
 {
     return leased->is_placed
-               ? stream->places + (size_t)(leased - stream->lents) * stream->n_all
+               ? stream->places + (size_t)(leased - stream->leases) * stream->n_all
                : NULL;
 }
 
@@ -67,7 +67,7 @@ static int place(struct stager_stream *stream, struct stg_leased *leased,
                  struct stg_err *err)
 {
     const struct stg_batch_header *header = leased->base;
-    uint32_t *places = stream->places + (size_t)(leased - stream->lents) * stream->n_all;
+    uint32_t *places = stream->places + (size_t)(leased - stream->leases) * stream->n_all;
     uint32_t n = header->n_tensors, at = 0;
     if (!stream->has_fields && header->partition == 0)
         return 0;

@@ -12,7 +12,7 @@
 static bool end_pass(struct stg_stage *stage)
 {
     bool changed = false;
-    if (!stg_pass_pulled_out(&stage->pass))
+    if (!stg_pass_is_exhausted(&stage->pass))
         return false;
     bool all = stg_stage_assign_ends(stage, &changed);
     if (stage->pass.failure.code != 0 || !all)

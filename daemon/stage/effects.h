@@ -24,15 +24,14 @@
 
 /* Runners to wake: those that wait for … */
 enum stg_wake {
-    STG_WAKE_ROOM = 1,   /* room in the buffer, or a clock of its turn that changes */
-    STG_WAKE_MEMORY = 2, /* an extent */
-    STG_WAKE_PASS = 4,   /* a pass that is RUNNING */
-    STG_WAKE_ALL = 7,    /* and the stop */
-    STG_WAKE_TURN = 8,   /* the turn of publish_next */
-    STG_WAKE_PULL = 16,  /* the data set: one of them */
-    STG_WAKE_PULL_ALL =
-        32,             /* the data set: all of them, because the pass is pulled out */
-    STG_WAKE_LOOK = 64, /* anything: they look around, and wait on */
+    STG_WAKE_ROOM = 1,      /* room in the buffer, or a clock of its turn that changes */
+    STG_WAKE_MEMORY = 2,    /* an extent */
+    STG_WAKE_PASS = 4,      /* a pass that is RUNNING */
+    STG_WAKE_ALL = 7,       /* and the stop */
+    STG_WAKE_TURN = 8,      /* the turn of publish_next */
+    STG_WAKE_PULL = 16,     /* the data set: one of them */
+    STG_WAKE_PULL_ALL = 32, /* the data set: all of them, because the pass is exhausted */
+    STG_WAKE_LOOK = 64,     /* anything: they look around, and wait on */
 };
 
 struct stg_stage;

@@ -25,9 +25,9 @@ bool stg_members_are_none(const struct stg_membership *members)
     return members->n_attached + members->n_away + members->n_joining == 0;
 }
 
-bool stg_pass_pulled_out(const struct stg_pass *pass)
+bool stg_pass_is_exhausted(const struct stg_pass *pass)
 {
-    return pass->state == STG_PASS_PULLED && pass->publish_next >= pass->end_sequence;
+    return pass->state == STG_PASS_EXHAUSTED && pass->publish_next >= pass->end_sequence;
 }
 
 const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client)

@@ -87,9 +87,9 @@ struct stg_client {
 };
 
 enum stg_pass_state {
-    STG_PASS_NONE,    /* no pass yet, or the last one's end was given to all */
-    STG_PASS_RUNNING, /* runners pull */
-    STG_PASS_PULLED,  /* the dataset ended or failed; items may be left */
+    STG_PASS_NONE,      /* no pass yet, or the last one's end was given to all */
+    STG_PASS_RUNNING,   /* runners pull */
+    STG_PASS_EXHAUSTED, /* the dataset ended or failed; items may be left */
 };
 
 struct stg_pass {
@@ -130,7 +130,7 @@ const struct stg_client *stg_client_successor(const struct stg_membership *membe
 bool stg_members_are_none(const struct stg_membership *members);
 
 /* Is every item of the pass published, and none to come? */
-bool stg_pass_pulled_out(const struct stg_pass *pass);
+bool stg_pass_is_exhausted(const struct stg_pass *pass);
 
 /* The pass that the client is in: the running one, or the next to begin. */
 uint64_t stg_client_pass(const struct stg_client *client);

@@ -155,7 +155,7 @@ static bool split_has_more(const struct stg_delivery_view *view,
 static bool split_holds_up(const struct stg_delivery_view *view,
                            const struct stg_client *client)
 {
-    return stg_pass_pulled_out(view->pass) && !is_any_left(view) &&
+    return stg_pass_is_exhausted(view->pass) && !is_any_left(view) &&
            stg_client_unacknowledged(client) != NULL;
 }
 

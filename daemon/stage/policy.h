@@ -47,7 +47,7 @@ struct stg_policy {
     bool is_ranked; /* each client has a rank, and a pass needs all of them */
     /* Emits the next step. False: nothing can be given. */
     bool (*give)(const struct stg_delivery_view *view, struct stg_assignments *ret);
-    /* The pass is pulled out: emits the clients that had everything, for its end or its
+    /* The pass is exhausted: emits the clients that had everything, for its end or its
      * failure. Returns whether the pass is over for all. */
     bool (*end)(const struct stg_delivery_view *view, struct stg_assignments *ret);
     /* Is something published that this client can still be given? */

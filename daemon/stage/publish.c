@@ -62,7 +62,7 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
         runners->end.err = *err;
     if (stage->pass.state != STG_PASS_RUNNING)
         return;
-    stage->pass.state = STG_PASS_PULLED;
+    stage->pass.state = STG_PASS_EXHAUSTED;
     stage->pass.end_sequence = runners->pull_sequence;
     stage->effects.wake |= STG_WAKE_PULL_ALL;
 }
@@ -71,7 +71,7 @@ static void propose_end(struct stg_stage *stage, uint64_t sequence,
 static void record_failure(struct stg_stage *stage)
 {
     const struct stg_err *err = &stage->runners.end.err;
-    if (stage->pass.state != STG_PASS_PULLED ||
+    if (stage->pass.state != STG_PASS_EXHAUSTED ||
         stage->pass.publish_next != stage->pass.end_sequence || err->code == 0 ||
         stage->pass.failure.code != 0 || stage->stop.is_on)
         return;

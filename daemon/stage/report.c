@@ -382,7 +382,7 @@ static void say(struct stg_stage *stage, const struct stg_client *client,
     else if (stg_client_credits(&stage->buffer, client) == 0)
         stg_err(why, why->code, "this client has released none of its %u batches",
                 client->n_assigned);
-    else if (stg_pass_pulled_out(&stage->pass) &&
+    else if (stg_pass_is_exhausted(&stage->pass) &&
              stg_client_unacknowledged(client) != NULL)
         stg_err(why, why->code,
                 "the pass ends when every batch is acknowledged, and this client holds "

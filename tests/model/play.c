@@ -19,7 +19,7 @@
 struct player {
     struct stager_stream stream;
     struct stager connection;
-    struct stg_leased lents[2];
+    struct stg_leased leases[2];
     struct stg_client *client; /* NULL: the daemon has dropped it */
     int fiber;
     bool attached, closing, killed;
@@ -117,11 +117,11 @@ static void map_pages(struct player *player)
     stream->control.page = player->client->control_segment.base;
     stream->segment.base = play->stage->memory.arena.base;
     stream->segment.bytes = play->stage->memory.arena.bytes;
-    stream->lents = player->lents;
+    stream->leases = player->leases;
     stream->max_in_flight = 2;
     for (int k = 0; k < 2; k++) {
-        player->lents[k].next_free = stream->free_lents;
-        stream->free_lents = &player->lents[k];
+        player->leases[k].next_free = stream->free_leases;
+        stream->free_leases = &player->leases[k];
     }
     CHECK_OK(stg_stream_add_batches(stream, 2, &err), err);
 }

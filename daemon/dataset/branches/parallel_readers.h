@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Readers that run at once: a reader is a reader step with one file after the other as
- * its input. The threads of the readers open the files, read them and make the blocks, a
- * few ahead of the taker. The taker decides the order of readers; what comes out of one
- * reader never depends on timing.
+ * Parallel readers of interleave: each runs a reader step on one file after the other.
+ * Their threads open the files, read them and make blocks, a few ahead of the taker. The
+ * taker decides the order of readers; the output of a reader never depends on timing.
  *
- * All calls come from one thread at a time (the dataset's), in which a reader is also run
- * when it is asked for something that no other thread is at; and, where reads are short,
- * some other reader while a thread is at that one.
+ * All calls come from one thread at a time (the dataset's). That thread runs a reader
+ * itself if no other thread does; where reads are short, it runs another reader instead
+ * of waiting for a busy one.
  */
 #ifndef STG_DAEMON_PARALLEL_READERS_H
 #define STG_DAEMON_PARALLEL_READERS_H

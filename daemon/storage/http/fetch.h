@@ -41,7 +41,7 @@ int64_t stg_fetch_wait(struct stg_fetch *fetch, uint64_t bytes,
  * STG_FETCH_ALL. Valid as long as the fetch. */
 const struct stg_version *stg_fetch_version(const struct stg_fetch *fetch);
 
-/* After a wait that succeeded: the object is plan.kept, and no byte of it came. */
+/* After a wait that succeeded: the object is plan.cached, and no byte of it came. */
 bool stg_fetch_is_cached(struct stg_fetch *fetch);
 
 /* Bytes that are there by now. */

@@ -36,7 +36,7 @@ struct stg_fetch {
     pthread_cond_t moved;
     uint64_t n;     /* bytes that are there, and stay: stg_progress_sure */
     bool answered;  /* version is as it stays */
-    bool is_cached; /* it is plan.kept */
+    bool is_cached; /* it is plan.cached */
     bool done;      /* nothing more comes */
     int code;       /* negative: why not */
     struct stg_err err;

@@ -262,7 +262,7 @@ static void scene_init(struct scene *s, const struct row *row)
     struct stg_err err = {0};
     *s = (struct scene){.buffer = {.round_items = 1, .capacity = 8},
                         .members = {.begun = !row->waits},
-                        .pass = {.state = STG_PASS_PULLED}};
+                        .pass = {.state = STG_PASS_EXHAUSTED}};
     s->pass.failure.code = row->fails ? -STAGER_DATA_LOSS : 0;
     CHECK_OK(stg_buffer_init(&s->buffer, 16 * SLOT, SLOT, 16, MAX, &err), err);
     s->view = (struct stg_delivery_view){
