@@ -81,7 +81,7 @@ static void blame(struct stg_mirror *mirror, const char *why)
     pthread_mutex_unlock(&mirror->lock);
 }
 
-uint32_t stg_mirror_copy(struct stg_mirror *mirror, uint32_t channel, uint64_t offset,
+uint32_t stg_mirror_copy(struct stg_mirror *mirror, uint32_t runner, uint64_t offset,
                          uint64_t bytes)
 {
     uint32_t number;
@@ -91,7 +91,7 @@ uint32_t stg_mirror_copy(struct stg_mirror *mirror, uint32_t channel, uint64_t o
         return 0;
     int rc = 0;
     if (bytes > 0)
-        rc = stg_mirror_process_copy(process, channel, offset, bytes, &err);
+        rc = stg_mirror_process_copy(process, runner, offset, bytes, &err);
     if (rc < 0) {
         blame(mirror, err.text);
         stg_mirror_process_kill(process);

@@ -40,9 +40,9 @@ int stg_mirror_create(const struct stg_mirror_config *config, struct stg_mirror 
 void stg_mirror_destroy(struct stg_mirror *mirror);
 
 /* These bytes of the segment are as they are going to stay: copies them. The number of
- * the memory that has them now; 0: none has. Those of one `channel` wait for each other.
+ * the memory that has them now; 0: none has. Those of one `runner` wait for each other.
  * Any thread. */
-uint32_t stg_mirror_copy(struct stg_mirror *mirror, uint32_t channel, uint64_t offset,
+uint32_t stg_mirror_copy(struct stg_mirror *mirror, uint32_t runner, uint64_t offset,
                          uint64_t bytes);
 
 /* The memory on the device, for a client. */

@@ -37,7 +37,7 @@ int stg_mirror_process_start(struct stg_mirror_start *start,
                              struct stg_mirror_process **ret, struct stg_err *err);
 
 /* One copy; negative: it can not be relied on any more. */
-int stg_mirror_process_copy(struct stg_mirror_process *process, uint32_t channel,
+int stg_mirror_process_copy(struct stg_mirror_process *process, uint32_t runner,
                             uint64_t offset, uint64_t bytes, struct stg_err *err);
 
 /* Ends it, at once. */

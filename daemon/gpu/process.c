@@ -322,10 +322,10 @@ static int ask(struct stg_mirror_channel *channel, uint64_t offset, uint64_t byt
                                       "a copy to the device failed (the log says why)");
 }
 
-int stg_mirror_process_copy(struct stg_mirror_process *process, uint32_t channel,
+int stg_mirror_process_copy(struct stg_mirror_process *process, uint32_t runner,
                             uint64_t offset, uint64_t bytes, struct stg_err *err)
 {
-    struct stg_mirror_channel *channel = &process->channels[channel % STG_GPU_CHANNELS];
+    struct stg_mirror_channel *channel = &process->channels[runner % STG_GPU_CHANNELS];
     pthread_mutex_lock(&channel->lock);
     int rc = ask(channel, offset, bytes, err);
     pthread_mutex_unlock(&channel->lock);

@@ -184,7 +184,7 @@ static struct stg_stage_partition *make_partition(const struct choice *choice,
 }
 
 /* As `moved`, and with what it falls back on. */
-static struct stg_stage_partition *make_partition(const struct choice *choice)
+static struct stg_stage_partition *make_partitions(const struct choice *choice)
 {
     size_t bytes =
         stg_partitions_n_nodes(choice->stage->config.partitions) * sizeof(*choice->moved);
@@ -212,7 +212,7 @@ static struct stg_stage_partition *find_partition(
         return NULL;
     choice.least = choice.moved + n_nodes;
     choose(&choice);
-    partition = make_partition(&choice);
+    partition = make_partitions(&choice);
     free(choice.moved);
     return partition;
 }

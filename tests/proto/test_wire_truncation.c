@@ -63,7 +63,7 @@ static void slots_and_moved_nodes_survive_the_wire(void)
         open = {.kind = STG_REQUEST_OPEN, .name = "p", .slots = {&slot, 1}, .asks = true},
         status = {.kind = STG_REQUEST_STATUS,
                   .status = {.name = "p",
-                             .cut = 3,
+                             .partition = 3,
                              .moved = moved,
                              .n_moved = 2,
                              .own_partitions = 5}};

@@ -25,6 +25,7 @@ import check_releases
 import check_shape
 import check_shell
 import check_units
+import check_vocabulary
 import check_ways
 import check_words
 import house
@@ -308,6 +309,15 @@ def sentences_without_a_named_subject_are_counted():
     finds_nothing(check_words, core__a_DOT_c=SPDX + bad * 40)
 
 
+def a_term_of_our_own_is_found():
+    finds(check_vocabulary, "docs/a.md:1: Tickets: access token", docs__a_DOT_md="Tickets expire.\n")
+    finds(check_vocabulary, "core/a.c:1: bell: doorbell", core__a_DOT_c="int ring_bell(void);\n")
+    finds(check_vocabulary, "daemon/stage/a.c:2: cut: partition", daemon__stage__a_DOT_c="/* cut */\nint stg_stage_cut;\n")
+    finds_nothing(check_vocabulary, core__a_DOT_c="int ring_doorbell(void); /* cut short, kept */\n",
+                  daemon__placement__a_DOT_c='#include "daemon/placement/min_cut.h"\nint stg_network_cut;\nchar t[] = "kept";\n',
+                  docs__a_DOT_md="A drawing is kept.\n")
+
+
 def a_wall_clock_that_decides_is_found():
     finds(check_words, "core/a.c:2: CLOCK_REALTIME", core__a_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")
     finds_nothing(check_words, core__log_DOT_c=SPDX + "clock_gettime(CLOCK_REALTIME, &now);\n")
@@ -459,9 +469,9 @@ def a_kernel_that_is_not_vectorised_is_found():
 
 def what_leaves_a_stage_by_another_way_is_found():
     found = check_effects.symbols({"commit.c": {"send"}, "split.c": check_effects.undefined("send U\nrecv U\n"),
-                                   "cut.c": check_effects.undefined("send T 0 10\nmalloc U\n")})
+                                   "partition.c": check_effects.undefined("send T 0 10\nmalloc U\n")})
     assert found == ["daemon/stage/split.c:1: refers to send, which only commit.c may"], found
-    found = check_effects.symbols({"observe.c": {"stg_tune_look"}, "cut.c": {"stg_tune_look", "stg_tuning_hold"}})
+    found = check_effects.symbols({"observe.c": {"stg_tune_look"}, "partition.c": {"stg_tune_look", "stg_tuning_hold"}})
     assert found == ["daemon/stage/partition.c:1: refers to stg_tune_look, which only observe.c may"], found
     found = check_effects.symbols({"client.c": {"stg_segment_destroy", "munmap"}, "stage.c": {"stg_segment_destroy"}})
     assert found == ["daemon/stage/client.c:1: refers to stg_segment_destroy, which only commit.c and stage.c may",

@@ -561,7 +561,7 @@ void stg_parallel_readers_destroy(struct stg_parallel_readers *readers)
     stg_parallelism_finish(&readers->parallelism);
     for (unsigned i = 0; i < readers->config.n_readers; i++) {
         reader_clear(readers, &readers->readers[i]);
-        stg_iter_destroy(readers->readers[i].reader);
+        stg_iter_destroy(readers->readers[i].iter);
     }
     pthread_cond_destroy(&readers->finished);
     pthread_cond_destroy(&readers->work);

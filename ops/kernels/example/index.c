@@ -34,7 +34,7 @@ static inline uint64_t first_bytes(uint64_t word, uint32_t n)
 }
 
 /* The key of the entry at p, whose name has n bytes, at most KEY_MAX; n_keys when it is
- * not asks for it. */
+ * not requested. */
 static inline uint32_t find_short(const struct stg_example_plan *plan, const uint8_t *p,
                                   uint32_t n)
 {
