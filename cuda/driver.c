@@ -8,8 +8,7 @@
 
 #define DRIVER 12000
 
-int stg_cuda_find_calls(const struct stg_cuda_call *parallelism, size_t n,
-                        struct stg_err *err)
+int stg_cuda_find_calls(const struct stg_cuda_call *calls, size_t n, struct stg_err *err)
 {
     for (size_t i = 0; i < n; i++) {
         enum cudaDriverEntryPointQueryResult found;

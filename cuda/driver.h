@@ -17,8 +17,7 @@ struct stg_cuda_call {
 
 /* Finds them as drivers of CUDA 12.0 have them, the oldest that this runtime works with.
  * Makes no context. UNIMPLEMENTED names the one that is not there. */
-int stg_cuda_find_calls(const struct stg_cuda_call *parallelism, size_t n,
-                        struct stg_err *err);
+int stg_cuda_find_calls(const struct stg_cuda_call *calls, size_t n, struct stg_err *err);
 
 /* result: a CUresult, whose numbers are those of the runtime. As stg_cuda_error; 0 is 0.
  */
